@@ -52,7 +52,7 @@ _MODULES = {
     "score_shard": "secid.tools.shards.run",
     "to_json": "secid.analyses.registry",
 }
-"""Where the public names are that are not in secid.api."""
+"""Modules of the public names that are not in secid.api."""
 
 __all__ = [
     "Baseline",
@@ -96,7 +96,7 @@ def __getattr__(name: str) -> Any:
 
 
 def _refuse_without(missing: ModuleNotFoundError) -> Callable[..., Never]:
-    """A function in the place of one whose tool is not there: calling it says which tool is missing."""
+    """Return a stand-in for a function whose tool is not installed: calling it raises the import error."""
 
     def refuse(*_: Any, **__: Any) -> Never:
         raise missing

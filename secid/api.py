@@ -1,8 +1,8 @@
-"""The Python API: what the commands do, as functions that return results.
+"""The Python API: the commands as functions that return results.
 
-The examples run in the folder that holds `fixtures`, one after the other. `mine` and `mine_sweep` are in
-`tools/mining/`, `score_shard`, `merge` and `score_on_ray` in `tools/shards/`, `describe_encoder` in `scoring/`. A tool
-is imported by the functions that need it.
+Run the examples one after the other, in the folder that holds `fixtures`. `mine` and `mine_sweep` are in
+`tools/mining/`, `score_shard`, `merge` and `score_on_ray` in `tools/shards/`, `describe_encoder` in `scoring/`.
+Functions import the tools that they need when called.
 """
 
 from __future__ import annotations
@@ -54,7 +54,7 @@ def score(
     other_encoders: Sequence[str] = (),
     **settings: Unpack[SettingsDict],
 ) -> Run:
-    """Ranks sources of hard negatives by ECI_sem under a frozen encoder.
+    """Rank sources of hard negatives by ECI_sem under a frozen encoder.
 
     sources  : a source, a list of sources, or a dict of sources by name. A source is a file, glob, folder of shards,
                "name=path", "-" for standard input, or an object, alone or as (name, object): a DataFrame or other
@@ -62,11 +62,11 @@ def score(
     encoder  : short name, hub name, folder, vectors file, endpoint, a SentenceTransformer, or an Encoder object.
     run      : folder for report.json, report.md, report.html, negatives.parquet and state/; none by default.
     force    : replace an existing run folder.
-    other_encoders : score the same sources under these too, for the ablation "encoder"; each by its own recipe,
-               since prefixes, pooling and the like are set for the target alone.
+    other_encoders : also score the same sources under these, for the ablation "encoder". Each uses its own recipe,
+               since settings such as prefixes and pooling apply to the target only.
     settings : any setting of the command line; SECID_* variables and secid.toml apply here too.
-    Returns the run, sources in rank order; the same as `secid score --json` prints.
-    Raises SecidError; RunNotWrittenError, which holds the result, if the folder cannot be written in the end.
+    Returns the run that `secid score --json` prints, with sources in rank order.
+    Raises SecidError; RunNotWrittenError, which holds the result, if the folder cannot be written at the end.
 
     >>> import secid
     >>> sources = ["fixtures/sources/bm25.jsonl.gz", "fixtures/sources/poisoned.jsonl"]
@@ -100,13 +100,13 @@ def score(
         from secid.scoring.stages import Background, measure
 
         loaded, info = load_noted(encoder, values, recorder)
-        named = None if run is None else fspath(run)
+        run_name = None if run is None else fspath(run)
         clock.loaded()
         guide = load_guide(values, loaded, recorder)
         subset, background = QuerySubset.of(values), Background()
         with read_sources(readers, resolved, subset, background, work, clock, recorder) as read:
             context = measure(read, loaded, guide, background, work, clock, recorder)
-            scored = finished(context, read, loaded, background, clock, named)
+            scored = finished(context, read, loaded, background, clock, run_name)
             command = command_of_probe(words, encoder, values, settings, scored.run)
             scored = replace(scored, run=replace(scored.run, encoder=info, probe=command))
             if other_encoders:
@@ -120,10 +120,10 @@ def score(
 
 
 def mix(run: str | PathLike[str], shares: Mapping[str, float], *, budget: float | None = None) -> MixtureScore:
-    """The score of a run's sources mixed in these shares, from its saved states alone.
+    """Return the score of a run's sources mixed in these shares. Only the run's saved states are read.
 
-    run    : a run folder of `secid score`.   budget : B; that of the run by default.
-    shares : proportion of each source, 0 or more, adding up to 1 but for rounding; they are divided by their sum.
+    run    : a run folder of `secid score`.   budget : B; the run's budget by default.
+    shares : proportion of each source, 0 or more, adding up to 1 except for rounding; they are divided by their sum.
     Raises SecidError.
 
     >>> import secid
@@ -150,13 +150,13 @@ def write_mixture(
     seed: int | None = None,
     progress: Progress | None = None,
 ) -> Blend:
-    """Writes the rows of one source with negatives drawn from several, and PATH.provenance.jsonl.
+    """Write the rows of one source with negatives drawn from several, and PATH.provenance.jsonl.
 
     run    : a run folder whose input files are still in place, unchanged.
     shares : as in `mix`; their order changes nothing.
-    path   : a new file; .jsonl, .jsonl.gz or .parquet.   schema : as in `select`, of the base.
-    base   : source whose rows are written; the first in rank with a share by default.
-    seed   : of the draws; that of the run by default.
+    path   : a new file; .jsonl, .jsonl.gz or .parquet.   schema : as in `select`, applied to the base.
+    base   : source whose rows are written; by default the highest-ranked source with a share.
+    seed   : seed of the draws; the run's seed by default.
     Raises SecidError. Source: METHOD 7.
     """
     from secid.analyses.registry import read_run_folder
@@ -165,8 +165,7 @@ def write_mixture(
     folder, report = read_run_folder(run)
     chosen = settings_of(report).seed if seed is None else seed
     with work_folder() as work:
-        out, watcher = Path(path), progress or Silent()
-        return write_blend(report, folder, shares, base, out, schema, work, watcher, chosen)
+        return write_blend(report, folder, shares, base, Path(path), schema, work, progress or Silent(), chosen)
 
 
 def select(
@@ -183,19 +182,19 @@ def select(
     force: bool = False,
     progress: Progress | None = None,
 ) -> Selection:
-    """Writes a filtered copy of one source of a run. Nothing is encoded or scored.
+    """Write a filtered copy of one source of a run. Nothing is encoded or scored.
 
-    run     : a run folder whose input files are still in place, unchanged; or a check.json of `secid check`, of which
-              findings of the texts can be dropped.
+    run     : a run folder whose input files are still in place, unchanged; or a check.json of `secid check`, for which
+              only findings of the texts can be dropped.
     path    : a new file; .jsonl, .jsonl.gz or .parquet. PATH.left-out.jsonl lists what was left out and why.
-    source  : which source; may be None where the run has one.
-    drop    : names of findings whose negatives go: exactly these where there is no ranking rule. With one the default
-              is every counted defect; "none" or () keeps all.
+    source  : name of the source; may be None if the run has only one.
+    drop    : names of findings whose negatives are dropped: exactly these if there is no ranking rule. With a ranking
+              rule the default is every counted defect; "none" or () keeps all.
     top, min_weight, max_negatives, by : see secid.tools.export.left_out.Rule. By default the hardest negatives stay,
-              those within 5 % of their positive last.
-    schema  : st-ntuple, flagembedding, tevatron or nvidia; the source's own by default where it is one of them, else
+              with those within 5 % of their positive ranked last.
+    schema  : st-ntuple, flagembedding, tevatron or nvidia. By default the source's own if it is one of them, else
               flagembedding.
-    force   : write the copy even if its status is worse than the source's, which is an error otherwise.
+    force   : write the copy even if its status is worse than the source's; without it that is an error.
     Raises SecidError.
 
     >>> import secid
@@ -231,10 +230,10 @@ def flagged(
     *,
     source: str | None = None,
 ) -> Flagged:
-    """Writes the negatives of a run that have a finding, with their texts and numbers, one JSON line each.
+    """Write the negatives of a run that have a finding, with their texts and numbers, one JSON line each.
 
     run     : a run folder whose input files are still in place, unchanged.   finding : a name of the catalogue.
-    path    : a new .jsonl file, or an open text file.   source : one of the run's; all by default.
+    path    : a new .jsonl file, or an open text file.   source : one of the run's sources; all by default.
     A line has source, path, line, ordinal, query, positive, negative, findings, s_query_positive, s_query_negative,
     consistency, locality, coverage and weight. Raises SecidError.
 
@@ -260,14 +259,14 @@ def check(
     progress: Progress | None = None,
     **settings: Unpack[SettingsDict],
 ) -> Check:
-    """What is in sources and what is wrong with them, without an encoder and without torch.
+    """Describe sources and their defects, without an encoder and without torch.
 
     sources      : as for `score`.
     against_eval : BEIR folder, hf://datasets/OWNER/NAME or mteb:TASK whose queries and relevant passages must not be
                    in the sources.
-    fail_on      : "name" or "name=limit" of findings; Check.failed lists those above their limit.
-    settings     : those of the files, tokenizer and examples; others have no effect.
-    Returns the same as `secid check --json` prints. Raises SecidError for a source that cannot be read.
+    fail_on      : "name" or "name=limit" of findings; Check.failed lists the findings above their limit.
+    settings     : settings of the files, tokenizer and examples; others have no effect.
+    Returns the result that `secid check --json` prints. Raises SecidError for a source that cannot be read.
 
     >>> import secid
     >>> report = secid.check(["fixtures/sources/poisoned.jsonl"], fail_on=["false_negative"])
@@ -301,15 +300,16 @@ def audit(
     progress: Progress | None = None,
     **settings: Unpack[SettingsDict],
 ) -> Audit:
-    """How many negatives relevance judgements label relevant, and how well π, the margins and a guide find them.
+    """Count negatives that relevance judgements label relevant, and measure how well π, margins and a guide find them.
 
     sources, encoder : as for `score`.
-    qrels    : a file of judgements, whose ids the settings corpus and queries resolve; else those of `collection`.
-    split    : only those of this split of the collection; all by default.
-    settings : those of the files, the encoder, the guide (which scores every negative) and the sample (positives,
+    qrels    : a file of judgements, whose ids the settings corpus and queries resolve; by default the judgements of
+               `collection`.
+    split    : use only this split of the collection's judgements; all by default.
+    settings : settings of the files, the encoder, the guide (which scores every negative) and the sample (positives,
                first_k, max_records, seed); others have no effect.
-    Returns the same as `secid audit --json` prints. Raises SecidError, before the encoder is loaded where the labels do
-    not fit the sources.
+    Returns the result that `secid audit --json` prints. Raises SecidError; if the labels do not fit the sources, before
+    the encoder is loaded.
 
     >>> import secid
     >>> report = secid.audit(["fixtures/sources/poisoned.jsonl"], "minilm", collection="fixtures/collection")
@@ -352,19 +352,19 @@ def probe(
     progress: Progress | None = None,
     **settings: Unpack[SettingsDict],
 ) -> Probe:
-    """Fine-tunes the encoder briefly on each source and compares nDCG@10 on held-out queries.
+    """Fine-tune the encoder briefly on each source, and compare nDCG@10 on held-out queries.
 
-    sources, encoder : as for `score`; an encoder with weights, so no endpoint, vectors file or function of your own.
-    steps, batch : of each training; `batch` queries a step, each with one of its negatives.
-    seeds, folds : trainings of a source: one for each. With one seed there is no interval.
+    sources, encoder : as for `score`, but the encoder must have weights: no endpoint, vectors file or function.
+    steps, batch : steps of each training, and queries per step, each with one of its negatives.
+    seeds, folds : each source is trained once for each seed and fold. With one seed there is no interval.
     lora     : train adapters in place of all weights; needs the extra `probe`.
-    rate     : learning rate, or several to try with the first seed; the usual one and a quarter of it by default.
-    held_out : most held-out queries that are ranked.
-    run      : a run folder of `score` on the same files, which gets probe.json and its pages the section.
-    settings : those of the files and the encoder, temperature and seed; others have no effect.
-    Returns the same as `secid probe --json` prints: `not_evaluated["sources"]` says why where nothing is ranked.
-    Raises SecidError, NotEvaluatedError where nothing could be trained. Finished trainings are kept in the cache
-    folder, so the same call goes on after an interruption.
+    rate     : learning rate; every source is trained at it and at four times it. Several are the doses themselves.
+    held_out : largest number of held-out queries to rank.
+    run      : a run folder of `score` on the same files. probe.json is written there, and its pages get the section.
+    settings : settings of the files and the encoder, temperature and seed; others have no effect.
+    Returns the result that `secid probe --json` prints. If nothing is ranked, `not_evaluated["sources"]` says why.
+    Raises SecidError; NotEvaluatedError if nothing could be trained. Finished trainings are kept in the cache
+    folder, so the same call continues after an interruption.
 
     >>> import secid
     >>> tried = secid.probe(["fixtures/sources/bm25.jsonl.gz", "fixtures/sources/poisoned.jsonl"], "minilm")
@@ -387,7 +387,7 @@ def probe(
     refuse_untrainable(values.encoder if encoder is None else encoder)
     from secid.analyses.registry import read_run_folder
 
-    folder, beside = (None, None) if run is None else read_run_folder(run)
+    folder, parent_run = (None, None) if run is None else read_run_folder(run)
     if folder is not None:
         check_writable(folder / PROBE_NAME)
     files, _ = sources_and_words(sources, values, progress)
@@ -398,10 +398,10 @@ def probe(
         from secid.tools.probing.run import probe_sources
 
         result = probe_sources(
-            readers, lambda: load_noted(encoder, values, progress), options, values, work, clock, progress, beside
+            readers, lambda: load_noted(encoder, values, progress), options, values, work, clock, progress, parent_run
         )
-    if folder is not None and beside is not None:
-        add_probe(folder, beside, result)
+    if folder is not None and parent_run is not None:
+        add_probe(folder, parent_run, result)
     return result
 
 
@@ -415,15 +415,15 @@ def gate(
     progress: Progress | None = None,
     **settings: Unpack[SettingsDict],
 ) -> GateVerdict:
-    """Judges new sources of negatives against a baseline, scored in its pool.
+    """Judge new sources of negatives against a baseline. They are scored in the baseline's pool.
 
-    sources  : as for `score`.   against: the baseline that `baseline` wrote.
+    sources  : as for `score`.   against: a baseline file of `baseline`.
     policy   : a file, or the keys of a [gate] table; by default that of secid.toml, else derived from the baseline.
     paired   : the baseline's run folder, to compare query by query.
     encoder  : as for `score`; the baseline's by default.
     settings : as for `score`; by default the baseline's. Values that would make scores incomparable are rejected.
-    Returns the verdict, the same as `secid gate --json` prints; its exit_code is the command's.
-    Raises SecidError, before torch is loaded if the policy or the baseline is at fault.
+    Returns the verdict that `secid gate --json` prints; its exit_code is the command's.
+    Raises SecidError; if the policy or the baseline is wrong, before torch is loaded.
 
     >>> import secid
     >>> baseline = secid.baseline("runs/doc", "runs/doc.json")
@@ -437,7 +437,7 @@ def gate(
         rules, origin = parse_policy(policy, "policy"), "given"
     else:
         rules, origin = read_policy(None if policy is None else Path(policy))
-    known = read_baseline(Path(against))
+    reference = read_baseline(Path(against))
     resolved, progress = begun(encoder, settings, progress)
     from secid.encode import ignored
     from secid.pages.encoder_page import fact_lines
@@ -446,7 +446,7 @@ def gate(
 
     for line in fact_lines(ignored(resolved.values, encoder)):
         progress.note(line)
-    resolved = settings_for(known, resolved)
+    resolved = settings_for(reference, resolved)
     refuse_encoders_of_baseline(resolved, encoder, str(against))
     files = resolve_sources(sources, resolved.values)
     if not files:
@@ -462,10 +462,10 @@ def gate(
 def baseline(
     run: str | PathLike[str], path: str | PathLike[str] = "secid-baseline.json", *, update: bool = False
 ) -> Baseline:
-    """Writes the baseline that `gate` compares with: NAME.json, and NAME.idf.safetensors in the same folder.
+    """Write the baseline that `gate` compares with: NAME.json, and NAME.idf.safetensors in the same folder.
 
     run    : a run folder of `score`.   path : a .json file.
-    update : replace an existing baseline; without it the file must not exist.
+    update : replace an existing baseline; if False the file must not exist.
     Returns the content of NAME.json; tools.gating.baseline.changes compares two. Raises SecidError.
 
     >>> import secid

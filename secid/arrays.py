@@ -21,7 +21,7 @@ Number = TypeVar("Number", bound=np.generic)
 
 
 def distinct(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """The distinct values, sorted. values: (n,) of any order; those in order already, as ids mostly are, cost least."""
+    """Return the distinct values, sorted. values: (n,) in any order; sorted values, as ids mostly are, cost least."""
     ordered = np.sort(values, kind="stable")
     new = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
@@ -29,16 +29,16 @@ def distinct(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
 
 
 def among(values: npt.NDArray[Number], known: npt.NDArray[Number]) -> npt.NDArray[np.bool_]:
-    """Which of the values are known, in their shape. known: sorted."""
+    """Return whether each value is among the known ones, in the shape of `values`. known: sorted."""
     if not len(known):
         return np.zeros(values.shape, np.bool_)
     place = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    found: npt.NDArray[np.bool_] = known[place] == values
-    return found
+    is_known: npt.NDArray[np.bool_] = known[place] == values
+    return is_known
 
 
 def narrow(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """The values as int32 where they fit, which halves what a run keeps per triplet; typed as what they stand for.
+    """Return the values as int32 if they fit, which halves the memory of a triplet. The type hint stays int64.
 
     Products of narrow ids overflow: `pairs` widens them first.
     """
@@ -47,7 +47,10 @@ def narrow(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def pairs(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64], n_second: int) -> npt.NDArray[np.int64]:
-    """(n,) one number for each pair of ids, rising by the first, then the second. n_second: above every second id."""
+    """Return (n,) one number for each pair of ids, ordered by the first id, then the second.
+
+    n_second : larger than every second id.
+    """
     return first.astype(np.int64) * n_second + second
 
 
@@ -79,7 +82,7 @@ def best(scores: Floats, content: npt.NDArray[Any], k: int) -> Index:
 
 
 def first_in_row(table: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """True where a value is the first of its kind in its row."""
+    """Return whether each value is the first of its kind in its row, in the shape of `table`."""
     order = np.argsort(table, axis=1, kind="stable")
     ordered = np.take_along_axis(table, order, axis=1)
     new = np.ones_like(ordered, np.bool_)

@@ -1,4 +1,4 @@
-"""The progress bars of huggingface_hub, for downloads of models and data sets. Imported only where one begins."""
+"""The progress bars of huggingface_hub, for downloads of models and data sets. Imported only when a download begins."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from huggingface_hub.utils.tqdm import tqdm
 
 
 class Bars(tqdm):
-    """Bars on a terminal alone. A character of a file's name that no line shows, such as an escape, becomes U+FFFD."""
+    """Bars that only a terminal shows. Unprintable characters of a file's name, such as escapes, become U+FFFD."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "disable": not sys.stderr.isatty() or options.get("disable")})  # type: ignore[no-untyped-call]

@@ -41,7 +41,7 @@ class UsageError(SecidError):
 
 
 class SettingsError(UsageError):
-    """A setting that is unknown, of the wrong type or out of range, wherever it was set."""
+    """A setting that is unknown, of the wrong type or out of range, no matter where it was set."""
 
 
 class InputError(SecidError):
@@ -53,11 +53,11 @@ class SchemaError(InputError):
 
 
 class BadRecordsError(InputError):
-    """Too many bad records, or one where on_bad is fail."""
+    """Too many bad records, or a single one if on_bad is fail."""
 
 
 class NothingToScoreError(InputError):
-    """No source, or a source, holds no triplet."""
+    """There is no source, or a source has no triplets."""
 
 
 class EncoderError(SecidError):
@@ -65,11 +65,11 @@ class EncoderError(SecidError):
 
 
 class UnreachableError(EncoderError):
-    """The hub that an encoder's files come from cannot be asked."""
+    """The hub that an encoder's files come from cannot be reached."""
 
 
 class EndpointError(SecidError):
-    """The server of a language model cannot be reached, or rejects what it is asked."""
+    """The server of a language model cannot be reached, or rejects a request."""
 
 
 class OutputError(SecidError):
@@ -84,12 +84,12 @@ class RunNotWrittenError(OutputError):
         self.run = run
 
     def __reduce__(self) -> tuple[type[RunNotWrittenError], tuple[OutputError, Run]]:
-        """For a process that another one waits for."""
+        """Pickle the error, so that a child process can hand it to its parent."""
         return type(self), (OutputError(self.message, where=self.where, remedy=self.remedy), self.run)
 
 
 class NotEvaluatedError(SecidError):
-    """A number could not be computed, so nothing may be concluded from it."""
+    """A number could not be computed, so it supports no conclusion."""
 
     exit_code = 3
 
@@ -103,7 +103,7 @@ class NonFiniteEmbeddingError(NumericalError):
 
 
 def plainly(error: Exception) -> str:
-    """An error of the system or of a library in its own words, without its number or type."""
+    """Return the message of an error of the system or of a library, without its number or type."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return " ".join(str(error).split()) or "no reason given"
@@ -115,11 +115,11 @@ def of_encryption(error: Exception) -> bool:
 
 
 def near_name(name: str, names: Collection[str], otherwise: str) -> str:
-    """The remedy for an unknown name: the nearest of the names there are; `otherwise` where none is near."""
+    """Return the remedy for an unknown name: the nearest of the known names, or `otherwise` if none is near."""
     near = get_close_matches(name, names, n=1)
     return f"did you mean {near[0]!r}?" if near else otherwise
 
 
 def install_words(extra: str) -> str:
-    """How an extra is installed."""
+    """Return the command that installs an extra."""
     return f"pip install 'secid[{extra}]' (in a checkout: pip install -e '.[{extra}]')"

@@ -1,4 +1,4 @@
-"""Files written whole or not at all, the folder for work files that exists as long as a run, and databases in it."""
+"""Files that are written whole or not at all, a run's temporary folder for work files, and temporary databases."""
 
 from __future__ import annotations
 
@@ -26,27 +26,28 @@ if sys.platform != "win32":
     import fcntl
 
 PARTIAL = re.compile(r"\.[0-9a-f]{8}\.partial$")
-"""How names end that `partial_of` gives."""
+"""The ending of the names that `partial_of` returns."""
 NAME_CHARACTERS = 50
-"""Characters of a file's name that its partial file repeats; of four bytes each, they fit into 255."""
+"""Characters of a file's name that its partial file repeats; even at four bytes each, the name stays within 255."""
 
 
 def sha256_of(path: Path) -> str:
-    """Hex digest of a file's bytes."""
+    """Return the hex digest of a file's bytes."""
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
 
 
 def partial_of(path: Path) -> Path:
-    """A unique name in the same folder that a file has until it is whole."""
+    """Return a unique path in the same folder, to write a file under until it is whole."""
     return path.with_name(f".{path.name[:NAME_CHARACTERS]}.{secrets.token_hex(4)}.partial")
 
 
 @contextmanager
 def partial_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """New empty files to write what the paths will hold, removed at the end if they are still there.
+    """Create an empty partial file for each path, and remove those that still exist at the end.
 
-    Each is locked until then. What killed runs left in the same folders is removed too. Raises OutputError.
+    Each is locked until then. Partial files that killed runs left in the same folders are removed too.
+    Raises OutputError.
     """
     partials = [partial_of(path) for path in paths]
     with ExitStack() as cleared:
@@ -62,14 +63,14 @@ def partial_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 def _clear_partials(folder: Path) -> None:
-    """Removes partial files in a folder that no living process has locked."""
+    """Remove partial files in a folder that no living process has locked."""
     for file in folder.glob(".*.partial"):
         if PARTIAL.search(file.name):
             _remove_abandoned(file)
 
 
 def make_folder(path: Path) -> None:
-    """Creates the folder of a file, and its parents. Raises OutputError."""
+    """Create the folder of a file, and its parents. Raises OutputError."""
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
@@ -77,7 +78,7 @@ def make_folder(path: Path) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Raises OutputError for a file that could not be written. Its folder need not exist, and is not created."""
+    """Refuse a path that cannot be written. Its folder need not exist, and is not created. Raises OutputError."""
     if path.is_dir():
         raise OutputError("is a directory", where=str(path), remedy="name a file in it")
     parent = next(parent for parent in (path.parent, *path.parent.parents) if parent.exists())
@@ -91,14 +92,14 @@ def check_writable(path: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Writes a text file whole or not at all, and creates its folder. Raises OutputError."""
+    """Write a text file whole or not at all, and create its folder. Raises OutputError."""
     write_together({path: text.encode("utf-8")})
 
 
 def write_together(contents: Mapping[Path, bytes]) -> None:
-    """Writes files that belong together: none is replaced before all are written. Their folders are created.
+    """Write files that belong together: none is replaced before all are written. Create their folders.
 
-    A link stays, and the file that it leads to is written. Raises OutputError.
+    A symbolic link stays, and its target is written. Raises OutputError.
     """
     for target in contents:
         make_folder(target)
@@ -119,20 +120,22 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
 
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)})
-"""The disk, a quota, or the limit on the size of a file."""
+"""Error numbers of a full disk, an exceeded quota, and the limit on the size of a file."""
 REMEDY = "free some; TMPDIR names another directory for work files"
 LIMITED = "raise the limit on the size of a file: ulimit -f unlimited"
 WORK_PREFIX = f"secid-{platform.node()}-"
-"""Begins the names of work folders. On a shared disk, those of other machines cannot be told from abandoned ones."""
+"""Prefix of work folders' names. It holds the machine, since on a shared disk the work folders of other machines look
+abandoned."""
 UNLOCKED_SECONDS = 60.0
 """A work folder younger than this may not have been locked yet."""
 
 
 @contextmanager
 def work_folder(inside: Path | None = None) -> Iterator[Path]:
-    """An empty folder, removed at the end. inside: where it is created, by default the system's temporary folder.
+    """Create an empty folder, and remove it at the end. inside: its parent, by default the system's temporary folder.
 
-    There it also removes what killed runs left: a living run holds a lock on its folder, which ends with its process.
+    In the system's folder, work folders that killed runs left are removed too: a living run holds a lock on its folder,
+    which ends with its process.
     Raises OutputError if it cannot be created, or if the disk is full while the block writes.
     """
     try:
@@ -154,14 +157,14 @@ def work_folder(inside: Path | None = None) -> Iterator[Path]:
 
 
 def remedy_of(error: Exception) -> str:
-    """What to do where there is no room for work files."""
+    """Return the remedy if there is no room for work files."""
     return LIMITED if isinstance(error, OSError) and error.errno == errno.EFBIG else REMEDY
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool]:
-    """Locks a folder or file until the block or this process ends; False if it cannot, as when another process has."""
-    if sys.platform == "win32":  # a folder cannot be locked there, so none is cleared
+    """Lock a folder or file until the block or this process ends. Yield False if another process holds the lock."""
+    if sys.platform == "win32":  # folders cannot be locked there, so none is cleared
         yield False
         return
     descriptor = os.open(path, os.O_RDONLY)
@@ -177,14 +180,14 @@ def locked(path: Path) -> Iterator[bool]:
 
 
 def _clear_abandoned(parent: Path) -> None:
-    """Removes this user's work folders that no living process has locked."""
+    """Remove this user's work folders that no living process has locked."""
     for folder in parent.glob(f"{glob.escape(WORK_PREFIX)}*"):
         if folder.is_dir():
             _remove_abandoned(folder)
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Removes a file or folder of this user that no living process has locked; no link."""
+    """Remove a file or folder of this user that no living process has locked. Links and anything new stay."""
     with suppress(OSError):
         status = path.lstat()
         old = time.time() - status.st_mtime > UNLOCKED_SECONDS
@@ -204,14 +207,14 @@ def _no_room(error: OSError | sqlite3.OperationalError) -> bool:
 
 
 CACHE_KIB = 64 << 10
-"""Memory of the database before it goes to disk (64 MiB); SQLite sorts in as much again."""
+"""Memory of the database before it goes to disk (64 MiB). SQLite uses as much again to sort."""
 
 
 def temporary_database(owner: object) -> sqlite3.Connection:
-    """An empty database, in memory up to CACHE_KIB, beyond that in an unnamed temporary file.
+    """Return an empty database, in memory up to CACHE_KIB and in an unnamed temporary file beyond that.
 
-    It is closed when nothing refers to its owner any more: Python 3.13 warns about a database that is never closed, and
-    a reader may stop in the middle.
+    It is closed with the last reference to its owner. Python 3.13 warns about a database that is never closed, and
+    a reader may stop before its end.
     """
     database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
     for pragma in (f"cache_size=-{CACHE_KIB}", "journal_mode=OFF", "synchronous=OFF", "temp_store=FILE"):

@@ -1,4 +1,4 @@
-"""Results in an interactive session: a few lines, the page in a frame of its own, the sources as a table."""
+"""Results in an interactive session: a few lines of text, the page in a frame, the sources as a table."""
 
 from __future__ import annotations
 
@@ -38,18 +38,18 @@ PAGES: Mapping[type, Callable[[Any], Page]] = {
     RunComparison: page_of_comparison,
 }
 SCREENS: Mapping[type, Callable[[Any], Screen]] = {Mined: mined_screen, Sweep: sweep_screen}
-"""Of results without a page."""
+"""Screens of results that have no page."""
 COLUMNS = 80
 FRAME = (
     '<iframe title="{title}" sandbox="allow-scripts" allow="clipboard-write" '
     'style="width:100%;height:600px;border:0;resize:vertical" srcdoc="{page}"><pre>{text}</pre></iframe>'
 )
-"""A document of its own: neither its style nor its script reaches the notebook. Its inner text is for viewers that
-remove frames."""
+"""The frame isolates the page, so neither its style nor its script reaches the notebook. The inner text is for viewers
+that remove frames."""
 
 
 def text_of(result: Any) -> str:
-    """The headline and the table of a result, in 80 columns."""
+    """Return the headline and the table of a result, in 80 columns."""
     text = StringIO()
     console = Console(file=text, width=COLUMNS, highlight=False, color_system=None)
     kind = type(result)
@@ -63,7 +63,7 @@ def text_of(result: Any) -> str:
 
 
 def html_of(result: Any) -> str | None:
-    """The page of a result in a frame; None where it has no page."""
+    """Return the page of a result in a frame; None for a result without a page."""
     if type(result) not in PAGES:
         return None
     page = PAGES[type(result)](result)
@@ -72,7 +72,7 @@ def html_of(result: Any) -> str | None:
 
 
 def sources_table(run: Run) -> pyarrow.Table:
-    """One row a source: its texts and numbers as `SourceReport.flat` names them, null where there is none."""
+    """Return a table with a row per source. Columns are named as in `SourceReport.flat`; missing values are null."""
     import pyarrow as pa
 
     rows = [source.flat() for source in run.sources]

@@ -1,4 +1,4 @@
-"""How long-running work reports its progress, without knowing about terminals, and what each of its stages took."""
+"""Progress of long-running work, without knowledge of terminals, and the time of each stage."""
 
 from __future__ import annotations
 
@@ -8,27 +8,25 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Protocol
 
-# How long-running work reports its progress, without knowing about terminals.
-
 
 class Progress(Protocol):
-    """Receives stages in order, one at a time."""
+    """Receiver of the stages of a run, in order, one at a time."""
 
     def start(self, stage: str, total: int | None, unit: str) -> None:
-        """A stage begins. total: None if unknown."""
+        """Begin a stage. total: None if unknown."""
 
     def advance(self, n: int) -> None:
-        """n more units of the current stage are done."""
+        """Count n more units of the current stage as done."""
 
     def at(self, place: str, total: int) -> None:
-        """What of the current stage is being done, and its total, where that has changed."""
+        """Show which part of the current stage is running, and update the stage's total."""
 
     def note(self, text: str) -> None:
-        """A line for the user: how a file was read, what was chosen or left out."""
+        """Show a line to the user, such as how a file was read, or what was chosen or left out."""
 
 
 class Silent:
-    """Reports nothing."""
+    """Progress that reports nothing."""
 
     def start(self, stage: str, total: int | None, unit: str) -> None: ...
 
@@ -39,9 +37,6 @@ class Silent:
     def note(self, text: str) -> None: ...
 
 
-# What each stage of a run took.
-
-
 @dataclass
 class Clock:
     """Seconds and counts of each stage, for the report. started: when the clock was made."""
@@ -50,12 +45,12 @@ class Clock:
     started: float = field(default_factory=time.perf_counter)
 
     def loaded(self) -> None:
-        """Ends the stage that began as the clock was made: libraries, files and the encoder are there."""
+        """End the stage that began when the clock was created: libraries, files and the encoder are loaded."""
         self.stages["load"] = {"seconds": round(time.perf_counter() - self.started, 3)}
 
     @contextmanager
     def stage(self, name: str, **counts: float) -> Iterator[dict[str, float]]:
-        """Times a stage, added to an earlier one of its name; what is put in the yielded dictionary is reported too."""
+        """Time a stage. Stages of one name are summed. Counts added to the yielded dictionary are reported too."""
         entry: dict[str, float] = dict(counts)
         start = time.perf_counter()
         yield entry

@@ -1,7 +1,7 @@
-"""What the readers hand to the planner: sources, records, and defects.
+"""Sources, records and defects: the contract between the readers and the planner.
 
-A stream of `Record | Defect` is the contract: every row of a file becomes part of exactly one of
-the two per source, so that read = used + skipped can be asserted. Sound rows come as a `Block` of records.
+Readers yield a stream of `Record | Defect`. Every row of a file becomes part of exactly one of the two per source, so
+that read = used + skipped can be asserted. Rows without defects come as a `Block` of records.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NO_FIELDS: Mapping[str, Scalar] = {}
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A kind, and the numbers and names that its sentence needs: what results hold in the place of words."""
+    """A kind of statement and the numbers and names that its sentence needs. Results hold facts, not sentences."""
 
     kind: str
     values: Mapping[str, str | int | float] = field(default_factory=dict, hash=False)
@@ -27,10 +27,10 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One way of finding negatives, as named on the command line; the thing that is ranked.
+    """One way of finding negatives, as named on the command line. Sources are what secid ranks.
 
-    paths: the files (shards in sorted order) it is read from; ("-",) is standard input.
-    data : rows in memory (read.objects.ObjectSpec), its only path the `path_of_object`; None for files.
+    paths: its files (shards in sorted order); ("-",) is standard input.
+    data : rows in memory (read.objects.ObjectSpec), whose only path is the `path_of_object`; None for files.
     """
 
     name: str
@@ -38,17 +38,17 @@ class Source:
     data: Any = field(default=None, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[type[Source], tuple[str, tuple[str, ...]]]:
-        """Leave rows in memory to this process: another one has the texts without them."""
+        """Pickle the source without its rows in memory: another process gets the texts separately."""
         return Source, (self.name, self.paths)
 
 
 def path_of_object(name: str) -> str:
-    """What stands in the place of a path for a source that is a Python object."""
+    """Return the placeholder path of a source that is a Python object."""
     return f"<{name}>"
 
 
 def is_object(path: str) -> bool:
-    """Whether a path stands for a Python object."""
+    """Return whether a path is the placeholder of a Python object."""
     return path.startswith("<") and path.endswith(">")
 
 
@@ -56,16 +56,16 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def encodable(text: str) -> str:
-    """The text as UTF-8 can hold it: each byte of a file's name that is none becomes U+FFFD."""
+    """Return the text with every lone surrogate (a byte of a file's name that is not UTF-8) replaced by U+FFFD."""
     return SURROGATE.sub("\ufffd", text)
 
 
 class Extras(NamedTuple):
     """The other columns of a row, for copies of it in another schema.
 
-    columns   : the columns that hold no text of the record, as read.   query : the cell that gave the query.
-    positives, negatives : for each usable passage its place among the row's, and the cell that gave it.
-    n_listed : how many positives and how many negatives the row lists, usable or not; 0 where nobody counted them.
+    columns   : the columns that hold no text of the record, as read.   query : the cell of the query.
+    positives, negatives : for each usable passage its position in the row's list, and its cell.
+    n_listed : numbers of positives and of negatives that the row lists, usable or not; 0 if they were not counted.
     """
 
     columns: Mapping[str, Any]
@@ -78,18 +78,18 @@ class Extras(NamedTuple):
 class Record(NamedTuple):
     """One row, or the labelled pairs of a query: the query, its labelled positives, its explicit negatives (METHOD 1).
 
-    positives and negatives hold at least one text each, in file order, none of them empty.
-    Equal negatives, and negatives equal to a positive, are still in: the planner sees them
-    across rows and records and counts them there.
+    positives and negatives hold at least one text each, in file order; no text is empty.
+    Duplicate negatives, and negatives equal to a positive, are still included: the planner sees them
+    across rows and records and counts them.
 
     line     : 1-based line of a text file, 1-based row of a table or array.
     split    : key of the source inside a file that holds several ("bm25"), else "".
-    dropped  : (reason, count) of negatives that the reader left out of this row; positives left out
-               in a row with usable ones are counted there as "unusable_positive".
+    dropped  : (reason, count) of negatives that the reader left out of this row. Positives left out of a row
+               that has usable ones count as "unusable_positive".
     fields   : scalar columns other than the texts, kept only when a run is sliced by them.
-    n_rows   : rows that it combines, one but for labelled pairs.
-    extras   : what else its row holds, where a reader was asked to keep it. Of labelled pairs a column is the value
-               that they share, else the list of theirs.
+    n_rows   : rows that it combines; more than one only for labelled pairs.
+    extras   : the other columns of its row, if the reader was asked to keep them. For labelled pairs, a column holds
+               the value that all pairs share, or else the list of their values.
     """
 
     query: str
@@ -105,9 +105,9 @@ class Record(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Records without splits, fields or anything dropped that follow each other in a file, column by column.
+    """Consecutive records of a file without splits, fields or dropped passages, column by column.
 
-    passages : row by row, a row's positives and then its negatives.   n_positives, n_negatives : how many each row has.
+    passages : row by row, a row's positives and then its negatives.   n_positives, n_negatives : counts per row.
     """
 
     queries: Sequence[str]
@@ -119,12 +119,12 @@ class Block(NamedTuple):
 
     @staticmethod
     def of(record: Record) -> Block:
-        """One record's texts."""
+        """Return the block of a single record."""
         query, positives, negatives, path, line, *_ = record
         return Block((query,), positives + negatives, (len(positives),), (len(negatives),), path, (line,))
 
     def only(self, keep: Sequence[bool]) -> Block:
-        """Some of the rows. keep: one flag a row."""
+        """Return the rows to keep. keep: one flag per row."""
         of_passages = chain.from_iterable(map(repeat, keep, map(add, self.n_positives, self.n_negatives)))
         return Block(
             list(compress(self.queries, keep)),
@@ -136,20 +136,19 @@ class Block(NamedTuple):
         )
 
     def records(self) -> Iterator[Record]:
-        """The rows one by one."""
+        """Yield the rows one by one."""
         passages = iter(self.passages)
         for query, n_p, n_n, line in zip(self.queries, self.n_positives, self.n_negatives, self.lines, strict=True):
             yield Record(query, tuple(islice(passages, n_p)), tuple(islice(passages, n_n)), self.path, line)
 
 
 class Defect(NamedTuple):
-    """One row (or n_rows of them) that gives no record, and why. `reason` is a key of REASONS.
+    """One row (or n_rows of them) that yields no record, and the reason. `reason` is a key of REASONS.
 
-    fact  : what exactly is wrong, of the kinds of FAULTS, its texts cut by the maker; None where the reason says it.
-    split : as in Record; None where the row is too broken to tell, so that it counts
+    fact  : the exact fault, of a kind in FAULTS, with texts already shortened; None if the reason says it all.
+    split : as in Record; None if the row is too broken to know its split, so that it counts
             against every source of the file.
-    query, dropped : of a row that is left out since none of its passages is usable: its query, and (reason, count)
-            of those passages.
+    query, dropped : for a row without a usable passage, its query, and (reason, count) of its passages.
     """
 
     reason: str
@@ -163,7 +162,7 @@ class Defect(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """What a skip reason means, and whether it counts as bad (settings on_bad, max_bad_fraction)."""
+    """Meaning of a skip reason. malformed: it counts as bad (settings on_bad, max_bad_fraction)."""
 
     text: str
     malformed: bool
@@ -191,7 +190,7 @@ REASONS: Mapping[str, Reason] = {
     "repeated_passage": Reason("a passage that a run lists again for the query; its best rank counts", False),
     "extra_columns": Reason("more or fewer columns than the header or the other rows", True),
 }
-"""Every reason a row (Defect) or a single negative (Record.dropped) is left out under."""
+"""Every reason to leave out a row (Defect) or a single negative (Record.dropped)."""
 
 FAULTS: Mapping[str, str] = {
     "type": "{of}: got {got}, expected {expected}",
@@ -219,11 +218,11 @@ FAULTS: Mapping[str, str] = {
     "python_quotes": "{parser}; single quotes are Python's, not JSON's",
     "half_surrogate": "half of a surrogate pair, which is no character",
 }
-"""What exactly is wrong with a row, by kind. parser: the message of the parser that refused it."""
+"""Sentences for the exact fault of a row, by kind. parser: the message of the parser that rejected it."""
 
 
 def words_of_fact(table: Mapping[str, str], fact: Fact) -> str:
-    """A fact in the words of a table; "" for a kind, or values, that only another version knows."""
+    """Return the sentence of a fact from a table; "" if this version does not know its kind or values."""
     try:
         return table[fact.kind].format_map(fact.values)
     except KeyError:
@@ -231,7 +230,7 @@ def words_of_fact(table: Mapping[str, str], fact: Fact) -> str:
 
 
 def fault_text(fact: Fact | None) -> str:
-    """What is wrong with a row, in a few words; "" where its reason says it."""
+    """Describe the exact fault of a row in a few words; "" if its reason says it all."""
     text = "" if fact is None else words_of_fact(FAULTS, fact)
     if not fact or not text or "n_lines" not in fact.values:
         return text

@@ -1,4 +1,4 @@
-"""Every setting once: name, type, range, default, help, whether it has a flag, and where its value came from.
+"""All settings: name, type, range, default, help, whether it has a flag, and where its value came from.
 
 The command line, the Python API, SECID_* variables and the settings files all go through `resolve`.
 """
@@ -29,11 +29,11 @@ OnBad = Literal["skip", "fail"]
 
 
 GROUPS = ("Input", "Encoder", "Score", "Statistics", "Output")
-"""The groups of a command's help. A setting that belongs to one has a flag of its own; the others go by --set."""
+"""The groups of a command's help. A setting in a group has its own flag; the others are set by --set."""
 
 
 def setting(default: Any, text: str, group: str = "", metavar: str = "", **limits: float) -> Any:
-    """A field of Settings: its help text, the group of its flag (none: no flag of its own) and its range."""
+    """Return a field of Settings with its help text, the group of its flag ("": no flag) and its range."""
     return field(default=default, metadata={"help": text, "group": group, "metavar": metavar, **limits})
 
 
@@ -63,12 +63,12 @@ class Settings:
     corpus: str | None = setting(None, "File with the texts of passage ids.")
     queries: str | None = setting(None, "File with the texts of query ids.")
     titles: bool = setting(True, "Put a passage's title before its text.")
-    header: bool | None = setting(None, "Whether the first line of a CSV or TSV names its columns; auto-detected.")
-    on_bad: OnBad = setting("skip", "What happens to a malformed row: skip and count it, or fail at the first one.")
+    header: bool | None = setting(None, "Read a CSV's or TSV's first line as column names; auto-detected if not set.")
+    on_bad: OnBad = setting("skip", "Skip and count malformed rows, or fail at the first one.")
     max_bad_fraction: float = setting(
         0.05, "Largest share of malformed rows in a source; more are an error.", ge=0, le=1
     )
-    positives: Positives = setting("first", "Which labelled positive of a record is scored.")
+    positives: Positives = setting("first", "Labelled positive of a record to score.")
     first_k: int | None = setting(None, "Score only the first K negatives of a record.", ge=1)
 
     # encoder
@@ -82,7 +82,7 @@ class Settings:
     query_prompt: str | None = setting(None, "Name of the encoder's prompt for queries.", "Encoder", "NAME")
     passage_prompt: str | None = setting(None, "Name of the encoder's prompt for passages.", "Encoder", "NAME")
     max_length: int | None = setting(None, "Longest input in tokens; longer texts are cut.", "Encoder", ge=1)
-    normalize: bool | None = setting(None, "Whether vectors are scaled to unit length by the encoder's recipe.")
+    normalize: bool | None = setting(None, "Scale vectors to unit length; by the encoder's recipe if not set.")
     truncate_dim: int | None = setting(None, "Keep only the first dimensions of a vector.", ge=1)
     device: str = setting("auto", "auto, cpu, mps, xpu, cuda, or a list such as cuda:0,cuda:1.", "Encoder", "NAME")
     dtype: Dtype = setting("auto", "Number format; auto: float32 on CPU, bf16 on CUDA.", "Encoder")
@@ -155,11 +155,11 @@ class Settings:
     examples: int = setting(3, "Example rows kept of each finding.", ge=0)
 
     keyless: tuple[str, ...] = ()
-    """Addresses that only a settings file names: no key is sent there. Not a setting; `resolve` fills it in."""
+    """Endpoints that only a settings file names: no API key is sent to them. Not a setting; `resolve` fills it in."""
 
 
 class SettingsDict(TypedDict, total=False):
-    """The settings as keyword arguments of the Python API; `encoder` is a parameter of its own."""
+    """The settings as keyword arguments of the Python API; `encoder` is a separate parameter."""
 
     format: str | None
     query_column: str | None
@@ -225,7 +225,7 @@ class SettingsDict(TypedDict, total=False):
 
 
 def value_text(value: object) -> str:
-    """A setting's value in words: a list by its members, absent as "not set"."""
+    """Return a setting's value as text: a list by its members, None as "not set"."""
     if value is None:
         return "not set"
     if isinstance(value, bool):
@@ -258,7 +258,7 @@ WORDS = {
 
 
 def in_words(name: str) -> str:
-    """A setting's name or value as pages write it; foreign ones as they are."""
+    """Return a setting's name or value as pages write it; unknown ones unchanged."""
     return WORDS.get(name, name)
 
 
@@ -271,7 +271,7 @@ RECIPE_FIELDS = (
     "revision", "pooling", "query_prefix", "passage_prefix", "query_prompt", "passage_prompt", "max_length",
     "normalize", "truncate_dim",
 )  # fmt: skip
-"""Settings that belong to one encoder and not to another. All default to None, the encoder's own."""
+"""Settings of one encoder that do not apply to another. All default to None: the encoder's own value."""
 READING = (
     "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
     "collection", "ranks", "corpus", "queries", "titles", "header", "on_bad", "max_bad_fraction",
@@ -280,22 +280,22 @@ ENCODING = (
     *RECIPE_FIELDS, "device", "dtype", "batch_tokens", "trust_remote_code", "allow_pickle", "cache", "cache_dir",
     "cache_gb", "threads",
 )  # fmt: skip
-"""Settings of the files, and of the encoder: those that commands with either take."""
+"""READING and ENCODING: settings of commands that read files, and of commands that use an encoder."""
 PERMISSIONS = ("trust_remote_code", "allow_pickle")
 """Settings that let an encoder's files run code. No settings file can set them."""
 ENCODERS = ("encoder", "guide", "guide_reranker")
-"""Settings that name a model, and so where texts are sent."""
+"""Settings that name a model, and thereby the place that texts are sent to."""
 OF_MERGE = ("controls", "ablate", "objectives", "by", "block", "encode_corpus")
-"""Settings that a shard has no use for: `secid merge` makes what they ask for of a sample."""
+"""Settings that shards do not use: `secid merge` computes these parts from a sample."""
 OF_MACHINE = (
     "shard", "device", "dtype", "batch_tokens", "cache", "cache_dir", "cache_gb", "threads", "examples", *OF_MERGE,
     *PERMISSIONS,
 )  # fmt: skip
-"""Settings in which the shards of a run may differ; that their encoder is one, its fingerprint says."""
+"""Settings in which the shards of a run may differ. The encoder's fingerprint ensures that they share one encoder."""
 
 
 def encoder_kind(name: str) -> Literal["endpoint", "vectors", "model"]:
-    """What an encoder of this name is.
+    """Return the kind of encoder that a name refers to.
 
     >>> encoder_kind("http://localhost:8080"), encoder_kind("vectors.npz"), encoder_kind("e5-base")
     ('endpoint', 'vectors', 'model')
@@ -306,13 +306,13 @@ def encoder_kind(name: str) -> Literal["endpoint", "vectors", "model"]:
 
 
 def under(settings: Settings, encoder: str | None) -> Settings:
-    """The settings under another encoder, by its own recipe."""
+    """Return the settings for another encoder, with its own recipe."""
     recipe: dict[str, Any] = dict.fromkeys(RECIPE_FIELDS)
     return replace(settings, encoder=encoder, **recipe)
 
 
 def under_guide(settings: Settings) -> Settings:
-    """The settings under the guide, by its own recipe but for the prefixes that were given for it."""
+    """Return the settings for the guide, with its own recipe except for the guide prefixes that were set."""
     own = under(settings, settings.guide)
     return replace(own, query_prefix=settings.guide_query_prefix, passage_prefix=settings.guide_passage_prefix)
 
@@ -322,22 +322,22 @@ SETTINGS_FILES = {"secid.toml": None, "pyproject.toml": "secid"}
 ENVIRONMENT_PREFIX = "SECID_"
 SHOWN = Repr()
 SHOWN.maxstring = SHOWN.maxother = 200
-"""Shows a refused value, cut if it is long or deeply nested."""
+"""Formats a rejected value, shortened if it is long or deeply nested."""
 OTHER_TABLES = frozenset({"gate"})
 """Tables of the settings file that belong to another reader."""
 OTHER_VARIABLES = frozenset({"SECID_API_KEY"})
 """SECID_* variables that are not settings (a secret never enters the settings of a report)."""
 FLAG = "flag"
-"""The origin of a value that was typed, by a flag or by --set, or passed from Python."""
+"""Origin of a value that was set by a flag or by --set, or passed from Python."""
 
 AUTOMATIC = "automatic"
-"""Origin of a value that was not set, but chosen for the sources."""
+"""Origin of a value that secid chose for the sources because it was not set."""
 
 
 def flag_of(name: str, value: object = None) -> str:
-    """How a setting is typed: `--max-length 256`, or `--set valid=0.95` where it has no flag of its own.
+    """Return a setting as typed on the command line: `--max-length 256`, or `--set valid=0.95` if it has no flag.
 
-    value : what it is set to, or a placeholder such as "FILE"; without it the flag alone, as where an error is.
+    value : its value, or a placeholder such as "FILE"; None for the flag alone, as in the place of an error.
     """
     if not FIELDS[name].metadata["group"]:
         return f"--set {name}" if value is None else f"--set {name}={value_text(value)}"
@@ -346,9 +346,9 @@ def flag_of(name: str, value: object = None) -> str:
 
 
 def assignments(texts: Sequence[str], names: Collection[str]) -> dict[str, Any]:
-    """What `--set NAME=VALUE` sets, values as typed. names: the settings that the command uses.
+    """Return what `--set NAME=VALUE` sets, values as typed. names: the settings that the command uses.
 
-    Raises SettingsError for a name that is unknown, of no use to the command, or set twice.
+    Raises SettingsError for a name that is unknown, not used by the command, or set twice.
     """
     values: dict[str, Any] = {}
     for text in texts:
@@ -366,12 +366,12 @@ def assignments(texts: Sequence[str], names: Collection[str]) -> dict[str, Any]:
 
 
 def allowed(name: str) -> str:
-    """The values that a setting takes, and what it does."""
+    """Return the values that a setting takes, and its help text."""
     return f"{value_range(name)}. {FIELDS[name].metadata['help']}"
 
 
 def value_range(name: str) -> str:
-    """The values that a setting takes: its type, choices or limits."""
+    """Return the values that a setting takes: its type, choices or limits."""
     if get_origin(TYPES[name]) is tuple:
         return "text"
     kinds = [kind for kind in get_args(TYPES[name]) or (TYPES[name],) if kind is not type(None)]
@@ -394,19 +394,19 @@ class Resolved:
     origin: Mapping[str, str]
 
     def document(self) -> dict[str, dict[str, Any]]:
-        """{name: {"value": ..., "from": ...}} for the report."""
+        """Return {name: {"value": ..., "from": ...}} for the report."""
         return {name: {"value": getattr(self.values, name), "from": self.origin[name]} for name in FIELDS}
 
-    def given(self) -> dict[str, Any]:
-        """{name: value} of what is not left to its default."""
+    def non_defaults(self) -> dict[str, Any]:
+        """Return {name: value} of the settings whose origin is not the default."""
         return {name: getattr(self.values, name) for name in FIELDS if self.origin[name] != "default"}
 
     def automatic(self, **values: Any) -> Resolved:
-        """Return the settings with values that were chosen for the sources; their origin is "automatic"."""
+        """Return the settings with values that secid chose for the sources; their origin is "automatic"."""
         return Resolved(replace(self.values, **values), {**self.origin, **dict.fromkeys(values, AUTOMATIC)})
 
     def changed(self, **values: Any) -> Resolved:
-        """With other values, of the same origin."""
+        """Return the settings with other values of the same origin."""
         return replace(self, values=replace(self.values, **values))
 
 
@@ -416,9 +416,9 @@ def resolve(
     environment: Mapping[str, str] | None = None,
     directory: Path | None = None,
 ) -> Resolved:
-    """Settings from all layers, checked: flags > SECID_* > secid.toml or [tool.secid] of pyproject.toml > defaults.
+    """Resolve and check settings: flags > SECID_* > secid.toml or [tool.secid] of pyproject.toml > defaults.
 
-    flags       : what the caller set by name; None means not set.
+    flags       : values that the caller set, by name; None means not set.
     environment : os.environ by default; every SECID_* name must be a setting.
     directory   : the folder of secid.toml or pyproject.toml; the working directory by default.
     Raises SettingsError for an unknown key (with the nearest known one), a wrong type or a value
@@ -445,7 +445,7 @@ def read_toml(data: bytes, where: str) -> dict[str, Any]:
     """Parse a TOML file. Raises SettingsError."""
     try:
         return tomllib.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # also a number of thousands of digits, and arrays nested too deeply
+    except (ValueError, RecursionError) as error:  # ValueError also for a number of thousands of digits
         raise SettingsError(f"not valid TOML: {error}", where=where) from error
 
 
@@ -466,7 +466,7 @@ def _from_file(directory: Path) -> dict[str, tuple[Any, str]]:
                 remedy = f"use {flag_of(key, True)} in the command, or set {ENVIRONMENT_PREFIX}{key.upper()}"
                 raise SettingsError(f"a file cannot set {key}", where=str(path), remedy=remedy)
         if entries:
-            return entries  # a file with nothing but a policy hides no settings
+            return entries  # a file that holds only a policy does not hide the next one
     return {}
 
 
@@ -494,7 +494,7 @@ def _adapter(name: str) -> TypeAdapter[Any]:
 
 
 def checked(values: Mapping[str, Any], origin: Mapping[str, str]) -> Settings:
-    """Types and ranges, by pydantic. Raises SettingsError at the value's origin, with the values allowed."""
+    """Check types and ranges by pydantic. Raises SettingsError at the value's origin, with the values allowed."""
     from pydantic import ValidationError
 
     accepted: dict[str, Any] = {}

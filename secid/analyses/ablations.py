@@ -1,4 +1,4 @@
-"""Ablations: does the order survive other settings? Tables and rank stability. Source: METHOD 4."""
+"""Ablations: tables of scores and rank stability under other settings. Source: METHOD 4."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ class Ablation:
 
 
 def compute(context: Context) -> AnalysisResult[tuple[Ablation, ...]]:
-    """The table of each aspect over all sources, at the run's budget; nothing without --ablate."""
+    """Compute the table of each aspect over all sources, at the run's budget; nothing without --ablate."""
     if not context.suite:
         return AnalysisResult()
     blocks = blocks_of(context.settings.block, [item.name for item in context.ranked])
@@ -70,7 +70,7 @@ def compute(context: Context) -> AnalysisResult[tuple[Ablation, ...]]:
 
 
 def ablated(aspect: Aspect, items: Sequence[Measured], blocks: Mapping[str, Sequence[str]], budget: float) -> Ablation:
-    """The table of one aspect over all sources, at the budget that they are ranked at."""
+    """Compute the table of one aspect over all sources, at the budget of the ranking."""
     from secid.measure.information import spectral_nats
 
     table: dict[str, dict[str, float | None]] = {}
@@ -89,7 +89,7 @@ def ablated(aspect: Aspect, items: Sequence[Measured], blocks: Mapping[str, Sequ
 
 
 def blocks_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Blocks of sources from `NAME=source,source`; one block of all by default. Raises UsageError."""
+    """Parse blocks of sources from `NAME=source,source`; no text gives no block. Raises UsageError."""
     blocks: dict[str, tuple[str, ...]] = {}
     for text in texts:
         name, _, members = (part.strip() for part in text.partition("="))
@@ -114,7 +114,7 @@ def blocks_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, tuple[str
 def ablation(
     name: str, base: str, scores: Mapping[str, Scores], blocks: Mapping[str, Sequence[str]] | None = None
 ) -> Ablation:
-    """The table of one aspect. scores: setting -> source -> nats, None where it was not evaluated."""
+    """Build the table of one aspect. scores: setting -> source -> nats, None if it was not evaluated."""
     rows = tuple(_row(setting, values, scores[base], blocks or {}) for setting, values in scores.items())
     return Ablation(name=name, base=base, rows=rows)
 
@@ -133,12 +133,12 @@ def _row(setting: str, values: Scores, base: Scores, blocks: Mapping[str, Sequen
 
 
 def _ordered(base: Scores) -> list[str]:
-    """Sources by their score at the base, those that tie by name, those without a score last."""
+    """Sort sources by their score at the base, then by name; those without a score are last."""
     return sorted(base, key=lambda source: (-(-np.inf if (value := base[source]) is None else value), source))
 
 
 def swapped(values: Scores, base: Scores, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Pairs of sources whose order is the other one than at the base. Pairs with a missing score are left out."""
+    """Return the pairs of sources whose order is reversed against the base. Pairs with a missing score are left out."""
     pairs = []
     for first, second in combinations(names, 2):
         gap, base_gap = _gap(values, first, second), _gap(base, first, second)
@@ -148,9 +148,9 @@ def swapped(values: Scores, base: Scores, names: Sequence[str]) -> list[tuple[st
 
 
 def rank_stability(values: Scores, base: Scores, names: Sequence[str]) -> float | None:
-    """Fraction of source pairs ordered the same way, 1 identical, 0 reversed; None without a pair.
+    """Return the fraction of source pairs ordered the same way, 1 identical, 0 reversed; None without a pair.
 
-    A pair that ties under one setting alone counts as half. Source: METHOD 3.
+    A pair that ties under only one of the two settings counts as half. Source: METHOD 3.
     """
     points = []
     for first, second in combinations(names, 2):
@@ -172,7 +172,7 @@ def _gap(values: Scores, first: str, second: str) -> float | None:
 
 
 def over_encoders(table: Mapping[str, Scores]) -> Ablation:
-    """The ablation over encoders; the first is the target."""
+    """Return the ablation over encoders. The first is the target."""
     from secid.analyses.agreement import kendall_tau_b
 
     base, *others = table
@@ -185,11 +185,11 @@ def over_encoders(table: Mapping[str, Scores]) -> Ablation:
 def with_noise(
     ablation: Ablation, variants: Mapping[str, Variant], items: Sequence[Measured], budget: float
 ) -> Ablation:
-    """The ablation over samples with the queries of each row, 95 % intervals, and the swaps that stay within theirs.
+    """Add to the ablation over samples the queries of each row, 95 % intervals, and the swaps that may be noise.
 
-    items : as they are ranked, at `budget`. A sample of m of n queries aims at the score of all n, so it has the run's
-    standard error times sqrt(n/m - 1): none where it is all of them. Fewer than FEWEST_QUERIES queries say nothing,
-    so every swap stays open there. Source: METHOD 8.
+    items : as ranked, at `budget`. A sample of m of n queries estimates the score of all n, so its standard error is
+    the run's times sqrt(n/m - 1), which is 0 for all queries. With fewer than FEWEST_QUERIES queries every swap stays
+    open. Source: METHOD 8.
     """
     rows = tuple(_sample_row(row, variants[row.setting], items, budget) for row in ablation.rows)
     return replace(ablation, rows=rows)
@@ -221,7 +221,7 @@ def _interval(item: Measured, nats: float, n_queries: int, budget: float) -> tup
 
 
 def _beyond(row: AblationRow, first: Measured, second: Measured, n_queries: int) -> bool:
-    """Whether the 95 % interval of the difference at that many queries leaves 0 out."""
+    """Return whether the 95 % interval of the difference at this number of queries excludes 0."""
     from secid.measure.uncertainty import difference
 
     a, b = row.scores[first.name], row.scores[second.name]
@@ -233,7 +233,7 @@ def _beyond(row: AblationRow, first: Measured, second: Measured, n_queries: int)
 
 
 def _widening(n_queries: int, n_sampled: int) -> float:
-    """Standard error of a sample without replacement, about the score of all queries, in errors of the run."""
+    """Return the error of a sample without replacement about the score of all queries, in errors of the run."""
     return sqrt(n_queries / n_sampled - 1.0)
 
 

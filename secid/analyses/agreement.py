@@ -1,4 +1,4 @@
-"""Does a ranking agree with what was measured downstream, as read from a CSV file? Kendall, Spearman and regret."""
+"""Compare a ranking with downstream results from a CSV file: Kendall, Spearman and regret."""
 
 from __future__ import annotations
 
@@ -22,18 +22,19 @@ from secid.results.run import PROBE_METRIC
 # Downstream results of sources, from a CSV file.
 
 LARGEST = 1e100
-"""Of a cell: far beyond any metric, and its square is still finite."""
+"""Largest absolute value of a cell. It is far beyond any metric, and its square is still finite."""
 ERROR_SUFFIX = "_se"
 SHOWN_NAMES = 3
-"""Names shown as examples of those that were not matched."""
+"""Number of unmatched names that are shown as examples."""
 
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Downstream numbers by source. errors: their standard errors where the table gives them.
+    """Downstream numbers by source.
 
-    abstained : why the probe that they are from ranks nothing; None where it does, or they are from no probe.
-    is_open   : the probe ties the highest with another source.
+    errors    : their standard errors, if the table has them.
+    abstained : the reason why the probe ranks nothing; None if it ranks, or if the numbers are not from a probe.
+    is_open   : the probe ties the highest source with another one.
     """
 
     name: str
@@ -44,24 +45,31 @@ class Outcomes:
 
 
 def outcomes_of(path: Path) -> list[Outcomes]:
-    """Results of training: the gains of a probe (.json), or those of a CSV file. Raises InputError.
+    """Read training results: gains of a probe (.json) at each dose, or numbers of a CSV file. Raises InputError.
 
-    The errors of a probe of one seed lack what runs differ by, so none are given.
+    Errors of a probe with one seed are left out, since they lack the variance between runs.
     """
     if path.suffix != ".json":
         return read_outcomes(path)
     probe = read_probe(path)
-    if probe is None or not probe.sources:
-        raise InputError("a probe that trained on no source, so there is nothing to compare with", where=str(path))
-    errors = {item.name: item.standard_error for item in probe.sources if item.interval_95 is not None}
-    gains = {item.name: item.gain_ndcg10 for item in probe.sources}
-    return [Outcomes(PROBE_METRIC, gains, errors, probe.abstained, bool(probe.tied_with_first))]
+    if probe is None or not probe.trained:
+        raise InputError("the probe trained on no source, so there is nothing to compare with", where=str(path))
+    return [
+        Outcomes(
+            f"{PROBE_METRIC} at rate {dose.rate:g}",
+            {item.name: item.gain_ndcg10 for item in dose.sources},
+            {item.name: item.standard_error for item in dose.sources if item.interval_95 is not None},
+            dose.not_evaluated,
+            bool(dose.tied_with_first),
+        )
+        for dose in probe.trained
+    ]
 
 
 def read_outcomes(path: Path) -> list[Outcomes]:
-    """Downstream results from a CSV file: a column `source`, then one for each metric, split and run; higher is better.
+    """Read a CSV file: a column `source`, then one for each metric, split and run; higher is better.
 
-    A column `<name>_se` holds the standard errors of the column of that name. Empty cells leave a source out.
+    A column `<name>_se` holds the standard errors of the column `<name>`. An empty cell leaves a source out.
     Raises InputError with file and line.
     """
     try:
@@ -72,14 +80,14 @@ def read_outcomes(path: Path) -> list[Outcomes]:
         raise InputError(f"cannot be read: {plainly(error)}", where=str(path)) from error
     columns = rows[0][1] if rows else []
     if "source" not in columns or len(columns) < 2:
-        found = [name[:40] for name in columns if name][:SHOWN_NAMES]
+        names_shown = [name[:40] for name in columns if name][:SHOWN_NAMES]
         raise InputError(
-            f"needs a column `source` and one a metric, has {', '.join(found) or 'none'}",
+            f"needs a column `source` and one per metric, but has {', '.join(names_shown) or 'none'}",
             where=str(path),
             remedy="the first line of the file names the columns, such as source,ndcg@10,ndcg@10_se",
         )
-    if twice := next((name for name in columns if name and columns.count(name) > 1), None):
-        raise InputError(f"column {twice!r} occurs twice", where=f"{path}:{rows[0][0]}")
+    if repeated := next((name for name in columns if name and columns.count(name) > 1), None):
+        raise InputError(f"column {repeated!r} occurs twice", where=f"{path}:{rows[0][0]}")
     table: dict[str, dict[str, float]] = {name: {} for name in columns if name not in ("source", "")}
     names: set[str] = set()
     for line, cells in rows[1:]:
@@ -108,7 +116,7 @@ def read_outcomes(path: Path) -> list[Outcomes]:
 
 
 def _refuse_odd_errors(values: Mapping[str, float], errors: Mapping[str, float], column: str, path: Path) -> None:
-    """Raises InputError for a negative standard error, and for a value without one where others have theirs."""
+    """Refuse negative standard errors, and columns in which only some values have one. Raises InputError."""
     if negative := next((source for source, error in errors.items() if error < 0), None):
         raise InputError(f"{column} of {negative!r} is negative: {errors[negative]:g}", where=str(path))
     missing = [source for source in values if source not in errors]
@@ -131,20 +139,21 @@ def _number(text: str, where: str, column: str) -> float:
 
 
 def shown_names(names: Sequence[str]) -> str:
-    """The first few of them in quotes."""
+    """Return the first few names in quotes."""
     return ", ".join(map(repr, names[:SHOWN_NAMES])) + (", …" if len(names) > SHOWN_NAMES else "")
 
 
-# Does a ranking agree with what was measured downstream? Kendall, Spearman, regret, with intervals.
+# Agreement of a ranking with downstream results: Kendall, Spearman and regret, with intervals.
 
 ERROR_RATE = 0.05
 FEWEST_SOURCES = 3
 
 
 def pairs_ordered_alike(first: Mapping[str, float], second: Mapping[str, float]) -> tuple[int, int]:
-    """How many pairs of the sources both have are ordered the same way, and how many pairs there are.
+    """Count the pairs of common sources that both sides order the same way. Return this count, and that of all pairs.
 
-    A pair that ties in both counts as ordered alike; one that ties in one alone does not. Source: METHOD 12.
+    A pair that ties on both sides counts as ordered alike; a pair that ties on only one side does not.
+    Source: METHOD 12.
     """
     names = sorted(first.keys() & second.keys())
     alike = [np.sign(first[a] - first[b]) == np.sign(second[a] - second[b]) for a, b in combinations(names, 2)]
@@ -152,47 +161,47 @@ def pairs_ordered_alike(first: Mapping[str, float], second: Mapping[str, float])
 
 
 def kendall_tau_b(first: Floats, second: Floats) -> float | None:
-    """Kendall's tau-b, in [-1, 1]; None where one side is constant."""
-    from scipy.stats import kendalltau  # here: pages need no correlation, and scipy.stats takes half a second
+    """Return Kendall's tau-b, in [-1, 1]; None if one side is constant."""
+    from scipy.stats import kendalltau  # imported here, since pages do not need it and it takes half a second
 
     return None if _constant(first, second) else float(kendalltau(first, second).statistic)
 
 
 def spearman_rho(first: Floats, second: Floats) -> float | None:
-    """Spearman's rho over mid-ranks, in [-1, 1]; None where one side is constant."""
+    """Return Spearman's rho over mid-ranks, in [-1, 1]; None if one side is constant."""
     from scipy.stats import spearmanr
 
     return None if _constant(first, second) else float(spearmanr(first, second).statistic)
 
 
 def _constant(*sides: Floats) -> bool:
-    """Whether one side has fewer than two values."""
+    """Return whether one side has fewer than two distinct values."""
     return any(len(np.unique(side)) < 2 for side in sides)
 
 
 def top_1_regret(numbers: Floats, outcomes: Floats) -> float | None:
-    """What is lost downstream by taking the source that the number puts first, >= 0, in the outcome's unit.
+    """Return the downstream loss from taking the source that the number puts first, >= 0, in the outcome's unit.
 
-    None where several share the highest number, so that it puts none first.
+    None if several sources share the highest number.
     """
     chosen = _highest(numbers)
     return None if chosen is None else float(outcomes.max() - outcomes[chosen])
 
 
 def _highest(values: Floats) -> int | None:
-    """Place of the highest value; None where several share it."""
+    """Return the place of the highest value; None if several share it."""
     tops = np.flatnonzero(values == values.max())
     return int(tops[0]) if len(tops) == 1 else None
 
 
 def unmatched_names(run: Run, outcomes: Iterable[Outcomes]) -> list[str]:
-    """Names on one side alone, in words: in the table, and in the run."""
+    """Return sentences about names that are only in the table, or only in the run."""
     metric_names = list(dict.fromkeys(name for outcome in outcomes for name in outcome.values))
     own = [source.name for source in run.sources]
     lines = []
-    if strange := [name for name in metric_names if name not in own]:
+    if unknown := [name for name in metric_names if name not in own]:
         lines.append(
-            f"{len(strange)} of {len(metric_names)} names are no source of the run, so ignored: {shown_names(strange)}"
+            f"{len(unknown)} of {len(metric_names)} names are not in the run and ignored: {shown_names(unknown)}"
         )
     if missing := [name for name in own if name not in metric_names]:
         lines.append(f"{len(missing)} of the run's {len(own)} sources have no value: {shown_names(missing)}")
@@ -200,10 +209,11 @@ def unmatched_names(run: Run, outcomes: Iterable[Outcomes]) -> list[str]:
 
 
 def numbers_of(run: Run) -> dict[str, dict[str, float]]:
-    """Every number of a run that could rank its sources: scores, budgets, other weights, proxies.
+    """Return every number of a run that could rank its sources: scores, budgets, other weights, proxies.
 
-    At the run's own budget the scores that it ranks by, beyond 1 those on equal numbers where sources differ in size;
-    where they cannot be cut, other budgets beyond 1 are left out: a larger source scores higher at them (METHOD 7).
+    At the run's own budget these are the scores that it ranks by. Beyond budget 1 they are on equal numbers if sources
+    differ in size. If sources cannot be cut to equal numbers, other budgets beyond 1 are left out, since a larger
+    source scores higher there (METHOD 7).
     """
     numbers: dict[str, dict[str, float]] = {"ECI_sem": {s.name: s.scored.nats for s in run.sources}}
     common = set.intersection(*({point.budget for point in source.scored.compared_curve} for source in run.sources))
@@ -236,12 +246,12 @@ def _ranked_by(run: Run) -> str:
 
 
 def agree(run: Run, outcomes: Iterable[Outcomes]) -> tuple[Agreement, ...]:
-    """Agreement of every number of a run with every downstream metric. Source: METHOD 3, 12.
+    """Compare every number of a run with every downstream metric. Source: METHOD 3, 12.
 
-    Intervals hold what the true values could give, with a chance of 95 % or more: see `_Signs`. The errors of a
-    metric are in all of its intervals; those of the scores only in the correlations of the score that the run ranks
-    by. Without errors there is no interval.
-    Raises InputError where fewer than three sources have an outcome.
+    Intervals hold the value for the true numbers with a chance of at least 95 %; see `_Signs`. All intervals of a
+    metric include its errors. Only the correlations of the score that the run ranks by include the scores' errors.
+    Without errors there is no interval.
+    Raises InputError if fewer than three sources have an outcome.
     """
     numbers = numbers_of(run)
     agreements = []
@@ -293,11 +303,10 @@ def _agreement(run: Run, name: str, values: Mapping[str, float], outcome: Outcom
 
 @dataclass(frozen=True)
 class _Signs:
-    """Which orders of pairs the errors allow. low, high: (S, S) smallest and largest sign of value i minus value j.
+    """Orders of pairs that the errors allow. low, high: (S, S) smallest and largest sign of value i minus value j.
 
-    Where the simultaneous interval of a difference holds 0, its sign may be either. All orders that the pairs
-    allow, transitive or not, are counted in, so what follows from them is an interval of at least the confidence.
-    True values are taken to differ.
+    If the simultaneous interval of a difference holds 0, its sign may be either. All orders that the pairs allow count,
+    transitive or not, so an interval over them has at least the stated confidence. True values are assumed to differ.
     """
 
     low: Floats
@@ -311,13 +320,13 @@ class _Signs:
 
 
 def _products(a_low: Floats, a_high: Floats, b_low: Floats, b_high: Floats) -> tuple[Floats, Floats]:
-    """Smallest and largest product of a value of one side and one of the other."""
+    """Return the smallest and the largest product of a value of one side and a value of the other."""
     ends = np.stack([a_low * b_low, a_low * b_high, a_high * b_low, a_high * b_high])
     return ends.min(axis=0), ends.max(axis=0)
 
 
 def _tau_interval(first: _Signs, second: _Signs, estimate: float | None) -> tuple[float, float] | None:
-    """Kendall's tau-b over every pair's possible signs."""
+    """Return the interval of Kendall's tau-b over every pair's possible signs."""
     pairs = np.triu_indices(len(first.low), 1)
     scale = np.sqrt(np.prod([(np.abs(side.low) > 0)[pairs].sum() for side in (first, second)], dtype=np.float64))
     low, high = (ends[pairs].sum() for ends in _products(first.low, first.high, second.low, second.high))
@@ -325,7 +334,10 @@ def _tau_interval(first: _Signs, second: _Signs, estimate: float | None) -> tupl
 
 
 def _rho_interval(first: _Signs, second: _Signs, estimate: float | None) -> tuple[float, float] | None:
-    """Spearman's rho over every source's possible mid-ranks: a centred rank is half the sum of its pairs' signs."""
+    """Return the interval of Spearman's rho over every source's possible mid-ranks.
+
+    A centred rank is half the sum of its pairs' signs.
+    """
     ranks = [(side.low.sum(axis=1) / 2.0, side.high.sum(axis=1) / 2.0) for side in (first, second)]
     n = len(first.low)
     distinct = n * (n**2 - 1) / 12.0
@@ -335,14 +347,14 @@ def _rho_interval(first: _Signs, second: _Signs, estimate: float | None) -> tupl
 
 
 def _around(estimate: float | None, low: float, high: float, scale: float) -> tuple[float, float] | None:
-    """The ends over the scale, within [-1, 1], with the estimate among them; None where it is unknown."""
+    """Return the ends over the scale, within [-1, 1], widened to the estimate; None if it is unknown."""
     if estimate is None or not scale:
         return None
     return (max(-1.0, min(estimate, float(low) / scale)), min(1.0, max(estimate, float(high) / scale)))
 
 
 def _regret_interval(values: Floats, errors: Floats, chosen: int) -> tuple[float, float]:
-    """What taking this source can lose: simultaneous intervals of every other source's lead over it."""
+    """Return the interval of the loss from taking this source, from simultaneous intervals of the others' leads."""
     point = _point(ERROR_RATE / max(1, len(values) - 1))
     lead, half = values - values[chosen], point * np.hypot(errors, errors[chosen])
     half[chosen] = 0.0
@@ -350,12 +362,15 @@ def _regret_interval(values: Floats, errors: Floats, chosen: int) -> tuple[float
 
 
 def _point(rate: float) -> float:
-    """Two-sided point of the normal distribution at this error rate."""
+    """Return the two-sided point of the normal distribution at this error rate."""
     return NormalDist().inv_cdf(1.0 - rate / 2.0)
 
 
 def _half_widths(run: Run, names: Sequence[str], rate: float) -> Floats:
-    """(S, S) half-widths of the score differences, the run's 95 % ones widened; infinite for a pair not compared."""
+    """Return (S, S) half-widths of the score differences at this error rate; infinite for a pair not compared.
+
+    They are widened from the run's 95 % intervals.
+    """
     place = {name: number for number, name in enumerate(names)}
     wide = np.full((len(names), len(names)), np.inf)
     np.fill_diagonal(wide, 0.0)

@@ -1,7 +1,7 @@
-"""What an analysis is: a name, the type of its result, and what computes it from a measured run.
+"""An analysis: a name, the type of its result, and a function that computes it from a measured run.
 
 One file per analysis holds all three, and `registry.ANALYSES` lists them. Its section of the report has the same name.
-Reading a report imports these files, so that torch, SciPy and whatever loads them are imported inside functions.
+Reading a report imports these files, so torch, SciPy and modules that load them are imported inside functions.
 """
 
 from __future__ import annotations
@@ -37,14 +37,14 @@ class Context:
     items : the sources with all of their queries.
     table : the sources on the queries that all of them share, if the table uses these; otherwise `items`.
     level : `table` cut to equal size, for budgets beyond 1; None if that is impossible.
-    ranked : what the sources are ranked by: `table`, or `level` beyond budget 1.
+    ranked : the sources as they are ranked: `table`, or `level` beyond budget 1.
     pairs : all pairs of sources, at the run's budget.
     control_gaps : for each control, the sources' scores minus its own, by name.
     guide : the second scorer, whose scores are columns of the items' tables; None without one.
-    collection : None without --collection.   batch_rows : by source, of all rows of its files.
+    collection : None without --collection.   batch_rows : conflicts over all rows of a source's files, by source.
     suite : the aspects that --ablate varies; their scores are in `ranked`.
     stages : seconds and counts of each stage so far.
-    not_evaluated : what the passes themselves could not compute, and the kind of reason.
+    not_evaluated : parts that the passes could not compute, and the kind of reason.
     """
 
     plan: Plan
@@ -75,7 +75,7 @@ class Context:
 
 @dataclass(frozen=True)
 class AnalysisResult(Generic[R]):
-    """The result of an analysis, None if it was not asked for or has none.
+    """The result of an analysis; None if it was not requested or has none.
 
     not_evaluated : parts that could not be computed, and the kind of reason.
     """
@@ -86,12 +86,12 @@ class AnalysisResult(Generic[R]):
 
 @dataclass(frozen=True)
 class Analysis(Generic[R]):
-    """name : of its result in `Run.analyses`, and of its section.   kind : the type of the result."""
+    """An analysis. name: that of its result in `Run.analyses` and of its section.   kind: the type of the result."""
 
     name: str
     kind: type[R]
     compute: Callable[[Context], AnalysisResult[R]]
 
     def of(self, run: Run) -> R | None:
-        """Return the result in a run; None if it was not asked for or has none."""
+        """Return the result in a run; None if it was not requested or has none."""
         return run.analyses.get(self.name)

@@ -1,10 +1,10 @@
-"""How well scores find the negatives that are labelled relevant: AUROC, precision and recall of π and margins.
+"""Audit of scores against labels: AUROC, precision and recall of π and margins for negatives labelled relevant.
 
-    rules         what each rule makes of two cosines: a score that rises with suspicion, and what it flags by default
-    auroc         of one score: the chance that a labelled relevant negative has a higher one than another negative
+    rules         each rule's result for two cosines: a score that rises with suspicion, and flags at the default
+    auroc         the chance that a labelled relevant negative has a higher score than another negative
     source_audit  all numbers of one source
 
-Worked example: scores 0.9 and 0.4 of the labelled relevant, 0.5 and 0.4 of the others; of the four pairs two are in
+Worked example: labelled relevant negatives score 0.9 and 0.4, the others 0.5 and 0.4. Of the four pairs two are in
 order and one is a tie, so the AUROC is (2 + ½ + 0) / 4 = 0.625. Source: METHOD 10.
 """
 
@@ -22,10 +22,10 @@ from secid.results.check import AuditedRule, AuditedSource
 from secid.triplets.estimates import Estimate, Names, clustered_mean, wilson_interval
 
 ABSOLUTE, RELATIVE = 0.0, 0.05
-"""Default margins: sentence-transformers' GIST losses mask from the positive's own score on; NV-Retriever's best leaves
-5 % below it. Source: METHOD 10."""
+"""Default margins. sentence-transformers' GIST losses mask from the positive's own score on; NV-Retriever's best margin
+is 5 % below it. Source: METHOD 10."""
 DECIMALS = 12
-"""Of scores: equal ones are ties, and adding in another order moves a float64 dot product by 1e-16."""
+"""Decimals of scores. Equal scores are ties, and another order of addition moves a float64 dot product by 1e-16."""
 NONE_RELEVANT = "none_relevant"
 ALL_RELEVANT = "all_relevant"
 NONE_FLAGGED = "none_flagged"
@@ -35,7 +35,7 @@ NO_JUDGED_QUERY = "no_judged_query"
 
 @dataclass(frozen=True)
 class AuditRule:
-    """One rule on T negatives. score: (T,) rises with suspicion.   flags: (T,) at the threshold; None without one."""
+    """A rule on T negatives. score: (T,) rises with suspicion.   flags: (T,) at the threshold; None without one."""
 
     score: Floats
     threshold: float | None
@@ -43,10 +43,10 @@ class AuditRule:
 
 
 def rules(s_qn: Floats, s_qp: Floats) -> dict[str, AuditRule]:
-    """π and the margins by name. s_qn, s_qp: (T,) scores of each negative and of its positive, of any scorer.
+    """Return π and the margins by name. s_qn, s_qp: (T,) scores of each negative and its positive, by any scorer.
 
-    A lower π and a larger s_qn - s_qp are the same order, at any temperature, and without the ties of π near 1. A
-    negative is flagged by a relative margin from r = (s_qp - s_qn) / |s_qp| on, so minus that is its score.
+    The score for π is s_qn - s_qp. It gives the order of falling π at any temperature, without the ties of π near 1.
+    The score of the relative margin is -r, with r = (s_qp - s_qn) / |s_qp|: the margin flags r up to its value.
     """
     gap: Floats = np.round(s_qn - s_qp, DECIMALS)
     size = np.abs(s_qp)
@@ -62,10 +62,10 @@ def rules(s_qn: Floats, s_qp: Floats) -> dict[str, AuditRule]:
 
 @dataclass(frozen=True)
 class AuditedNegatives:
-    """The audited negatives of a source, T of them, of queries that the qrels judge.
+    """The T audited negatives of a source, those of queries that the qrels judge.
 
-    grade : (T,) NaN where unjudged; above 0 is relevant.   cluster : (T,) place of each query in `names` (Q,).
-    share : (T,) what each counts.
+    grade : (T,) NaN if unjudged; above 0 is relevant.   cluster : (T,) place of each query in `names` (Q,).
+    share : (T,) weight of each negative.
     """
 
     grade: Floats
@@ -75,27 +75,27 @@ class AuditedNegatives:
 
     @property
     def relevant(self) -> Flags:
-        """(T,) labelled relevant."""
+        """Return (T,) flags of negatives labelled relevant."""
         return np.asarray(self.grade > 0)
 
     def n(self, flags: Flags) -> int:
-        """How many negatives these are, rounded."""
+        """Return the rounded number of flagged negatives."""
         return round(float(self.share[flags].sum()))
 
     def share_of(self, flags: Flags, among: Flags) -> Estimate:
-        """The share of `among`, at least one, that is flagged."""
+        """Return the flagged share of `among`, which has at least one negative."""
         present, cluster = np.unique(self.cluster[among], return_inverse=True)
         return clustered_mean(flags[among].astype(np.float64), cluster, self.names[present], self.share[among])
 
     def n_queries(self, among: Flags) -> int:
-        """Distinct queries of some negatives."""
+        """Count the distinct queries of some negatives."""
         return len(np.unique(self.cluster[among]))
 
 
 def auroc(score: Floats, negatives: AuditedNegatives) -> Estimate | None:
-    """P(score of a relevant > score of another) + ½ P(=), over all such pairs; None where one side is empty.
+    """Return P(score of a relevant > score of another) + ½ P(=), over all such pairs; None if one side is empty.
 
-    A pair counts the product of its shares. Source: METHOD 10.
+    A pair counts as the product of its shares. Source: METHOD 10.
     """
     relevant = negatives.relevant
     if relevant.all() or not relevant.any():
@@ -109,9 +109,9 @@ def auroc(score: Floats, negatives: AuditedNegatives) -> Estimate | None:
 
 
 def auroc_interval(estimate: Estimate, negatives: AuditedNegatives) -> tuple[float, float]:
-    """95 % confidence interval by Wilson's formula, which stays in [0, 1] and has a width at 1.
+    """Return the 95 % confidence interval by Wilson's formula, which stays in [0, 1] and has a width at 1.
 
-    It counts the queries of the rarer side: the others say nothing of how relevant negatives score, or of the rest.
+    It counts the queries of the rarer side, since other queries have no information about that side's scores.
     """
     relevant = negatives.relevant
     return wilson_interval(estimate, min(negatives.n_queries(relevant), negatives.n_queries(~relevant)))
@@ -127,9 +127,9 @@ def source_audit(
     n_of_unjudged_queries: int,
     guide: tuple[Floats, Floats] | None = None,
 ) -> AuditedSource:
-    """The audit of one source. s_qn, s_qp, outside: (T,); outside: the corpus lacks the text.
+    """Audit one source. s_qn, s_qp, outside: (T,); outside: the corpus lacks the text.
 
-    guide : the same two scores by a guide, whose margins are rules of their own; its π is its absolute margin.
+    guide : the same two scores by a guide, whose margins are separate rules; its π equals its absolute margin.
     n_unjudged_queries, n_of_unjudged_queries : queries that the qrels do not judge, and their negatives.
     """
     relevant, has_grade = negatives.relevant, ~np.isnan(negatives.grade)
@@ -171,7 +171,7 @@ def source_audit(
 def _numbers(
     name: str, rule: AuditRule, negatives: AuditedNegatives, missing: dict[str, str], whose: str = ""
 ) -> AuditedRule:
-    """The numbers of one rule; what has none goes into `missing` with its reason, under `whose` and its name."""
+    """Compute the numbers of one rule. Reasons for missing ones go to `missing`, under `whose` and the name."""
     relevant = negatives.relevant
     curve, flags = auroc(rule.score, negatives), rule.flags
     one_class = NONE_RELEVANT if not relevant.any() else ALL_RELEVANT

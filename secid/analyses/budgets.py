@@ -17,16 +17,17 @@ if TYPE_CHECKING:
     from secid.triplets.measure_set import Measured
 
 STEPS_PER_DECADE = 50
-"""Of the budgets between which curves are searched for crossings: two within a factor of 1.05 may cancel out."""
+"""Budgets per decade that are searched for crossings. Two crossings within a factor of 1.05 may cancel out."""
 LEVEL_FRACTION = 1e-6
-"""Curves nearer than METHOD 11's precision are level: the same source read in another order crosses itself nowhere."""
+"""Relative gap below which two curves are equal, METHOD 11's precision. So a source that is read in another order does
+not cross itself."""
 NOT_LEVEL, OTHER_QUERIES = "not_level", "other_queries"
-"""Why budget curves are not compared. Source: METHOD 7, 16.1."""
+"""Reasons why budget curves are not compared. Source: METHOD 7, 16.1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Crossing:
-    """The budget from which `second` scores higher than `first`, on equal numbers of queries and negatives."""
+    """Budget from which `second` scores higher than `first`, on equal numbers of queries and negatives."""
 
     first: str
     second: str
@@ -35,7 +36,7 @@ class Crossing:
 
 @dataclass(frozen=True, kw_only=True)
 class EqualNumbers:
-    """Distinct queries and negatives of each source, as many as every source has. Source: METHOD 7."""
+    """Numbers of distinct queries and negatives to which every source is cut. Source: METHOD 7."""
 
     n_queries: int
     n_triplets: int
@@ -43,33 +44,36 @@ class EqualNumbers:
 
 @dataclass(frozen=True, kw_only=True)
 class Budgets:
-    """equal_numbers : what sources of unequal size are cut to for budgets beyond 1; None if none is, or none can be."""
+    """Crossings of budget curves.
+
+    equal_numbers : size that sources are cut to for budgets beyond 1; None if no source is cut, or none can be.
+    """
 
     crossings: tuple[Crossing, ...]
     equal_numbers: EqualNumbers | None
 
 
 def compute(context: Context) -> AnalysisResult[Budgets]:
-    """What sources are cut to, and where their curves cross."""
+    """Find the numbers that sources are cut to, and the budgets at which their curves cross."""
     from secid.analyses.shared_queries import same_queries
 
     numbers = equal_numbers(context.items, context.level)
     missing = NOT_LEVEL if context.level is None else "" if same_queries(context.level) else OTHER_QUERIES
-    found: tuple[Crossing, ...] = ()
+    crossed: tuple[Crossing, ...] = ()
     if context.level and not missing:
-        found = crossings(context.level, max(budget for item in context.level for budget in item.influence.budgets))
-    return AnalysisResult(Budgets(crossings=found, equal_numbers=numbers), {"crossings": missing} if missing else {})
+        crossed = crossings(context.level, max(budget for item in context.level for budget in item.influence.budgets))
+    return AnalysisResult(Budgets(crossings=crossed, equal_numbers=numbers), {"crossings": missing} if missing else {})
 
 
 def equal_numbers(items: Sequence[Measured], level: Sequence[Measured] | None) -> EqualNumbers | None:
-    """What sources of unequal numbers are cut to."""
+    """Return the numbers that sources are cut to; None if no source is cut, or none can be."""
     if level is None or all(cut is item for cut, item in zip(level, items, strict=True)):
         return None
     return EqualNumbers(n_queries=len(level[0].influence.queries), n_triplets=len(level[0].triplets))
 
 
 def crossings(items: Sequence[Measured], largest: float) -> tuple[Crossing, ...]:
-    """Budgets from 1 to the largest at which two sources of equal size change places, every time. Source: METHOD 7."""
+    """Return every budget from 1 to the largest at which two sources of equal size change places. Source: METHOD 7."""
     result = []
     grid = np.geomspace(1.0, largest, 1 + ceil(STEPS_PER_DECADE * log10(largest)))
     curves = np.array([[item.nats(budget) for budget in grid.tolist()] for item in items])

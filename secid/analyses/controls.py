@@ -1,7 +1,7 @@
 """Controls: triplets whose score is known or meaningless by construction, made from the run's own texts.
 
-Scored like a source, never ranked. All draws go by text keys and the seed, so that neither the
-order of files nor of rows changes them. Source: METHOD 6.
+Controls are scored like a source but never ranked. All draws depend on text keys and the seed, so neither the order of
+files nor that of rows changes them. Source: METHOD 6.
 """
 
 from __future__ import annotations
@@ -30,29 +30,29 @@ from secid.triplets.search import Bm25Index, nearest_passages
 KINDS = ("random", "known_positive", "shuffled", "query_echo", "bm25_pool", "dense_pool")
 TOO_FEW = "too_few_queries"
 CANDIDATES = 100_000
-"""Documents that the controls of the pool search: a larger pool is sampled. Source: METHOD 6."""
+"""Largest number of documents that the pool controls search. A larger pool is sampled. Source: METHOD 6."""
 TEXTS_AT_ONCE = 4_096
 
 
 def chosen_kinds(text: str) -> tuple[str, ...]:
-    """The kinds that the setting asks for, in the order of KINDS. Raises UsageError for an unknown one."""
+    """Return the kinds in the setting, in the order of KINDS. Raises UsageError for an unknown kind."""
     if text in ("all", "none"):
         return KINDS if text == "all" else ()
-    names = ["_".join(part.replace("-", " ").split()) for part in text.split(",")]  # as pages write them, too
+    names = ["_".join(part.replace("-", " ").split()) for part in text.split(",")]  # pages write spaces
     for name in names:
         if name not in KINDS:
-            alone = (
+            problem = (
                 f"{name!r} cannot be combined, got {text!r}" if name in ("all", "none") else f"unknown control {name!r}"
             )
-            raise UsageError(alone, where=flag_of("controls"), remedy=f"all, none, or some of {', '.join(KINDS)}")
+            raise UsageError(problem, where=flag_of("controls"), remedy=f"all, none, or some of {', '.join(KINDS)}")
     return tuple(kind for kind in KINDS if kind in names)
 
 
 @dataclass(frozen=True)
 class Control:
-    """One control's triplets. of: name of the source it was dealt from, for shuffled ones.
+    """Triplets of a control. of: name of the source whose negatives were shuffled; None for other kinds.
 
-    n_candidates : documents that its negatives were drawn from or searched in; None where there is no such choice.
+    n_candidates : documents that its negatives were drawn from or searched in; None if there is no such choice.
     """
 
     kind: str
@@ -63,13 +63,13 @@ class Control:
 
 @dataclass(frozen=True)
 class Base:
-    """The sampled (query, scored positive) pairs of a run, and what is known of them.
+    """Sampled (query, scored positive) pairs of a run, with their labels and the pool.
 
     query, positive : (R,) in the order of the sample.
     rank            : (n_passages,) place of each passage in the order of text keys.
-    pool            : documents of the scored triplets, in that order.   candidates : those of them that are searched.
+    pool            : documents of the scored triplets, in that order.   candidates : those that are searched.
     known           : sorted query * n_passages + passage of every labelled positive.
-    own             : the same of every document in a record of the query.
+    own             : sorted query * n_passages + passage of every document in a record of the query.
     per_query       : negatives drawn for each pair: the median of the sources' records.
     """
 
@@ -85,9 +85,9 @@ class Base:
 
 
 def base_of(plan: Plan, triplets: Sequence[Triplets], settings: Settings) -> Base:
-    """One pair for each distinct query of the run: of its scored positives the one with the smallest text key.
+    """Return one pair for each distinct query of the run, with the scored positive of the smallest text key.
 
-    At most settings.control_queries queries, those that every sample of the run takes first.
+    At most settings.control_queries queries are used, those that every sample of the run takes first.
     """
     n_passages = len(plan.passages)
     rank = key_ranks(plan.passages.keys)
@@ -115,9 +115,10 @@ def base_of(plan: Plan, triplets: Sequence[Triplets], settings: Settings) -> Bas
 
 
 def _candidates(plan: Plan, pool: Index, seed: int) -> Index:
-    """The CANDIDATES of the pool that every sample of the run takes first, in the pool's order; all of a smaller pool.
+    """Return the CANDIDATES of the pool that every sample of the run takes first, in the pool's order.
 
-    Whether a document is taken depends on its text, the seed and the pool, not on how many sources list it.
+    A smaller pool is returned whole. The choice depends on the texts, the seed and the pool, not on the number of
+    sources that list a document.
     """
     if len(pool) <= CANDIDATES:
         return pool
@@ -128,7 +129,7 @@ def _candidates(plan: Plan, pool: Index, seed: int) -> Index:
 def make_controls(
     plan: Plan, triplets: Sequence[Triplets], vectors: Vectors, settings: Settings, progress: Progress
 ) -> tuple[list[Control], dict[str, str]]:
-    """The controls that the settings ask for; those that cannot be made, with the kind of reason."""
+    """Make the controls in the settings. Return them, and the kind of reason for those that cannot be made."""
     kinds = chosen_kinds(settings.controls)
     controls: list[Control] = []
     missing: dict[str, str] = {}
@@ -147,11 +148,11 @@ def make_controls(
     for kind in kinds:
         if kind == "shuffled":
             for planned, rows in zip(plan.sources, triplets, strict=True):
-                dealt = _shuffled(rows, base, plan, settings)
-                if isinstance(dealt, str):
-                    missing[f"control {control_name(kind, planned.name)}"] = dealt
+                shuffled = _shuffled(rows, base, plan, settings)
+                if isinstance(shuffled, str):
+                    missing[f"control {control_name(kind, planned.name)}"] = shuffled
                 else:
-                    controls.append(Control(kind, planned.name, dealt))
+                    controls.append(Control(kind, planned.name, shuffled))
         elif isinstance(rows_or_reason := makers[kind](), str):
             missing[f"control {control_name(kind, None)}"] = rows_or_reason
         else:
@@ -163,7 +164,7 @@ def make_controls(
 def triplets_from(
     pair: Index, query: Index, positive: Index, negative: Index, share: npt.NDArray[np.float64] | None = None
 ) -> Triplets:
-    """Triplets from flat arrays; pair numbers the (query, positive) of each and must not fall."""
+    """Build triplets from flat arrays. pair: number of the (query, positive) of each triplet, never falling."""
     counts = np.bincount(pair)
     counts = counts[counts > 0]
     return Triplets(
@@ -178,7 +179,7 @@ def triplets_from(
 
 
 def _from_table(base: Base, table: Index, wanted: npt.NDArray[np.bool_]) -> Triplets | str:
-    """Triplets of a (R, m) table of candidates: the first per_query wanted ones of each row."""
+    """Build triplets from a (R, m) table of candidates: the first per_query wanted ones of each row."""
     keep = wanted & (np.cumsum(wanted, axis=1) <= base.per_query)
     pair = np.repeat(np.arange(len(table)), keep.sum(axis=1))
     if not len(pair):
@@ -187,18 +188,18 @@ def _from_table(base: Base, table: Index, wanted: npt.NDArray[np.bool_]) -> Trip
 
 
 def _random(base: Base, seed: int) -> Triplets | str:
-    """Documents of other records, drawn uniformly; none of them a positive of the query."""
+    """Draw documents of other records uniformly. No document of a record of the query, or positive of it, is drawn."""
     if len(base.query) < 2:
         return TOO_FEW
     generator = np.random.default_rng([seed, 1])
-    # Twice as many as needed and a few more: own documents and repeats are struck out
+    # Draw more than twice as many as needed, since own documents and repeats are removed
     table = base.pool[generator.integers(len(base.pool), size=(len(base.query), 2 * base.per_query + 8))]
     keep = ~among(pairs(base.query[:, None], table, base.n_passages), base.own) & first_in_row(table)
     return _from_table(base, table, keep)
 
 
 def _known_positive(base: Base) -> Triplets | str:
-    """The other labelled positives of a query, offered as its negatives."""
+    """Use the other labelled positives of a query as its negatives."""
     query, passage = base.known // base.n_passages, base.known % base.n_passages
     place = {int(q): number for number, q in enumerate(base.query)}
     pair = np.array([place.get(int(q), -1) for q in query], np.int64)
@@ -212,8 +213,9 @@ def _known_positive(base: Base) -> Triplets | str:
 
 
 def _query_echo(base: Base, plan: Plan, tokenizer: str) -> Triplets | str:
-    """The query's own text as the negative: coverage 1, weight 0. Queries without tokens are left out, and
-    those whose text was not planned because a sample of the records took others.
+    """Use the query's own text as the negative: coverage 1, weight 0.
+
+    Queries without tokens are left out, and those whose text is not in the plan because a sample left it out.
     """
     split = SPLITTERS.get(tokenizer, SPLITTERS["alphanumeric"])
     texts = plan.queries.take(base.query)
@@ -225,10 +227,10 @@ def _query_echo(base: Base, plan: Plan, tokenizer: str) -> Triplets | str:
 
 
 def _shuffled(rows: Triplets, base: Base, plan: Plan, settings: Settings) -> Triplets | str:
-    """A source's negatives dealt to other queries: its style stays, their relation goes.
+    """Assign a source's negatives to other queries. Its style stays, but the relation to the query is lost.
 
-    Triplets are in the order of the sample, so neighbours are strangers; a shift by at least the
-    largest number of negatives of one query moves every negative to another query.
+    Triplets are in the order of the sample, so neighbours are unrelated. A shift by at least the largest number of
+    negatives of one query moves every negative to another query.
     """
     priority = sample_order(plan.queries.keys[rows.query], settings.seed)
     order = np.lexsort((base.rank[rows.negative], base.rank[rows.positive], rows.query, priority))
@@ -250,7 +252,7 @@ def _shuffled(rows: Triplets, base: Base, plan: Plan, settings: Settings) -> Tri
 
 
 def _bm25(base: Base, plan: Plan) -> Triplets | str:
-    """The top candidates for each query by BM25, its positives left out. Words of any script."""
+    """Take the best candidates for each query by BM25 over words of any script, without its positives."""
     passages, candidates = plan.passages, base.candidates
     documents = (
         passages.packed_of(candidates[start:stop])
@@ -267,19 +269,19 @@ def _bm25(base: Base, plan: Plan) -> Triplets | str:
 
 
 def _dense(base: Base, vectors: Vectors) -> Triplets | str:
-    """The nearest candidates for each query by the encoder, its positives left out."""
+    """Take the nearest candidates for each query by the encoder, without its positives."""
     k = base.per_query + _most_known(base)
     return _from_table(base, *_unlabelled(base, nearest_passages(vectors, base.query, base.candidates, k)[0]))
 
 
 def _unlabelled(base: Base, places: Index) -> tuple[Index, npt.NDArray[np.bool_]]:
-    """Return (R, k) the candidates at these places, and flags of those that are not a positive of their query."""
+    """Return the candidates at these places, (R, k), and flags of those that are not a positive of their query."""
     table = base.candidates[places]
     return table, (places >= 0) & ~among(pairs(base.query[:, None], table, base.n_passages), base.known)
 
 
 def _most_known(base: Base) -> int:
-    """The most labelled positives any query has: how many of its best documents may have to go."""
+    """Return the largest number of labelled positives of a query. All of them may be among its best documents."""
     query = base.known // base.n_passages
     return int(np.bincount(query).max(initial=1)) if len(query) else 1
 

@@ -1,8 +1,9 @@
-"""Compares sources at equal hardness: the difference of their mean weights among negatives of equal margin, and which
-sources the score cannot rank. Source: METHOD 15, 16.3.
+"""Compare sources at equal hardness, by their mean weights among negatives of equal margin. Source: METHOD 15, 16.3.
+
+The score cannot rank sources that are too easy, or whose margins overlap too little with those of the others.
 
 Worked example: of the margins s_qp - s_qn of two sources, 70 % of the first lie below 0.1 and 20 % of the second. The
-smaller shares are 0.2 below and 0.3 above, so they overlap by 0.5. Where the first weighs 0.1 more below and 0.2 more
+smaller shares are 0.2 below and 0.3 above, so they overlap by 0.5. If the first weighs 0.1 more below and 0.2 more
 above, it weighs 0.4 * 0.1 + 0.6 * 0.2 = 0.16 more at equal margins.
 """
 
@@ -24,14 +25,14 @@ if TYPE_CHECKING:
     from secid.triplets.table import TripletTable
 
 STRATA = 10
-"""Deciles of the margin. Source: METHOD 15."""
+"""Number of strata: deciles of the margin. Source: METHOD 15."""
 LEAST_OVERLAP = 0.2
-"""Sources whose margins overlap less are not compared: there are too few negatives of equal margin."""
+"""Least overlap of margins for a comparison. With less, there are too few negatives of equal margin."""
 TOO_EASY = 0.1
 """A source whose hardness interval ends below this is not ranked. Source: METHOD 16.3."""
 SIGNIFICANT = 0.05
 FEWEST_SOURCES = 3
-"""With fewer sources, overlaps leave none out of the ranking."""
+"""Fewest sources for overlaps to leave a source out of the ranking."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -40,7 +41,7 @@ class EqualMargins:
 
     overlap     : sum over deciles of the margin of the smaller of both sources' shares, in [0, 1].
     difference  : None if the overlap is below LEAST_OVERLAP.
-    interval_95 : queries being the sampling unit, the shares taken as fixed; None with too few queries.
+    interval_95 : queries are the sampling unit, and the shares are taken as fixed; None with too few queries.
     p_holm      : two-sided p value over all compared pairs of the run; None without a difference.
     established : p_holm is below 0.05.
     """
@@ -57,10 +58,10 @@ class EqualMargins:
 
 @dataclass(frozen=True, kw_only=True)
 class EqualHardness:
-    """Pairs of sources with shared queries, the higher-ranked first, and which sources are not ranked.
+    """Pairs of sources with shared queries, the higher-ranked first, and the sources that are not ranked.
 
-    unranked : the reason by name: "too_easy" (as easy as random passages), or "apart" (its margins are those of no
-               other source).
+    unranked : the reason by name: "too_easy" (as easy as random passages), or "apart" (no other source has such
+               margins).
     """
 
     pairs: tuple[EqualMargins, ...]
@@ -85,32 +86,32 @@ def compute(context: Context) -> AnalysisResult[EqualHardness]:
 
 
 def adjusted(pairs: Sequence[tuple[EqualMargins, float | None]]) -> tuple[EqualMargins, ...]:
-    """Return the pairs with Holm's p values. pairs : each with its own p value, None without a difference."""
+    """Return the pairs with Holm's p values. pairs: each with its own p value, None without a difference."""
     from secid.measure.uncertainty import holm
 
     p_holm = iter(holm(np.array([p for _, p in pairs if p is not None])).tolist())
-    found = []
+    result = []
     for pair, p in pairs:
         own = None if p is None else next(p_holm)
-        found.append(replace(pair, p_holm=own, established=own is not None and own < SIGNIFICANT))
-    return tuple(found)
+        result.append(replace(pair, p_holm=own, established=own is not None and own < SIGNIFICANT))
+    return tuple(result)
 
 
 def unranked(names: Sequence[str], upper: Mapping[str, float], pairs: Sequence[EqualMargins]) -> dict[str, str]:
-    """Return why sources are not ranked, by name; none if that would be all of them, or without any hardness.
+    """Return the reasons why sources are not ranked, by name; empty if all would be unranked, or without any hardness.
 
     upper : upper end of each hardness interval, for the sources that have one.
     """
-    found: dict[str, str] = {name: "too_easy" for name in names if upper.get(name, TOO_EASY) < TOO_EASY}
+    reasons: dict[str, str] = {name: "too_easy" for name in names if upper.get(name, TOO_EASY) < TOO_EASY}
     if len(names) >= FEWEST_SOURCES and upper:
-        near = {name for pair in pairs if pair.overlap >= LEAST_OVERLAP for name in (pair.first, pair.second)}
-        met = {name for pair in pairs for name in (pair.first, pair.second)}
-        found |= {name: "apart" for name in names if name in met - near and name not in found}
-    return {} if len(found) == len(names) else found
+        overlapping = {name for pair in pairs if pair.overlap >= LEAST_OVERLAP for name in (pair.first, pair.second)}
+        compared = {name for pair in pairs for name in (pair.first, pair.second)}
+        reasons |= {name: "apart" for name in names if name in compared - overlapping and name not in reasons}
+    return {} if len(reasons) == len(names) else reasons
 
 
 def equal_margins(first: Measured, second: Measured, smallest_distance: float) -> tuple[EqualMargins, float | None]:
-    """Compare two sources on the queries that both have, at least one; the p value is that of this pair alone.
+    """Compare two sources on the queries that both have, at least one. The p value is not adjusted for other pairs.
 
     smallest_distance : ||n - p|| at or below which a triplet weighs 0, as in tr M.
     """
@@ -147,8 +148,8 @@ def equal_margins(first: Measured, second: Measured, smallest_distance: float) -
 def deciles(margins: Floats, weights: Floats) -> Floats:
     """Return the inner edges of STRATA strata of equal weight: (STRATA - 1,) margins, rising.
 
-    An edge is the first margin by which the sorted weights reach its part of the total. A margin on an edge belongs to
-    the stratum above it.
+    An edge is the first margin at which the sum of the sorted weights reaches its part of the total. A margin on an
+    edge belongs to the stratum above it.
     """
     order = np.argsort(margins, kind="stable")
     reached = np.cumsum(weights[order])
@@ -182,7 +183,7 @@ class _Side:
     def standardised(self, stratum: Index, mass: Floats, weights: Floats, n_queries: int) -> tuple[float, Floats]:
         """Return the mean weight if strata had these weights, and (Q,) the first-order influence of each query.
 
-        stratum : (T,).   mass : (STRATA,) share of the triplets in each.   weights : (STRATA,) 0 where mass is.
+        stratum : (T,).   mass : (STRATA,) share of the triplets in each.   weights : (STRATA,) 0 if mass is 0.
         """
         known = np.maximum(mass, np.finfo(float).tiny)
         mean = np.bincount(stratum, self.share * self.weight, STRATA) / known

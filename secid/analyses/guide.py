@@ -1,4 +1,4 @@
-"""What a second scorer says of the sources, and how much each margin flags under the target and under it.
+"""A second scorer's view of the sources, and the share that each margin flags under the target and the guide.
 
 Source: METHOD 10; NV-Retriever (arXiv 2407.15831) for the relative margin.
 """
@@ -30,7 +30,7 @@ STEPS = 20
 WIDEST = 0.2
 """Largest relative margin of a curve, and largest absolute one as a share of the range of the scores."""
 COSINES = (0.0, 1.0)
-"""The range of cosines and probabilities, as far as curves go. Logits of a cross-encoder have their own."""
+"""Range of the curves for cosines and probabilities. Logits of a cross-encoder have their own range."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -47,7 +47,7 @@ class MarginCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceMargins:
-    """The curves of one source under the target, and under the guide; none without one."""
+    """Curves of a source under the target and the guide; `guide` is empty without a guide."""
 
     name: str
     target: tuple[MarginCurve, ...]
@@ -56,17 +56,16 @@ class SourceMargins:
 
 @dataclass(frozen=True, kw_only=True)
 class GuideSource:
-    """What the guide says of one source. Its suspects are the finding `suspect`.
+    """The guide's numbers for a source. Its suspects are the finding `suspect`.
 
     n_scored         : negatives that the guide scored.
-    suspect_share    : of all negatives, estimated where the guide scored a sample; interval_95: queries as clusters.
+    suspect_share    : share of all negatives, estimated if the guide scored a sample; interval_95: queries as clusters.
     agreement        : share of negatives that both scorers put on the same side of the positive.
-    rank_correlation : Spearman's, of s_qp - s_qn under both, over the negatives scored; None where either is constant.
+    rank_correlation : Spearman's, of s_qp - s_qn under both, over the scored negatives; None if either is constant.
     n_random         : random passages for the source's queries that the guide scored.
-    random_share     : of these, those that its margin flags; random_interval_95: queries as clusters.
-    excess_interval_95 : of suspect_share - random_share, paired by query. The three are None where n_random is 0, as in
-                       the first reports.
-    without_suspects : the source without them; None with a sample.
+    random_share     : share of these that the guide's margin flags; random_interval_95: queries as clusters.
+    excess_interval_95 : interval of suspect_share - random_share, paired by query. The three are None if n_random is 0.
+    without_suspects : the source without its suspects; None with a sample.
     """
 
     name: str
@@ -83,18 +82,20 @@ class GuideSource:
 
     @property
     def is_blind(self) -> bool:
-        """Whether the guide flags so many random passages that these alone would be above the limit of suspects."""
+        """Return whether the share of random passages that the guide flags is above the limit of suspects."""
         return self.random_share is not None and self.random_share > (FINDINGS["suspect"].limit or 0.0)
 
     @property
     def repeats_target(self) -> bool:
-        """Whether the guide orders all negatives as the target does."""
+        """Return whether the guide orders all negatives as the target does."""
         return self.agreement == 1.0 and isclose(self.rank_correlation or 0.0, 1.0)
 
     @property
     def is_evidence(self) -> bool:
-        """Whether its suspects say anything: the guide is not blind, no copy of the target, and flags significantly
-        more of the negatives than of random passages. Source: METHOD 10.
+        """Return whether the suspects are evidence. Source: METHOD 10.
+
+        They are if the guide is not blind, does not repeat the target, and flags significantly more of the negatives
+        than of random passages.
         """
         above = self.excess_interval_95 is not None and self.excess_interval_95[0] > 0
         return above and not self.is_blind and not self.repeats_target
@@ -102,10 +103,11 @@ class GuideSource:
 
 @dataclass(frozen=True, kw_only=True)
 class GuideResult:
-    """A second scorer of the run. margin: the relative one from which a negative is suspect.
+    """Result of the run's guide.
 
-    encoder : its recipe; pooling is "cross-encoder" for a reranker.   sample : negatives asked for of each source;
-    None for all.
+    encoder : its recipe; pooling is "cross-encoder" for a reranker.
+    margin  : the relative margin from which a negative is suspect.
+    sample  : negatives requested of each source; None for all.
     """
 
     encoder: EncoderInfo
@@ -114,17 +116,17 @@ class GuideResult:
     sources: tuple[GuideSource, ...]
 
     def of(self, source: str) -> GuideSource | None:
-        """What it says of a source; None for one that it did not score."""
+        """Return the guide's numbers for a source; None if it did not score the source."""
         return next((own for own in self.sources if own.name == source), None)
 
     @property
     def is_sampled(self) -> bool:
-        """Whether it scored only some negatives of some source."""
+        """Return whether the guide scored only some negatives of some source."""
         return any(source.without_suspects is None for source in self.sources)
 
 
 def compute(context: Context) -> AnalysisResult[GuideResult]:
-    """What the guide says of each source, and the score of each without its suspects where it scored all of them."""
+    """Compute the guide's numbers for each source, and the score without suspects if it scored all negatives."""
     from secid.analyses.ranking import only
 
     if context.guide is None:
@@ -144,12 +146,12 @@ def compute(context: Context) -> AnalysisResult[GuideResult]:
 
 
 def compute_margins(context: Context) -> AnalysisResult[tuple[SourceMargins, ...]]:
-    """The curves of all sources."""
+    """Compute the curves of all sources."""
     return AnalysisResult(margins(context.items))
 
 
 def margins(items: Sequence[Measured]) -> tuple[SourceMargins, ...]:
-    """The curves of all sources at the same values: those of the guide run over the range of its scores."""
+    """Compute the curves of all sources at the same values. The guide's values cover the range of its scores."""
     from secid.measure.sweep import DOT_ROUNDING
 
     guides = [item.table.guide.s_query_negative for item in items if item.table.guide is not None]
@@ -173,7 +175,7 @@ def _target_curves(table: TripletTable) -> tuple[MarginCurve, ...]:
 
 
 def _guide_curves(table: TripletTable, guide: GuideScores, span: tuple[float, float]) -> tuple[MarginCurve, ...]:
-    """Each scored negative counts for as many as it was drawn from."""
+    """Compute the guide's curves. Each scored negative counts for all negatives that it was sampled from."""
     share = np.ones(len(table)) if table.share is None else table.share
     scored, n = guide.scored, int(guide.stratum.max()) + 1
     factor = np.bincount(guide.stratum, share, n) / np.bincount(guide.stratum[scored], share[scored], n)
@@ -183,7 +185,7 @@ def _guide_curves(table: TripletTable, guide: GuideScores, span: tuple[float, fl
 
 
 def curves(negative: Floats, positive: Floats, weight: Floats, span: tuple[float, float]) -> tuple[MarginCurve, ...]:
-    """Flagged shares along the three margins. negative, positive, weight: (n,).   span: range of the scores."""
+    """Compute flagged shares along the three margins. negative, positive, weight: (n,).   span: range of the scores."""
     low, high = span
     steps = np.linspace(0.0, 1.0, STEPS + 1)
     grids: dict[Margin, Floats] = {
@@ -227,7 +229,7 @@ def _source(item: Measured, guide: GuideScores, without: WithoutFlagged | None) 
 
 
 def rank_correlation(first: Floats, second: Floats) -> float | None:
-    """Spearman's coefficient with mean ranks of ties; None where either is constant. first, second: (n,)."""
+    """Return Spearman's coefficient with mean ranks of ties; None if either is constant. first, second: (n,)."""
     from scipy.stats import rankdata
 
     a, b = (rankdata(values) - (len(values) + 1) / 2 for values in (first, second))

@@ -1,4 +1,4 @@
-"""Labelled positives that other rows of a batch bring as negatives, and what a mask by similarity would remove."""
+"""Labelled positives that become negatives through other rows of a batch, and the share that a margin would mask."""
 
 from __future__ import annotations
 
@@ -20,23 +20,23 @@ if TYPE_CHECKING:
     from secid.triplets.measure_set import Measured
 
 SIZES = tuple(2**power for power in range(5, 16))
-"""32 to 32,768. Source: METHOD 10."""
+"""Batch sizes, 32 to 32,768. Source: METHOD 10."""
 ONE_ROW = "one_row"
 FEW = 0.01
-"""Of the rows: what the largest batch stays below. Source: METHOD 10."""
+"""Share of affected rows that the largest batch stays below. Source: METHOD 10."""
 BATCH_ROWS, BATCHES = 64, 8
-"""Of the sample: 355,000 pairs with 10 negatives a row. Ten sources of SciFact took 0.5 s, labels included; a cold
-score of them took 230 s of processor time."""
+"""Rows of a sampled batch, and number of these batches: 355,000 pairs with 10 negatives per row. Ten sources of SciFact
+took 0.5 s, labels included; a cold score of them took 230 s of processor time."""
 PAIRS_AT_ONCE = 1 << 22
-"""Pairs of a query and a row that are held at once."""
+"""Pairs of a query and a row that are in memory at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSize:
-    """Of batches of `batch_size` distinct rows, the expectation over all of them.
+    """Expectation over all batches of `batch_size` distinct rows.
 
     false_negatives_mean : labelled positives among the negatives of a row's query, mean over rows.
-    affected_share       : of rows whose query has at least one.
+    affected_share       : share of rows whose query has at least one.
     """
 
     batch_size: int
@@ -46,16 +46,16 @@ class BatchSize:
 
 @dataclass(frozen=True, kw_only=True)
 class InBatch:
-    """One source in batches of its own records, each a row with its scored positives and all its negatives.
+    """A source in batches of its own records. Each record is a row with its scored positives and all its negatives.
 
-    n_rows        : records of the source: of all its rows, or of a sample where the encoder chooses the positives.
-    sizes         : 32 to 32,768, as far as there are so many rows.
-    largest_batch : the largest batch with less than 1 % of rows affected, n_rows where every batch is one; None where
-                    two rows are too many.
-    flagged_share : of the passages of other rows, those that the relative margin flags for a row's query, in
-                    n_batches sampled batches of batch_rows rows: n_compared pairs of a query and a passage, by the
-                    encoder's own cosines. flagged_interval_95: queries as clusters. None where a batch has one row.
-    Labels are incomplete, so all but the flagged share are lower bounds. Source: METHOD 10.
+    n_rows        : records of the source: of all its rows, or of a sample if the encoder chooses the positives.
+    sizes         : 32 to 32,768, up to n_rows.
+    largest_batch : the largest batch with less than 1 % of rows affected; n_rows if every batch is one, None if a batch
+                    of two rows is too large.
+    flagged_share : share of the passages of other rows that the relative margin flags for a row's query, by the
+                    encoder's own cosines, over n_compared pairs of a query and a passage in n_batches sampled batches
+                    of batch_rows rows. None if a batch has one row.   flagged_interval_95 : queries as clusters.
+    Labels are incomplete, so all numbers except the flagged share are lower bounds. Source: METHOD 10.
     """
 
     source: str
@@ -71,7 +71,7 @@ class InBatch:
 
 
 def compute(context: Context) -> AnalysisResult[tuple[InBatch, ...]]:
-    """What each source's rows are to each other in batches. Source: METHOD 10."""
+    """Count the in-batch false negatives of each source. Source: METHOD 10."""
     results = tuple(in_batch(context, item) for item in context.items)
     return AnalysisResult(
         results, {f"batches of {item.source}": ONE_ROW for item in results if item.flagged_share is None}
@@ -79,7 +79,7 @@ def compute(context: Context) -> AnalysisResult[tuple[InBatch, ...]]:
 
 
 def in_batch(context: Context, item: Measured) -> InBatch:
-    """What a source's rows are to each other in batches."""
+    """Count the in-batch false negatives of a source, and flag passages by the margin in sampled batches."""
     from secid.measure.in_batch import flagged_counts
 
     plan, seed, name, rows = context.plan, context.settings.seed, item.name, item.triplets
@@ -115,9 +115,9 @@ def in_batch(context: Context, item: Measured) -> InBatch:
 
 
 def conflicts(rows: Triplets, known: Index, n_passages: int) -> Conflicts:
-    """What the other rows of a source hold for each row's query. known: sorted query * n_passages + passage.
+    """Count labelled positives of each row's query in the other rows of a source.
 
-    A row is a record; it holds its scored positives and its negatives.
+    A row is a record, with its scored positives and its negatives.   known : sorted query * n_passages + passage.
     """
     from secid.measure.in_batch import Conflicts
 
@@ -136,8 +136,9 @@ def conflicts(rows: Triplets, known: Index, n_passages: int) -> Conflicts:
 
 
 def _distinct_rows(asking: Index, passage: Index, held: Index, n_queries: int, n_rows: int) -> Index:
-    """(n_queries,) rows that hold at least one positive of each query; queries of the same positives are counted once.
+    """Return (n_queries,) numbers of rows that hold at least one positive of each query.
 
+    Queries with the same positives are computed once.
     asking, passage : (K,) query and passage of each known positive, rising by query.   held : passage * n_rows + row.
     """
     from scipy import sparse
@@ -161,9 +162,10 @@ def _distinct_rows(asking: Index, passage: Index, held: Index, n_queries: int, n
 def _batches(
     rows: Triplets, heads: Index, record: Index, parts: Sequence[Index], vectors: Vectors, n_passages: int
 ) -> Iterator[Batch]:
-    """Batches of different rows: parts, by their places among the `heads`. record: (T,) of each triplet, as a place.
+    """Yield batches of different rows.
 
-    Under the policy "all" a row has the first of its positives; its other ones are passages of it.
+    parts : places of the rows of each batch among the `heads`.   record : (T,) place of each triplet's record.
+    Under the policy "all" the row's positive is its first one; its other positives are passages of the row.
     """
     import torch
 

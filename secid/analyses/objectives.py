@@ -1,7 +1,7 @@
-"""Where each training objective would put its gradient on a source, from the dot products of its records.
+"""Gradient of each training objective on a source, from the dot products of its records.
 
-An objective sees the positives that a record of the file lists, not those that other records or qrels add: it is what
-training on this file would see. Source: METHOD 9.
+An objective sees the positives that a record of the file lists, not those that other records or qrels add, since
+training on this file would see the same. Source: METHOD 9.
 """
 
 from __future__ import annotations
@@ -27,19 +27,20 @@ if TYPE_CHECKING:
 COPIES = ("false_negative", "near_copy")
 ONE_POSITIVE = "one_positive"
 ONE_SCORED = frozenset({"single_lh", "gist"})
-"""Objectives that pull one positive alone, so that nothing is allocated."""
+"""Objectives with a single positive, so that no gradient is divided among positives."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveResult:
-    """One objective on one source, from the frozen scores. Source: METHOD 9.
+    """An objective on a source, from the frozen scores. Source: METHOD 9.
 
-    loss_nats: mean over records, of mw over all pairs of all queries.
+    loss_nats: mean over records; for mw over all pairs of all queries.
     gradient_shares: share of the negatives' gradient on classes of negatives (inversion, copy, margin, suspect, and
-    valid: none of these and no counted defect), in [0, 1]; classes but valid overlap. None without any gradient.
+    valid: none of these and no counted defect), in [0, 1]; classes other than valid overlap. None without any gradient.
     effective_negatives: exp of the entropy of the negatives' gradient, from 1 to all of the source's negatives.
     strongest_positive, weakest_positive: share of the positives' gradient on the highest- and the lowest-scored
-    positive of each record, over records of two positives or more; None without any, and for objectives of one.
+    positive of each record, over records of two positives or more; None without such records, and for objectives with a
+    single positive.
     """
 
     source: str
@@ -53,11 +54,11 @@ class ObjectiveResult:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordSize:
-    """One source with only the first passages of each record. n_positives, n_negatives: how many; None for the run's
-    own positives, and for all negatives.
+    """A source with only the first passages of each record.
 
+    n_positives, n_negatives: their number; None for the run's own positives, and for all negatives.
     eci_nats, interval_95: at B = 1, in the pool of the run. inversion_share, margin_share: of the negatives, each pair
-    with its weight. gradient_on_inversions, effective_negatives: of joint_lh, as in ObjectiveResult.
+    with its weight. gradient_on_inversions, effective_negatives: those of joint_lh, as in ObjectiveResult.
     """
 
     source: str
@@ -75,10 +76,11 @@ class RecordSize:
 
 @dataclass(frozen=True, kw_only=True)
 class Narrowing:
-    """By which share the interval of a score would narrow, in [0, 1), estimated from its variance within queries.
+    """Share by which the interval of a score would narrow, in [0, 1), estimated from its variance within queries.
 
-    one_more_negative: a further negative for each query; None where no query has two, or there are too few queries.
-    one_more_positive: a further labelled positive for each record; None likewise of a record's own list.
+    one_more_negative: with a further negative for each query; None if no query has two, or there are too few queries.
+    one_more_positive: with a further labelled positive for each record; None if no record lists two, or there are too
+    few queries.
     """
 
     source: str
@@ -88,9 +90,10 @@ class Narrowing:
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveLens:
-    """What `--objectives` reports. margin: relative margin that flags a negative.
+    """Result of `--objectives`.
 
-    most_queries: the largest number of queries of a source that `sizes` and `narrowing` are computed on.
+    margin: relative margin that flags a negative.
+    most_queries: the largest number of queries of a source on which `sizes` and `narrowing` are computed.
     """
 
     margin: float
@@ -101,13 +104,13 @@ class ObjectiveLens:
 
 
 def compute(context: Context) -> AnalysisResult[ObjectiveLens]:
-    """What the objectives would do on each source; nothing without --objectives. Source: METHOD 9, 10."""
+    """Compute the objectives on each source; nothing without --objectives. Source: METHOD 9, 10."""
     from secid.analyses.per_record import QUERIES, record_sizes
 
     if not context.settings.objectives:
         return AnalysisResult()
     items, measurer = context.items, context.measurer
-    for planned in context.plan.sources:  # an early stop embeds the scored positives alone
+    for planned in context.plan.sources:  # an early stop embeds only the scored positives
         context.embedder.need(planned.query, planned.positives)
     scores = [RecordScores.of(item, measurer.vectors) for item in items]
     results, missing = objectives(items, scores, measurer.vectors, context.settings.temperature)
@@ -118,9 +121,9 @@ def compute(context: Context) -> AnalysisResult[ObjectiveLens]:
 
 @dataclass(frozen=True)
 class RecordScores:
-    """The records of a source, of P labelled positives and N negatives, as the plan has them.
+    """Records of a source, with P labelled positives and N negatives, in the order of the plan.
 
-    records : all of them.   classes : (N,) by name.   query : (R,) query of each record.
+    records : their scores.   classes : (N,) flags by name.   query : (R,) query of each record.
     """
 
     records: Records
@@ -129,7 +132,7 @@ class RecordScores:
 
     @classmethod
     def of(cls, item: Measured, vectors: Vectors) -> RecordScores:
-        """vectors : rows of all labelled positives, of the queries and of the negatives."""
+        """Score the records of a source. vectors: rows of all labelled positives, queries and negatives."""
         from secid.measure.objectives import Records
         from secid.triplets.table import positive_cosines
 
@@ -159,16 +162,16 @@ class RecordScores:
 
     @property
     def n_positives(self) -> Index:
-        """(R,) of each record."""
+        """Return (R,) numbers of positives."""
         return np.diff(self.records.positive_offsets)
 
     @property
     def n_negatives(self) -> Index:
-        """(R,) of each record."""
+        """Return (R,) numbers of negatives."""
         return np.diff(self.records.negative_offsets)
 
     def first(self, keep: Flags, n_positives: int | None = None, n_negatives: int | None = None) -> RecordScores:
-        """Some records, keep: (R,), and the first passages of each; the scored positive may be left out."""
+        """Return some records with only their first passages. keep: (R,) flags. The scored positive may be left out."""
         from secid.measure.objectives import Records
 
         own = self.records
@@ -189,20 +192,22 @@ class RecordScores:
 
 
 def _first(offsets: Index, keep: Flags, n: int | None) -> tuple[Index, Index]:
-    """Places of the first n passages of the records kept, all where None, and their offsets."""
+    """Return places of the first n passages of the flagged records (all if n is None), and their offsets."""
     counts = np.diff(offsets)
     record = np.repeat(np.arange(len(counts)), counts)
     inside = keep[record]
     if n is not None:
         inside &= np.arange(len(record)) - offsets[record] < n
-    kept = np.bincount(record[inside], minlength=len(counts))[keep]
-    return np.flatnonzero(inside), np.concatenate([[0], np.cumsum(kept)])
+    n_inside = np.bincount(record[inside], minlength=len(counts))[keep]
+    return np.flatnonzero(inside), np.concatenate([[0], np.cumsum(n_inside)])
 
 
 def classes_of(table: TripletTable, row: Index) -> dict[str, Flags]:
-    """Classes of negatives by name. row: (N,) a row of the table for each. Source: METHOD 9, 10."""
+    """Return classes of negatives by name, (N,) each. row: (N,) a table row for each negative. Source: METHOD 9, 10."""
     near, best = table.s_query_negative[row], table.repeated(table.s_query_positive)[row]
-    judged = table.guide is None or table.guide.is_whole  # of a sample the others are not known to be sound
+    judged = (
+        table.guide is None or table.guide.is_whole
+    )  # outside a guide's sample, negatives are not known to be valid
     defects = [table.has(name)[row] for name, entry in FINDINGS.items() if entry.counted and name in table.evaluated]
     classes = {
         "inversion": table.has("inversion")[row],
@@ -216,9 +221,9 @@ def classes_of(table: TripletTable, row: Index) -> dict[str, Flags]:
 def objectives(
     items: Sequence[Measured], scores: Sequence[RecordScores], vectors: Vectors, temperature: float
 ) -> tuple[tuple[ObjectiveResult, ...], dict[str, str]]:
-    """Every objective that can be told apart on each source, and what was not evaluated, with the kind of reason.
+    """Evaluate each objective on each source. Return the results, and the parts not evaluated with their reasons.
 
-    scores : of each item.   Source: METHOD 9.
+    Objectives that would equal others, or lack a guide, are left out.   scores : those of each item. Source: METHOD 9.
     """
     from secid.measure.objectives import OBJECTIVES, OF_SEVERAL_POSITIVES, objective_values
 
@@ -251,7 +256,7 @@ def _result(source: str, name: str, values: ObjectiveValues) -> ObjectiveResult:
 
 
 def _missing(part: str, names: Collection[str], n: int, reason: str) -> dict[str, str]:
-    """One entry where no source has a part, else one for each that lacks it."""
+    """Return one entry if no source has a part, else one for each source that lacks it."""
     return {part: reason} if len(names) == n else {f"{part} of {name}": reason for name in names}
 
 

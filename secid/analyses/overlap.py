@@ -1,4 +1,4 @@
-"""What pairs of sources share, from ids alone. No torch here: `secid check` asks for it too."""
+"""Overlap of pairs of sources, from ids alone. No torch is imported, since `secid check` uses it too."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ from secid.results import Overlap
 
 
 class Listed(NamedTuple):
-    """One source: (T,) the query id and the negative's passage id of each triplet; at least one. Repeats count once."""
+    """Triplets of a source, at least one: (T,) query id and negative's passage id of each. Repeats count once."""
 
     name: str
     query: Index
@@ -22,14 +22,14 @@ class Listed(NamedTuple):
 
 
 def compute(context: Context) -> AnalysisResult[tuple[Overlap, ...]]:
-    """What each pair of sources shares, the higher-ranked source first."""
+    """Return the overlap of each pair of sources, the higher-ranked source first."""
     return AnalysisResult(
         overlaps([Listed(item.name, item.triplets.query, item.triplets.negative) for item in context.items])
     )
 
 
 def overlaps(sources: Sequence[Listed]) -> tuple[Overlap, ...]:
-    """Return what each pair of sources shares, relative to the smaller one. One source gives the empty tuple."""
+    """Return the overlap of each pair of sources, relative to the smaller one. One source gives the empty tuple."""
     documents = [distinct(source.negative) for source in sources]
     known = np.zeros(max((int(ids[-1]) for ids in documents), default=0) + 1, np.bool_)
     n_queries = [len(distinct(source.query)) for source in sources]
@@ -50,8 +50,8 @@ def overlap_of(
 ) -> Overlap:
     """Build the overlap of two sources.
 
-    n_shared : shared queries.   jaccard : their sum as in `jaccard_sums`.
-    n_queries, n_documents : distinct ones of the smaller source.
+    n_shared : number of shared queries.   jaccard : their sum as in `jaccard_sums`.
+    n_queries, n_documents : distinct queries and documents of the smaller source.
     """
     return Overlap(
         first=first,
@@ -70,7 +70,7 @@ def jaccard_sums(sources: Sequence[Listed]) -> list[tuple[str, str, float]]:
 
 
 def _shared_queries(sources: Sequence[Listed]) -> tuple[Index, Floats]:
-    """Return (S, S) how many queries source a shares with each later source b, and the sums of `jaccard_sums`.
+    """Return (S, S) numbers of queries that source a shares with each later source b, and sums as in `jaccard_sums`.
 
     A cell is a query of a source. The triplets of all sources are concatenated, so that a source is compared with all
     later ones at once.

@@ -1,8 +1,8 @@
-"""How many positives and negatives a record needs: the score and the gradients with only the first of each, and what
-one more would take off the interval.
+"""Score and gradients with only the first positives and negatives of each record, and the gain from one more.
 
-It belongs to the objectives and not to the ablations: it changes which passages of a record are used, not how they are
-weighed, and reports gradients next to scores. Source: METHOD 10 (MP, section 6).
+This shows how many passages a record needs. It belongs to the objectives and not to the ablations: it changes which
+passages of a record are used, not how they are weighted, and it reports gradients next to scores.
+Source: METHOD 10 (MP, section 6).
 """
 
 from __future__ import annotations
@@ -25,35 +25,35 @@ from secid.triplets.measure_set import Measured, Measurer
 from secid.triplets.table import TripletTable, triplets_of
 
 QUERIES = 250
-"""Most queries of a source, the first of every sample: the cost is bounded, and trends need no more."""
+"""Largest number of queries of a source, the first of every sample. It bounds the cost, and trends need no more."""
 JOINT = "joint_lh"
 
 
 def record_sizes(
     plan: Plan, items: Sequence[Measured], scores: Sequence[RecordScores], measurer: Measurer
 ) -> tuple[tuple[RecordSize, ...], tuple[Narrowing, ...]]:
-    """A row for each number of negatives and of positives of each source, and what one more would narrow.
+    """Compute a row for each number of negatives and of positives of each source, and the narrowing from one more.
 
-    scores : of each item. Numbers double, up to what the largest record has. Source: METHOD 10.
+    scores : those of each item. The numbers double, up to that of the largest record. Source: METHOD 10.
     """
     sizes, narrowing = [], []
     for item, own in zip(items, scores, strict=True):
         sample = first_sampled(distinct(item.triplets.query), plan.queries.keys, measurer.settings.seed, QUERIES)
         queries = np.sort(sample)
-        counted = _CutSource(item, own, measurer, queries)
-        (by_negatives, negative), (by_positives, positive) = counted.negatives(), counted.positives()
+        cut = _CutSource(item, own, measurer, queries)
+        (by_negatives, negative), (by_positives, positive) = cut.negatives(), cut.positives()
         sizes += [*by_negatives, *by_positives]
         narrowing.append(Narrowing(source=item.name, one_more_negative=negative, one_more_positive=positive))
     return tuple(sizes), tuple(narrowing)
 
 
 def doubled(most: int) -> list[int]:
-    """1, 2, 4 ... below the largest number, and that number."""
+    """Return 1, 2, 4 ... below the largest number, and that number."""
     return [*(1 << place for place in range(most.bit_length()) if 1 << place < most), most]
 
 
 class _CutSource:
-    """One source, with only the first passages of each record of some queries."""
+    """A source with only the first passages of each record of some queries."""
 
     def __init__(self, item: Measured, scores: RecordScores, measurer: Measurer, queries: Index) -> None:
         self._name, self._scores, self._measurer, self._queries = item.name, scores, measurer, queries
@@ -61,7 +61,7 @@ class _CutSource:
         self._table = item.table.rows(np.flatnonzero(among(item.triplets.query, queries)))
 
     def negatives(self) -> tuple[list[RecordSize], float | None]:
-        """With the first 1, 2, 4 ... negatives and with all; what one more would narrow."""
+        """Score the first 1, 2, 4 ... negatives and all of them. Return the rows, and the narrowing from one more."""
         table = self._table
         rows = table.triplets
         own = np.ones(len(rows)) if rows.share is None else rows.share
@@ -71,7 +71,10 @@ class _CutSource:
         return sizes, one_more_negative(rows, h)
 
     def positives(self) -> tuple[list[RecordSize], float | None]:
-        """With the first 1, 2, 4 ... labelled positives, the pairs of a negative sharing it; none of one positive."""
+        """Score the first 1, 2, 4 ... labelled positives. Return the rows, and the narrowing from one more.
+
+        The pairs of a negative share its weight. There are no rows if no record has two positives.
+        """
         most = int(self._scores.n_positives[self._records].max())
         if most < 2:
             return [], None
@@ -86,7 +89,7 @@ class _CutSource:
         return sizes, one_more_positive(rows, h)
 
     def _pairs(self) -> TripletTable:
-        """All pairs of a positive and a negative of each record, with their dot products, in the pool of the run."""
+        """Return all pairs of a positive and a negative of each record, with dot products, in the pool of the run."""
         table, measurer = self._table, self._measurer
         whole = triplets_of(table.source, "all")
         rows = whole.take(np.flatnonzero(among(whole.query, self._queries)))
@@ -109,7 +112,7 @@ class _CutSource:
     def _sizes(
         self, table: TripletTable, parts: Sequence[tuple[int | None, int | None, Floats]]
     ) -> tuple[list[RecordSize], Floats]:
-        """A row for each (positives, negatives, share of every triplet), and the influences of the last."""
+        """Return a row for each (positives, negatives, share of every triplet), and the influences of the last."""
         near, best = table.s_query_negative, table.repeated(table.s_query_positive)
         above, near_enough = near > best, margin_flags(near, best, "relative", MARGIN)
         queries, cluster = np.unique(table.triplets.query, return_inverse=True)
@@ -143,10 +146,11 @@ class _CutSource:
 
 
 def one_more_negative(rows: Triplets, influence: Floats) -> float | None:
-    """Share of the interval that a further negative for each query would take off; None without two for any query.
+    """Return the share by which a further negative for each query would narrow the interval.
 
-    influence : (T,) h_i of METHOD 8. The variance of a query's sum of k of them is k^2 b + k w: w is pooled from the
-    spread within queries, b is what is left of the sum of squares, at least 0. Source: METHOD 8, 10.
+    None if no query has two negatives, or there are fewer than FEWEST_QUERIES queries.
+    influence : (T,) h_i of METHOD 8. The variance of a query's sum of k of them is k^2 b + k w, where w is pooled from
+    the spread within queries, and b is the rest of the sum of squares, at least 0. Source: METHOD 8, 10.
     """
     _, negative = np.unique(rows.place, return_inverse=True)  # with several positives a negative has a row each
     h = np.bincount(negative, influence)
@@ -166,11 +170,12 @@ def one_more_negative(rows: Triplets, influence: Floats) -> float | None:
 
 
 def one_more_positive(rows: Triplets, influence: Floats) -> float | None:
-    """Share of the interval that a further labelled positive for each record would take off; None without two for any.
+    """Return the share by which a further labelled positive for each record would narrow the interval.
 
-    rows : under the policy "all".   influence : (T,) of them. A record adds to its query the mean over its m positives
-    of what each would add alone; the variance of these, v, is pooled over records: m + 1 positives in place of m take
-    off v/m - v/(m + 1). Source: METHOD 8, 10.
+    None if no record has two positives, or there are fewer than FEWEST_QUERIES queries.
+    rows : under the policy "all".   influence : (T,) influence of the rows. A record adds to its query the mean over
+    its m positives of the influence that each would have alone. The variance v of these is pooled over records, so
+    m + 1 positives instead of m reduce it by v/m - v/(m + 1). Source: METHOD 8, 10.
     """
     heads = rows.record_offsets[:-1]
     _, record = np.unique(rows.record[heads], return_inverse=True)

@@ -1,5 +1,4 @@
-"""The gate profile of each source: mean consistency, locality and residual, and which gate sets it apart from random
-passages.
+"""The gate profile of each source: mean consistency, locality and residual, and each gate's part of the gap to random.
 
 Worked example: a triplet with π = 0.5, ρ = 0.8, λ = 0.9 weighs 0.36, and one of random passages with 0.9, 0.7, 0.95
 weighs 0.5985. The gap of -0.2385 is split among the gates by their Shapley values: -0.345 to consistency, 0.135 to
@@ -32,9 +31,9 @@ NO_GAP = "no_random_passages_of_the_queries"
 
 @dataclass(frozen=True, kw_only=True)
 class Mean:
-    """A mean over the negatives of a set, with its 95 % interval, queries being the sampling unit.
+    """A mean over the negatives of a set, with its 95 % interval. Queries are the sampling unit.
 
-    interval_95 : of a gate within [0, 1], which it is for fewer than five queries; of a difference then None.
+    interval_95 : for a gate within [0, 1], and equal to it with fewer than five queries; for a difference then None.
     """
 
     value: float
@@ -43,7 +42,7 @@ class Mean:
 
 @dataclass(frozen=True, kw_only=True)
 class GapToRandom:
-    """Mean weight of a source minus that of random passages for the same queries, and each gate's part of it.
+    """Mean weight of a source minus that of random passages for the same queries, and each gate's part of the gap.
 
     n_queries : queries that both have.   weight = consistency + locality + residual. Source: METHOD 15.
     """
@@ -59,8 +58,9 @@ class GapToRandom:
 class GateProfile:
     """Mean gates of a source, on the table's queries, or of a control.
 
-    source : its name; of a control its kind.   n_queries : distinct queries of the set.   weight : of their product.
-    gap    : None of a control, and without random passages for a query of the source.
+    source : its name; the kind of a control.   n_queries : distinct queries of the set.
+    weight : mean of the gates' product.
+    gap    : None for a control, and without random passages for the source's queries.
     """
 
     source: str
@@ -74,14 +74,14 @@ class GateProfile:
 
 @dataclass(frozen=True, kw_only=True)
 class Profiles:
-    """Profiles of the sources, and of the controls that they are read against: random passages and known positives."""
+    """Profiles of the sources, and of the controls to compare with: random passages and known positives."""
 
     sources: tuple[GateProfile, ...]
     controls: Mapping[str, GateProfile]
 
 
 def compute(context: Context) -> AnalysisResult[Profiles]:
-    """Return the profile of every source, and of random passages and known positives where they were measured."""
+    """Return the profile of every source, and of random passages and known positives if they were measured."""
     controls = {
         control.kind: item for control, item in context.controls if control.kind in ("random", "known_positive")
     }
@@ -90,12 +90,12 @@ def compute(context: Context) -> AnalysisResult[Profiles]:
         profile(item, gap=None if random is None else gap_to_random(item, random, distance)) for item in context.table
     ]
     missing = {f"gap to random of {own.source}": NO_GAP for own in sources if random is not None and own.gap is None}
-    of_controls = {kind: profile(item, kind) for kind, item in controls.items()}
-    return AnalysisResult(Profiles(sources=tuple(sources), controls=of_controls), missing)
+    control_profiles = {kind: profile(item, kind) for kind, item in controls.items()}
+    return AnalysisResult(Profiles(sources=tuple(sources), controls=control_profiles), missing)
 
 
 def profile(item: Measured, name: str | None = None, gap: GapToRandom | None = None) -> GateProfile:
-    """Return the mean gates of a measured set, at least one triplet."""
+    """Return the mean gates of a measured set with at least one triplet."""
     columns, names = item.table.columns(), comparable_keys(item.query_keys)
     means = {}
     for column in (*FACTORS, "weight"):
@@ -139,7 +139,7 @@ def gap_to_random(item: Measured, random: Measured, smallest_distance: float) ->
 
 
 def _parts(table: TripletTable, queries: Index, names: Names, smallest_distance: float) -> dict[str, Estimate]:
-    """Return the mean weight on some queries and each gate's part of it. names : (Q,) of these queries."""
+    """Return the mean weight on some queries and each gate's part of it. names: (Q,) names of these queries."""
     some = table.rows(np.flatnonzero(among(table.triplets.query, queries)))
     columns = some.columns()
     usable = some.dots().squared_distance.numpy() > smallest_distance**2

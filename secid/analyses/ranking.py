@@ -1,4 +1,4 @@
-"""Which source ranks above which, how a source ranks without its defects, and how few samples settle the order."""
+"""Rank sources by paired comparisons, score them without defects, and stop early once the order is settled."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ from secid.triplets.measure_set import Measured, Measurer, sample_positions
 from secid.triplets.random_reference import RandomReference
 from secid.triplets.table import triplets_of
 
-# Which source ranks above which: intervals, paired comparisons with Holm, tie groups, probability of being first.
+# Ranking: intervals, paired comparisons with Holm, tie groups, probability of being first.
 
 ESTABLISHED_P = 0.05
 POWER_80 = 0.8416212335729143
@@ -48,15 +48,15 @@ POWER_80 = 0.8416212335729143
 
 
 def score_interval(nats: float, error: float, n_queries: int, budget: float) -> tuple[float, float]:
-    """95 % interval of ECI_B. With too few queries for a standard error it is all that the score can be."""
+    """Return the 95 % interval of ECI_B; the whole range of the score with too few queries for an error."""
     return interval(nats, error, n_queries, (0.0, budget))
 
 
 def comparisons(pairs: SourcePairs, budget: float, stop: EarlyStop | None = None) -> tuple[Comparison, ...]:
     """Return all pairs at the run's budget, the higher-scored source first, with Holm-adjusted p.
 
-    stop : after an early stop an order is established at the level of the look that ended the sample, since the sample
-    ended because of what it showed. Source: METHOD 8, 16.1.
+    stop : after an early stop an order is established at the level of the look that ended the sample, since the result
+    of that look ended it. Source: METHOD 8, 16.1.
     """
     gaps = [pair.difference for pair in pairs.gaps]
     p_values = np.array([gap.p() for gap in gaps])
@@ -90,29 +90,29 @@ def _paired(gap: Difference | None) -> PairedDifference | None:
 
 
 def _holm_steps(p_values: Floats, stop: EarlyStop | None) -> tuple[list[int], list[bool]]:
-    """By pair: among how many its step shares the error, and whether its order is established.
+    """Return by pair the number of pairs that share the error at its step, and whether its order is established.
 
-    Pairs that stay open all wait for the first of them, so they have its step.
+    Pairs that stay open all have the step of the first open pair.
     """
     steps, established = [0] * len(p_values), [False] * len(p_values)
-    step, still = len(p_values), True
+    step, all_established = len(p_values), True
     for place in np.argsort(p_values, kind="stable").tolist():
         steps[place] = step
-        still = still and bool(p_values[place] < _level(ESTABLISHED_P / step, stop))
-        established[place] = still
-        step -= still
+        all_established = all_established and bool(p_values[place] < _level(ESTABLISHED_P / step, stop))
+        established[place] = all_established
+        step -= all_established
     return steps, established
 
 
 def _level(alpha: float, stop: EarlyStop | None) -> float:
-    """What the sample's end leaves of the error of a pair."""
+    """Return the part of a pair's error that is left at the end of the sample."""
     if stop is None:
         return alpha
     return float(levels_of_looks(np.asarray(stop.planned_looks, np.float64), alpha)[len(stop.looks) - 1])
 
 
 def _needed(gap: Difference, step: int, power: float) -> int | None:
-    """Distinct queries at which a difference like this one is established at its step: n ((z* + power) / z)^2."""
+    """Return the distinct queries that establish a difference like this at its step: n ((z* + power) / z)^2."""
     return None if not gap.z else ceil(gap.n_queries * ((float(-ndtri(ESTABLISHED_P / 2 / step)) + power) / gap.z) ** 2)
 
 
@@ -128,9 +128,9 @@ class Ordered(Protocol):
 
 
 def rank_groups(names: Sequence[str], comparisons: Sequence[Ordered]) -> dict[str, int]:
-    """Group of each source, 1 first: sources joined by pairs without an established order share one.
+    """Return the group of each source, from 1. Sources joined by pairs without an established order share a group.
 
-    names: in rank order. Sources of different groups are all established against each other. A pair that is missing, or
+    names: in rank order. Every order between sources of different groups is established. A pair that is missing, or
     established against the rank order, joins its sources too.
     """
     leader = {name: name for name in names}
@@ -153,36 +153,38 @@ def rank_groups(names: Sequence[str], comparisons: Sequence[Ordered]) -> dict[st
 def tie_groups(names: Sequence[str], comparisons: Sequence[Ordered]) -> dict[str, int | None]:
     """Return the groups of `rank_groups` among sources that were all compared with each other, and None for the rest.
 
-    The source with the most missing pairs is left out first, of equal ones the last, until no pair is missing. Where
-    only one of several would be left, every group is None.
+    The source with the most missing pairs (the last of several) is left out first, until no pair is missing. If only
+    one of several sources would be left, every group is None.
     """
     compared = {frozenset((pair.first, pair.second)) for pair in comparisons}
-    kept = list(names)
+    grouped = list(names)
     while True:
-        missing = [sum(frozenset((name, other)) not in compared for other in kept if other != name) for name in kept]
+        missing = [
+            sum(frozenset((name, other)) not in compared for other in grouped if other != name) for name in grouped
+        ]
         if not any(missing):
             break
         worst = max(missing)
-        del kept[len(kept) - 1 - missing[::-1].index(worst)]
-    groups = rank_groups(kept, comparisons) if len(kept) > 1 or len(names) == 1 else {}
+        del grouped[len(grouped) - 1 - missing[::-1].index(worst)]
+    groups = rank_groups(grouped, comparisons) if len(grouped) > 1 or len(names) == 1 else {}
     return {name: groups.get(name) for name in names}
 
 
 def chances(scores: Sequence[float], covariances: Floats, n_queries: Iterable[int], seed: int) -> Floats:
-    """(S,) probability of the highest score; equal where a source has too few queries.
+    """Return (S,) probabilities of the highest score; all equal if a source has too few queries.
 
-    covariances : (S, S).   n_queries : of each source. Source: METHOD 8.
+    covariances : (S, S).   n_queries : queries of each source. Source: METHOD 8.
     """
     if min(n_queries) < FEWEST_QUERIES:
         return np.full(len(scores), 1.0 / len(scores))
     return probability_first(np.array(scores), covariances, seed)
 
 
-# A source without some of its negatives: without its counted defects, or without what a guide suspects.
+# Score a source without some of its negatives: without its counted defects, or without a guide's suspects.
 
 
 def without_flagged(item: Measured, measurer: Measurer, reference: RandomReference | None) -> WithoutFlagged:
-    """A source without its counted defects."""
+    """Score a source without its counted defects."""
     sound = sound_negatives(item.table.source)
     return only(item, sound[item.triplets.place], int(sound.sum()), measurer, reference)
 
@@ -190,9 +192,9 @@ def without_flagged(item: Measured, measurer: Measurer, reference: RandomReferen
 def only(
     item: Measured, keep: npt.NDArray[np.bool_], n_triplets: int, measurer: Measurer, reference: RandomReference | None
 ) -> WithoutFlagged:
-    """A source with some of its negatives alone, measured again where any is left out.
+    """Score a source with only some of its negatives. It is measured again if any is left out.
 
-    keep : (T,).   n_triplets : distinct negatives of the records that stay.
+    keep : (T,) flags.   n_triplets : distinct negatives of the records that stay.
     """
     if not n_triplets:
         return WithoutFlagged(n_triplets=0, eci_nats=None, interval_95=None, hardness=None)
@@ -211,28 +213,29 @@ def only(
 
 # Early stop: score growing nested samples until every pair of sources is separated, and encode no more.
 #
-# Most of the error is spent at the first look, the rest at one nominal level for all others, such that together they
-# err with the chance allowed (exact for samples that grow without replacement). Among pairs Shaffer's form of Holm's
-# procedure holds the chance of any wrong order: where at most m of the open pairs can all be level, each may use 1/m of
-# the error; with tie, whose pairs may err the other way, m is the number of open pairs. A pair once decided stays so.
-# Student's t with n - 1 degrees takes the place of the normal: looks are small. A look at all queries of the files
+# Most of the error is spent at the first look, and the rest at one nominal level for all others, so that together they
+# err with the allowed chance (exact for samples that grow without replacement). Across pairs, Shaffer's form of Holm's
+# procedure controls the chance of any wrong order: if at most m of the open pairs can all be equal, each may use 1/m of
+# the error. With `tie`, pairs may also err the other way, so m is the number of open pairs. A decided pair stays
+# decided. Looks are small, so Student's t with n - 1 degrees replaces the normal. A look at all queries of the files
 # leaves nothing to chance. Source: METHOD 8.
 
 FIRST_LOOK = 100
-"""Queries of the first look: from here on the intervals were found to hold (docs/experiments/subsamples.md). With 30, a
-source whose score rests on one query in twenty lost to a worse one in 22 % of the runs: 30 queries often hold none."""
+"""Queries of the first look. From this number on the intervals hold (docs/experiments/subsamples.md). With 30, a source
+whose score rests on one query in twenty lost to a worse one in 22 % of the runs, since 30 queries often hold none of
+these."""
 GROWTH = 1.5
 LAST_STEP = 1.1
-"""The look before the last is left out where the last is not a tenth larger: it would spend error and learn nothing."""
+"""The look before the last is left out if the last is less than a tenth larger: it would spend error for nothing."""
 SMALLEST_GAIN, LARGEST_GAIN = 1.05, 1e6
-"""Of information from one look to the next. Below the first looks are as good as one, and a larger gain only asks for
-more; from the second on they are as good as independent."""
+"""Range of the gain of information from one look to the next. Below the first, two looks are practically one, and a
+larger gain is only stricter. Above the second, looks are practically independent."""
 Levels = Callable[[int], Floats]
-"""The nominal two-sided p of each look, (L,), by the number of pairs that share the error."""
+"""Function from the number of pairs that share the error to the nominal two-sided p of each look, (L,)."""
 
 
 def look_sizes(n_queries: int, first: int = FIRST_LOOK) -> tuple[int, ...]:
-    """Numbers of queries at which the order is tested, rising from the first, the last one all of them."""
+    """Return the numbers of queries at which the order is tested, rising from the first to all of them."""
     sizes = []
     size = float(first)
     while LAST_STEP * size < n_queries:
@@ -243,12 +246,13 @@ def look_sizes(n_queries: int, first: int = FIRST_LOOK) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Looks:
-    """The planned looks. Sources may have different queries, so a look sees of each what its sample holds.
+    """The planned looks. Sources may have different queries, so a look may have a different number for each source.
 
     sizes : (L,) queries of all sources together.
-    read_share : (L, S) share of each source's queries in the files.
-    ready : (L, S) whether the look holds FIRST_LOOK queries of a source, or all that it has; else it is not decided on.
-    times : information times of the looks that leave something to chance, in a unit of their own.
+    read_share : (L, S) share of each source's queries in the files that the look has read.
+    ready : (L, S) flags: the look has FIRST_LOOK queries of the source, or all of its queries. Other sources are not
+            decided.
+    times : information times of the looks that leave something to chance, in arbitrary units.
     """
 
     sizes: tuple[int, ...]
@@ -258,10 +262,10 @@ class Looks:
 
 
 def looks_of(queries: Sequence[Index], position: Floats, n_read: Sequence[int], n_read_together: int) -> Looks:
-    """Looks from the first at which two sources are ready.
+    """Plan the looks, from the first at which two sources are ready.
 
-    queries : of each source, its distinct queries.   position : (Q,) of each query in the nested sample, in [0, 1).
-    n_read  : distinct queries of each source in its files.   n_read_together : of all of them.
+    queries : distinct queries of each source.   position : (Q,) position of each query in the nested sample, in [0, 1).
+    n_read  : distinct queries of each source in its files.   n_read_together : those of all sources.
     """
     n = len(position)
     places = [np.sort(np.rint(position[own] * n).astype(np.int64)) for own in queries]
@@ -275,11 +279,11 @@ def looks_of(queries: Sequence[Index], position: Floats, n_read: Sequence[int], 
 
 
 def _times(counts: Index, population: Index, ready: npt.NDArray[np.bool_]) -> Floats:
-    """(L,) information times that rise from look to look as those of the source that gains most.
+    """Return (L,) information times that rise from look to look as those of the source that gains most.
 
-    The information of a pair rises at most so fast, and what rises faster errs more often at the same level. A source
-    that is not decided on yet, or was read whole before, gains nothing; one of which the last query is read gains
-    without bound, since nothing is left of its variance.
+    No pair's information rises faster, and a faster rise errs more often at the same level. A source that is not ready
+    yet, or was read completely before, gains nothing. A source whose last query is read gains without bound, since its
+    variance becomes 0.
     """
     with np.errstate(divide="ignore"):
         information = information_times(counts, population)
@@ -292,13 +296,13 @@ def _times(counts: Index, population: Index, ready: npt.NDArray[np.bool_]) -> Fl
 def rank_early(
     plan: Plan, embedder: Embedder, measurer: Measurer, settings: Settings, progress: Progress
 ) -> tuple[Plan, list[Triplets], EarlyStop]:
-    """Grows the sample until all pairs are decided or tied, or the queries end.
+    """Grow the sample until all pairs are decided or tied, or the queries end.
 
-    Returns the plan of the last look's queries, their triplets, and what was decided when.
+    Return the plan of the last look's queries, their triplets, and the decisions of each look.
     The document frequencies stay those of all texts that were read.
-    Raises UsageError for one source, a positive policy that needs vectors of every text, or a budget beyond 1.
+    Raises UsageError for one source, a positive policy that needs vectors of every text, or a budget other than 1.
     """
-    _refuse_what_cannot_stop_early(plan, settings)
+    _refuse_early_stop(plan, settings)
     alpha = 1.0 - (settings.until_ranked or 0.0)
     names = [planned.name for planned in plan.sources]
     open_pairs = list(combinations(sorted(names), 2))
@@ -349,16 +353,16 @@ def rank_early(
     return part, triplets, stop
 
 
-def _refuse_what_cannot_stop_early(plan: Plan, settings: Settings) -> None:
+def _refuse_early_stop(plan: Plan, settings: Settings) -> None:
     if len(plan.sources) < 2:
         raise UsageError(
-            "one source has no order to establish", where="--until-ranked", remedy="add a source, or leave it out"
+            "one source has no order to establish", where="--until-ranked", remedy="add a source, or omit the flag"
         )
     if settings.positives not in ("first", "random") or settings.budget != 1.0:
         raise UsageError(
             "needs one positive known before encoding and the score at budget 1",
             where="--until-ranked",
-            remedy=f"use {flag_of('positives', 'first')} or {flag_of('positives', 'random')}, and leave out "
+            remedy=f"use {flag_of('positives', 'first')} or {flag_of('positives', 'random')}, and omit "
             f"{flag_of('budget')}",
         )
 
@@ -368,7 +372,7 @@ def _embedded(embedder: Embedder) -> int:
 
 
 def _first_queries(plan: Plan, sample: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Plan:
-    """The plan with only the records of these queries; texts keep their ids."""
+    """Return the plan with only the records of these queries. Texts keep their ids."""
     sources = tuple(
         select_records(planned, sample[planned.query], np.ones(planned.n_triplets, np.bool_))
         for planned in plan.sources
@@ -377,17 +381,17 @@ def _first_queries(plan: Plan, sample: np.ndarray[tuple[int], np.dtype[np.bool_]
 
 
 def _sharing(open_pairs: Sequence[tuple[str, str]], tie: float | None) -> int:
-    """How many pairs share the error: those that can all be level, or with ties all that are open."""
+    """Return the number of pairs that share the error: those that can all be equal; with a tie, all open pairs."""
     return most_equal(open_pairs) if tie is None else len(open_pairs)
 
 
 def _look_level(levels: Levels, look: int, n_sharing: int) -> float:
-    """The nominal two-sided p of a look, where so many pairs share the error."""
+    """Return the nominal two-sided p of a look if n_sharing pairs share the error."""
     return float(levels(n_sharing)[look])
 
 
 def _used(times: Floats, levels: Levels, n_sharing: int, look: int) -> float:
-    """Chance of a wrong order up to a look, at most: that of one pair, for each that shares the error."""
+    """Bound the chance of a wrong order up to a look: that of one pair, times the pairs that share the error."""
     return float(n_sharing * spent(times, levels(n_sharing))[look])
 
 
@@ -399,12 +403,13 @@ def _decided(
     read_share: Mapping[str, float],
     tie: float | None,
 ) -> list[EarlyPair]:
-    """The open pairs that this look decides, the clearest first: each leaves the error to fewer.
+    """Return the open pairs that this look decides, the clearest first. After each, fewer pairs share the error.
 
-    gaps : of the sources that the look holds; one by tr M decides nothing.   level : nominal two-sided p for
-    a number of pairs that share the error.   read_share : share of each source's queries in the files that this look
-    has read. The finite-population factor sqrt(1 - share), by the smaller share of a pair, aims at the full files'
-    scores, so that with all of them read a difference has no error.
+    gaps : those of the ready sources; a gap in tr M decides nothing.
+    level : returns the nominal two-sided p for a number of pairs that share the error.
+    read_share : share of each source's queries in the files that this look has read. The target is the score of the
+    full files, so errors have the finite-population factor sqrt(1 - share), with the smaller share of a pair. When all
+    queries are read, a difference has no error.
     """
     evidence = []
     for pair in gaps:
@@ -417,9 +422,9 @@ def _decided(
             freedom = gap.n_queries - 1
             evidence.append((_p_value(nats, error, freedom, share), nats, error, freedom, first, second))
     decisions: list[EarlyPair] = []
-    left = list(open_pairs)
+    remaining = list(open_pairs)
     for p, gap_nats, error, freedom, first, second in sorted(evidence):
-        allowed = level(_sharing(left, tie))
+        allowed = level(_sharing(remaining, tie))
         half = -float(stdtrit(freedom, allowed / 2.0)) * error
         if p <= allowed:
             outcome = "ordered"
@@ -427,7 +432,7 @@ def _decided(
             outcome = "tied"
         else:
             continue
-        left.remove((first, second))
+        remaining.remove((first, second))
         ahead, behind = (first, second) if gap_nats > 0 else (second, first)
         decisions.append(
             EarlyPair(first=ahead, second=behind, outcome=outcome, n_queries=size, difference_nats=abs(gap_nats))
@@ -436,7 +441,10 @@ def _decided(
 
 
 def _p_value(gap_nats: float, error: float, freedom: int, share: float) -> float:
-    """Two-sided p of a difference; 1 where it is rounding alone or nothing varies, 0 where all queries were read."""
+    """Return the two-sided p of a difference.
+
+    It is 1 for a difference within rounding, or if nothing varies in a part of the queries; 0 if all queries were read.
+    """
     if abs(gap_nats) <= ROUNDING_NATS or (error == 0.0 and share < 1.0):
         return 1.0
     return 0.0 if error == 0.0 else float(2.0 * stdtr(freedom, -abs(gap_nats) / error))

@@ -1,4 +1,4 @@
-"""All analyses of a run, in the order in which they run and stand in report.json, and that document.
+"""List all analyses in the order in which they run and appear in report.json, and read and write that document.
 
 A new analysis is one line here.
 """
@@ -30,8 +30,6 @@ from secid.errors import InputError, NumericalError, UsageError
 from secid.results import SCHEMA_VERSION, Run
 from secid.results.document import AGAIN, REPORT_NAME, adapter_of, bytes_of, error_place, json_of, validated
 
-# All analyses of a run, in the order in which they run and stand in report.json. A new one is one line here.
-
 ANALYSES: tuple[Analysis[Any], ...] = (
     ABLATIONS,
     PROFILE,
@@ -51,7 +49,7 @@ ANALYSES: tuple[Analysis[Any], ...] = (
 def analyse(
     context: Context, stage: Callable[[str], AbstractContextManager[object]]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the results by name, without analyses that were not asked for, and what was not evaluated.
+    """Return the results by name, without analyses that were not requested, and the parts not evaluated, with reasons.
 
     stage : times the analysis of this name.
     """
@@ -59,15 +57,15 @@ def analyse(
     missing = dict(context.not_evaluated)
     for analysis in ANALYSES:
         with stage(analysis.name):
-            found = analysis.compute(context)
-        if found.result is not None:
-            results[analysis.name] = found.result
-        missing |= found.not_evaluated
+            outcome = analysis.compute(context)
+        if outcome.result is not None:
+            results[analysis.name] = outcome.result
+        missing |= outcome.not_evaluated
     return results, missing
 
 
 def in_rank_order(result: Any, names: Sequence[str]) -> Any:
-    """A result with its parts that name a source in the order of `names`."""
+    """Return a result with those parts that name a source in the order of `names`."""
     if isinstance(result, tuple):
         return tuple(sorted(result, key=lambda part: names.index(part.source))) if _of_sources(result) else result
     if is_dataclass(result) and not isinstance(result, type):
@@ -83,11 +81,11 @@ def _of_sources(parts: Any) -> bool:
 
 
 def reordered(results: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """All results in rank order. names : the sources in that order."""
+    """Return all results in rank order. names: the sources in that order."""
     return {name: in_rank_order(result, names) for name, result in results.items()}
 
 
-# report.json: a run with the results of its analyses as one JSON document, and back.
+# report.json is one JSON document of a run with the results of its analyses.
 
 if TYPE_CHECKING:
     Results = dict[str, Any]
@@ -103,11 +101,10 @@ class Report(Run):
 
 
 def to_json(result: Any) -> str:
-    """Return a result, such as a run or a verdict, as indented JSON, keys in the order of the dataclasses, ending in a
-    line feed.
+    """Return a result, such as a run or a verdict, as indented JSON with a line feed at the end.
 
-    Numbers carry full double precision. Of a run the version is that of these fields, even if it was read from a newer
-    report; raises NumericalError where a number is not finite that a report cannot do without.
+    Keys are in the order of the dataclasses. Numbers have full double precision. The version of a run is that of these
+    fields, even if it was read from a newer report. Raises NumericalError if a required number is not finite.
     """
     from pydantic import ValidationError
 
@@ -115,7 +112,7 @@ def to_json(result: Any) -> str:
         return json_of(result)
     own = result.analyses
     analyses = {analysis.name: own[analysis.name] for analysis in ANALYSES if analysis.name in own}
-    parts = {field.name: getattr(result, field.name) for field in fields(result)}  # without what is cached
+    parts = {field.name: getattr(result, field.name) for field in fields(result)}  # without cached properties
     text = json_of(Report(**{**parts, "schema_version": SCHEMA_VERSION, "analyses": analyses}))
     try:
         adapter_of(Report).validate_json(text)
@@ -128,14 +125,14 @@ def to_json(result: Any) -> str:
 
 
 def from_json(text: str | bytes, where: str = REPORT_NAME) -> Run:
-    """The run that a report holds. Fields that a newer minor version added are ignored.
+    """Parse the run of a report. Fields that a newer minor version added are ignored.
 
-    Raises InputError where the text is no report or of another major version.
+    Raises InputError if the text is not a report or has another major version.
     """
     report = validated(Report, text, where, SCHEMA_VERSION, "report", AGAIN)
     run = Run(**{field.name: getattr(report, field.name) for field in fields(report)})
     if not run.sources:
-        raise InputError("not a valid report: sources: it holds none", where=where, remedy=AGAIN)
+        raise InputError("not a valid report: it has no sources", where=where, remedy=AGAIN)
     if wrong := [name for name, entry in run.settings.items() if not {"value", "from"} <= entry.keys()]:
         raise InputError(f"not a valid report: settings.{wrong[0]}: no value or origin", where=where, remedy=AGAIN)
     return run
@@ -156,6 +153,6 @@ def read_run_folder(folder: str | PathLike[str]) -> tuple[Path, Run]:
         return path, read_run(path)
     if path.name == REPORT_NAME:
         remedy = f"name the folder {path.parent}"
-        raise UsageError("is one file of a run, and all are needed", where=str(path), remedy=remedy)
+        raise UsageError("is only one file of a run folder; all are needed", where=str(path), remedy=remedy)
     remedy = "score the sources with `secid score … --run FOLDER`, and name FOLDER"
     raise UsageError("is a file, not a run folder", where=str(path), remedy=remedy)

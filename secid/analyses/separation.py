@@ -1,4 +1,4 @@
-"""How well the encoder's scores separate positives from negatives: of each source, and of the whole corpus."""
+"""Separation of positives from negatives by the encoder's scores, for each source and for the whole corpus."""
 
 from __future__ import annotations
 
@@ -23,25 +23,25 @@ if TYPE_CHECKING:
     from secid.triplets.table import TripletTable
 
 BINS = 60
-"""Of the histograms: the ROC curve has a point at each edge."""
+"""Bins of the histograms. The ROC curve has a point at each edge."""
 BEST = 500
 """Non-positives of each query from the whole corpus. Source: METHOD 10."""
 CORPUS_QUERIES, CORPUS_SCORES = 500, 200_000_000
-"""Queries that the corpus is searched for, fewer where it has more than 400,000 passages: at most so many scores. With
-SciFact's 5,183 passages and ten sources the whole analysis took 0.6 s, on two cores that also did other work."""
+"""Largest numbers of queries for which the corpus is searched, and of scores. With more than 400,000 passages there are
+fewer queries. With SciFact's 5,183 passages and ten sources the analysis took 0.6 s on a busy machine of two cores."""
 ROUNDING = 1e-9
-"""Relative, of sums over pairs, in the check of AoC against the MW loss."""
+"""Relative rounding error of sums over pairs, in the check of AoC against the MW loss."""
 NOT_ENCODED = "corpus_not_encoded"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Separated:
-    """Positives of some queries against negatives of them, at the run's temperature. Source: METHOD 10.
+    """Positives of some queries against their negatives, at the run's temperature. Source: METHOD 10.
 
     auc         : P(s+ > s-) + P(s+ = s-) / 2 over all pairs of all queries; within_auc : over the pairs of one query.
     gap         : within_auc - auc, an offset between queries that losses within a query cannot see.
-    *_interval_95 : queries being the sampling unit; of an AUC within [0, 1], which it is for fewer than five queries;
-                    of the gap then None.
+    *_interval_95 : queries are the sampling unit. The interval of an AUC is within [0, 1], and equal to it with fewer
+                    than five queries; that of the gap is then None.
     aoc         : P(s+ <= s-), ties counted as errors; at most mw_loss / log 2.
     mw_loss     : mean of log(1 + exp(-(s+ - s-) / tau)) over the pairs of auc, exact to mw_bound.
     """
@@ -62,11 +62,11 @@ class Separated:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceSeparation(Separated):
-    """A source's positives against its negatives.
+    """Separation of a source's positives from its negatives.
 
     contrastive_loss : mean over records of -log softmax of the positive among it and its negatives, at tau.
-    low, high        : of all scores of the run.
-    positive_histogram, negative_histogram : how many in equal bins from low to high; they give the ROC curve as well.
+    low, high        : lowest and highest of all scores of the run.
+    positive_histogram, negative_histogram : counts in equal bins from low to high; they give the ROC curve too.
     """
 
     source: str
@@ -79,7 +79,7 @@ class SourceSeparation(Separated):
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusSeparation(Separated):
-    """All labelled positives of a sample of queries against the best of the corpus that are none.
+    """All labelled positives of a sample of queries against the best other passages of the corpus.
 
     n_passages : distinct passages of the corpus that were searched.   n_per_query : best non-positives of each query.
     """
@@ -90,7 +90,7 @@ class CorpusSeparation(Separated):
 
 @dataclass(frozen=True, kw_only=True)
 class Separation:
-    """corpus : with --collection alone; None without, or if it was not evaluated."""
+    """Separation of all sources. corpus: only with --collection; None without, or if it was not evaluated."""
 
     sources: tuple[SourceSeparation, ...]
     corpus: CorpusSeparation | None
@@ -98,7 +98,7 @@ class Separation:
 
 @dataclass(frozen=True)
 class Pool:
-    """Positives and negatives of the same queries. names : (Q,) of the queries, by their number in both."""
+    """Positives and negatives of the same queries. names: (Q,) names of the queries, by their number in both."""
 
     positive: PassageScores
     negative: PassageScores
@@ -106,9 +106,9 @@ class Pool:
 
 
 def compute(context: Context) -> AnalysisResult[Separation]:
-    """Each source's positives against its negatives, and the labelled positives against the best of the corpus.
+    """Compare each source's positives with its negatives, and the labelled positives with the best of the corpus.
 
-    A positive counts one each record; a negative counts as it does in the score. Source: METHOD 10.
+    A positive counts once per record; a negative counts as in the score. Source: METHOD 10.
     """
     sources = separations(context)
     if context.collection is None:
@@ -120,7 +120,7 @@ def compute(context: Context) -> AnalysisResult[Separation]:
 
 
 def separations(context: Context) -> tuple[SourceSeparation, ...]:
-    """Each source's positives against its negatives."""
+    """Compare each source's positives with its negatives."""
     import torch
 
     from secid.measure.gates import contrastive_loss
@@ -147,7 +147,7 @@ def separations(context: Context) -> tuple[SourceSeparation, ...]:
 
 
 def pool_of(table: TripletTable, plan: Plan, device: torch.device) -> Pool:
-    """The positives and negatives of a source."""
+    """Return the positives and negatives of a source."""
     rows = table.triplets
     queries, query = np.unique(rows.query, return_inverse=True)
     heads = rows.record_offsets[:-1]
@@ -168,7 +168,7 @@ def _scores(values: Floats, query: Index, weight: Floats | None, device: torch.d
 
 
 def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
-    """The fields of `Separated`. Raises NumericalError where AoC is above its bound: one of both is then wrong."""
+    """Return the fields of `Separated`. Raises NumericalError if AoC is above its bound: then one is wrong."""
     from secid.measure.separation import BOUND, mw_loss, separation
 
     parts = separation(pool.positive, pool.negative, len(pool.names))
@@ -202,13 +202,14 @@ def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
 
 
 def _whole(counts: torch.Tensor) -> tuple[int, ...]:
-    """Counts of weights, rounded as they add up."""
+    """Round cumulated counts, so that the rounded counts have the rounded total."""
     return tuple(np.diff(np.rint(np.cumsum(counts.cpu().numpy())).astype(np.int64), prepend=0).tolist())
 
 
 def corpus_separation(context: Context, collection: Collection) -> CorpusSeparation | str:
-    """All labelled positives of a sample of the queries against each one's best non-positives of the whole corpus,
-    pooled; or the kind of reason why not. Source: METHOD 10.
+    """Compare all labelled positives of a sample of queries with each query's best non-positives of the whole corpus.
+
+    All pairs are pooled. Return the separation, or the kind of reason why there is none. Source: METHOD 10.
     """
     import torch
 

@@ -1,7 +1,7 @@
-"""Compares sources on the queries that both have, and chooses the queries of the table. Source: METHOD 16.1.
+"""Compare sources on the queries that both have, and choose the queries of the table. Source: METHOD 16.1.
 
 Sources with the same queries need no further measurement. A score on shared queries needs its own matrix, so at most
-MOST_SETS are computed; the remaining pairs compare tr M, which needs sums alone.
+MOST_SETS are computed; the remaining pairs compare tr M, which needs only sums.
 """
 
 from __future__ import annotations
@@ -28,13 +28,13 @@ from secid.triplets.random_reference import QuerySums, RandomReference, ratio_di
 FEWEST_SHARED = 30
 """Two sources with different queries are compared only if they share at least this many."""
 OF_LARGER = 0.2
-"""They must also share this fraction of the larger source's queries: the rest may be unlike the shared ones. The table
-asks the same of the queries that all sources share.
+"""They must also share this fraction of the larger source's queries, since the rest may be unlike the shared ones. The
+same holds for the table and the queries that all sources share.
 """
 OF_SMALLEST = 0.5
 """The table uses the common queries if they are also at least this fraction of the smallest source's."""
 MOST_SETS = 64
-"""Restricted sources that are scored at most: each needs its own matrix."""
+"""Largest number of restricted sources that are scored. Each needs its own matrix."""
 Pair = tuple[int, int]
 Score = tuple[Influence, float]
 """Influence and ECI of a set of triplets at the run's budget."""
@@ -43,8 +43,8 @@ Score = tuple[Influence, float]
 class Key(NamedTuple):
     """A source restricted to a set of queries.
 
-    place : the source's.   queries : identity of the set.   partner : place of the source whose size it is cut to, -1
-    if it is not cut.
+    place : place of the source.   queries : identity of the set.
+    partner : place of the source whose size it is cut to, -1 if it is not cut.
     """
 
     place: int
@@ -53,9 +53,9 @@ class Key(NamedTuple):
 
 
 class Shared(NamedTuple):
-    """The queries that two sources share.
+    """Shared queries of two sources.
 
-    n : how many.   n_larger : queries of the larger source.   identity : equal for equal sets.
+    n : their number.   n_larger : queries of the larger source.   identity : equal for equal sets.
     """
 
     n: int
@@ -69,12 +69,12 @@ class Shared(NamedTuple):
 
     @property
     def compares(self) -> bool:
-        """True if they are enough for a comparison."""
+        """True if there are enough shared queries for a comparison."""
         return self.same_queries or (self.n >= FEWEST_SHARED and self.n >= OF_LARGER * self.n_larger)
 
 
 class SharedCounts:
-    """Counts the queries that sources share, one part of the queries at a time.
+    """Counts of the queries that sources share, added one part of the queries at a time.
 
     n_queries : queries of any source.   n_common : queries of every source.
     """
@@ -87,7 +87,7 @@ class SharedCounts:
         self._common = blake2b(digest_size=16)
 
     def add(self, has: Flags) -> None:
-        """Count a part of the queries. has : (S, n) which sources have which of them."""
+        """Count a part of the queries. has: (S, n) flags: source s has query n."""
         packed = np.packbits(has, axis=1)
         for a, b in self._pairs:
             both = packed[a] & packed[b]
@@ -106,7 +106,7 @@ class SharedCounts:
 
     @property
     def common(self) -> bytes:
-        """Identity of the queries that all sources have."""
+        """Return the identity of the queries that all sources have."""
         return self._common.digest()
 
     @property
@@ -116,17 +116,17 @@ class SharedCounts:
 
     @property
     def n_smallest(self) -> int:
-        """Number of queries of the smallest source."""
+        """Return the number of queries of the smallest source."""
         return min(n for (a, b), n in self._n.items() if a == b)
 
     @property
     def n_largest(self) -> int:
-        """Number of queries of the largest source."""
+        """Return the number of queries of the largest source."""
         return max(n for (a, b), n in self._n.items() if a == b)
 
     @property
     def one_set(self) -> bool:
-        """True if the rows of the table are of the same queries."""
+        """True if all rows of the table use the same queries."""
         return self.same_queries or self.in_table
 
     @property
@@ -137,7 +137,7 @@ class SharedCounts:
 
 
 def flags_of(queries: Sequence[Index]) -> Flags:
-    """Return (S, n) which sources have which query ids. queries : (Q,) ids of each source; n exceeds all of them."""
+    """Return (S, n) flags of the query ids of each source. queries: (Q,) ids of each source; n exceeds all ids."""
     has = np.zeros((len(queries), 1 + max((int(own.max()) for own in queries if len(own)), default=-1)), np.bool_)
     for row, own in zip(has, queries, strict=True):
         row[own] = True
@@ -187,9 +187,9 @@ def scored_pairs(sizes: Mapping[Pair, int], sets: Mapping[Pair, Sequence[Key]], 
 
 @dataclass(frozen=True)
 class PairGap:
-    """The difference of two sources on the queries that both have; the first is the higher one.
+    """Difference of two sources on the queries that both have; the first is the higher one.
 
-    number : what `difference` is of.   hardness, outscoring : None if a side has no value.
+    number : the number that `difference` compares.   hardness, outscoring : None if a side has no value.
     """
 
     first: str
@@ -221,8 +221,8 @@ class SourcePairs:
     def order(self, scores: Mapping[str, float], *, same_queries: bool) -> list[str]:
         """Rank the sources by score, then by name.
 
-        If their scores are of different queries, wins minus losses over the pairs decide before the score, and sources
-        in no pair come last.   scores : the table's, by name.   same_queries : True if they are of these.
+        If their scores are on different queries, wins minus losses over the pairs decide before the score, and sources
+        in no pair come last.   scores : the table's, by name.   same_queries : True if all are on the same queries.
         """
         if same_queries:
             return sorted(scores, key=lambda name: (-scores[name], name))
@@ -261,7 +261,7 @@ class Columns(NamedTuple):
     ) -> Columns:
         """Sum columns by query.
 
-        squared, weight, outscores : (T,) ||n - p||², w, and which negatives outscore the positive.
+        squared, weight, outscores : (T,) ||n - p||², w, and flags of negatives that outscore the positive.
         distance : the smallest ||n - p|| that counts.
         """
         usable = np.where(squared > distance**2, weight, 0.0)
@@ -269,7 +269,7 @@ class Columns(NamedTuple):
         return Columns(trace, outscoring, hardness)
 
     def among(self, queries: Flags) -> Columns:
-        """Restrict them to some queries. queries : flags by query id."""
+        """Restrict the sums to some queries. queries: flags by query id."""
         return Columns._make(None if sums is None else sums.among(queries) for sums in self)
 
 
@@ -314,7 +314,7 @@ def compared_pairs(
             if key not in scores:
                 keeps = keeps or _keeps(plan, [items[a], items[b]], both, settings)
                 own, ranked = items[key.place], cut[key.place]
-                # what the table shows is what a pair compares
+                # a pair compares the triplets that the table shows
                 is_ranked = _same_triplets(own.triplets.take(keeps[place]), ranked.triplets)
                 scores[key] = _score(ranked) if is_ranked else measurer.score_of(own, keeps[place], settings.budget)
         gaps.append(pair_gap(first, second, _gap(*(scores[key] for key in sets[a, b]))))
@@ -361,14 +361,14 @@ def _gap(first: Score, second: Score) -> Difference:
 
 
 def _known(counts: SharedCounts, items: Sequence[Measured], table: Sequence[Measured]) -> dict[Key, Score]:
-    """Return the scores that a run has anyway: of whole sources, and of the table where it is of the common queries."""
+    """Return the scores that a run already has: of whole sources, and of the table if it uses the common queries."""
     whole = {Key(place, counts.of(place, place).identity): item for place, item in enumerate(items)}
     common = {Key(place, counts.common): item for place, item in enumerate(table)} if counts.in_table else {}
     return {key: _score(item) for key, item in {**common, **whole}.items()}
 
 
 def _sets(pair: Pair, shared: Shared, settings: Settings) -> list[Key]:
-    """Return the two sets that a pair compares. Beyond budget 1 both are cut to equal size, for this pair alone."""
+    """Return the two sets that a pair compares. Beyond budget 1 both are cut to equal size, only for this pair."""
     a, b = pair
     if settings.budget <= 1.0:
         return [Key(a, shared.identity), Key(b, shared.identity)]
@@ -376,7 +376,7 @@ def _sets(pair: Pair, shared: Shared, settings: Settings) -> list[Key]:
 
 
 def _keeps(plan: Plan, items: Sequence[Measured], queries: Flags, settings: Settings) -> list[Index]:
-    """Return (T,) rising places of the compared triplets, for each of two sources."""
+    """Return the rising places of the compared triplets, (T,), for each of two sources."""
     keeps = [np.flatnonzero(queries[item.triplets.query]) for item in items]
     if settings.budget <= 1.0:
         return keeps

@@ -1,4 +1,4 @@
-"""The same sources scored within each value of a column: language, subset, length class."""
+"""Score the sources within each value of a column: language, subset, length class."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from secid.triplets.measure_set import Measured
 
 MOST_SLICES = 1_000
-"""A column of more values identifies rows, not parts of the data."""
+"""Largest number of slices. A column with more values identifies rows, not parts of the data."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SliceSource:
-    """One source within one slice. finding_shares: by finding, of the slice's triplets.
+    """A source within a slice. finding_shares: shares of the slice's triplets, by finding.
 
-    score_nats, interval_95: of ECI_B at the run's budget, sources cut to equal size within the slice beyond budget 1;
-    the other numbers are of all its triplets.
+    score_nats, interval_95: ECI_B at the run's budget; beyond budget 1 the sources are cut to equal size within the
+    slice. The other numbers use all triplets of the slice.
     """
 
     name: str
@@ -45,12 +45,12 @@ class SliceSource:
 
 @dataclass(frozen=True, kw_only=True)
 class Slice:
-    """The records whose column `field` holds `value` ("" where it is absent), scored by themselves.
+    """Records whose column `field` holds `value` ("" if it is absent), scored separately.
 
     sources: in rank order within the slice; sources without a record in it are missing.
-    stability: share of source pairs ordered as in the whole run; None where there is no pair.
-    lead_interval_95: of the first source's lead over the run's leader within the slice; None where they are one, or
-    the run's leader has nothing in it.
+    stability: share of source pairs ordered as in the whole run; None without a pair.
+    lead_interval_95: interval of the first source's lead over the run's leader within the slice; None if they are the
+    same source, or the run's leader has no record in it.
     """
 
     field: str
@@ -61,10 +61,10 @@ class Slice:
 
 
 def compute(context: Context) -> AnalysisResult[tuple[Slice, ...]]:
-    """Scores with intervals, and shares of findings, for each value, the largest slice first; nothing without --by.
+    """Compute scores with intervals, and shares of findings, for each value; nothing without --by.
 
-    Sources are measured whole: a slice is scored in their pools, so every IDF is the run's. Ranked as the run is: at
-    its budget, and beyond budget 1 cut to equal size within the slice.
+    The largest slice is first. A slice is scored in the pool of the run, so every IDF is the run's. It is ranked as the
+    run is: at its budget, and beyond budget 1 cut to equal size within the slice.
     """
     from secid.analyses.shared_queries import compared_pairs
 
@@ -86,7 +86,7 @@ def compute(context: Context) -> AnalysisResult[tuple[Slice, ...]]:
 
 
 def _natural(value: str) -> tuple[float, str]:
-    """Numbers by their size, before all names."""
+    """Return a sort key that puts numbers by size before all names."""
     try:
         number = float(value)
     except ValueError:
@@ -97,7 +97,7 @@ def _natural(value: str) -> tuple[float, str]:
 def _ranked_sets(
     context: Context, inside: Sequence[tuple[Measured, Index]], parts: Sequence[Measured]
 ) -> Sequence[Measured]:
-    """The parts as they are ranked: beyond budget 1 cut to equal size, where that can be."""
+    """Return the parts as they are ranked: beyond budget 1 cut to equal size, if possible."""
     from secid.triplets.measure_set import level_places
 
     own, settings = [part.triplets for part in parts], context.settings
@@ -118,7 +118,7 @@ def _slice(
     pairs: SourcePairs,
     whole: Mapping[str, float],
 ) -> Slice:
-    """ranking_sets: the items as they are ranked, cut to equal size beyond budget 1."""
+    """Rank the sources of a slice. ranking_sets: the items as they are ranked, cut to equal size beyond budget 1."""
     from secid.analyses.ranking import comparisons, score_interval, tie_groups
     from secid.analyses.shared_queries import same_queries
 

@@ -18,7 +18,7 @@ if TYPE_CHECKING:
     from sentence_transformers import SentenceTransformer
 
     EncoderLike = str | Encoder | SentenceTransformer
-    """What the API takes as an encoder."""
+    """Types that the API accepts as an encoder."""
 
 __all__ = [
     "Cache",
@@ -43,7 +43,7 @@ __all__ = [
 
 
 def ignored(settings: Settings, encoder: object) -> tuple[Fact, ...]:
-    """The settings that an encoder object ignores, because they were fixed when it was built."""
+    """Return the settings that an encoder object ignores, because they were fixed when it was built."""
     if encoder is None or isinstance(encoder, str) or is_sentence_transformer(encoder):
         return ()
     return unused_flags(settings, "unused_by_object", (*RECIPE_FIELDS, *MODEL_FIELDS))
@@ -55,21 +55,21 @@ def is_encoder_object(encoder: object) -> bool:
 
 
 def refuse_no_encoder_object(encoder: object) -> None:
-    """Raises EncoderError for an object that is neither a name nor an encoder."""
+    """Refuse an object that is neither a name nor an encoder. Raises EncoderError."""
     known = encoder is None or isinstance(encoder, str) or is_sentence_transformer(encoder)
     if not known and not (hasattr(encoder, "info") and hasattr(encoder, "encode")):
         raise EncoderError(
             f"not an encoder: {type(encoder).__name__}",
-            remedy="taken are names, folders, files and addresses as text, a SentenceTransformer, and what "
-            "secid.encode.from_callable(function, 'name') returns",
+            remedy="pass a name, folder, file or address as text, a SentenceTransformer, or the result of "
+            "secid.encode.from_callable(function, 'name')",
         )
 
 
 def load(settings: Settings, progress: Progress | None = None, encoder: EncoderLike | None = None) -> Encoder:
-    """The encoder that `settings.encoder` names: alias, hub name, local folder, vectors file or http endpoint.
+    """Load the encoder that `settings.encoder` names: alias, hub name, local folder, vectors file or http endpoint.
 
-    progress : receives a note if an endpoint does not answer at once.
-    encoder  : an object in its place: a SentenceTransformer, or an Encoder, which is returned as it is.
+    progress : receives a note if an endpoint does not answer the first request.
+    encoder  : an object to use instead: a SentenceTransformer, or an Encoder, which is returned unchanged.
     Raises EncoderError, in one line and with a remedy, if it cannot be found, loaded or trusted.
     """
     refuse_no_encoder_object(encoder)

@@ -1,4 +1,4 @@
-"""Texts to token ids in bulk, and token ids to batches that are cut by a token budget."""
+"""Tokenising texts in bulk, and cutting token ids into batches by a token budget."""
 
 from __future__ import annotations
 
@@ -22,28 +22,28 @@ from secid.errors import EncoderError
 
 # Texts → batches of token ids: sorted by length in windows, cut by a token budget, tokenised ahead of the device.
 #
-# Padding is the cost that matters: a text is computed at the length of the longest text in its batch.
+# Padding is the main cost: the model computes every text at the length of the longest text in its batch.
 
 T = TypeVar("T")
 
 WINDOW_TEXTS = 32_768
-"""Texts sorted by length together; the next window is read and sorted while one is encoded."""
+"""Texts that are sorted by length together. The next window is read and sorted while one is encoded."""
 WINDOW_CHARACTERS = 64 << 20
-"""The same where texts are books: a window ends here."""
+"""Characters at which a window ends early, for texts as long as books."""
 READ_TEXTS = 1024
 """Texts read at once."""
 
 CPU_CHUNK = 1024
-"""Texts tokenised at once: enough for the tokenizer's threads, few enough that the device starts soon."""
+"""Texts tokenised at once for a CPU: enough for the tokenizer's threads, few enough that encoding starts soon."""
 
 GPU_CHUNK = 4096
-"""The same for a GPU, whose batches are a hundred times as large: padding of SciFact's passages at 512 tokens in
-batches of 131,072 is 6 % in chunks of 4,096, 11 % in chunks of 1,024 and 5 % in one chunk of all."""
+"""Texts tokenised at once for a GPU, whose batches are a hundred times as large. With SciFact's passages at 512 tokens
+in batches of 131,072, padding is 6 % in chunks of 4,096, 11 % in chunks of 1,024 and 5 % in a single chunk."""
 
 AHEAD = 4
 """Chunks held ready for the device."""
 GOOD_BATCHES = 64
-"""Batches that fit, after which a lowered budget is doubled: another process may have taken the memory and left."""
+"""Batches that must fit before a lowered budget is doubled: the process that used the memory may have ended."""
 
 
 class Tokens(NamedTuple):
@@ -54,7 +54,7 @@ class Tokens(NamedTuple):
     truncated: NDArray[np.bool_]
 
     def starts(self) -> NDArray[np.int64]:
-        """(n,) int64, where each text's ids begin."""
+        """Return (n,) int64, the position of each text's first id."""
         return np.cumsum(self.lengths) - self.lengths
 
 
@@ -68,18 +68,18 @@ class TokenBatch(NamedTuple):
 
 
 def by_length(texts: Sequence[str]) -> NDArray[np.int64]:
-    """Positions of the texts, longest first: memory runs out at the start or not at all. Ties keep their order."""
+    """Return positions of the texts, longest first, so that memory runs out early or never. Ties keep their order."""
     lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
     return np.argsort(-lengths, kind="stable")
 
 
 def longest_first(tokens: Tokens) -> NDArray[np.int64]:
-    """(n,) int64, positions of the texts by number of tokens, longest first."""
+    """Return (n,) int64, positions of the texts by number of tokens, longest first."""
     return np.argsort(-tokens.lengths, kind="stable")
 
 
 def next_batch(tokens: Tokens, order: NDArray[np.int64], budget: int, padding: int) -> TokenBatch:
-    """The first texts of `order` in one batch of at most `budget` padded tokens, at least one text.
+    """Return one batch of the first texts of `order`: at most `budget` padded tokens, but at least one text.
 
     order : (n,) int64, n >= 1, positions in `tokens`, longest first. The batch refers to the same positions.
     """
@@ -94,7 +94,7 @@ def next_batch(tokens: Tokens, order: NDArray[np.int64], budget: int, padding: i
 
 
 def halves(batch: TokenBatch) -> tuple[TokenBatch, TokenBatch]:
-    """The longer and the shorter half of a batch of two texts or more, each no wider than its longest text."""
+    """Split a batch of two or more texts into its longer and shorter half, each as wide as its longest text."""
     middle = len(batch.positions) // 2
     first = TokenBatch(batch.ids[:middle], batch.positions[:middle], batch.lengths[:middle], batch.truncated[:middle])
     ids = batch.ids[middle:, : int(batch.lengths[middle])]
@@ -102,14 +102,14 @@ def halves(batch: TokenBatch) -> tuple[TokenBatch, TokenBatch]:
 
 
 class FeedError(Exception):
-    """Reading or tokenising the texts failed, by the error that is its cause: no fault of a device."""
+    """Reading or tokenising the texts failed; its cause is the original error. No device is at fault."""
 
 
 class Feed:
-    """Batches of a stream of tokenised chunks, handed to any number of threads, each text once.
+    """Batches of a stream of tokenised chunks for any number of threads; each text is handed out once.
 
     The batches, and so the rows, do not depend on the number of threads (docs/decisions/encoder-workers.md).
-    Each batch taken is reported by `done` or `give_back`.
+    A thread reports each batch that it took by `done` or `give_back`.
     budget : padded tokens of the next batch; `shrink` lowers it.
     """
 
@@ -123,9 +123,9 @@ class Feed:
         self._error: Exception | None = None
 
     def take(self, wait: bool = True) -> TokenBatch | None:
-        """The next batch; None when none is left.
+        """Return the next batch; None when none is left.
 
-        wait : for the batches that other threads have taken, as one of them may be given back.
+        wait : wait for batches that other threads hold, since one of them may be given back.
         Raises FeedError in every thread once reading or tokenising the texts has failed.
         """
         with self._changed:
@@ -147,7 +147,7 @@ class Feed:
         raise FeedError from self._error
 
     def done(self, n: int = 1) -> None:
-        """n of the batches taken are encoded, or lost to an error that ends the stream."""
+        """Report that n of the batches taken are encoded, or lost to an error that ends the stream."""
         with self._changed:
             self._n_taken -= n
             self._n_good += n
@@ -157,19 +157,19 @@ class Feed:
             self._changed.notify_all()
 
     def give_back(self, batch: TokenBatch, *parts: TokenBatch) -> None:
-        """A batch that was taken is left to any thread, whole or as these parts of it."""
+        """Return a batch to the feed, whole or as these parts of it, for any thread to take."""
         with self._changed:
             self._returned.extend(reversed(parts or (batch,)))
             self._n_taken -= 1
             self._changed.notify_all()
 
     def shrink(self, size: int) -> None:
-        """Halves the budget until it is below `size` padded tokens, which did not fit on a device."""
+        """Halve the budget until it is below `size` padded tokens, which did not fit on a device."""
         with self._changed:
             while self.budget >= size and self.budget > 1:
                 self.budget //= 2
             self._n_good = 0
-            self._n_wanted *= 2  # so that batches that are too large for the device are tried ever more rarely
+            self._n_wanted *= 2  # retry batches that are too large for the device less and less often
 
     def _cut(self, chunks: Iterator[tuple[NDArray[np.int64], Tokens]], padding: int) -> Iterator[TokenBatch]:
         for positions, tokens in chunks:
@@ -181,9 +181,9 @@ class Feed:
 
 
 def merged_items(producers: Sequence[Callable[[], Iterable[T]]], size: int, name: str) -> Generator[T, None, None]:
-    """The items of all producers as they arrive, each producer in its own thread, up to `size` items ahead.
+    """Yield the items of all producers as they arrive. Each producer runs in its own thread; `size` items may wait.
 
-    A producer's error is raised here and ends the others. Leaving the loop early stops the threads.
+    A producer's error is raised here and stops the others. Leaving the loop early stops the threads.
     """
     ready: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=size)
     stopped = threading.Event()
@@ -222,12 +222,12 @@ def merged_items(producers: Sequence[Callable[[], Iterable[T]]], size: int, name
     finally:
         stopped.set()
         for thread in threads:
-            if thread.is_alive():  # Ctrl-C may come before the last is started
+            if thread.is_alive():  # Ctrl-C may arrive before the last one has started
                 thread.join()
 
 
 def text_windows(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """(position of the first, texts) of one window after another; only slices of `texts` are read."""
+    """Yield (position of the first text, texts) of each window. `texts` is read by slices only."""
     window: list[str] = []
     start = size = 0
     for place in range(0, len(texts), READ_TEXTS):
@@ -244,9 +244,9 @@ def text_windows(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
 def token_chunks(
     texts: Sequence[str], tokenise: Callable[[list[str]], Tokens], chunk: int, n_threads: int
 ) -> Iterator[tuple[NDArray[np.int64], Tokens]]:
-    """(positions, tokens) of one chunk after another, longest first within a window.
+    """Yield (positions, tokens) of each chunk, longest texts first within a window.
 
-    n_threads : chunks tokenised at once, so that one becomes arrays while the tokenizer's own threads work on the next.
+    n_threads : chunks tokenised at once: one is converted to arrays while the tokenizer's own threads work on the next.
     """
     pool = ThreadPoolExecutor(n_threads, thread_name_prefix="secid-tokenise")
     ahead: deque[tuple[NDArray[np.int64], Future[Tokens]]] = deque()
@@ -266,7 +266,7 @@ def token_chunks(
         pool.shutdown(cancel_futures=True)
 
 
-# The tokenizer of an encoder, used in bulk and without padding; ids leave its Rust core as lists.
+# The tokenizer of an encoder, used in bulk and without padding; its Rust core returns ids as lists.
 
 OTHER, LETTER, IDEOGRAPH, MARK = range(4)
 IDEOGRAPHS = ((0x3400, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
@@ -274,9 +274,9 @@ LAST_ASCII = 0x7F
 
 
 class Tokeniser:
-    """Texts to token ids with special tokens, cut at the recipe's maximum length.
+    """Turns texts into token ids with special tokens, cut at the recipe's maximum length.
 
-    Works on a copy of the tokenizer's Rust core, whose truncation and padding are set once.
+    It uses a copy of the tokenizer's Rust core, so that truncation and padding are set only once.
     """
 
     def __init__(self, core: Any, special_ids: frozenset[int], padding: int, unknown: int | None = None) -> None:
@@ -286,7 +286,7 @@ class Tokeniser:
         self.padding = padding
 
     def tokens(self, texts: list[str]) -> Tokens:
-        """Token ids of each text. Raises EncoderError if a text has none."""
+        """Return the token ids of each text. Raises EncoderError if a text has none."""
         encodings = self._core.encode_batch_fast(texts)  # as encode_batch, without offsets
         lists = [encoding.ids for encoding in encodings]
         lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
@@ -300,22 +300,22 @@ class Tokeniser:
         return Tokens(ids, lengths, truncated)
 
     def pieces(self, texts: list[str]) -> list[list[int]]:
-        """Token ids of each text without special tokens, cut at the maximum length; none for an empty text."""
+        """Return the token ids of each text without special tokens, cut at the maximum length; [] for an empty text."""
         special, encodings = self._special_ids, self._core.encode_batch_fast(texts)
         return [[token for token in encoding.ids if token not in special] for encoding in encodings]
 
     def unknown_shares(self, texts: list[str]) -> npt.NDArray[np.float64]:
-        """(n,) share of each text's letters that the tokenizer does not know as part of a word; 0 without letters.
+        """Return (n,) the share of each text's letters that the tokenizer does not know as part of a word.
 
-        Those are, beyond ASCII, letters of an unknown token, letters that are dropped or split into bytes, and letters
-        alone in their piece. A single ideograph is a word, so alone it is known. What lies beyond the maximum length
-        does not count.
+        Only letters beyond ASCII can be unknown: those of an unknown token, those that are dropped or split into bytes,
+        and those alone in their piece. A single ideograph is a word, so it is known. Letters beyond the maximum length
+        do not count. The share of a text without letters is 0.
         """
         encodings = self._core.encode_batch(texts, add_special_tokens=False)
         return np.array([_unknown_share(text, e, self._unknown) for text, e in zip(texts, encodings, strict=True)])
 
     def prompt_length(self, prompt: str) -> int:
-        """Tokens of a prefix without a closing special token: those that `include_prompt: false` excludes."""
+        """Count the tokens of a prefix without a closing special token. `include_prompt: false` excludes these."""
         if not prompt:
             return 0
         ids = self._core.encode(prompt).ids
@@ -323,7 +323,7 @@ class Tokeniser:
 
 
 def load_tokeniser(recipe: Recipe, trust_remote_code: bool) -> Tokeniser:
-    """Raises EncoderError for a tokenizer without a fast core, and for one that uses token types."""
+    """Load the tokenizer of a recipe. Raises EncoderError if it has no fast core, or uses token types."""
     from tokenizers import Tokenizer
     from tokenizers.normalizers import Lowercase, Sequence
     from transformers import AutoTokenizer
@@ -347,7 +347,7 @@ def load_tokeniser(recipe: Recipe, trust_remote_code: bool) -> Tokeniser:
         raise EncoderError(
             "the tokenizer has no padding token",
             where=where,
-            remedy="tokenizer.pad_token = tokenizer.eos_token in transformers, then tokenizer.save_pretrained(FOLDER)",
+            remedy="in transformers: tokenizer.pad_token = tokenizer.eos_token; tokenizer.save_pretrained(FOLDER)",
         )
     core = Tokenizer.from_str(tokenizer.backend_tokenizer.to_str())
     core.no_padding()
@@ -378,7 +378,7 @@ def _kind(character: str) -> int:
 
 
 def _unknown_share(text: str, encoding: Any, unknown: int | None) -> float:
-    """See `Tokeniser.unknown_shares`. unknown: id of the unknown token, where the tokenizer has one."""
+    """Return a share of `Tokeniser.unknown_shares`. unknown: id of the unknown token; None if there is none."""
     kinds = np.fromiter(map(_kind, text), np.int64, len(text))
     offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
     starts, ends = offsets.T

@@ -1,7 +1,8 @@
 """Embeddings of one encoder, kept on disk between runs in segments.
 
-Any number of runs may read and write at the same time without locks: each writes its own segments, and what a segment
-says it holds never changes. No failure of the disk ends a run: the texts concerned are encoded. Source: DESIGN 5.
+Any number of runs may read and write at the same time without locks: each writes its own segments, and the rows that
+a segment lists never change. A failure of the disk does not end a run: the texts concerned are encoded again.
+Source: DESIGN 5.
 """
 
 from __future__ import annotations
@@ -38,26 +39,26 @@ SEAL_SECONDS = 30.0
 """A killed run loses at most about this much encoding."""
 
 SEAL_BYTES = 512 << 20
-"""Size from which rows go to a new segment: what the size limit removes at once."""
+"""Size from which rows go to a new segment. The size limit removes whole segments."""
 
 PENDING_BYTES = 256 << 20
-"""Rows that wait for the disk; beyond, the run waits for it, too."""
+"""Size of the rows that may wait for the disk. If more are pending, the run waits too."""
 
 HEXADECIMAL = re.compile(r"[0-9a-f]{64}")
-"""The form of secid's own fingerprints. A caller's may be any string, even a path."""
+"""The form of secid's own fingerprints. A caller's fingerprint may be any string, even a path."""
 
-Put = Callable[[NDArray[np.int64], Float32Rows, NDArray[np.bool_]], None]
-"""Takes positions (n,), their rows (n, d), and which of their texts were cut."""
+RowSink = Callable[[NDArray[np.int64], Float32Rows, NDArray[np.bool_]], None]
+"""A function of positions (n,), their rows (n, d), and whether each text was cut (n,)."""
 SortedKeys = tuple[NDArray[np.int64], Words, Words]
-"""Positions of keys in the order of their words, and the words."""
+"""Positions of keys in the order of their words, and the sorted words."""
 
 
 class Cache:
-    """The cached rows of one encoder: looked up in segments, and added to a segment by a thread in the background.
+    """The cached rows of one encoder. Lookups read segments; a background thread writes new rows to a segment.
 
-    name  : the encoder's, for `secid cache info`.   half: keep rows in 16 bits, as the encoder computes them.
-    n_written : rows of this run in it, all of them sealed after `flush`.
-    notes : what the user should know: damaged segments, failures of the disk, the limit. Each is said once.
+    name  : the encoder's name, for `secid cache info`.   half: keep rows in 16 bits, as the encoder computes them.
+    n_written : rows that this run wrote; all are sealed after `flush`.
+    notes : notes for the user about damaged segments, failures of the disk and the limit, each only once.
     """
 
     def __init__(self, folder: CacheFolder, fingerprint: str, name: str = "", half: bool = False) -> None:
@@ -66,10 +67,10 @@ class Cache:
         self._home = folder.folder / (fingerprint if is_own else hashlib.sha256(fingerprint.encode()).hexdigest())
         self._name, self._dtype = name, "float16" if half else "float32"
         self.notes: list[str] = []
-        self._in_use: set[Path] = set()  # segments that this run read or wrote: never removed by it
+        self._in_use: set[Path] = set()  # segments that this run read or wrote, and so never removes
         self._own: set[Path] = set()
         self.n_written = 0
-        self._room = self._expected = 0  # bytes: that this run may write, and that are to come
+        self._room = self._expected = 0  # bytes that this run may still write, and bytes that it expects
         self._is_short = False
         self._writer: SegmentWriter | None = None
         self._writes = True  # until a failure, or the limit
@@ -80,7 +81,7 @@ class Cache:
 
     @classmethod
     def open(cls, settings: Settings, fingerprint: str, name: str = "", half: bool = False) -> Cache:
-        """The cache of the encoder with that fingerprint, in the folder from the settings."""
+        """Open the cache of the encoder with that fingerprint, in the folder from the settings."""
         return cls(CacheFolder.of(settings), fingerprint, name, half)
 
     @property
@@ -91,24 +92,24 @@ class Cache:
                 return int(Segment(folder).meta["dimension"])
         return None
 
-    def lookup(self, keys: Keys, dimension: int, put: Put) -> NDArray[np.bool_]:
-        """Hands the rows of cached keys to `put`, block by block; returns which keys these are, (n,) bool.
+    def lookup(self, keys: Keys, dimension: int, put: RowSink) -> NDArray[np.bool_]:
+        """Hand the rows of cached keys to `put`, block by block; return whether each key is cached, (n,) bool.
 
         keys (n, 16) uint8, distinct. Each segment's keys are looked up among these, not the other way round, so that
-        the time depends on how many rows the cache holds, not on the number of segments. A damaged segment is set
-        aside, and its other keys count as missing, as do those of a segment that cannot be read this time. Rows of
-        another dimension belong to another encoder that was given the same fingerprint.
+        the time depends on the number of cached rows, not on the number of segments. A damaged segment is
+        quarantined. Its remaining keys count as missing, and so do the keys of a segment that cannot be read now. Rows
+        of another dimension are ignored: they belong to another encoder with the same fingerprint.
         """
         cached = np.zeros(len(keys), np.bool_)
         high, low = key_words(keys)
         order = np.argsort(high, kind="stable")
-        asked = order, high[order], low[order]
-        unread: list[OSError] = []
+        wanted = order, high[order], low[order]
+        failures: list[OSError] = []
         for folder in readable_segments(self._home):
             if folder in self._own or cached.all():
                 continue
             try:
-                if _copy(Segment(folder), dimension, asked, cached, put):
+                if _copy(Segment(folder), dimension, wanted, cached, put):
                     self._in_use.add(folder)
             except (DamagedSegmentError, FileNotFoundError) as error:
                 if folder.is_dir():  # otherwise another run has removed it
@@ -117,15 +118,16 @@ class Cache:
                         f"damaged cache segment set aside, its texts are encoded again: {folder} ({error})"
                     )
             except OSError as error:
-                unread.append(error)
-        if unread:
+                failures.append(error)
+        if failures:
             self.notes.append(
-                f"{len(unread)} cache segments cannot be read now ({plainly(unread[0])}); their texts are encoded again"
+                f"{len(failures)} cache segments cannot be read now ({plainly(failures[0])}); "
+                "their texts are encoded again"
             )
         return cached
 
     def expect(self, n_rows: int, dimension: int) -> None:
-        """Announces rows that will be added. Notes where the limit does not leave room for them."""
+        """Announce rows that will be added. Add a note if the limit leaves too little room for them."""
         self.flush()
         n_bytes = self._size(n_rows, dimension)
         self._room = self._folder.room(self._in_use)
@@ -134,11 +136,11 @@ class Cache:
             self._is_short = True
             self.notes.append(
                 f"the embedding cache has room for {self._room // self._size(1, dimension):,} of {n_rows:,} new rows: "
-                f"a next run encodes the rest again; {self._folder.remedy}"
+                f"the next run encodes the rest again; {self._folder.remedy}"
             )
 
     def add(self, keys: Keys, rows: Any, truncated: NDArray[np.bool_]) -> None:
-        """Has rows (n, d) that were expected written: an array, or a tensor on any device. They must not change."""
+        """Queue expected rows (n, d) for writing: an array, or a tensor on any device. They must not change."""
         n_bytes = 4 * rows.shape[0] * rows.shape[1]
         self._pending.append((n_bytes, self._pool.submit(self._write, keys, rows, truncated)))
         self._pending_bytes += n_bytes
@@ -146,18 +148,18 @@ class Cache:
             self._wait()
 
     def seal(self) -> None:
-        """Has what was added sealed once it is written; does not wait for it."""
+        """Seal the added rows once they are written; return without waiting."""
         self._pending.append((0, self._pool.submit(self._seal)))
 
     def flush(self) -> None:
-        """Returns when everything that was added is sealed."""
+        """Seal everything that was added, and wait until that is done."""
         if self._pending or self._writer is not None:
             self.seal()
         while self._pending:
             self._wait()
 
     def close(self) -> None:
-        """Flushes, and ends the segment that is being written."""
+        """Flush, and end the current segment."""
         self.flush()
         self._end()
 
@@ -170,7 +172,7 @@ class Cache:
         return n_rows * (dimension * np.dtype(self._dtype).itemsize + MARKED_KEY_BYTES)
 
     def _write(self, keys: Keys, rows: Any, truncated: NDArray[np.bool_]) -> None:
-        """In the background."""
+        """Write rows to the current segment; runs in the background thread."""
         size = self._size(*rows.shape)
         if self._writes and size > self._room:
             self._writes = False
@@ -185,7 +187,7 @@ class Cache:
                 self._in_use.add(self._writer.folder)
                 self._sealed = time.monotonic()
             self._writer.add(keys, host_rows(rows), truncated)
-        except Exception as error:  # memory too: half a batch must not be sealed
+        except Exception as error:  # MemoryError too: half a batch must not be sealed
             self._fail(error)
             return
         self.n_written += len(keys)
@@ -206,14 +208,14 @@ class Cache:
             self._fail(error)
 
     def _end(self) -> None:
-        """Seals the segment that is being written; the next row starts another."""
+        """Seal and close the current segment; the next row starts another one."""
         self._seal()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
     def _fail(self, error: Exception) -> None:
-        """Ends the writing for this run: what was sealed stays. If another run has removed the segment, starts anew."""
+        """Stop writing in this run; sealed rows stay. If another run removed the segment, start a new one instead."""
         writer, self._writer = self._writer, None
         if writer is not None:
             if not writer.folder.exists():
@@ -221,16 +223,16 @@ class Cache:
             writer.close()
         self._writes = False
         self.notes.append(
-            f"the embedding cache cannot be written ({plainly(error)}), so a next run encodes these texts again: "
+            f"the embedding cache cannot be written ({plainly(error)}), so the next run encodes these texts again: "
             f"{self._home}; {flag_of('cache_dir', 'DIR')} uses another directory"
         )
 
 
-def _copy(segment: Segment, dimension: int, asked: SortedKeys, cached: NDArray[np.bool_], put: Put) -> bool:
-    """Hands over the segment's rows that were asked for and not cached yet; whether there were any."""
+def _copy(segment: Segment, dimension: int, wanted: SortedKeys, cached: NDArray[np.bool_], put: RowSink) -> bool:
+    """Hand the segment's wanted rows that are not cached yet to `put`; return whether there were any."""
     if segment.meta["dimension"] != dimension:
         return False
-    order, high, low = asked
+    order, high, low = wanted
     keys, truncated = segment.keys()
     places = find_keys(*key_words(keys), high, low)
     hits = np.flatnonzero(places >= 0)

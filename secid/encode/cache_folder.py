@@ -22,25 +22,24 @@ from secid.settings import Settings, flag_of
 DAMAGED, REMOVAL = ".damaged-", ".gone-"
 NAME = re.compile(r"\d{20}-[0-9a-f]{8}")
 PIECE = re.compile(rf"({re.escape(DAMAGED)}|{re.escape(REMOVAL)})?{NAME.pattern}")
-"""Names of the folders that the cache creates. Nothing else is ever touched, so that other files survive even if a home
-folder is given as the cache by mistake."""
+"""Names of the folders that the cache creates. The cache never touches anything else, so that other files survive even
+if a home folder is given as the cache by mistake."""
 TRAINING = re.compile(r"[0-9a-f]{32}\.json")
 """Names of the files in which `secid probe` keeps its finished trainings."""
 
 ABANDONED_SECONDS = 3600.0
-"""A segment that has held nothing readable for longer than this was left behind by a killed run: it is sealed after
-seconds."""
+"""Age from which a segment without readable rows counts as left by a killed run: living runs seal within seconds."""
 
 FREE_SHARE, LARGEST_DEFAULT = 0.5, 200 * 10**9
-"""The limit where none is set: this share of the disk's free space and of what the cache holds already, at most 200 GB:
-rows of 65 million texts at 768 dimensions."""
+"""The limit if none is set: this share of the disk's free space plus the cache's present size, at most 200 GB. That
+holds the rows of 65 million texts at 768 dimensions."""
 
 
 @dataclass(frozen=True)
 class EncoderUse:
-    """What the cache holds of one encoder. last_used: seconds since the epoch.
+    """Size and use of one encoder's cached rows. last_used: seconds since the epoch.
 
-    name : the latest one; "" if no segment states it.
+    name : the encoder's name in the newest segment; "" if that does not state it.
     """
 
     fingerprint: str
@@ -53,8 +52,8 @@ class EncoderUse:
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """What the cache holds. n_damaged: quarantined segments, the first to go when the cache exceeds its limit.
-    n_trainings: that `secid probe` has finished; they are a few kB each and not in n_bytes."""
+    """Contents of the cache. n_damaged: quarantined segments, which are removed first if the cache exceeds its limit.
+    n_trainings: finished trainings of `secid probe`, a few kB each and not in n_bytes."""
 
     folder: str
     limit_bytes: int
@@ -65,8 +64,8 @@ class CacheInfo:
 
 
 @dataclass(frozen=True)
-class Clearance:
-    """What `clear` has freed, and the segments that it left since a run may be writing them."""
+class ClearResult:
+    """Size of what `clear` removed, and the unsealed segments that it left because a run may be writing them."""
 
     n_bytes_freed: int
     n_unsealed: int
@@ -75,7 +74,7 @@ class Clearance:
 
 @dataclass(frozen=True)
 class Verification:
-    """Result of reading every byte: number of intact segments, names of those quarantined and of those unreadable."""
+    """Result of reading every byte: number of intact segments, names of the quarantined and of the unreadable ones."""
 
     n_whole: int
     damaged: tuple[str, ...]
@@ -94,7 +93,7 @@ class CacheFolder:
 
     @classmethod
     def of(cls, settings: Settings) -> CacheFolder:
-        """The folder and limit from the settings; by default the user's cache folder."""
+        """Return the cache with the folder and limit from the settings; by default the user's cache folder."""
         folder = Path(settings.cache_dir).expanduser() if settings.cache_dir else default_folder()
         return cls(folder, None if settings.cache_gb is None else int(settings.cache_gb * 10**9))
 
@@ -104,7 +103,7 @@ class CacheFolder:
         return self.folder / "probes"
 
     def limit(self, n_bytes: int) -> int:
-        """The size limit of a cache that holds n_bytes."""
+        """Return the size limit of a cache that holds n_bytes."""
         if self._limit_bytes is not None:
             return self._limit_bytes
         parents = (self.folder, *self.folder.parents)
@@ -115,18 +114,18 @@ class CacheFolder:
 
     @property
     def remedy(self) -> str:
-        """What makes room: where no limit is set, it follows the free space of the disk."""
+        """Remedy for too little room. Without a set limit, the free space of the disk determines the limit."""
         if self._limit_bytes is None and self.limit(sum(self._sizes().values())) < LARGEST_DEFAULT:
-            return f"free space on the disk of {self.folder}, or use another one by {flag_of('cache_dir', 'DIR')}"
+            return f"free space on the disk of {self.folder}, or use another disk with {flag_of('cache_dir', 'DIR')}"
         return f"{flag_of('cache_gb', 'N')} raises the limit"
 
     def room(self, in_use: Collection[Path]) -> int:
-        """Bytes that can be written without removing these segments."""
+        """Return the number of bytes that can be written without removing these segments."""
         sizes = self._sizes()
         return max(0, self.limit(sum(sizes.values())) - sum(sizes.get(folder, 0) for folder in in_use))
 
     def info(self) -> CacheInfo:
-        """Counts and sizes, by encoder; reads no rows."""
+        """Return counts and sizes by encoder, without reading rows."""
         encoders = []
         for home in self._homes():
             segments = [Segment(folder) for folder in readable_segments(home)]
@@ -148,9 +147,10 @@ class CacheFolder:
         n_trainings = len(self._trainings())
         return CacheInfo(str(self.folder), self.limit(total), total, damaged, n_trainings, tuple(encoders))
 
-    def clear(self) -> Clearance:
-        """Removes every segment and training, and no other file. What a run has not sealed yet stays, as that run may
-        go on.
+    def clear(self) -> ClearResult:
+        """Remove every segment and training, and no other file.
+
+        Unsealed segments stay, since a run may still be writing them.
         """
         freed, unsealed = 0, []
         for file in self._trainings():
@@ -166,10 +166,10 @@ class CacheFolder:
                 else:
                     freed += size
                     _remove(folder)
-        return Clearance(freed, len(unsealed), sum(unsealed))
+        return ClearResult(freed, len(unsealed), sum(unsealed))
 
     def verify(self) -> Verification:
-        """Reads every byte of every segment; quarantines the damaged ones."""
+        """Read every byte of every segment, and quarantine the damaged ones."""
         whole, damaged, unreadable = 0, [], []
         for home in self._homes():
             for folder in readable_segments(home):
@@ -185,8 +185,9 @@ class CacheFolder:
         return Verification(whole, tuple(damaged), tuple(unreadable))
 
     def shrink(self, in_use: Collection[Path] = (), n_more: int = 0) -> None:
-        """Makes room under the limit for n_more bytes: what cannot be read goes first, then the least recently used
-        segments. Those in use stay.
+        """Make room under the limit for n_more bytes. Segments in use stay.
+
+        Remove all remains of unfinished segments, then quarantined ones, then the least recently used segments.
         """
         sizes = self._sizes()
         total = sum(sizes.values())
@@ -211,7 +212,7 @@ class CacheFolder:
 
 
 def default_folder() -> Path:
-    """The user's cache folder, by the convention of each system."""
+    """Return the user's cache folder, by the convention of each system."""
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
@@ -222,12 +223,12 @@ def default_folder() -> Path:
 
 
 def hash_memory(settings: Settings) -> Path | None:
-    """The file that stores hashes of weights (`hashes.file_sha256`); None if the cache is off."""
+    """Return the file that stores hashes of weights (`segment.file_sha256`); None if the cache is off."""
     return CacheFolder.of(settings).folder / "weights.json" if settings.cache else None
 
 
 def quarantine(folder: Path) -> None:
-    """Takes a damaged segment out of use but leaves it on disk for inspection. One already removed is no error."""
+    """Take a damaged segment out of use, but leave it on disk for inspection. Ignore one that is already removed."""
     try:
         folder.rename(folder.with_name(DAMAGED + folder.name))
     except OSError:
@@ -235,12 +236,12 @@ def quarantine(folder: Path) -> None:
 
 
 def readable_segments(home: Path) -> list[Path]:
-    """Folders of segments that can be read, oldest first. Names of removed and quarantined ones start with a dot."""
+    """Return the folders of readable segments, oldest first. Names of removed and quarantined ones start with a dot."""
     return sorted(path for path in _pieces(home) if not path.name.startswith(".") and (path / META).exists())
 
 
 def _pieces(home: Path) -> list[Path]:
-    """An encoder's segment folders: finished, unfinished and quarantined."""
+    """Return an encoder's segment folders: finished, unfinished and quarantined."""
     try:
         return [path for path in home.iterdir() if PIECE.fullmatch(path.name) and path.is_dir()]
     except OSError:  # another user's folder, not readable
@@ -248,7 +249,7 @@ def _pieces(home: Path) -> list[Path]:
 
 
 def _remove(folder: Path) -> None:
-    """Renames before it deletes, so that no reader sees half a segment. Remains of a killed removal go as well."""
+    """Rename a segment, then delete it, so that no reader sees half of one. Also finish a removal that was killed."""
     match = NAME.search(folder.name)
     hidden = folder.with_name(f"{REMOVAL}{match.group() if match else folder.name}")
     try:
@@ -260,13 +261,13 @@ def _remove(folder: Path) -> None:
 
 
 def _in_progress(folder: Path) -> bool:
-    """Whether a run is writing its first rows, which cannot be read yet."""
+    """Return whether a run is writing the segment's first rows, which cannot be read yet."""
     is_new = not folder.name.startswith(".") and not (folder / META).exists()
     return is_new and time.time() - _modified(folder, missing=time.time()) <= ABANDONED_SECONDS
 
 
 def _meta(segment: Segment) -> Mapping[str, Any]:
-    """What a segment says of itself; nothing if it cannot be read."""
+    """Return a segment's metadata; {} if it cannot be read."""
     try:
         return segment.meta
     except (DamagedSegmentError, OSError):
@@ -282,7 +283,7 @@ def _size(folder: Path) -> int:
 
 
 def _last_used(folder: Path) -> float:
-    """When a segment was last used, in seconds since the epoch; 0 for a damaged one and for one that is not read."""
+    """Return the time of a segment's last use in seconds since the epoch; 0 if it is quarantined or unfinished."""
     return 0.0 if folder.name.startswith(".") else _modified(folder / META, missing=0.0)
 
 

@@ -19,48 +19,50 @@ from secid.errors import EncoderError, plainly
 # Device, number format and batch budget.
 
 CPU_BUDGET = 512
-"""Padded tokens per batch on one core, so that activations stay in its cache. CPU time with MiniLM on mixed lengths,
-relative to 256 tokens: 0.99 at 512, 1.01 at 1,024, 1.03 at 2,048, 1.4 at 8,192."""
+"""Padded tokens per batch on one core, so that activations stay in its cache. CPU time with MiniLM on texts of mixed
+lengths, relative to 256 tokens: 0.99 at 512, 1.01 at 1,024, 1.03 at 2,048, 1.4 at 8,192."""
 
 CPU_BF16_BUDGET = 2_048
-"""The same in bf16. CPU time relative to float32 at 512, the same texts: 0.78 at 512, 0.69 at 1,024, 0.65 at 2,048,
-0.70 at 4,096."""
+"""Padded tokens per batch on one core in bf16. CPU time with the same texts, relative to float32 at 512 tokens:
+0.78 at 512, 0.69 at 1,024, 0.65 at 2,048, 0.70 at 4,096."""
 
 GPU_BUDGET = 131_072
-"""Padded tokens of the first batches; halved when a GPU runs out of memory (`Replica.work`)."""
+"""Padded tokens per batch on a GPU; halved if it runs out of memory (`Replica.work`)."""
 
 OTHER_BUDGET = 16_384
-"""The same of Apple's and Intel's GPUs, which share the host's memory or have little: 200 passages. Not measured."""
+"""Padded tokens per batch (200 passages) on Apple's and Intel's GPUs, which share the host's memory or have little.
+Not measured."""
 
 BF16, FP16 = (8, 0), (7, 0)
-"""First compute capabilities with matrix units for the format; before, bf16 is emulated and slower than float32."""
+"""First compute capabilities with matrix units for the format. Below, bf16 is emulated and slower than float32."""
 
 TEXTS_PER_GPU = 32_768
-"""Texts for which another GPU is used: fewer are encoded before its copy of the model is ready."""
+"""Texts per GPU: with fewer, the others finish before another GPU has loaded its copy of the model."""
 
 
 DEVICE_SHARE = 0.4
-"""Of a GPU's free memory that rows may take; the rest is the encoder's batches and the measure stage's blocks."""
+"""Share of a GPU's free memory that rows may take. The rest is for the encoder's batches and the measure stage's
+blocks."""
 
 
 def is_gpu(device: torch.device) -> bool:
-    """Whether work is queued on this device, beside which the host goes on: CUDA's, and those of AMD under its name."""
+    """Return whether the device runs asynchronously: a CUDA device, or an AMD GPU, which torch also calls cuda."""
     return device.type == "cuda"
 
 
 def gpu_of(names: str) -> torch.device | None:
-    """The first of an encoder's devices, as its info lists them, if that is a GPU."""
+    """Return the first of an encoder's devices, as its info lists them, if that is a GPU; else None."""
     return torch.device(names.split(",")[0]) if names.startswith("cuda") else None
 
 
 def gpu_with_room(names: str, n_bytes: int) -> torch.device | None:
-    """The first GPU of these devices if this many bytes of rows fit on it; None for rows in a file."""
+    """Return the first of these devices if it is a GPU on which n_bytes of rows fit; else None: rows go to a file."""
     device = gpu_of(names)
     return device if device is not None and n_bytes <= DEVICE_SHARE * torch.cuda.mem_get_info(device)[0] else None
 
 
 def choose_devices(names: str) -> tuple[torch.device, ...]:
-    """The devices of --device, each with its own worker. auto: all CUDA devices, else Apple's MPS, else the CPU.
+    """Return the devices of --device, each with its own worker. auto: all CUDA devices, else Apple's MPS, else the CPU.
 
     Raises EncoderError if the machine or the installed torch lacks one, or if they are of different kinds.
     """
@@ -80,7 +82,7 @@ def choose_devices(names: str) -> tuple[torch.device, ...]:
 
 
 def multiplies_bf16() -> bool:
-    """Whether this CPU has instructions for products in bf16 (AVX512-BF16 or AMX); False where torch does not say."""
+    """Return whether this CPU multiplies bf16 in hardware (AVX512-BF16 or AMX); False if torch does not report it."""
     has: dict[str, object] = getattr(torch.cpu, "get_capabilities", dict)()
     return bool(has.get("avx512_bf16") or has.get("amx_bf16"))
 
@@ -90,7 +92,7 @@ def _named_device(name: str) -> torch.device:
         raise EncoderError(
             f"unknown device {name!r}",
             where="--device",
-            remedy="auto, cpu, mps, xpu, cuda, cuda:N, or several such as cuda:0,cuda:1",
+            remedy="use auto, cpu, mps, xpu, cuda, cuda:N, or several such as cuda:0,cuda:1",
         )
     device = torch.device(name)
     if is_gpu(device):
@@ -111,10 +113,10 @@ def _named_device(name: str) -> torch.device:
 
 
 def choose_dtype(name: str, device: torch.device) -> torch.dtype:
-    """The number format of --dtype. auto: the fastest on CUDA, float32 elsewhere (METHOD 11).
+    """Return the number format of --dtype. auto: the fastest on CUDA, float32 elsewhere (METHOD 11).
 
-    On CUDA that is bf16 where the hardware has it, else fp16 where it has units for that. A row that fp16 cannot hold
-    is NaN, and `embed` refuses it.
+    On CUDA the fastest is bf16 if the hardware has it, else fp16 if it has matrix units for that, else float32. A row
+    that fp16 cannot hold is NaN, and `embed` rejects it.
     """
     if name != "auto":
         return {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
@@ -125,32 +127,32 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
 
 
 def default_budget(device: torch.device, dtype: torch.dtype = torch.float32) -> int:
-    """Padded tokens of one batch."""
+    """Return the padded tokens per batch for a device and number format."""
     if device.type == "cpu" and dtype == torch.bfloat16:
         return CPU_BF16_BUDGET
     return {"cuda": GPU_BUDGET, "cpu": CPU_BUDGET}.get(device.type, OTHER_BUDGET)
 
 
 def n_devices(available: int, n_texts: int) -> int:
-    """How many of the available GPUs so many texts need."""
+    """Return the number of GPUs to use for n_texts, from 1 to the number available."""
     return max(1, min(available, -(-n_texts // TEXTS_PER_GPU)))
 
 
-# One copy of an encoder's modules on one device: from a batch of token ids to text vectors.
+# One copy of an encoder's modules on one device, which turns a batch of token ids into text vectors.
 #
 # Source: FORMATS 2 (recipes), METHOD 11 (precision).
 
 OUT_OF_MEMORY = ("out of memory", "alloc_failed", "not enough memory", "can't allocate memory")
-"""Words of torch's error, in lower case, when memory runs out outside its CUDA allocator: in cuBLAS, in pinned memory,
-on MPS and on the CPU it raises a plain RuntimeError."""
+"""Words of torch's error, in lower case, if memory runs out outside its CUDA allocator. In cuBLAS, in pinned memory,
+on MPS and on the CPU, torch raises a plain RuntimeError."""
 
 
 class DeviceError(Exception):
-    """A device failed. What it had taken is back in the feed."""
+    """A device failed. The batches that it had taken are back in the feed."""
 
 
 class Limits(NamedTuple):
-    """Sizes of a model's tables, None where it has none: reading beyond one makes a CUDA device unusable."""
+    """Sizes of a model's tables, None without a table. Reading beyond a table makes a CUDA device unusable."""
 
     n_words: int | None
     n_positions: int | None
@@ -163,12 +165,12 @@ class Limits(NamedTuple):
         return Limits(words, position_room(model))
 
     def check(self, batch: TokenBatch) -> None:
-        """Raises EncoderError if a batch does not fit the tables."""
+        """Refuse a batch that does not fit the tables. Raises EncoderError."""
         highest, longest = int(batch.ids.max()), batch.ids.shape[1]
         if self.n_words is not None and highest >= self.n_words:
             raise EncoderError(
                 f"the tokenizer returns token {highest}, but the model has {self.n_words} token vectors",
-                remedy=f"tokenizer and model do not belong together: {AGAIN}",
+                remedy=f"the tokenizer belongs to another model: {AGAIN}",
             )
         if self.n_positions is not None and longest > self.n_positions:
             raise _too_long(batch, f"it has {self.n_positions} positions")
@@ -188,7 +190,7 @@ def is_out_of_memory(error: Exception) -> bool:
 class Pending(NamedTuple):
     """A batch in flight. vectors : (b, d) float32, on its device if that is CUDA, complete after `done`.
 
-    stays : whether rows stay on that device. Others are safe on the host before the batch counts as encoded.
+    stays : rows stay on that device. If False, they are copied to the host before the batch counts as encoded.
     """
 
     batch: TokenBatch
@@ -205,8 +207,9 @@ class Pending(NamedTuple):
 
 
 class Replica(NamedTuple):
-    """A chain of modules (`SentenceTransformer`), ready on a device. keeps: whether rows may stay there, as on the GPU
-    that the run computes on.
+    """A chain of modules (`SentenceTransformer`), ready on a device.
+
+    keeps : rows may stay on the device, as on the GPU that the run computes on.
     """
 
     model: Any
@@ -214,17 +217,17 @@ class Replica(NamedTuple):
     keeps: bool = True
 
     def on(self, device: torch.device) -> Replica:
-        """A copy on another device, to which the weights go directly."""
+        """Copy the modules to another device. Weights are copied directly between devices."""
         copies: dict[int, Any] = {id(tensor): tensor.to(device) for tensor in self.model.buffers()}
         copies |= {id(tensor): nn.Parameter(tensor.to(device), False) for tensor in self.model.parameters()}
         return Replica(copy.deepcopy(self.model, copies), device, keeps=False)
 
     def work(self, feed: Feed, recipe: Recipe, skip: int) -> Iterator[EncodedBatch]:
-        """Encodes batches of the feed until it is empty; runs in its own thread.
+        """Encode batches of the feed until it is empty; runs in its own thread.
 
         A batch is fetched when the next one is in flight. A batch that does not fit into the device's memory is
-        halved and tried again, and the feed's later ones are smaller. Encoded batches are not lost.
-        Raises DeviceError if the device fails: the batches that it had taken are left to the other workers.
+        halved and tried again, and the feed's later batches are smaller. Encoded batches are not lost.
+        Raises DeviceError if the device fails: other workers can take the batches that it had taken.
         """
         taken: list[TokenBatch] = []
         try:
@@ -234,7 +237,7 @@ class Replica(NamedTuple):
             if "device-side assert" in str(error):
                 raise EncoderError(
                     f"{self.device} rejected the input of the model",
-                    remedy="--device cpu names the cause; mostly tokenizer and model do not belong together",
+                    remedy="--device cpu names the cause; usually the tokenizer belongs to another model",
                 ) from error
             for batch in taken:
                 feed.give_back(batch)
@@ -244,7 +247,7 @@ class Replica(NamedTuple):
             feed.done(len(taken))
 
     def _stream(self, feed: Feed, recipe: Recipe, skip: int, taken: list[TokenBatch]) -> Iterator[EncodedBatch]:
-        """See `work`. taken : filled with the batches that are not encoded yet."""
+        """Yield the encoded batches of `work`. taken : filled with the batches that are not encoded yet."""
         limits, waiting = Limits.of(self.model), None
         while True:
             batch = feed.take(wait=waiting is None)
@@ -253,7 +256,7 @@ class Replica(NamedTuple):
                 taken.append(batch)
                 limits.check(batch)
                 pending = self._launch(batch, recipe, skip)
-                if pending is None:  # after the error, which held on to the failed attempt's tensors
+                if pending is None:  # here the error no longer holds the failed attempt's tensors
                     torch.cuda.empty_cache()
                     feed.shrink(batch.ids.size)
                     feed.give_back(taken.pop(), *halves(batch))
@@ -268,7 +271,7 @@ class Replica(NamedTuple):
             waiting = pending
 
     def _launch(self, batch: TokenBatch, recipe: Recipe, skip: int) -> Pending | None:
-        """The batch on its way; None if the device's memory does not hold it."""
+        """Start a batch; return None if it does not fit into the device's memory."""
         try:
             vectors = self.forward(batch, recipe, skip)
             if not is_gpu(self.device):
@@ -286,7 +289,7 @@ class Replica(NamedTuple):
             return None
 
     def _bind_thread(self) -> None:
-        """Binds the calling thread to this device; on a CPU, to one core."""
+        """Bind the calling thread to this device; on a CPU, limit torch to one thread."""
         if self.device.type == "cpu":
             torch.set_num_threads(1)
         elif is_gpu(self.device):
@@ -300,15 +303,15 @@ class Replica(NamedTuple):
 
     @torch.inference_mode()
     def forward(self, batch: TokenBatch, recipe: Recipe, skip: int) -> Tensor:
-        """As `vectors`, without a gradient."""
+        """Return `vectors` without a gradient."""
         return self.vectors(batch, recipe, skip)
 
     def vectors(self, batch: TokenBatch, recipe: Recipe, skip: int) -> Tensor:
-        """Vectors (b, d) float32, still on the device. skip: number of leading tokens to exclude from pooling."""
+        """Return vectors (b, d) float32, still on the device. skip: leading tokens to exclude from pooling."""
         ids = to_device(batch.ids, self.device)
         lengths = to_device(batch.lengths, self.device)
         features: dict[str, Any] = {"input_ids": ids}
-        if batch.lengths[-1] < batch.ids.shape[1]:  # without padding no mask is needed, and attention is faster
+        if batch.lengths[-1] < batch.ids.shape[1]:  # without a mask attention is faster
             features["attention_mask"] = (torch.arange(ids.shape[1], device=self.device) < lengths[:, None]).long()
         if skip:
             features["prompt_length"] = skip

@@ -1,4 +1,4 @@
-"""What an encoder is to the rest of secid, and how its rows are checked, scaled and moved."""
+"""The interface of encoders, and functions that check, scale and move their rows."""
 
 from __future__ import annotations
 
@@ -17,19 +17,19 @@ from secid.settings import DEFAULTS, Settings, flag_of
 if TYPE_CHECKING:
     import torch
 
-# What an encoder is to the rest of secid: texts and a role in, rows out.
+# The interface of an encoder: texts and a role in, rows out.
 #
-# Torch-free, so that planning and caching can name these types without loading a model.
+# It does not import torch, so that planning and caching can name these types without loading a model.
 
 Role = Literal["query", "passage"]
 Float32Rows = NDArray[np.float32]
 
 
 class EncodedBatch(NamedTuple):
-    """Some of the requested texts, encoded, in whatever order suits the device.
+    """Some of the requested texts, encoded, in an order that suits the device.
 
     positions : (b,) int64, positions in the sequence of texts.
-    vectors   : (b, d) float32, an array or a torch tensor; one on a GPU has been computed when it is yielded.
+    vectors   : (b, d) float32, an array or a torch tensor. A tensor on a GPU is complete when it is yielded.
     truncated : (b,) bool, whether the text was cut at the maximum length.
     n_tokens  : tokens of these texts, with special tokens and without padding; 0 if unknown.
     """
@@ -47,27 +47,27 @@ class Encoder(Protocol):
     def info(self) -> EncoderInfo: ...
 
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
-        """(n, info.dim) float32; unit rows where `info.normalize`."""
+        """Return (n, info.dim) float32; unit rows if `info.normalize`."""
         ...
 
 
 @runtime_checkable
 class StreamingEncoder(Protocol):
-    """An encoder that yields batches as they are ready, so that rows can be stored while it runs.
+    """An encoder that yields batches when they are ready, so that rows can be stored while it runs.
 
-    failures : a sentence on each device that has failed so far; the others went on.
+    failures : a sentence for each device that has failed so far, while others took over its work.
     """
 
     @property
     def failures(self) -> tuple[str, ...]: ...
 
     def batches(self, texts: Sequence[str], role: Role) -> Iterator[EncodedBatch]:
-        """Every position of `texts` exactly once, over all batches."""
+        """Yield batches that together hold every position of `texts` exactly once."""
         ...
 
 
 def in_text_order(batches: Iterable[EncodedBatch], n_texts: int, dimension: int) -> Float32Rows:
-    """Batches put back in the order of the texts: (n_texts, dimension) float32.
+    """Return the rows of batches in the order of the texts: (n_texts, dimension) float32.
 
     Raises ValueError if a text is missing or comes twice: the encoder broke its contract.
     """
@@ -81,11 +81,11 @@ def in_text_order(batches: Iterable[EncodedBatch], n_texts: int, dimension: int)
     return rows
 
 
-# Rows and token ids between host memory and devices. torch is imported only where a tensor is at hand.
+# Rows and token ids between host memory and devices. torch is imported only for tensors.
 
 
 def host_rows(rows: Any) -> NDArray[Any]:
-    """A tensor's values in host memory; an array as it is."""
+    """Return a tensor's values in host memory; an array unchanged."""
     if isinstance(rows, np.ndarray):
         return rows
     with own_stream(rows):
@@ -94,7 +94,7 @@ def host_rows(rows: Any) -> NDArray[Any]:
 
 
 def to_device(array: NDArray[np.int64], device: torch.device) -> torch.Tensor:
-    """An array on a device; a GPU goes on with what it does, and copies it in its turn."""
+    """Copy an array to a device; to a GPU, asynchronously."""
     import torch
 
     from secid.encode.device import is_gpu
@@ -105,9 +105,9 @@ def to_device(array: NDArray[np.int64], device: torch.device) -> torch.Tensor:
 
 @contextmanager
 def own_stream(rows: Any) -> Iterator[None]:
-    """Has work on a batch of a GPU done when the block ends, without waiting for the batches queued behind it.
+    """Finish the block's work on a GPU's batch when the block ends, without waiting for batches queued behind it.
 
-    A batch is computed when it arrives. Nothing is to be done for rows in host memory.
+    The batch itself must be complete. For rows in host memory the block just runs.
     """
     if isinstance(rows, np.ndarray) or not rows.is_cuda:
         yield
@@ -120,25 +120,25 @@ def own_stream(rows: Any) -> Iterator[None]:
     stream.synchronize()
 
 
-# Rows that come from outside (a file, an endpoint, a function): checked, truncated, scaled.
+# Check, truncate and scale rows that come from outside: a file, an endpoint, a function.
 
 MODEL_FIELDS = ("dtype", "device", "batch_tokens", "trust_remote_code", "allow_pickle")
-"""Settings for loading and running a model, without effect if secid runs none."""
+"""Settings for loading and running a model. They have no effect if secid does not run one."""
 
 SMALLEST, LARGEST = 1e-15, 1e15
-"""Rows whose largest number lies in this range keep squared sums far from the limits of float32, in any dimension."""
+"""Range of a row's largest number in which squared sums stay far from the limits of float32, in any dimension."""
 
 SMALLEST_SQUARE, LARGEST_SQUARE = 1e-250, 1e250
-"""The same of squared lengths in float64."""
+"""Range in which squared lengths stay far from the limits of float64."""
 
 BLOCK_ROWS = 512
-"""Rows that are scaled at once: their float64 copy stays in the cache of the processor."""
+"""Rows that are scaled at once. Their float64 copy stays in the processor's cache."""
 
 Rows = NDArray[np.floating[Any]]
 
 
 def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Rows:
-    """(n_texts, d) numbers, in their own format. Raises EncoderError if `values` is no such array of numbers."""
+    """Return (n_texts, d) numbers; floating-point formats stay. Raises EncoderError if `values` is no such array."""
     try:
         rows = np.asarray(values)
         rows = rows if rows.dtype.kind == "f" else rows.astype(np.float64)
@@ -151,10 +151,10 @@ def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Row
 
 
 def finish_rows(rows: Rows, truncate_dim: int | None, normalize: bool) -> Float32Rows:
-    """The first `truncate_dim` numbers of each row, at unit length if `normalize`. A zero row stays zero.
+    """Return the first `truncate_dim` numbers of each row, at unit length if `normalize`. A zero row stays zero.
 
-    Rows that float32 cannot hold have unit length in any case: the score uses directions alone.
-    NaN and infinity pass through as NaN or infinity: `embed` stops on them and names the text.
+    Rows that float32 cannot hold are always scaled to unit length: the score uses only directions.
+    NaN and infinity stay NaN or infinity: `embed` stops on them and names the text.
     """
     if truncate_dim is not None:
         rows = rows[:, :truncate_dim]
@@ -165,9 +165,9 @@ def finish_rows(rows: Rows, truncate_dim: int | None, normalize: bool) -> Float3
     largest = np.abs(rows).max(axis=1)
     outside = (largest > 0) & (largest < np.inf) & ((largest < SMALLEST) | (largest > LARGEST))
     with np.errstate(over="ignore"):
-        kept = rows.astype(np.float32)
-    kept[outside] = _unit_rows(rows[outside])
-    return kept
+        finished = rows.astype(np.float32)
+    finished[outside] = _unit_rows(rows[outside])
+    return finished
 
 
 def _unit_rows(rows: Rows) -> Float32Rows:
@@ -188,13 +188,16 @@ def _unit_rows(rows: Rows) -> Float32Rows:
 
 
 def unused_flags(settings: Settings, kind: str, names: tuple[str, ...]) -> tuple[Fact, ...]:
-    """The settings among `names` that were given but have no effect on an encoder; kind: of the fact."""
+    """Return a fact that lists the settings among `names` that were set but have no effect; () without any.
+
+    kind : kind of the fact.
+    """
     ignored = [name for name in names if getattr(settings, name) != getattr(DEFAULTS, name)]
     return (Fact(kind, {"flags": ", ".join(map(flag_of, ignored))}),) if ignored else ()
 
 
 def cut_dimension(dimension: int, truncate_dim: int | None) -> int:
-    """The dimension after truncation. Raises EncoderError if the encoder has fewer."""
+    """Return the dimension after truncation. Raises EncoderError if the encoder has fewer dimensions."""
     if truncate_dim is not None and truncate_dim > dimension:
         raise EncoderError(
             f"{flag_of('truncate_dim', truncate_dim)} exceeds the encoder's {dimension} dimensions",
@@ -203,23 +206,24 @@ def cut_dimension(dimension: int, truncate_dim: int | None) -> int:
     return dimension if truncate_dim is None else truncate_dim
 
 
-# Texts → unit rows, batch by batch, each checked: no text of a run has a row that means nothing (METHOD 2, 11).
+# Texts → unit rows, batch by batch. Every row is checked, so that no text of a run has a meaningless row.
+# Source: METHOD 2, 11.
 
 TEXTS_PER_CALL = 256
 """Texts per call to an encoder that does not stream."""
 
 TEXTS_PER_LOOKUP = 8192
-"""The same where rows are looked up in a file."""
+"""Texts per call if rows are looked up in a file."""
 
 UNIT_TOLERANCE = 2e-6
-"""How far the squared length of a row may be from 1: float32 rounding of 4,096 numbers that were scaled to it."""
+"""Largest distance of a unit row's squared length from 1: float32 rounding of 4,096 scaled numbers."""
 
 
 def embed(encoder: Encoder, texts: Sequence[str], role: Role) -> Generator[EncodedBatch, None, None]:
-    """Unit rows of all texts, in batches as they are ready. Rows that are unit already are not scaled again.
+    """Yield unit rows of all texts, in batches when they are ready. Rows of unit length are not scaled again.
 
     texts : read by slices or one by one, possibly by other threads; need not be in memory.
-    Raises NonFiniteEmbeddingError naming the text of a row of NaN, infinity or zeros.
+    Raises NonFiniteEmbeddingError, which names the text, for a row of NaN, infinity or zeros.
     """
     for batch in _batches(encoder, texts, role):
         with own_stream(batch.vectors):
@@ -239,7 +243,7 @@ def _batches(encoder: Encoder, texts: Sequence[str], role: Role) -> Iterator[Enc
 
 
 def _unit(batch: EncodedBatch, texts: Sequence[str], encoder: Encoder) -> Any:
-    """The rows of a batch, on its device, at length 1: not all encoders scale them, or compute in 32 bits."""
+    """Return a batch's rows at length 1, on its device: some encoders do not scale them, or compute in 16 bits."""
     rows: Any = batch.vectors
     if bool((abs(_squares(rows, exact=False) - 1) <= UNIT_TOLERANCE).all()):
         return rows
@@ -260,7 +264,7 @@ def _unit(batch: EncodedBatch, texts: Sequence[str], encoder: Encoder) -> Any:
 
 
 def _squares(rows: Any, exact: bool) -> Any:
-    """(n,) squared lengths, in float64 if exact."""
+    """Return (n,) squared lengths, in float64 if exact."""
     if isinstance(rows, np.ndarray):
         return np.einsum("ij,ij->i", rows, rows, dtype=np.float64 if exact else None)
     return (rows.double() if exact else rows).square().sum(1)

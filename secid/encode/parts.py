@@ -25,15 +25,14 @@ from secid.settings import Settings
 
 # Attention masks of transformers' models without a wait for the device.
 #
-# Before a mask is made, transformers asks whether anything is padded, and the answer has to come from the device, which
-# must finish all earlier batches first. Here a mask is passed only where something is padded, so there is nothing to
-# ask.
+# Before transformers makes a mask, it asks the device whether anything is padded, and the device must finish all
+# earlier batches before it can answer. secid passes a mask only if something is padded, so the question is unnecessary.
 
 NAME = "secid_sdpa"
 
 
 def without_host_waits(model: nn.Module) -> None:
-    """Has transformers' models within `model` that use SDPA make their masks by `mask`."""
+    """Make transformers' models within `model` that use SDPA build their masks with `mask`."""
     import transformers
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
@@ -45,10 +44,10 @@ def without_host_waits(model: nn.Module) -> None:
 
 
 def mask(attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
-    """transformers' mask for SDPA, without padding where attention is causal.
+    """Return transformers' mask for SDPA, without padding if attention is causal.
 
-    There padding, on the right, is never looked at; without a mask SDPA has its fastest kernels, and keys and values
-    that several heads share are not copied for each.
+    Causal attention never reads padding, which is on the right. Without a mask SDPA uses its fastest kernels, and does
+    not copy keys and values that several heads share.
     """
     from transformers.masking_utils import sdpa_mask
 
@@ -62,14 +61,15 @@ def mask(attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
 
 # The loaded parts of an encoder: its tokenizer, and its chain of modules on the first device.
 #
-# sentence-transformers loads the modules, so they are those that training starts from. Source: FORMATS 2, METHOD 11.
+# sentence-transformers loads the modules, so training starts from the same ones. Source: FORMATS 2, METHOD 11.
 
 UNREADABLE = (SafetensorError, EOFError, OSError)
-"""Raised by reading a truncated or damaged weights file."""
+"""Errors from reading a truncated or damaged weights file."""
 
 HEADS = ("pooler.", "cls.", "lm_head.", "vocab_", "generator_", "discriminator_", "head.", "mlm_head.", "decoder.bias",
          "embeddings.position_ids")  # fmt: skip
-"""Weights that training of the backbone leaves behind and no text vector uses, after the model's own prefix."""
+"""Prefixes of weights that remain from training the backbone but that no text vector uses, after the model's own
+prefix."""
 
 PROBES = ["tides", "what causes tides"]
 """Texts of different lengths that every encoder encodes once when it is loaded."""
@@ -78,7 +78,7 @@ PROBES = ["tides", "what causes tides"]
 class Parts:
     """Tokenizer and modules of a repository, each loaded on first use.
 
-    earlier : recipe, dimension and number of parameters from an earlier run; without them all is loaded to read them.
+    earlier : recipe, width and number of weights from an earlier run; if None, everything is loaded to read them.
     n_parameters : number of weights.   width, dimension: length of a text's vector before and after truncation.
     """
 
@@ -122,12 +122,12 @@ class Parts:
         return self._loaded[0]
 
     def load(self) -> None:
-        """Loads everything now instead of on first use. Raises EncoderError if that fails."""
+        """Load everything now instead of on first use. Raises EncoderError if that fails."""
         _ = self.tokeniser, self._loaded
 
     @cached_property
     def sentence_transformer(self) -> Any:
-        """The chain as sentence-transformers runs it."""
+        """The chain of modules as sentence-transformers runs it."""
         if not isinstance(self.replica.model, PlainChain):
             return self.replica.model
         with quiet():
@@ -136,7 +136,7 @@ class Parts:
         return _on(self.devices[0], model).model
 
     def trainable(self, device: torch.device) -> Replica:
-        """A copy of the chain to train, in float32, with weights of its own. Dropout is off (docs/decisions/probe.md).
+        """Load a copy of the chain to train: float32, separate weights, no dropout (docs/decisions/probe.md).
 
         Raises EncoderError if the model cannot be loaded to the device.
         """
@@ -181,7 +181,10 @@ PLAIN_TEXT = {"method": "forward", "method_output_name": "last_hidden_state"}
 
 
 def is_plain(repository: Repository, recipe: Recipe, settings: Settings) -> bool:
-    """Whether `PlainChain` gives the vectors of the repository's modules: a model, its mean or first token, no head."""
+    """Return whether `PlainChain` gives the same vectors as the repository's modules.
+
+    That holds for a known model with mean or first-token pooling, no head, and no code or settings of its own.
+    """
     kinds = [str(module["type"]) for module in repository.modules]
     names = [base_name(kind) for kind in kinds]
     return (
@@ -199,9 +202,9 @@ def is_plain(repository: Repository, recipe: Recipe, settings: Settings) -> bool
 
 
 class PlainChain(nn.Module):
-    """A model and its pooling without sentence-transformers, whose import takes longer than all else of a start.
+    """A model and its pooling without sentence-transformers, whose import takes longer than the rest of a start.
 
-    The operations are those of its `Pooling`, so that vectors are equal to the last bit.
+    The operations are those of sentence-transformers' `Pooling`, so vectors are equal to the last bit.
     """
 
     def __init__(self, model: nn.Module, pooling: str) -> None:
@@ -209,15 +212,18 @@ class PlainChain(nn.Module):
         self.auto_model, self._pooling = model, pooling
 
     def forward(self, features: dict[str, Tensor], task: str | None = None) -> dict[str, Tensor]:
-        """The vectors (b, d) float32 as `sentence_embedding`, of input_ids (b, t), and attention_mask where padded."""
+        """Return vectors (b, d) float32 as `sentence_embedding`.
+
+        features : input_ids (b, t), and attention_mask (b, t) if anything is padded.
+        """
         inputs = {name: features[name] for name in ("input_ids", "attention_mask") if name in features}
         states: Tensor = self.auto_model(**inputs, return_dict=True).last_hidden_state.float()
-        kept = inputs.get("attention_mask")
-        kept = torch.ones(states.shape[:-1], device=states.device, dtype=torch.int64) if kept is None else kept
+        present = inputs.get("attention_mask")
+        present = torch.ones(states.shape[:-1], device=states.device, dtype=torch.int64) if present is None else present
         if self._pooling == "cls":
-            first = kept.to(torch.int).argmax(dim=1)[:, None, None].expand(-1, 1, states.shape[-1])
+            first = present.to(torch.int).argmax(dim=1)[:, None, None].expand(-1, 1, states.shape[-1])
             return {"sentence_embedding": states.gather(1, first).squeeze(1)}
-        weights = kept.unsqueeze(-1).to(states.dtype)
+        weights = present.unsqueeze(-1).to(states.dtype)
         return {"sentence_embedding": (states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)}
 
 
@@ -226,18 +232,18 @@ def _on(device: torch.device, model: Any) -> Replica:
         model = model.to(device).eval()
     except RuntimeError as error:
         raise _no_room(device, error) from error
-    return Replica(model, next(model.parameters()).device)  # with its index, which a thread must give
+    return Replica(model, next(model.parameters()).device)  # with its index, which threads need
 
 
 def _no_room(device: torch.device, error: Exception) -> EncoderError:
     return EncoderError(
         f"the model cannot be loaded to {device}: {plainly(error)[:200]}",
-        remedy="free memory on it, or use --dtype bf16, a smaller encoder or --device cpu",
+        remedy="free memory on the device, or use --dtype bf16, a smaller encoder or --device cpu",
     )
 
 
 class PackedLinear(nn.Module):
-    """nn.Linear for inference with packed weights: the same numbers in and out."""
+    """nn.Linear for inference with packed weights. Its outputs are those of nn.Linear."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
@@ -249,7 +255,7 @@ class PackedLinear(nn.Module):
 
 @torch.inference_mode()
 def pack(model: nn.Module) -> None:
-    """Replaces every plain nn.Linear of the model. Subclasses keep their own forward."""
+    """Replace every plain nn.Linear of the model by `PackedLinear`. Subclasses keep their own forward."""
     layers = [
         (parent, name, child)
         for parent in model.modules()
@@ -266,27 +272,30 @@ Report = tuple[str, dict[str, Any]]
 
 @contextlib.contextmanager
 def loading_reports() -> Iterator[list[Report]]:
-    """What transformers reports of each model loaded in the block; sentence-transformers does not pass it on."""
+    """Collect transformers' report of each model loaded in the block; sentence-transformers does not pass it on."""
     from transformers import PreTrainedModel
 
-    known, reports = PreTrainedModel.__dict__["from_pretrained"], list[Report]()
+    original, reports = PreTrainedModel.__dict__["from_pretrained"], list[Report]()
 
     def load(kind: Any, *arguments: Any, **options: Any) -> Any:
-        model, report = known.__func__(kind, *arguments, **options, output_loading_info=True)
+        model, report = original.__func__(kind, *arguments, **options, output_loading_info=True)
         reports.append((f"{getattr(model, 'base_model_prefix', '')}.", report))
         return model
 
-    setattr(PreTrainedModel, "from_pretrained", classmethod(load))  # noqa: B010 - not to be checked as an assignment
+    setattr(PreTrainedModel, "from_pretrained", classmethod(load))  # noqa: B010 - mypy would reject an assignment
     try:
         yield reports
     finally:
-        setattr(PreTrainedModel, "from_pretrained", known)  # noqa: B010
+        setattr(PreTrainedModel, "from_pretrained", original)  # noqa: B010
 
 
 def _check_weights(repository: Repository, reports: list[Report]) -> None:
-    """Every weight that the model uses must come from its files, and none may be left over but of known heads."""
+    """Refuse a model with weights missing from its files, or with unused weights other than those of known heads.
+
+    Raises EncoderError.
+    """
     if any(not str(module["type"]).startswith("sentence_transformers.") for module in repository.modules):
-        return  # the repository's own code decides what it loads
+        return  # the repository's own code decides which weights it loads
     where = str(repository.inner)
     for own, report in reports:
         missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
@@ -294,31 +303,31 @@ def _check_weights(repository: Repository, reports: list[Report]) -> None:
             raise EncoderError(
                 f"weights are missing from the model's files ({len(missing)}): {', '.join(missing[:3])}",
                 where=where,
-                remedy="the files belong to another architecture: check config.json",
+                remedy="check config.json: the files belong to another architecture",
             )
-        strange = sorted(key for key in report["unexpected_keys"] if not key.removeprefix(own).startswith(HEADS))
-        if strange:
+        unused = sorted(key for key in report["unexpected_keys"] if not key.removeprefix(own).startswith(HEADS))
+        if unused:
             raise EncoderError(
-                f"the files hold weights that the model would not use ({len(strange)}): {', '.join(strange[:3])}",
+                f"the files hold weights that the model would not use ({len(unused)}): {', '.join(unused[:3])}",
                 where=where,
-                remedy="another kind of model (ColBERT, cross-encoder, adapters), or one that needs its own code",
+                remedy="this is another kind of model (ColBERT, cross-encoder, adapters), or it needs its own code",
             )
 
 
 def _load_chain(repository: Repository, settings: Settings, dtype: torch.dtype, plain: Recipe | None = None) -> Any:
-    """The chain of modules on the CPU, as `PlainChain` where its recipe is given as plain.
+    """Load the chain of modules on the CPU. plain: recipe of a plain encoder, to load as `PlainChain`; else None.
 
-    Raises EncoderError if it cannot be loaded, or weights are missing.
+    Raises EncoderError if it cannot be loaded, or its weights do not match the model.
     """
-    how = {"dtype": dtype, "use_safetensors": not settings.allow_pickle or None}
+    options = {"dtype": dtype, "use_safetensors": not settings.allow_pickle or None}
     try:
         with loading_reports() as reports:
             model: Any = (
-                _sentence_transformer(repository, settings, how)
+                _sentence_transformer(repository, settings, options)
                 if plain is None
-                else PlainChain(_backbone(repository, how), plain.pooling)
+                else PlainChain(_backbone(repository, options), plain.pooling)
             )
-        if dtype != torch.float32:  # sentence-transformers casts what follows the model to its format
+        if dtype != torch.float32:  # sentence-transformers also casts later modules to it
             for (name, module), entry in zip(list(model.named_children())[1:], repository.modules[1:], strict=False):
                 if any(True for _ in module.parameters()):
                     place = {"subfolder": str(entry["path"]), "local_files_only": True}
@@ -329,7 +338,7 @@ def _load_chain(repository: Repository, settings: Settings, dtype: torch.dtype, 
     return model
 
 
-def _sentence_transformer(repository: Repository, settings: Settings, how: dict[str, Any]) -> Any:
+def _sentence_transformer(repository: Repository, settings: Settings, options: dict[str, Any]) -> Any:
     from sentence_transformers import SentenceTransformer
 
     return SentenceTransformer(
@@ -337,14 +346,14 @@ def _sentence_transformer(repository: Repository, settings: Settings, how: dict[
         device="cpu",
         trust_remote_code=settings.trust_remote_code,
         local_files_only=not settings.trust_remote_code,
-        model_kwargs=how,
+        model_kwargs=options,
     )
 
 
-def _backbone(repository: Repository, how: dict[str, Any]) -> Any:
+def _backbone(repository: Repository, options: dict[str, Any]) -> Any:
     from transformers import AutoModel
 
-    return AutoModel.from_pretrained(str(repository.inner), local_files_only=True, **how)
+    return AutoModel.from_pretrained(str(repository.inner), local_files_only=True, **options)
 
 
 def _not_loaded(where: str, error: Exception) -> EncoderError:
@@ -362,7 +371,7 @@ def _not_loaded(where: str, error: Exception) -> EncoderError:
 
 
 def _shape(model: Any, recipe: Recipe) -> None:
-    """Applies the recipe to the modules. Rows are scaled last, after truncation, so a final Normalize is left out."""
+    """Apply the recipe to the modules. Rows are scaled last, after truncation, so a final Normalize is removed."""
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
     if recipe.max_length is not None:
@@ -380,19 +389,19 @@ def _shape(model: Any, recipe: Recipe) -> None:
 
 
 def _backbones(model: Any) -> list[Any]:
-    """The transformers models of the chain."""
+    """Return the transformers models of the chain."""
     return [module.auto_model for module in model.modules() if hasattr(module, "auto_model")]
 
 
 def _to_float32(module: nn.Module, arguments: Any, features: dict[str, Any]) -> None:
-    """What follows a 16-bit model, pooling first, is computed in float32. Source: METHOD 11."""
+    """Convert a 16-bit model's outputs to float32, so that pooling and later modules use it. Source: METHOD 11."""
     for name, value in features.items():
         if isinstance(value, Tensor) and value.dtype in (torch.bfloat16, torch.float16):
             features[name] = value.float()
 
 
 def _check_tokens(model: Any, tokeniser: Tokeniser, recipe: Recipe) -> None:
-    """secid tokenises on its own, for speed and in bulk: the ids must be those of sentence-transformers."""
+    """Check that secid's own fast tokenisation gives sentence-transformers' ids. Raises EncoderError."""
     for role in ROLES:
         prefix = recipe.prefix(role)
         for text in PROBES:
@@ -400,14 +409,14 @@ def _check_tokens(model: Any, tokeniser: Tokeniser, recipe: Recipe) -> None:
             expected = features["input_ids"][features["attention_mask"].bool()].tolist()
             if tokeniser.tokens([prefix + text]).ids.tolist() != expected:
                 raise EncoderError(
-                    f"sentence-transformers splits a {role} into other tokens than the tokenizer: {text!r}",
+                    f"sentence-transformers and the tokenizer split a {role} into different tokens: {text!r}",
                     where=str(recipe.folder),
                     remedy=ELSEWHERE,
                 )
 
 
 def _is_causal(model: Any, device: torch.device) -> bool:
-    """Whether every token's vector ignores the later ones, as tried. Raises EncoderError if the model fails."""
+    """Return whether token vectors ignore later tokens, by trying it out. Raises EncoderError if the model fails."""
     try:
         pairs = [(_states(backbone, 7, device), _states(backbone, 8, device)) for backbone in _backbones(model)]
     except RuntimeError as error:
@@ -417,13 +426,13 @@ def _is_causal(model: Any, device: torch.device) -> bool:
 
 @torch.inference_mode()
 def _states(backbone: Any, last: int, device: torch.device) -> Tensor:
-    """(1, 3, d) token vectors of three tokens."""
+    """Return (1, 3, d) token vectors of three tokens. last: id of the last one."""
     states: Tensor = backbone(input_ids=torch.tensor([[5, 6, last]], device=device)).last_hidden_state
     return states
 
 
 def _probe(tokeniser: Tokeniser, recipe: Recipe, role: Role) -> tuple[TokenBatch, Recipe, int]:
-    """The probes as one padded batch, for `Replica.forward`; vectors are not truncated."""
+    """Return the probes as one padded batch, and the other arguments of `Replica.forward`, without truncation."""
     tokens = tokeniser.tokens([recipe.prefix(role) + text for text in PROBES])
     skip = 0 if recipe.include_prompt else tokeniser.prompt_length(recipe.prefix(role))
     batch = next_batch(tokens, longest_first(tokens), 1 << 30, tokeniser.padding)
@@ -431,7 +440,7 @@ def _probe(tokeniser: Tokeniser, recipe: Recipe, role: Role) -> tuple[TokenBatch
 
 
 def _width(replica: Replica, recipe: Recipe, probes: Mapping[Role, tuple[TokenBatch, Recipe, int]]) -> int:
-    """Length of the probes' vectors. Raises EncoderError if the modules do not fit together."""
+    """Return the length of the probes' vectors. Raises EncoderError if the modules do not fit together."""
     try:
         for batch, *_ in probes.values():
             Limits.of(replica.model).check(batch)
@@ -440,14 +449,14 @@ def _width(replica: Replica, recipe: Recipe, probes: Mapping[Role, tuple[TokenBa
         if is_out_of_memory(error):
             raise _no_room(replica.device, error) from error
         raise EncoderError(
-            f"its modules do not fit together: {plainly(error)[:200]}", where=str(recipe.folder), remedy=AGAIN
+            f"the encoder's modules do not fit together: {plainly(error)[:200]}", where=str(recipe.folder), remedy=AGAIN
         ) from error
     return widths[0]
 
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Without the libraries' log lines, progress bars and warnings: what matters is in secid's errors and notes."""
+    """Silence the libraries' log lines, progress bars and warnings. secid's errors and notes say what matters."""
     from transformers.utils import logging as _logging
 
     logs: Any = _logging  # transformers leaves these functions untyped

@@ -1,6 +1,6 @@
 """Vectors computed elsewhere: a .npz or .parquet file that maps texts to rows.
 
-A column (array) `text_sha256` (hex SHA-256 of the UTF-8 text) or `text` says which text a row belongs to.
+A column (array) `text_sha256` (hex SHA-256 of the UTF-8 text) or `text` assigns a text to each row.
 Without one, line i of NAME.jsonl in the same folder is the text of row i, a JSON string or an object with
 "text". A column `role` (query or passage) distinguishes two vectors of one text.
 """
@@ -45,11 +45,11 @@ READ_BYTES = 1 << 20
 """Bytes of a .npz file in memory at once while they are counted."""
 
 HALF_ROUNDING = 2.0**-11
-"""Largest relative rounding error of a half-precision number, and so the largest error of a unit row."""
+"""Largest relative rounding error of a half-precision number, and thus the largest error of a unit row."""
 
 
 class VectorTable(NamedTuple):
-    """Contents of a file. keys (n, 16) uint8; vectors (n, d); roles (n,) str or None; rule: what assigns texts."""
+    """Contents of a file. keys (n, 16) uint8; vectors (n, d); roles (n,) str or None; rule: how texts are assigned."""
 
     vectors: NDArray[Any]
     keys: Keys
@@ -58,9 +58,9 @@ class VectorTable(NamedTuple):
 
 
 class PrecomputedEncoder:
-    """Looks rows up by text. rounding: largest error of a unit row from the number format of the file.
+    """Encoder that looks rows up by text. rounding: largest error of a unit row due to the file's number format.
 
-    bad : rows of the file that no text may need, since they are NaN, infinite or zero.
+    bad : rows of the file that are NaN, infinite or zero. Encoding a text of such a row is an error.
     """
 
     def __init__(self, table: VectorTable, info: EncoderInfo, truncate_dim: int | None, bad: NDArray[np.int64]) -> None:
@@ -71,11 +71,11 @@ class PrecomputedEncoder:
         self._index = {role: _index(table, role, info.name) for role in ("query", "passage")}
 
     def stored(self) -> Float32Rows:
-        """All rows as `encode` would return them, for the self-test: (n, info.dim) float32."""
+        """Return all rows as `encode` would, for the self-test: (n, info.dim) float32."""
         return self._finish(self._vectors)
 
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
-        """(n, info.dim) float32. Raises EncoderError naming a text that has no vector, or none that can be used."""
+        """Return (n, info.dim) float32. Raises EncoderError, which names the text, for one without a usable vector."""
         high, low, rows = self._index[role]
         places = find_keys(*key_words(sha256_keys(texts)), high, low)
         missing = np.flatnonzero(places < 0)
@@ -97,12 +97,12 @@ class PrecomputedEncoder:
         return self._finish(self._vectors[rows[places]])
 
     def _finish(self, rows: NDArray[Any]) -> Float32Rows:
-        """Rows of float64 are scaled before they are rounded; that they were raw is noted."""
+        """Truncate and scale rows. Rows of float64 are always scaled, before they are rounded."""
         return finish_rows(rows, self._truncate_dim, self.info.normalize or rows.dtype == np.float64)
 
 
 def load_precomputed(settings: Settings) -> PrecomputedEncoder:
-    """The vectors file that `settings.encoder` names.
+    """Load the vectors file that `settings.encoder` names.
 
     Raises EncoderError for a file that cannot be read, lacks vectors or keys, or has two vectors for one text.
     """
@@ -145,7 +145,10 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
 
 
 def _index(table: VectorTable, role: str, where: str) -> tuple[Words, Words, NDArray[np.int64]]:
-    """Sorted key words of a role's rows, and the position of each row."""
+    """Return the sorted key words of a role's rows, and the position of each row.
+
+    Raises EncoderError if a text has two different vectors.
+    """
     rows = np.arange(len(table.keys)) if table.roles is None else np.flatnonzero(table.roles == role)
     high, low = key_words(table.keys[rows])
     order = np.lexsort((low, high))
@@ -163,12 +166,12 @@ def _index(table: VectorTable, role: str, where: str) -> tuple[Words, Words, NDA
 
 
 UNREADABLE = (OSError, ValueError, EOFError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
-"""What a damaged .npz makes NumPy and its libraries raise."""
+"""Errors that NumPy and its libraries raise for a damaged .npz."""
 
 
 def _read_npz(path: Path) -> VectorTable:
     try:
-        with zipfile.ZipFile(path) as archive:  # NumPy would read other files, too
+        with zipfile.ZipFile(path) as archive:  # np.load would accept other kinds of files too
             members = {name.removesuffix(".npy"): name for name in archive.namelist()}
             for name in members.keys() & {*WANTED}:
                 _refuse_wrong_size(path, archive, members[name])
@@ -192,10 +195,10 @@ def _read_npz(path: Path) -> VectorTable:
 
 
 def _refuse_wrong_size(path: Path, archive: zipfile.ZipFile, member: str) -> None:
-    """Raises ValueError if a member holds more or fewer bytes than the shape in its header says.
+    """Refuse a member that holds more or fewer bytes than the shape in its header says. Raises ValueError.
 
-    NumPy allocates what the header says before it reads, so the bytes of a compressed member are counted first.
-    Others cannot be more than the file has.
+    NumPy allocates the size in the header before it reads, so the bytes of a compressed member are counted first.
+    An uncompressed member cannot be larger than the file.
     """
     info = archive.getinfo(member)
     with archive.open(member) as file:
@@ -219,8 +222,8 @@ def _read_parquet(path: Path) -> VectorTable:
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
-        why = "it is encrypted" if of_encryption(error) else plainly(error)
-        raise EncoderError(f"cannot be read: {why}", where=str(path)) from error
+        reason = "it is encrypted" if of_encryption(error) else plainly(error)
+        raise EncoderError(f"cannot be read: {reason}", where=str(path)) from error
     name = _one_of(VECTOR_NAMES, table.column_names, path)
     column = table.column(name).combine_chunks()
     kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
@@ -252,7 +255,7 @@ def _one_of(names: Sequence[str], present: Collection[str], path: Path) -> str:
         raise EncoderError(
             f"expected one array of vectors named {', '.join(names)}, got {', '.join(sorted(present)) or 'nothing'}",
             where=str(path),
-            remedy="name it vector, and the array of their texts text (or text_sha256)",
+            remedy='name the array of vectors "vector", and the array of texts "text" (or "text_sha256")',
         )
     return matches[0]
 
@@ -273,7 +276,7 @@ def _table(path: Path, vectors: NDArray[Any], columns: dict[str, Any], present: 
 
 
 def _keys(path: Path, columns: dict[str, Any], present: Iterable[str]) -> tuple[Keys, str]:
-    """The keys of the rows, and the rule that they follow."""
+    """Return the keys of the rows, and the rule that assigns them. Raises EncoderError."""
     if SHA256 in columns:
         return _sha256_column(np.asarray(columns[SHA256], np.str_).tolist(), path), SHA256
     for name in TEXT_NAMES:
@@ -287,7 +290,7 @@ def _keys(path: Path, columns: dict[str, Any], present: Iterable[str]) -> tuple[
     text_file = path.with_suffix(".jsonl")
     if not text_file.is_file():
         raise EncoderError(
-            f"nothing says which text a row belongs to; it has {', '.join(sorted(present))}",
+            f"no column assigns texts to rows; the file has {', '.join(sorted(present))}",
             where=str(path),
             remedy=f"add a column text_sha256 or text, or write the texts in row order to {text_file.name}",
         )
@@ -295,7 +298,7 @@ def _keys(path: Path, columns: dict[str, Any], present: Iterable[str]) -> tuple[
 
 
 def _sha256_column(values: Sequence[str], path: Path) -> Keys:
-    """(n, 16) uint8, the first halves of hexadecimal SHA-256. Raises EncoderError naming the first that is none."""
+    """Return (n, 16) uint8, the first halves of hexadecimal SHA-256. Raises EncoderError for the first invalid one."""
     wrong = next((place for place, value in enumerate(values) if not HEX_DIGITS.fullmatch(str(value))), None)
     if wrong is not None:
         raise EncoderError(

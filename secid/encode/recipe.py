@@ -1,4 +1,4 @@
-"""How token vectors become the vector of a text, read off the loaded modules and the files behind them.
+"""The recipe that turns token vectors into a text's vector, read from the loaded modules and their files.
 
 A wrong recipe gives wrong numbers without an error, so every field records the rule that set it. No torch at import.
 
@@ -27,10 +27,10 @@ POOLING_NAMES: Mapping[str, str] = {
     "weighted_mean": "weightedmean",
     "last": "lasttoken",
 }
-"""Modes by secid's name and by sentence-transformers'."""
+"""sentence-transformers' names of pooling modes, by secid's names."""
 
 POSITION_TABLES = frozenset({"position_embeddings", "embed_positions", "wpe"})
-"""Names of learned position vectors in transformers: a longer text fails inside the model."""
+"""Names of learned position tables in transformers. A text longer than the table fails inside the model."""
 
 ROLES: tuple[Role, Role] = ("query", "passage")
 PLURALS: Mapping[Role, str] = {"query": "queries", "passage": "passages"}
@@ -39,14 +39,14 @@ PROMPT_NAMES: Mapping[Role, tuple[str, ...]] = {"query": ("query",), "passage": 
 
 @dataclass(frozen=True)
 class Recipe:
-    """All that determines a text's vector besides the weights.
+    """Everything except the weights that determines a text's vector.
 
-    folder      : of the transformer's own files (modules.json may name a subfolder).
-    pooling     : mode, or several joined by +; "own" where the repository's code pools. Where the routes of a router
+    folder      : folder of the transformer's own files (modules.json may name a subfolder).
+    pooling     : mode, or several joined by +; "own" if the repository's code pools. If the routes of a router
                   differ, each is named, here and in heads: "query: mean; document: cls".
     heads       : modules after pooling in words, such as "dense 768 to 3072"; a final Normalize is in `normalize`.
     max_length  : tokens, including special ones; None without a limit.
-    query_task  : route or adapter of queries, as sentence-transformers names it; task: of the role in question.
+    query_task  : route or adapter of queries, as sentence-transformers names it; task: that of the present role.
     """
 
     folder: Path
@@ -69,11 +69,11 @@ class Recipe:
         return self.query_prefix if role == "query" else self.passage_prefix
 
     def of(self, role: str) -> Recipe:
-        """The same recipe for texts of one role."""
+        """Return the recipe with the task of one role."""
         return replace(self, task=self.query_task if role == "query" else self.passage_task)
 
     def document(self) -> dict[str, Any]:
-        """All but the folder, as JSON."""
+        """Return all fields but the folder and task, as JSON."""
         return {name: value for name, value in asdict(self).items() if name not in ("folder", "task")}
 
     @classmethod
@@ -84,7 +84,7 @@ class Recipe:
 
 
 class Prefix(NamedTuple):
-    """What goes before each text of a role. task: the route or adapter that encodes it."""
+    """Text that precedes each text of a role. rule: its origin; task: the route or adapter that encodes the role."""
 
     text: str
     rule: str
@@ -92,10 +92,10 @@ class Prefix(NamedTuple):
 
 
 def resolve_prefixes(repository: Repository, settings: Settings) -> Mapping[Role, Prefix]:
-    """Prefix of each role. Raises EncoderError if a prompt or adapter has to be named and is not.
+    """Return the prefix of each role. Raises EncoderError if the user must name a prompt or adapter but did not.
 
     The first of PROMPT_NAMES in the repository's prompts counts. `default_prompt_name` does not: sentence-transformers
-    uses it in neither `encode_query` nor `encode_document`. A family fills in what is missing or empty, as recent
+    uses it in neither `encode_query` nor `encode_document`. A family replaces missing and empty prompts, since recent
     sentence-transformers writes empty prompts into every model that it saves, trained with prompts or not.
     """
     prefixes = {role: _prefix(role, repository, settings) for role in ROLES}
@@ -106,14 +106,15 @@ def resolve_prefixes(repository: Repository, settings: Settings) -> Mapping[Role
 
 
 def _prefix(role: Role, repository: Repository, settings: Settings) -> Prefix | None:
-    """None if the flags must name one."""
+    """Return the prefix of a role; None if the flags must name one."""
     prompts, adapters = repository.prompts, _adapters(repository)
     text, name = getattr(settings, f"{role}_prefix"), getattr(settings, f"{role}_prompt")
     task = "query" if role == "query" else "document"
     if name is not None:
         if text is not None:
             raise EncoderError(
-                f"{flag_of(f'{role}_prompt')} and {flag_of(f'{role}_prefix')} exclude each other", remedy="give one"
+                f"{flag_of(f'{role}_prompt')} and {flag_of(f'{role}_prefix')} exclude each other",
+                remedy="use only one of them",
             )
         if name not in prompts and name not in adapters:
             where = str(repository.folder / PROMPT_FILE)
@@ -137,12 +138,12 @@ def _prefix(role: Role, repository: Repository, settings: Settings) -> Prefix | 
 
 
 def _adapters(repository: Repository) -> list[str]:
-    """Adapters that config.json lists by name, one of which encodes a text."""
+    """Return the adapters that config.json lists by name, one of which encodes a text."""
     return [str(item) for item in repository.config.get("lora_adaptations") or ()]
 
 
 def _listed(repository: Repository) -> str:
-    """All names that a flag may choose."""
+    """List all names that a flag may choose; "no prompts" without any."""
     names = dict.fromkeys([*repository.prompts, *_adapters(repository)])
     empty = [name for name, text in repository.prompts.items() if not text and name not in _adapters(repository)]
     return ", ".join(f"{name} (empty)" if name in empty else name for name in names) or "no prompts"
@@ -154,9 +155,9 @@ def _unnamed(roles: list[Role], repository: Repository) -> EncoderError:
     for role in roles:
         near = next((name for name in names if any(word in name for word in PROMPT_NAMES[role])), None)
         flags.append(f"{flag_of(f'{role}_prefix')} ''" if near is None else flag_of(f"{role}_prompt", near))
-    what = "adapter" if _adapters(repository) else "prompt"
+    kind = "adapter" if _adapters(repository) else "prompt"
     return EncoderError(
-        f"choose the {what} of {' and '.join(PLURALS[role] for role in roles)} by name, as training will use it: "
+        f"name the {kind} that training will use for {' and '.join(PLURALS[role] for role in roles)}: "
         f"{_listed(repository)}",
         where=str(repository.folder / PROMPT_FILE),
         remedy=f"for example {' '.join(flags)}",
@@ -164,7 +165,7 @@ def _unnamed(roles: list[Role], repository: Repository) -> EncoderError:
 
 
 def family_in(repository: Repository) -> tuple[Family | None, str]:
-    """The family and how it was recognised."""
+    """Return the family, and the rule that recognised it; (None, "") for an unknown family."""
     by_name = family_of(repository.name)
     if by_name is not None:
         return by_name, f"registry: {by_name.key}"
@@ -178,7 +179,7 @@ def family_in(repository: Repository) -> tuple[Family | None, str]:
 def read_recipe(
     model: Any, repository: Repository, prefixes: Mapping[Role, Prefix], settings: Settings, is_causal: bool
 ) -> Recipe:
-    """The recipe of a loaded chain of modules (`SentenceTransformer`), before `shape` applies the settings to it."""
+    """Return the recipe of a loaded chain of modules (`SentenceTransformer`). `_shape` then applies it to the chain."""
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
     family, family_rule = family_in(repository)
@@ -235,21 +236,21 @@ def read_recipe(
 
 
 def routes(model: Any) -> dict[str, list[Any]]:
-    """The modules that a text passes, in order: by the routes of a router, which comes first; otherwise under ""."""
+    """Return the modules that a text passes, in order, by route of the router that comes first, or under ""."""
     first, *later = model.children()
     starts = getattr(first, "sub_modules", {"": [first]})
     return {route: [*start, *later] for route, start in starts.items()}
 
 
 def _by_route(words: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """The words of all routes if they agree, else each with its route in front."""
+    """Return the words of all routes if they agree, else each with its route in front."""
     if len(set(words.values())) == 1:
         return next(iter(words.values()))
     return tuple(f"{route}: {word}" for route, own in words.items() for word in own)
 
 
 def _modes(poolings: Sequence[Any]) -> str:
-    """The pooling of one route by secid's names; "own" where the repository's code pools."""
+    """Return the pooling of one route by secid's names; "own" if the repository's code pools."""
     names = {theirs: ours for ours, theirs in POOLING_NAMES.items()}
     modes = [[pool.pooling_mode] if isinstance(pool.pooling_mode, str) else pool.pooling_mode for pool in poolings]
     return "+".join(names[mode] for own in modes for mode in own) or "own"
@@ -266,7 +267,7 @@ def _repository_facts(repository: Repository, settings: Settings) -> Iterator[Fa
 def _pooling(
     poolings: Mapping[str, Sequence[Any]], repository: Repository, settings: Settings, is_causal: bool
 ) -> tuple[str, str]:
-    """(rule, modes). A causal model's last token is the only one that sees the whole text (FORMATS 2)."""
+    """Return (rule, modes). In a causal model only the last token sees the whole text (FORMATS 2)."""
     if settings.pooling is not None:
         return "flag", settings.pooling
     if not repository.modules:
@@ -279,7 +280,7 @@ def _pooling(
 def _normalize(
     ends: bool, repository: Repository, family: Family | None, family_rule: str, settings: Settings
 ) -> tuple[str, bool]:
-    """(rule, whether rows are scaled). ends: the chain ends in a Normalize module."""
+    """Return (rule, whether rows are scaled). ends: the chain ends in a Normalize module."""
     if settings.normalize is not None:
         return "flag", settings.normalize
     if repository.modules:
@@ -292,7 +293,10 @@ def _normalize(
 def _max_length(
     transformer: Any, repository: Repository, settings: Settings, rules: dict[str, str], facts: list[Fact]
 ) -> int | None:
-    """Longest input in tokens: the flag, or what the loaded tokenizer says; never more than the model's positions."""
+    """Return the longest input in tokens; None without a limit. Raises EncoderError.
+
+    The flag decides, else the loaded tokenizer. It is never more than the model's positions.
+    """
     room = position_room(transformer)
     if settings.max_length is not None:
         if room is not None and settings.max_length > room:
@@ -321,10 +325,10 @@ def _max_length(
 
 
 def position_room(transformer: Any) -> int | None:
-    """Positions that texts may take in the model's learned tables; None without one."""
+    """Return the positions that a text may take in the model's learned tables; None without a table."""
     from torch import nn
 
-    # RoBERTa and its kin start behind the padding's position, OPT at an offset.
+    # RoBERTa and its relatives start after the padding's position, OPT at an offset.
     rooms = [
         int(module.num_embeddings - getattr(module, "offset", 0 if (pad := module.padding_idx) is None else pad + 1))
         for name, module in transformer.named_modules()
@@ -334,7 +338,7 @@ def position_room(transformer: Any) -> int | None:
 
 
 def _words(module: Any) -> str:
-    """A module after pooling in words, such as "dense 768 to 3072, Tanh"."""
+    """Describe a module after pooling in words, such as "dense 768 to 3072, Tanh"."""
     name = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in type(module).__name__).strip()
     if not hasattr(module, "in_features"):
         return name

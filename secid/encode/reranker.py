@@ -1,4 +1,4 @@
-"""Cross-encoders: a query and a passage in, one score out, by sentence-transformers. A guide may be one; a target not.
+"""Cross-encoders of sentence-transformers, which score a query and a passage. A guide may be one, a target may not.
 
 Scores are cached as rows of one number, by query and passage, under the fingerprint of the files. Source: METHOD 10.
 """
@@ -28,18 +28,18 @@ if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
 PAIRS_AT_ONCE = 4096
-"""Pairs of one call, which sorts them by length; the cache takes them as they are ready."""
+"""Pairs per call, which sorts them by length. The cache gets the scores of each call."""
 HEAD = "ForSequenceClassification"
 OWN = "sentence_transformers."
-"""Where the modules of a repository may come from without its own code."""
+"""Package of the modules that a repository may use without running its own code."""
 Texts = Callable[[NDArray[np.int64]], list[tuple[str, str]]]
-"""Gives the texts of pairs, (query, passage), by their places."""
+"""A function that returns the texts of pairs, (query, passage), by their positions."""
 
 
 class Reranker:
     """A cross-encoder on its device. info: `pooling` is "cross-encoder", and `dim` 1.
 
-    n_cached, n_scored : pairs from the cache, and by the model.
+    n_cached, n_scored : pairs that the cache held, and pairs that the model scored.
     """
 
     def __init__(self, model: CrossEncoder, info: EncoderInfo, settings: Settings) -> None:
@@ -47,19 +47,19 @@ class Reranker:
         self.n_cached = self.n_scored = 0
 
     def predict(self, pairs: Sequence[tuple[str, str]]) -> Floats:
-        """(n,) scores as `CrossEncoder.predict` gives them. Raises EncoderError where one is not finite."""
+        """Return (n,) scores of `CrossEncoder.predict`. Raises EncoderError if one is not finite."""
         scores = np.asarray(self._model.predict(list(pairs), show_progress_bar=False), np.float64).reshape(-1)
         if len(wrong := np.flatnonzero(~np.isfinite(scores))):
             query, passage = pairs[int(wrong[0])]
             raise EncoderError(
                 f"the score of {query[:60]!r} and {passage[:60]!r} is not finite",
                 where=self.info.name,
-                remedy="name another reranker" if self.info.dtype == "float32" else flag_of("dtype", "float32"),
+                remedy="use another reranker" if self.info.dtype == "float32" else flag_of("dtype", "float32"),
             )
         return scores
 
     def scores(self, keys: Keys, texts: Texts, tick: Callable[[int], None]) -> Floats:
-        """(n,) scores of distinct pairs, from the cache where it has them. keys: (n, 16) of the pairs."""
+        """Return (n,) scores of distinct pairs, from the cache if it holds them. keys: (n, 16) keys of the pairs."""
         scores = np.empty(len(keys))
         missing = np.ones(len(keys), np.bool_)
         cache = None
@@ -78,7 +78,7 @@ class Reranker:
             for start in range(0, len(places), PAIRS_AT_ONCE):
                 part = places[start : start + PAIRS_AT_ONCE]
                 rows = self.predict(texts(part)).astype(np.float32)
-                scores[part] = rows  # rounded as the cache rounds, so that a second run gives the same
+                scores[part] = rows  # rounded as in the cache, so that a second run gives the same
                 if cache is not None:
                     cache.add(keys[part], rows[:, None], np.zeros(len(part), np.bool_))
                 self.n_scored += len(part)
@@ -90,25 +90,26 @@ class Reranker:
 
 
 def pair_keys(query: Keys, passage: Keys) -> Keys:
-    """(n, 16) keys of pairs, from those of their texts."""
+    """Return (n, 16) keys of pairs, from the keys of their texts."""
     both = np.ascontiguousarray(np.concatenate([query, passage], axis=1))
     digests = b"".join([hashlib.blake2b(row, digest_size=16).digest() for row in both])
     return np.frombuffer(digests, np.uint8).reshape(-1, 16)
 
 
 def load_reranker(name: str, settings: Settings) -> Reranker:
-    """The cross-encoder of that name or folder. Settings of the target's recipe do not concern it.
+    """Load the cross-encoder of that name or folder. The recipe settings of the target do not apply to it.
 
-    Raises EncoderError for what is none, has no safetensors weights, or needs code or pickle that is not allowed.
+    Raises EncoderError if it is no cross-encoder, has no safetensors weights, or needs code or pickle that is not
+    allowed.
     """
     from secid.encode.device import choose_devices, choose_dtype
     from secid.encode.transformer import DTYPE_NAMES
 
-    if "/" not in name and not Path(name).expanduser().is_dir():  # aliases are of dense encoders
+    if "/" not in name and not Path(name).expanduser().is_dir():  # all aliases name dense encoders
         raise EncoderError(
             f"{name!r} is neither a folder nor a hub name (owner/name)",
             where=flag_of("guide_reranker"),
-            remedy=f"name a cross-encoder, or a dense encoder by {flag_of('guide', 'NAME')}",
+            remedy=f"name a cross-encoder, or name a dense encoder with {flag_of('guide', 'NAME')}",
         )
     settings = under(settings, name)
     location = locate(settings)
@@ -124,7 +125,7 @@ def load_reranker(name: str, settings: Settings) -> Reranker:
     model = _loaded(folder, str(device), {"use_safetensors": not settings.allow_pickle, "dtype": dtype}, settings)
     if model.num_labels != 1:
         raise EncoderError(
-            f"gives {model.num_labels} scores for a pair, expected one", where=location.name, remedy="name a reranker"
+            f"returns {model.num_labels} scores per pair, expected one", where=location.name, remedy="use a reranker"
         )
     weights_sha256 = files_sha256(weights, hash_memory(settings))
     info = EncoderInfo(
@@ -154,37 +155,37 @@ def _loaded(folder: Path, device: str, model: dict[str, Any], settings: Settings
     try:
         with quiet(), loading_reports() as reports:
             loaded: CrossEncoder = CrossEncoder(str(folder), device=device, model_kwargs=model, **own)
-    except Exception as error:  # of transformers, by what the files lack
+    except Exception as error:  # transformers raises many kinds
         raise EncoderError(f"cannot be loaded: {plainly(error)}", where=str(folder), remedy=AGAIN) from error
     missing = sorted({key for _, report in reports for key in report["missing_keys"]})
-    if missing:  # the library would draw them at random
+    if missing:  # the library would initialise them at random
         raise EncoderError(f"the weights lack {', '.join(missing[:3])}", where=str(folder), remedy=AGAIN)
     return loaded
 
 
 def _refuse(folder: Path, settings: Settings) -> None:
-    """Raises EncoderError for a folder that is no cross-encoder: the library would make up a head for it."""
+    """Refuse a folder that is no cross-encoder: the library would add a random head. Raises EncoderError."""
     config = read_json(folder / "config.json")
     if config is None:
-        raise EncoderError("config.json is missing", where=str(folder), remedy="name a folder that holds a reranker")
+        raise EncoderError("config.json is missing", where=str(folder), remedy="use a folder that holds a reranker")
     architectures = [str(name) for name in config.get("architectures") or ()]
     kind = (read_json(folder / PROMPT_FILE) or {}).get("model_type", "CrossEncoder")
     if kind != "CrossEncoder" or not any(name.endswith(HEAD) for name in architectures):
         raise EncoderError(
             f"not a cross-encoder: {', '.join(architectures) or 'the model'} has no classification head",
             where=str(folder / "config.json"),
-            remedy=f"name it by {flag_of('guide', 'NAME')} if it is a dense encoder",
+            remedy=f"if it is a dense encoder, use {flag_of('guide', 'NAME')}",
         )
     modules = parsed(folder / "modules.json") or []
     own = [part for part in modules if not (isinstance(part, dict) and str(part.get("type")).startswith(OWN))]
     if (own or config.get("auto_map")) and not settings.trust_remote_code:
         raise EncoderError(
-            "runs its repository's own code", where=str(folder), remedy=f"read it, then {flag_of('trust_remote_code')}"
+            "needs its repository's own code", where=str(folder), remedy=f"read it, then {flag_of('trust_remote_code')}"
         )
 
 
 def _fingerprint(folder: Path, weights: str, dtype: str, settings: Settings) -> str:
-    """SHA-256 of all that determines a score."""
+    """Return the SHA-256 of everything that determines a score."""
     patterns = [pattern for pattern in FILES if "safetensors" not in pattern]
     patterns += ["*.py"] if settings.trust_remote_code else []
     names = sorted(_files(folder, patterns))

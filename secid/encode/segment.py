@@ -1,4 +1,4 @@
-"""One piece of the embedding cache: a folder of rows, the keys of their texts, and the hashes of its files."""
+"""Segments of the embedding cache: a segment is a folder of rows, the keys of their texts, and checksums."""
 
 from __future__ import annotations
 
@@ -22,32 +22,32 @@ from numpy.typing import NDArray
 from secid.encode.encoder import Float32Rows
 from secid.files import sha256_of
 
-# Sixteen-byte keys of texts, looked up in sorted arrays without a Python loop.
+# Sixteen-byte keys of texts, which are looked up in sorted arrays without a Python loop.
 
 Keys = NDArray[np.uint8]
 Words = NDArray[np.uint64]
 
 
 def key_words(keys: Keys) -> tuple[Words, Words]:
-    """The two halves of 16-byte keys (n, 16) as numbers that sort as the bytes do: (n,) uint64 each."""
+    """Return the halves of 16-byte keys (n, 16) as numbers that sort like the bytes: (n,) uint64 each."""
     words = np.ascontiguousarray(keys).view(">u8").astype(np.uint64)
     return words[:, 0], words[:, 1]
 
 
 def find_keys(high: Words, low: Words, in_high: Words, in_low: Words) -> NDArray[np.int64]:
-    """(n,) int64, the position of each key among sorted ones; -1 if it is missing. All 16 bytes are compared.
+    """Return (n,) int64, the position of each key among sorted ones; -1 if it is missing. All 16 bytes are compared.
 
-    high, low       : (n,) words of the keys to find; fastest when sorted, because memory is then read in order.
+    high, low       : (n,) words of the keys to find; fastest if sorted, since memory is then read in order.
     in_high, in_low : (m,) words of the stored keys, sorted by both.
     """
     positions = np.full(len(high), -1, dtype=np.int64)
     place = np.searchsorted(in_high, high)
     pending = np.flatnonzero(place < len(in_high))
     while len(pending):  # one round, except for keys that share their first eight bytes
-        at = place[pending]
-        same_high = in_high[at] == high[pending]
-        hit = same_high & (in_low[at] == low[pending])
-        positions[pending[hit]] = at[hit]
+        candidate = place[pending]
+        same_high = in_high[candidate] == high[pending]
+        hit = same_high & (in_low[candidate] == low[pending])
+        positions[pending[hit]] = candidate[hit]
         pending = pending[same_high & ~hit]
         place[pending] += 1
         pending = pending[place[pending] < len(in_high)]
@@ -55,27 +55,27 @@ def find_keys(high: Words, low: Words, in_high: Words, in_low: Words) -> NDArray
 
 
 def sha256_keys(texts: Sequence[str]) -> Keys:
-    """(n, 16) uint8, the first half of each text's SHA-256 (UTF-8): 128 bits rule out collisions in practice."""
+    """Return (n, 16) uint8, the first half of each text's SHA-256 (UTF-8). 128 bits rule out collisions in practice."""
     digests = b"".join([hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts])
     return np.frombuffer(digests, dtype=np.uint8).reshape(len(texts), 32)[:, :16]
 
 
-# SHA-256 of files. Hashes of weights are stored: hashing 16 GB takes longer than a run from the cache.
+# SHA-256 of files. Hashes of weights are stored, since hashing 16 GB takes longer than a run from the cache.
 
 SETTLED_SECONDS = 10.0
-"""Age from which the hash of a file is stored: one changed twice within a clock tick would look unchanged."""
+"""Age from which a file's hash is stored: a newer file could change again within a clock tick and look unchanged."""
 
 
 def document_sha256(document: Mapping[str, Any]) -> str:
-    """Hex SHA-256 of a JSON document, whatever the order of its keys."""
+    """Return the hex SHA-256 of a JSON document, independent of the order of its keys."""
     return hashlib.sha256(json.dumps(document, sort_keys=True).encode()).hexdigest()
 
 
 def file_sha256(path: Path, memory: Path | None = None) -> str:
-    """Hex SHA-256 of a file's bytes.
+    """Return the hex SHA-256 of a file's bytes.
 
     memory : a file that stores hashes by path, size, modification time and inode, so that an unchanged file
-             is not read again. It may be missing or damaged. None always reads the file.
+             is not read again. It may be missing or damaged. None to always read the file.
     """
     if memory is None:
         return sha256_of(path)
@@ -91,7 +91,7 @@ def file_sha256(path: Path, memory: Path | None = None) -> str:
 
 
 def files_sha256(paths: Iterable[Path], memory: Path | None = None) -> str:
-    """SHA-256 of one file; for several, of their sorted names and hashes. memory : as in `file_sha256`."""
+    """Return the SHA-256 of one file, or of several files' sorted names and hashes. memory : as in `file_sha256`."""
     paths = sorted(paths)
     if len(paths) == 1:
         return file_sha256(paths[0], memory)
@@ -108,7 +108,7 @@ def _read(memory: Path) -> dict[str, list[int | str]]:
 
 
 def _write(memory: Path, document: dict[str, list[int | str]]) -> None:
-    """Writes the whole file or nothing; in a read-only folder the hash is computed again next time."""
+    """Write the whole file or nothing. In a read-only folder the hash is computed again next time."""
     temporary = memory.with_name(f"{memory.name}.{secrets.token_hex(4)}")
     with contextlib.suppress(OSError):
         memory.parent.mkdir(parents=True, exist_ok=True)
@@ -116,14 +116,15 @@ def _write(memory: Path, document: dict[str, list[int | str]]) -> None:
         temporary.replace(memory)
 
 
-# One piece of the embedding cache: a folder of rows in the order they came, their keys, and checksums.
+# A segment of the embedding cache: a folder of rows in the order of their arrival, their keys, and checksums.
 #
-# rows.bin      (m, d) float32, or float16 of an encoder that computes in 16 bits; unit rows
-# keys.bin      (m, 17) uint8: the key of 16 bytes, and 1 where the text was cut at the maximum length
-# contents.json how many of the rows count, and their checksums, by blocks
+# rows.bin      (m, d) float32, or float16 for an encoder that computes in 16 bits; unit rows
+# keys.bin      (m, 17) uint8: the key of 16 bytes, and 1 if the text was cut at the maximum length
+# contents.json the number of sealed rows, and their checksums by blocks
 #
-# Files only grow, and contents.json is replaced whole once what it counts is on the disk. So a reader sees whole rows
-# alone, whenever the writer is killed. Files are open only while they are read or written, and are never mapped.
+# Files only grow, and contents.json is replaced as a whole after the rows that it counts are on the disk. So a reader
+# sees only whole rows, whenever the writer is killed. Files are open only while being read or written, and never
+# memory-mapped.
 #
 # Source: DESIGN 5.
 
@@ -132,17 +133,17 @@ FORMAT = 2
 DTYPES: Mapping[str, type[np.floating[Any]]] = {"float32": np.float32, "float16": np.float16}
 MARKED_KEY_BYTES = 17
 BLOCK_BYTES = 4 << 20
-"""Rows that share a checksum: what is read for one row."""
+"""Size of a block of rows with one checksum. Reading a row reads its block."""
 READERS = min(8, os.cpu_count() or 1)
 """Threads that read and check blocks: SHA-256 takes 2 to 3 s for 4 GB on one core."""
 
 
 class DamagedSegmentError(Exception):
-    """The files of a segment differ from those that were written."""
+    """The files of a segment differ from what was written."""
 
 
 class Segment:
-    """A segment as its contents.json describes it at the first look; what is added later is not seen."""
+    """A segment as its contents.json describes it when first read. Rows that are added later are not seen."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -159,13 +160,13 @@ class Segment:
             raise DamagedSegmentError(f"{META}: {error}") from error
 
     def keys(self) -> tuple[Keys, NDArray[np.bool_]]:
-        """Keys (m, 16) and truncation marks (m,) of all rows."""
+        """Return keys (m, 16) and truncation marks (m,) of all rows. Raises DamagedSegmentError or OSError."""
         data = self._read(KEYS, 0, self.meta["n"] * MARKED_KEY_BYTES, self.meta["keys"])
         marked = np.frombuffer(data, np.uint8).reshape(-1, MARKED_KEY_BYTES)
         return marked[:, :-1], marked[:, -1].astype(np.bool_)
 
     def rows(self, places: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Float32Rows]]:
-        """The rows at these rising places, block by block: (places, rows). Reads and checks no other blocks.
+        """Yield (places, rows) block by block. places: rising row numbers; blocks without any are not read or checked.
 
         Raises DamagedSegmentError or OSError at the first block that cannot be used.
         """
@@ -176,18 +177,18 @@ class Segment:
                 yield from pool.map(self._part, parts[start : start + READERS])
 
     def verify(self) -> None:
-        """Reads every byte. Raises DamagedSegmentError, or OSError where a file cannot be read."""
+        """Read and check every byte. Raises DamagedSegmentError, or OSError if a file cannot be read."""
         self.keys()
         for _ in self.rows(np.arange(0, self.meta["n"], self.meta["block_rows"])):
             pass
 
     def touch(self) -> None:
-        """Marks the segment as used now, for the size limit."""
-        with suppress(OSError):  # removed, or a read-only cache: the rows are right all the same
+        """Mark the segment as used now, for the size limit."""
+        with suppress(OSError):  # the segment is removed or read-only, but the rows are correct
             os.utime(self.folder / META)
 
     def _part(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], Float32Rows]:
-        """The rows at these places, all of one block."""
+        """Return the places and their rows; all belong to one block."""
         meta, block_rows = self.meta, self.meta["block_rows"]
         number = int(places[0]) // block_rows
         n_rows = min(block_rows, meta["n"] - number * block_rows)
@@ -211,9 +212,9 @@ class Segment:
 
 
 class SegmentWriter:
-    """A segment that is being written, and can be read up to its last `seal`. Every method may raise OSError.
+    """A segment being written. Its rows can be read up to the last `seal`. Every method may raise OSError.
 
-    n_bytes : written so far.
+    n_bytes : bytes written so far.
     """
 
     def __init__(self, home: Path, dimension: int, dtype: str, encoder: str) -> None:
@@ -232,7 +233,7 @@ class SegmentWriter:
         return self._n_rows * (self._row_bytes + MARKED_KEY_BYTES)
 
     def add(self, keys: Keys, rows: Float32Rows, truncated: NDArray[np.bool_]) -> None:
-        """Appends rows (n, d) under their keys (n, 16); hashes them as it writes."""
+        """Append rows (n, d) with their keys (n, 16), and hash them."""
         rows = np.ascontiguousarray(rows, self._dtype)
         with (self.folder / ROWS).open("ab") as file:
             file.write(rows.data)
@@ -252,7 +253,7 @@ class SegmentWriter:
                 self._block = hashlib.sha256()
 
     def seal(self) -> None:
-        """Makes what was added last: after this it is on the disk, and readers see it."""
+        """Make the added rows durable: afterwards they are on the disk, and readers see them."""
         if self._n_rows == self._n_sealed:
             return
         for name in (ROWS, KEYS):
@@ -273,7 +274,7 @@ class SegmentWriter:
         self._n_sealed = self._n_rows
 
     def close(self) -> None:
-        """Ends the writing. What was not sealed is removed, which gives a full disk its space back."""
+        """Stop writing. Rows that were not sealed are removed, which frees space on a full disk."""
         for name, size in ((ROWS, self._row_bytes), (KEYS, MARKED_KEY_BYTES)):
             with suppress(OSError):
                 os.truncate(self.folder / name, self._n_sealed * size)
@@ -282,7 +283,7 @@ class SegmentWriter:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Makes a new name durable, where there is such a call for folders: not on Windows and some network disks."""
+    """Make a new name durable. Windows and some network disks have no such call for folders."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

@@ -1,4 +1,4 @@
-"""What every encoder must satisfy, and an encoder as it was resolved with the outcome."""
+"""The self-test of encoders, and the description of an encoder with its outcome."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from secid.encode.recipe import Recipe
 from secid.records import Fact
 from secid.results import EncoderInfo
 
-# What every encoder must satisfy, and how much its rows depend on the rest of the batch.
+# Checks that every encoder must pass, and a measure of how much its rows depend on the rest of the batch.
 
 NOISE_FACTOR = 10.0
-"""Of number formats other than float32: the length of n - p below which a direction is noise, as a multiple of the
-measured batch noise. Source: METHOD 2.6."""
+"""Length of n - p below which a direction is noise, as a multiple of the measured batch noise, for number formats other
+than float32. Source: METHOD 2.6."""
 
 BATCH_TOLERANCE = 1e-5
 """Largest difference of a float32 row between a batch of one and a batch of many."""
 
 LARGEST_NOISE = (2.0 - 2.0 * 0.99) ** 0.5 / NOISE_FACTOR
-"""The same for other number formats, 0.014: directions are dropped up to NOISE_FACTOR times the noise, and that
-must stay below the length of n - p at which a negative counts as a near-copy (s_pn 0.99)."""
+"""Largest such difference for other number formats, 0.014. Directions are dropped up to NOISE_FACTOR times the noise,
+which must stay below the length of n - p at which a negative counts as a near-copy (s_pn 0.99)."""
 
 UNIT_TOLERANCE = 1e-5
-"""Largest distance of a row's length from 1. Rows are scaled in float32 whatever the model's format."""
+"""Largest distance of a row's length from 1. Rows are scaled in float32 in every number format of the model."""
 
 TEXTS = (
     "what causes tides",
@@ -38,7 +38,7 @@ TEXTS = (
     "A glacier is a body of dense ice that moves under its own weight; it forms where snow outlasts the summers.",
     "Der Mond zieht das Wasser der Meere an.",
 )
-"""Short, long, one letter, another language: errors in padding show between texts of different lengths."""
+"""Texts for the checks: short, long, one letter, another language. Differences in length reveal padding errors."""
 
 CHECKS = ("finite", "unit", "texts", "roles", "batch")
 """No NaN or infinity; unit length; distinct texts and roles; the same row in a batch of one and of many."""
@@ -48,7 +48,7 @@ Outcome = Literal["pass", "fail", "not evaluated"]
 
 @dataclass(frozen=True)
 class SelfTestCheck:
-    """One check of the self-test. fact: what was compared, of the kinds of pages.encoder.CHECKS."""
+    """One check of the self-test. fact: the comparison made, a kind of pages.encoder.CHECKS."""
 
     name: str
     outcome: Outcome
@@ -56,8 +56,9 @@ class SelfTestCheck:
 
 
 def self_test(encoder: Encoder) -> tuple[SelfTestCheck, ...]:
-    """The checks of CHECKS, which pass only on evidence. Roles and batch do not apply to stored rows; no other check is
-    made of rows that are not finite, or of another length than the recipe says.
+    """Run the checks of CHECKS, which pass only on evidence.
+
+    The checks "roles" and "batch" do not apply to stored rows. The first failure of "finite" or "unit" ends the test.
     """
     if stored := isinstance(encoder, PrecomputedEncoder):  # it has rows for its own texts only
         rows = queries = passages = encoder.stored()
@@ -76,9 +77,9 @@ def self_test(encoder: Encoder) -> tuple[SelfTestCheck, ...]:
 
 
 def batch_noise(encoder: Encoder) -> float:
-    """Largest length of the difference between a text's row in a batch of one and in a batch of many.
+    """Return the largest length of the difference between a text's row in a batch of one and in a batch of many.
 
-    Rows are compared at unit length, as the score sees them. Source: METHOD 2.6.
+    Rows are compared at unit length, as in the score. For stored rows it is their rounding error. Source: METHOD 2.6.
     """
     if isinstance(encoder, PrecomputedEncoder):
         return encoder.rounding
@@ -86,7 +87,7 @@ def batch_noise(encoder: Encoder) -> float:
 
 
 def smallest_distance(encoder: Encoder) -> float:
-    """Length of n - p at and below which a residual direction counts as noise. Source: METHOD 2.6."""
+    """Return the length of n - p at and below which a residual direction counts as noise. Source: METHOD 2.6."""
     if encoder.info.dtype == "float32":
         return FLOAT32_DISTANCE
     return max(NOISE_FACTOR * batch_noise(encoder), FLOAT32_DISTANCE)
@@ -98,7 +99,7 @@ def _noise(encoder: Encoder, together: Float32Rows) -> float:
 
 
 def _farthest(rows: Float32Rows, others: Float32Rows) -> float:
-    """Largest length of the difference between two rows of one text, at unit length."""
+    """Return the largest length of the difference between two rows of one text, at unit length."""
     return float(np.linalg.norm(_scaled(rows) - _scaled(others), axis=1).max())
 
 
@@ -134,7 +135,7 @@ def _texts(passages: Float32Rows) -> SelfTestCheck:
 
 
 def _stored_texts(rows: Float32Rows) -> SelfTestCheck:
-    """Texts of a file may be similar; only a file in which all rows are equal is wrong."""
+    """Check that not all rows of a file are equal. The texts of a file may be similar to each other."""
     if len(rows) == 1:
         return SelfTestCheck("texts", "not evaluated", Fact("one_row"))
     farthest = float(np.linalg.norm(_scaled(rows[1:]) - _scaled(rows[:1]), axis=1).max())
@@ -142,7 +143,7 @@ def _stored_texts(rows: Float32Rows) -> SelfTestCheck:
 
 
 def _roles(encoder: Encoder, queries: Float32Rows, passages: Float32Rows) -> SelfTestCheck:
-    """Of a chain of modules each role is compared with sentence-transformers', so that routes and tasks count, too."""
+    """Check the rows of both roles; for a chain of modules against sentence-transformers, with its routes and tasks."""
     info, limit = encoder.info, _tolerance(encoder)
     reference: Any = getattr(encoder, "reference", None)
     if reference is not None:
@@ -164,22 +165,22 @@ def _batch(encoder: Encoder, passages: Float32Rows) -> SelfTestCheck:
 
 
 def _tolerance(encoder: Encoder) -> float:
-    """Largest length by which two rows of one text may differ."""
+    """Return the largest allowed length of the difference between two rows of one text."""
     return BATCH_TOLERANCE if encoder.info.dtype == "float32" else LARGEST_NOISE
 
 
-# An encoder as it was resolved, and the outcome of its self-test.
+# The description of an encoder, with the outcome of its self-test.
 
 
 @dataclass(frozen=True)
 class Description:
-    """What `secid encoder` reports.
+    """The report of `secid encoder`.
 
-    n_parameters : of model and heads; None without a model (vectors file, endpoint).
+    n_parameters : weights of model and heads; None without a model (vectors file, endpoint).
     heads        : modules after the pooling, in order, such as "dense 768 to 3072"; a final normalisation
                    is in info.normalize instead.
     truncate_dim : number of leading dimensions that are used; None for all.
-    not_asked    : checks of the self-test that do not apply: to stored rows, or to rows that are not finite.
+    not_asked    : checks that the self-test did not run, for stored rows or after a failed check.
     """
 
     info: EncoderInfo
@@ -196,7 +197,7 @@ class Description:
 
 
 def describe(encoder: Encoder) -> Description:
-    """The encoder's recipe and the outcome of its self-test, which encodes a few short texts."""
+    """Describe an encoder by its recipe and its self-test, which encodes a few short texts."""
     recipe: Recipe | None = getattr(encoder, "recipe", None)
     checks = self_test(encoder)
     names = {check.name for check in checks}

@@ -28,15 +28,15 @@ from secid.records import Fact
 from secid.results import EncoderInfo
 from secid.settings import RECIPE_FIELDS, Settings, flag_of
 
-# Encoders of the transformers library: texts to batches to rows, with one worker per core or device.
+# From texts to batches to rows, with one worker per core or device.
 #
 # Source: FORMATS 2.
 
 GPU_TOKENISERS = 3
-"""Chunks tokenised at once for a GPU: 20 ms of 4,096 texts are Python, in which its own threads would idle."""
+"""Chunks tokenised at once for a GPU. Python code takes 20 ms of 4,096 texts; the tokenizer's threads would idle."""
 
 ENCODED_AHEAD = 8
-"""Encoded batches of each worker that may wait for the consumer: 0.4 s of an H200."""
+"""Encoded batches per worker that may wait for the consumer: 0.4 s of an H200's work."""
 
 
 class TransformerEncoder:
@@ -56,37 +56,38 @@ class TransformerEncoder:
         return self.parts.n_parameters
 
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
-        """(n, info.dim) float32 in the order of the texts; unit rows where `info.normalize`."""
+        """Return (n, info.dim) float32 in the order of the texts; unit rows if `info.normalize`."""
         batches = (batch._replace(vectors=host_rows(batch.vectors)) for batch in self.batches(texts, role))
         return in_text_order(batches, len(texts), self.info.dim)
 
     def reference(self, texts: Sequence[str], role: Role) -> Float32Rows:
-        """(n, info.dim) float32 of sentence-transformers' encode_query or encode_document, not scaled.
+        """Return (n, info.dim) float32 from sentence-transformers' encode_query or encode_document, not scaled.
 
-        One text at a time: `mask` of the parts leaves out padding on the left, with which some tokenizers would batch.
+        Texts are encoded one at a time: `parts.mask` is wrong for the left padding that some tokenizers use in batches.
         """
         model, recipe = self.parts.sentence_transformer, self.recipe.of(role)
-        known = {"query": model.encode_query, "document": model.encode_document}
-        encode = known.get(recipe.task, partial(model.encode, task=recipe.task))
+        functions = {"query": model.encode_query, "document": model.encode_document}
+        encode = functions.get(recipe.task, partial(model.encode, task=recipe.task))
         options = {"prompt": recipe.prefix(role), "truncate_dim": recipe.truncate_dim, "batch_size": 1}
         with quiet():
             rows: Float32Rows = encode(list(texts), show_progress_bar=False, **options)
         return rows
 
     def word_pieces(self, texts: list[str]) -> list[list[int]]:
-        """Word-piece ids of each text as the encoder sees it, without prefix and special tokens."""
+        """Return the word-piece ids of each text as the encoder sees it, without prefix and special tokens."""
         return self.parts.tokeniser.pieces(texts)
 
     def unknown_shares(self, texts: list[str]) -> npt.NDArray[np.float64]:
-        """(n,) share of each text's letters that the tokenizer does not know as part of a word."""
+        """Return (n,) the share of each text's letters that the tokenizer does not know as part of a word."""
         return self.parts.tokeniser.unknown_shares(texts)
 
     def batches(self, texts: Sequence[str], role: Role) -> Iterator[EncodedBatch]:
-        """Batches of similar length as they are ready, longest first within a window; threads tokenise ahead.
+        """Yield batches of similar length when they are ready, longest first within a window; threads tokenise ahead.
 
-        texts : only its length and slices are used, so that texts can be read as they are needed.
-        On a CPU one core computes a batch: no barrier after every layer, and the batch fits the core's cache. A GPU
-        takes part if there is a window of texts for it. What a failing one had taken is encoded by the others.
+        texts : only its length and slices are used, so that texts can be read when needed.
+        On a CPU one core computes a batch: there is no barrier after every layer, and the batch fits the core's cache.
+        A GPU is used if there is a window of texts for it. If one fails, the others encode its batches.
+        Raises EncoderError if all devices fail.
         """
         recipe, tokeniser = self.recipe.of(role), self.parts.tokeniser
         prefix = recipe.prefix(role)
@@ -108,7 +109,7 @@ class TransformerEncoder:
                 yield from self._replica(number).work(feed, recipe, skip)
             except DeviceError as error:
                 errors.append(error)
-                self._lost[number] = f"{self.parts.devices[number]} failed, the other devices go on: {error}"
+                self._lost[number] = f"{self.parts.devices[number]} failed; the other devices continue: {error}"
                 if len(errors) == len(numbers):
                     raise EncoderError(
                         f"encoding failed on {self.parts.devices[number]}: {error}",
@@ -128,11 +129,11 @@ class TransformerEncoder:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """A sentence on each device that failed."""
+        """A sentence for each device that failed."""
         return tuple(self._lost.values())
 
     def _device_numbers(self, n_texts: int) -> list[int]:
-        """The device of each worker: once for each GPU that is needed, and as often as there are cores for a CPU."""
+        """Return the device number of each worker: one worker per GPU that is needed, or one per core of the CPU."""
         devices = self.parts.devices
         if devices[0].type == "cpu":
             return [*range(len(devices))] * max(torch.get_num_threads() // len(devices), 1)
@@ -140,7 +141,7 @@ class TransformerEncoder:
         return usable[: n_devices(len(usable), n_texts)]
 
     def _replica(self, number: int) -> Replica:
-        """The model on a device, copied there when it is first needed; cores share one."""
+        """Return the model on a device; it is copied there on first use. CPU cores share one."""
         device, first = self.parts.devices[number], self.parts.replica
         if number == 0 or device.type == "cpu":
             return first
@@ -152,20 +153,21 @@ class TransformerEncoder:
         return self._replicas[number]
 
 
-# Transformers from the disk: exactly the encoder that its files describe, or an error that says what is missing.
+# Loading transformers from the disk: exactly the encoder that its files describe, or an error that names the problem.
 #
 # Source: FORMATS 2, METHOD 11.
 
 RECIPE_VERSION = 3
-"""Of the code that turns token ids into rows: one more where it changes them, so that no cached row is mixed up."""
+"""Version of the code that turns token ids into rows. Raise it with every change of the rows, so that cached rows of
+two versions are not mixed."""
 
 
 def load_transformer(settings: Settings, location: Location | None = None) -> TransformerEncoder:
-    """The encoder that `settings.encoder` names, or that in `location`, ready on its devices.
+    """Return the encoder that `settings.encoder` names, or the one in `location`.
 
-    The recipe of an encoder is stored beside the cache: one that this machine has loaded before with the same files,
-    flags and libraries is loaded only if some text is not cached. Any other is loaded now, so that errors come before
-    any work. Raises EncoderError, with a remedy, if anything is missing or not understood.
+    The recipe of an encoder is stored in the cache folder. An encoder that this machine has loaded before with the same
+    files, flags and libraries is loaded only if some text is not cached. Any other is loaded now, so that errors come
+    before any work. Raises EncoderError, with a remedy, if anything is missing or not understood.
     """
     location = location or locate(settings)
     repository = read_repository(location.folder, location.name, settings)
@@ -234,7 +236,7 @@ VOLATILE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
 
 
 def _contents(repository: Repository, weights_sha256: str, settings: Settings, dtype: str) -> Json:
-    """All files and versions that determine a vector; {} if the encoder runs code from elsewhere."""
+    """Return all files and versions that determine a vector; {} if the encoder runs code of another repository."""
     inner = repository.inner
     if settings.trust_remote_code and _code_elsewhere(inner):
         return {}
@@ -260,9 +262,9 @@ def _hash(paths: Iterable[Path]) -> str | None:
 
 
 def _fingerprint(recipe: Recipe, contents: Json) -> str:
-    """SHA-256 of all that determines a vector: files, versions, recipe and number format; "" without contents.
+    """Return the SHA-256 of all that determines a vector: contents, recipe and number format; "" without contents.
 
-    Device and name are left out: copies of an encoder share their cached rows.
+    Device and name are excluded, so that copies of an encoder share their cached rows.
     """
     if not contents:
         return ""
@@ -271,7 +273,7 @@ def _fingerprint(recipe: Recipe, contents: Json) -> str:
 
 
 def _memory(repository: Repository, prefixes: Mapping[Role, Prefix], contents: Json, settings: Settings) -> Path | None:
-    """The file that stores the recipe of these files, flags and libraries; None without a cache or contents."""
+    """Return the file that stores the recipe for these files, flags and libraries; None without a cache or contents."""
     weights = hash_memory(settings)
     if weights is None or not contents:
         return None
@@ -305,6 +307,6 @@ def _remember(memory: Path | None, parts: Parts) -> None:
 
 
 def _code_elsewhere(folder: Path) -> bool:
-    """Whether model or tokenizer refer to code of another repository, as owner/name--module.Class."""
+    """Return whether model or tokenizer refer to code of another repository, as owner/name--module.Class."""
     documents = [read_json(folder / name) or {} for name in ("config.json", "tokenizer_config.json")]
     return any("--" in json.dumps(document.get("auto_map")) for document in documents)

@@ -103,7 +103,7 @@ def _owned(keys: npt.NDArray[np.uint32], owners: Index) -> Keys:
 def run_sets(forms: FormKeys, every: int = 1) -> RunSets:
     """The distinct runs of n texts: windows of words, or of characters where `unspaced`.
 
-    every : one of so many runs is kept, chosen by its key alone.
+    every : one run in `every` is kept, chosen only by its key.
     """
     keys, owners = _runs(forms)
     chosen = keys % np.uint32(every) == 0
@@ -204,7 +204,7 @@ class Positives:
 
     queries : (Q,) uint64 hash of each query's normal form, sorted.   forms : (N,) uint64 hash of each positive's
     normal form; those of query q lie at offsets[q:q+2].   n_bytes : (N,) of its text, or of what is kept of it.
-    part    : the positives at these places, their texts or their runs.   every : one of so many is kept.
+    part    : the positives at these places, their texts or their runs.   every : one in `every` is kept.
     ids     : (N,) of the passages that they are; None for those of another run.
     least   : fewer runs of a negative than this are not compared.
     """

@@ -18,7 +18,7 @@ from secid.pool.texts import BETWEEN, Packed
 from secid.pool.tokens import UNSPACED_RANGES
 
 HEAD_WORDS = 12
-"""Source: METHOD 14. A quotation in the middle of a passage is none of our business."""
+"""Source: METHOD 14. Only the beginning of a passage is searched; a quotation in its middle does not count."""
 HEAD_CHARACTERS = 160
 """Twelve words of any language that puts spaces between them, and more than is read in one that does not."""
 FILLER_CHARACTERS = 16
@@ -264,7 +264,7 @@ OTHERS = re.compile(
     without_dotless("|".join(rf"(?:{words.thing})[^\n]{{1,80}}?(?:{words.label})" for words in LANGUAGES.values())),
     re.VERBOSE,
 )
-"""A passage, and behind it what a prompt calls its parts, in the other languages. Searched in notes alone."""
+"""A passage, followed by what a prompt calls its parts, in the other languages. Searched only in notes."""
 
 
 def _plain(this: str, negation: str, answers: str, question: str, demands: str) -> str:

@@ -38,8 +38,8 @@ OTHER_COLLECTION = "name queries, a corpus and qrels of one collection"
 def label_files(qrels: str | None, split: str | None, settings: Settings) -> Sequence[str]:
     """The qrels of an audit: the file given, or those of the collection, of one split or of all.
 
-    Raises UsageError where neither or both are given, the split is none of the collection's, or nothing names the texts
-    that the file's ids stand for; InputError where the collection has no qrels.
+    Raises UsageError if neither or both are given, if the collection has no such split, or if nothing names the texts
+    of the file's ids; InputError if the collection has no qrels.
     """
     if qrels is None and settings.collection is None:
         raise UsageError("no labels given", remedy="--collection DIR (a BEIR folder with qrels), or --qrels FILE")
@@ -81,7 +81,7 @@ class Judgements:
     unknown: Mapping[str, int]
 
     def grades(self, query: Keys, passage: Keys) -> Floats:
-        """(T,) grade of each pair; NaN where it is not judged. query, passage: (T,) hashes of normal forms."""
+        """(T,) grade of each pair; NaN if it is not judged. query, passage: (T,) hashes of normal forms."""
         result = np.full(len(query), np.nan)
         known = np.flatnonzero(among(query, self.queries) & among(passage, self.passages))
         places = np.searchsorted(self.queries, query[known]) * len(self.passages)

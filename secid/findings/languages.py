@@ -91,7 +91,7 @@ def language_numbers(texts: Packed, saved: Path | None = None) -> npt.NDArray[np
 
 def _heads(texts: Packed, places: Index, n: int) -> list[bytes]:
     """Return the first n characters of the texts at these places, each stretch of white space one blank, as bytes that
-    the model was trained on: letters in one form, capitals alone in lower case.
+    the model was trained on: letters in one form, and only capitals in lower case.
 
     Most are taken as they are: printable ASCII with a small letter, no blank in front and no two together.
     """

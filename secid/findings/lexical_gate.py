@@ -31,11 +31,11 @@ if TYPE_CHECKING:
 SAMPLE_TEXTS = 250
 """Queries, and as many passages, of each source: a share of 5 % has a standard error of 1 %."""
 READ_CHARACTERS = 300
-"""Of each text: enough to see its script."""
+"""Characters of each text that are read: enough to see its script."""
 NOTICED_MISREAD = 0.05
 """Share of texts from which they are reported: fewer are quotations and names."""
 BETTER = "multilingual"
-"""The tokenizer that does none of this."""
+"""The tokenizer without these faults."""
 SPLIT_AS = {"alphanumeric": "alphanumeric", "alphanumeric2": "alphanumeric", "whitespace": "whitespace"}
 """Tokenizers of words. The others make pieces of a text, whatever its script."""
 Texts = tuple[TextStore, Index]
@@ -307,7 +307,7 @@ UnknownShares = Callable[[list[str]], npt.NDArray[np.float64]]
 """Texts to the share of each one's letters that a tokenizer does not know."""
 NO_TOKENIZER = "no_tokenizer"
 SCRIPT_CHARACTERS = 300
-"""Of each passage: enough to see its script."""
+"""Characters of each passage that are read: enough to see its script."""
 UNKNOWN = 0.5
 """All-MiniLM-L6-v2 knows all letters of English, 99.9 % of German, a third of Chinese, and next to none of Hindi, Thai
 and Arabic (docs/findings.md)."""

@@ -23,11 +23,11 @@ from secid.pool.workers import Workers
 
 # How negatives open: with a generator's words, or with words that many of them share and few positives.
 #
-# Both rules look at the first words of each distinct passage alone. Source: METHOD 14.
+# Both rules look only at the first words of each distinct passage. Source: METHOD 14.
 
 OPENING_WORDS = 5
 OPENING_CHARACTERS = 8
-"""Of a text in a script without spaces. Source for both: METHOD 14."""
+"""Characters of an opening in a script without spaces. Source for both: METHOD 14."""
 SHARED_FRACTION = 0.01
 """Share of the source's distinct negatives from which an opening is shared. Source: METHOD 14."""
 SHARED_RATIO = 5.0
@@ -43,7 +43,7 @@ sound samples of Cranfield had more than 1 % of such negatives, with it none (do
 CHUNK_TEXTS = 8192
 """Texts worked on at once: some MB."""
 FORMS_AT_ONCE = 1024
-"""Of these: what is made of their words stays in the processor's cache."""
+"""Texts whose words are made at once: these stay in the processor's cache."""
 NONE = 0
 NO_KEYS = np.zeros(0, np.uint64)
 
@@ -53,7 +53,7 @@ class Openings:
     """Openings of n passages.
 
     phrase  : (n,) key of the generator's phrase.   opening : (n,) key of the first words.
-    Both are NONE where there are none.
+    Either is NONE if the passage has none.
     """
 
     phrase: Keys

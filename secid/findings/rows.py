@@ -36,7 +36,7 @@ from secid.triplets.table import CoverageTables, TripletTable
 # Thresholds of METHOD 4 are ours, settable, and printed with the numbers. Source: METHOD 4, 10, 14.
 
 SAMPLED = frozenset({"random_like", "weak_positive"})
-"""Findings that are evaluated for the queries of the random reference alone."""
+"""Findings that are evaluated only for the queries of the random reference."""
 AGAINST_PASSAGES = SAMPLED | {"near_positive"}
 """Findings that compare with passages of the run, so that they need at least ten and depend on which it has."""
 
@@ -74,7 +74,7 @@ def row_rules(
 ) -> dict[str, RowFlags]:
     """Every finding that needs more than the texts, by name, in no particular order.
 
-    reference : random passages of the sampled queries; None where there are none, and two findings fewer.
+    reference : random passages of the sampled queries; None if there are none; two findings are then left out.
     means     : mean cosine of every query with the passages of the run.
     truncated : (n_passages,) which texts the encoder cut; None where it does not say, and there is no such finding.
     unknown   : (n_passages,) which texts are in a script that its tokenizer does not know; likewise.
@@ -126,7 +126,7 @@ def _near_positive(table: TripletTable, columns: Mapping[str, Floats], means: Pa
 
 MATCHED_TERMS = 12
 SUSPECT = "suspect"
-"""The finding of the guide: a column where it scored every negative, else an estimate alone."""
+"""The finding of the guide: a column if it scored every negative, else only an estimate."""
 
 
 class Inspector:

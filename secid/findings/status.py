@@ -18,7 +18,7 @@ from secid.results.catalogue import BITS, DAMAGE, DEFECTS, FINDINGS, TEXT_FINDIN
 from secid.results.sources import nearer_without
 from secid.triplets.estimates import GapMoments, Moments, Names, Share, comparable_keys
 
-# Whether a source can be trained on as it is, decided by its counted defects alone.
+# Whether a source can be trained on as it is, decided only by its counted defects.
 #
 # `secid check`, `secid score` and `secid gate` decide it here, from the texts, so that they agree. Hardness, inversions
 # and the score change nothing: what they are worth for training is not established. Source: METHOD 14.
@@ -53,7 +53,7 @@ def sound_negatives(planned: PlannedSource) -> Flags:
 
 
 def _without(planned: PlannedSource, formal: Iterable[str]) -> Flags:
-    """(T,) which negatives have none of these formal defects, and none that counts in every source."""
+    """(T,) which negatives lack these formal defects and every defect that counts in all sources."""
     mask = DEFECT_MASK | np.uint32(sum(1 << BITS[name] for name in formal))
     return np.asarray(planned.findings & mask == 0)
 
@@ -105,7 +105,7 @@ def readable(status: Status, unknown_script: float | None) -> Status:
 # What share of a source's negatives has a finding, with its error by query; of a formal one, that of positives too.
 
 FLAGGED = "flagged"
-"""What `moments` calls the negatives with at least one counted defect."""
+"""Name in `moments` of the negatives with at least one counted defect."""
 
 
 class ListedNegatives:
@@ -191,9 +191,10 @@ class ListedNegatives:
 
 
 def formal_excess(compared: Mapping[str, GapMoments]) -> dict[str, bool]:
-    """The formal defects that count: their excess over the positives is above the limit; none of labels alone.
+    """Return the formal defects that count, whose excess over the positives is above the limit, by name.
 
-    By name, whether negatives without it would be nearer to the positives. Source: METHOD 16.2.
+    The value says whether negatives without it would be nearer to the positives. Sources with only labels have none.
+    Source: METHOD 16.2.
     """
     known = {name: own for name, own in compared.items() if own.negatives.all and own.positives.all}
     return {

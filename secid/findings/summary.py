@@ -30,7 +30,7 @@ from secid.triplets.estimates import GapMoments, HasError, Share, comparable_key
 
 CHUNK_TEXTS = 4096
 TOKENS_BY = "bytes"
-"""How tokens are counted, a kind of pages.check_page.TOKENS."""
+"""Way in which tokens are counted, a kind of pages.check_page.TOKENS."""
 ASCII_PER_TOKEN, TWO_BYTE_PER_TOKEN = 4.5, 2.0
 """Characters of a token. ASCII: WordPiece gives 4.4 to 5.2 on abstracts and short articles in English. Two bytes in
 UTF-8 are accents, Greek, Cyrillic, Hebrew and Arabic. The others are mostly in scripts without spaces, of which
@@ -195,7 +195,8 @@ class SourceFindings:
 class RunTextFindings(NamedTuple):
     """Findings from the texts of all rows of a run.
 
-    found : of each source read, in order; of labels alone too.   of_sources : of those that are scored, by name.
+    found : of each source read, in order, including those that only have labels.
+    of_sources : of those that are scored, by name.
     positives : the labelled positives, as a baseline keeps them.   one_positive : whether no query has a second one.
     """
 

@@ -96,7 +96,7 @@ def text_rules(
 
 
 def formal_masks(source: PlannedSource, formal: Mapping[str, BothFlags]) -> TextFindings:
-    """The formal findings of a source alone. formal: by name, as `PassageFacts.of_source` gives them."""
+    """Keep only the formal findings of a source. formal: by name, as `PassageFacts.of_source` gives them."""
     of_negatives, of_positives = ({name: flags[side] for name, flags in formal.items()} for side in (0, 1))
     positives = mask_of(of_positives, len(source.positives)).astype(np.uint16)
     return TextFindings(mask_of(of_negatives, source.n_triplets), positives)

@@ -1,1 +1,1 @@
-"""Tensors to numbers: gates, information matrices, uncertainty. No input or output here (METHOD 2 to 10)."""
+"""Computations from tensors to numbers: gates, information matrices, uncertainty. No I/O (METHOD 2 to 10)."""

@@ -1,4 +1,4 @@
-"""Triplets block by block, several side by side, and products of many rows with one matrix."""
+"""Triplets block by block, with several blocks in parallel, and products of many rows with one matrix."""
 
 from __future__ import annotations
 
@@ -20,19 +20,19 @@ from torch import Tensor
 from secid.ahead import in_order
 from secid.arrays import Floats, Index, distinct
 
-# Blocks of a pass side by side, a thread each: many small operations gain little from threads within each of them.
+# Blocks of a pass in parallel, one thread each: small operations gain little from several threads each.
 
 
 HELD_BYTES = 1 << 30
-"""Of all items that are worked on side by side, or wait for their turn."""
+"""Memory of all items that are computed in parallel or wait for a thread."""
 
 
 @contextmanager
 def side_by_side(device: torch.device, n_bytes: int = 0) -> Iterator[Callable[..., Iterator[Any]]]:
-    """Yield a `map` over as many items at once as torch has threads, on a CPU; `map` itself elsewhere.
+    """Yield a parallel `map` with one item per thread of torch on a CPU; the ordinary `map` on other devices.
 
-    n_bytes : that an item holds until its turn. Where all that are begun would hold too much, torch's threads share
-              one item after the other.
+    n_bytes : memory of a waiting item. If all pending items would exceed HELD_BYTES, the ordinary `map` is used, and
+              torch's threads share one item after the other.
     """
     n_threads = torch.get_num_threads()
     is_large = n_bytes * (2 * n_threads + 1) > HELD_BYTES
@@ -40,7 +40,7 @@ def side_by_side(device: torch.device, n_bytes: int = 0) -> Iterator[Callable[..
         yield map  # other backends of torch have one number of threads for all threads of Python
         return
     try:
-        torch.set_num_threads(1)  # what these threads have, and this one: idle threads of its own would spin
+        torch.set_num_threads(1)  # for the pool's threads and this one, whose idle OpenMP threads would spin
         with ThreadPoolExecutor(n_threads) as pool:
             yield lambda function, items: in_order(partial(pool.submit, function), items, 2 * n_threads)
     finally:
@@ -48,11 +48,11 @@ def side_by_side(device: torch.device, n_bytes: int = 0) -> Iterator[Callable[..
 
 
 class Scratch(threading.local):
-    """Memory by name, of each thread its own, kept from block to block: fresh pages take time as the work does.
+    """Buffers by name, separate for each thread and reused from block to block: new pages take as long as the work.
 
-    dtype : of all of it.
+    dtype : number format of all buffers.
 
-    Measured on rows gathered from a file, 340 MB: 0.05 s where the memory is kept, 0.2 s where it is new.
+    Measured on 340 MB of rows gathered from a file: 0.05 s if the memory is reused, 0.2 s if it is new.
     """
 
     def __init__(self, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
@@ -60,7 +60,7 @@ class Scratch(threading.local):
         self._held: dict[str, Tensor] = {}
 
     def take(self, name: str, *shape: int) -> Tensor:
-        """Memory of this shape, its content left over from the last block."""
+        """Return a buffer of this shape. Its content is left over from the last block."""
         n = prod(shape)
         if name not in self._held or self._held[name].numel() < n:
             self._held.pop(name, None)
@@ -70,14 +70,14 @@ class Scratch(threading.local):
     def _new(self, n: int) -> Tensor:
         if self._device.type != "cpu":
             return torch.empty(n, dtype=self._dtype, device=self._device)
-        of_numpy = np.float64 if self._dtype == torch.float64 else np.float32
-        return torch.from_numpy(np.empty(n, of_numpy))  # numpy asks the system for large pages, torch does not
+        numpy_dtype = np.float64 if self._dtype == torch.float64 else np.float32
+        return torch.from_numpy(np.empty(n, numpy_dtype))  # numpy asks the system for large pages, torch does not
 
 
-# Triplets block by block with the rows of their texts at hand: few in memory at once, however many there are.
+# Triplets block by block with the rows of their texts. Few rows are in memory at once, for any number of triplets.
 #
 # Row numbers and the places of results are on the device before the first block of a window starts, so that nothing
-# inside the loop over blocks waits for it.
+# inside the loop over blocks waits for a copy.
 
 Role = Literal["query", "passage"]
 CPU = torch.device("cpu")
@@ -85,13 +85,13 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """How a device goes through triplets.
+    """Sizes by which a device works through triplets.
 
-    n_triplets   : of a block.
-    window_bytes : rows that are read from a file at once, in the file's order.
-    tile_bytes   : rows of some queries, scaled for every budget.
-    panels       : columns that a symmetric product is computed by, by dtype; None: whole, in one product.
-    in_threads   : blocks of both passes side by side, a thread each.
+    n_triplets   : triplets per block.
+    window_bytes : size of the rows that are read from a file at once, in the file's order.
+    tile_bytes   : size of the rows of some queries, scaled for every budget.
+    panels       : columns of a panel of a symmetric product, by dtype; None to compute it in one product.
+    in_threads   : compute the blocks of both passes in parallel, one thread each.
     """
 
     n_triplets: int
@@ -102,27 +102,28 @@ class BlockPlan:
 
 
 PLANS = {"cpu": BlockPlan(2048, 128 << 20, 3 << 20, {torch.float32: 128, torch.float64: 384}, in_threads=True)}
-"""Of a CPU, measured at 768 dimensions with one thread: blocks stay near the cache, a third faster than 4,096 triplets
-outside the products. Panels take 0.6 of the time of the whole product. A window has 44,000 triplets."""
+"""Plan for a CPU, measured at 768 dimensions with one thread. Blocks stay near the cache: apart from the products, they
+are a third faster than blocks of 4,096 triplets. Panels take 0.6 of the time of the whole product. A window has 44,000
+triplets."""
 LARGE = BlockPlan(32_768, 1 << 30, 512 << 20, None, in_threads=False)
-"""Of any other device: a product of 32,768 rows takes far longer than to launch it."""
+"""Plan for any other device: a product of 32,768 rows takes far longer than its launch."""
 WINDOW_TRIPLETS = 1 << 22
-"""Whose row numbers are on the device at once where the rows themselves are: 100 MB."""
+"""Triplets per window if all rows are on the device: their row numbers take 100 MB."""
 
 
 def block_plan(device: torch.device) -> BlockPlan:
-    """How this device goes through triplets."""
+    """Return the plan for a device."""
     return PLANS.get(device.type, LARGE)
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """Unit rows of the distinct texts: queries (n_q, d), passages (n_p, d), float32; (0, d) where `gather` is given.
+    """Unit rows of the distinct texts: queries (n_q, d), passages (n_p, d), float32; (0, d) with `gather`.
 
-    gather : for rows in a file, copies the rows of these rising ids to the tensor on the CPU, (n, d), with
-             little further memory, so that memory does not grow with the number of texts.
-    tick   : called with how many triplets a pass has just been over, block by block.
-    device : that computes; of the rows where None.
+    gather : for rows in a file; copies the rows of rising ids to a tensor (n, d) on the CPU, with
+             little extra memory, so that memory does not grow with the number of texts.
+    tick   : called after each block of a pass with its number of triplets.
+    device : device that computes; None for the device of the rows.
     """
 
     queries: Tensor
@@ -143,13 +144,13 @@ class Vectors:
 
 @dataclass(frozen=True)
 class Triplets:
-    """Triplets of one source as row numbers of Vectors. Triplets of one record are neighbours.
+    """Triplets of one source as row numbers of Vectors. Triplets of one record are adjacent.
 
     query, positive, negative : (T,).
-    record_offsets : where the triplets of each (record, scored positive) start, and their number.
+    record_offsets : first triplet of each (record, scored positive), and then the number of triplets.
     record, place  : (T,) the record of a triplet and its negative's place in the plan's arrays.
-    share : (T,) what each triplet counts; None for one each. With the policy "all" a negative's
-            pairs share it, so that the sum of shares stays the number of negatives (METHOD 9).
+    share : (T,) the count of each triplet; None if each counts as one. With the policy "all" the pairs of a
+            negative share a count of one, so that shares add up to the number of negatives (METHOD 9).
     """
 
     query: Index
@@ -169,7 +170,7 @@ class Triplets:
         return float(len(self)) if self.share is None else float(self.share.sum())
 
     def take(self, keep: Index) -> Triplets:
-        """Some of the triplets, records and shares kept. keep: rising places."""
+        """Return some of the triplets, with their records and shares. keep: rising places."""
         group = np.searchsorted(self.record_offsets, keep, side="right")
         starts = np.flatnonzero(np.diff(group, prepend=-1))
         return Triplets(
@@ -183,7 +184,7 @@ class Triplets:
         )
 
     def among(self, queries: Index, passages: Index) -> Triplets:
-        """The same triplets by the places of their texts in sorted ids, which hold them all."""
+        """Return the triplets with each text's id replaced by its place among sorted ids, which must hold them all."""
         return replace(
             self,
             query=np.searchsorted(queries, self.query),
@@ -194,9 +195,9 @@ class Triplets:
 
 @dataclass(frozen=True)
 class Groups:
-    """Groups (records, or queries) of one block padded to k triplets each. groups: (r,) which ones.
+    """Groups (records or queries) of one block, padded to k triplets each. groups: (r,) their numbers.
 
-    places : (r*k,) triplet of each slot; padding repeats the group's first.   real : (r*k,) not padding.
+    places : (r*k,) triplet of each slot; padding repeats the group's first.   real : (r*k,) False for padding.
     """
 
     groups: Index
@@ -212,10 +213,10 @@ class Groups:
 def padded_blocks(
     offsets: Index, n_block: int, order: Index | None = None, stratum: Index | None = None
 ) -> Iterator[Groups]:
-    """Blocks over groups of similar size and of one stratum, so that padding stays small.
+    """Yield blocks of groups of similar size and of one stratum, so that padding stays small.
 
     offsets : (G+1,) group starts among the triplets, or in `order`, (T,) triplets by group.
-    stratum : (G,) of each group; all of one where None.
+    stratum : (G,) stratum of each group; None if all belong to one.
     """
     counts = np.diff(offsets)
     by_size = np.argsort(counts, kind="stable") if stratum is None else np.lexsort((counts, stratum))
@@ -225,7 +226,7 @@ def padded_blocks(
     for end in ends:
         while start < end:
             candidates = counts[by_size[start : min(end, start + n_block)]]
-            slots_needed = candidates * np.arange(1, len(candidates) + 1)  # rises, since the counts do
+            slots_needed = candidates * np.arange(1, len(candidates) + 1)  # rises, since counts are sorted
             stop = start + max(1, int(np.searchsorted(slots_needed, n_block, side="right")))
             groups = by_size[start:stop]
             k = int(counts[groups[-1]])
@@ -240,10 +241,10 @@ def padded_blocks(
 class SlotBlock:
     """The slots of one block, r groups of k, on the device.
 
-    host     : the same as arrays.   groups : (r,) which ones.
-    triplet  : (r*k,) of each slot, T for padding: results go to T + 1 places, and what the last one holds is 0.
-    query    : (r,) row in the window; of no length where queries are not read.
-    positive : (r*k,) row of each slot's, or (r,) where all of a group have one.   negative : (r*k,).
+    host     : the groups as arrays.   groups : (r,) their numbers.
+    triplet  : (r*k,) triplet of each slot, T for padding: results have T + 1 places, and the last one holds 0.
+    query    : (r,) row in the window; (0,) if queries are not read.
+    positive : (r*k,) row of each slot's positive, or (r,) if each group has a single one.   negative : (r*k,) rows.
     """
 
     host: Groups
@@ -256,14 +257,14 @@ class SlotBlock:
 
 @dataclass(frozen=True)
 class Window:
-    """Some blocks, and the rows of their texts on the device until the next window's are read."""
+    """Some blocks, and the rows of their texts on the device. The rows are valid until the next window is read."""
 
     queries: Tensor
     passages: Tensor
     blocks: list[SlotBlock]
 
     def differences(self, block: SlotBlock, out: Tensor) -> Tensor:
-        """n - p of every slot of a block, written to `out`, (slots, d)."""
+        """Write n - p of every slot of a block to `out`, (slots, d), and return it."""
         rows = torch.index_select(self.passages, 0, block.negative, out=out)
         positives = self.passages.index_select(0, block.positive)
         rows.view(len(positives), -1, rows.shape[1]).sub_(positives.unsqueeze(1))
@@ -279,7 +280,7 @@ def windows(
     *,
     with_queries: bool = True,
 ) -> Iterator[Window]:
-    """The windows of all triplets; those of a file write their rows to the same memory.
+    """Yield the windows of all triplets. Windows of rows in a file reuse the same memory.
 
     offsets, order, stratum : as in `padded_blocks`.
     """
@@ -308,19 +309,19 @@ def windows(
 
 
 def on_device(parts: list[Index], device: torch.device) -> list[Tensor]:
-    """Arrays on the device, taken there by one copy."""
+    """Copy arrays to the device, all in one copy."""
     return list(torch.split(torch.from_numpy(np.concatenate(parts)).to(device), [len(part) for part in parts]))
 
 
 def _of_groups(ids: Index) -> Index:
-    """(r, k) ids of groups as (r*k,), or (r,) where all of a group are one."""
+    """Return (r, k) ids of groups as (r*k,), or as (r,) if each group has a single id."""
     return np.ascontiguousarray(ids[:, 0]) if (ids == ids[:, :1]).all() else ids.ravel()
 
 
 def _read(
     vectors: Vectors, role: Role, rows: Tensor, ids: list[Index], scratch: Scratch
 ) -> tuple[Tensor, list[Tensor]]:
-    """Rows on the device, and where among them these ids are: all, or of rows in a file a copy of the window's."""
+    """Return rows on the device and the places of these ids among them: all rows, or the window's rows of a file."""
     device = vectors.computes_on
     if vectors.gather is None or not ids:
         return rows, on_device(ids, device) if ids else []
@@ -331,7 +332,7 @@ def _read(
 
 
 def _together(blocks: Iterator[Groups], n_triplets: int) -> Iterator[list[Groups]]:
-    """Blocks together, up to this many triplets and one block."""
+    """Yield lists of blocks. A list ends with the block that reaches n_triplets slots."""
     batch: list[Groups] = []
     n = 0
     for block in blocks:
@@ -344,34 +345,34 @@ def _together(blocks: Iterator[Groups], n_triplets: int) -> Iterator[list[Groups
         yield batch
 
 
-# Products of many rows with one matrix, laid out once in oneDNN's own way: float32 on x86 CPUs.
+# Products of many rows with one matrix, which is packed once in oneDNN's layout: float32 on x86 CPUs.
 #
-# torch hands float32 products to MKL, which lays the matrix out anew on every call. With the layout made
+# torch hands float32 products to MKL, which packs the matrix again on every call. With a matrix packed
 # once, six MiniLM layers ran 1.12 to 1.2 times as fast on an AMD EPYC (2,048 tokens: 211 against 180 GFLOP/s,
 # two threads), and rows of 768 dimensions were rotated in 0.77 to 0.91 of the time. The results differ from
-# torch's by float32 rounding alone.
+# torch's only by float32 rounding.
 
 X86 = frozenset({"x86_64", "amd64"})
 
 ROWS_HINT = 1024
-"""Rows the layout is chosen for; other numbers of rows work as well."""
+"""Number of rows that the layout is optimised for; other numbers work as well."""
 
 
 class PackedMatrix:
-    """A matrix as nn.Linear has it, (d_out, d_in), with its bias, (d_out,), if any."""
+    """The weight of an nn.Linear, (d_out, d_in), and its bias, (d_out,), if any."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS_HINT)
         self._bias = bias
 
     def product(self, rows: Tensor) -> Tensor:
-        """rows weight^T + bias; rows : (..., d_in)."""
+        """Return rows weight^T + bias, (..., d_out). rows : (..., d_in)."""
         out: Tensor = torch.ops.mkldnn._linear_pointwise(rows, self._weight, self._bias, "none", [], "")
         return out
 
 
 def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
-    """Whether this machine and this torch have the operation."""
+    """Return whether this machine and this torch support packed matrices."""
     mkldnn: Any = torch.backends.mkldnn  # untyped in torch
     return (
         device.type == "cpu"

@@ -13,14 +13,14 @@ from torch import Tensor
 from secid.arrays import Floats
 from secid.measure.blocks import Triplets
 
-# The three gates of a triplet, its weight, and the other weights it is compared with.
+# The three gates of a triplet, its weight, and the other weights that it is compared with.
 #
 # Every function takes float64 tensors of one shape (T,) and returns the same shape.
 
 
 @dataclass(frozen=True)
 class Dots:
-    """Dot products of unit vectors, (T,) float64 in [-1, 1], and ||n - p||^2 in [0, 4], 0 where n counts as p."""
+    """Dot products of unit vectors, (T,) float64 in [-1, 1], and ||n - p||^2 in [0, 4], 0 if n counts as equal to p."""
 
     query_positive: Tensor
     query_negative: Tensor
@@ -30,10 +30,10 @@ class Dots:
 
 @dataclass(frozen=True)
 class Gates:
-    """Per triplet, all (T,) float64 in [0, 1]. Source: METHOD 2.1 to 2.5.
+    """The gates of each triplet, all (T,) float64 in [0, 1]. Source: METHOD 2.1 to 2.5.
 
     consistency : the positive's probability in the two-document softmax.
-    negative_probability : 1 - consistency, by its own sigmoid: a subtraction would lose the digits of
+    negative_probability : 1 - consistency, from a separate sigmoid: a subtraction would lose the digits of
                   easy negatives.
     locality    : nearer to the positive (towards 1) or to the query (towards 0).
     coverage    : IDF share of the query's tokens that the negative holds.
@@ -50,7 +50,7 @@ class Gates:
 
 
 def gates(dots: Dots, coverage: Tensor, temperature: float) -> Gates:
-    """The gates of each triplet. temperature: > 0. Source: METHOD 2.1 to 2.5."""
+    """Return the gates of each triplet. temperature: > 0. Source: METHOD 2.1 to 2.5."""
     logit = (dots.query_positive - dots.query_negative) / temperature
     consistency = torch.sigmoid(logit)
     locality = torch.sigmoid((dots.positive_negative - dots.query_negative) / temperature)
@@ -59,7 +59,7 @@ def gates(dots: Dots, coverage: Tensor, temperature: float) -> Gates:
 
 
 def pair_loss_nats(dots: Dots, temperature: float) -> Tensor:
-    """-log consistency, >= 0, without overflow at small temperatures. Source: METHOD 2."""
+    """Return -log consistency, >= 0, without overflow at small temperatures. Source: METHOD 2."""
     return torch.nn.functional.softplus((dots.query_negative - dots.query_positive) / temperature)
 
 
@@ -78,10 +78,10 @@ WEIGHTS: Mapping[str, WeightFormula] = {
 """Weight of a triplet by formula name. Source: METHOD 2.5 (full), 3 (the others)."""
 
 UNBOUNDED_WEIGHTS = frozenset({"gradient_weighted"})
-"""Formulas that leave [0, 1]: scaled by their mean over all sources of the run. Source: METHOD 3."""
+"""Formulas that can exceed 1. They are scaled by their mean over all sources of the run. Source: METHOD 3."""
 
 
-# Means and shares of a source's gates: diagnostics in addition to the score, never the ranking.
+# Means and shares of a source's gates: diagnostics in addition to the score, never used for ranking.
 
 INVERSION = 0.5
 LOW_LOCALITY = 0.5
@@ -89,7 +89,7 @@ LOW_LOCALITY = 0.5
 
 @dataclass(frozen=True)
 class GateMeans:
-    """Means and fractions over a source's triplets, weighted by share. All in [0, 1] but the loss (>= 0)."""
+    """Means and fractions over a source's triplets, weighted by share. All in [0, 1] except the loss (>= 0)."""
 
     consistency_mean: float
     locality_mean: float
@@ -106,11 +106,11 @@ class GateMeans:
 def gate_means(
     gates: Gates, pair_loss: Tensor, positive_coverage: Floats, high_coverage: float, share: Floats | None = None
 ) -> GateMeans:
-    """Averages of the gates. At least one triplet.
+    """Average the gates. At least one triplet.
 
-    pair_loss         : (T,) of `pair_loss_nats`.
-    positive_coverage : (T,) coverage of the scored positive, the anchor that tells what a low
-                        lexical residual means here. Source: METHOD 2, 4.
+    pair_loss         : (T,) from `pair_loss_nats`.
+    positive_coverage : (T,) coverage of the scored positive, the reference for judging a low
+                        lexical residual. Source: METHOD 2, 4.
     """
     columns = (
         gates.consistency.numpy(),
@@ -127,12 +127,12 @@ def gate_means(
     return GateMeans(*(float(np.average(column, weights=share)) for column in columns))
 
 
-# What others rank sources by: gradient energy, MNRL loss, ambiguity, in pair and in record form.
+# Measures that others rank sources by: gradient energy, MNRL loss and ambiguity, in pair and in record form.
 
 
 @dataclass(frozen=True)
 class ProxyValues:
-    """Source: METHOD 3. Energies and losses are >= 0, ambiguities lie in [0, 1].
+    """The proxies of a source. Energies and losses are >= 0, ambiguities lie in [0, 1]. Source: METHOD 3.
 
     Pair form: mean over triplets. Record form: softmax over a record's positive and all its
     explicit negatives, mean over records.
@@ -147,7 +147,7 @@ class ProxyValues:
 
 
 def proxies(triplets: Triplets, dots: Dots, gates: Gates, record_gradient: Floats, temperature: float) -> ProxyValues:
-    """All proxies of a source. record_gradient: (R,) ||sum_k a_k (n_k - p)||^2 from the sweep."""
+    """Return all proxies of a source. record_gradient: (R,) ||sum_k a_k (n_k - p)||^2 from the sweep."""
     share = triplets.share
     heads = triplets.record_offsets[:-1]
     record_share = None if share is None else share[heads]
@@ -169,7 +169,7 @@ def proxies(triplets: Triplets, dots: Dots, gates: Gates, record_gradient: Float
 
 
 def contrastive_loss(triplets: Triplets, dots: Dots, temperature: float) -> float:
-    """MNRL loss in record form: mean over records of -log softmax of the positive among it and its negatives."""
+    """Return the MNRL loss in record form: the mean over records of -log softmax of the positive among all passages."""
     heads = triplets.record_offsets[:-1]
     logits = ((dots.query_negative - dots.query_positive) / temperature).numpy()
     losses = np.logaddexp(0.0, np.logaddexp.reduceat(logits, heads))

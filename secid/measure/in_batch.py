@@ -14,9 +14,9 @@ from secid.arrays import Floats, Index
 if TYPE_CHECKING:
     from torch import Tensor
 
-# Which negatives are so near to their query that they may be relevant: the margins of METHOD 10.
+# The margins of METHOD 10, which flag negatives so near to their query that they may be relevant.
 #
-# s_qn, s_qp : scores of the negative and of its positive for one query, of any scorer; tensors or arrays of one shape.
+# s_qn, s_qp : any scorer's scores of the negative and of its positive for one query; tensors or arrays of one shape.
 
 Margin = Literal["absolute", "relative", "maximum"]
 MARGIN = 0.05
@@ -24,17 +24,19 @@ MARGIN = 0.05
 
 
 def margin_flags(s_qn: Any, s_qp: Any, margin: Margin, value: float) -> Any:
-    """Booleans of the same shape: absolute s_qn >= s_qp - m, relative s_qn >= s_qp - r |s_qp|, maximum s_qn >= M.
+    """Return whether each negative is suspect, in the shape of the scores.
 
-    The relative margin equals s_qp (1 - r) for positive scores and stays meaningful below zero. Source: METHOD 10.
+    absolute : s_qn >= s_qp - m.   relative : s_qn >= s_qp - r |s_qp|.   maximum : s_qn >= M.   value : m, r or M.
+    The relative limit equals s_qp (1 - r) for positive scores and stays meaningful below zero. Source: METHOD 10.
     """
     return s_qn >= {"absolute": s_qp - value, "relative": s_qp - value * abs(s_qp), "maximum": value}[margin]
 
 
 def lowest_positive(s_query_positive: Floats, place: npt.NDArray[np.int64]) -> Floats:
-    """(T,) the lowest score of the positives that the negative of each triplet is compared with.
+    """Return (T,) the lowest score of the positives that the negative of each triplet is compared with.
 
-    place : (T,) of the negative. A negative is flagged where it is by this one: all margins fall with the positive.
+    place : (T,) place of the negative. If any positive flags a negative, the lowest one does: a lower positive lowers
+            every margin's limit.
     """
     lowest = np.full(int(place.max(initial=-1)) + 1, np.inf)
     with np.errstate(invalid="ignore"):  # NaN stays NaN
@@ -42,29 +44,29 @@ def lowest_positive(s_query_positive: Floats, place: npt.NDArray[np.int64]) -> F
     return lowest[place]
 
 
-# Labelled positives that a batch of other rows brings a query as negatives: how many, and how often any.
+# Labelled positives of a query that other rows of a batch add as negatives: their number, and how often there are any.
 #
-# A batch of B distinct rows out of N holds each other row with a chance of (B - 1) / (N - 1). Source: METHOD 10.
+# A batch of B distinct rows out of N contains each other row with probability (B - 1) / (N - 1). Source: METHOD 10.
 
 
 @dataclass(frozen=True)
 class Conflicts:
-    """What the other rows hold for the query of each row, N rows.
+    """Labelled positives in other rows, for the query of each of N rows.
 
     n_passages : (N,) pairs of another row and a labelled positive of the query that it holds.
-    n_rows     : (N,) other rows that hold at least one, at most N - 1.
+    n_rows     : (N,) other rows that hold at least one such positive, at most N - 1.
     """
 
     n_passages: Index
     n_rows: Index
 
     def mean(self, batch_size: int) -> float:
-        """Labelled positives among the negatives of a row's query, on average over rows. batch_size: 1 to N."""
+        """Return the mean number of labelled positives among the negatives of a row's query. batch_size: 1 to N."""
         others = len(self.n_rows) - 1
         return float((batch_size - 1) / others * self.n_passages.mean()) if others else 0.0
 
     def affected(self, batch_size: int) -> float:
-        """Share of rows whose query meets at least one: 1 - C(N-1-h, B-1) / C(N-1, B-1), with h = n_rows.
+        """Return the share of rows whose query meets at least one: 1 - C(N-1-h, B-1) / C(N-1, B-1), with h = n_rows.
 
         The quotient is the product of 1 - (B-1)/(N-1-i) for i below h. batch_size: 1 to N.
         """
@@ -75,10 +77,7 @@ class Conflicts:
         return float(-np.expm1(log_none[self.n_rows]).mean())
 
     def largest_batch(self, share: float) -> int | None:
-        """The largest batch of at most N rows in which fewer than this share of rows are affected; None for none.
-
-        One row alone is no batch: the smallest has two.
-        """
+        """Return the largest batch of 2 to N rows in which less than this share of rows is affected, or None."""
         low, high = 1, len(self.n_rows)  # `affected` rises with the batch
         while low < high:
             middle = (low + high + 1) // 2
@@ -90,7 +89,7 @@ class Conflicts:
 class Batch:
     """Rows of one batch of b rows with m passages, on one device.
 
-    queries, positives : (b, d) of each row.   passages : (m, d) of all rows.   row : (m,) which row each is of.
+    queries, positives : (b, d) vectors per row.   passages : (m, d) of all rows.   row : (m,) row of each passage.
     """
 
     queries: Tensor
@@ -100,7 +99,7 @@ class Batch:
 
 
 def flagged_counts(batches: Iterable[Batch], relative: float) -> tuple[Floats, Floats]:
-    """Of the passages of other rows, those that the relative margin flags for each row's query, and all: (R,), (R,).
+    """Count the passages of other rows that the relative margin flags for each query, and all of them: (R,), (R,).
 
     R : rows of all batches, at least one. Dot products in float64. Nothing waits for the device before the last batch.
     Source: METHOD 10, 11.
@@ -119,7 +118,7 @@ def flagged_counts(batches: Iterable[Batch], relative: float) -> tuple[Floats, F
 
 
 def unit(rows: Tensor) -> Tensor:
-    """(n, d) float64 rows of length 1."""
+    """Return rows (n, d) at length 1 in float64."""
     import torch
 
     wide = rows.double()

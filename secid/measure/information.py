@@ -14,22 +14,24 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 from secid.arrays import Floats
 from secid.errors import NumericalError, plainly
 
-# The information matrix, its eigenvalues and its log-determinant, in float64 on the device that holds it.
+# The information matrix, its eigenvalues and its log-determinant, in float64 on the device that holds the matrix.
 
 NOT_PSD = "the information matrix is not positive semi-definite"
 ROUNDING = 1e-5
-"""Of the largest eigenvalue, far above what float32 products within a block leave below 0 (1e-7)."""
+"""Largest size of a negative eigenvalue, relative to the largest eigenvalue. It is far above the error of float32
+products within a block (1e-7)."""
 SUBNORMAL = float(np.finfo(np.float32).tiny)
-"""Smallest float32 with all its digits (1e-38): what lies within it of 0 is rounding, whatever the largest one is."""
+"""Smallest float32 with full precision (1e-38). Anything closer to 0 is rounding, whatever the largest eigenvalue."""
 NOISE = 2.0
-"""Rounding leaves eigenvalues of nearly the same size above and below 0."""
+"""Factor on the lowest negative eigenvalue up to which positive ones count as 0: rounding errors above and below 0 have
+nearly the same size."""
 
 
 @dataclass(frozen=True)
 class InformationState:
-    """Sum of w u u^T over triplets, and how many: merges by addition, in any grouping.
+    """Sum of w u u^T over triplets, and their number. States merge by addition, in any grouping.
 
-    total       : (d, d) float64, symmetric PSD; of no size where it was not kept.
+    total       : (d, d) float64, symmetric PSD; empty if it was not kept.
     n_negatives : sum of shares, N of METHOD 1.
     """
 
@@ -40,14 +42,14 @@ class InformationState:
         return InformationState(self.total + other.total, self.n_negatives + other.n_negatives)
 
     def matrix(self) -> Tensor:
-        """M = total / N; the zero matrix for no triplets. Source: METHOD 2.7."""
+        """Return M = total / N; the zero matrix for no triplets. Source: METHOD 2.7."""
         return self.total / self.n_negatives if self.n_negatives else self.total
 
 
 def mixed(states: Sequence[InformationState], shares: Sequence[float]) -> InformationState:
-    """M(alpha) = sum_s alpha_s M_s, as the sum of one negative.
+    """Return M(alpha) = sum_s alpha_s M_s as a state with N = 1.
 
-    states : at least one, all of one dimension.   shares : of each, >= 0, adding up to 1.   Source: METHOD 7.
+    states : at least one, all of one dimension.   shares : alpha, >= 0, adding up to 1.   Source: METHOD 7.
     """
     total = torch.zeros_like(states[0].total)
     for state, share in zip(states, shares, strict=True):
@@ -57,7 +59,7 @@ def mixed(states: Sequence[InformationState], shares: Sequence[float]) -> Inform
 
 @dataclass(frozen=True)
 class Eigen:
-    """M = basis diag(values) basis^T, once for every budget, the spectrum and the influence.
+    """The decomposition M = basis diag(values) basis^T, computed once for all budgets, the spectrum and the influence.
 
     values : (d,) float64, >= 0, rising.   basis : (d, d) float64 on the device of M.
     """
@@ -68,31 +70,31 @@ class Eigen:
 
     @classmethod
     def of(cls, state: InformationState, n_triplets: int) -> Eigen:
-        """Of no higher rank than there are triplets: what rounding leaves of the other eigenvalues, or below 0, is 0.
+        """Decompose a state's matrix, and set eigenvalues that are only rounding errors to 0.
 
-        So is what is no larger than NOISE times the lowest one below 0, which is there by rounding alone.
-        Raises NumericalError for a matrix that is not PSD.
+        These are all but the n_triplets largest, since M has no higher rank, negative ones, and positive ones of at
+        most NOISE times the lowest negative one. Raises NumericalError for a matrix that is not PSD.
         """
         values, basis = eigendecomposition(state.matrix())
         return cls(_without_rounding(values, n_triplets), basis, state.n_negatives)
 
 
 def eigenvalues(state: InformationState, n_triplets: int) -> Floats:
-    """Those of `Eigen.of` alone, in a third of its time."""
+    """Return only the eigenvalues of `Eigen.of`, in a third of its time."""
     return _without_rounding(_solve_or_on_cpu(torch.linalg.eigvalsh, state.matrix()), n_triplets)
 
 
 def eigendecomposition(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """(d,) rising eigenvalues and (d, d) the vectors, of a symmetric matrix, on its device."""
+    """Return (d,) rising eigenvalues and (d, d) eigenvectors of a symmetric matrix, on its device."""
     values, basis = _solve_or_on_cpu(torch.linalg.eigh, matrix)
     return values.to(matrix.device), basis.to(matrix.device)
 
 
 def _solve_or_on_cpu(solve: Callable[[Tensor], Any], matrix: Tensor) -> Any:
-    """What the solver gives on the matrix's device; on the CPU where it fails there, as cuSOLVER's may where many
-    eigenvalues are equal, such as the zeros of few triplets.
+    """Run the solver on the matrix's device, or on the CPU if it fails there.
 
-    Raises NumericalError where it fails on the CPU too.
+    cuSOLVER may fail if many eigenvalues are equal, such as the zeros of few triplets.
+    Raises NumericalError if the solver fails on the CPU too.
     """
     try:
         return solve(matrix)
@@ -101,12 +103,12 @@ def _solve_or_on_cpu(solve: Callable[[Tensor], Any], matrix: Tensor) -> Any:
     try:
         return solve(matrix.cpu())
     except LinAlgError as error:
-        why = f"the eigenvalues were not found: {plainly(error)}"
-        raise NumericalError(why, remedy="please report this run") from error
+        reason = f"the eigenvalues cannot be computed: {plainly(error)}"
+        raise NumericalError(reason, remedy="please report this run") from error
 
 
 def _without_rounding(values: Tensor, n_triplets: int) -> Floats:
-    """(d,) rising eigenvalues on the host, those that rounding has left at 0: see `Eigen.of`."""
+    """Return (d,) rising eigenvalues on the host, with rounding errors set to 0 as in `Eigen.of`."""
     on_host = values.cpu().numpy()
     if len(on_host) and not on_host[0] >= -max(ROUNDING * on_host[-1], SUBNORMAL):
         raise NumericalError(NOT_PSD, remedy="please report this run")
@@ -116,14 +118,14 @@ def _without_rounding(values: Tensor, n_triplets: int) -> Floats:
 
 
 def spectral_nats(values: Floats, budget: float = 1.0) -> float:
-    """log det(I + budget * M) by the eigenvalues of M, >= 0, at any budget. Source: METHOD 2.8, 7."""
+    """Return log det(I + budget * M) from the eigenvalues of M, >= 0, at any budget. Source: METHOD 2.8, 7."""
     return float(np.log1p(budget * values).sum())
 
 
 def factor_of(matrix: Tensor) -> Tensor:
-    """Lower triangular L with L L^T = I + matrix, in a tenth of the eigenvalues' time.
+    """Return the lower triangular L with L L^T = I + matrix, in a tenth of the eigenvalues' time.
 
-    Raises NumericalError where there is none.
+    Raises NumericalError if there is none.
     """
     shifted = matrix.clone()
     shifted.diagonal().add_(1.0)
@@ -135,28 +137,28 @@ def factor_of(matrix: Tensor) -> Tensor:
 
 
 def factor_nats(factor: Tensor) -> float:
-    """log det(I + M) by `factor_of`, >= 0."""
+    """Return log det(I + M) from the factor of `factor_of`, >= 0."""
     return float(2.0 * torch.log(torch.diagonal(factor)).sum().clamp_min(0.0))
 
 
 def trace(matrix: Tensor) -> float:
-    """tr M, in [0, 1] for weights in [0, 1]; the upper bound of the score."""
+    """Return tr M, in [0, 1] for weights in [0, 1]: the upper bound of the score."""
     return float(torch.trace(matrix))
 
 
-# The shape of an information matrix: how many directions carry how much of it.
+# The spectrum of an information matrix: the share of each direction.
 
 TOP_EIGENVALUES = 10
 
 
 @dataclass(frozen=True)
 class Spectrum:
-    """Source: METHOD 7.
+    """The shape of a source's spectrum. Source: METHOD 7.
 
     frobenius             : ||M||_F.
     effective_rank        : exp(H(eigenvalues / tr M)), 1 to d; 0.0 for the zero matrix.
     diversity_fraction    : 1 - ECI / tr M, in [0, 1); 0.0 for the zero matrix.
-    top_eigenvalue_shares : of tr M, descending, at most TOP_EIGENVALUES; empty for the zero matrix.
+    top_eigenvalue_shares : shares of tr M, descending, at most TOP_EIGENVALUES; empty for the zero matrix.
     """
 
     frobenius: float
@@ -166,7 +168,7 @@ class Spectrum:
 
 
 def spectrum(eigenvalues: Floats) -> Spectrum:
-    """Spectrum of M by its eigenvalues, >= 0, rising."""
+    """Return the spectrum of M from its eigenvalues, >= 0, rising."""
     from scipy.special import xlogy
 
     total = float(eigenvalues.sum())

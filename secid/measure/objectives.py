@@ -1,9 +1,9 @@
-"""Where training objectives would put their gradient on frozen scores: closed forms over records, no training.
+"""Gradients of training objectives on frozen scores: closed forms over records, no training.
 
 Scores s are dot products divided by the temperature. Every objective gives a loss and its derivative by each s. All of
-a record's negatives get one number times their softmax (or maximum) weights, so a record costs as many operations as it
-has passages, not pairs; only MW compares the passages of all queries. Worked example: one positive and one negative of
-equal score cost log 2 under each of them, with gradients -1/2 and +1/2. Source: METHOD 9.
+a record's negatives get one number times their softmax (or maximum) weights, so the cost of a record grows with its
+passages, not its pairs. Only MW compares the passages of all queries. Worked example: one positive and one negative of
+equal score have a loss of log 2 under each objective, with gradients -1/2 and +1/2. Source: METHOD 9.
 """
 
 from __future__ import annotations
@@ -21,15 +21,16 @@ from secid.arrays import Flags, Floats, Index
 from secid.measure.separation import PairMeans
 
 BLOCK = 1 << 20
-"""Passages whose gradients are in memory at once: 8 MB a column."""
+"""Passages whose gradients are in memory at once: 8 MB per column."""
 
 
 @dataclass(frozen=True)
 class Records:
-    """Cosines of R records with their queries. positive : (P,), those of record r at positive_offsets[r:r+2], >= 1.
+    """Cosines of R records with their queries.
 
-    negative : (N,), likewise, >= 1.   scored : (P,) weight of each positive under SingleLH, 1 a record.
-    masked   : (N,) which negatives GIST leaves out; None without a guide.
+    positive : (P,) record r has those from positive_offsets[r] to positive_offsets[r + 1], at least one.
+    negative : (N,) likewise.   scored : (P,) weight of each positive under SingleLH, 1 in total per record.
+    masked   : (N,) whether GIST leaves out the negative; None without a guide.
     """
 
     positive: Floats
@@ -44,7 +45,7 @@ class Records:
 class BatchScores:
     """Some records on a device. positive (P,), negative (N,) float64: dot products over the temperature.
 
-    of_positive, of_negative : (P,), (N,) record of each, from 0.   scored, masked : as in `Records`.   n : of records.
+    of_positive, of_negative : (P,), (N,) record of each, from 0.   scored, masked : as in `Records`.   n : records.
     """
 
     positive: Tensor
@@ -58,7 +59,10 @@ class BatchScores:
 
 @dataclass(frozen=True)
 class Gradient:
-    """loss : (R,) nats.   positive : (P,) d loss / d s, <= 0 but for JointLH.   negative : (N,) likewise, >= 0."""
+    """Loss and gradient of one objective.
+
+    loss : (R,) nats.   positive : (P,) d loss / d s, <= 0 except for JointLH.   negative : (N,) likewise, >= 0.
+    """
 
     loss: Tensor
     positive: Tensor
@@ -67,13 +71,13 @@ class Gradient:
 
 @dataclass(frozen=True)
 class ObjectiveValues:
-    """What one objective comes to on a source.
+    """Loss of one objective on a source, and the distribution of its gradient.
 
-    loss_nats : mean over records, of MW over pairs.
-    shares    : of the negatives' gradient by class of negatives; None where there is no gradient at all.
+    loss_nats : mean over records; for MW over pairs.
+    shares    : share of the negatives' gradient by class of negatives; None without any gradient.
     effective_negatives : exp of the entropy of the negatives' gradient, 1 to N; None likewise.
-    strongest, weakest  : share of the positives' gradient (absolute) on each record's positive of the highest and the
-                          lowest score, over records of two positives or more; None without any.
+    strongest, weakest  : share of the positives' gradient (absolute) on each record's positive with the highest and the
+                          lowest score, over records with two or more positives; None without any.
     """
 
     loss_nats: float
@@ -84,11 +88,11 @@ class ObjectiveValues:
 
 
 Pooled = tuple[Tensor, Tensor]
-"""A number for each record, and the derivative of it by each passage: non-negative weights that add up to 1."""
+"""A number for each record, and its derivative by each passage: non-negative weights that add up to 1."""
 
 
 def _soft(values: Tensor, record: Tensor, n: int) -> Pooled:
-    """log sum exp of each record's values, and their softmax: 0 where a record has none but -inf."""
+    """Return log sum exp of each record's values, and their softmax, which is 0 if all values are -inf."""
     top = values.new_full((n,), -torch.inf).scatter_reduce(0, record, values, "amax")
     shift = torch.where(top > -torch.inf, top, 0.0)
     exponents = torch.exp(values - shift[record])
@@ -97,7 +101,7 @@ def _soft(values: Tensor, record: Tensor, n: int) -> Pooled:
 
 
 def _hard(values: Tensor, record: Tensor, n: int) -> Pooled:
-    """The largest of each record's values; equal ones share its weight."""
+    """Return the largest of each record's values, and weights: equal maxima share a weight of 1."""
     top = values.new_full((n,), -torch.inf).scatter_reduce(0, record, values, "amax")
     best = (values == top[record]).to(values.dtype)
     return top, best / values.new_zeros(n).index_add(0, record, best)[record]
@@ -108,7 +112,7 @@ def _sum(values: Tensor, record: Tensor, n: int) -> Tensor:
 
 
 def _likelihood(scores: BatchScores, weights: Tensor, negative: Tensor) -> Gradient:
-    """-log P of one positive against the negatives, expected over a choice of it. weights: (P,) of the choice."""
+    """Return -log P of one positive against the negatives, averaged over positives. weights: (P,) of the positives."""
     size, softmax = _soft(negative, scores.of_negative, scores.n)
     odds = size[scores.of_positive] - scores.positive
     missing = weights * torch.sigmoid(odds)
@@ -117,7 +121,7 @@ def _likelihood(scores: BatchScores, weights: Tensor, negative: Tensor) -> Gradi
 
 
 def _uniform(scores: BatchScores) -> Tensor:
-    """(P,) one over the number of a record's positives."""
+    """Return (P,) one over the number of the record's positives."""
     ones = torch.ones_like(scores.positive)
     return ones / _sum(ones, scores.of_positive, scores.n)[scores.of_positive]
 
@@ -138,9 +142,9 @@ def _joint(scores: BatchScores) -> Gradient:
 
 
 def _pairs(scores: BatchScores, positives: str, negatives: str) -> Gradient:
-    """LSEPair over "all" positives, the "best" or the "worst" one, and "all" negatives or the "best" one.
+    """Return LSEPair over "all" positives, the "best" or the "worst" one, and "all" negatives or the "best" one.
 
-    "any" positive: their sum counts, not the sum of their pairs, which is SumMargLH.
+    positives "any" sums over the positives, not over their pairs: this is SumMargLH.
     """
     pool, sign = {"all": (_soft, -1.0), "worst": (_hard, -1.0), "any": (_soft, 1.0), "best": (_hard, 1.0)}[positives]
     size, weights = pool(sign * scores.positive, scores.of_positive, scores.n)
@@ -162,18 +166,22 @@ CLOSED_FORMS: Mapping[str, Callable[[BatchScores], Gradient]] = {
     "lse_pair_min_p_max_n": partial(_pairs, positives="worst", negatives="best"),
     "gist": _gist,
 }
-"""Every objective that looks at one record at a time; the gradient is that of the record's own loss."""
+"""Objectives that use one record at a time. The gradient is that of the record's own loss."""
 MW = "mw"
 OBJECTIVES = (*list(CLOSED_FORMS)[:-1], MW, "gist")
-"""In the order of METHOD 9."""
+"""All objectives, in the order of METHOD 9."""
 OF_SEVERAL_POSITIVES = frozenset(
     {"rand1_lh", "joint_lh", "sum_marg_lh", "lse_pair", "lse_pair_max_p", "lse_pair_min_p", "lse_pair_min_p_max_n"}
 )
-"""With one positive a record these equal `single_lh`, the last one `lse_pair_max_n`."""
+"""Objectives that differ only for several positives. With one positive per record they equal `single_lh`, and
+`lse_pair_min_p_max_n` equals `lse_pair_max_n`."""
 
 
 def _all_pairs(positive: Tensor, negative: Tensor) -> Callable[[BatchScores], Gradient]:
-    """MW, one number for all pairs, as a form of some records: their part of it, by negatives. Sides: (P,), (N,)."""
+    """Return MW, a mean over all pairs, as a function of some records that gives their part of it, by negatives.
+
+    positive, negative : (P,), (N,) scores of the whole source.
+    """
     of_negatives, of_positives = PairMeans.of(negative, positive), PairMeans.of(-positive, -negative)
 
     def form(scores: BatchScores) -> Gradient:
@@ -186,7 +194,7 @@ def _all_pairs(positive: Tensor, negative: Tensor) -> Callable[[BatchScores], Gr
 
 
 class _Sums:
-    """Sums of one objective over blocks, on the device. classes : how many classes of negatives."""
+    """Sums of one objective over blocks, on the device. classes : number of classes of negatives."""
 
     def __init__(self, classes: int, device: torch.device) -> None:
         self._loss, self._entropy = torch.zeros((), device=device).double(), torch.zeros((), device=device).double()
@@ -194,14 +202,18 @@ class _Sums:
         self._positive = torch.zeros(3, dtype=torch.float64, device=device)
 
     def add(self, gradient: Gradient, classes: Tensor, ends: Tensor) -> None:
-        """classes : (1 + C, N) ones, then a row a class.   ends : (3, P) all, strongest, weakest; 0 for one alone."""
+        """Add a block.
+
+        classes : (1 + C, N) a row of ones, then a row per class.
+        ends    : (3, P) all, strongest and weakest positives; 0 for a record's only positive.
+        """
         self._loss += gradient.loss.sum()
         self._negative += classes @ gradient.negative
         self._entropy += torch.special.entr(gradient.negative).sum()
         self._positive += ends @ gradient.positive.abs()
 
     def values(self, names: Collection[str], n: int) -> ObjectiveValues:
-        """n : records that the loss is the mean of."""
+        """Return the values of the objective. n : records over which the loss is averaged."""
         total, *by_class = self._negative.tolist()
         every, strongest, weakest = self._positive.tolist()
         effective = float(np.exp(np.log(total) + self._entropy.item() / total)) if total > 0 else None
@@ -215,7 +227,10 @@ class _Sums:
 
 
 def _share(part: float, total: float) -> float | None:
-    """To 12 digits: sums of the same numbers in another order give 0.9999999999999998 for all of them."""
+    """Return part / total, or None for a total of 0.
+
+    It is rounded to 12 digits: sums of the same numbers in another order give 0.9999999999999998 for 1.
+    """
     return round(part / total, 12) if total > 0 else None
 
 
@@ -226,10 +241,10 @@ def objective_values(
     device: torch.device,
     names: Collection[str] = OBJECTIVES,
 ) -> dict[str, ObjectiveValues]:
-    """Losses and gradients of the named objectives on the records of a source, at least one record.
+    """Return losses and gradients of the named objectives on the records of a source, at least one record.
 
-    classes : (N,) of each negative whether it is in a class, by the name of the class; classes may overlap.
-    Blocks of records one after another: nothing in the loop waits for the device. Source: METHOD 9.
+    classes : (N,) whether each negative is in a class, by the name of the class; classes may overlap.
+    Records are processed in blocks; nothing in the loop waits for the device. Source: METHOD 9.
     """
     sums = {name: _Sums(len(classes), device) for name in names}
     forms = dict(CLOSED_FORMS)
@@ -246,7 +261,7 @@ def objective_values(
 
 
 def _ends(scores: BatchScores) -> Tensor:
-    """(3, P) which passages are positives of a record that has several, and of them the strongest and the weakest."""
+    """Return (3, P) flags: positives of records with several positives, and of these the strongest and the weakest."""
     several = (_uniform(scores) < 1.0).double()
     strongest, weakest = (_hard(sign * scores.positive, scores.of_positive, scores.n)[1] for sign in (1.0, -1.0))
     return torch.stack([several, several * strongest, several * weakest])
@@ -255,7 +270,7 @@ def _ends(scores: BatchScores) -> Tensor:
 def _blocks(
     records: Records, flags: Floats, temperature: float, device: torch.device
 ) -> Iterator[tuple[BatchScores, Tensor]]:
-    """Whole records, up to BLOCK passages and one record; with their classes, (C, N)."""
+    """Yield blocks of whole records, of up to BLOCK passages or a single record, with their classes, (C, N)."""
     starts, ends = records.positive_offsets, records.negative_offsets
     passages = starts + ends
     first, last = 0, len(starts) - 1

@@ -1,9 +1,9 @@
-"""One pass over a source's triplets: dot products, gates, and the sums that every score is made of.
+"""One pass over a source's triplets: dot products, gates, and the sums that all scores are computed from.
 
 Blocks hold whole records padded to one number of negatives, so that a record's dot products are one
-small matrix product in float64. All variants are filled from the same block. Samples are nested, and a block is of one
-stratum, what a sample has beyond the next smaller one: a sample's sum is that of its strata, without more products.
-Within the loop over blocks nothing waits for the device.
+small matrix product in float64. Each block serves all variants. Samples are nested. A block belongs to one stratum: the
+part of a sample that the next smaller one lacks. A sample's sum is the sum of its strata, without further products.
+Nothing in the loop over blocks waits for the device.
 """
 
 from __future__ import annotations
@@ -28,19 +28,20 @@ from secid.measure.information import InformationState
 from secid.settings import DEFAULTS
 
 MOST_WEIGHTS_AT_ONCE = 4
-"""Products of the same rows that make the panels narrower: with 32 columns of each little of the lower triangle is
-computed, and together they are as fast as 128."""
+"""Most products of the same rows for which panels get narrower. With 32 columns of each product, little of the lower
+triangle is computed, and together they are as fast as 128."""
 STORED_PANELS = 8
-"""In which the upper triangle of a sum is kept where its product is computed whole: 9/16 of the matrix."""
+"""Panels that hold the upper triangle of a sum, 9/16 of the matrix, if products are computed whole."""
 DOT_ROUNDING = 1e-12
-"""Far above the error of a float64 dot product of unit rows (1e-16 times sqrt d), far below any real gap."""
+"""Difference up to which dot products count as equal. It is far above the error of a float64 dot product of unit rows
+(1e-16 times sqrt d), and far below any real difference."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One way of weighing the same triplets: temperature, coverage by name, weight formula, sample.
+    """One way of weighting the same triplets: temperature, coverage by name, weight formula, sample.
 
-    sample: only triplets whose position in the nested sample lies below it; 1.0 takes all.
+    sample: only triplets whose position in the nested sample lies below it; 1.0 for all.
     """
 
     temperature: float
@@ -50,11 +51,12 @@ class Variant:
 
 
 PanelProduct = tuple[int, int, Tensor]
-"""Of products of the same rows: a panel, the first of the sums, and what is added there, (stop, some, width)."""
+"""A part of products of the same rows: number of the panel, number of the first sum, and the values to add from there,
+(stop, n_sums, width)."""
 
 
 class SymmetricSums:
-    """Float64 sums of n symmetric (d, d) products: the upper triangles, by panels of columns."""
+    """Float64 sums of n symmetric (d, d) products. Upper triangles are stored in panels of columns."""
 
     def __init__(self, n: int, d: int, device: torch.device, dtype: torch.dtype) -> None:
         panels = block_plan(device).panels
@@ -70,22 +72,22 @@ class SymmetricSums:
 
     @property
     def dimension(self) -> int:
-        """Rows and columns of each."""
+        """Rows and columns of each sum."""
         return len(self._panels[-1])
 
     @property
     def n_numbers(self) -> int:
-        """How many numbers all sums have."""
+        """Number of values in all sums."""
         return sum(panel.numel() for panel in self._panels)
 
     def first(self, n: int) -> SymmetricSums:
-        """Zeros for products of the first n alone."""
+        """Return sums of zeros for only the first n products."""
         part = copy(self)
         part._panels = [torch.zeros_like(panel[:, :n]) for panel in self._panels]
         return part
 
     def products(self, rows: Tensor, amounts: Tensor) -> Iterator[PanelProduct]:
-        """The upper triangle of rows^T diag(amount) rows for each amount. rows : (B, d).   amounts : (B, n)."""
+        """Yield the upper triangles of rows^T diag(amount) rows for each amount. rows : (B, d).   amounts : (B, n)."""
         if self._whole:
             for number, amount in enumerate(amounts.unbind(1)):
                 product = rows.T @ (rows * amount.unsqueeze(1))
@@ -99,7 +101,7 @@ class SymmetricSums:
             yield place, 0, (rows[:, :stop].T @ columns.view(len(rows), -1)).view(stop, -1, width)
 
     def add(self, place: int, number: int, product: Tensor) -> None:
-        """Adds a part of `products`, those of the first n amounts."""
+        """Add a part of `products`, as far as it belongs to the sums held here."""
         some = self._panels[place][:, number : number + product.shape[1]]
         some += product[:, : some.shape[1]]
 
@@ -108,7 +110,7 @@ class SymmetricSums:
             panel += more
 
     def matrix(self, number: int) -> Tensor:
-        """(d, d) of one sum, both triangles."""
+        """Return one sum, (d, d), with both triangles."""
         d = len(self._panels[-1])
         total = self._panels[-1].new_empty(d, d)
         for panels in self._panels:
@@ -123,12 +125,12 @@ class SymmetricSums:
 
 @dataclass(frozen=True)
 class SweepSums:
-    """What one pass leaves: dot products, and the un-normalised sum of w u u^T of each variant.
+    """Results of one pass: dot products, and the un-normalised sum of w u u^T of each variant.
 
     dots              : (T,) float64 each on the CPU, in the order of the triplets.
-    record_gradient   : (R,) ||sum_k a_k (n_k - p)||^2 of each (record, positive), a the softmax weights
+    record_gradient   : (R,) ||sum_k a_k (n_k - p)||^2 of each (record, positive), where a are the softmax weights
                         of its negatives at `temperature`; METHOD 3's record form without 1/tau^2.
-    weights[variant]  : sum of share * weight, u = 0 in; n_negatives[variant] : sum of shares.
+    weights[variant]  : sum of share * weight, triplets with u = 0 included; n_negatives[variant] : sum of shares.
     """
 
     dots: Dots
@@ -139,11 +141,11 @@ class SweepSums:
 
     @property
     def dimension(self) -> int:
-        """How many rows and columns a state has."""
+        """Rows and columns of a state."""
         return next(iter(self.sums.values()))[0].dimension
 
     def state(self, variant: Variant) -> InformationState:
-        """The information state of one variant, on the device of the vectors."""
+        """Return the information state of one variant, on the device of the vectors."""
         sums, number = self.sums[variant]
         return InformationState(sums.matrix(number), self.n_negatives[variant])
 
@@ -158,17 +160,17 @@ def sweep(
     position: Floats | None = None,
     sums: torch.dtype = torch.float32,
 ) -> SweepSums:
-    """Dot products of all triplets and one information sum per variant.
+    """Compute the dot products of all triplets and one information sum per variant.
 
     coverages : (T,) coverage of each triplet by the name that variants use.
-    smallest_distance : ||n - p|| at and below which n counts as p: u = 0 and, exactly, s_qn = s_qp and s_pn = 1.
-    temperature       : of the record softmax.
+    smallest_distance : ||n - p|| at and below which n counts as equal to p: u = 0, s_qn = s_qp and s_pn = 1 exactly.
+    temperature       : temperature of the record softmax.
     position          : (T,) place of each triplet's query in the nested sample, in [0, 1); needed by
                         variants with a sample below 1.
-    sums : of the products within a block; across blocks they are float64. In float64 the states of any parts of the
-           records add up to the whole's to 1e-12, in float32 only those of whole blocks.
-    Same result to rounding for any order of records and any block size; zeros for no triplets.
-    Raises NumericalError where a row is zero or not finite.
+    sums : number format of the products within a block; across blocks it is float64. In float64 the states of any parts
+           of the records add up to the whole's to 1e-12, in float32 only those of whole blocks.
+    The result is the same to rounding for any order of records and any block size; zeros for no triplets.
+    Raises NumericalError if a row is zero or not finite.
     Source: METHOD 2, 11.
     """
     n, device = len(triplets), vectors.computes_on
@@ -185,7 +187,7 @@ def sweep(
         scale = usable / torch.where(usable, dots.squared_distance, 1.0)
         return dots, of_records, totals.of_block(block, dots, difference, scale, listed) if variants else None
 
-    many = n > block_plan(device).n_triplets  # one block has nothing to run next to
+    many = n > block_plan(device).n_triplets  # a single block has nothing to run in parallel with
     with side_by_side(device, totals.block_bytes) if many else nullcontext(map) as each:
         for window in windows(vectors, triplets, triplets.record_offsets, stratum=totals.stratum):
             for block, (dots, of_records, sums_of_block) in zip(
@@ -218,7 +220,7 @@ class _Totals:
     ) -> None:
         d, n, device = vectors.dimension, len(triplets), vectors.computes_on
         share = np.ones(n) if triplets.share is None else triplets.share
-        # One place more, 0, is what padding reads
+        # Padding reads the additional last place, which is 0.
         self._share = torch.from_numpy(np.append(share, 0.0)).to(device)
         self._coverages = {name: torch.from_numpy(np.append(c, 0.0)).to(device) for name, c in coverages.items()}
         places = np.zeros(n + 1) if position is None else np.append(position, 0.0)
@@ -244,9 +246,9 @@ class _Totals:
     def of_block(
         self, block: SlotBlock, dots: Dots, difference: Tensor, scale: Tensor, listed: bool
     ) -> tuple[Tensor, Iterable[PanelProduct]]:
-        """Sums of weights of each family over one block, (n,), and its products.
+        """Return each family's sum of weights over one block, (n,), and the block's products.
 
-        scale: (slots,) 1 / ||n - p||^2, 0 where u = 0.   listed: compute all products now, not as they are added.
+        scale: (slots,) 1 / ||n - p||^2, 0 if u = 0.   listed: compute all products now, not when they are added.
         """
         of_gates: dict[tuple[float, str], Gates] = {}
         amounts = []
@@ -271,7 +273,7 @@ class _Totals:
                 within.add(*part)
 
     def of(self, variants: Sequence[Variant]) -> tuple[dict[Variant, Any], ...]:
-        """Sums of weights, of shares and of products, each sample with the smaller ones in it."""
+        """Return sums of weights, of shares and of products; those of a sample include the smaller samples in it."""
         weights = self._weights.cumsum(1).tolist()
         for smaller, larger in pairwise(self._strata):
             larger.merge(smaller)
@@ -286,16 +288,16 @@ class _Totals:
         )
 
     def _family(self, variant: Variant) -> Variant:
-        """The variant whose products this one shares: of all triplets, with the first coverage that is equal."""
+        """Return the variant whose products this one shares: without a sample, and with the first equal coverage."""
         return replace(variant, coverage=self._equal[variant.coverage], sample=1.0)
 
 
 def _block_dots(window: Window, block: SlotBlock, smallest_distance: float) -> tuple[Dots, Tensor]:
-    """Cosines of a block in float64, and its differences n - p in float32 (B, d).
+    """Return cosines of a block in float64, and its differences n - p in float32 (B, d).
 
-    Rows are divided by their float64 norm, so float32 rounding of a unit row does not enter; of a zero row nothing
-    finite is left. A copy of the positive that another batch encoded differs from it by rounding, whose sign must not
-    decide what is an inversion.
+    Rows are divided by their float64 norm, so that float32 rounding of unit rows has no effect; a zero row gives NaN.
+    A copy of the positive that was encoded in another batch differs from it by rounding, and the sign of that
+    difference must not decide what is an inversion.
     """
     negatives = window.passages.index_select(0, block.negative)
     positives = window.passages.index_select(0, block.positive)
@@ -306,7 +308,9 @@ def _block_dots(window: Window, block: SlotBlock, smallest_distance: float) -> t
     norms = torch.linalg.vector_norm(wide, dim=1)
     cosines = torch.bmm(anchors, wide.view(-1, k, d).transpose(1, 2)).transpose(0, 1).reshape(2, -1) / norms
     query_positive = (anchors[:, 0] * anchors[:, 1]).sum(1).repeat_interleave(k)
-    query_positive = _tie(query_positive, torch.ones_like(query_positive))  # or s_pn = 1 of a copy lies below it
+    query_positive = _tie(
+        query_positive, torch.ones_like(query_positive)
+    )  # else the s_pn = 1 of a copy could lie below it
     difference = (negatives.view(-1, k, d) - positives.unsqueeze(1)).view(-1, d)
     query_negative = _tie(cosines[0], query_positive)
     positive_negative = _tie(cosines[1], query_negative)
@@ -319,12 +323,12 @@ def _block_dots(window: Window, block: SlotBlock, smallest_distance: float) -> t
 
 
 def _tie(values: Tensor, others: Tensor) -> Tensor:
-    """`values`, equal to `others` where they differ by rounding alone: equal rows must give a tie."""
+    """Return `values`, or `others` if both differ only by rounding: equal rows must give a tie."""
     return torch.where((values - others).abs() <= DOT_ROUNDING, others, values)
 
 
 def _record_gradient(dots: Dots, difference: Tensor, real: Tensor, k: int, temperature: float) -> Tensor:
-    """(r,) squared length of each record's softmax-weighted sum of n - p. Source: METHOD 3."""
+    """Return (r,) the squared length of each record's softmax-weighted sum of n - p. Source: METHOD 3."""
     logits = (dots.query_negative - dots.query_positive) / temperature
     logits = torch.where(real, logits, -torch.inf).view(-1, k)
     with_positive = torch.nn.functional.pad(logits, (1, 0))  # the positive's own logit is 0

@@ -1,4 +1,4 @@
-"""How sure a score is: influence of every triplet through quadratic forms, standard errors by query, bias."""
+"""Uncertainty of a score: influence of every triplet through quadratic forms, standard errors by query, bias."""
 
 from __future__ import annotations
 
@@ -30,16 +30,16 @@ from secid.measure.information import Eigen, InformationState, eigendecompositio
 from secid.measure.interval import ROUNDING_NATS, Difference
 from secid.measure.sweep import SymmetricSums
 
-# Quadratic forms of the rows n - p, query by query, in a basis where their matrices are diagonal: the second pass.
+# The second pass: quadratic forms of the rows n - p, query by query, in a basis where their matrices are diagonal.
 
 Result = TypeVar("Result")
 
 
 class Forms(NamedTuple):
-    """What the second pass leaves, of rows v = sqrt(amount) (n - p) in a basis where A^-1 is diagonal.
+    """Results of the second pass over rows v = sqrt(amount) (n - p), in a basis where A^-1 is diagonal.
 
     first        : (T,) v_i^T A^-1 v_i at the first budget.
-    per_query    : (Q, B) its sum over the query's triplets.
+    per_query    : (Q, B) sum of v_i^T A^-1 v_i over the query's triplets.
     pairs        : (B,) sum over queries of tr((A^-1 S)^2), S = sum over the query of v_i v_i^T.
     by_dimension : (d,) sum over triplets of v_i^2, times the excess of i's query.
     """
@@ -60,9 +60,10 @@ def quadratic_forms(
     shrink: Floats,
     dtype: torch.dtype = torch.float32,
 ) -> Forms:
-    """One pass over the triplets. amount: (T,); cluster: (T,) query of each; excess: (Q,); shrink: (B, d) of A^-1.
+    """Compute the forms in one pass over the triplets.
 
-    dtype : of the rows in the basis, and their products.
+    amount : (T,).   cluster : (T,) query of each.   excess : (Q,).   shrink : (B, d) the diagonal of A^-1 per budget.
+    dtype  : number format of the rows in the basis, and of their products.
     """
     device, (n_budgets, d) = vectors.computes_on, shrink.shape
     narrow, scratch = torch.from_numpy(shrink).to(device, dtype), Scratch(device, dtype)
@@ -88,13 +89,13 @@ def quadratic_forms(
 
 
 def gram(vectors: Vectors, triplets: Triplets, amount: Floats, dtype: torch.dtype = torch.float32) -> Tensor:
-    """(T, T) float64 products of the rows v, kept as `dtype`, with each other: of few triplets, less than d x d."""
+    """Return (T, T) float64 products of the rows v, stored as `dtype`. For few triplets that is smaller than d x d."""
     wide = scaled_rows(vectors, triplets, amount, dtype).double()
     return wide @ wide.T
 
 
 def scaled_rows(vectors: Vectors, triplets: Triplets, amount: Floats, dtype: torch.dtype = torch.float32) -> Tensor:
-    """(T, d) rows v on the device, of triplets that are few enough to be kept together."""
+    """Return (T, d) rows v on the device. All triplets must fit into memory together."""
     rows = torch.zeros(len(triplets) + 1, vectors.dimension, dtype=dtype, device=vectors.computes_on)
     cluster = np.unique(triplets.query, return_inverse=True)[1]
     for block, part in by_query(vectors, triplets, amount, cluster, None, lambda _, part: part.clone(), dtype):
@@ -111,12 +112,14 @@ def by_query(
     work: Callable[[SlotBlock, Tensor], Result],
     dtype: torch.dtype = torch.float32,
 ) -> Iterator[tuple[SlotBlock, Result]]:
-    """What `work` makes of each block of whole queries, given the block and its rows v, (slots, d), which it may write
-    to; those of padding are 0. rotation : (d, d) that rows are multiplied by; None for none.   dtype : of these rows.
+    """Yield each block of whole queries with the result of `work` on it.
+
+    work     : function of the block and its rows v, (slots, d), which it may overwrite; rows of padding are 0.
+    rotation : (d, d) matrix that rows are multiplied by, or None.   dtype : number format of the rows.
     """
     device = vectors.computes_on
     plan, scratch = block_plan(device), Scratch(device)
-    many = plan.in_threads and len(cluster) > plan.n_triplets  # one block has nothing to run next to
+    many = plan.in_threads and len(cluster) > plan.n_triplets  # a single block has nothing to run in parallel with
     narrow = None if rotation is None else rotation.to(device, dtype)
     packed = PackedMatrix(narrow.T) if narrow is not None and many and can_pack(device, narrow.dtype) else None
     order = np.argsort(cluster, kind="stable")
@@ -139,12 +142,12 @@ def by_query(
 
 
 def _forms_and_pairs(rows: Tensor, shrink: Tensor, scratch: Scratch) -> tuple[Tensor, Tensor]:
-    """(q k, B) v_i^T C v_i, and (B,) the sum over queries of (v_i^T C v_j)^2 over all i and j, float64.
+    """Return (q k, B) v_i^T C v_i, and (B,) the sum over queries of (v_i^T C v_j)^2 over all i and j, float64.
 
     rows : (q, k, d), the v of each query.   shrink : (B, d), the diagonal of each C.
     """
     (q, k, d), n, tile_bytes = rows.shape, len(shrink), block_plan(rows.device).tile_bytes
-    if k * n > d:  # measured at 768 dimensions and 6 budgets: level at 150 negatives
+    if k * n > d:  # at 768 dimensions and 6 budgets both take equally long with 150 negatives
         return _forms_and_sums(rows, shrink, max(1, tile_bytes // (4 * d * d)))
     tile = max(1, tile_bytes // (4 * k * n * d))
     products = scratch.take("products", q, k, n * k)
@@ -159,7 +162,10 @@ def _forms_and_pairs(rows: Tensor, shrink: Tensor, scratch: Scratch) -> tuple[Te
 
 
 def _forms_and_sums(rows: Tensor, shrink: Tensor, tile: int) -> tuple[Tensor, Tensor]:
-    """By tr((C S)^2) = c^T (S o S) c, S the sum of v v^T of a query: less work where it has many triplets."""
+    """Return `_forms_and_pairs` by tr((C S)^2) = c^T (S o S) c, where S is a query's sum of v v^T.
+
+    This is less work for queries with many triplets.
+    """
     wide, d = shrink.double(), rows.shape[2]
     squares = torch.zeros(d, d, dtype=torch.float64, device=rows.device)
     for some in torch.split(rows, tile):
@@ -168,27 +174,27 @@ def _forms_and_sums(rows: Tensor, shrink: Tensor, tile: int) -> tuple[Tensor, Te
     return forms.double(), ((wide @ squares) * wide).sum(1)
 
 
-# How sure a score is: influence of every triplet, standard errors by query, bias, at any budget.
+# Influence of every triplet, standard errors by query, and bias, at any budget.
 #
-# The second pass. With M = V diag(e) V^T, rows rotated by V give u^T (I + B M)^-1 u for every budget B
+# With M = V diag(e) V^T, rows rotated by V give u^T (I + B M)^-1 u for every budget B
 # from one matrix product; only the coefficients 1 / (1 + B e) differ.
 
 PART_ROWS = 8192
-"""Rows in float64 at once."""
+"""Rows that are converted to float64 at once."""
 
 
 @dataclass(frozen=True)
 class Influence:
-    """First-order effect of each triplet on ECI_B, and what follows from it. Source: METHOD 8.
+    """First-order effect of each triplet on ECI_B, and the statistics derived from it. Source: METHOD 8.
 
     budgets    : the B of each column.
     per_triplet: (T,) h_i at the first budget; sums to 0 up to rounding.
-    information: (T,) share_i w_i u_i^T A^-1 u_i at the first budget, >= 0: what each triplet holds of
+    information: (T,) share_i w_i u_i^T A^-1 u_i at the first budget, >= 0: each triplet's part of
                  the score, to first order.
     queries    : (Q,) distinct query ids, sorted.   per_query : (Q, len(budgets)) sums of h_i over a
-                 query's triplets, divided by N: one observation of the clustered variance each.
-    bias_nats  : (len(budgets),) how much a sample of this size falls short on average, >= 0; of no length where it
-                 was not asked for.
+                 query's triplets, divided by N. Each row is one observation of the clustered variance.
+    bias_nats  : (len(budgets),) average shortfall of the score of a sample of this size, >= 0; (0,) if it
+                 was not requested.
     """
 
     budgets: tuple[float, ...]
@@ -204,12 +210,12 @@ class Influence:
         return len(self.queries)
 
     def standard_errors(self) -> Floats:
-        """(len(budgets),) standard error of ECI_B in nats, queries being the sampling unit."""
+        """Return (len(budgets),) the standard error of ECI_B in nats. Queries are the sampling unit."""
         errors: Floats = np.sqrt((self.per_query**2).sum(axis=0))
         return errors
 
     def column(self, budget: float | None) -> int:
-        """Place of a budget, the first where None. Raises ValueError for another."""
+        """Return the place of a budget; of the first for None. Raises ValueError for an unknown budget."""
         return 0 if budget is None else self.budgets.index(budget)
 
 
@@ -223,10 +229,10 @@ def influence(
     budgets: Sequence[float] = (1.0,),
     dtype: torch.dtype = torch.float32,
 ) -> Influence:
-    """Influence of every triplet at each budget, with A = I + B M by the eigenvalues of M.
+    """Return the influence of every triplet at each budget, with A = I + B M from the eigenvalues of M.
 
     squared_distance, weight : (T,) ||n - p||^2, and the w that M was summed with.
-    smallest_distance        : as in the sweep.   dtype : of the rows rotated into the basis of M.
+    smallest_distance        : as in the sweep.   dtype : number format of the rows rotated into the basis of M.
     h_i = B share_i (w_i u_i^T A^-1 u_i - tr(A^-1 M)); bias = B^2/2 sum over queries of tr((A^-1 S_r)^2).
     Source: METHOD 8.
     """
@@ -238,7 +244,7 @@ def influence(
     queries, cluster = np.unique(triplets.query, return_inverse=True)
     size = np.bincount(cluster, share, len(queries)).astype(np.float64)
     amount = _amounts(share * weight, squared_distance, smallest_distance)
-    # the sum of a_i v_i^2 is N e where M is of these triplets alone: of queries of one size nothing is left
+    # The sum of a_i v_i^2 is N e if M is the sum over these triplets, so queries of the usual size need no extra work.
     usual = float(np.median(size)) if len(size) and isclose(size.sum(), n) else 0.0
     products = quadratic_forms(vectors, triplets, amount, cluster, size - usual, eigen.basis, shrink, dtype)
     mixed = shrink**2 * eigenvalues  # diagonal of A^-1 M A^-1
@@ -260,9 +266,10 @@ def influence_of_few(
     budget: float,
     dtype: torch.dtype = torch.float32,
 ) -> tuple[Influence, Floats]:
-    """As `influence` at one budget without the bias (of no length), and the eigenvalues of M that are not 0, rising.
+    """Return `influence` at one budget with an empty bias, and the T eigenvalues of M that may differ from 0, rising.
 
-    By the T x T products of the rows in place of M: much less where triplets are fewer than dimensions. METHOD 8.
+    It uses the T x T products of the rows instead of M: much less work for fewer triplets than dimensions.
+    Source: METHOD 8.
     """
     share = np.ones(len(triplets)) if triplets.share is None else triplets.share
     n = triplets.n_negatives
@@ -285,9 +292,9 @@ def information(
     smallest_distance: float,
     dtype: torch.dtype = torch.float32,
 ) -> InformationState:
-    """The state of triplets whose weights are known: what the sweep would leave of them, without their gates.
+    """Return the state of triplets with known weights, as the sweep would, but without computing gates.
 
-    squared_distance, weight, smallest_distance : as in `influence`.   dtype : of the products within a block.
+    squared_distance, weight, smallest_distance : as in `influence`.   dtype : format of the products within a block.
     Source: METHOD 2.7.
     """
     share = np.ones(len(triplets)) if triplets.share is None else triplets.share
@@ -302,7 +309,7 @@ def information(
 
 @dataclass(frozen=True)
 class ScorePart:
-    """ECI_sem of some triplets. per_triplet : (T,) h_i; 0 for those that do not count. Source: METHOD 8."""
+    """ECI_sem of a part of the triplets. per_triplet : (T,) h_i; 0 for triplets outside the part. Source: METHOD 8."""
 
     nats: float
     per_triplet: Floats
@@ -316,11 +323,11 @@ def scores_of_parts(
     smallest_distance: float,
     shares: Sequence[Floats],
 ) -> list[ScorePart]:
-    """ECI_sem and influences of several parts of one set of triplets, whose rows are read once and kept together.
+    """Return ECI_sem and influences of several parts of a set of triplets, whose rows are read once and kept in memory.
 
     squared_distance, weight, smallest_distance : as in `influence`.
-    shares : of each part (T,) what every triplet counts there, 0 where it is left out; their own shares do not enter.
-    By a Cholesky factor of I + M a part: a tenth of the time of eigenvectors. Source: METHOD 2, 8.
+    shares : for each part (T,) the count of every triplet, 0 outside the part; `triplets.share` is not used.
+    Each part takes a Cholesky factor of I + M: a tenth of the time of eigenvectors. Source: METHOD 2, 8.
     """
     rows = scaled_rows(vectors, triplets, _amounts(weight, squared_distance, smallest_distance))
     parts = []
@@ -335,7 +342,7 @@ def scores_of_parts(
 
 
 def _part(rows: Tensor, share: Tensor, n: float) -> tuple[float, Floats]:
-    """Score and influences of rows that count `share` each, n together."""
+    """Return the score and influences of rows with these shares. n: sum of the shares."""
     matrix = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64, device=rows.device)
     pieces = list(zip(torch.split(rows, PART_ROWS), torch.split(share, PART_ROWS), strict=True))
     for some, counts in pieces:
@@ -353,22 +360,22 @@ def _part(rows: Tensor, share: Tensor, n: float) -> tuple[float, Floats]:
 
 
 def _amounts(weight: Floats, squared_distance: Floats, smallest_distance: float) -> Floats:
-    """(T,) weight / ||n - p||^2, so that rows n - p need no scaling to length 1.
+    """Return (T,) weight / ||n - p||^2, so that rows n - p need no scaling to length 1.
 
-    0 where n - p is not longer than the smallest distance, so that u = 0.
+    It is 0 if n - p is not longer than the smallest distance, so that u = 0.
     """
     usable = squared_distance > smallest_distance**2
     return np.where(usable, np.maximum(weight, 0.0) / np.where(usable, squared_distance, 1.0), 0.0)
 
 
 def difference(first: Influence, second: Influence, nats: float, budget: float | None = None) -> Difference:
-    """Paired standard error of a difference: per-query sums are subtracted query by query.
+    """Return a difference with its paired standard error: per-query sums are subtracted query by query.
 
-    nats : score of the first minus score of the second.   budget : one of both, the first of each where None.
+    nats : score of the first minus score of the second.   budget : one that both have; None for the first of each.
     Source: METHOD 8.
     """
     ours, theirs = first.per_query[:, first.column(budget)], second.per_query[:, second.column(budget)]
-    if np.array_equal(first.queries, second.queries):  # as most sources of a run: a fifth of the time
+    if np.array_equal(first.queries, second.queries):  # most sources of a run; takes a fifth of the time
         queries, gap = first.queries, ours - theirs
     else:
         queries = np.union1d(first.queries, second.queries)
@@ -381,7 +388,7 @@ def difference(first: Influence, second: Influence, nats: float, budget: float |
 
 
 def covariance(parts: Sequence[Influence]) -> Floats:
-    """(S, S) covariance of the scores of sources at the first budget, by the queries they share. Source: METHOD 8."""
+    """Return (S, S) the covariance of sources' scores at the first budget, from shared queries. Source: METHOD 8."""
     queries = distinct(np.concatenate([part.queries for part in parts]))
     table = np.zeros((len(queries), len(parts)))
     for place, part in enumerate(parts):
@@ -390,21 +397,21 @@ def covariance(parts: Sequence[Influence]) -> Floats:
 
 
 def probability_first(scores: Floats, covariances: Floats, seed: int, n_draws: int = 100_000) -> Floats:
-    """(S,) how often each source comes first when scores are drawn from their joint normal.
+    """Return (S,) the probability that each source is first, with scores drawn from their joint normal.
 
-    Sources level to rounding share the first place. 100,000 draws give a standard error of at most 0.0016.
+    Sources that are equal to rounding share the first place. 100,000 draws give a standard error of at most 0.0016.
     Source: METHOD 8.
     """
     values, axes = np.linalg.eigh(covariances)
     noise = np.random.default_rng(seed).standard_normal((n_draws, len(scores)))
     draws = scores + noise @ (axes * np.sqrt(np.maximum(values, 0.0))).T
-    level = draws >= draws.max(axis=1, keepdims=True) - ROUNDING_NATS
-    shares: Floats = (level / level.sum(axis=1, keepdims=True)).mean(axis=0)
+    is_first = draws >= draws.max(axis=1, keepdims=True) - ROUNDING_NATS
+    shares: Floats = (is_first / is_first.sum(axis=1, keepdims=True)).mean(axis=0)
     return shares
 
 
 def holm(p_values: Floats) -> Floats:
-    """Holm-adjusted p values, in [0, 1] and never below the given ones. Empty in, empty out."""
+    """Return Holm-adjusted p values, in [0, 1] and never below the original ones; empty for none."""
     order = np.argsort(p_values)
     factors = len(p_values) - np.arange(len(p_values))
     adjusted = np.minimum(1.0, np.maximum.accumulate(p_values[order] * factors))

@@ -155,7 +155,7 @@ def answer(sources: Sequence[SourceReport], texts: Mapping[str, TextFacts]) -> T
 
 
 def numbers_to_drop(sources: Sequence[SourceReport]) -> str:
-    """Say how many negatives the repairs drop, by source; "" if a repair drops one defect alone."""
+    """Say how many negatives the repairs drop, by source; "" if a repair drops only one defect."""
     every = (drops(source, f"The repair of {named(source.name)}") for source in sources if source.repair)
     return " ".join(filter(None, every))
 
@@ -304,7 +304,7 @@ def check_screen(check: Check, pages: Sequence[Path] = ()) -> Screen:
         (strong(headline), " ".join(others)),
         (
             answer(rows[:MOST_ROWS], check.texts),
-            _folded("Rows of the page alone", rows[MOST_ROWS:]),
+            _folded("Only on the page", rows[MOST_ROWS:]),
             _folded("Nothing above its limit", [one for one in check.sources if one not in rows]),
         ),
         (

@@ -53,7 +53,7 @@ FACTS: Mapping[str, str] = {
     "stored_raw_rows": "the stored rows are not of unit length; scoring scales them (METHOD 2)",
     "truncated": "vectors truncated to their first {n} dimensions, then scaled to unit length",
     "unknown_weights": "the weights behind an endpoint are unknown: the cache identifies them by address and model "
-    "name alone",
+    "name only",
     "unused_by_endpoint": "not used with an endpoint: {flags}",
     "unused_by_file": "not used with a file of vectors: {flags}",
     "unused_by_object": "not used with an encoder object: {flags}",

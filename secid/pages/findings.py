@@ -163,7 +163,7 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[ShownFindings, ...], int]:
     """Return the `limit` most urgent findings of the run by source, and how many more there are.
 
     Sources to repair or not to use come first, each with its most urgent finding before any other source has one. Of
-    those for which no finding is left, the command alone is returned. Traits of a source not to use come last.
+    for those without a finding left, only the command is returned. Traits of a source not to use come last.
     """
     every = [
         (

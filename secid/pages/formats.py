@@ -41,7 +41,7 @@ if TYPE_CHECKING:
 MOST_EXAMPLES = 3
 """Examples shown of one finding; `secid flagged` lists all."""
 MOST_OPEN = 3
-"""Findings of a source that its command repairs and that stand open; the others are folded under their names."""
+"""Most open findings of a source that its command repairs; the others are folded under their names."""
 MOST_CHARACTERS = 2_000
 """Longest passage or sentence shown. Ours are shorter; untrusted ones may have any length."""
 CLAMPED_CHARACTERS = 150
@@ -133,7 +133,7 @@ def _each_example_once(source: ShownFindings) -> ShownFindings:
 
 
 def _groups(findings: Sequence[ShownFindings]) -> list[tuple[ShownFindings, tuple[Item, ...], tuple[Item, ...]]]:
-    """Each source with the findings that stand open and those that are folded.
+    """Return each source with its open findings and its folded ones.
 
     Open are those that the source's own command repairs, but few; without any the first, unless a source above has it
     open.
@@ -446,7 +446,8 @@ def verdict_line(result: Judged) -> str:
 
 
 def _verdict(result: Judged) -> tuple[str, dict[str, object]]:
-    facts: dict[str, object] = {"n_sources": len(result.sources)}
+    n_sources = len(result.names if isinstance(result, Probe) else result.sources)
+    facts: dict[str, object] = {"n_sources": n_sources}
     if isinstance(result, Run | Check):
         statuses = [source.status for source in result.sources]
         facts |= _counts(statuses, get_args(Status))
@@ -464,10 +465,11 @@ def _verdict(result: Judged) -> tuple[str, dict[str, object]]:
         return word, {"command": "audit", **facts, "n_labelled_relevant": relevant, "n_judged": judged}
     if result.abstained:
         return "abstained", {"command": "probe", **facts, "reason": result.abstained}
-    n_best = 1 + len(result.tied_with_first)
-    word = "gain" if len(result.sources) == 1 else "best" if n_best == 1 else "tied"
-    caution = ",".join(result.doubts) or None
-    return word, {"command": "probe", **facts, "n_best": n_best, "first": result.sources[0].name, "caution": caution}
+    word = "gain" if n_sources == 1 else "tied" if result.best else "depends"
+    if n_sources > 1 and result.best and not any(dose.tied_with_first for dose in result.ranked):
+        word = "best"
+    facts |= {"n_best": len(result.best), "first": next(iter(result.best), None)}
+    return word, {"command": "probe", **facts, "caution": ",".join(result.doubts) or None}
 
 
 def _counts(items: Collection[str], kinds: Collection[str]) -> dict[str, object]:

@@ -37,7 +37,7 @@ NOT_RULED_OUT = (
 """Sentence for runs without a guide whose queries have several positives; the others get ONE_LABEL."""
 TIE_TERM = (
     "sources of different letters differ significantly, A the best; those that share a letter are statistically tied, "
-    "directly or through others; – stands for a source that could not be compared with all the others"
+    "directly or through others; – marks a source that could not be compared with all the others"
 )
 STATUS_TERMS = {
     "no defects": "no counted defect is above its limit, which does not make the source good for training.",
@@ -68,12 +68,12 @@ EXPLANATIONS = {
     "total weight, large B by variety.",
     "95 % CI": "95 % confidence interval; queries are the sampling unit.",
     "P(first)": "chance of the highest score among these sources, 0 to 100 %, given the sampling of queries.",
-    "new texts": "texts that are in no source and were encoded for the control alone, 0 or more; fewer cost less.",
+    "new texts": "texts that are in no source and were encoded only for the control, 0 or more; fewer cost less.",
     "candidates": "documents of the run that the control's negatives were drawn from or searched in; at most 100,000 "
     "are searched.",
     "negatives": "triplets (query, positive, negative) scored, 1 or more.",
     "queries": "distinct queries, 1 or more: the sampling unit. 35/120: the row is of 35 that all sources share, of "
-    "its 120. *: rows are of different queries, so compare pairs alone.",
+    "its 120. *: rows are of different queries, so compare only pairs.",
     "tr M": "the mean weight, in which a copy of the positive counts 0, from 0 to 1: the score is at most this, "
     "and usually within 1 % of it.",
     "π": "probability that the encoder prefers the positive to the negative, 0 to 1. Near 1 the negative is easy, "
@@ -129,7 +129,7 @@ EXPLANATIONS = {
     "largest batch below 1 %": "largest batch in which fewer than 1 % of the queries meet one of their own labelled "
     "positives as a negative.",
     "affected": "share of rows whose query meets one of its labelled positives in another row of the batch, for "
-    "batches of so many rows drawn at random; 0 to 100 %.",
+    "batches of that many rows drawn at random; 0 to 100 %.",
     "flagged in batch": "share of the passages of other rows whose cosine to the query is within 5 % of its "
     "positive's, or above; 0 to 100 %, in a sample of batches, with 95 % CI. A mask such as GIST's would remove them, "
     "with this encoder as its own guide; a guide does not score them. Some are sound negatives.",
@@ -234,11 +234,11 @@ SETTINGS = {
             "what each direction is multiplied by. Full: π · ρ · λ; “without” leaves one factor out. Residual "
             "only: 1 for every negative. Margin hardness: 1 − π. Fisher: 4 · π · (1 − π) · ρ · λ. "
             "Gradient-weighted: ((1 − π)/τ)² times the squared distance of positive and negative, over its mean. "
-            "Scores under other weights are other numbers: compare orders alone."
+            "Scores under other weights are other numbers: compare only orders."
         ),
     ),
     "sample": ("samples", "shares of the run's queries that are scored, above 0 to 100 %, each within the next."),
-    "encoder": ("encoders", "models whose vectors are scored, each by its own recipe; compare orders alone."),
+    "encoder": ("encoders", "models whose vectors are scored, each by its own recipe; compare only orders."),
 }
 """Aspect that an ablation varies: its plural, and what its settings are."""
 

@@ -176,7 +176,7 @@ def _sweep_lines(sweep: Sweep) -> Iterator[str]:
     """Explain the columns, and how a row is written to a file."""
     name = next(iter(sweep.sources)).name
     yield (
-        "margin: s_qn is below s_qp by more than so many per cent of it. short: rows with fewer than "
+        "margin: s_qn is below s_qp by more than that many per cent of it. short: rows with fewer than "
         f"{sweep.k} negatives; by: how many those lack on average"
     )
     if sweep.guide is None:

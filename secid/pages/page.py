@@ -60,8 +60,8 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """title and description stand for the picture where it is not seen; draw makes the SVG; note: how to read it.
-
+    """title, description : in place of the picture for readers who cannot see it.   draw : makes the SVG.
+    note : how to read it.
     numbers : what is drawn, a record for each row, as JSON.
     """
 
@@ -162,7 +162,7 @@ STATUSES: Mapping[str, Literal["good", "warn", "bad"]] = {
 
 
 def each_term_once(sections: Iterable[Section]) -> tuple[Section, ...]:
-    """The sections, with each term where it is first needed alone."""
+    """Return the sections with each term only where it is first needed."""
     explained: set[str] = set()
     shortened = []
     for section in sections:

@@ -167,7 +167,7 @@ def _of_table(table: Table, console: Console) -> Iterator[Text]:
 def table_lines(table: Table, width: int) -> list[Text]:
     """The lines of a table: rows in columns; else heads above their numbers; else a line for each cell.
 
-    The heads are the first cell, and the second where it is no number.
+    The heads are the first cell, and the second if it is not a number.
     """
     titles = [plain(column.title) for column in table.columns]
     rows = [[_cell(cell) for cell in row] for row in table.rows]

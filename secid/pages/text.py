@@ -79,7 +79,7 @@ def json_shown(text: str) -> str:
 
 
 def short(name: str, limit: int = NAME_LIMIT) -> str:
-    """A name as `plain`, cut in its middle where it is longer than limit."""
+    """A name as `plain`, cut in its middle if it is longer than limit."""
     if len(name) > limit:
         head = limit // 2
         name = f"{name[:head]}…{name[len(name) - (limit - head - 1) :]}"
@@ -87,7 +87,7 @@ def short(name: str, limit: int = NAME_LIMIT) -> str:
 
 
 def named(name: str, limit: int = NAME_LIMIT) -> str:
-    """A name to stand within a sentence, isolated so that right-to-left names keep to themselves."""
+    """A name within a sentence, isolated so that right-to-left names keep to themselves."""
     return f"{ISOLATE}{short(name, limit)}{END_ISOLATE}"
 
 
@@ -215,7 +215,7 @@ def score_text(value: float | None, ends: tuple[float, float] | None, budget: fl
 
 
 def gain(value: float, ends: tuple[float, float] | None) -> str:
-    """A difference of a measure with half its interval, as +0.0123 ±0.0045; alone where it has no interval."""
+    """A difference of a measure with half its interval, as +0.0123 ±0.0045; without it if there is no interval."""
     half = "" if ends is None else f" ±{(ends[1] - ends[0]) / 2:.4f}"
     return f"{_minus(f'{value:+.4f}')}{half}"
 
@@ -257,7 +257,7 @@ def probability(value: float) -> str:
 
 
 def budget(value: float) -> str:
-    """A budget, in draws: whole where it is or is large, as it was given where that is short, else three digits."""
+    """A budget, in draws: whole if it is whole or large, as typed if that is short, else to three digits."""
     if value >= 100 or value == round(value):
         return f"{value:,.0f}"
     return str(value) if len(str(value)) <= GIVEN_CHARACTERS else f"{value:.3g}"

@@ -81,7 +81,7 @@ def merge_frequencies(parts: Sequence[DocumentFrequencies]) -> DocumentFrequenci
 
 
 def add_table(parts: list[DocumentFrequencies], table: DocumentFrequencies) -> None:
-    """Appends a table, and merges those of like size alone: a token is moved a few times, however many there are."""
+    """Append a table, and merge only tables of like size: each token moves a few times, however many there are."""
     parts.append(table)
     while len(parts) > 1 and len(parts[-2].keys) < 2 * len(parts[-1].keys):
         parts[-2:] = [merge_frequencies(parts[-2:])]

@@ -238,7 +238,7 @@ _KNOWN: WeakKeyDictionary[TextStore, TextForms] = WeakKeyDictionary()
 
 
 def form_columns(forms: FormKeys) -> dict[str, npt.NDArray[Any]]:
-    """Columns of `TextForms` that tell of each text alone: form, empty and loop."""
+    """Return the columns of `TextForms` that need only the text itself: form, empty and loop."""
     return {"form": forms.hashes(), "empty": _empty(forms), "loop": _loops(forms)}
 
 
@@ -274,7 +274,7 @@ def loops(tokens: Keys, counts: Index) -> Flags:
 
     tokens : keys of the tokens of all texts, in order.   counts : (n,) tokens of each text.
 
-    A loop has many tokens that return within LOOP_REACH tokens; only texts that have so many are counted through.
+    A loop has many tokens that return within LOOP_REACH tokens; only texts with that many are counted.
     For that 16 bits of each key will do. Source: METHOD 16.2.
     """
     returns, short = np.zeros(len(tokens), np.bool_), (tokens * STEP >> np.uint64(48)).astype(np.uint16)

@@ -26,7 +26,7 @@ Small = npt.NDArray[np.int32]
 """Numbers that stay far below 2^31 and are kept for every triplet: half the memory."""
 Mask = npt.NDArray[np.uint32]
 FormalMask = npt.NDArray[np.uint16]
-"""A mask that holds formal findings alone: their bits in the catalogue are below 16."""
+"""A mask that holds only formal findings: their bits in the catalogue are below 16."""
 Span = slice
 EVERY = Span(None)
 """All places: a source has a field that is called slice."""
@@ -135,7 +135,7 @@ class PlannedSource:
                        -1 where the settings leave it out. So a second reading finds each one again.
     findings         : (T,) bit i says that the negative has the i-th finding of the catalogue; those of the texts. The
                        bit of `repeat`: the record lists its text before, written otherwise.
-    positive_findings : (P,) the same of the labelled positives, formal findings alone.
+    positive_findings : (P,) the same for the labelled positives, only formal findings.
     excess           : the formal defects that count in this source, and whether dropping them repairs it.
     blanks           : negatives that the reader left out since they hold no text.
     """
@@ -259,7 +259,7 @@ def labels_of(plan: Plan, queries: Index) -> tuple[Index, Index]:
     return np.repeat(np.arange(len(queries)), counts), places
 
 
-# A part of the queries of a run, decided by the query's text alone: the same in every file, source and process.
+# A part of the queries of a run, decided only by the query's text: the same in every file, source and process.
 
 Keep = Callable[[Sequence[str]], Sequence[bool]]
 """Takes queries; (n,) whether the rows of each are of the part."""

@@ -33,7 +33,7 @@ RESIDENT_BYTES = 64 << 20
 
 
 def text_key(role: Role, text: str) -> bytes:
-    """16 bytes that stand for (role, text), the same on every machine: the key of plan and cache."""
+    """16 bytes that identify (role, text), the same on every machine: the key of plan and cache."""
     hasher = _hasher(role)
     hasher.update(text.encode("utf-8"))
     return hasher.digest()
@@ -44,7 +44,7 @@ def pieces(
 ) -> Iterator[tuple[int, int]]:
     """Ranges that cover n texts in order, each of n_texts and n_bytes at most, or of one text.
 
-    lengths : (n,) bytes of each; ranges are cut by number alone where it is None.
+    lengths : (n,) bytes of each; ranges are cut only by number if it is None.
     """
     start = 0
     while start < n:
@@ -282,7 +282,7 @@ class TextStore:
         return self._packed(self._offsets[ids], self._lengths[ids])
 
     def only(self, ids: npt.NDArray[np.int64]) -> TextStore:
-        """The store of these texts alone, numbered 0 … len(ids)-1 in the order given."""
+        """Return a store of only these texts, numbered 0 … len(ids)-1 in the order given."""
         return TextStore(self._path, self._offsets[ids], self._lengths[ids], self.keys[ids])
 
     def joined(self, other: TextStore) -> tuple[TextStore, npt.NDArray[np.int64]]:

@@ -61,7 +61,7 @@ class _Patterns:
 def _patterns() -> _Patterns:
     ignored = {code for low, high in SELECTORS for code in range(low, high + 1)}
     marks = []
-    for code in (*range(0x80, 0x20000), *range(0xE0000, 0xE1000)):  # between these lie letters alone
+    for code in (*range(0x80, 0x20000), *range(0xE0000, 0xE1000)):  # only letters lie between these
         kind = unicodedata.category(chr(code))
         if kind == "Cf" and code != WORD_BREAK:
             ignored.add(code)
@@ -132,7 +132,7 @@ def _split(text: str, *, with_characters: bool) -> list[str]:
                 parts = [part[start : start + 2] for start in range(len(part) - 1)]
                 if with_characters:
                     parts.extend(part)
-            # Nearly every part is of letters alone, as one test shows
+            # Nearly every part has only letters, which one test shows
             tokens.extend(parts if part.isalnum() else filter(LETTER, parts))
     return tokens
 
@@ -299,7 +299,7 @@ def term_keys(terms: Sequence[str], tokenizer: str) -> Keys:
 
 
 def _packed(points: Sequence[int]) -> int:
-    """Three code points in descending fields of 63 bits; one or two in ascending ones, marked as so many."""
+    """Three code points in descending fields of 63 bits; one or two in ascending ones, marked as one or two."""
     if len(points) == 3:
         return points[0] << 42 | points[1] << 21 | points[2]
     return 1 << 63 | len(points) << 42 | sum(point << (21 * place) for place, point in enumerate(points))
@@ -346,7 +346,7 @@ def _spans(blob: bytes, rule: ByteRule) -> tuple[Index, Index]:
 def span_keys(blob: bytes, starts: Index, ends: Index) -> Keys:
     """The key of each span: of its length and its bytes, eight at a time.
 
-    Equal spans have equal keys wherever they stand; spans of at most eight bytes and equal length differ in theirs
+    Equal spans have equal keys at any place; spans of at most eight bytes and equal length differ in theirs
     where they differ.
     """
     padded = blob + bytes(WORD_BYTES)

@@ -57,7 +57,7 @@ class _Context(SpawnContext):
 class Workers:
     """Child processes for n_texts texts, as many as there are threads; none where the texts are few.
 
-    n : how many, this process counts where there is none.   threads : as the setting says; every core where None.
+    n : how many; without children this process counts as one.   threads : as the setting says; every core where None.
     Results do not depend on the number of workers: they come in the order of the parts.
     """
 

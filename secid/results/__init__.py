@@ -1,6 +1,6 @@
-"""Frozen results: what every page shows, with no torch, no encoder and no data behind it.
+"""Frozen results, which pages show without torch, an encoder or the data.
 
-`secid.results.document` turns these into JSON and back; a field is described once, here.
+`secid.results.document` turns these into JSON and back. Each field is described once, here.
 Fractions lie in [0, 1]; `_nats` are natural-log units; None always comes with a reason.
 """
 

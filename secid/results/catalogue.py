@@ -1,8 +1,8 @@
-"""The catalogue of findings: the only place that knows a finding's name, what it needs, its limit and its words.
+"""The catalogue of findings: the only place with each finding's name, requirements, limit and texts.
 
-A finding is a column of the triplet table: True where the negative has it. Pages show it by its name, the one that
-commands take. Its rule runs in `secid/findings/`; policy keys, `--fail-on NAME`, `secid select --drop NAME`, the `in_*`
-columns of negatives.parquet, pages and `secid explain NAME` derive from the entry here. Source: METHOD 4, 14.
+A finding is a column of the triplet table: True if the negative has it. Pages and commands use the same name. Its rule
+runs in `secid/findings/`; policy keys, `--fail-on NAME`, `secid select --drop NAME`, the `in_*` columns of
+negatives.parquet, pages and `secid explain NAME` derive from the entry here. Source: METHOD 4, 14.
 """
 
 from __future__ import annotations
@@ -15,24 +15,25 @@ from secid.errors import UsageError, near_name
 from secid.settings import flag_of
 
 Needs = Literal["texts", "tokens", "rows", "guide"]
-"""texts: known after pooling. tokens: the tokenizer of the run or of the encoder. rows: the encoder's rows. guide: the
-scores of a guide."""
+"""Data that a finding needs. texts: known after pooling. tokens: the tokenizer of the run or of the encoder. rows: the
+encoder's rows. guide: the scores of a guide."""
 
 DEFECT_LIMIT = 0.01
-"""Share of a source's negatives above which a counted defect stands out. Source: METHOD 14."""
+"""Share of a source's negatives above which a counted defect is flagged. Source: METHOD 14."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Finding:
-    """One entry.
+    """An entry of the catalogue.
 
-    counted : a defect that is always wrong to train on, so that it decides the status of a source; else a trait that
-              may be intended.
-    limit   : share of the negatives above which the finding stands out; None for findings that only describe.
-    rule    : the condition, without thresholds that are settings.   says : what is said of the negatives, a predicate
-              ("12 negatives ... ").   do : what to do about them.   urgency : 0 is shown first.
-    formal  : about the form of a text, which gives negatives away only where positives differ. Its limit then holds
-              for the difference from the positives' share, by `AmongPositives.excess`. Source: METHOD 16.2.
+    counted : True for a defect that is always wrong to train on, so that it decides the status of a source; False for
+              a trait that may be intended.
+    limit   : share of the negatives above which the finding is flagged; None for findings that only describe.
+    rule    : the condition, without thresholds that are settings.   says : the statement about the negatives, a
+              predicate ("12 negatives ... ").   do : advice.   urgency : 0 is shown first.
+    formal  : True for a finding about the form of a text, which gives negatives away only if positives differ. Its
+              limit applies to the difference from the positives' share, by `AmongPositives.excess`.
+              Source: METHOD 16.2.
     settings : names of the settings that are thresholds of the rule.
     """
 
@@ -49,7 +50,7 @@ class Finding:
 
     @property
     def column(self) -> str:
-        """Its column in negatives.parquet."""
+        """Name of its column in negatives.parquet."""
         return f"in_{self.name}"
 
 
@@ -106,7 +107,7 @@ FINDINGS: Mapping[str, Finding] = _entries(
     ),
     Finding(
         name="trailing_note", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=1, formal=True,
-        rule="the last 25 words of the negative speak of the task that it was generated for",
+        rule="the last 25 words of the negative mention the task that it was generated for",
         says="end in a generator's note about its task",
         do="cut the note off, and fix the prompt or the parsing of the generator's output",
     ),
@@ -119,8 +120,8 @@ FINDINGS: Mapping[str, Finding] = _entries(
     ),
     Finding(
         name="loop", needs="texts", counted=True, limit=DEFECT_LIMIT, urgency=1, formal=True,
-        rule="one token, or one sequence of two, makes up more than half of the negative's tokens, of which it has at "
-        "least 20",
+        rule="the negative has at least 20 tokens, and one token, or one sequence of two, makes up more than half of "
+        "them",
         says="repeat one or two words over and over",
         do="remove them, and generate again with a repetition penalty",
     ),
@@ -220,27 +221,27 @@ FINDINGS: Mapping[str, Finding] = _entries(
         name="low_locality", needs="rows", counted=False, limit=None, urgency=4,
         rule="the negative is nearer to the query than to the positive (ρ < 0.5)",
         says="are nearer to the query than to the positive",
-        do="nothing: the gate ρ already suppresses them in the score",
+        do="no action is needed: the gate ρ already suppresses them in the score",
     ),
     Finding(
         name="high_coverage", needs="rows", counted=False, limit=None, urgency=4,
         rule="the negative repeats much of the query's wording (c at or above high_coverage)",
         says="repeat much of the query's wording",
-        do="nothing: the gate λ already suppresses them in the score",
+        do="no action is needed: the gate λ already suppresses them in the score",
         settings=("high_coverage",),
     ),
     Finding(
         name="valid_but_lexical", needs="rows", counted=False, limit=None, urgency=4,
         rule="π and ρ are high, and so is the coverage: λ alone suppresses the negative",
         says="are suppressed by λ alone",
-        do="nothing: --ablate shows the scores without λ",
+        do="no action is needed: --ablate shows the scores without λ",
         settings=("valid", "high_coverage"),
     ),
     Finding(
         name="valid_but_far", needs="rows", counted=False, limit=None, urgency=4,
         rule="π is high and the coverage is not, but ρ is low: ρ alone suppresses the negative",
         says="are suppressed by ρ alone",
-        do="nothing: --ablate shows the scores without ρ",
+        do="no action is needed: --ablate shows the scores without ρ",
         settings=("valid", "high_coverage", "far"),
     ),
 )  # fmt: skip
@@ -249,10 +250,10 @@ FINDINGS: Mapping[str, Finding] = _entries(
 
 @dataclass(frozen=True, kw_only=True)
 class Caution:
-    """What to check a source as a whole for; no column of the triplet table says it.
+    """A finding about a source as a whole, which has no column in the triplet table.
 
-    of : what its fraction is a share of.   limit : the fraction above which it stands out; None where a setting says.
-    says, do : as in Finding, of the things that `of` names: "rows that cannot be used".
+    of : the things that its fraction is a share of.   limit : the fraction above which it is flagged; None if a setting
+    decides.   says, do : as in Finding, about the things that `of` names: "rows that cannot be used".
     """
 
     name: str
@@ -303,22 +304,22 @@ CAUTIONS: Mapping[str, Caution] = {
         ),
     )
 }  # fmt: skip
-"""Limits: 0 where a single case is a mistake; 5 % as max_bad_fraction; 95 % of the weight uncovered is a mean
-coverage below 0.05."""
+"""All cautions by name. Limits are 0 if a single case is a mistake, and 5 % as in max_bad_fraction. For
+inactive_lexical_gate, 95 % of the weight uncovered is a mean coverage below 0.05."""
 
 TEXT_FINDINGS: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.needs == "texts")
-"""Findings of the texts alone."""
+"""Findings that need only the texts."""
 BITS: Mapping[str, int] = {name: bit for bit, name in enumerate(FINDINGS)}
-"""Place of a finding in the mask of a row; those of the texts come first."""
+"""Bit of each finding in the mask of a row. Findings of the texts come first."""
 DEFECTS: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.counted)
 FORMAL: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.formal)
 """Findings that compare negatives with positives."""
 DAMAGE: tuple[str, ...] = tuple(name for name in FORMAL if FINDINGS[name].counted)
-"""Those that damage a positive, too."""
+"""Counted formal findings, which damage a positive too."""
 
 
 def known_finding(name: str, where: str, others: Iterable[str] = ()) -> Finding | None:
-    """The entry of this name; None for one of `others`, which the caller knows.
+    """Return the entry of this name; None for a name in `others`, which the caller handles.
 
     where : the flag, key or command that names it. Raises UsageError with the nearest known name.
     """

@@ -1,4 +1,4 @@
-"""What `secid check` and `secid audit` report: frozen results."""
+"""Frozen results of `secid check` and `secid audit`."""
 
 from __future__ import annotations
 
@@ -11,15 +11,13 @@ from secid.results import Example, Overlap, SourceReport, defects_to_drop
 from secid.results.catalogue import CAUTIONS, FINDINGS, TEXT_FINDINGS, known_finding
 from secid.results.inputs import EncoderInfo, Shown
 
-# What `secid check` reports: frozen results.
-#
-# Fractions lie in [0, 1]. None always comes with a reason.
+# Results of `secid check`. Fractions lie in [0, 1]. None always comes with a reason.
 
 CHECK_SCHEMA_VERSION = "1.0"
 
 
 CHECKED = (*TEXT_FINDINGS, "query_without_tokens")
-"""Findings that `secid check` evaluates: those that need no encoder."""
+"""Findings that `secid check` evaluates; they need no encoder."""
 ANY = "any"
 """Name for all findings and cautions in --fail-on."""
 
@@ -28,11 +26,11 @@ ANY = "any"
 class SourceCaution:
     """One caution of the catalogue for one source.
 
-    n, fraction : how many of the things that the caution is of, and their share.   exceeded : fraction > limit.
-    values      : numbers and names by what they are. malformed_rows, rows_without_negatives: rows by reason.
-    tokenizer_misfit: n_texts (of the sample), tokenizer, effect where n > 0 (cut, fused, decomposed).
-    inactive_lexical_gate: coverage; best, best_coverage where another tokenizer was tried. eval_query, eval_passage:
-    n_exact, n_evaluation (texts of the evaluation set that are met), n_evaluation_all; eval_passage also n_positives,
+    n, fraction : number and share of the things that the caution concerns.   exceeded : fraction > limit.
+    values      : numbers and names by key. malformed_rows, rows_without_negatives: rows by reason.
+    tokenizer_misfit: n_texts (of the sample), tokenizer, effect if n > 0 (cut, fused, decomposed).
+    inactive_lexical_gate: coverage; best, best_coverage if another tokenizer was tried. eval_query, eval_passage:
+    n_exact, n_evaluation (matched texts of the evaluation set), n_evaluation_all; eval_passage also n_positives,
     n_negatives.
     """
 
@@ -47,7 +45,7 @@ class SourceCaution:
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """Smallest, middle, 95th percentile and largest of some counts."""
+    """Minimum, median, 95th percentile and maximum of some counts."""
 
     minimum: float
     median: float
@@ -57,7 +55,7 @@ class Spread:
 
 @dataclass(frozen=True, kw_only=True)
 class Lengths:
-    """Distinct texts of one role: how many, and their lengths."""
+    """Number and lengths of the distinct texts of one role."""
 
     n_texts: int
     characters: Spread
@@ -66,11 +64,11 @@ class Lengths:
 
 @dataclass(frozen=True, kw_only=True)
 class TextFacts:
-    """What a check alone knows of one source.
+    """Facts of one source that only a check computes.
 
     n_positives, n_negatives : distinct texts.
     negatives_per_query      : distinct negatives of a distinct query.
-    lengths                  : by role (query, positive, negative), of the distinct texts.
+    lengths                  : lengths of the distinct texts, by role (query, positive, negative).
     positive_coverage_mean   : mean lexical coverage of the labelled positives, METHOD 2.3.
     cautions                 : all that were evaluated, in the order of the catalogue.
     """
@@ -83,18 +81,18 @@ class TextFacts:
     cautions: tuple[SourceCaution, ...]
 
     def caution(self, name: str) -> SourceCaution:
-        """The caution of this name. Raises KeyError where it was not evaluated."""
+        """Return the caution of this name. Raises KeyError if it was not evaluated."""
         return {caution.name: caution for caution in self.cautions}[name]
 
 
 def to_drop(source: SourceReport) -> tuple[str, ...]:
-    """The defects that a copy of the source would be rid of; none where it needs no repair, or is not to be used."""
+    """Return the defects that a repaired copy of the source drops; () unless its status is "repair"."""
     return defects_to_drop(source.findings) if source.status == "repair" else ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """The evaluation set that sources were searched for. qrels: files that name its queries; empty where all count."""
+    """The evaluation set that sources were searched for. qrels: files that name its queries; () if all count."""
 
     folder: str
     qrels: tuple[str, ...]
@@ -106,11 +104,12 @@ class Evaluation:
 class Check(Shown):
     """One check. tokens_by: how tokens were counted (bytes). failed: "source: finding" above a limit of --fail-on.
 
-    sources : without score and hardness; `repair` is for after the command in `save`, and None for standard input.
-    texts   : what a check alone knows of each source, by its name.
-    one_positive : whether no query has a second labelled positive.   n_of_qrels : labelled positives that only
+    sources : reports without score and hardness. Run `repair` after the command in `save`; it is None for standard
+              input.
+    texts   : facts of each source that only a check computes, by the source's name.
+    one_positive : True if no query has a second labelled positive.   n_of_qrels : labelled positives that only
     the qrels of a collection name.
-    settings : those of the files, by name with their origin.
+    settings : settings of the files, by name with their origin.
     save : the command that writes this check to a file, for `repair` to read; None unless a source has a repair.
     """
 
@@ -131,7 +130,7 @@ class Check(Shown):
 
 
 def parse_limits(specs: Sequence[str]) -> dict[str, float | None]:
-    """NAME or NAME=LIMIT to {name: limit}; None keeps the default limit. LIMIT is a fraction, or a percentage with %.
+    """Parse NAME or NAME=LIMIT to {name: limit}; None keeps the default limit. LIMIT is a fraction, or ends in %.
 
     Raises UsageError for an unknown name (with the nearest known one) or a limit outside [0, 1].
     """
@@ -158,9 +157,9 @@ def _limit(text: str, spec: str) -> float:
 
 
 def failures(check: Check, limits: Mapping[str, float | None]) -> tuple[str, ...]:
-    """ "source: finding" of every finding above its limit; the limit of a name wins over that of `any`.
+    """Return "source: finding" for every finding above its limit. The limit of a name overrides that of `any`.
 
-    Raises UsageError for a finding that was evaluated in no source (an eval_ one without --against-eval).
+    Raises UsageError for a finding that was not evaluated in any source (an eval_ one without --against-eval).
     """
     shares = [
         (source.name, name, share, default)
@@ -181,15 +180,14 @@ def failures(check: Check, limits: Mapping[str, float | None]) -> tuple[str, ...
             continue
         given_limit = limits.get(name, limits.get(ANY))
         limit = default if given_limit is None else given_limit
-        # "passes if at most the limit": NaN does not pass
+        # A finding passes if its share is at most the limit, so NaN does not pass.
         if limit is not None and not share <= limit:
             failed.append(f"{source}: {name}")
     return tuple(failed)
 
 
-# What `secid audit` reports: frozen results.
-#
-# Fractions lie in [0, 1]. None always comes with a reason in `not_evaluated`. Source: METHOD 10.
+# Results of `secid audit`. Fractions lie in [0, 1]. None always comes with a reason in `not_evaluated`.
+# Source: METHOD 10.
 
 AUDIT_SCHEMA_VERSION = "1.1"
 
@@ -198,10 +196,10 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Labels:
-    """The judgements. files: of qrels.   split: the one that was asked for; None for all.
+    """The relevance judgements. files: qrels files.   split: the requested split; None for all.
 
     n_judgements : distinct pairs of the files, each with its highest grade.
-    n_relevant : those of a grade above 0.   n_queries : distinct queries judged.
+    n_relevant   : pairs with a grade above 0.   n_queries : distinct queries judged.
     unknown      : rows that label nothing, by reason: unknown_query, unknown_passage.
     """
 
@@ -215,12 +213,13 @@ class Labels:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditedRule:
-    """How well one rule finds the negatives that are labelled relevant.
+    """Accuracy of one rule at finding the negatives that are labelled relevant.
 
-    name : consistency (π, of the target alone), absolute, relative, maximum (the margins of METHOD 10).
-    threshold : of the rule; None where it has no default, and then nothing is flagged.
-    auroc : of its score, labelled relevant against all other audited negatives.
-    precision : share of the flagged negatives that are labelled relevant.   recall : share of those that are flagged.
+    name      : consistency (π, only for the target), absolute, relative, maximum (the margins of METHOD 10).
+    threshold : threshold of the rule; None if it has no default, and then nothing is flagged.
+    auroc     : AUROC of the rule's score, labelled relevant against all other audited negatives.
+    precision : share of the flagged negatives that are labelled relevant.
+    recall    : share of the negatives labelled relevant that are flagged.
     """
 
     name: str
@@ -238,14 +237,15 @@ class AuditedRule:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditedSource:
-    """One source. n_negatives = n_labelled_relevant + n_labelled_non_relevant + n_unjudged + n_of_unjudged_queries.
+    """One audited source.
 
-    n_queries   : distinct queries that the qrels judge, and n_unjudged_queries those that they do not: the negatives of
-                  the latter say nothing and are left out of every other number.
-    labelled_relevant_share : of the negatives of judged queries.
-    n_outside   : negatives of judged queries whose text the corpus lacks, so that nothing can label them.
-    auroc_consistency : that of rules["consistency"].
-    guide_rules       : the margins by the guide's scores; none without a guide. Its relative one flags the suspects.
+    n_negatives : n_labelled_relevant + n_labelled_non_relevant + n_unjudged + n_of_unjudged_queries.
+    n_queries   : distinct queries that the qrels judge.   n_unjudged_queries : queries that they do not judge; their
+                  negatives give no evidence and are left out of every other number.
+    labelled_relevant_share : share of the negatives of judged queries.
+    n_outside   : negatives of judged queries whose text is not in the corpus, so that nothing can label them.
+    auroc_consistency : AUROC of the rule "consistency".
+    guide_rules       : the margins with the guide's scores; () without a guide. The relative one flags suspects.
     not_evaluated     : name of a number, and the kind of reason (pages.glossary.REASONS).
     """
 
@@ -267,13 +267,13 @@ class AuditedSource:
     not_evaluated: Mapping[str, str]
 
     def rule(self, name: str) -> AuditedRule:
-        """The rule of this name. Raises KeyError where the source has no judged query."""
+        """Return the rule of this name. Raises KeyError if the source has no judged query."""
         return {rule.name: rule for rule in self.rules}[name]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Audit(Shown):
-    """One audit. positives: the policy that chose the positive that each negative is compared with.
+    """One audit. positives: the policy that chose the positive to compare each negative with.
 
     guide : the second scorer of the same negatives; None without one.
     """

@@ -1,8 +1,9 @@
-"""JSON documents of results and back, and the settings that they store."""
+"""Results as JSON documents and back, and the settings that the documents store."""
 
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -22,29 +23,36 @@ if TYPE_CHECKING:
     from secid.results.check import Check
     from secid.results.probe import Probe
 
-# report.json: the run as one JSON document, and back; and the JSON of every other result.
+# Results as JSON documents, and back.
 #
-# A document is the dataclass itself; pydantic checks and writes it, so no field is described twice.
+# A document is the dataclass itself. pydantic checks and writes it, so no field is described twice.
 
 BYTE_ORDER_MARK = "\ufeff"
-AGAIN = "name a run folder of `secid score`, or a report.json; if it was a run, score again with --run"
+AGAIN = "name a run folder of `secid score`, or a report.json; if this was a run, score again with --run"
 
 REPORT_NAME, PROBE_NAME = "report.json", "probe.json"
-"""Of the file in a run folder."""
-CHECK_AGAIN = "name a run folder, or what `secid check SOURCE… -o check.json` wrote"
+"""Names of the files in a run folder."""
+CHECK_AGAIN = "name a run folder, or a file of `secid check SOURCE… -o check.json`"
 PROBE_AGAIN = "name a probe.json of `secid probe`, or probe again"
 
 
 @cache
 def adapter_of(kind: Any) -> TypeAdapter[Any]:
-    """pydantic's reader and writer of a dataclass."""
+    """Return pydantic's reader and writer of a dataclass."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
 
 
+LONG_NUMBERS = re.compile(rb"\[\n(?: +[-0-9][-+.0-9eE]*,\n){63,} +[-0-9][-+.0-9eE]*\n *\]")
+"""An indented JSON array of at least 64 numbers. No string holds a line feed, so none is taken for one."""
+
+
 def json_of(value: Any) -> str:
-    """A dataclass as indented JSON, ending in a line feed; bytes of a file's name that are no UTF-8 become U+FFFD."""
+    """Return a dataclass as indented JSON that ends in a line feed. Lone surrogates become U+FFFD.
+
+    A long array of numbers, such as a probe's measures by query, takes one line.
+    """
     from pydantic_core import PydanticSerializationError, to_json
 
     kind: Any = type(value)
@@ -53,11 +61,12 @@ def json_of(value: Any) -> str:
         text = adapter.dump_json(value, indent=2)
     except PydanticSerializationError:
         text = to_json(_encodable(adapter.dump_python(value)), indent=2)
-    return text.decode("utf-8") + "\n"
+    one_line = LONG_NUMBERS.sub(lambda found: b"".join(found[0].split()), text)
+    return one_line.decode("utf-8") + "\n"
 
 
 def _encodable(value: Any) -> Any:
-    """What a dataclass holds as plain values, every text in it `encodable`."""
+    """Return plain values with every text made `encodable`."""
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, dict):
@@ -66,7 +75,10 @@ def _encodable(value: Any) -> Any:
 
 
 def validated(kind: Any, text: str | bytes, where: str, version: str, what: str, again: str) -> Any:
-    """The result of a document, checked. version : of the fields that this secid knows.   what : its name in errors."""
+    """Parse and check a document. Raises InputError.
+
+    version : schema version of this secid.   what : the document's name in errors.   again : remedy.
+    """
     from pydantic import ValidationError
 
     try:
@@ -74,7 +86,7 @@ def validated(kind: Any, text: str | bytes, where: str, version: str, what: str,
         stated = json.loads(text, parse_constant=_no_number)["schema_version"]
         major = str(stated).split(".")[0]
     except (ValueError, RecursionError) as error:
-        message = f"not a secid {what}: no JSON document, or only part of one: {error}"
+        message = f"not a secid {what}: not a JSON document, or cut off: {error}"
         raise InputError(message, where=where, remedy=again) from error
     except (KeyError, TypeError) as error:
         raise InputError(f"not a secid {what}: no schema_version", where=where, remedy=again) from error
@@ -92,11 +104,11 @@ def validated(kind: Any, text: str | bytes, where: str, version: str, what: str,
 
 
 def _no_number(name: str) -> None:
-    raise ValueError(f"{name} is no number of JSON")
+    raise ValueError(f"{name} is not a JSON number")
 
 
 def error_place(error: ValidationError) -> str:
-    """Where the first error is, such as sources.0.trace."""
+    """Return the place of the first error, such as sources.0.trace."""
     return ".".join(map(str, error.errors(include_url=False)[0]["loc"])) or "as a whole"
 
 
@@ -108,7 +120,7 @@ def bytes_of(path: Path, what: str, again: str) -> bytes:
 
 
 def read_check(path: Path) -> Check:
-    """Read what `secid check -o FILE.json` wrote."""
+    """Read a file of `secid check -o FILE.json`. Raises InputError."""
     from secid.results.check import CHECK_SCHEMA_VERSION, Check
 
     text = bytes_of(path, "check", CHECK_AGAIN)
@@ -117,7 +129,7 @@ def read_check(path: Path) -> Check:
 
 
 def read_probe(path: str | PathLike[str]) -> Probe | None:
-    """Read the probe of a run folder or of a probe.json named directly; None for a folder without one."""
+    """Read the probe of a run folder or a probe.json; None for a folder without one. Raises InputError."""
     from secid.results.probe import PROBE_SCHEMA_VERSION, Probe
 
     file = Path(path)
@@ -131,12 +143,12 @@ def read_probe(path: str | PathLike[str]) -> Probe | None:
 
 
 def json_schema(kind: Any, mode: Literal["serialization", "validation"] = "serialization") -> dict[str, Any]:
-    """JSON Schema of a document. mode: as it is written, or as it may be read."""
+    """Return the JSON Schema of a document. mode: as it is written, or as it may be read."""
     schema = adapter_of(kind).json_schema(mode=mode)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": kind.__name__, **schema}
 
 
-# Reads the settings that a run folder, a state or a baseline stores. They are data: they say how numbers are made.
+# Settings that a run folder, a state or a baseline stores. They are data: they determine the numbers.
 #
 # They never grant a permission, and never choose a folder of this machine or an address. Those come from the command,
 # the environment or a settings file.
@@ -145,13 +157,13 @@ def json_schema(kind: Any, mode: Literal["serialization", "validation"] = "seria
 OF_LOADING = (
     "device", "batch_tokens", "cache", "cache_dir", "cache_gb", "threads", "trust_remote_code", "allow_pickle",
 )  # fmt: skip
-"""Settings of the machine, and permissions: a command that loads an encoder again takes none from a file."""
+"""Settings of the machine, and permissions. A command that loads an encoder again takes none of them from a file."""
 
 
 def settings_of(run: Run | Check, **changes: Any) -> Settings:
     """Return the settings that a run or a check was made with, with changes.
 
-    They include no encoder, no permission and nothing of the machine: these are the command's.
+    They include no encoder, no permission and no setting of the machine: the command decides those.
     Settings of a newer secid are ignored. Raises InputError for a value that no run can have.
     """
     names = FIELDS.keys() - {*ENCODERS, *OF_LOADING}
@@ -165,7 +177,8 @@ def settings_of(run: Run | Check, **changes: Any) -> Settings:
 def refuse_settings(given: Mapping[str, Any], own: Collection[str], whose: str) -> None:
     """Raise UsageError for a setting that the command does not take.
 
-    given : None counts as not given.   own : settings that it takes.   whose : what decides the others.
+    given : settings by name; None counts as not set.   own : settings that the command takes.
+    whose : the thing that decides the others, such as a run.
     """
     for name, value in given.items():
         if value is not None and name not in own:
@@ -175,13 +188,13 @@ def refuse_settings(given: Mapping[str, Any], own: Collection[str], whose: str) 
 def encoder_of(stored: str | None, own: Resolved, where: str) -> str | None:
     """Return the encoder to load again: the one that the command names, otherwise the stored one.
 
-    own : the settings of the command.   Raises SettingsError for a stored one that is not text, and EncoderError as
-    `refuse_unnamed` does.
+    own : the settings of the command.   Raises SettingsError for a stored encoder that is not text, and EncoderError
+    like `refuse_unnamed`.
     """
     stored = checked({"encoder": stored}, {"encoder": where}).encoder
-    named = own.values.encoder
-    if own.origin["encoder"] == FLAG or named == stored:
-        return named
+    requested = own.values.encoder
+    if own.origin["encoder"] == FLAG or requested == stored:
+        return requested
     refuse_unnamed(stored, "encoder", where)
     return stored
 
@@ -190,13 +203,13 @@ def refuse_unnamed(stored: str | None, setting: str, where: str) -> None:
     """Raise EncoderError for a folder or address that only a stored file names, with the flag that names it.
 
     Short names, names of the hub and files of vectors are accepted: they run no code and receive no text.
-    setting : of ENCODERS.   where : the file or folder that stores it.
+    setting : one of ENCODERS.   where : the file or folder that stores it.
     """
     if stored and (kind := _place(stored)):
         raise EncoderError(
             f"{setting} is {kind} that only this file names",
             where=where,
-            remedy=f"if you trust it, add {_typed(setting, stored)}",
+            remedy=f"if you trust it, add {_shell_flag(setting, stored)}",
         )
 
 
@@ -207,7 +220,7 @@ def _place(encoder: str) -> str:
     return "a local folder" if Path(encoder).expanduser().is_dir() else ""
 
 
-def _typed(setting: str, name: str) -> str:
+def _shell_flag(setting: str, name: str) -> str:
     """Return the flag with its value, quoted for a shell."""
     flag, space, value = flag_of(setting, name).partition(" ")
     return f"{flag} {shlex.quote(value)}" if space else flag

@@ -1,4 +1,4 @@
-"""Frozen results of the gate: what every page of a verdict shows, with no torch and no data behind it."""
+"""Frozen results of the gate, which pages show without torch or the data."""
 
 from __future__ import annotations
 
@@ -13,27 +13,27 @@ from secid.results.sources import SourceReport
 VERDICT_SCHEMA_VERSION = "2.0"
 
 Outcome = Literal["pass", "fail", "undecided"]
-"""Of a check or a source."""
+"""Outcome of a check or a source."""
 Basis = Literal["policy", "source", "extreme"]
-"""Where a limit comes from: the policy, one source of the baseline (the predecessor, or the only one), or the source
-with the most permissive number."""
+"""Origin of a limit: the policy, one source of the baseline (the predecessor, or the only one), or the source with the
+most permissive number."""
 GROSS = 0.7
-"""Share of damaged negatives that a check must detect to be worth its place."""
+"""Share of damaged negatives that a check must detect to be used."""
 PASSED, FAILED, UNDECIDED = 0, 1, 3
-"""Exit codes of a verdict. 2 is wrong use or bad input, which gives no verdict."""
+"""Exit codes of a verdict. Code 2 means wrong use or bad input, and then there is no verdict."""
 
 
 def finding_of(check: str) -> str:
-    """The finding that the check of this name is about; "" for another check."""
+    """Return the finding that the check of this name is about; "" for other checks."""
     return check.removeprefix("findings.") if check.startswith("findings.") else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckExample:
-    """One row that shows what a check found. query, negative: "" where the text is not at hand.
+    """One row that shows what a check found. query, negative: "" if the text is not available.
 
     s_query_positive, s_query_negative: cosines of a scored negative, and of the positive of its record.
-    reason, fact : of a row that was left out, as in Example.
+    reason, fact : why the row was left out, as in Example.
     """
 
     path: str
@@ -48,21 +48,21 @@ class CheckExample:
 
 @dataclass(frozen=True, kw_only=True)
 class GateCheck:
-    """One question put to a source.
+    """One check of a source against a limit.
 
     name         : "queries", "hardness", "languages", "findings.NAME", "drift.NAME" or "new_source".
-    measured, interval_95, limit, before : in the unit of `unit` ("nats", "hardness", "share", "count"; a share is a
-                   fraction of the negatives that pages show in percent); None where there is none.
-                   before: the reference's number; of drift, `measured` is the difference from it.
-    side         : on which side of the limit the number has to be: "at least", "at most", "within ±".
-    basis, reference : where the limit comes from, and the source of the baseline, if it is one.
-    detects      : least share of damaged negatives that fails in half of the samples as large as the reference.
-    n, n_shared  : what the number is over, negatives or queries; queries that a paired comparison shares.
-    notice       : beyond the limit without failing the source: for a person to look at.
-    n_queries_needed : of an undecided check, distinct queries with which its interval would be narrow enough, should
-                   the number stay; None where that is unknown.
-    reason       : why it could not be evaluated, a kind of the report's not_evaluated; else "".
-    excused      : undecided, and the policy lets it stay so.
+    measured, interval_95, limit, before : numbers in the unit of `unit` ("nats", "hardness", "share", "count"; a share
+                   is a fraction of the negatives that pages show in percent); None if there is none.
+                   before: the reference's number. For drift, `measured` is the difference from it.
+    side         : required side of the limit: "at least", "at most", "within ±".
+    basis, reference : origin of the limit, and the source of the baseline if the limit comes from one.
+    detects      : smallest share of damaged negatives that fails in half of the samples as large as the reference.
+    n, n_shared  : negatives or queries that the number is over; queries that a paired comparison shares.
+    notice       : the number is beyond the limit but does not fail the source; a person should look at it.
+    n_queries_needed : for an undecided check, distinct queries with which its interval would be narrow enough if
+                   the number stayed the same; None if that is unknown.
+    reason       : reason why it could not be evaluated, a kind of the report's not_evaluated; else "".
+    excused      : the check is undecided, and the policy accepts that.
     """
 
     name: str
@@ -86,21 +86,21 @@ class GateCheck:
 
     @property
     def holds_up(self) -> bool:
-        """True where this check keeps the source from passing."""
+        """True if this check keeps the source from passing."""
         return self.outcome == "fail" or (self.outcome == "undecided" and not self.excused)
 
     @property
     def finding(self) -> str:
-        """The finding that it is about; "" for another check."""
+        """The finding that the check is about; "" for other checks."""
         return finding_of(self.name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceVerdict:
-    """What the gate says of one source. previous: its predecessor in the baseline; None for a new source.
+    """The gate's verdict on one source. previous: its predecessor in the baseline; None for a new source.
 
-    report   : of the source alone, scored in the baseline's pool.
-    left_out : checks that with this baseline would not even see gross damage.
+    report   : report of this source, scored in the baseline's pool.
+    left_out : checks that could not detect even gross damage with this baseline.
     """
 
     report: SourceReport
@@ -112,11 +112,11 @@ class SourceVerdict:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class GateVerdict(Shown):
-    """The verdict on all sources of one call. policy: every limit as it was applied; paired: the run compared with.
+    """The verdict on all sources of one call. policy: every limit as applied; paired: the run compared with.
 
-    policy_from: the file of the policy; "" where it is derived from the baseline.
-    guide: the guide whose suspects were checked, by name; None for none.
-    exit_zero: a trial period, in which the exit code is 0 whatever the outcome.
+    policy_from: the file of the policy; "" if the policy is derived from the baseline.
+    guide: name of the guide whose suspects were checked, or None.
+    exit_zero: a trial period, in which the exit code is always 0.
     """
 
     schema_version: str
@@ -134,12 +134,12 @@ class GateVerdict(Shown):
 
     @property
     def exit_code(self) -> int:
-        """0 all passed, 1 some check failed, 3 none failed but some could not be decided."""
+        """0 if all passed, 1 if a check failed, 3 if none failed but some are undecided; always 0 with `exit_zero`."""
         return PASSED if self.exit_zero else {"pass": PASSED, "fail": FAILED, "undecided": UNDECIDED}[self.outcome]
 
 
 def overall(outcomes: list[Outcome]) -> Outcome:
-    """fail where any failed, else undecided where any is not, else pass; nothing at all is not a pass."""
+    """Return "fail" if any failed, else "pass" if all passed, else "undecided"; no outcome at all is undecided."""
     if "fail" in outcomes:
         return "fail"
     return "pass" if outcomes and all(outcome == "pass" for outcome in outcomes) else "undecided"

@@ -1,4 +1,4 @@
-"""What a run read, and with what; the commands that act on its findings; and how a result shows itself in a session."""
+"""Inputs of a run, the commands that act on its findings, and the display of results in an interactive session."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from unicodedata import category
 from secid.records import Fact, is_object
 from secid.settings import DEFAULTS, ENCODING, FIELDS, READING, flag_of, value_text
 
-# What a run read, and with what: encoder, documents counted, files, rows shown.
+# Inputs of a run: encoder, counted documents, files, and example rows.
 
 
 @dataclass(frozen=True)
 class EncoderInfo:
-    """The resolved recipe of the target encoder: enough to load exactly it again.
+    """The resolved recipe of the target encoder: enough to load exactly this encoder again.
 
-    rules: for each recipe field, which rule set it ("flag", "1_Pooling/config.json",
-    "registry: e5", "default", ...).   facts: what a reader should know of it, of the kinds of pages.encoder.FACTS.
+    rules: for each recipe field, the rule that set it ("flag", "1_Pooling/config.json",
+    "registry: e5", "default", ...).   facts: notes for readers of the report, of the kinds of pages.encoder.FACTS.
     """
 
     name: str
@@ -55,12 +55,12 @@ class IdfInfo:
 
 @dataclass(frozen=True, kw_only=True)
 class InputFile:
-    """One file a source was read from, and what was understood of it.
+    """One file of a source, and how it was read.
 
     container : "jsonl, gz", "tsv without header", "parquet", ...
-    schema    : name of the shape, as `--format` takes it; "empty" where the file has no row.
+    schema    : name of the schema, as `--format` takes it; "empty" if the file has no row.
     mapping   : "query=anchor, positive=positive, negatives=negative_1…negative_10".
-    sha256, n_bytes : of its bytes as they lie on disk, known once it is read.
+    sha256, n_bytes : hash and number of the bytes on disk, known when the file has been read.
     """
 
     path: str
@@ -72,18 +72,17 @@ class InputFile:
 
     @property
     def read_once(self) -> bool:
-        """Whether it is standard input, a shell's pipe or a Python object, which no later command can read again."""
+        """True if no later command can read it again: standard input, a shell's pipe or a Python object."""
         piped = self.path == "-" or self.path.startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
         return piped or is_object(self.path)
 
 
 @dataclass(frozen=True)
 class Example:
-    """One skipped row or odd negative, shown so that it can be found again.
+    """One skipped row or unusual negative, with its place so that a user can find it.
 
-    fact : what exactly is wrong with a row, of the kinds of records.FAULTS; of a text of the evaluation set
-           "evaluation_text": text, id, and where the two differ similarity and evaluation_text. None where the reason
-           says it.
+    fact : the exact fault of a row, of a kind in records.FAULTS. For a text of the evaluation set "evaluation_text":
+           text, id, and if the two texts differ also similarity and evaluation_text. None if the reason says it all.
     """
 
     reason: str
@@ -94,14 +93,15 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """What a negative with a finding repeats. Texts are compared by their normal forms.
+    """The text that a negative with a finding repeats. Texts are compared by their normal forms.
 
-    positive : a labelled positive of its query, in the row at path and line; without a row where none of those read
-               has it (a sample, or a baseline).
-    earlier  : the n-th negative, from 1, of the row at path and line, which belongs to the same record.
-    copies   : it is the first of n in its record.
-    queries  : it is a negative of n queries of its source.
-    text     : of that positive, as TripletExample has its texts; "" where it has no row.
+    kind : one of
+        positive : it repeats a labelled positive of its query, in the row at path and line; without a row if no row
+                   that was read has it (a sample, or a baseline).
+        earlier  : it repeats the n-th negative, from 1, of the row at path and line in the same record.
+        copies   : it is the first of n copies in its record.
+        queries  : it is a negative of n queries of its source.
+    text : text of that positive, as in TripletExample; "" if it has no row.
     """
 
     kind: Literal["positive", "earlier", "copies", "queries"]
@@ -113,10 +113,10 @@ class Match:
 
 @dataclass(frozen=True, kw_only=True)
 class TripletExample:
-    """One triplet shown on a page, texts cut by the page. path, line: the row that first lists the negative.
+    """One triplet shown on a page, which shortens the texts. path, line: the row that first lists the negative.
 
     s_query_positive to weight: None without an encoder.   matched_terms: query terms in the negative, with IDF.
-    match: what it repeats, for false_negative, repeat and hub.   findings: names of all that it has.
+    match: text that it repeats, for false_negative, repeat and hub.   findings: names of all its findings.
     """
 
     path: str
@@ -137,13 +137,13 @@ class TripletExample:
     findings: tuple[str, ...] = ()
 
 
-# How a result shows itself in an interactive session.
+# Display of results in an interactive session.
 
 
 class Shown:
     """A result that prints as a few lines and, in a notebook, as its page.
 
-    Both are made by secid.notebook, which is above the results; so it is imported by its name, and only then.
+    secid.notebook makes both. It lies above the results, so it is imported by name, and only when needed.
     Dataclasses that inherit this have repr=False.
     """
 
@@ -156,33 +156,34 @@ class Shown:
 
 
 OF_PROBE = ("encoder", *READING, *ENCODING, "temperature", "seed")
-"""Settings that `secid probe` takes: those of the files and the encoder, and what a loss and a draw need."""
+"""Settings that `secid probe` takes: those of the files and the encoder, temperature and seed."""
 STANDARD_INPUT = "-"
 NO_RUN_FOLDER = "RUN"
-"""Stands in a command for a run folder that was not written."""
+"""Placeholder in a command for a run folder that was not written."""
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 JOINERS = "\u200c\u200d"
-"""Zero-width joiners spell words in Persian and Indic scripts; alone they do nothing."""
+"""Zero-width joiners, which are allowed in names: words in Persian and Indic scripts need them."""
 STEM_BYTES = 160
-"""Of a file's name from a source's: file systems allow 255, and temporary files and OUT.left-out.jsonl add to it."""
+"""Longest part of a file's name that comes from a source's name. File systems allow 255 bytes, and temporary files and
+OUT.left-out.jsonl add to the name."""
 COPY_SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 """Suffixes of the files that `secid select` and `secid mix` write."""
 
 
 def repair_command(run: str | None, source: str, defects: tuple[str, ...], first_file: str) -> str:
-    """The command that writes a copy of a source without its defects.
+    """Return the command that writes a copy of a source without its defects.
 
-    run : the run folder; RUN in its place where there is none.
+    run : the run folder; None to write RUN instead.
 
     >>> repair_command("secid-runs/x", "bm25", ("false_negative", "repeat"), "data/bm25.jsonl")
     'secid select secid-runs/x --source bm25 --drop false_negative,repeat -o bm25-clean.jsonl'
     """
-    suffix = next((known for known in COPY_SUFFIXES if first_file.endswith(known)), COPY_SUFFIXES[0])
+    suffix = next((ending for ending in COPY_SUFFIXES if first_file.endswith(ending)), COPY_SUFFIXES[0])
     return _on_source("select", run, source, ("--drop", ",".join(defects)), "clean", suffix)
 
 
 def score_command(files: Sequence[str], encoder: str | None, collection: str | None, flags: Sequence[str]) -> str:
-    """The command that scores these files, or checks them where no encoder is named. flags : further words of a score.
+    """Return the command that scores these files, or checks them without an encoder. flags : further flags of a score.
 
     >>> score_command(["mined/a.jsonl"], "minilm", None, ("--max-length", "128"))
     'secid score mined/a.jsonl --encoder minilm --max-length 128'
@@ -192,9 +193,9 @@ def score_command(files: Sequence[str], encoder: str | None, collection: str | N
 
 
 def probe_command(files: Sequence[str], given: Mapping[str, object]) -> str | None:
-    """The command that probes the files of a score, without its run folder; None where it cannot be typed again.
+    """Return the command that probes the files of a score, without its run folder; None if it cannot be typed again.
 
-    files, given : the sources and settings of that score as they were typed, None for what was not.
+    files, given : the sources and settings of that score as typed; None for a setting that was not typed.
 
     >>> probe_command(["a.jsonl", "b=c.jsonl"], {"encoder": "minilm", "max_length": 128, "first_k": 2})
     'secid probe a.jsonl b=c.jsonl --encoder minilm --max-length 128'
@@ -208,12 +209,12 @@ def probe_command(files: Sequence[str], given: Mapping[str, object]) -> str | No
 
 
 def with_run(command: str, run: str | None) -> str:
-    """The command of a probe with the run folder that it adds to; as it is without one."""
+    """Return the command of a probe with the run folder that it adds to; unchanged without one."""
     return command if run is None else f"{command} {shlex.join(['--run', _typed(run)])}"
 
 
 def typed(name: str, value: object) -> tuple[str, ...]:
-    """A setting as the words of a command line."""
+    """Return a setting as the words of a command line."""
     if not FIELDS[name].metadata["group"]:
         return ("--set", f"{name}={value_text(value)}")
     if isinstance(value, bool):
@@ -222,7 +223,7 @@ def typed(name: str, value: object) -> tuple[str, ...]:
 
 
 def flagged_command(run: str | None, source: str, finding: str) -> str:
-    """The command that writes the rows that have a finding, with their texts.
+    """Return the command that writes the rows that have a finding, with their texts.
 
     >>> flagged_command(None, "-a/b", "hub")
     'secid flagged RUN --source=-a/b --finding hub -o a_b-b5e0-hub.jsonl'
@@ -231,7 +232,7 @@ def flagged_command(run: str | None, source: str, finding: str) -> str:
 
 
 def unused(name: str, suffix: str = "") -> str:
-    """The name with its suffix, and with a number where the working directory has a file of that name.
+    """Return the name with its suffix, and with a number if the working directory has a file of that name.
 
     >>> unused("bm25-clean", ".jsonl")
     'bm25-clean.jsonl'
@@ -241,17 +242,17 @@ def unused(name: str, suffix: str = "") -> str:
 
 
 def _on_source(command: str, run: str | None, source: str, options: tuple[str, ...], end: str, suffix: str) -> str:
-    """A command on one source of a run that writes a file named after both, which does not exist yet."""
-    named = (f"--source={source}",) if source.startswith("-") else ("--source", source)
+    """Return a command on one source of a run that writes a new file, named after the source and `end`."""
+    source_words = (f"--source={source}",) if source.startswith("-") else ("--source", source)
     stem = "".join(char if char.isalnum() or char in "_-." else "_" for char in source).lstrip("-") or "source"
     stem = stem.encode()[:STEM_BYTES].decode(errors="ignore")
     if stem != source:  # "a b" and "a_b" are two sources, and need two files
         stem += f"-{sha256(source.encode()).hexdigest()[:4]}"
-    return shlex.join(["secid", command, _typed(run), *named, *options, "-o", unused(f"{stem}-{end}", suffix)])
+    return shlex.join(["secid", command, _typed(run), *source_words, *options, "-o", unused(f"{stem}-{end}", suffix)])
 
 
 def in_folder(command: str, run: str) -> str:
-    """A command of these, on the same run under another name of its folder.
+    """Return a command of this module with another path of its run folder.
 
     >>> in_folder("secid select RUN --source a -o a.jsonl", "/runs/x y")
     "secid select '/runs/x y' --source a -o a.jsonl"
@@ -265,21 +266,21 @@ def _typed(run: str | None) -> str:
 
 
 def hidden(name: str) -> bool:
-    """Whether a name holds characters that no line shows: control, bidi or unassigned ones."""
+    """Return whether a name holds invisible characters: control, bidi or unassigned ones."""
     return any(category(char) in HIDDEN and char not in JOINERS for char in name)
 
 
 def no_command(source: str, files: Sequence[InputFile], *, names_files: bool = False) -> str:
-    """Why no command can act on the rows of a source; "" where one can.
+    """Return the reason why no command can act on the rows of a source; "" if one can.
 
-    names_files : whether the command names its files too, as one that reads them again does.
+    names_files : the command also names the source's files, because it reads them again.
     """
     once = [file.path for file in files if file.read_once]
     if once:
         what = "An object in memory" if is_object(once[0]) else "Standard input"
         return f"{what} cannot be read again, so no command can list or drop its rows: save it to a file."
     if hidden(source):
-        return "Its name holds control characters, so no command can name it: give it another with NAME=FILE."
+        return "Its name holds control characters, so no command can name it: rename it with NAME=FILE."
     if names_files and any(hidden(file.path) for file in files):
         return "A file name holds control characters, so no command can name it: rename the file."
     return ""

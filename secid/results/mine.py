@@ -1,4 +1,4 @@
-"""What `secid mine` reports: frozen results. Source: METHOD 10."""
+"""Frozen results of `secid mine`. Source: METHOD 10."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MINE_SCHEMA_VERSION = "1.0"
 
 @dataclass(frozen=True)
 class Preset:
-    """A method as it is typed, under the name of its origin. takes : which candidates.   source : its citation."""
+    """A method as typed, under the name of its origin. takes : the candidates that it takes.   source : citation."""
 
     method: str
     takes: str
@@ -37,7 +37,7 @@ PRESETS: Mapping[str, Preset] = {
     "rank-50-100": Preset("dense:ranks=50-100,pick=random", "random candidates of ranks 50 to 100", "KaLM-Embedding"),
     "qwen-0.1": Preset(
         "dense:absolute=-0.1",
-        "the nearest candidates, but for those that score more than 0.1 above the positive",
+        "the nearest candidates, except those that score more than 0.1 above the positive",
         "Qwen3-Embedding",
     ),
 }
@@ -45,10 +45,11 @@ PRESETS: Mapping[str, Preset] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """What the answers of a language model took that a source is made of, those of earlier runs too.
+    """Usage of a language model for the answers that a source consists of, including answers of earlier runs.
 
-    n_answers  : one of each distinct request.   n_uncounted : those of which the server counted no tokens.
-    n_tokens_in, n_tokens_out : of the others, as it counted them.   cost : of these tokens; None without a price.
+    n_answers  : distinct requests.   n_uncounted : answers without a token count of the server.
+    n_tokens_in, n_tokens_out : tokens of the other answers, as the server counted them.   cost : price of these tokens;
+    None without a price.
     """
 
     n_answers: int
@@ -60,23 +61,23 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True)
 class MinedSource:
-    """One source that was written.
+    """One mined source that was written.
 
-    path       : of its file.   sha256 : of its bytes.   method : with every option, as it was applied.
-    n_rows     : rows of the file; n_missing : rows of the input without any negative, which are not in it, and
-                 n_dropped : short ones that --on-short drop left out.
+    path       : path of its file.   sha256 : hash of its bytes.   method : method with every option, as applied.
+    n_rows     : rows of the file.   n_missing : rows of the input without any negative, which are not in the file.
+    n_dropped  : short rows that --on-short drop left out.
     layout     : as in write.writer.Written.
-    n_negatives: in the file.   n_filled : those of them drawn at random for short rows.
-    n_short    : rows of the input for which the method found fewer than K; short : the same by what ended it.
-    n_still_short : rows of the file with fewer than K, after filling too; n_lacking : negatives they lack together.
-    excluded   : candidates that may be no negative of their query and were passed over, by reason.
-    s_query_negative, consistency, inverted_share : means over the negatives, and the share of those that score above
-                 the row's first positive, with which `secid score` compares them; None without an encoder.
-    n_passages : distinct passages used.   most_used : rows that the most used one serves.
-    n_made_ids : rows whose query id, or ids of passages, the source does not name: a hash of the text is written.
-    not_held   : what the schema does not hold, by name: of how many rows.
+    n_negatives: negatives in the file.   n_filled : negatives among them that were drawn at random for short rows.
+    n_short    : rows of the input for which the method found fewer than K.   short : these rows by cause.
+    n_still_short : rows of the file with fewer than K even after filling.   n_lacking : negatives they lack in total.
+    excluded   : candidates that cannot be negatives of their query and were skipped, by reason.
+    s_query_negative, consistency, inverted_share : means over the negatives, and the share of negatives that score
+                 above the row's first positive, which `secid score` compares them with; None without an encoder.
+    n_passages : distinct passages used.   most_used : rows that use the most frequent passage.
+    n_made_ids : rows without a query id or without ids of passages; a hash of the text is written instead.
+    not_held   : names of the values that the schema cannot hold, with the number of rows that have them.
     kept_beside: answers of a language model, and texts in them, that are no negatives, by reason; they are in the
-                 hidden file .NAME.rejected.jsonl.   usage : None where no model was asked.
+                 hidden file .NAME.rejected.jsonl.   usage : None if no model was used.
     """
 
     name: str
@@ -107,12 +108,12 @@ class MinedSource:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class MiningRun(Shown):
-    """What was asked for, and the input.
+    """Input and settings of a mining run.
 
-    n_rows, n_candidates : of the input.   n_queries : distinct ones of these rows; qrels give a row for each.
-    skipped : rows, judgements, or passages of the collection that give nothing, by reason.
-    k, seed, max_reuse : as they were asked for.   settings : the others that decide what is mined.
-    encoder : None where none was used.
+    n_rows, n_candidates : size of the input.   n_queries : distinct queries of these rows; qrels give one row each.
+    skipped : unusable rows, judgements, or passages of the collection, by reason.
+    k, seed, max_reuse : as requested.   settings : the other settings that affect the result.
+    encoder : None if none was used.
     """
 
     schema_version: str
@@ -132,7 +133,7 @@ class MiningRun(Shown):
 class Mined(MiningRun):
     """Sources mined over the same queries and candidates.
 
-    on_short, schema : as they were asked for.   next_command : scores the files.
+    on_short, schema : as requested.   next_command : the command that scores the files.
     """
 
     folder: str
@@ -144,9 +145,9 @@ class Mined(MiningRun):
 
 @dataclass(frozen=True, kw_only=True)
 class Suspects:
-    """What a guide says of some negatives. n_scored : of them, in a sample drawn by strata of s_qn.
+    """A guide's estimate for some negatives. n_scored : negatives scored, in a sample stratified by s_qn.
 
-    share : estimated share of all of them that the guide's relative margin flags; interval_95 : queries as clusters.
+    share : estimated share of all negatives that the guide's relative margin flags; interval_95 : queries as clusters.
     """
 
     n_scored: int
@@ -156,10 +157,10 @@ class Suspects:
 
 @dataclass(frozen=True, kw_only=True)
 class Swept:
-    """What one method would give. Fields as in MinedSource, over all rows of the input, before anything is filled up.
+    """Expected result of one method over all rows of the input, before short rows are filled. Fields: see MinedSource.
 
-    n_lacking : negatives that short rows lack, together.
-    suspects  : None without a guide, or where there is no negative.
+    n_lacking : negatives that short rows lack in total.
+    suspects  : None without a guide, or without any negative.
     """
 
     method: Mapping[str, Any]
@@ -175,7 +176,7 @@ class Swept:
 
 @dataclass(frozen=True, kw_only=True)
 class SweptSource:
-    """A dense source. own : as it was named.   variants : with other windows and, in each, relative margins."""
+    """A dense source. own : its method as requested.   variants : other windows, each with several relative margins."""
 
     name: str
     own: Swept
@@ -184,11 +185,11 @@ class SweptSource:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Sweep(MiningRun):
-    """What margins and windows of ranks would give; nothing was written.
+    """Expected results of several margins and windows of ranks; nothing was written.
 
-    random : K candidates drawn at random for each row, to compare with.   unswept : sources without a margin.
-    guide  : None without one.   guide_margin, guide_sample : the relative margin from which it suspects a negative, and
-    the negatives that it scored of each method at most.
+    random : K candidates drawn at random for each row, for comparison.   unswept : sources without a margin.
+    guide  : None without one.   guide_margin : relative margin from which the guide suspects a negative.
+    guide_sample : most negatives of each method that it scored.
     """
 
     encoder: EncoderInfo

@@ -1,4 +1,4 @@
-"""A whole run, and what was found between its sources: overlaps, differences, crossings and orders."""
+"""A whole run, and the relations between its sources: overlaps, differences, crossings and orders."""
 
 from __future__ import annotations
 
@@ -15,15 +15,16 @@ from secid.results.sources import ControlResult, SourceReport
 if TYPE_CHECKING:
     import pyarrow
 
-# What was found between sources: overlaps, differences, crossings, and the order on parts of the data.
+# Relations between sources: overlaps, differences, crossings, and the order on parts of the data.
 
 Number = Literal["score", "trace"]
-"""Number that a pair is compared by: the score, or tr M if too many sets of shared queries would need a matrix."""
+"""Number that a pair is compared by: the score, or tr M if too many sets of shared queries would need matrices."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Overlap:
-    """What two sources share: queries and documents over the smaller source's; mean Jaccard of a query's negatives."""
+    """Overlap of two sources: shared queries and documents over the smaller source's; mean Jaccard of a query's
+    negatives."""
 
     first: str
     second: str
@@ -50,9 +51,9 @@ class Comparison:
     """Two sources on the queries that both have, the higher-scored first. Source: METHOD 16.1.
 
     p values are two-sided; p_holm over all pairs of the run.   established: p_holm below 0.05.
-    queries_needed_50, _80: distinct queries with which such a difference is found with 50 % and 80 % power; None where
-    the difference is 0.
-    number: if "trace", difference_nats and all that follows from it are differences of tr M.
+    queries_needed_50, _80: distinct queries that detect such a difference with 50 % and 80 % power; None if the
+    difference is 0.
+    number: if "trace", difference_nats and everything derived from it are differences of tr M.
     hardness: difference of the hardness over the sampled queries.   outscoring: difference of the share of negatives
     that outscore their positive. None if a side has no value, and in a report of an earlier version.
     """
@@ -76,7 +77,10 @@ class Comparison:
 
 @dataclass(frozen=True, kw_only=True)
 class Look:
-    """One look of an early stop. alpha: largest chance of a wrong order by then. n_decided: pairs decided so far."""
+    """One look of an early stop.
+
+    alpha: largest probability of a wrong order up to this look.   n_decided: pairs decided up to this look.
+    """
 
     n_queries: int
     n_texts_encoded: int
@@ -97,12 +101,12 @@ class EarlyPair:
 
 @dataclass(frozen=True, kw_only=True)
 class EarlyStop:
-    """How a run with --until-ranked went. confidence: that every order declared is the full files'; ties
-    are declared pair by pair, each at the look's share of the error.
+    """Course of a run with --until-ranked. confidence: probability that every declared order is that of the full files.
+    Ties are declared pair by pair, each at the look's share of the error.
 
-    planned_looks: queries of every look that was planned, made or not.
-    n_texts_encoded of n_texts: distinct texts that the looks needed, of those that scoring without them would; cached
-    ones are in both, what max_records or first_k left out in neither.
+    planned_looks: queries of every planned look, whether it took place or not.
+    n_texts_encoded: distinct texts that the looks needed.   n_texts: distinct texts that scoring without looks would
+    need. Both include cached texts, and neither includes texts that max_records or first_k left out.
     """
 
     confidence: float
@@ -115,24 +119,24 @@ class EarlyStop:
     n_texts: int
 
 
-# How the order of sources fares under other settings and encoders.
+# The order of sources under other settings and encoders.
 
 PROBE_METRIC = "gain in ndcg@10"
-"""The outcome of a probe, where its result is what numbers are compared with."""
+"""Name of the downstream metric if numbers are compared with the result of a probe."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """How one number of a run agrees with one downstream metric, over the sources that have both.
+    """Agreement of one number of a run with one downstream metric, over the sources that have both.
 
-    Correlations lie in [-1, 1], None where one side is constant. n_pairs_alike of n_pairs are ordered the
-    same way.   first: the source that the number puts first; best: the metric's; None where several share the highest
-    value, best also where a probe ties it with another.   top_1_regret: what is lost of the metric by taking `first`,
-    >= 0; None without one.
-    Intervals cover the true value with a chance of 95 % or more, and are None where no standard error is known.
-    errors_of: whose errors are in those of the correlations, "scores", "outcomes"; the regret's hold
-    the outcomes' alone.
-    abstained: why the probe that the metric is from ranks nothing, so that it has no best source; None where it does.
+    Correlations lie in [-1, 1]; None if one side is constant. n_pairs_alike of n_pairs are ordered the
+    same way.   first: the source with the highest number; best: the source with the highest metric. Both are None if
+    several share the highest value, and best also if a probe ties it with another.   top_1_regret: loss of the metric
+    from taking `first`, >= 0; None without `first`.
+    Intervals cover the true value with a probability of at least 95 %; None if no standard error is known.
+    errors_of: errors that the intervals of the correlations include, "scores", "outcomes". The regret's interval
+    includes only those of the outcomes.
+    abstained: reason why the metric's probe ranks nothing, so that it has no best source; None if it does rank.
     """
 
     number: str
@@ -159,14 +163,14 @@ SCHEMA_VERSION = "1.0"
 
 @dataclass(frozen=True, kw_only=True)
 class RunWarning:
-    """Something that changes how the scores are to be read. source: whose; None for the whole run.
+    """A fact that affects how to read the scores. source: the source concerned; None for the whole run.
 
     values : its numbers and names, by kind. noisy_encoder: distance, limit. inactive_lexical_gate: tokenizer, coverage
     of the positives, best (another tokenizer), best_positives, best_negatives, helps, for_all. misread_words:
     tokenizer, effect (cut, fused, decomposed), best, sources (shares of texts). few_queries: n_queries.
     few_shared_queries: first, second, n_shared_queries, n_apart, n_pairs. own_queries: n_common, n_smallest,
-    n_largest. chosen_queries: n_queries of the run, sources (of each its queries, and the hardness of the other sources
-    on these and on the rest). traces_compared: n_traces, n_pairs. unequal_sizes: budget. no_slice_value,
+    n_largest. chosen_queries: n_queries of the run, sources (for each its queries, and the hardness of the other
+    sources on these and on the rest). traces_compared: n_traces, n_pairs. unequal_sizes: budget. no_slice_value,
     mixed_slice_values: column, n_records. no_common_slice_value: column, sources (values of each).
     """
 
@@ -177,12 +181,12 @@ class RunWarning:
 
 @dataclass(frozen=True, kw_only=True)
 class Merged:
-    """How a run was put together from shards.
+    """The merge of a run from shards.
 
-    n_texts         : distinct queries and passages of the whole.   n_texts_held: of all shards together, so that a text
-                      in several shards counts in each: their ratio is what the shards encoded too often.
-    sampled_queries : queries of each source that everything but `sources` and `comparisons` was measured on, and of
-                      the sources hardness, languages and the findings of the random reference; None where it is all.
+    n_texts         : distinct queries and passages of the whole run.   n_texts_held: sum over shards, so that a text
+                      in several shards counts in each. Their ratio is the repeated encoding.
+    sampled_queries : queries of each source that were sampled for everything except `sources` and `comparisons`, and
+                      for the sources' hardness, languages and findings of the random reference; None if all were used.
     """
 
     n_shards: int
@@ -193,20 +197,20 @@ class Merged:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Run(Shown):
-    """One run: the settings, the encoder, the ranked sources, and what it took.
+    """One run: the settings, the encoder, the ranked sources, and the time it took.
 
-    budget: the B that the ranking was made at; 1 is the paper's score.
-    one_positive: whether no query of the files and of a collection's qrels has a second labelled positive.
-    analyses: result by name of the analysis (secid.analyses.registry), without those that were not asked for or have
-    none. Each type is described where it is computed.
-    merged: of a run of shards; None for a run of one process.
-    folder: the run folder as it was named; None where none was written.
-    probe: the command that probes the same sources, its --run left out; None where it cannot be typed again, or a
+    budget: the B of the ranking; 1 is the paper's score.
+    one_positive: True if no query of the files and of a collection's qrels has a second labelled positive.
+    analyses: results by name of the analysis (secid.analyses.registry), without analyses that were not requested or
+        have no result. Each type is described where it is computed.
+    merged: the merge of a run from shards; None for a run of one process.
+    folder: the run folder as named; None if none was written.
+    probe: the command that probes the same sources, without --run; None if it cannot be typed again, or a
         source has too few queries.
-    warnings: what changes how the scores are to be read.
-    without_triplets: what was left out by reason of sources without a triplet, where their file holds others.
+    warnings: facts that affect how to read the scores.
+    without_triplets: sources without a triplet in files with other sources, each with the left-out rows by reason.
     not_evaluated: name of a part that could not be computed, and the kind of reason (pages.glossary.REASONS).
-    Parts with a default are absent from older reports.
+    Older reports lack parts that have a default.
     """
 
     schema_version: str
@@ -240,27 +244,27 @@ class Run(Shown):
 
     @property
     def has_rows_elsewhere(self) -> bool:
-        """Whether the run folder holds sums alone: that of a merge, whose rows are in the run folders of its shards."""
+        """True if the run folder holds only sums, as for a merge, whose rows are in the run folders of its shards."""
         return self.merged is not None and self.merged.sampled_queries is not None
 
     @property
     def rows_folder(self) -> str | None:
-        """The run folder that commands on rows name; None where it holds none."""
+        """The run folder for commands on rows; None if it holds no rows or was not written."""
         return None if self.has_rows_elsewhere else self.folder
 
     def metrics(self) -> dict[str, float]:
-        """The numbers of each source under "SOURCE/NAME", sorted, for experiment trackers.
+        """Return the numbers of each source under "SOURCE/NAME", sorted, for experiment trackers.
 
-        NAME is one of `SourceReport.flat`. What is None or not finite is left out.
+        NAME is a key of `SourceReport.flat`. Values that are None or not finite are left out.
         """
-        named = {f"{source.name}/{name}": value for source in self.sources for name, value in source.flat().items()}
-        numbers = ((name, value) for name, value in sorted(named.items()) if isinstance(value, int | float))
+        by_name = {f"{source.name}/{name}": value for source in self.sources for name, value in source.flat().items()}
+        numbers = ((name, value) for name, value in sorted(by_name.items()) if isinstance(value, int | float))
         return {name: value for name, value in numbers if isfinite(value)}
 
     def to_arrow(self) -> pyarrow.Table:
-        """One row a source, with its texts and numbers; see secid.notebook.sources_table."""
+        """Return a table with a row per source, with its texts and numbers; see secid.notebook.sources_table."""
         return import_module("secid.notebook").sources_table(self)
 
     def to_pandas(self) -> Any:
-        """The same as a pandas DataFrame. Raises ModuleNotFoundError without pandas."""
+        """Return the table of `to_arrow` as a pandas DataFrame. Raises ModuleNotFoundError without pandas."""
         return self.to_arrow().to_pandas()

@@ -1,4 +1,4 @@
-"""What is known of one source, and what was measured of a control."""
+"""Results of one source or control."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from typing import Any, Literal
 from secid.results.catalogue import FINDINGS
 from secid.results.inputs import Example, InputFile, TripletExample
 
-# What was measured of one source or control.
-
 
 @dataclass(frozen=True, kw_only=True)
 class AmongPositives:
     """A formal finding among the distinct labelled positives of a source's queries. Source: METHOD 16.2.
 
-    n_positives : those that have it, of n_labelled.   share : of these.
-    difference  : the share of the negatives minus this one.   standard_error, interval_95 : of the difference, queries
-                  being the sampling unit.
-    excess      : how much the difference is at least: the lower end of the interval, the difference itself where there
-                  are too few queries for one.
+    n_positives : positives that have it.   n_labelled : all positives.   share : n_positives / n_labelled.
+    difference  : the negatives' share minus this one.   standard_error, interval_95 : those of the difference, with
+                  queries as the sampling unit.
+    excess      : lower bound of the difference: the lower end of the interval, or the difference itself with too few
+                  queries for an interval.
     """
 
     n_positives: int
@@ -34,18 +32,19 @@ class AmongPositives:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceFinding:
-    """What one finding of the catalogue comes to in a source. Findings overlap. Source: METHOD 14.
+    """Numbers of one finding of the catalogue in a source. Findings overlap. Source: METHOD 14.
 
-    n_negatives : negatives that have it. Of a text finding the negatives as the source's records list them, those
-                  without text included, of all rows read; of one that needs the encoder the scored ones, in its
-                  sample where it has one.
-    share       : of all such negatives.   interval_95, standard_error : of the share, queries being the sampling unit.
-    weight_fraction : share of the source's total weight that they hold; None without an encoder.
-    score_nats  : their part of the score, by the first-order split w u^T A^-1 u / N scaled so that all triplets add up
-                  to ECI; 0.0 where ECI is 0, None without an encoder.
+    n_negatives : negatives that have it. For a text finding these are listed negatives of all rows read, including
+                  those without text; for a finding that needs the encoder, scored negatives, of its sample if it has
+                  one.
+    share       : share of all such negatives.   interval_95, standard_error : those of the share, with queries as the
+                  sampling unit.
+    weight_fraction : share of the source's total weight on these negatives; None without an encoder.
+    score_nats  : their part of the score, by the first-order split w u^T A^-1 u / N, scaled so that all triplets add up
+                  to ECI; 0.0 if ECI is 0, None without an encoder.
     n_queries   : distinct queries that it was evaluated for; None in a report of an earlier version.
-    n_rows      : of `repeat`, rows that list no negative but those which earlier rows of their record list.
-    positives   : of a formal finding, the same of the labelled positives.
+    n_rows      : for `repeat`, rows that list only negatives which earlier rows of their record list.
+    positives   : for a formal finding, its numbers among the labelled positives.
     """
 
     name: str
@@ -62,27 +61,27 @@ class SourceFinding:
 
     @property
     def counted_share(self) -> float:
-        """What a limit holds for: the share of the negatives, of a formal finding its excess over the positives."""
+        """Number that a limit applies to: the negatives' share; for a formal finding its excess over the positives."""
         return self.share if self.positives is None else self.positives.excess
 
     @property
     def dropping_helps(self) -> bool:
-        """Whether negatives without this finding would be nearer to the positives; True for one that is not formal."""
+        """True if dropping these negatives brings the rest nearer to the positives; True if it is not formal."""
         return self.positives is None or nearer_without(self.positives.share, self.positives.difference)
 
 
 def nearer_without(share: float, difference: float) -> bool:
-    """Whether negatives without a formal finding would be nearer to the positives: they would differ by `share`.
+    """Return whether negatives without a formal finding would be nearer to the positives; they would differ by `share`.
 
-    share : of the positives.   difference : of the negatives from it. Source: METHOD 16.2.
+    share : the positives' share.   difference : the negatives' share minus it. Source: METHOD 16.2.
     """
     return share < abs(difference)
 
 
 def defects_to_drop(findings: Sequence[SourceFinding]) -> tuple[str, ...]:
-    """The counted defects of a source that a copy without them would be rid of, in the order of the findings.
+    """Return the counted defects that a repaired copy of the source drops, in the order of the findings.
 
-    A formal defect is one of them where it counts and where dropping makes the difference from the positives smaller.
+    A formal defect is included only if it is above its limit and dropping it reduces the difference from the positives.
     """
     return tuple(
         item.name
@@ -96,9 +95,9 @@ def defects_to_drop(findings: Sequence[SourceFinding]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Languages:
-    """What a seeded sample of a source's distinct negatives is written in, whatever their positives are.
+    """Languages of a seeded sample of a source's distinct negatives, independent of their positives.
 
-    n_texts  : sampled, at most 1,000.   shares: of these by ISO 639-1 code, "" where the language is undecided.
+    n_texts  : sampled texts, at most 1,000.   shares: their shares by ISO 639-1 code, "" for an undecided language.
     """
 
     n_texts: int
@@ -107,7 +106,10 @@ class Languages:
 
 @dataclass(frozen=True, kw_only=True)
 class Proxies:
-    """Numbers that others rank by, in pair form and in record form (softmax over a record). Source: METHOD 3."""
+    """Numbers that others rank sources by, in pair form and in record form (softmax over a record).
+
+    Source: METHOD 3.
+    """
 
     gradient_energy_pair: float
     gradient_energy_record: float
@@ -121,7 +123,7 @@ class Proxies:
 class BudgetPoint:
     """ECI_B at one budget: log det(I + B M) in nats. Source: METHOD 7.
 
-    bias_nats: how much a sample of this size falls short on average; at large budgets scores of
+    bias_nats: average shortfall of a sample of this size. At large budgets scores of
     unequal samples must not be compared (see SourceScore.compared_curve).
     """
 
@@ -133,13 +135,13 @@ class BudgetPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """The score of a set of triplets, a source's or a control's, and its parts. Means are over triplets.
+    """The score of the triplets of a source or control, and its parts. Means are over triplets.
 
-    nats                  : ECI_sem.   interval_95 : of the process that made the source, queries being the sampling
-                            unit.   bias_nats : estimate of its finite-sample shortfall.
+    nats                  : ECI_sem.   interval_95 : interval for the process that made the source, with queries as the
+                            sampling unit.   bias_nats : estimate of its finite-sample shortfall.
     effective_rank        : exp of the entropy of M's spectrum, 1 to d.
-    diversity_fraction    : 1 - ECI / tr M: what the log-det takes off the trace, in [0, 1).
-    top_eigenvalue_shares : shares of tr M on the largest eigenvalues, descending; empty where tr M = 0.
+    diversity_fraction    : 1 - ECI / tr M: the share of the trace that the log-det removes, in [0, 1).
+    top_eigenvalue_shares : shares of tr M on the largest eigenvalues, descending; empty if tr M = 0.
     """
 
     nats: float
@@ -166,11 +168,11 @@ class Score:
 
     @property
     def compared_curve(self) -> tuple[BudgetPoint, ...]:
-        """The curve at which sources compare beyond budget 1."""
+        """The curve for comparing sources beyond budget 1."""
         return self.budget_curve
 
     def at(self, budget: float) -> BudgetPoint:
-        """Return the score at a budget, beyond 1 on `compared_curve`; that at B = 1 if the curve lacks the budget."""
+        """Return the score at a budget, beyond 1 on `compared_curve`; at B = 1 if the curve lacks the budget."""
         curve = self.compared_curve if budget > 1.0 else self.budget_curve
         of_all = BudgetPoint(budget=1.0, nats=self.nats, interval_95=self.interval_95, bias_nats=self.bias_nats)
         return next((point for point in curve if point.budget == budget), of_all)
@@ -182,15 +184,15 @@ Status = Literal["no_defects", "no_verdict", "repair", "unusable"]
 no_defects : no counted defect is above its limit.
 no_verdict : no counted defect is above its limit, but the encoder cannot read the texts.
 repair     : the flagged negatives must be dropped first.
-unusable   : without the flagged negatives too few records would keep one.
+unusable   : too few records would keep a negative without the flagged ones.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hardness:
-    """How near negatives are to their query: 0 as near as random passages, 1 as near as the positive.
+    """Nearness of negatives to their query: 0 is as near as random passages, 1 as near as the positive.
 
-    interval_95 : None if there are too few queries for one.   n_queries : distinct queries that were sampled for it.
+    interval_95 : None with too few queries.   n_queries : distinct queries that were sampled for it.
     Source: METHOD 10.
     """
 
@@ -201,10 +203,10 @@ class Hardness:
 
 @dataclass(frozen=True, kw_only=True)
 class WithoutFlagged:
-    """A source without the negatives that have a counted defect, in the same pool; as listed where none has one.
+    """A source without the negatives that have a counted defect, in the same pool; the whole source if none has one.
 
-    hardness : against the same random passages. The numbers are None where no negative is left, hardness also where it
-               is of the source as listed.
+    hardness : measured against the same random passages; None if the source itself has none.
+    All numbers are None if no negative is left.
     """
 
     n_triplets: int
@@ -217,7 +219,8 @@ class WithoutFlagged:
 class TableNumbers:
     """The columns of the table of one source. Source: METHOD 16.1.
 
-    n_queries, n_triplets : size of the set that the columns are of.   score : at the run's budget.   trace : tr M.
+    n_queries, n_triplets : size of the set that the columns describe.   score : score at the run's budget.
+    trace : tr M.
     """
 
     n_queries: int
@@ -229,7 +232,7 @@ class TableNumbers:
 
     @property
     def hardness_value(self) -> float | None:
-        """The hardness without its interval."""
+        """The hardness without its interval, or None."""
         return None if self.hardness is None else self.hardness.value
 
 
@@ -237,14 +240,14 @@ class TableNumbers:
 class SourceScore(Score):
     """The score of a source, and its place among the other sources of its run.
 
-    rank_group        : sources whose order is not established share one; None for a source that shares too few
+    rank_group        : sources whose order is not established share a group; None for a source that shares too few
                         queries with every other. Source: METHOD 16.1.
-    probability_first : chance of the highest score under the joint normal of the scores; None if the scores are of
-                        different queries.
-    gate_histograms   : by gate (consistency, locality, coverage, weight) the triplets in 20 equal bins of [0, 1].
-    equal_curve       : its budget curve on the run's equal numbers; empty where nothing is cut of it.
+    probability_first : probability of the highest score under the joint normal of the scores; None if the scores are
+                        for different queries.
+    gate_histograms   : triplets in 20 equal bins of [0, 1], by gate (consistency, locality, coverage, weight).
+    equal_curve       : its budget curve on sets of equal size across the run; empty if its set was not cut.
     on_shared         : the columns of the table if these use only some of the source's queries, else None. All other
-                        fields are of all its queries.
+                        fields describe all its queries.
     """
 
     rank: int
@@ -258,16 +261,16 @@ class SourceScore(Score):
 
     @property
     def compared_curve(self) -> tuple[BudgetPoint, ...]:
-        """The curve at which sources compare: on equal numbers, where they have any. Source: METHOD 7."""
+        """The curve for comparing sources: that of sets of equal size if there is one. Source: METHOD 7."""
         return self.equal_curve or self.budget_curve
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowCounts:
-    """What became of the rows of a source: n_read = n_used + sum(skipped).
+    """Counts of the rows of a source: n_read = n_used + sum(skipped).
 
-    n_records : used rows of the same query and positive form one.   n_not_sampled : records more that a sample left
-    out (--max-records, --until-ranked).   dropped_negatives : single negatives of used rows left out, by reason.
+    n_records : records; used rows of the same query and positive form one.   n_not_sampled : further records that a
+    sample left out (--max-records, --until-ranked).   dropped_negatives : negatives left out of used rows, by reason.
     """
 
     n_read: int
@@ -281,17 +284,17 @@ class RowCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceReport:
-    """What is known of one source.
+    """The report of one source.
 
-    split            : which source of its files it is, as the files name it; "" where they hold one.
-    status           : from counted defects alone.   n_flagged, flagged_share : listed negatives with at least one
+    split            : name of the source within its files; "" if they hold only one.
+    status           : status by counted defects only.   n_flagged, flagged_share : listed negatives with at least one
                        counted defect, and their share of all.   repair : the command that drops all counted defects
-                       that the source has; None unless the status is "repair".
+                       of the source; None unless the status is "repair".
     findings         : every finding that was evaluated, in the order of the catalogue.
-    finding_overlaps : triplets that have two findings at once, by the names of both.
-    languages        : of a sample of its negatives.
-    score            : None without an encoder.   hardness : None also where it cannot be computed, with the reason in
-                       Run.not_evaluated.
+    finding_overlaps : numbers of triplets with two findings, by the names of both.
+    languages        : languages of a sample of its negatives.
+    score            : None without an encoder.   hardness : None without an encoder, or if it cannot be computed, with
+                       the reason in Run.not_evaluated.
     """
 
     name: str
@@ -312,22 +315,22 @@ class SourceReport:
 
     @property
     def schema(self) -> str:
-        """The shapes of its files."""
+        """The schemas of its files, separated by commas."""
         return ", ".join(sorted({file.schema for file in self.files}))
 
     @property
     def scored(self) -> SourceScore:
-        """The score of a source that has one. Raises ValueError for a source that no encoder has seen."""
+        """The score. Raises ValueError for a source that was not scored."""
         if self.score is None:
             raise ValueError(f"{self.name} has no score")
         return self.score
 
     def in_table(self, budget: float) -> TableNumbers:
-        """Return the columns of the table. budget : the run's; if the curve lacks it, the score is at B = 1."""
+        """Return the columns of the table. budget : the run's; if the curve lacks it, the score is that at B = 1."""
         return self.scored.on_shared or self.numbers(self.scored.at(budget))
 
     def numbers(self, score: BudgetPoint) -> TableNumbers:
-        """Return the columns of all its queries, with this score."""
+        """Return the columns for all its queries, with this score."""
         return TableNumbers(
             n_queries=self.n_queries,
             n_triplets=self.n_triplets,
@@ -338,13 +341,14 @@ class SourceReport:
         )
 
     def finding(self, name: str) -> SourceFinding | None:
-        """The finding of this name; None where it was not evaluated."""
+        """Return the finding of this name; None if it was not evaluated."""
         return next((item for item in self.findings if item.name == name), None)
 
     def flat(self) -> dict[str, str | float | None]:
-        """Its texts and numbers by name: the fields that are one, the ends of an interval as NAME_low and NAME_high,
-        and the share of negatives with a finding as findings.NAME. The numbers of its score have their own names,
-        except `eci_nats` and `eci_per_dimension`.
+        """Return its texts and numbers by name.
+
+        Interval ends are NAME_low and NAME_high, and shares of negatives with a finding are findings.NAME. Numbers of
+        the score keep their names, except `eci_nats` and `eci_per_dimension`.
         """
         score: dict[str, Any] = {} if self.score is None else dict(vars(self.score))
         for name in ("nats", "per_dimension"):
@@ -372,7 +376,7 @@ class SourceReport:
 
 
 def control_name(kind: str, of: str | None) -> str:
-    """A control as pages, mixtures and messages name it: "bm25 pool", "shuffled of NAME"."""
+    """Return the name of a control in pages, mixtures and messages: "bm25 pool", "shuffled of NAME"."""
     return kind.replace("_", " ") + ("" if of is None else f" of {of}")
 
 
@@ -387,7 +391,7 @@ class Against:
 
     @property
     def placed(self) -> Literal["above", "tied", "below"]:
-        """Where the source lies; tied where the interval contains 0 or nothing follows from it (no z)."""
+        """Position of the source; "tied" if the interval contains 0 or supports no conclusion (no z)."""
         low, high = self.interval_95
         if self.z is None or low <= 0 <= high:
             return "tied"
@@ -399,7 +403,7 @@ class ControlResult:
     """One control, scored like a source and never ranked among them. Source: METHOD 6.
 
     kind: random, known_positive, shuffled, query_echo, bm25_pool, dense_pool. of: the source that a
-    shuffled control was dealt from, else None. n_new_texts: texts encoded for it alone. n_candidates: documents
+    shuffled control was shuffled from, else None. n_new_texts: texts encoded only for it. n_candidates: documents
     that negatives were drawn from (random) or searched in (bm25_pool, dense_pool), null for other kinds.
     """
 

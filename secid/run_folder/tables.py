@@ -1,4 +1,4 @@
-"""The tables of a run folder, written and read again: every triplet's numbers, and the states."""
+"""The tables of a run folder: every triplet's numbers, and the states. They are written and read here."""
 
 from __future__ import annotations
 
@@ -35,19 +35,19 @@ from secid.triplets.table import DOTS, TripletTable
 if TYPE_CHECKING:
     from secid.triplets.measure_set import Measured
 
-# The tables of a run folder, read again. A file that is gone or changed is named, with what to do.
+# Reading the tables of a run folder. Errors name a missing or changed file, and a remedy.
 
 INFORMATION, QUERY_KEYS, QUERY_INFLUENCE = "information_total", "query_keys", "query_influence"
-"""Tensors of a source's state."""
+"""Names of the tensors in a source's state."""
 SOURCES, TABLES = "index.json", "tables.json"
 POSITIVES, RANDOM_REFERENCE = "positives.safetensors", "random_reference.safetensors"
 RUN_TEXTS = "run_texts.safetensors"
 SAME_TRACE = 1e-9
-"""Relative difference within which a trace is the same: it is added up anew."""
+"""Relative difference up to which two traces are the same: they may be summed in another order."""
 
 
 class Entry(NamedTuple):
-    """One state as an index of state/ lists it. sha256: of its file."""
+    """One state as the index of state/ lists it. sha256: hash of its file."""
 
     name: str
     file: str
@@ -61,35 +61,35 @@ DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, Recursion
 
 @contextmanager
 def whole(path: Path, folder: Path) -> Iterator[None]:
-    """Turns whatever goes wrong while a file of a run folder is read into an InputError that names it."""
+    """Turn any error from reading a file of a run folder into an InputError that names the file."""
     try:
         yield
     except (*DAMAGE, pa.ArrowException, SafetensorError) as error:
-        what = f"is damaged ({plainly(error)})" if path.exists() else "is missing from the run folder"
-        raise InputError(what, where=str(path), remedy=f"score again with --run {folder} --force") from error
+        problem = f"is damaged ({plainly(error)})" if path.exists() else "is missing from the run folder"
+        raise InputError(problem, where=str(path), remedy=f"score again with --run {folder} --force") from error
 
 
 def read_states(folder: Path, run: Run) -> dict[str, InformationState]:
-    """States of a run folder's sources by name, in rank order, on the table's queries. run: the folder's report.
+    """Read the states of a run folder's sources by name, in rank order, for the table's queries. run: its report.
 
-    Raises InputError where a state is missing, damaged, or not that of the report.
+    Raises InputError if a state is missing, damaged, or does not match the report.
     """
     traces = {source.name: source.in_table(run.budget).trace for source in run.sources}
     entries = source_entries(folder)
     states = {entry.name: _state(folder, entry) for entry in entries}
     with whole(folder / "state" / SOURCES, folder):
         if [entry.name for entry in entries] != list(traces):
-            raise ValueError("it does not list what report.json does")
+            raise ValueError("it lists other sources than report.json")
         if len({state.total.shape for state in states.values()}) > 1:
             raise ValueError("its matrices differ in size")
         for name, state in states.items():
             if not math.isclose(trace(state.matrix()), traces[name], rel_tol=SAME_TRACE):
-                raise ValueError(f"tr M of {name} is not that of report.json")
+                raise ValueError(f"tr M of {name} differs from report.json")
     return states
 
 
 def source_entries(folder: Path) -> list[Entry]:
-    """The states of the sources. Raises InputError where the index is missing or damaged."""
+    """Return the index entries of the sources' states. Raises InputError if the index is missing or damaged."""
     path = folder / "state" / SOURCES
     with whole(path, folder):
         listed = json.loads(path.read_text(encoding="utf-8"))
@@ -110,11 +110,11 @@ def _count(number: Any) -> float:
 
 
 def read_tensors(folder: Path, entry: Entry, names: Sequence[str]) -> list[Tensor]:
-    """The named tensors of a state. Raises InputError where its file is missing or no longer as it was written."""
+    """Read the named tensors of a state. Raises InputError if its file is missing or has changed."""
     path = folder / "state" / entry.file
     with whole(path, folder):
         if entry.sha256 != sha256_of(path):
-            raise ValueError("its SHA-256 is not that of the index")
+            raise ValueError("its SHA-256 differs from the index")
         with safe_open(path, "pt") as tensors:
             return [tensors.get_tensor(name) for name in names]
 
@@ -124,23 +124,23 @@ def _state(folder: Path, entry: Entry) -> InformationState:
     square = total.ndim == 2 and total.shape[0] == total.shape[1]
     with whole(folder / "state" / entry.file, folder):
         if total.dtype != torch.float64 or not square or not total.isfinite().all():
-            raise ValueError("it holds no finite square float64 matrix")
+            raise ValueError("it does not hold a finite square float64 matrix")
     return InformationState(total, entry.n_negatives)
 
 
 def read_frequencies(folder: Path, run: Run) -> DocumentFrequencies:
-    """The document frequencies of a run folder. Raises InputError where they are missing, damaged or another run's."""
+    """Read a run folder's document frequencies. Raises InputError if they are missing, damaged or of another run."""
     path = folder / "state" / "idf.safetensors"
     with whole(path, folder):
         with safe_open(path, "np") as file:
             table = DocumentFrequencies(file.get_tensor("keys"), file.get_tensor("counts"), run.idf.n_texts)
         if table.sha256() != run.idf.sha256:
-            raise ValueError("its hash is not that of report.json")
+            raise ValueError("its hash differs from report.json")
     return table
 
 
 def read_negatives(folder: Path, columns: Sequence[str], source: str | None = None) -> pa.Table:
-    """Columns of negatives.parquet, of one source or all. Raises InputError where it is missing or damaged."""
+    """Read columns of negatives.parquet, for one source or all. Raises InputError if it is missing or damaged."""
     path = folder / "negatives.parquet"
     only = None if source is None else pc.field("source") == source
     with whole(path, folder):
@@ -151,34 +151,34 @@ def read_negatives(folder: Path, columns: Sequence[str], source: str | None = No
 
 
 def read_positives(folder: Path, run: Run) -> dict[str, npt.NDArray[Any]]:
-    """The labelled positives of a run, as a baseline keeps them.
+    """Read the labelled positives of a run, in the form of a baseline.
 
-    Raises InputError where they are missing, damaged, or those of another run.
+    Raises InputError if they are missing, damaged, or of another run.
     """
     return _arrays(folder, POSITIVES, _hashes(folder, run)[POSITIVES])
 
 
 def read_reference(folder: Path, run: Run) -> dict[str, npt.NDArray[Any]] | None:
-    """The random passages that a run measured hardness against; None where it has none. Raises as above."""
+    """Read the random passages that a run measured hardness against, or None. Raises like `read_positives`."""
     hashes = _hashes(folder, run)
     return _arrays(folder, RANDOM_REFERENCE, hashes[RANDOM_REFERENCE]) if RANDOM_REFERENCE in hashes else None
 
 
 def read_run_texts(folder: Path, run: Run) -> dict[str, npt.NDArray[Any]] | None:
-    """Of a shard what was counted over the texts of the whole run; None for a run of its own. Raises as above."""
+    """Read a shard's counts over the texts of the whole run; None if it is no shard. Raises like `read_positives`."""
     hashes = _hashes(folder, run)
     return _arrays(folder, RUN_TEXTS, hashes[RUN_TEXTS]) if RUN_TEXTS in hashes else None
 
 
 def run_key(run: Run) -> str:
-    """SHA-256 of what was scored, under which encoder, and of the scores: what sets a run apart from any other."""
+    """Return the SHA-256 of a run's encoder, documents, seed, files and scores, which identifies the run."""
     sources = [[source.name, source.scored.nats, [file.sha256 for file in source.files]] for source in run.sources]
     parts = [run.encoder.fingerprint, run.idf.sha256, run.settings.get("seed"), sources]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _hashes(folder: Path, run: Run) -> dict[str, str]:
-    """SHA-256 of the tables of a run, by file."""
+    """Return the SHA-256 of a run's tables, by file."""
     path = folder / "state" / TABLES
     with whole(path, folder):
         index = json.loads(path.read_text(encoding="utf-8"))
@@ -192,16 +192,18 @@ def _arrays(folder: Path, name: str, sha256: str) -> dict[str, npt.NDArray[Any]]
     with whole(path, folder):
         data = path.read_bytes()
         if hashlib.sha256(data).hexdigest() != sha256:
-            raise ValueError(f"its SHA-256 is not that of {TABLES}")
+            raise ValueError(f"its SHA-256 differs from {TABLES}")
         return dict(load(data))
 
 
 def read_table(folder: Path, source: str, temperature: float) -> TripletTable:
-    """The triplet table of one source, without the files behind it.
+    """Read the triplet table of one source. The input files are not needed.
 
-    temperature : that of the run. query: places among the query_keys of the source's state; positive, negative and
-    place are numbers within the table, and a negative that several records list has one in each. The coverage of the
-    positives is not on disk: NaN. Raises InputError where negatives.parquet is missing, damaged or lacks the source.
+    temperature : the run's temperature.
+    In the table, query holds places among the query_keys of the source's state. positive, negative and place are
+    numbers within the table; a negative that several records list has one number per record. The coverage of the
+    positives is not stored, so it is NaN. Raises InputError if negatives.parquet is missing, damaged or lacks the
+    source.
     """
     ids, numbers = ("record", "query", "negative"), (*DOTS, "coverage", "share")
     columns = [*ids, *numbers, *(entry.column for entry in FINDINGS.values())]
@@ -239,9 +241,7 @@ def read_table(folder: Path, source: str, temperature: float) -> TripletTable:
         return table.with_findings({name: flag.to_numpy() for name, flag in flags.items() if not flag.null_count})
 
 
-# The tables of a run folder that are too large for a page: every triplet's numbers, and the states.
-#
-# `secid.run_folder.tables` reads them again, and notices by checksums where one has changed since.
+# Writing the tables that are too large for a page. The functions above detect changed files by checksums.
 
 ROWS_PER_GROUP = 65_536
 
@@ -270,23 +270,23 @@ NEGATIVES_SCHEMA = pa.schema(
         *((entry.column, pa.bool_()) for entry in FINDINGS.values()),
     ]
 )
-"""One row a triplet. path, line: the row that first lists the negative. record: 0-based within the
-source; query: place of its query in the query_keys of the source's state; negative: 0-based within
-the record's distinct negatives; ordinal: 0-based among the usable negatives of its row (rows of
-labelled pairs are grouped by query first, and counted as one).
+"""Columns of negatives.parquet, which has one row per triplet. path, line: the row that first lists the negative.
+record: 0-based within the source; query: place of its query in the query_keys of the source's state; negative: 0-based
+within the record's distinct negatives; ordinal: 0-based among the usable negatives of its row (rows of labelled pairs
+are grouped by query first, and counted as one).
 
 influence: first-order change of the source's score times N, in nats, at the run's budget (METHOD 8).
-information: B w u^T A^-1 u / N, what the triplet holds of the score to first order, in nats at the
-run's budget; share: what the row counts, below 1 where a negative is paired with several positives.
-s_guide_positive, s_guide_negative: the guide's scores of positive and negative for the query; null where it scored
-none. information sums to tr(A^-1 B M), which is at most the score.
+information: B w u^T A^-1 u / N, the triplet's part of the score to first order, in nats at the run's budget;
+share: count of the triplet, below 1 if a negative is paired with several positives. s_guide_positive,
+s_guide_negative: the guide's scores of positive and negative for the query; null if it did not score them.
+information sums to tr(A^-1 B M), which is at most the score.
 """
 
 
 def write_negatives(measured: Iterable[Measured], path: Path) -> None:
-    """The triplet table on disk: negatives.parquet, in row groups, so that memory does not grow with the sources.
+    """Write the triplet table negatives.parquet in row groups, so that memory does not grow with the sources.
 
-    A finding that was not evaluated is null, and so is `suspect` where the guide did not score the negative.
+    A finding that was not evaluated is null, and so is `suspect` if the guide did not score the negative.
     """
     repeat = [field.name for field in NEGATIVES_SCHEMA if not pa.types.is_floating(field.type)]
     with pq.ParquetWriter(
@@ -335,15 +335,15 @@ def _batches(item: Measured) -> Iterator[pa.RecordBatch]:
 
 
 def write_frequencies(table: DocumentFrequencies, info: IdfInfo, path: Path) -> None:
-    """The document frequencies behind coverage, so that another run can score in the same pool."""
+    """Write the document frequencies behind coverage, so that another run can score in the same pool."""
     tensors = {"keys": np.ascontiguousarray(table.keys), "counts": np.ascontiguousarray(table.counts)}
     path.write_bytes(numpy_bytes(tensors, {name: str(value) for name, value in vars(info).items()}))
 
 
 def write_tables(run: Run, tables: Mapping[str, Mapping[str, npt.NDArray[Any]]], folder: Path) -> None:
-    """Tables of arrays, by file, and tables.json, which ties them to the run and to their SHA-256.
+    """Write tables of arrays, by file, and tables.json, which ties them to the run and to their SHA-256.
 
-    tables : POSITIVES, the labelled positives as hashes without texts; RANDOM_REFERENCE, where there is one.
+    tables : POSITIVES, the labelled positives as hashes without texts; RANDOM_REFERENCE and RUN_TEXTS, if any.
     """
     hashes = {}
     for name, arrays in tables.items():
@@ -355,10 +355,10 @@ def write_tables(run: Run, tables: Mapping[str, Mapping[str, npt.NDArray[Any]]],
 
 
 def write_state(measured: Iterable[Measured], folder: Path) -> None:
-    """state/: the information sum of each source in safetensors, and an index that names them and their SHA-256.
+    """Write state/: the information sum of each source in safetensors, and an index with names and SHA-256.
 
-    query_keys (Q, 16) and query_influence (Q,) are what a paired comparison with another run needs:
-    the text key of each query and its sum of influences over N at the first budget (METHOD 8).
+    A paired comparison with another run needs query_keys (Q, 16), the text key of each query, and
+    query_influence (Q,), its sum of influences over N at the first budget (METHOD 8).
     """
     folder.mkdir(exist_ok=True)
     index = []
@@ -375,7 +375,7 @@ def write_state(measured: Iterable[Measured], folder: Path) -> None:
 
 
 def _written(path: Path, tensors: dict[str, torch.Tensor]) -> str:
-    """Writes a file of tensors; its SHA-256."""
+    """Write a file of tensors, and return its SHA-256."""
     data = torch_bytes(tensors)
     path.write_bytes(data)
     return hashlib.sha256(data).hexdigest()

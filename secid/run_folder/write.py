@@ -1,4 +1,4 @@
-"""The run folder, whole or absent, with the versions and the machine that it was made with."""
+"""The run folder, which is written whole or not at all, and the versions and machine of a run."""
 
 from __future__ import annotations
 
@@ -26,15 +26,15 @@ if TYPE_CHECKING:
     from secid.progress import Clock
     from secid.scoring.run import Scored
 
-# What a run was made with: versions and machine, for reports and bug reports.
+# Versions and machine of a run, for reports and bug reports.
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow", "typer", "rich", "pydantic")
 SECRETS = ("HF_TOKEN", "SECID_API_KEY", "OPENAI_API_KEY")
-"""Variables whose value never enters a report; that they are set explains many a failure."""
+"""Variables whose value never enters a report. Whether they are set explains many failures."""
 
 
 def environment() -> dict[str, Any]:
-    """Python, platform, cores and versions of the packages that numbers depend on."""
+    """Return Python, platform, cores and versions of the packages that numbers depend on."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -45,7 +45,7 @@ def environment() -> dict[str, Any]:
 
 @cache
 def package_version(name: str) -> str | None:
-    """Version of an installed package; None where it is not installed."""
+    """Return the version of a package; None if it is not installed."""
     try:
         return version(name)
     except PackageNotFoundError:
@@ -53,9 +53,9 @@ def package_version(name: str) -> str | None:
 
 
 def diagnosis(settings_directory: Path | None = None) -> dict[str, dict[str, Any]]:
-    """What a bug report needs, by section: versions, devices, caches, settings that are not defaults.
+    """Return the facts for a bug report, by section: versions, devices, caches, settings that are not defaults.
 
-    settings_directory : as in `settings.resolve`. Settings that cannot be resolved are reported, not raised,
+    settings_directory : as in `settings.resolve`. An error in the settings is reported, not raised,
     so that the command works when nothing else does. Secrets are reported as set or not set.
     """
     facts = environment()
@@ -81,7 +81,7 @@ def _devices() -> dict[str, Any]:
     if torch.version.cuda is None:
         devices["cuda"] = "not in this build of torch"
     elif not torch.cuda.is_available():
-        devices["cuda"] = f"no device seen (torch is built for CUDA {torch.version.cuda})"
+        devices["cuda"] = f"no device found (torch is built for CUDA {torch.version.cuda})"
     devices["mps"] = "yes" if torch.backends.mps.is_available() else "no"
     devices["xpu"] = "yes" if torch.xpu.is_available() else "no"
     return devices
@@ -131,11 +131,12 @@ def _settings(directory: Path | None) -> dict[str, dict[str, Any]]:
 # The run folder: written under a temporary name, then renamed, so that it is whole or absent.
 
 PARTIAL_PREFIX = f".partial-{platform.node()}."
-"""Followed by the process id: on a shared disk another machine's processes cannot be asked for."""
+"""Prefix of temporary folders, before the process id. It holds the machine, since processes of other machines that
+share the disk cannot be checked."""
 
 
 class Recorder:
-    """Passes progress on and keeps its notes for log.txt."""
+    """Progress that forwards everything, and records stages and notes for log.txt."""
 
     def __init__(self, inner: Progress) -> None:
         self._inner = inner
@@ -159,8 +160,8 @@ class Recorder:
 class RunFolder:
     """Context manager around one run's output. With path None nothing is written.
 
-    work : where temporary files of the run go (None: the system's temporary folder). It is on the
-           run folder's own disk and disappears with the run, finished or not.
+    work : folder for the run's temporary files (None: the system's temporary folder). It is on the
+           run folder's disk and is removed when the run ends, finished or not.
     """
 
     def __init__(self, path: Path | None, force: bool = False) -> None:
@@ -195,12 +196,15 @@ class RunFolder:
     ) -> None:
         if self._partial is not None:
             shutil.rmtree(self._partial, ignore_errors=True)
-        with suppress(OSError):  # a folder that holds something stays
+        with suppress(OSError):  # a folder that is not empty stays
             for folder in self._made:
                 folder.rmdir()
 
     def write(self, scored: Scored, recorder: Recorder, clock: Clock) -> None:
-        """Writes all tables and pages, then puts the folder in its place at once. clock: that of the run's timing."""
+        """Write all tables and pages, then rename the folder into place. clock: times the stage "write".
+
+        Raises OutputError.
+        """
         if self.path is None or self._partial is None:
             return
         from secid.pages.formats import FORMATS
@@ -229,12 +233,12 @@ class RunFolder:
                     if scored.run_texts is not None:
                         tables[RUN_TEXTS] = scored.run_texts.stored([source.name for source in scored.run.sources])
                     write_tables(scored.run, tables, ready / "state")
-            for suffix, page in FORMATS.items():  # last, since they name what the stages took
+            for suffix, page in FORMATS.items():  # last, since they report the time of each stage
                 (ready / f"report{suffix}").write_text(page(scored.run), encoding="utf-8")
             lines = [*recorder.lines, *_timing_lines(scored)]
             (ready / "log.txt").write_text("".join(f"{log_line(line)}\n" for line in lines), encoding="utf-8")
             if self.path.exists() and not self._force:
-                raise OutputError("appeared while the run was under way", where=str(self.path), remedy="score again")
+                raise OutputError("appeared during the run", where=str(self.path), remedy="score again")
             if self.path.exists():
                 self.path.rename(self._partial / "replaced")
             ready.rename(self.path)
@@ -243,7 +247,7 @@ class RunFolder:
 
 
 def add_probe(folder: Path, run: Run, probe: Probe) -> None:
-    """Puts a probe into a run folder, and renders the pages of the run with it: all of the files or none.
+    """Add a probe to a run folder, and render the run's pages with it. All files are written, or none.
 
     Raises OutputError.
     """
@@ -266,7 +270,7 @@ def _is_run(path: Path) -> bool:
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Clears what a killed run left; a running one is known by its living process."""
+    """Remove what killed runs left. A temporary folder whose process is alive stays."""
     for path in parent.iterdir():
         number = path.name.removeprefix(PARTIAL_PREFIX).split("-")[0] if path.name.startswith(PARTIAL_PREFIX) else ""
         if number.isdigit() and not _alive(int(number)):

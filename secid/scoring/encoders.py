@@ -49,14 +49,14 @@ def refuse_no_encoder(encoder: EncoderLike | None, settings: Settings) -> None:
 def begun(
     encoder: EncoderLike | None, settings: SettingsDict, progress: Progress | None, *, in_shards: bool = False
 ) -> tuple[Resolved, Progress]:
-    """The settings of a command, with the encoder where it is a name; and who hears of its progress, which starts.
+    """Return the settings of a command, with the encoder if it is a name, and its progress, which starts.
 
-    Raises UsageError for a shard where the command is none of shards.
+    Raises UsageError if a shard is set and the command does not support shards.
     """
     resolved = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
     if resolved.values.shard is not None and not in_shards:
         raise UsageError(
-            "needs a folder of states, and is for secid score alone",
+            "needs a folder of states, and only secid score supports it",
             where=flag_of("shard"),
             remedy=f"secid score … {flag_of('shard', resolved.values.shard)} --state-dir DIR",
         )
@@ -104,7 +104,7 @@ def load_noted(encoder: EncoderLike | None, settings: Settings, progress: Progre
 def load_guide(settings: Settings, target: Encoder, progress: Progress) -> Guide | None:
     """The guide that the settings name, by its own recipe; None for none.
 
-    Raises UsageError where it is the target itself, or where the settings exclude each other.
+    Raises UsageError if it is the target itself, or if the settings exclude each other.
     """
     from secid.encode import load
     from secid.encode.reranker import load_reranker

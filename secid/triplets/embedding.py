@@ -91,7 +91,7 @@ class FileRows:
         self._values: npt.NDArray[np.float32] = np.memmap(path, np.float32, "r+", shape=(max(1, n), d))
 
     def reserve(self, n: int) -> None:
-        """Makes room for n more rows. Raises OutputError where there is none."""
+        """Make room for n more rows. Raises OutputError if the disk has none."""
         n_bytes = n * self._row_bytes
         with self._room(n_bytes), self._path.open("r+b") as file:
             try:

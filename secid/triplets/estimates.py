@@ -161,7 +161,7 @@ class Moments(NamedTuple):
         return Moments._make([int(whole.sum()), int(n.sum()), *products, n_queries])
 
     def plus(self, other: Sequence[int]) -> Moments:
-        """Return the moments of both sets of queries, which share none."""
+        """Return the moments of both sets of queries, which are disjoint."""
         return Moments._make(a + b for a, b in zip(self, other, strict=True))
 
     @property
@@ -208,7 +208,7 @@ class GapMoments(NamedTuple):
         return GapMoments(negatives_moments, positives_moments, products)
 
     def plus(self, other: GapMoments) -> GapMoments:
-        """Return the moments of both sets of queries, which share none."""
+        """Return the moments of both sets of queries, which are disjoint."""
         first, second, third, fourth = (a + b for a, b in zip(self.products, other.products, strict=True))
         negatives, positives = self.negatives.plus(other.negatives), self.positives.plus(other.positives)
         return GapMoments(negatives, positives, (first, second, third, fourth))

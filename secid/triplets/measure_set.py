@@ -224,7 +224,7 @@ class Measurer:
         )
 
     def part(self, item: Measured, keep: Index, budget: float) -> Measured:
-        """Some triplets of a measured set at one budget: what they would be alone, in the pool of the whole set.
+        """Return some triplets of a measured set at one budget, as if they were the whole set, but in its pool.
 
         keep : rising places of triplets. Below FEWEST_QUERIES queries, where there is no interval, the influence is 0.
         """

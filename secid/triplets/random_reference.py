@@ -180,7 +180,7 @@ def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors,
     triplets : of the sources, controls left out; their documents are the passages that are drawn from.
     vectors  : rows of all texts of these triplets.
 
-    A query's passages are drawn without replacement from all that are none of its labelled positives; its negatives
+    A query's passages are drawn without replacement from all that are not labelled positives of it; its negatives
     may be among them. The draw depends on the seed, the query and the set of passages, by text key, and so on no order
     of files or rows. None where no query has FEWEST_PASSAGES to draw from. Source: METHOD 10, 14.
     """
@@ -314,7 +314,7 @@ class PassageMeans:
     """Mean cosine of every query with the passages of the run: what its random passages reach on average.
 
     queries : (Q,) ids of the sources' queries, rising.
-    mean    : (Q,) over the passages that are none of the query's labelled positives, in [-1, 1]; NaN where there are
+    mean    : (Q,) over the passages that are not labelled positives of the query, in [-1, 1]; NaN where there are
               fewer than FEWEST_PASSAGES.
     """
 
@@ -328,7 +328,7 @@ def passage_means(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors) ->
     triplets, vectors : as there.
 
     The sum of a query's cosines with all passages is its product with the sum of their unit rows; those of its
-    positives are taken off. So nothing is drawn, and every query has a mean, not a sample of them alone.
+    positives are taken off. So nothing is drawn, and every query has a mean, not only a sample of queries.
     Source: METHOD 15.
     """
     pool = distinct(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))

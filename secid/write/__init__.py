@@ -1,1 +1,1 @@
-"""Rows of sources to files: in the schema of a trainer, or kept on disk between the reading and the writing."""
+"""Writing rows of sources to files in the schema of a trainer, and keeping them on disk until then."""

@@ -1,4 +1,4 @@
-"""Rows of a source as they are written: texts with their ids, and on disk between the reading and the writing."""
+"""Rows of a source for writing: texts with their ids. Rows are kept on disk between reading and writing."""
 
 from __future__ import annotations
 
@@ -18,19 +18,19 @@ from secid.records import Block, Defect, Extras, Record, Scalar, encodable
 
 QUERY_ID = "query_id"
 SCORE_COLUMNS = ("pos_scores", "neg_scores")
-"""FlagEmbedding's lists of one teacher score a passage."""
+"""FlagEmbedding's lists of teacher scores, one per passage."""
 ID_COLUMNS = ("pos_ids", "neg_ids")
 PROVENANCE = {"rank": "neg_ranks", "margin": "neg_margins", "miner": "neg_miners"}
-"""Fields of a mined negative, and FlagEmbedding's lists of them."""
+"""Fields of a mined negative, and the columns that hold them as lists in FlagEmbedding's schema."""
 OF_NEGATIVES = (SCORE_COLUMNS[1], *PROVENANCE.values())
 PASSAGE_ID_COLUMNS = (POSITIVE_IDS, NEGATIVE_IDS)
-"""Names of columns of ids beside those of texts, but for the numbers in them."""
+"""Patterns of names of id columns that accompany text columns, without the numbers in the names."""
 
 
 class Passage(NamedTuple):
-    """text: with the title, where it was joined; then `title` is what it begins with.
+    """A passage. text: includes the title if it was joined; then the text begins with `title`.
 
-    rank, margin, miner : of a mined negative: its place in the order of the source `miner`, and s_qp - s_qn.
+    rank, margin, miner : for a mined negative, its place in the order of the source `miner`, and s_qp - s_qn.
     """
 
     text: str
@@ -45,8 +45,8 @@ class Passage(NamedTuple):
 class Row(NamedTuple):
     """One row of a copy.
 
-    query_id : "" where the source names none.   columns : other columns, as far as they are scalar.
-    lost     : names of what else the row holds; no schema of a copy holds it.
+    query_id : "" if the source has none.   columns : other columns with scalar values.
+    lost     : names of the row's other contents, which no schema of a copy can hold.
     """
 
     query: str
@@ -58,7 +58,7 @@ class Row(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Where a row was read.   reason: why it gives no record; "" for one that does.   split: as in Record."""
+    """Origin of a row.   reason: why it gives no record, or "" if it gives one.   split: as in Record."""
 
     path: str
     line: int
@@ -67,7 +67,7 @@ class Place(NamedTuple):
 
 
 def row_of(record: Record) -> Row:
-    """A record with what else its row holds; without extras it is its texts alone."""
+    """Return the row of a record with the other contents of its row; without extras it holds only the texts."""
     sides = record.positives, record.negatives
     own = [list(enumerate(side)) for side in sides]
     extras = record.extras or Extras({}, record.query, own[0], own[1])
@@ -102,9 +102,9 @@ def row_of(record: Record) -> Row:
 
 
 def _of_each(columns: Mapping[str, Any], names: list[str], n: set[int], fits: Callable[[Any], bool]) -> list[Any]:
-    """The values of the row's passages that one list, or a column for each passage, holds; else an empty list.
+    """Return values of the row's passages, from one list or from a column for each passage; [] if they do not align.
 
-    n : how many passages the row lists, and how many up to the last usable one: as many values are aligned with them.
+    n : number of passages that the row lists, and number up to the last usable one. Either number of values aligns.
     """
     values = [columns[name] for name in sorted(names, key=_number_in)]
     if len(values) == 1 and isinstance(values[0], list):
@@ -117,18 +117,18 @@ def _of_each(columns: Mapping[str, Any], names: list[str], n: set[int], fits: Ca
 
 @cache
 def _is_of_ids(name: str, pattern: str) -> bool:
-    """Whether a column's name says that it holds ids of this side: neg_ids, negative_2_id."""
+    """Return whether a column's name marks it as ids of this side: neg_ids, negative_2_id."""
     return bool(re.fullmatch(pattern, re.sub(r"[_ -]?\d+", "", name), re.IGNORECASE))
 
 
 def _number_in(name: str) -> int:
-    """The number in a column's name: negative_2_id is of the second negative. 0 where there is none."""
+    """Return the number in a column's name: negative_2_id belongs to the second negative. 0 without a number."""
     number = re.search(r"\d+", name)
     return int(number.group()) if number else 0
 
 
 def _passage(text: str, cell: Any, own_id: Any, score: Any) -> Passage:
-    """A passage. cell: what gave it, a text, an id, an object or [instruction, text]."""
+    """Return a passage. cell: its source: a text, an id, an object or [instruction, text]."""
     title = cell.get(TITLE_KEY) if isinstance(cell, dict) else None
     joined = isinstance(title, str) and title != "" and text.startswith(f"{title} ")
     name = _id(cell, text) or ("" if own_id is None else encodable(str(own_id)))
@@ -138,7 +138,7 @@ def _passage(text: str, cell: Any, own_id: Any, score: Any) -> Passage:
 
 
 def _lost_of_passages(cells: Sequence[Any], titled: bool) -> list[str]:
-    """Names of what the passages' cells hold besides text, id and joined title."""
+    """Return names of the contents of passages' cells other than text, id, joined title and fields of MINED."""
     known = {*TEXT_KEYS, *ID_KEYS, *MINED, *((TITLE_KEY,) if titled else ())}
     inside = {key for cell in cells if isinstance(cell, dict) for key in cell if cell[key] not in (None, "")}
     pairs = ["instructions"] if any(isinstance(cell, list) for cell in cells) else []
@@ -146,7 +146,7 @@ def _lost_of_passages(cells: Sequence[Any], titled: bool) -> list[str]:
 
 
 def _id(cell: Any, text: str) -> str:
-    """The id that is in the place of a text, or with it in an object; "" for none."""
+    """Return the id that stands for a text, or accompanies it in an object; "" without one."""
     value = passage_id(cell) if isinstance(cell, dict) else cell
     return encodable(str(value)) if _is_id(value) and value != text else ""
 
@@ -164,7 +164,7 @@ def _is_scalar(value: Any) -> bool:
 
 
 def _is_blank(value: Any) -> bool:
-    """A list of nulls, as random negatives have in the place of scores and ranks."""
+    """Return whether a value is a list of nulls, like the scores and ranks of random negatives."""
     return isinstance(value, list) and value != [] and all(item is None for item in value)
 
 
@@ -175,22 +175,22 @@ def _is_text(value: Any) -> bool:
 MINED: Mapping[str, Callable[[Any], bool]] = {
     "score": _is_number, "rank": _is_number, "margin": _is_number, "miner": _is_text,
 }  # fmt: skip
-"""Numbers and names that an object may hold with a text."""
+"""Fields of a mined negative that an object may hold with its text, and checks of their values."""
 
 
 def _scalar(value: Scalar) -> Scalar:
-    """The value, without lone surrogates, which no file can hold."""
+    """Return the value without lone surrogates, which no file can hold."""
     return encodable(value) if isinstance(value, str) else value
 
 
 class RowsOnDisk:
-    """The rows of one source, kept while they are read for the plan, so that a copy needs no second reading."""
+    """Rows of one source, stored while the plan reads them, so that a copy needs no second reading."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def watch(self, items: Iterable[Item | Block]) -> Iterator[Item | Block]:
-        """The items, each of them kept."""
+        """Yield the items, and store each of them."""
         with self._path.open("w", encoding="utf-8") as file:
             for item in items:
                 records = item.records() if isinstance(item, Block) else (item,)
@@ -202,11 +202,14 @@ class RowsOnDisk:
                 yield item
 
     def rows(self, split: str | None) -> Iterator[tuple[Place, Row | None]]:
-        """The rows of one source of the files (None: of all), and those too broken to tell, in the order of reading."""
+        """Yield the rows of one source of the files (None: of all), in the order of reading.
+
+        A skipped row is None, and counts for every source if it is too broken to know its source.
+        """
         with self._path.open(encoding="utf-8") as file:
             for line in file:
-                given, cells = json.loads(line)
-                place = Place(*given)
+                fields, cells = json.loads(line)
+                place = Place(*fields)
                 if not place.reason and split in (place.split, None):
                     query, positives, negatives, *others = cells
                     yield place, Row(query, [Passage(*p) for p in positives], [Passage(*p) for p in negatives], *others)

@@ -1,17 +1,18 @@
-"""Rows in a trainer's schema: the one writer of `secid select`, `secid mix` and whatever else writes training rows.
+"""Rows in a trainer's schema: the only writer of training rows, for `secid select`, `secid mix` and the like.
 
-    st-ntuple      anchor, positive, negative_1 … negative_K; one triplet (negative) a row where rows differ in number
-    flagembedding  query, pos, neg, with pos_scores and neg_scores where every passage has one, pos_ids and neg_ids
-                   where any has one; other scalar columns
+    st-ntuple      anchor, positive, negative_1 … negative_K; if rows differ in their number of negatives, one triplet
+                   (anchor, positive, negative) per row
+    flagembedding  query, pos, neg; pos_scores and neg_scores if every passage has a score; pos_ids and neg_ids
+                   if any passage has an id; other scalar columns
     tevatron       query_id, query, positive_passages, negative_passages of {docid, title, text}; other scalar columns
     nvidia         question_id, query, pos_doc, neg_doc of {id, text}; other scalar columns
 
-Of mined negatives the last three hold score, rank, margin and miner: neg_scores, neg_ranks, neg_margins and neg_miners,
-or keys of each object; null where one has none.
+For mined negatives the last three hold score, rank, margin and miner, as neg_scores, neg_ranks, neg_margins and
+neg_miners, or as keys of each object; null for a missing value.
 
-JSON lines or Parquet by the suffix. Every row has every column, as loaders of both expect. A value is written as it is,
-or what is left out is named: a column whose kinds of values no type of Parquet holds, and one with which secid would
-read the file in another way.
+The suffix decides between JSON lines and Parquet. Every row has every column, as loaders of both expect. Values are
+written unchanged. Columns that are left out are named: those whose kinds of values no Parquet type holds, and those
+that would make secid read the file differently.
 """
 
 from __future__ import annotations
@@ -41,24 +42,24 @@ from secid.write.rows import ID_COLUMNS, PROVENANCE, QUERY_ID, SCORE_COLUMNS, Pa
 Schema = Literal["st-ntuple", "flagembedding", "tevatron", "nvidia"]
 SCHEMAS: tuple[Schema, ...] = get_args(Schema)
 OWN: Mapping[str, Schema] = {"triplet": "st-ntuple", **{name: name for name in SCHEMAS[1:]}}
-"""Schemas of `secid.read` that a copy is written in without --as; of all others it is flagembedding."""
+"""Schemas of `secid.read` that a copy keeps without --as. A copy of any other schema is flagembedding."""
 BATCH_ROWS = 1024
-"""Rows of Parquet put together at once: the readers' own batch size."""
+"""Rows per Parquet batch: the readers' own batch size."""
 TEXT_COLUMNS: Mapping[Schema, tuple[str, ...]] = {
     "st-ntuple": ("anchor", "positive"),
     "flagembedding": ("query", "pos", "neg", *SCORE_COLUMNS, *ID_COLUMNS, *PROVENANCE.values()),
     "tevatron": (QUERY_ID, "query", "positive_passages", "negative_passages"),
     "nvidia": ("question_id", "query", "pos_doc", "neg_doc"),
 }
-"""Columns of a schema's own; of the optional ones those that a file has."""
+"""Columns that a schema defines. A file has only some of the optional ones."""
 OF_OBJECTS: Mapping[Schema, str] = {"tevatron": "docid", "nvidia": "id"}
 """Schemas whose passages are objects, with the key of their ids. NeMo AutoModel's inline loader takes the texts of
 `nvidia` from query, pos_doc and neg_doc (docs.nvidia.com/nemo/automodel, Retrieval Dataset, inline-text JSONL)."""
 QUERY_IDS = (QUERY_ID, "query-id", "qid", "question_id", "_id", "id")
-"""Columns that name the query, the first that a row has."""
+"""Columns that may hold the id of the query; the first that a row has counts."""
 NOT_FINITE = "NaN or infinity"
 EXACT, LONG = 2**53, 2**63
-"""Up to these, floats of 64 bits hold every whole number, and whole numbers of 64 bits do."""
+"""Limits up to which 64-bit floats, and 64-bit integers, hold every whole number."""
 KINDS = {type(None): "null", str: "text", bool: "bool"}
 PARQUET_TYPES: Mapping[str, Set[str]] = {
     "string": {"text"},
@@ -66,20 +67,21 @@ PARQUET_TYPES: Mapping[str, Set[str]] = {
     "int64": {"int", "long"},
     "float64": {"int", "float", NOT_FINITE},
 }
-"""The kinds of values that each holds without a change."""
+"""Kinds of values that each Parquet type holds unchanged."""
 PASSAGE_IDS, SCORES, FURTHER = "ids of passages", "scores of passages", "further positives"
 POSITIVE_SCORES = "scores of positives"
 MINED = "rank, margin and miner of negatives"
-"""What some schemas hold and others do not, as it is named."""
+"""Names of contents that only some schemas hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Written:
-    """What a file holds.
+    """Contents of a written file.
 
-    layout     : "n-tuple" or "triplets" of st-ntuple, else "".
-    n_negatives: cells of negatives.   n_made_ids : rows whose query id, or ids of passages, the source does not name.
-    not_held   : what the file does not hold, by name: how many rows have it (of further positives: how many there are).
+    layout     : "n-tuple" or "triplets" for st-ntuple, else "".
+    n_negatives: cells of negatives.   n_made_ids : rows without a query id or without ids of passages in the source.
+    not_held   : contents that the file lacks, by name, with the number of rows that have them (for further positives,
+                 the number of positives).
     """
 
     schema: Schema
@@ -91,15 +93,15 @@ class Written:
 
 
 def schema_of(asked: str | None, own: Collection[str]) -> Schema:
-    """The schema to write. asked: what --as says.   own: the schemas of the source's files. Raises UsageError."""
+    """Return the schema to write. asked: value of --as.   own: schemas of the source's files. Raises UsageError."""
     if asked is not None and asked not in SCHEMAS:
-        raise UsageError(f"unknown schema {asked!r}", where="--as", remedy=f"one of {', '.join(SCHEMAS)}")
-    given = {OWN.get(name, "flagembedding") for name in own}
-    return asked or (given.pop() if len(given) == 1 else "flagembedding")
+        raise UsageError(f"unknown schema {asked!r}", where="--as", remedy=f"use one of {', '.join(SCHEMAS)}")
+    schemas = {OWN.get(name, "flagembedding") for name in own}
+    return asked or (schemas.pop() if len(schemas) == 1 else "flagembedding")
 
 
 def suffix_of(out: Path) -> str:
-    """The suffix that names the container. Raises OutputError for any other."""
+    """Return the suffix of a path, which decides the container. Raises OutputError for an unknown one."""
     for suffix in COPY_SUFFIXES:
         if out.name.endswith(suffix):
             return suffix
@@ -108,9 +110,9 @@ def suffix_of(out: Path) -> str:
 
 @contextmanager
 def new_files(*paths: Path) -> Iterator[list[Path]]:
-    """Names to write files under that appear together at the end of the block, or not at all.
+    """Yield temporary paths for new files, which appear together at the end of the block, or not at all.
 
-    Raises OutputError where one exists already, or cannot be written.
+    Raises OutputError if a file already exists, or cannot be written.
     """
     for path in paths:
         if not path.parent.is_dir():
@@ -129,7 +131,7 @@ def new_files(*paths: Path) -> Iterator[list[Path]]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Blames `path` for errors of the block, which does no more than write it. Raises OutputError."""
+    """Raise errors of the block, which only writes `path`, as an OutputError that names it."""
     try:
         yield
     except OSError as error:
@@ -138,11 +140,11 @@ def writing(path: Path) -> Iterator[None]:
 
 @dataclass
 class _Survey:
-    """What all rows together hold, from which the columns of the file follow.
+    """Contents of all rows together, which determine the columns of the file.
 
-    numbers : how many negatives rows have.   kinds : kinds of each other column's values.   held : rows that have a
-    value, by name of a column.   n_scored : rows whose passages all have a score.   n_without_ids : rows that lack an
-    id.   unwritable : values that JSON cannot hold, by name of a column.
+    numbers : distinct numbers of negatives per row.   kinds : kinds of each other column's values.   held : rows that
+    have a value, by name of a column or of other contents.   n_scored : rows whose passages all have a score.
+    n_without_ids : rows that lack an id.   unwritable : values that JSON cannot hold, by name of a column.
     """
 
     n_rows: int = 0
@@ -177,10 +179,10 @@ class _Survey:
 
 
 def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suffix: str) -> Written:
-    """Writes rows to `out`, a new file, in the container of the suffix.
+    """Write rows to `out`, a new file, in the container of the suffix.
 
-    rows : gives the same rows at each call: for the columns, for what secid reads of them, and for the file. Memory
-    does not grow with them.
+    rows : returns the same rows at each call. It is called to determine the columns, to test how secid reads the first
+    rows, and to write the file. Memory does not grow with the number of rows.
     """
     survey = _Survey()
     for row in rows():
@@ -227,7 +229,7 @@ def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suf
 
 
 def _that_keep_the_reading(head: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
-    """The other columns with which secid reads the file, whose first rows are `head`, as it does without them."""
+    """Return the other columns that do not change how secid reads the file. head: the file's first rows."""
 
     def reading(chosen: Collection[str]) -> object:
         left_out = set(names).difference(chosen)
@@ -252,13 +254,13 @@ def _columns(row: Row) -> Mapping[str, Scalar]:
 
 
 def _query_id(row: Row) -> str:
-    """The id of the query; "" where the row names none."""
+    """Return the id of the query; "" if the row has none."""
     columns = _columns(row)
     return next((str(columns[name]) for name in QUERY_IDS if columns.get(name) not in (None, "")), "")
 
 
 def _kind(value: Scalar) -> str:
-    """The kind of a value, as columns of Parquet tell them apart."""
+    """Return the kind of a value, by the distinctions of Parquet columns."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return KINDS[type(value)]
     if isinstance(value, float):
@@ -267,19 +269,18 @@ def _kind(value: Scalar) -> str:
 
 
 def type_of(kinds: Set[str]) -> str:
-    """The type of a Parquet column that holds all its values as they are; "" where none does."""
-    given = kinds - {"null"}
-    fitting = (name for name, taken in PARQUET_TYPES.items() if given <= taken)
-    return next(fitting, "")
+    """Return the type of a Parquet column that holds all these kinds of values unchanged; "" if none does."""
+    needed = kinds - {"null"}
+    return next((name for name, accepted in PARQUET_TYPES.items() if needed <= accepted), "")
 
 
 def _written(value: Scalar, parquet: bool) -> Scalar:
-    """The value, but null for a number that JSON has no way to write."""
+    """Return the value, or None for NaN and infinity in JSON, which cannot hold them."""
     return None if not parquet and _kind(value) == NOT_FINITE else value
 
 
 def _tuples(row: Row, equal: bool) -> Iterator[dict[str, Any]]:
-    """Columns count by their order in sentence-transformers, and none may be empty."""
+    """Yield the rows of st-ntuple. sentence-transformers uses columns by their order, and none may be empty."""
     start = {"anchor": row.query, "positive": row.positives[0].text}
     texts = [passage.text for passage in row.negatives]
     if equal and len(texts) > 1:
@@ -289,7 +290,10 @@ def _tuples(row: Row, equal: bool) -> Iterator[dict[str, Any]]:
 
 
 def _lists(row: Row, scored: bool, with_ids: bool, mined: Collection[str]) -> dict[str, Any]:
-    """scored, with_ids : whether passages have scores and ids.   mined : fields of the negatives to write."""
+    """Return a row of flagembedding.
+
+    scored, with_ids : write scores and ids of passages.   mined : fields of the negatives to write.
+    """
     lists: dict[str, list[Any]] = {}
     for side, (texts, scores, ids) in zip(
         (row.positives, row.negatives), zip(("pos", "neg"), SCORE_COLUMNS, ID_COLUMNS, strict=True), strict=True
@@ -309,7 +313,7 @@ def _or_none(value: Any) -> Any:
 
 
 def _objects(row: Row, schema: Schema, mined: Collection[str]) -> dict[str, Any]:
-    """Of nvidia the text has the title in it, as the trainer reads no other key."""
+    """Return a row of tevatron or nvidia. For nvidia the text includes the title, since the trainer reads no title."""
     query_id, query, *roles = TEXT_COLUMNS[schema]
 
     def passage(own: Passage, extra: Collection[str]) -> dict[str, Any]:
@@ -331,7 +335,7 @@ def _made_id(text: str) -> str:
 
 
 def _write(documents: Iterator[dict[str, Any]], types: Mapping[str, str], out: Path, suffix: str) -> int:
-    """Writes the documents as they come; how many."""
+    """Write the documents one after the other, and return their number."""
     if suffix == ".parquet":
         return _write_parquet(documents, types, out)
     n_rows = 0
@@ -343,12 +347,12 @@ def _write(documents: Iterator[dict[str, Any]], types: Mapping[str, str], out: P
 
 
 def _packed(raw: BinaryIO, suffix: str) -> BinaryIO:
-    """The same rows give the same bytes: no name and no time in a gzip file."""
+    """Open the container. A gzip file holds no name and no time, so that the same rows give the same bytes."""
     return cast("BinaryIO", gzip.GzipFile("", "wb", fileobj=raw, mtime=0)) if suffix.endswith(".gz") else raw
 
 
 def _write_parquet(documents: Iterator[dict[str, Any]], types: Mapping[str, str], out: Path) -> int:
-    # pyarrow is imported only where a file asks for it: it costs 0.1 s.
+    # pyarrow is imported only for Parquet files: it takes 0.1 s.
     import pyarrow as pa
     import pyarrow.parquet as pq
 

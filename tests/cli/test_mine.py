@@ -240,7 +240,7 @@ def test_a_drop_of_every_row_is_refused_with_what_to_do(invoke):
         "mine", "lex=bm25", "--pairs", "pairs.jsonl", "-k", 30, "--on-short", "drop", "-o", "out", "-q"
     )
     assert code == 2
-    assert "fewer than 30 negatives for each of 12 rows, which --on-short drop leaves out" in " ".join(err.split())
+    assert "each of 12 rows has fewer than 30 negatives, so --on-short drop leaves out all" in " ".join(err.split())
     assert "--on-short keep" in err
     assert not Path("out").exists()
 
@@ -264,7 +264,7 @@ def test_a_folder_that_holds_something_is_refused_before_any_work(monkeypatch):
 def test_malformed_pairs_are_counted_and_too_many_refused_with_the_first_line():
     write_rows(Path("pairs.jsonl"), [{"anchor": " ", "positive": "p"}, *PAIRS])
     options = {"pairs": "pairs.jsonl", "k": 2}
-    for more, remedy in (({}, "raise --set max_bad_fraction"), ({"on_bad": "fail"}, "--set on_bad=skip")):
+    for more, remedy in (({}, "skip such rows with --set max_bad_fraction"), ({"on_bad": "fail"}, "--set on_bad=skip")):
         with pytest.raises(BadRecordsError, match=remedy) as caught:
             secid.mine(["any=random"], "out", **options, **more)
         assert "1 of 13 rows malformed" in str(caught.value)

@@ -155,7 +155,7 @@ def test_a_killed_worker_of_two_loses_its_shard_and_another_one_takes_it(job):
     child = job.start()
     os.kill(job.waiting(2, child)[0], signal.SIGKILL)
     err = job.finish(child)
-    assert err.count("ActorDiedError; tried again") == 1
+    assert err.count("ActorDiedError; trying again") == 1
     notes = [line for line in err.splitlines() if "hash: " in line]
     assert len(notes) == len(set(notes)) <= 1
 
@@ -183,7 +183,7 @@ def test_an_error_of_a_worker_ends_the_run_the_third_time(cluster, tmp_path):
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
     assert "NotEvaluatedError: score 0/1: failed 3 times on Ray, ValueError: odd" in done.stderr
-    assert done.stderr.count("ValueError; tried again") == 2
+    assert done.stderr.count("ValueError; trying again") == 2
 
 
 @needs_ray
@@ -211,7 +211,7 @@ def test_what_cannot_run_is_refused_before_ray_starts(invoke, source, monkeypatc
     for words in (whole[:2], whole[2:4], whole[:4], whole[2:]):
         assert "--on ray --shards 8 --state-dir URL" in refused(*words)
     assert refused("--on", "dask", *whole[2:]).startswith("secid: --on: expected ray or ray://HOST:PORT")
-    assert refused("--on", "ray", "--shards", 0, *whole[4:]).startswith("secid: --shards: at least 1")
+    assert refused("--on", "ray", "--shards", 0, *whole[4:]).startswith("secid: --shards: expected at least 1")
     assert refused(*whole, "--prepare").startswith("secid: --prepare: ")
     assert refused(*whole, "--shard", "0/2").startswith("secid: --shard: ")
     assert refused(*whole, "--max-records", 5).startswith("secid: --max-records: ")

@@ -80,7 +80,7 @@ def test_what_cannot_be_meant_is_refused_with_what_to_type(run, arguments, said,
     [
         ('{"schema_version": "2\\u001b[31m"}', "version 2\ufffd[31m"),
         ("[" * 100_000, "not a secid report"),
-        ("no sources", "sources: it holds none"),
+        ("no sources", "it has no sources"),
     ],
     ids=["escapes", "deep", "no sources"],
 )

@@ -259,7 +259,7 @@ def test_defects_of_the_texts_are_dropped_from_every_row_of_the_file(tmp_path, t
     assert found.before.n_triplets == len(scored_rows())
     assert found.after.flagged_share == 0.0
     _, out, _ = invoke("select", "run", "--drop", "preamble", "-o", "again.jsonl")
-    assert ("sample alone" in " ".join(out.split())) == bool(sample)
+    assert ("cover only the sample" in " ".join(out.split())) == bool(sample)
 
 
 @pytest.mark.parametrize("sample", [{}, {"max_records": 10}, {"first_k": 1}])
@@ -298,7 +298,7 @@ def test_findings_of_the_encoder_are_dropped_from_scored_rows_alone(tmp_path, ti
 def test_findings_of_sampled_queries_say_so(run, invoke):
     _, out, _ = invoke("select", run, "--drop", "random_like", "--drop", "preamble", "-o", "out.jsonl", "--force")
     flat = " ".join(out.split())
-    assert "random_like: evaluated only" in flat
+    assert "random_like: evaluated for" in flat
     _, out, _ = invoke("select", run, "--drop", "preamble", "-o", "again.jsonl")
     assert "sampled" not in out
 

@@ -68,7 +68,7 @@ def test_shards_and_their_merge(invoke: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--shard", "0/2"], "needs a folder of states, and is for secid score alone"),
+        (["--shard", "0/2"], "needs a folder of states, and only secid score supports it"),
         (["--state-dir", "state"], "name a part of the queries"),
         (["--prepare"], "needs a folder of states"),
         (["--shard", "0/2", "--state-dir", "state", "-o", "page.html"], "a shard has no report"),
@@ -88,7 +88,7 @@ def test_wrong_use_of_shards(invoke: Any, source: Path, tmp_path: Path, flags: l
 def test_wrong_use_of_merge(invoke: Any) -> None:
     outcome = invoke("merge", "nothing", "--sample", 0)
     assert outcome.code == 2
-    assert "between 1 and 100,000 queries" in outcome.err
+    assert "expected 1 to 100,000 queries" in outcome.err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is a POSIX signal")

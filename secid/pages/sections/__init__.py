@@ -36,7 +36,7 @@ from secid.results.probe import Probe
 def of_analysis(run: Run, name: str, part: str = "section") -> Any:
     """Call NAME_section, or another part, on the result of an analysis; None if the run has no such result.
 
-    The function is in the module that is named as the file of the analysis, which is imported for a result alone.
+    The function is in the module that is named as the file of the analysis, which is imported only for a result.
     """
     result = run.analyses.get(name)
     if not result:

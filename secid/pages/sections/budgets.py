@@ -59,7 +59,7 @@ def _table(curves: Mapping[str, Curve], budgets: list[float], whose: str) -> Tab
 
 
 def _at_own_number(curve: Curve, shared: list[float]) -> str:
-    """The score at a budget of as many negatives as the source has, where that is its own alone."""
+    """The score at a budget of as many negatives as the source has, if only this source has it."""
     own = next((point for point in curve if point.budget not in shared), None)
     if own is None:
         return "–"

@@ -25,7 +25,7 @@ READ_SOME = (
 
 
 def suspects_sentences(guide: GuideResult) -> list[str]:
-    """The suspects of each source for which they are evidence, and where they are none, why."""
+    """Say which suspects are evidence, by source, and why the others are not."""
     name = named(guide.encoder.name)
     if all(own.repeats_target for own in guide.sources):
         return [f"The guide {name} orders all negatives as the encoder does: it is no second opinion."]

@@ -1,4 +1,4 @@
-"""The gate profile of each source beside random passages and known positives, and what sets it apart from them."""
+"""The gate profile of each source next to random passages and known positives, and how it differs from them."""
 
 from __future__ import annotations
 

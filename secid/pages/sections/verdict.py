@@ -198,7 +198,7 @@ def merged_sentences(run: Run) -> tuple[str, ...]:
     sentence = (
         f"Merged from {plural(run.merged.n_shards, 'shard')}: the table, its intervals and comparisons, the findings "
         "and the overlap of sources are of all rows; hardness, languages, random_like, weak_positive and the other "
-        f"parts are of {count(run.merged.sampled_queries)} queries of each source. RUN in a command stands for the run "
+        f"parts are of {count(run.merged.sampled_queries)} queries of each source. In a command, RUN is the run "
         "folder of a shard."
     )
     return (sentence,)
@@ -372,7 +372,7 @@ def _unevaluated(run: Run) -> str:
 
 
 def _labels(run: Run) -> str:
-    """Say how far false negatives can be found: by labels alone, or by a guide as well."""
+    """Say how far false negatives can be found: by labels only, or by a guide as well."""
     if (guide := GUIDE.of(run)) is not None:
         return " ".join(suspects_sentences(guide))
     known = "" if _one_label(run) else f"{NOT_RULED_OUT} "

@@ -1,4 +1,4 @@
-"""Chooses the negatives that a copy of a source keeps, and logs those that it leaves out. Needs no encoder.
+"""Choose the negatives that a copy of a source keeps, and log those that it leaves out. No encoder is needed.
 
 Source: METHOD 7, 14.
 """
@@ -36,32 +36,32 @@ UNSCORED = "not scored: outside the sample or the first K"
 NONE = "none"
 """Value of --drop that drops no finding."""
 ROUNDING = 1e-5
-"""Relative: a share in a report has six digits."""
+"""Relative slack for shares, since a share in a report has six digits."""
 NUMBERS = ("s_query_positive", "s_query_negative", "weight", "influence", "information")
-"""Columns of negatives.parquet that a ranking takes, and that the log of what is left out has."""
+"""Columns of negatives.parquet that a ranking uses, and that the log of left-out negatives has."""
 LAST = -10.0
-"""Lower than every similarity, so that negatives above the margin come after all others, the farthest above it last."""
+"""Offset below every similarity: negatives above the margin come after all others, the farthest above it last."""
 
 
 def defects_of_ranking(findings: Sequence[SourceFinding]) -> tuple[str, ...]:
-    """Return the defects that a ranking drops first, in the order of the catalogue: they are often the hardest of all.
+    """Return the defects that a ranking drops first, in the order of the catalogue. They are often the hardest of all.
 
-    A formal defect is one of them only where it counts and where dropping makes the difference from the positives
-    smaller; elsewhere a copy without it would be easier to tell from the positives.   findings : of the source.
+    A formal defect is included only if it counts and if dropping it brings the negatives closer to the positives;
+    otherwise a copy without it would be easier to tell from the positives.   findings : those of the source.
     """
     helped = defects_to_drop(findings)
     return tuple(name for name in DEFECTS if not FINDINGS[name].formal or name in helped)
 
 
-def findings_to_drop(given: str | Sequence[str] | None) -> tuple[str, ...]:
+def findings_to_drop(names_or_list: str | Sequence[str] | None) -> tuple[str, ...]:
     """Return names of findings in the order of the catalogue, each once.
 
-    given : names, or several separated by commas; None or "none" for no finding.
+    names_or_list : names, or several separated by commas; None or "none" for no finding.
     Raises UsageError for an unknown name, or "none" among others.
     """
-    if given is None:
+    if names_or_list is None:
         return ()
-    parts = [given] if isinstance(given, str) else given
+    parts = [names_or_list] if isinstance(names_or_list, str) else names_or_list
     names = {name.strip() for part in parts for name in part.split(",")} - {""}
     known = {name for name in sorted(names) if known_finding(name, "--drop", (NONE,))}
     if NONE in names and known:
@@ -71,12 +71,12 @@ def findings_to_drop(given: str | Sequence[str] | None) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Rule:
-    """The negatives that stay.
+    """Rule for the negatives that stay.
 
     top : keep at most this many distinct negatives per record.   min_weight : keep no smaller weight.
     max_negatives : keep at most this many negatives in the whole source, distinct within a record.
-    by : what top and max_negatives rank by, larger first. "similarity" is the similarity to the query: negatives at
-    least 5 % below their positive come first, then the others, the nearest to this margin first.
+    by : number that top and max_negatives rank by, larger first. "similarity" is the similarity to the query: negatives
+    at least 5 % below their positive come first, then the others, the nearest to this margin first.
     drop : keep no negative with one of these findings; they are dropped before the ranking.
     Raises UsageError if there is nothing to do or a number is out of range.
     """
@@ -97,9 +97,9 @@ class Rule:
             )
         for flag, number in (("--top", self.top), ("--max", self.max_negatives)):
             if number is not None and number < 1:
-                raise UsageError(f"at least 1, got {number}", where=flag)
+                raise UsageError(f"expected at least 1, got {number}", where=flag)
         if self.min_weight is not None and not 0.0 <= self.min_weight <= 1.0:
-            raise UsageError(f"between 0 and 1, got {self.min_weight:g}", where="--min-weight")
+            raise UsageError(f"expected a number between 0 and 1, got {self.min_weight:g}", where="--min-weight")
 
     @property
     def ranked(self) -> bool:
@@ -109,10 +109,10 @@ class Rule:
 
 @dataclass(frozen=True)
 class Request:
-    """The copy that is asked for.
+    """Request for a copy of a source.
 
-    source : name of the source; may be None where there is one.   out : a new file.
-    schema : of the copy; the source's own, or flagembedding, by default.
+    source : name of the source; None is allowed if there is only one.   out : a new file.
+    schema : schema of the copy; by default the source's own, or flagembedding.
     force  : write the copy even if its status is worse than the source's.
     """
 
@@ -124,11 +124,11 @@ class Request:
 
     @property
     def log(self) -> Path:
-        """Path of the log next to the copy."""
+        """Return the path of the log next to the copy."""
         return self.out.with_name(f"{self.out.name}.left-out.jsonl")
 
     def schema_of(self, schemas: Set[str]) -> tuple[Schema, str]:
-        """Return the schema and the suffix of the copy. schemas : of the source's files.
+        """Return the schema and the suffix of the copy. schemas: those of the source's files.
 
         Raises UsageError for an unknown schema, OutputError for an unknown suffix.
         """
@@ -137,11 +137,11 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """The answer row of a source, or of its copy.
+    """Answer row of a source, or of its copy.
 
-    n_triplets : distinct negatives of the records that were scored; all of a check, which has no numbers.
+    n_triplets : distinct negatives of the records that were scored; all of them in a check, which has no numbers.
     score      : at the run's budget; None for a copy, which is not scored.
-    hardness   : against the run's random passages; None also where there are none.
+    hardness   : against the run's random passages; None also if there are none.
     outscoring : share of the negatives that are more similar to the query than their positive.
     """
 
@@ -160,15 +160,15 @@ class Selection(Written):
     drop         : the findings whose negatives were dropped.
     n_listed     : negatives as the source's rows list them, repeats and blank ones included:
                    n_negatives + sum(left_out).
-    n_unscored   : negatives in the copy that the run did not score. Only findings of the texts were looked for in them;
-                   `before` and `after` are of the scored negatives.
-    left_out     : number of listed negatives that are not in the copy, by reason; of several findings the catalogue's
-                   first counts. Blank negatives are `empty` and in no copy.
-    n_records    : of the source.   n_records_kept : those that keep a negative; the others are not in the copy.
-    rows_skipped : number of rows that give no record and are not in the copy, by reason. Of the negatives that they
-                   list only blank ones are counted.
-    widened      : formal findings in which the copy differs more from its positives than the source does, as `widened`
-                   gives them.
+    n_unscored   : negatives in the copy that the run did not score. They were searched only for findings of the texts;
+                   `before` and `after` cover the scored negatives.
+    left_out     : number of listed negatives that are not in the copy, by reason. A negative with several findings
+                   counts for the catalogue's first. Blank negatives count as `empty`; no copy has them.
+    n_records    : records of the source.   n_records_kept : those that keep a negative; the copy lacks the others.
+    rows_skipped : number of rows that give no record and are not in the copy, by reason. Of the negatives in such rows
+                   only blank ones are counted.
+    widened      : formal findings in which the copy differs more from its positives than the source does; see
+                   `widened`.
     """
 
     source: str
@@ -186,16 +186,16 @@ class Selection(Written):
     widened: Mapping[str, tuple[float, float]]
 
 
-def widened(findings: Sequence[SourceFinding], of_copy: Mapping[str, float]) -> dict[str, tuple[float, float]]:
+def widened(findings: Sequence[SourceFinding], copy: Mapping[str, float]) -> dict[str, tuple[float, float]]:
     """Return the formal findings in which the copy differs more from its positives, by more than a point.
 
-    findings : of the source.   of_copy : by name, the share of the copy's negatives minus that of its positives.
-    Of each finding this difference in the source and in the copy.
+    The values are the difference in the source and in the copy.
+    findings : those of the source.   copy : by name, the share of the copy's negatives minus that of its positives.
     """
     pairs = {
-        item.name: (item.positives.difference, of_copy[item.name])
+        item.name: (item.positives.difference, copy[item.name])
         for item in findings
-        if item.positives is not None and item.name in of_copy
+        if item.positives is not None and item.name in copy
     }
     return {name: (before, after) for name, (before, after) in pairs.items() if abs(after) > abs(before) + DEFECT_LIMIT}
 
@@ -213,7 +213,7 @@ def refuse_worse(before: Answer, after: Answer) -> None:
             f"nothing was written: the copy's status would be “{STATUS[after.status]}” ({percent(after.flagged_share)} "
             f"of its negatives have a defect), the source's is “{STATUS[before.status]}” "
             f"({percent(before.flagged_share)})",
-            remedy="drop its defects as well, as a ranking without --drop does, or write the copy anyway with --force",
+            remedy="drop its defects too (a ranking without --drop does so), or write the copy anyway with --force",
         )
 
 
@@ -232,7 +232,7 @@ class Facts:
 
 
 def reasons_left_out(plan: Plan, planned: PlannedSource, facts: Facts, rule: Rule) -> Strings:
-    """Return (T,) the reason why each negative is left out; "" if it stays."""
+    """Return the reason why each negative is left out, (T,); "" if it stays."""
     reasons = np.full(planned.n_triplets, "", dtype=object)
     for finding, flags in reversed(list(facts.findings.items())):  # the catalogue's first one counts
         reasons[flags] = finding
@@ -255,15 +255,15 @@ def reasons_left_out(plan: Plan, planned: PlannedSource, facts: Facts, rule: Rul
 
 
 def _rank(facts: Facts, by: By) -> Floats:
-    """Return (T,) the number that negatives are ranked by, larger first; NaN for unscored ones."""
+    """Return the number that negatives are ranked by, (T,), larger first; NaN for unscored ones."""
     if by != "similarity":
         return facts.numbers[by]
-    near, best = facts.numbers["s_query_negative"], facts.numbers["s_query_positive"]
-    return np.where(margin_flags(near, best, "relative", MARGIN), LAST - near, near)
+    negative, positive = facts.numbers["s_query_negative"], facts.numbers["s_query_positive"]
+    return np.where(margin_flags(negative, positive, "relative", MARGIN), LAST - negative, negative)
 
 
 def listed_reasons(planned: PlannedSource, reasons: Strings, rule: Rule) -> Strings:
-    """Return (L,) the reason why each listed negative is left out; "" if it stays."""
+    """Return the reason why each listed negative is left out, (L,); "" if it stays."""
     listed = reasons[planned.listed]
     if "repeat" in rule.drop:
         before = rule.drop[: rule.drop.index("repeat")]
@@ -296,12 +296,12 @@ class Selected:
 
     @property
     def stays(self) -> Flags:
-        """(T,) flags of the negatives that stay."""
+        """Return (T,) flags of the negatives that stay."""
         flags: Flags = self.reasons == ""
         return flags
 
     def part(self, planned: PlannedSource, stays: Flags) -> PlannedSource:
-        """Cut the source down to what a copy with these negatives holds: records that have one of them, no blanks."""
+        """Cut the source down to a copy with these negatives: only records that have one of them, and no blanks."""
         planned = replace(
             planned,
             copies=np.ones_like(planned.copies) if "repeat" in self.rule.drop else planned.copies,
@@ -310,7 +310,7 @@ class Selected:
         return select_records(planned, np.isin(np.arange(planned.n_records), planned.triplet_record()[stays]), stays)
 
     def copy(self, plan: Plan) -> PlannedSource:
-        """Return what the copy holds, under the name of the source."""
+        """Return the source as the copy has it, under the source's name."""
         part = self.part(replace(self.original.planned, name=self.original.name), self.stays)
         return replace(part, excess=ListedNegatives(part, plan.queries.keys).excess())
 
@@ -348,7 +348,7 @@ class Selected:
                 yield row._replace(negatives=staying)
 
     def write_left_out(self, lines: TextIO) -> tuple[dict[str, int], dict[str, int]]:
-        """Write a line for each listed negative and each row that the copy lacks. Returns their counts by reason."""
+        """Write a line for each listed negative and each row that the copy lacks. Return their counts by reason."""
         left_out, skipped, planned = Counter[str](), Counter[str](), self.original.planned
         for place, row, part in self.original.rows():
             if row is None:
@@ -375,7 +375,7 @@ class Selected:
         triplet: int = -1,
         texts: Mapping[str, Any] | None = None,
     ) -> str:
-        """Return a line of the log. ordinal : None for a whole row or a blank.   triplet : -1 if there is none."""
+        """Return a line of the log. ordinal: None for a whole row or a blank.   triplet: -1 if there is none."""
         scored = triplet >= 0 and bool(self.facts.scored[triplet])
         entry = {
             "path": path,

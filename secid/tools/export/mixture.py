@@ -1,4 +1,4 @@
-"""A file of mixed negatives: the rows of one source with negatives drawn from several, and the score of the mixture."""
+"""Write a file of mixed negatives, the rows of one source with negatives from several, and score the mixture."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ from secid.tools.export.read_again import Original, find_source, plan_again, rea
 from secid.write.rows import Passage, Row
 from secid.write.writer import Written, new_files, schema_of, suffix_of, write_rows, writing
 
-# The score of a mixture of a run's sources at given shares, from the saved states alone.
+# The saved states are enough to score a mixture of a run's sources at given shares.
 #
-# Nothing is encoded or read again: M(alpha) = sum alpha_s M_s is all that a hybrid needs. No shares are recommended: at
-# B = 1 the score is nearly the mean weight, so the best would be nearly the source of the easiest negatives alone.
+# Nothing is encoded or read again, since M(alpha) = sum alpha_s M_s. No shares are recommended: at B = 1 the score is
+# nearly the mean weight, so the best mixture would be nearly the source of the easiest negatives alone.
 # Source: METHOD 7.
 
 MIX_SCHEMA_VERSION = "2.0"
 SUM_SLACK = 0.015
-"""By which a sum of shares may miss 1: three shares, each rounded to two decimals, miss it by no more."""
+"""Largest difference between the sum of shares and 1: that of three shares, each rounded to two decimals."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MixturePart:
     """One source of a mixture.
 
-    share       : its proportion.   n_negatives : how many of its negatives the score is of.
+    share       : its proportion.   n_negatives : number of its negatives in the score.
     single_nats : its own score at the budget.
-    status, repair : the run's answer to the source, and the command that repairs it if it is to be repaired.
+    status, repair : the source's status in the run, and the repair command, if it needs one.
     """
 
     name: str
@@ -64,10 +64,10 @@ class MixturePart:
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureScore:
-    """The score of a mixture at a budget.
+    """Score of a mixture at a budget.
 
     nats  : log det(I + B M(alpha)).   parts : sources with a share, in the order of the run.
-    remarks : what limits the numbers.
+    remarks : limits of the numbers.
     """
 
     schema_version: str
@@ -78,7 +78,7 @@ class MixtureScore:
 
 
 def score_of_mixture(folder: Path, run: Run, shares: Mapping[str, float], budget: float) -> MixtureScore:
-    """The score of a run's sources mixed in these shares, at a budget.
+    """Score a run's sources mixed in these shares, at a budget.
 
     run : the folder's report.   shares : by source, as for `normalized`.
     Raises UsageError for an unknown name, wrong shares or a wrong budget, InputError for damaged states.
@@ -87,19 +87,19 @@ def score_of_mixture(folder: Path, run: Run, shares: Mapping[str, float], budget
     most = FIELDS["budget"].metadata["le"]
     if not 0 < budget <= most:  # written as "passes if", so that NaN fails
         raise UsageError(f"must be above 0 and at most {most:g}, got {budget:g}", where="--budget")
-    whole = normalized(run, shares)
+    share_of = normalized(run, shares)
     states = read_states(folder, run)
     parts = tuple(
         MixturePart(
             name=source.name,
-            share=whole[source.name],
+            share=share_of[source.name],
             n_negatives=states[source.name].n_negatives,
             single_nats=_nats(states[source.name], budget),
             status=source.status,
             repair=source.repair,
         )
         for source in run.sources
-        if source.name in whole
+        if source.name in share_of
     )
     mixture = mixed([states[part.name] for part in parts], [part.share for part in parts])
     return MixtureScore(
@@ -112,10 +112,10 @@ def score_of_mixture(folder: Path, run: Run, shares: Mapping[str, float], budget
 
 
 def normalized(run: Run, shares: Mapping[str, float]) -> dict[str, float]:
-    """The shares of sources that have one, by name, divided by their sum.
+    """Return the shares above 0, by name, divided by their sum.
 
-    shares : by source, 0 or more, adding up to 1 but for rounding. A source without one is not in the mixture.
-    Raises UsageError for an unknown name, and for other shares.
+    shares : by source, 0 or more, adding up to 1 except for rounding. A source without a share is not in the mixture.
+    Raises UsageError for an unknown name or other shares.
     """
     names = [source.name for source in run.sources]
     for name in shares:
@@ -124,13 +124,13 @@ def normalized(run: Run, shares: Mapping[str, float]) -> dict[str, float]:
     total = sum(shares.values())
     # Written as "passes if", so that NaN fails
     if not (all(share >= 0.0 for share in shares.values()) and abs(total - 1.0) <= SUM_SLACK):
-        given = ", ".join(f"{name} {share:g}" for name, share in shares.items()) or "none given"
-        raise UsageError(f"shares must be at least 0 and add up to 1: {given}", where="--shares")
+        got = ", ".join(f"{name} {share:g}" for name, share in shares.items()) or "no shares"
+        raise UsageError(f"shares must be at least 0 and add up to 1, got {got}", where="--shares")
     return {name: share / total for name, share in shares.items() if share > 0.0}
 
 
 def _nats(state: InformationState, budget: float) -> float:
-    """The score of a matrix of any number of triplets."""
+    """Return the score of a matrix of any number of triplets."""
     return spectral_nats(eigenvalues(state, len(state.total)), budget)
 
 
@@ -145,13 +145,13 @@ def _remarks(parts: Sequence[MixturePart], budget: float) -> Iterator[Fact]:
         yield Fact("unequal", {"fewest": fewest.name, "most": most.name, **numbers})
 
 
-# A file of mixed negatives: the rows of one source, with negatives drawn from several.
+# A file of mixed negatives has the rows of one source, with negatives drawn from several.
 #
 # Each record of the base source gets as many negatives as it lists, and each source gives its share of them. Shares
 # rarely make whole numbers, so they are rounded by systematic sampling: with cumulated shares c_s and one offset u in
 # [0, 1) for each record, source s gives floor(K c_s + u) - floor(K c_(s-1) + u) negatives. These add up to K for every
-# record, and on average to K times the share. Offsets and draws depend on hashes of texts and the seed, so no order of
-# files or rows changes them. What a source lacks, others make up. Source: METHOD 7.
+# record, and on average source s gives K times its share. Offsets and draws depend on hashes of texts and the seed, so
+# the order of files or rows does not change them. Other sources fill in for a source with too few. Source: METHOD 7.
 
 UNFIT = ("false_negative", "near_copy")
 """Findings whose negatives are never drawn: a copy of the query's positive contradicts its label."""
@@ -159,7 +159,7 @@ FIRST_BITS = 2.0**-64
 
 
 class Draw(NamedTuple):
-    """One drawn negative: its source and triplet there."""
+    """A drawn negative: its source, and its triplet in that source."""
 
     source: str
     triplet: int
@@ -167,10 +167,10 @@ class Draw(NamedTuple):
 
 @dataclass(frozen=True, kw_only=True)
 class DrawCounts:
-    """What could not be drawn as asked.
+    """Counts of negatives that could not be drawn as requested.
 
-    n_short      : negatives that a source's share asked for and it did not have; others gave them where they could.
-    n_alone      : records with candidates of fewer than two of the mixture's sources; 0 where it is one source alone.
+    n_short      : negatives that a source lacked for its share; if possible, other sources filled in.
+    n_alone      : records with candidates of fewer than two of the mixture's sources; 0 for a mixture of one source.
     n_false_negative, n_near_copy : candidates of the base's queries left out because they are a labelled positive of
                    the query in the run, or a near copy of one.
     """
@@ -183,7 +183,7 @@ class DrawCounts:
 
 @dataclass(frozen=True, kw_only=True)
 class Blend(Written, DrawCounts):
-    """What was written.
+    """The written mixture.
 
     n_records : records of the base.   n_drawn : negatives of the file, by source.
     wanted : the share of each source, adding up to 1.
@@ -201,27 +201,27 @@ def write_blend(
     run: Run,
     folder: Path,
     shares: Mapping[str, float],
-    asked_base: str | None,
+    base_name: str | None,
     out: Path,
-    asked: str | None,
+    schema_name: str | None,
     work: Path,
     progress: Progress,
     seed: int,
 ) -> Blend:
-    """Writes the mixed file, and OUT.provenance.jsonl with a line for each row of the file.
+    """Write the mixed file, and OUT.provenance.jsonl with a line for each row of the file.
 
-    folder : the run folder.   shares : by source, as for `normalized`.   asked_base : the base, None for the first in
-    rank with a share.
-    asked  : the schema, None for that of the base or flagembedding.   work : an empty folder.
-    All records are written, also where the run scored a sample of them. The order of shares changes nothing.
+    folder : the run folder.   shares : by source, as for `normalized`.   work : an empty folder.
+    base_name : the base; None for the source with a share that ranks first.
+    schema_name : the schema; None for that of the base or flagembedding.
+    All records are written, even if the run scored a sample of them. The order of shares changes nothing.
     Labelled positives of sources outside the mixture, and of qrels, are those that the run kept.
-    Raises UsageError for invalid shares, InputError where an original has changed, OutputError for a file that exists
-    or cannot be written.
+    Raises UsageError for invalid shares, InputError if an original has changed, OutputError for a file that exists or
+    cannot be written.
     """
     wanted = dict(sorted(normalized(run, shares).items()))
-    base = asked_base or next(source.name for source in run.sources if source.name in wanted)
+    base = base_name or next(source.name for source in run.sources if source.name in wanted)
     settings = settings_of(run, max_records=None, seed=seed)
-    schema, suffix = schema_of(asked, {file.schema for file in find_source(run, base).files}), suffix_of(out)
+    schema, suffix = schema_of(schema_name, {file.schema for file in find_source(run, base).files}), suffix_of(out)
     provenance = out.with_name(f"{out.name}.provenance.jsonl")
     rules = partial(_copies, known=read_labels(folder, run))
     with (
@@ -231,11 +231,11 @@ def write_blend(
         planned = originals[base].planned
         sources = {name: originals[name].planned for name in wanted}
         drawn, counts = _drawn(plan, sources, wanted, planned, seed)
-        deal = _Deal(plan, originals, base, drawn)
+        rows = _MixedRows(plan, originals, base, drawn)
         with writing(out):
-            written = write_rows(deal.rows, schema, mixed, suffix)
+            written = write_rows(rows.rows, schema, mixed, suffix)
         with writing(provenance), log.open("w", encoding="utf-8", newline="\n") as lines:
-            n_drawn = deal.write_provenance(lines, one_each=written.layout == "triplets")
+            n_drawn = rows.write_provenance(lines, row_per_negative=written.layout == "triplets")
     return Blend(
         **vars(written),
         base=base,
@@ -249,7 +249,7 @@ def write_blend(
 
 
 def _seed_of(name: str, seed: int) -> int:
-    """The seed of one source's draws: a different one for every name, whatever the other sources are."""
+    """Return the seed of one source's draws. It differs for every name and does not depend on other sources."""
     return int.from_bytes(blake2b(f"{seed} {name}".encode(), digest_size=8).digest(), "big")
 
 
@@ -260,7 +260,7 @@ def _drawn(
     base: PlannedSource,
     seed: int,
 ) -> tuple[list[list[Draw]], DrawCounts]:
-    """The drawn negatives of each record of the base, and the counts of the drawing."""
+    """Draw negatives for each record of the base. Return them, and the counts of the drawing."""
     names = list(sources)
     tables = [_by_query(planned, plan, _seed_of(name, seed)) for name, planned in sources.items()]
     cumulated = np.cumsum([shares[name] for name in names])
@@ -276,14 +276,14 @@ def _drawn(
 
 
 def _n_candidates(finding: str, sources: Iterable[PlannedSource], queries: Index) -> int:
-    """How many of the sources' negatives of these queries have a finding."""
+    """Count the sources' negatives of these queries that have a finding."""
     return sum(int((p.has(finding) & np.isin(p.query, queries)[p.triplet_record()]).sum()) for p in sources)
 
 
 def _copies(
     queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource], known: Positives
 ) -> list[TextFindings]:
-    """The text rules that no drawn negative may meet; the others take longer and change nothing here."""
+    """Apply the text rules that exclude a negative from drawing. The others take longer and change nothing here."""
     finder = CopyFinder(text_forms(queries), text_forms(passages), passages, sources, known)
     return [
         TextFindings(mask_of(finder.flags(planned), planned.n_triplets), planned.positive_findings)
@@ -292,20 +292,20 @@ def _copies(
 
 
 class _Pools(NamedTuple):
-    """A source's candidates: triplets sorted by query, then in the order of their draw."""
+    """Candidates of a source: triplets sorted by query, then in the order of their draw."""
 
     query: Index
     triplet: Index
 
     def of(self, query: int) -> list[int]:
-        """Triplets of a query, first drawn first."""
+        """Return the triplets of a query, first drawn first."""
         low, high = np.searchsorted(self.query, [query, query + 1])
         triplets: list[int] = self.triplet[low:high].tolist()
         return triplets
 
 
 def _by_query(planned: PlannedSource, plan: Plan, seed: int) -> _Pools:
-    """Candidates are the source's negatives without a finding that makes them unfit."""
+    """Return the candidates of a source: its negatives without a finding in `UNFIT`."""
     fit = np.flatnonzero(~np.logical_or.reduce([planned.has(name) for name in UNFIT]))
     query = planned.query[planned.triplet_record()[fit]]
     order = np.lexsort((fit, sample_order(plan.passages.keys[planned.negatives[fit]], seed), query))
@@ -313,9 +313,9 @@ def _by_query(planned: PlannedSource, plan: Plan, seed: int) -> _Pools:
 
 
 class _Draws:
-    """The negatives drawn for each record, as (source, triplet).
+    """Negatives drawn for each record, as (source, triplet).
 
-    A text that several sources have is taken once a record.
+    A text that several sources have is taken once per record.
     n_alone : records with candidates of fewer than two sources.   n_short : quotas that a source could not meet.
     """
 
@@ -325,10 +325,10 @@ class _Draws:
         self.n_alone = self.n_short = 0
 
     def draw(self, record: int, quotas: Sequence[int]) -> None:
-        """Draws each source's quota of a record; what is short then comes from the others, largest quota first."""
+        """Draw each source's quota of a record. Fill shortfalls from the other sources, largest quota first."""
         pools = [table.of(int(self._query[record])) for table in self._tables]
         self.n_alone += len(pools) > 1 and sum(map(bool, pools)) < 2
-        # Largest quotas last would leave them the fewest texts: the scarce sources choose first
+        # Sources with the fewest candidates draw first, before others take texts that they share
         places = sorted(range(len(pools)), key=lambda place: len(pools[place]))
         left = sum(quotas[place] - self._take(record, place, quotas[place]) for place in places)
         self.n_short += left
@@ -336,7 +336,7 @@ class _Draws:
             left -= self._take(record, place, left)
 
     def _spare(self, record: int, place: int) -> Iterator[int]:
-        """A source's triplets whose texts the record does not have yet, first drawn first."""
+        """Yield a source's triplets whose texts the record does not have yet, first drawn first."""
         taken = {int(self._passages[other][triplet]) for other, triplet in self.picked[record]}
         for triplet in self._tables[place].of(int(self._query[record])):
             passage = int(self._passages[place][triplet])
@@ -345,21 +345,21 @@ class _Draws:
                 yield triplet
 
     def _take(self, record: int, place: int, n: int) -> int:
-        """Draws up to n negatives of a source. Returns how many."""
+        """Draw up to n negatives of a source. Return how many were drawn."""
         draws = [(place, triplet) for triplet in islice(self._spare(record, place), n)]
         self.picked[record] += draws
         return len(draws)
 
 
-class _Deal:
-    """The rows of the base, with the drawn negatives of a record dealt out to its rows in order."""
+class _MixedRows:
+    """Rows of the base. The rows of a record get its drawn negatives in order."""
 
     def __init__(self, plan: Plan, originals: Mapping[str, Original], base: str, drawn: list[list[Draw]]) -> None:
         self._plan, self._originals, self._base, self._drawn = plan, originals, originals[base], drawn
         self._named = {name: self._named_passages(name) for name in {draw.source for row in drawn for draw in row}}
 
     def _named_passages(self, source: str) -> dict[int, Passage]:
-        """The drawn passages that have an id, a title or a score of their own, by triplet."""
+        """Return the drawn passages that have an id, a title or a score, by triplet."""
         original = self._originals[source]
         wanted = {draw.triplet for row in self._drawn for draw in row if draw.source == source}
         passages: dict[int, Passage] = {}
@@ -370,25 +370,25 @@ class _Deal:
                     passages.setdefault(triplet, passage)
         return passages
 
-    def _dealt(self) -> Iterator[tuple[Row, list[Draw]]]:
-        """Each row of the base that gets negatives, with their draws."""
+    def _rows_with_draws(self) -> Iterator[tuple[Row, list[Draw]]]:
+        """Yield each row of the base that gets negatives, with their draws."""
         planned = self._base.planned
         record_of = planned.triplet_record()
-        given: Counter[int] = Counter()
+        n_assigned: Counter[int] = Counter()
         for _, row, part in self._base.rows():
             triplets = planned.listed[part]
             inside = triplets[triplets >= 0]
             if row is None or not len(inside):
                 continue
             record = int(record_of[inside[0]])
-            draws = self._drawn[record][given[record] : given[record] + len(row.negatives)]
-            given[record] += len(draws)
+            draws = self._drawn[record][n_assigned[record] : n_assigned[record] + len(row.negatives)]
+            n_assigned[record] += len(draws)
             if draws:
                 yield row, draws
 
     def rows(self) -> Iterator[Row]:
-        """The rows of the mixed file. A teacher's scores do not compare between sources, so only the base's stay."""
-        for row, draws in self._dealt():
+        """Yield the rows of the mixed file. Only the base's scores stay: those of other sources are not comparable."""
+        for row, draws in self._rows_with_draws():
             yield row._replace(negatives=[self._passage(draw) for draw in draws])
 
     def _passage(self, draw: Draw) -> Passage:
@@ -398,18 +398,18 @@ class _Deal:
             return Passage(self._plan.passages.take(ids)[0])
         return passage if draw.source == self._base.name else passage._replace(score=None)
 
-    def write_provenance(self, lines: TextIO, *, one_each: bool) -> Counter[str]:
-        """For each row of the file where its negatives come from, in order; how many of each source there are.
+    def write_provenance(self, lines: TextIO, *, row_per_negative: bool) -> Counter[str]:
+        """Write a line with the origins of the negatives for each row of the file. Return their number by source.
 
-        one_each : whether each negative has a row of its own.
+        row_per_negative : each negative has a separate row.
         """
         counts: Counter[str] = Counter()
         number = 0
-        for _, draws in self._dealt():
+        for _, draws in self._rows_with_draws():
             counts.update(draw.source for draw in draws)
-            for of_row in zip(draws, strict=True) if one_each else [draws]:
+            for row_draws in zip(draws, strict=True) if row_per_negative else [draws]:
                 number += 1
-                origins = list(map(self._origin, of_row))
+                origins = list(map(self._origin, row_draws))
                 lines.write(json.dumps({"row": number, "negatives": origins}, ensure_ascii=False) + "\n")
         return counts
 

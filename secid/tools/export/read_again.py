@@ -1,4 +1,4 @@
-"""The files of a run's sources, read once more: a plan that knows the place of every negative, and the rows to copy."""
+"""Read the files of a run's sources again, into a plan with the place of every negative, and the rows to copy."""
 
 from __future__ import annotations
 
@@ -29,37 +29,40 @@ RESTORE = "put the file back, or score it where it is now"
 CHANGED = "score it again, or restore the file that was scored"
 
 TextRules = Callable[[TextStore, TextStore, Sequence[PlannedSource]], Sequence[TextFindings]]
-"""Queries, passages and sources, as they were read, to the findings of each source."""
+"""A function from queries, passages and sources, as read, to the findings of each source."""
 
 
 @dataclass(frozen=True)
 class Original:
-    """One source of a run, planned again, under its name in the run."""
+    """A source of a run, planned again, under its name in the run."""
 
     name: str
     planned: PlannedSource
     on_disk: RowsOnDisk
 
     def rows(self) -> Iterator[tuple[Place, Row | None, slice]]:
-        """Its rows, None where they give no record, and where in `planned.listed` the negatives of each are."""
-        done = 0
+        """Yield the place of each row, the row (None if it gives no record), and the slice of its negatives in
+        `planned.listed`.
+        """
+        stop = 0
         for place, row in self.on_disk.rows(self.planned.split):
-            start, done = done, done + (0 if row is None else len(row.negatives))
-            yield place, row, slice(start, done)
+            start, stop = stop, stop + (0 if row is None else len(row.negatives))
+            yield place, row, slice(start, stop)
 
 
 def refuse_merged(run: Run) -> None:
-    """Raises UsageError for a run folder without rows."""
+    """Check that a run folder has rows. Raises UsageError."""
     if run.has_rows_elsewhere:
         raise UsageError(
-            "this run was merged from shards, and its rows are in theirs",
-            remedy="score each shard with --run DIR, too, and select from these folders",
+            "this run was merged from shards, so its folder has no rows",
+            remedy="score each shard with --run DIR too, and select from these folders",
         )
 
 
 def read_labels(folder: Path, run: Run) -> Positives:
-    """Labelled positives of a run, as its folder keeps them. Raises InputError where they are missing or damaged, and
-    UsageError for a merged run, whose folder has none.
+    """Read the labelled positives of a run from its folder. Raises InputError if they are missing or damaged.
+
+    Raises UsageError for a merged run, whose folder has none.
     """
     refuse_merged(run)
     with whole(folder / "state" / POSITIVES, folder):
@@ -67,8 +70,9 @@ def read_labels(folder: Path, run: Run) -> Positives:
 
 
 def text_rules_of(folder: Path, run: Run) -> TextRules:
-    """The findings of the texts as the run had them: with the positives of all its sources, and of a shard with what
-    was counted over the whole run. Raises InputError where the folder lacks them.
+    """Return the text rules that give the run's findings again. Raises InputError if the folder lacks their data.
+
+    They use the positives of all sources of the run; for a shard also the counts over the whole run.
     """
     known, counted = read_labels(folder, run), read_run_texts(folder, run)
     if counted is None:
@@ -76,8 +80,8 @@ def text_rules_of(folder: Path, run: Run) -> TextRules:
 
     def rules(queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]) -> Sequence[TextFindings]:
         names = {(planned.source.paths, planned.split): planned.name for planned in sources}
-        now = [names.get((_paths(result), result.split), result.name) for result in run.sources]
-        return text_rules(queries, passages, sources, known, run=restored_texts(counted, now))
+        new_names = [names.get((_paths(result), result.split), result.name) for result in run.sources]
+        return text_rules(queries, passages, sources, known, run=restored_texts(counted, new_names))
 
     return rules
 
@@ -87,10 +91,10 @@ def _paths(source: SourceReport) -> tuple[str, ...]:
 
 
 def find_source(run: Run | Check, name: str | None) -> SourceReport:
-    """The source of that name; the only one where none is named. Raises UsageError."""
+    """Return the source with this name; without a name, the only source. Raises UsageError."""
     names = ", ".join(source.name for source in run.sources)
     if name is None and len(run.sources) > 1:
-        raise UsageError("this run has several sources", remedy=f"--source NAME, one of {names}")
+        raise UsageError("this run has several sources", remedy=f"name one with --source: {names}")
     for source in run.sources:
         if name in (None, source.name):
             return source
@@ -98,7 +102,7 @@ def find_source(run: Run | Check, name: str | None) -> SourceReport:
 
 
 def check_present(source: SourceReport) -> None:
-    """Raises InputError where a file of the source is missing, or not as long as the one that was scored."""
+    """Check that the source's files exist and are as long as when they were scored. Raises InputError."""
     for file in source.files:
         if once_only(file.path):
             raise InputError("cannot be read again", where=file.path, remedy="save it to a file and score that")
@@ -126,11 +130,11 @@ def plan_again(
     *,
     with_labels: bool = False,
 ) -> Iterator[tuple[Plan, dict[str, Original]]]:
-    """The named sources of a run, planned as they were. Each file is opened once.
+    """Plan the named sources of a run as before. Each file is opened once.
 
-    folder : an empty folder for spool files.   text_rules : judges the named sources; no other is read.
-    with_labels : whether the collection's qrels add labelled positives; a run folder keeps them.
-    Raises InputError where a file has changed or no longer gives the source.
+    folder : an empty folder for spool files.   text_rules : judges the named sources; only these are read.
+    with_labels : add labelled positives from the collection's qrels; a run folder already has them.
+    Raises InputError if a file has changed or no longer gives the source.
     """
     results = [find_source(run, name) for name in names]
     for result in results:
@@ -159,7 +163,7 @@ def plan_again(
             _compare(readers[paths].content(), result)
             planned = every.get((paths, result.split))
             if planned is None:
-                raise InputError(f"no longer gives the source {result.name!r}", where=paths[0], remedy="score it again")
+                raise InputError(f"no longer has the source {result.name!r}", where=paths[0], remedy="score it again")
             originals[result.name] = Original(result.name, planned, on_disk[planned.source])
         yield plan, originals
     finally:

@@ -1,4 +1,4 @@
-"""What `secid select`, `secid flagged` and `secid mix` print of the files that they wrote."""
+"""Screens of `secid select`, `secid flagged` and `secid mix`, with the files that they wrote."""
 
 from __future__ import annotations
 
@@ -28,45 +28,43 @@ TRIPLETS = (
     "needs the same number in every row"
 )
 EASIEST = (
-    "--by {} keeps the easiest negatives, those that the encoder separates best from the positive; without --by the "
+    "--by {} keeps the easiest negatives, those that the encoder separates best from the positive. Without --by, the "
     "hardest are kept."
 )
 WIDENED = (
-    "{}: the copy differs more from its positives than the source does, by {} instead of {} percentage points. Repair "
+    "{}: the copy differs more from its positives than the source does: by {} instead of {} percentage points. Repair "
     "the texts of negatives and positives alike."
 )
 DEFAULT_DROP = "a ranking rule also drops {} by default; --drop none keeps them"
-UNSCORED = "{} of the copy are outside the scored sample; score, hardness and outscoring below are of the sample alone."
-TEXTS_ONLY = "Only in the sample could {} be dropped, which the encoder finds."
-SAMPLED_ONLY = (
-    "{}: evaluated only for a sample of at most 1,000 queries of each source; negatives of other queries are kept"
-)
+UNSCORED = "{} of the copy are outside the scored sample. Score, hardness and outscoring below cover only the sample."
+TEXTS_ONLY = "{} could be dropped only in the sample, since this needs the encoder."
+SAMPLED_ONLY = "{}: evaluated for at most 1,000 sampled queries of each source; negatives of other queries are kept"
 NOT_SCORED = "The copy is not scored. To score it:"
-NOT_RETRIEVAL = "Whether this mixture trains a better encoder is not measured."
+NOT_RETRIEVAL = "The score does not show whether this mixture trains a better encoder."
 REMARKS = {
     "too_few": "{name} has {n:,.0f} negatives, fewer than its share of a budget of {budget:g}.",
     "unequal": "{fewest} has {n_fewest:,.0f} negatives, {most} {n_most:,.0f}. Beyond B = 1 a smaller sample scores too "
     f"low. To compare, score samples of equal size ({flag_of('max_records')}, {flag_of('first_k')}).",
 }
-"""What limits the numbers of a mixture, by kind."""
+"""Remarks on the numbers of a mixture, by kind."""
 
 
 def selection_screen(selected: Selection, by: str, named: bool) -> Screen:
-    """The copy, what it leaves out, and the source before and after. named: whether the findings to drop were."""
+    """Show the copy, the negatives left out, and the source before and after. named: the findings were named."""
     return screen((*_copy(selected, named), _answers(selected), *_notes(selected, by)))
 
 
 def flagged_screen(written: Flagged) -> Screen:
-    """The file of rows, and how many are of each source."""
+    """Show the file of rows, with the number of rows of each source."""
     counts = ", ".join(f"{name} {n:,}" for name, n in written.n_rows.items())
     total = plural(sum(written.n_rows.values()), "negative")
     return screen((f"wrote {written.path}: {total} with {written.finding} ({counts})",))
 
 
 def mixture_screen(run: Run, mixture: MixtureScore, written: Blend | None) -> Screen:
-    """The score, what is wrong with the sources in the mixture, and the file that was written."""
-    taken = {part.name for part in mixture.parts}
-    used = [source for source in run.sources if source.name in taken]
+    """Show the score, the status of the sources in the mixture, and the file that was written."""
+    names = {part.name for part in mixture.parts}
+    used = [source for source in run.sources if source.name in names]
     return screen(
         (
             strong(f"The mixture scores {mixture.nats:.4f} nats at B = {mixture.budget:g}."),
@@ -83,7 +81,7 @@ def mixture_screen(run: Run, mixture: MixtureScore, written: Blend | None) -> Sc
 
 
 def _file(written: Written, path: str) -> Iterator[str]:
-    """The file, its schema, and what the schema does not hold."""
+    """Yield lines for the file, its schema, and the fields that the schema does not hold."""
     layout = f" ({written.layout})" if written.layout else ""
     holds = f"{plural(written.n_rows, 'row')}, {plural(written.n_negatives, 'negative')}"
     yield f"wrote {path}: {written.schema}{layout}, {holds}"
@@ -93,13 +91,13 @@ def _file(written: Written, path: str) -> Iterator[str]:
 
 
 def _copy(selected: Selection, named: bool) -> Iterator[str]:
-    """What the copy holds, and what it leaves out."""
+    """Yield lines for the negatives that the copy holds and those that it leaves out."""
     yield from _file(selected, selected.path)
-    n_gone, gone = sum(selected.left_out.values()), _counted(selected.left_out)
-    yield f"left out: {n_gone:,} of {selected.n_listed:,} listed negatives{gone}; see {selected.left_out_path}"
-    kept, lost = selected.n_records_kept, selected.n_records - selected.n_records_kept
-    lose = f"; {lost:,} lost all and {'is' if lost == 1 else 'are'} not in the copy" if lost else ""
-    yield f"{kept:,} of {plural(selected.n_records, 'record')} {'keeps' if kept == 1 else 'keep'} a negative{lose}"
+    n_left_out, reasons = sum(selected.left_out.values()), _counted(selected.left_out)
+    yield f"left out: {n_left_out:,} of {selected.n_listed:,} listed negatives{reasons}; see {selected.left_out_path}"
+    n_kept, n_lost = selected.n_records_kept, selected.n_records - selected.n_records_kept
+    lose = f"; {n_lost:,} lost all and {'is' if n_lost == 1 else 'are'} not in the copy" if n_lost else ""
+    yield f"{n_kept:,} of {plural(selected.n_records, 'record')} {'keeps' if n_kept == 1 else 'keep'} a negative{lose}"
     if selected.rows_skipped:
         yield f"rows without a record, not in the copy{_counted(selected.rows_skipped)}"
     if selected.n_unscored:
@@ -113,13 +111,13 @@ def _copy(selected: Selection, named: bool) -> Iterator[str]:
 
 
 def _counted(reasons: Mapping[str, int]) -> str:
-    """ " (top 3, repeat 1)"; nothing where there is none."""
+    """Format counts as " (top 3, repeat 1)"; "" without counts."""
     counts = ", ".join(f"{reason} {n:,}" for reason, n in reasons.items())
     return f" ({counts})" if counts else ""
 
 
 def _answers(selected: Selection) -> Table:
-    """The answer row before and after."""
+    """Return the table of the answer row before and after."""
     numbers = ("score ± CI", "hardness", "outscoring", "defects", "n")
     return Table(
         caption="The source before and after",
@@ -141,7 +139,7 @@ def _cells(answer: Answer) -> tuple[str, ...]:
 
 
 def _notes(selected: Selection, by: str) -> Iterator[str | Line]:
-    """What the copy is worse in, which negatives a ranking kept, and how to score it."""
+    """Yield findings in which the copy is worse, the negatives that a ranking kept, and the command to score it."""
     for name, (of_source, of_copy) in selected.widened.items():
         yield WIDENED.format(name, points(of_copy), points(of_source))
     if by in ("weight", "influence") and not {"top", "max"}.isdisjoint(selected.left_out):
@@ -157,17 +155,18 @@ def _shares(mixture: MixtureScore) -> Table:
 
 
 def _drawing(written: Blend) -> Iterator[str]:
-    """Where the negatives come from, and what was short in the drawing."""
+    """Yield the number of negatives drawn from each source, and the number that could not be drawn."""
     drawn = ", ".join(f"{name} {n:,}" for name, n in written.n_drawn.items())
     yield f"drawn: {drawn}; the origin of each is in {written.provenance_path}"
     if len(written.n_drawn) == 1:
-        yield f"{next(iter(written.n_drawn))} has the whole share, so nothing is mixed in"
+        yield f"{next(iter(written.n_drawn))} has the whole share, so nothing is mixed"
     elif written.n_alone:
         alone = f"{written.n_alone:,} of {plural(written.n_records, 'record')}"
-        yield f"{alone} could draw from one source at most"
+        yield f"{alone} could draw from at most one source"
     if written.n_false_negative or written.n_near_copy:
         positives = plural(written.n_false_negative, "labelled positive")
         copies = plural(written.n_near_copy, "near copy", "near copies")
-        yield f"not drawn: {positives} of their query, {copies} of one"
+        yield f"not drawn: {positives} of the query, {copies} of a labelled positive"
     if written.n_short:
-        yield f"{plural(written.n_short, 'negative')} short of the shares; other sources gave more where they could"
+        short = plural(written.n_short, "negative")
+        yield f"could not draw {short} of the shares; filled from other sources if possible"

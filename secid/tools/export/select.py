@@ -1,8 +1,7 @@
-"""The negatives of a source with a finding: listed with texts and numbers (`secid flagged`), or left out of a copy
-(`secid select`).
+"""List the negatives of a source that have a finding (`secid flagged`), or leave them out of a copy (`secid select`).
 
-The files are read again. Findings of the texts are those of every row, whether the run scored all of them or a sample.
-Of `repeat`, the listed rows are those that `secid select --drop repeat` leaves out. Findings that need the encoder are
+The files are read again. Findings of the texts cover every row, whether the run scored all of them or a sample. For
+`repeat`, the listed rows are those that `secid select --drop repeat` leaves out. Findings that need the encoder are
 columns of negatives.parquet."""
 
 from __future__ import annotations
@@ -49,25 +48,25 @@ from secid.tools.export.read_again import Original, TextRules, find_source, plan
 from secid.triplets.random_reference import hardness, stored_reference
 from secid.write.writer import new_files, writing
 
-# A filtered copy of a source: without the negatives that have a finding, and only the best ranked of the others.
+# A filtered copy of a source omits the negatives that have a finding, and keeps only the best ranked of the others.
 #
-# The rules of the texts are applied to every row of the files, with the labelled positives that the run kept, whether
-# the run scored all rows or a sample; findings that need the encoder are columns of its negatives.parquet. Of the
-# copies of a text in a record the first is kept and the others are repeats. Nothing is scored: the row before is the
-# report's, and the row after follows from the texts and that table. Of a check all sources are read again, since the
+# The text rules apply to every row of the files, with the labelled positives that the run kept, whether the run scored
+# all rows or a sample. Findings that need the encoder are columns of its negatives.parquet. If a record has a text
+# several times, the first copy is kept and the others are repeats. Nothing is scored: the row "before" is the report's,
+# and the row "after" follows from the texts and that table. After a check all sources are read again, since the
 # labelled positives of each count for all. Source: METHOD 7, 14.
 
 INVERSION, UNKNOWN_SCRIPT = (FINDINGS[name].column for name in ("inversion", "unknown_script"))
 PLACE = ("source", "record", "negative")
-SUMMED = ("influence", "information")
+SUMMED_COLUMNS = ("influence", "information")
 """Columns of negatives.parquet that add up over the positives that a negative is scored against."""
-SCORE = "score the sources (secid score … --run RUN), and select from the run folder"
+SCORE = "score the sources (secid score … --run RUN) and select from the run folder"
 
 
 def select(report: Run | Check, folder: Path, request: Request, work: Path, progress: Progress) -> Selection:
-    """Write the copy, and OUT.left-out.jsonl with what it leaves out.
+    """Write the copy, and OUT.left-out.jsonl with the negatives that it leaves out.
 
-    folder : the run folder; not used for a check, which has findings of the texts alone.
+    folder : the run folder; not used for a check, which has only findings of the texts.
     work : an empty folder for temporary files.
     Raises UsageError for a finding that was not evaluated, a rule that needs an encoder, or a worse copy, InputError if
     the original has changed, NothingToScoreError if no negative is left, OutputError for a file that exists or cannot
@@ -91,7 +90,7 @@ def select(report: Run | Check, folder: Path, request: Request, work: Path, prog
     ):
         original = originals[result.name]
         if run is None:
-            facts = _facts_of_texts(original.planned, rule)
+            facts = _text_facts(original.planned, rule)
         else:
             sample = restricted(original.planned, plan.queries, settings)
             columns = (*NUMBERS, INVERSION, UNKNOWN_SCRIPT)
@@ -115,7 +114,7 @@ def select(report: Run | Check, folder: Path, request: Request, work: Path, prog
 
 
 def _refuse_without_encoder(rule: Rule) -> None:
-    """Raises UsageError for a rule that a check has no numbers for."""
+    """Refuse a rule that needs numbers of an encoder, which a check lacks. Raises UsageError."""
     if rule.ranked:
         raise UsageError("a check has no numbers to rank by", where="--top, --min-weight, --max", remedy=SCORE)
     for finding in rule.drop:
@@ -123,14 +122,14 @@ def _refuse_without_encoder(rule: Rule) -> None:
             raise UsageError(f"{finding} needs an encoder", where="--drop", remedy=SCORE)
 
 
-def _facts_of_texts(planned: PlannedSource, rule: Rule) -> Facts:
-    """What a check knows: every negative counts, and has findings of the texts alone."""
+def _text_facts(planned: PlannedSource, rule: Rule) -> Facts:
+    """Return the facts of a check: every negative counts as scored, and has only findings of the texts."""
     findings = {name: planned.again() if name == "repeat" else planned.has(name) for name in rule.drop}
     return Facts(np.ones(planned.n_triplets, np.bool_), {}, findings)
 
 
 def _before(source: SourceReport, run: Run | None) -> Answer:
-    """The row of the report. run : None for a check, which has no numbers."""
+    """Return the row of the report. run: None for a check, which has no numbers."""
     answer = Answer(status=source.status, flagged_share=source.flagged_share, n_triplets=source.n_triplets)
     if run is None:
         return answer
@@ -143,20 +142,20 @@ def _before(source: SourceReport, run: Run | None) -> Answer:
 
 
 def _with_encoder(answer: Answer, run: Run, folder: Path, plan: Plan, selected: Selected) -> Answer:
-    """The row of the copy with what the run's table says of the negatives that were scored and stay.
+    """Add to the row of the copy the numbers in the run's table of the scored negatives that stay.
 
-    Raises NothingToScoreError where none of them does.
+    Raises NothingToScoreError if no scored negative stays.
     """
     planned, facts = selected.original.planned, selected.facts
-    kept = selected.stays & facts.scored
-    if not kept.any():  # only negatives outside the sample are left
-        raise NothingToScoreError("none of the negatives that the run scored is left", where=selected.original.name)
-    numbers = {name: values[kept] for name, values in facts.numbers.items()}
+    scored = selected.stays & facts.scored
+    if not scored.any():  # only negatives outside the sample are left
+        raise NothingToScoreError("no negative that the run scored is left", where=selected.original.name)
+    numbers = {name: values[scored] for name, values in facts.numbers.items()}
     arrays = read_reference(folder, run)
     reference = None if arrays is None else stored_reference(arrays, plan)
     nearness = None
     if reference is not None:
-        query = planned.query[planned.triplet_record()[kept]]
+        query = planned.query[planned.triplet_record()[scored]]
         nearness = hardness(query, numbers["s_query_negative"], numbers["s_query_positive"], None, reference)
     return replace(
         answer,
@@ -178,13 +177,14 @@ def read_facts(
     *,
     partly: bool = False,
 ) -> Facts:
-    """Findings of the texts, and a source's columns of negatives.parquet: the mean of a number and any finding of a
-    negative that is scored against several positives; influence and information are sums.
+    """Return findings of the texts, and a source's columns of negatives.parquet.
 
+    A negative that is scored against several positives has the mean of each number (influence and information: the
+    sum), and a finding if it has it against any positive.
     sample : the part of the source that the run scored.   needed : findings that must have been evaluated, else
-    UsageError; of the others none is known. flag : names them. partly : whether a finding may be evaluated for some of
-    the negatives alone. Raises InputError where the table is damaged, or is not
-    that of these files.
+    UsageError; any other finding that was not evaluated is False.   flag : the flag that names them.
+    partly : a finding counts as evaluated even if some negatives lack it. Raises InputError if the table is damaged or
+    belongs to other files.
     """
     planned, name = original.planned, original.name
     columns = {finding: FINDINGS[finding].column for finding in findings if finding not in TEXT_FINDINGS}
@@ -194,7 +194,7 @@ def read_facts(
     place = sample.negative_offsets[record] + negative if fits else record
     if not fits or not np.array_equal(np.unique(place), np.arange(sample.n_triplets)):
         raise InputError(
-            f"does not list the negatives that the files of {name} give now",
+            f"does not match the negatives in the files of {name}",
             where=str(folder / "negatives.parquet"),
             remedy="score the source again",
         )
@@ -215,7 +215,7 @@ def read_facts(
     return Facts(
         scored,
         {
-            column: np.where(scored, summed(column) / (1 if column in SUMMED else n_positives), np.nan)
+            column: np.where(scored, summed(column) / (1 if column in SUMMED_COLUMNS else n_positives), np.nan)
             for column in numbers
         },
         {
@@ -230,20 +230,21 @@ def read_facts(
 
 
 def refuse_not_evaluated(run: Run, source: str, flag: str, findings: Collection[str]) -> None:
-    """Raises UsageError for findings that the run did not evaluate: nothing follows from their absence."""
+    """Refuse findings that the run did not evaluate, since their absence means nothing. Raises UsageError."""
     for finding in findings:
         part = "hardness" if finding in AGAINST_PASSAGES else finding
         why = run.not_evaluated.get(part) or run.not_evaluated.get(f"score without {part}s")
         raise UsageError(
             f"the run did not evaluate {finding} for {source}{f': {why_not(why)}' if why else ''}",
             where=flag,
-            remedy=f"leave {finding} out of {flag}, or score again so that it is evaluated",
+            remedy=f"remove {finding} from {flag}, or score again so that it is evaluated",
         )
 
 
 def _refuse_no_evidence(run: Run, source: str, rule: Rule) -> None:
-    """Raises UsageError for a run that stopped early, and where a guide's flags say nothing of the source: a copy
-    without them would lose sound rows.
+    """Refuse a run that stopped early, and a guide whose flags are no evidence for the source. Raises UsageError.
+
+    A copy without the negatives that such a guide flags would lose sound rows.
     """
     if run.early_stop is not None:
         raise UsageError(
@@ -256,20 +257,20 @@ def _refuse_no_evidence(run: Run, source: str, rule: Rule) -> None:
         return
     why = suspects_sentences(replace(guide, sources=(own,)))[0].rstrip(".")
     raise UsageError(
-        f"suspects of {short(source)} are no evidence. {why}; random passages scored: {own.n_random:,}",
+        f"suspects of {short(source)} are not evidence. {why}; random passages scored: {own.n_random:,}",
         where="--drop",
-        remedy="leave suspect out of --drop, or score again with another guide",
+        remedy="remove suspect from --drop, or score again with another guide",
     )
 
 
 LISTED_NUMBERS = ("s_query_positive", "s_query_negative", "consistency", "locality", "coverage", "weight")
-"""s_qp, s_qn, π, ρ, c and w of METHOD 2."""
+"""Columns for s_qp, s_qn, π, ρ, c and w of METHOD 2."""
 SUFFIX = ".jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Flagged:
-    """What was written. n_rows: by source, of those asked for."""
+    """Written rows of flagged negatives. n_rows: number of rows of each requested source."""
 
     finding: str
     path: str
@@ -277,17 +278,17 @@ class Flagged:
 
 
 def write_flagged(run: Run, folder: Path, finding: str, source: str | None, out: Path | TextIO, work: Path) -> Flagged:
-    """Writes a JSON line for each negative with the finding, in the order of the files, those without text last.
+    """Write a JSON line for each negative with the finding, in the order of the files, those without text last.
 
-    source : one of the run's, None for all.   out : a new file, or an open one.   work : an empty folder.
-    Raises UsageError for an unknown finding or one that was not evaluated, InputError where a file has changed,
-    OutputError where the file exists or cannot be written.
+    source : a source of the run; None for all.   out : a new file, or an open one.   work : an empty folder.
+    Raises UsageError for an unknown finding or one that was not evaluated, InputError if a file has changed,
+    OutputError if the file exists or cannot be written.
     """
     known_finding(finding, "--finding")
     names = [find_source(run, source).name] if source is not None else [item.name for item in run.sources]
     if isinstance(out, Path):
         if not out.name.endswith(SUFFIX):
-            raise UsageError(f"the rows are JSON lines: end the name in {SUFFIX}", where=str(out))
+            raise UsageError("the rows are JSON lines", where=str(out), remedy=f"end the name in {SUFFIX}")
         with (
             new_files(out) as (part,),
             _sources(run, folder, finding, names, work) as sources,
@@ -310,7 +311,7 @@ def _write(sources: Mapping[str, _Rows], file: TextIO) -> dict[str, int]:
 
 @contextmanager
 def _sources(run: Run, folder: Path, finding: str, names: Sequence[str], work: Path) -> Iterator[dict[str, _Rows]]:
-    """The lines of each source, while its texts are at hand."""
+    """Yield the lines of each source by name. They can be read until the context ends."""
     settings = settings_of(run, by=None)
     rules = text_rules_of(folder, run)
     everything = replace(settings, max_records=None, first_k=None, positives="all")
@@ -319,14 +320,14 @@ def _sources(run: Run, folder: Path, finding: str, names: Sequence[str], work: P
         for name, original in originals.items():
             sample = restricted(original.planned, plan.queries, settings)
             facts = read_facts(run, folder, original, sample, LISTED_NUMBERS, tuple(FINDINGS), (finding,), partly=True)
-            facts.findings["repeat"] = original.planned.has("repeat")  # not of its later copies alone
+            facts.findings["repeat"] = original.planned.has("repeat")  # the first copy too, not only later ones
             sources[name] = _Rows(plan, original, facts, finding, first_only=settings.positives == "first")
         yield sources
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """The lines of one source."""
+    """Lines of one source."""
 
     plan: Plan
     original: Original
@@ -343,11 +344,11 @@ class _Rows:
             for ordinal in np.flatnonzero(listed[part]).tolist():
                 triplet = int(planned.listed[part][ordinal])
                 positives = [passage.text for passage in row.positives]
-                # Of several positives nothing here names the one that a policy scored.
+                # With several positives, no column says which one a policy scored.
                 positive = positives[0] if self.first_only else None
                 more = {"positives": positives} if len(positives) > 1 else {}
-                match = asdict(found) if (found := match_of(triplet)) else {}
-                match.pop("text", None)  # the negative's own but for its case, spaces and punctuation
+                match = asdict(repeated) if (repeated := match_of(triplet)) else {}
+                match.pop("text", None)  # equals the negative except for case, spaces and punctuation
                 yield {
                     **self._start(place.path, place.line, ordinal),
                     "query": row.query,
@@ -364,12 +365,15 @@ class _Rows:
         return {"source": self.original.name, "path": path, "line": line, "ordinal": ordinal}
 
     def _numbers(self, triplet: int) -> Mapping[str, float | None]:
-        """None for a negative outside the sample."""
+        """Return the numbers of a negative; None for each if it is outside the sample."""
         scored = self.facts.scored[triplet]
         return {name: float(of[triplet]) if scored else None for name, of in self.facts.numbers.items()}
 
     def _listed(self) -> Flags:
-        """(L,) which listed negatives have a line: of a finding of the texts all listings, else the first."""
+        """Return (L,) flags of the listed negatives that have a line.
+
+        Every listing has one for a finding of the texts, only the first listing for the other findings.
+        """
         planned = self.original.planned
         again = planned.listed_again()
         if self.finding == "repeat":
@@ -378,18 +382,18 @@ class _Rows:
         return np.asarray(flags if self.finding in TEXT_FINDINGS else flags & ~again)
 
     def _matches(self) -> Any:
-        """Gives what the negative of a triplet repeats; None for a finding that repeats nothing."""
+        """Return a function from a triplet to the match that its negative repeats; None if it repeats nothing."""
         matcher, planned = Matcher(self.plan), self.original.planned
         if self.finding == "repeat":
             return partial(matcher.earlier, planned)
         if self.finding != "hub":
             return lambda triplet: matcher.of(self.finding, planned, triplet)
         first = {text: place for place, text in reversed(list(enumerate(planned.negatives.tolist())))}
-        served = cache(lambda place: matcher.of("hub", planned, place))
-        return lambda triplet: served(first[int(planned.negatives[triplet])])
+        hub_match = cache(lambda place: matcher.of("hub", planned, place))
+        return lambda triplet: hub_match(first[int(planned.negatives[triplet])])
 
     def _blanks(self) -> Iterator[dict[str, Any]]:
-        """Negatives without text: a line each, with the row that lists it."""
+        """Yield a line for each negative without text, with the row that lists it."""
         planned, none = self.original.planned, dict.fromkeys(LISTED_NUMBERS)
         blanks = planned.blanks if self.finding == "empty" else planned.blanks.only(planned.blanks.count < 0)
         for file, line, count in blanks:

@@ -1,4 +1,4 @@
-"""The committed baseline, the settings it was scored with, and the source of it that a new file follows."""
+"""The committed baseline, the settings of its scores, and the source in it that a new file follows."""
 
 from __future__ import annotations
 
@@ -21,35 +21,35 @@ from secid.settings import ENCODERS, FIELDS, RECIPE_FIELDS, Dtype, Resolved, Set
 if TYPE_CHECKING:
     from secid.encode import EncoderLike
 
-# The committed baseline: the numbers of the sources in use, readable and diffable, and the table that goes with them.
+# The committed baseline holds the numbers of the sources in use, readable and diffable, and a table.
 #
-# `NAME.json` holds the numbers; `NAME.idf.safetensors` the document frequencies of the pool, so that a new source is
-# scored in the same pool, and hashes of the labelled positives and of their word runs. The JSON file identifies the
+# `NAME.json` holds the numbers. `NAME.idf.safetensors` holds the document frequencies of the pool, so that a new source
+# is scored in the same pool, and hashes of the labelled positives and of their word runs. The JSON file identifies the
 # table by its hash.
 
 BASELINE_SCHEMA_VERSION = "2.0"
 DEFAULT_NAME = "secid-baseline.json"
 REBUILD = "restore it from version control, or move it away and make it again: secid baseline RUN -o {name}"
-"""`update` reads the file that it replaces, so it does not help if that cannot be read."""
+"""Remedy for an unreadable baseline. `update` does not help, since it reads the file that it replaces."""
 METHOD_SETTINGS = (
     "temperature", "tokenizer", "idf", "positives", "first_k", "max_records", "seed", "titles",
     "high_coverage",
 )  # fmt: skip
-"""Settings that a comparable score must share."""
+"""Settings that must be equal for scores to be comparable."""
 RECIPE = (
     "name", "revision", "weights_sha256", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize",
     "dim", "dtype", "fingerprint",
 )  # fmt: skip
 ENCODER_SETTINGS = ("encoder", *RECIPE_FIELDS)
-"""Settings that load the same encoder again."""
+"""Settings that identify the encoder."""
 GUIDES = ("guide", "guide_reranker")
 LARGEST = 1e3
-"""Beyond every score and every hardness."""
+"""Number above every score and every hardness."""
 HASH_DIGITS = 64
-"""Hexadecimal digits of a SHA-256."""
+"""Number of hexadecimal digits of a SHA-256."""
 LOW_POINT = 0.02
-"""Quantile of the relation of query and negative (Sample.relation); a later version is compared by its share below it.
-If a tenth of a source loses its relation to its queries, the share grows to several times 2 %."""
+"""Quantile of the relation of query and negative (Sample.relation). A later version is compared by its share below this
+quantile: if a tenth of a source loses its relation to its queries, the share grows to several times 2 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -71,10 +71,11 @@ class Tail:
 
 @dataclass(frozen=True, kw_only=True)
 class BaselineSource:
-    """One source of the baseline.
+    """A source of the baseline.
 
-    hardness : None where the run could not compute it.   findings: shares of the negatives, by name; of formal ones
-               the difference from the share of the positives.   positives: of these findings, the positives' shares.
+    hardness : None if the run could not compute it.
+    findings : shares of the negatives, by name; for formal findings the difference from the share of the positives.
+    positives : shares of the positives, for the formal findings.
     languages : shares of a sample of its negatives, by ISO 639-1 code.
     files    : SHA-256 by file name.
     """
@@ -94,14 +95,15 @@ class BaselineSource:
     files: Mapping[str, str]
 
     def score(self) -> Measurement:
-        """ECI_sem."""
+        """Return ECI_sem with its standard error."""
         return Measurement(value=self.score_nats, standard_error=self.standard_error_nats, n_queries=self.n_queries)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """The document. table_sha256: of the table that goes with it. guide: fingerprint of its guide; None for none.
+    """The document of a baseline.
 
+    table_sha256 : hash of its table.   guide : fingerprint of its guide; None without one.
     settings : those of the method, of the encoder and of the guide.
     """
 
@@ -116,13 +118,13 @@ class Baseline:
 
 
 def baseline_to_json(baseline: Baseline) -> str:
-    """The baseline as indented JSON, sources by name, ending in a line feed."""
+    """Return the baseline as indented JSON, sources by name, with a line feed at the end."""
     document = adapter_of(Baseline).dump_python(baseline, mode="json")
     return encodable(json.dumps(_rounded(document), indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def _rounded(value: Any) -> Any:
-    """Nine significant digits: enough for every check, so that rounding noise of another machine causes no diff."""
+    """Round to nine significant digits, enough for every check, so that noise of another machine causes no diff."""
     if isinstance(value, float):
         return float(f"{value:.9g}")
     if isinstance(value, dict):
@@ -133,7 +135,7 @@ def _rounded(value: Any) -> Any:
 
 
 def baseline_from_json(text: str | bytes, where: str) -> Baseline:
-    """The baseline in a file. Raises InputError if it is not one, or of another major version."""
+    """Parse a baseline. Raises InputError if the text is not one, or has another major version."""
     rebuild = REBUILD.format(name=Path(where).name)
     baseline: Baseline = validated(Baseline, text, where, BASELINE_SCHEMA_VERSION, "baseline", rebuild)
     if not baseline.sources:
@@ -152,7 +154,7 @@ def baseline_from_json(text: str | bytes, where: str) -> Baseline:
 
 
 def _check_settings(settings: Mapping[str, Any], where: str, remedy: str) -> None:
-    """Raises InputError naming a setting that is missing or has a value that no run can have."""
+    """Check that every setting has a value that a run can have. Raises InputError that names the setting."""
     missing = [name for name in METHOD_SETTINGS if name not in settings]
     if missing:
         raise InputError(f"not a valid baseline: settings.{missing[0]} is missing", where=where, remedy=remedy)
@@ -163,7 +165,7 @@ def _check_settings(settings: Mapping[str, Any], where: str, remedy: str) -> Non
 
 
 def _invalid_fields(source: BaselineSource) -> Iterator[str]:
-    """Fields of a source that are missing, or whose numbers are none."""
+    """Yield the names of fields of a source that are missing or hold an invalid number."""
     yield from (name for name in ("n_records", "n_queries", "n_negatives") if getattr(source, name) < 1)
     for key, value in _leaves(asdict(source)):
         numbers = value if isinstance(value, tuple) else (value,)
@@ -185,7 +187,7 @@ def _invalid_fields(source: BaselineSource) -> Iterator[str]:
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Reads NAME.json; its table is read when it is needed."""
+    """Read NAME.json, but not its table, which is read when needed. Raises InputError."""
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise InputError(
@@ -207,12 +209,12 @@ def read_baseline(path: Path) -> Baseline:
 
 
 def table_path(path: Path) -> Path:
-    """NAME.idf.safetensors in the folder of NAME.json."""
+    """Return the path of NAME.idf.safetensors, in the folder of NAME.json."""
     return path.with_name(f"{path.name.removesuffix('.json')}.idf.safetensors")
 
 
 def check_table(path: Path, baseline: Baseline) -> Path:
-    """A baseline's table. Raises InputError if it is missing or its hash is not the one in the baseline."""
+    """Return the path of a baseline's table. Raises InputError if it is missing or has another hash."""
     table = table_path(path)
     try:
         sha256 = sha256_of(table)
@@ -232,9 +234,9 @@ def check_table(path: Path, baseline: Baseline) -> Path:
 
 
 def differences(baseline: Baseline, settings: Mapping[str, Any], encoder: EncoderInfo | None = None) -> list[str]:
-    """What makes a score incomparable with the baseline: one line per setting or recipe field, empty if nothing.
+    """Return the differences that make a score incomparable with the baseline, a line per setting or recipe field.
 
-    settings : plain values by name.   encoder : the loaded one; None compares settings alone.
+    settings : plain values by name.   encoder : the loaded encoder; with None, only settings are compared.
     """
     lines = [
         f"{name}: baseline {_brief(baseline.settings[name])}, now {_brief(settings[name])}"
@@ -255,14 +257,14 @@ def differences(baseline: Baseline, settings: Mapping[str, Any], encoder: Encode
 
 
 def _brief(value: object) -> str:
-    """A value as text; of a hash its first digits."""
+    """Return a value as text; a hash is cut to its first digits."""
     if isinstance(value, str):
         return f"{value[:12]}…" if len(value) == HASH_DIGITS else repr(value)
     return value_text(value)
 
 
 def refuse_differences(lines: list[str], where: str) -> None:
-    """Raises UsageError with the whole list, if it is not empty."""
+    """Refuse differences from the baseline. Raises UsageError with the whole list unless it is empty."""
     if lines:
         raise UsageError(
             "the scores are not comparable with the baseline:\n  - " + "\n  - ".join(lines),
@@ -272,7 +274,7 @@ def refuse_differences(lines: list[str], where: str) -> None:
 
 
 def changes(old: Baseline, new: Baseline) -> list[str]:
-    """What an update changes, one line each, empty if nothing."""
+    """Return the changes of an update, a line for each."""
     before, after = (dict(_leaves(adapter_of(Baseline).dump_python(item, mode="json"))) for item in (old, new))
     lines = [f"source {name}: removed" for name in old.sources if name not in new.sources]
     lines += [f"source {name}: added" for name in new.sources if name not in old.sources]
@@ -298,7 +300,7 @@ def _leaves(value: Any, key: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
         yield key, value
 
 
-# Which source of the baseline a new file follows: the same name, once dates, versions and shard numbers are left out.
+# A new file follows the source of the baseline with the same name, without dates, versions and shard numbers.
 #
 # dense-2025-11.jsonl, dense_20251103.parquet, dense-v2, dense.part-00003-of-00010   all follow dense
 
@@ -308,14 +310,14 @@ VERSION = r"v\d+(?:\.\d+)*"
 SHARD = r"(?:part|shard)[-_.]?\d+(?:[-_.]of[-_.]\d+)?|\d+[-_.]of[-_.]\d+"
 PART = re.compile(rf"{SEPARATOR}+(?:{DATE}|{VERSION}|{SHARD})$", re.IGNORECASE)
 """A date (2025, 2025-11, 20251103, 2025-w45), a version (v2, v1.3) or a shard (part-3, 00003-of-00010) at the end.
-A bare number is none of them: dense_rank_20_30 does not follow dense_rank_10_20."""
+A bare number does not match: dense_rank_20_30 does not follow dense_rank_10_20."""
 NUMBERS = re.compile(r"(\d+)")
 
 
 def undated_name(name: str) -> str:
-    """The name without dates, versions and shard numbers at its end; a name of nothing else stays as it is.
+    """Remove dates, versions and shard numbers from the end of a name. A name that is only one of these stays.
 
-    >>> stem("dense-2025-11-v2"), stem("bm25.part-00003-of-00010"), stem("dense_rank_10_20")
+    >>> undated_name("dense-2025-11-v2"), undated_name("bm25.part-00003-of-00010"), undated_name("dense_rank_10_20")
     ('dense', 'bm25', 'dense_rank_10_20')
     """
     while (shorter := PART.sub("", name)) and shorter != name:
@@ -324,12 +326,12 @@ def undated_name(name: str) -> str:
 
 
 def predecessor(name: str, known: Iterable[str], names: Mapping[str, str], where: str) -> str | None:
-    """The source of the baseline that `name` follows; None for a new one.
+    """Return the source of the baseline that `name` follows; None for a new one.
 
-    known : the baseline's sources.   names : the policy's [gate.names]: a name, or its stem, to a source of the
-    baseline.   where: the policy's origin.
-    Of several with the same stem the latest, in the order in which people count. Raises SettingsError where the policy
-    names a source that the baseline does not have.
+    known : the baseline's sources.   names : the policy's [gate.names]: a name, or its undated name, to a source of the
+    baseline.   where : the policy's origin.
+    If several sources have the same undated name, the latest is returned, with numbers in numeric order. Raises
+    SettingsError if the policy names a source that the baseline does not have.
     """
     sources = list(known)
     for key in (name, undated_name(name)):
@@ -347,15 +349,15 @@ def predecessor(name: str, known: Iterable[str], names: Mapping[str, str], where
 
 
 def _counting(name: str) -> list[tuple[int, str]]:
-    """v10 after v9."""
+    """Return a sort key with numbers in numeric order: v10 after v9."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in NUMBERS.split(name)]
 
 
-# The settings that sources are scored with: the baseline's, unless the user set others. Imports nothing heavy.
+# Sources are scored with the baseline's settings, unless the user set others. Nothing heavy is imported here.
 
 
 def settings_for(baseline: Baseline, resolved: Resolved) -> Resolved:
-    """The settings to score with: the baseline's unless the user set them, and no controls.
+    """Return the settings to score with: the baseline's unless the user set them, and no controls.
 
     Raises UsageError with the list of differences if the user set something else.
     """
@@ -364,7 +366,7 @@ def settings_for(baseline: Baseline, resolved: Resolved) -> Resolved:
     for name in (*METHOD_SETTINGS, *ENCODER_SETTINGS, *guides, "guide_sample"):
         if origin[name] == "default" and name in baseline.settings:
             values[name], origin[name] = baseline.settings[name], "baseline"
-    dtype = baseline.encoder.dtype  # what "auto" was on that machine: bf16 on CUDA, and the gate may run on a CPU
+    dtype = baseline.encoder.dtype  # "auto" on that machine was bf16 on CUDA; the gate may run on a CPU
     if origin["dtype"] == "default" and dtype in get_args(Dtype) and baseline.encoder.pooling != "precomputed":
         values["dtype"], origin["dtype"] = dtype, "baseline"
     values |= {"controls": "none", "budget": 1.0, "ablate": False, "objectives": False, "until_ranked": None}
@@ -373,9 +375,9 @@ def settings_for(baseline: Baseline, resolved: Resolved) -> Resolved:
 
 
 def refuse_encoders_of_baseline(resolved: Resolved, encoder: EncoderLike | None, where: str) -> None:
-    """Raises EncoderError for an encoder or guide in a folder or at an address that only the baseline names.
+    """Refuse an encoder or guide in a folder or at an address that only the baseline names. Raises EncoderError.
 
-    resolved : from `settings_for`.   encoder : an object in place of the encoder.   where : of the baseline.
+    resolved : from `settings_for`.   encoder : an object in place of the encoder.   where : path of the baseline.
     """
     from secid.encode import is_encoder_object
 

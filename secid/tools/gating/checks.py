@@ -1,4 +1,4 @@
-"""The checks: what each looks at, against which limit, and the decision on the whole interval."""
+"""The checks of the gate: each compares a number with a limit, and the whole interval decides."""
 
 from __future__ import annotations
 
@@ -24,18 +24,18 @@ from secid.tools.gating.policy import Policy
 from secid.triplets.estimates import Estimate, paired_difference, unpaired_difference, wilson_interval
 from secid.triplets.random_reference import QUERIES as SAMPLED_QUERIES
 
-# What a check looks at, how it decides, and the rows that it shows.
+# The input of a check, its decision, and the example rows.
 
 EXAMPLES = 3
 COSINES = ("s_query_positive", "s_query_negative")
-"""Columns of the sample that an example holds."""
+"""Columns of the sample that an example has."""
 MOST_NEEDED = 100
-"""Times the source's own queries: that more would decide says nothing of practice."""
+"""Largest factor of the source's own queries that a check may ask for; more is not practical."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A source of the baseline to compare with. sample: its numbers query by query, in a paired comparison."""
+    """A source of the baseline to compare with. sample: its numbers by query, in a paired comparison."""
 
     name: str
     source: BaselineSource
@@ -43,7 +43,7 @@ class Reference:
 
 
 def gap_between(own: Estimate, known: Measurement, theirs: Estimate | None) -> Difference:
-    """own minus the baseline's number: paired if its numbers query by query are available and share queries."""
+    """Return own minus the baseline's number; paired if the baseline's numbers by query exist and share queries."""
     if theirs is not None:
         gap = paired_difference(own, theirs)
         if gap.n_shared:
@@ -53,15 +53,15 @@ def gap_between(own: Estimate, known: Measurement, theirs: Estimate | None) -> D
 
 @dataclass(frozen=True)
 class Subject:
-    """One source and everything that its checks look at.
+    """A source and everything that its checks need.
 
-    previous  : its predecessor; None for a new source.   limits: what it is held against.
-    known_languages : of what it is compared with.
-    hardness  : None where it cannot be computed, or not with an interval.
-    missing   : why hardness or a finding could not be evaluated, by name.
-    example   : the row and the texts of a triplet, without cosines.   content: (T,) hash of its texts.
+    previous  : its predecessor; None for a new source.   limits : limits of its checks.
+    known_languages : languages of its predecessor, or of the baseline.
+    hardness  : None if it cannot be computed, or not with an interval.
+    missing   : reasons why hardness or a finding could not be evaluated, by name.
+    example   : returns the row and the texts of a triplet, without cosines.   content : (T,) hash of its texts.
     left_out  : rows that were not used.
-    guide     : what its guide's flags are worth; None without one.
+    guide     : the evidence of its guide's flags; None without a guide.
     """
 
     name: str
@@ -80,7 +80,7 @@ class Subject:
 
 
 def undecided_check(name: str, unit: str, bound: Bound, reason: str = "") -> GateCheck:
-    """A check against a limit without a number. reason: why it could not be evaluated."""
+    """Return a check with a limit but no number. reason: why it could not be evaluated."""
     return GateCheck(
         name=name,
         outcome="undecided",
@@ -105,12 +105,13 @@ def decided(
     n_shared: int = 0,
     fixed_error: float = 0.0,
 ) -> GateCheck:
-    """A check of a number: pass if its whole interval is allowed, fail if all of it is beyond one end, else undecided.
+    """Check a number: pass if its whole interval is allowed, fail if all of it is beyond one end, else undecided.
 
-    Of a counted share, and for a notice, the number itself decides. A number that is not finite decides nothing, nor
+    For a counted share, and for a notice, the number itself decides. A number that is not finite decides nothing, nor
     does an infinite interval, which fewer than five queries have.
 
-    fixed_error : standard error that more queries of the source leave as it is: the baseline's, of a difference.
+    fixed_error : the part of the standard error that more queries of the source do not reduce: in a difference, the
+    baseline's.
     """
     bottom, top = bound.allowed()
     low, high = (measured, measured) if bound.counted else bounds
@@ -146,9 +147,9 @@ def _needed(
     share: bool,
     fixed_error: float,
 ) -> int | None:
-    """Return with how many queries the interval would no longer reach the nearest end of what is allowed.
+    """Return the number of queries at which the interval would no longer reach the nearest allowed end.
 
-    None for too many, and where the interval comes from too few queries to say.
+    None if there are too many, or if the interval comes from too few queries to say.
 
     Wilson's interval of a share p ends at b where (p - b)^2 / (b (1 - b)) is z^2 / n.
     """
@@ -167,7 +168,7 @@ def _needed(
 
 
 def with_worst(check: GateCheck, subject: Subject, severity: Floats) -> GateCheck:
-    """The check with the triplets of smallest severity as examples, one per query; a pass needs none."""
+    """Add the triplets of smallest severity as examples, one per query. A passed check gets none."""
     if check.outcome == "pass":
         return check
     sample, examples, queries = subject.sample, [], set()
@@ -183,7 +184,7 @@ def with_worst(check: GateCheck, subject: Subject, severity: Floats) -> GateChec
     return replace(check, examples=tuple(examples))
 
 
-# The checks: what was measured, against which limit, decided on the whole interval.
+# The checks: each compares a measured number with a limit, and the whole interval decides.
 
 WEAK_BASELINE = "weak_baseline"
 NO_GUIDE_BEFORE = "no_guide_before"
@@ -191,7 +192,7 @@ GUIDE_FLAGS_RANDOM, GUIDE_REPEATS = "guide_flags_random", "guide_repeats_target"
 
 
 def all_checks(subject: Subject) -> Iterator[GateCheck]:
-    """Every check that the policy does not switch off, in the order of CHECK_NAMES."""
+    """Yield every check that the policy does not switch off, in the order of CHECK_NAMES."""
     for check in (
         _queries(subject),
         *_unchecked(subject),
@@ -204,7 +205,7 @@ def all_checks(subject: Subject) -> Iterator[GateCheck]:
 
 
 def _queries(subject: Subject) -> GateCheck:
-    """Too little evidence is undecided: more of it may pass."""
+    """Check the number of queries. Too few leave the source undecided, since more may pass."""
     n, least = len(subject.sample.queries), subject.limits.minimum_queries
     enough = n >= least
     return GateCheck(
@@ -227,19 +228,19 @@ def _unchecked(subject: Subject) -> Iterator[GateCheck]:
 
 
 def _new_source(subject: Subject) -> Iterator[GateCheck]:
-    """A source that the baseline does not know, where the policy holds such sources for review."""
+    """Leave a source undecided that the baseline does not know, if the policy holds such sources for review."""
     if subject.previous is None and subject.policy.new_source == "hold":
         yield GateCheck(name="new_source", outcome="undecided")
 
 
 def _suspect(subject: Subject) -> Iterator[GateCheck]:
-    """Suspects of a guide that the baseline has none of: asked for, and without a limit."""
+    """Leave suspects undecided if a guide is requested but the baseline has none, so that there is no limit."""
     if subject.missing.get("suspect") == NO_GUIDE_BEFORE:
         yield GateCheck(name="findings.suspect", outcome="undecided", unit="share", reason=NO_GUIDE_BEFORE)
 
 
 def _limits(subject: Subject) -> Iterator[GateCheck]:
-    """A check for each limit."""
+    """Yield a check for each limit."""
     for name, bound in subject.limits.bounds.items():
         if name == "hardness":
             yield _hardness(subject, bound)
@@ -262,7 +263,7 @@ def _hardness(subject: Subject, bound: Bound) -> GateCheck:
 
 
 def _languages(subject: Subject, bound: Bound) -> GateCheck:
-    """Counted in a sample of the negatives, whatever the positives are."""
+    """Check the share of new languages, counted in a sample of the negatives and without regard to the positives."""
     texts = subject.findings.languages
     new = sum(share for code, share in texts.shares.items() if code and code not in subject.known_languages)
     return decided("languages", new, (new, new), "share", bound, len(subject.sample.queries), n=texts.n_texts)
@@ -292,8 +293,10 @@ def _finding(subject: Subject, name: str, bound: Bound) -> GateCheck:
 def _compared(
     name: str, result: SourceFinding, positives: AmongPositives, bound: Bound, n: int, n_queries: int
 ) -> GateCheck:
-    """A formal finding: the difference from the positives. A defect fails where its whole interval is beyond the limit,
-    as it decides the status; a share that positives may well have, too, holds nothing up.
+    """Check a formal finding by its difference from the positives.
+
+    A defect is decided as for the status: it fails if its whole interval is beyond the limit. A share that the
+    positives may well have too blocks nothing.
     """
     low, high = positives.interval_95
     bounds = (positives.excess, positives.excess) if FINDINGS[result.name].counted else (low, high)
@@ -303,8 +306,9 @@ def _compared(
 
 
 def _doubt(guide: GuideSource | None, shown: bool) -> str:
-    """Why a guide's flags decide nothing. Few of them may pass where they are not significantly more than of random
-    passages, which a sound source has no more of.
+    """Return the reason why a guide's flags decide nothing; "" if they decide.
+
+    A small share may pass even if it is not significantly above that of random passages, as in a sound source.
     """
     if guide is None or guide.is_evidence or not (shown or guide.is_blind or guide.repeats_target):
         return ""
@@ -326,7 +330,7 @@ def _examples(finding: SourceFinding) -> tuple[CheckExample, ...]:
 
 
 def _drift(subject: Subject, previous: Reference, name: str, bound: Bound) -> GateCheck:
-    """How far the source lies from its predecessor."""
+    """Check the distance of the source from its predecessor."""
     known, theirs, sample = previous.source, previous.sample, subject.sample
     if name == "drift.unrelated":
         tail = known.unrelated

@@ -1,4 +1,4 @@
-"""A run folder to a baseline, and to the sources and controls that the checks compare."""
+"""Turn a run folder into a baseline, and into the sources and controls that the checks compare."""
 
 from __future__ import annotations
 
@@ -48,14 +48,14 @@ from secid.triplets.measure_set import Measured
 from secid.triplets.table import TripletTable
 from secid.version import VERSION
 
-# A source or a control as the checks compare it: its triplet table, the names of its queries, and its score.
+# The checks compare a source or a control by its triplet table, the names of its queries, and its score.
 #
-# The same for a source that has just been measured and for one read from a run folder.
+# A source that has just been measured and one read from a run folder look the same.
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Triplets with the queries that they were drawn for.
+    """Triplets with their queries.
 
     queries : (Q,) names of the table's distinct queries, rising by query id.
     score   : ECI_sem with the influence of each query.
@@ -67,46 +67,46 @@ class Sample:
 
     @cached_property
     def columns(self) -> Mapping[str, Floats]:
-        """Dot products and gates, (T,) each."""
+        """Return dot products and gates by name, (T,) each."""
         return self.table.columns()
 
     @cached_property
     def cluster(self) -> Index:
-        """(T,) place of each triplet's query among the names."""
+        """Return the place of each triplet's query among the names, (T,)."""
         return self.table.cluster()
 
     @property
     def n_negatives(self) -> int:
-        """Negatives, each once however many positives it was scored against."""
+        """Return the number of negatives, each counted once for all positives that it was scored against."""
         return round(self.table.triplets.n_negatives)
 
     def mean(self, values: Floats) -> Estimate:
-        """Mean of a (T,) column."""
+        """Return the mean of a (T,) column."""
         return self.table.mean(values, self.queries)
 
     def relation(self) -> Floats:
-        """(T,) cosine of query and negative plus lexical coverage: how closely a negative is related to its query.
+        """Return the relation of each negative to its query, (T,): their cosine plus lexical coverage.
 
-        Dense miners select by the first and lexical miners by the second; without either, a negative was not mined
-        for the query. Of SciFact's BM25 negatives assigned to other queries 77 % are below the 2 % point of this sum,
-        33 % below that of the cosine; of dense ones 83 % and 90 % (docs/experiments/gate.md).
+        Dense miners select by the cosine and lexical miners by coverage; a negative with neither was not mined for the
+        query. If SciFact's BM25 negatives are assigned to other queries, 77 % are below the 2 % point of this sum and
+        33 % below that of the cosine; of dense negatives 83 % and 90 % are (docs/experiments/gate.md).
         """
         return self.table.s_query_negative + self.table.coverage
 
     def unrelated(self, bound: float) -> Estimate:
-        """Share of negatives whose relation is below the bound."""
+        """Return the share of negatives whose relation is below the bound."""
         return self.mean((self.relation() < bound).astype(np.float64))
 
 
 def measured_sample(item: Measured) -> Sample:
-    """A source or control that has just been measured."""
+    """Return the sample of a source or control that has just been measured."""
     names = comparable_keys(item.query_keys)
     per_query = item.influence.per_query[:, item.influence.column(1.0)]
     return Sample(item.table, names, Estimate(item.nats(1.0), names, per_query))
 
 
 def folder_samples(folder: Path, run: Run) -> Iterator[tuple[SourceReport, Sample]]:
-    """Every source of a run folder. Raises InputError if a table of it is missing, damaged or of another run."""
+    """Yield every source of a run folder. Raises InputError if a table is missing, damaged or from another run."""
     entries = {entry.name: entry for entry in source_entries(folder)}
     for source in run.sources:
         if source.name not in entries:
@@ -118,11 +118,11 @@ def folder_samples(folder: Path, run: Run) -> Iterator[tuple[SourceReport, Sampl
         yield source, Sample(table, names, Estimate(source.scored.nats, names, influence.numpy()))
 
 
-# A run folder to a baseline: its numbers, and its table of document frequencies and labelled positives.
+# A baseline has the numbers of a run folder, and a table of document frequencies and labelled positives.
 
 
 def collect_baseline(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
-    """The baseline of a run folder, its table's hash still empty, and the arrays of the table.
+    """Return the baseline of a run folder, without its table's hash, and the arrays of the table.
 
     Raises InputError if the folder is incomplete, UsageError for a run at a budget other than 1.
     """
@@ -137,7 +137,7 @@ def collect_baseline(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]
         raise UsageError(
             "a baseline needs the rows of a run; this one was merged from shards",
             where=str(folder),
-            remedy=f"score a sample of the queries, such as with {flag_of('max_records', 20_000)}",
+            remedy=f"score a sample of the queries, for example with {flag_of('max_records', 20_000)}",
         )
     frequencies = read_frequencies(folder, run)
     tables = {"keys": frequencies.keys, "counts": frequencies.counts, **read_positives(folder, run)}
@@ -160,7 +160,7 @@ def collect_baseline(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]
 
 
 def write_baseline(baseline: Baseline, arrays: Mapping[str, npt.NDArray[Any]], path: Path) -> Baseline:
-    """Writes the table and the document with the table's hash, both or neither. Returns the document."""
+    """Write the table and the document with the table's hash, both or neither. Return the document."""
     from safetensors.numpy import save
 
     data = save({name: np.ascontiguousarray(array) for name, array in sorted(arrays.items())})
@@ -170,7 +170,7 @@ def write_baseline(baseline: Baseline, arrays: Mapping[str, npt.NDArray[Any]], p
 
 
 def read_baseline_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, Positives]:
-    """Document frequencies and labelled positives. Raises InputError if the table is not the baseline's."""
+    """Read document frequencies and labelled positives. Raises InputError if the table is not the baseline's."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -220,7 +220,7 @@ def _measurement(estimate: Estimate) -> Measurement:
 
 
 def _hardness(source: SourceReport) -> Measurement | None:
-    """With the error that its interval shows; None without either."""
+    """Return hardness with the standard error that follows from its interval; None without hardness or interval."""
     hardness = source.hardness
     if hardness is None or hardness.interval_95 is None:
         return None
@@ -230,5 +230,5 @@ def _hardness(source: SourceReport) -> Measurement | None:
 
 
 def file_hashes(source: SourceReport) -> dict[str, str]:
-    """SHA-256 by file name."""
+    """Return SHA-256 by file name."""
     return {Path(file.path).name: file.sha256 for file in source.files}

@@ -1,4 +1,4 @@
-"""Sources against a baseline: scored in its pool, judged by its policy."""
+"""Score sources in the pool of a baseline, and judge them by its policy."""
 
 from __future__ import annotations
 
@@ -43,12 +43,14 @@ if TYPE_CHECKING:
 
 OTHER_GUIDE = "other_guide"
 SAME_SCORE = 1e-7
-"""A baseline stores nine digits."""
+"""Tolerance for equal scores; a baseline stores nine digits."""
 
 
 @dataclass(frozen=True)
 class GateReference:
-    """What sources are judged against. samples: the baseline run's sources, for a paired comparison."""
+    """The baseline and the policy that sources are judged by. samples: the baseline run's sources, for paired
+    comparisons.
+    """
 
     baseline: Baseline
     where: str
@@ -61,9 +63,9 @@ class GateReference:
 def comparable_guide(
     against: GateReference, settings: Settings, encoder: Encoder, progress: Progress
 ) -> tuple[Guide | None, str]:
-    """The guide whose suspects have a limit, or None and the kind of reason why there is none; "" where none is asked.
+    """Return (guide, ""), or (None, reason) if its suspects have no limit; (None, "") if no guide is needed.
 
-    It is loaded and scores nothing yet.
+    The guide is loaded but has not scored anything.
     """
     limit, before = of_policy(against.policy, "findings.suspect"), against.baseline.guide
     if limit == "off":
@@ -77,7 +79,7 @@ def comparable_guide(
 
 
 def prepare(path: Path, policy: Policy, policy_from: str, paired: Path | None) -> GateReference:
-    """The baseline, the policy, and the run to pair with, which must be comparable."""
+    """Read the baseline and the run to pair with, which must be comparable. Raises SecidError."""
     baseline = read_baseline(path)
     for name in policy.names:
         predecessor(name, baseline.sources, policy.names, policy_from)
@@ -100,7 +102,7 @@ def _run_differences(baseline: Baseline, run: Run) -> list[str]:
 
 
 def _source_differences(baseline: Baseline, run: Run) -> list[str]:
-    """Signs that the baseline was not made from this run: other sources, scores or files."""
+    """Return signs that the baseline was not made from this run: other sources, scores or files."""
     sources = {source.name: source for source in run.sources}
     lines = [f"source {name}: not in this run" for name in baseline.sources if name not in sources]
     lines += [f"source {name}: not in the baseline" for name in sources if name not in baseline.sources]
@@ -122,10 +124,10 @@ def judge(
     progress: Progress,
     encoder: EncoderLike | None = None,
 ) -> GateVerdict:
-    """Scores each source alone in the baseline's pool and judges it by the policy: a verdict depends on no other file.
+    """Score each source alone in the baseline's pool, and judge it by the policy. Verdicts depend on no other file.
 
     sources  : opened.   resolved : from `settings_for`.
-    encoder  : an object; by default the one that the settings name.
+    encoder  : an object; by default the encoder that the settings name.
     Raises SecidError: UsageError with the list of differences if scores are not comparable.
     """
     from secid.encode import load
@@ -162,7 +164,7 @@ def judge(
 
 
 def source_verdict(scored: Scored, plan: Plan, against: GateReference, no_guide: str) -> SourceVerdict:
-    """The verdict on the only source of a run. no_guide: why its suspects cannot be checked; "" where they can."""
+    """Return the verdict on the only source of a run. no_guide: why its suspects cannot be checked; "" if they can."""
     (item,) = scored.measured
     (report,) = scored.run.sources
     subject = _subject(item, scored, plan, against, no_guide)
@@ -220,6 +222,6 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: GateReference,
 
 
 def _hardness_missing(not_evaluated: Mapping[str, str], name: str) -> dict[str, str]:
-    """Why the source has no hardness, which the run says of all sources or of this one."""
+    """Return the reason why this source has no hardness; empty if the run gives none for it."""
     reason = not_evaluated.get(f"hardness of {name}")
     return {} if reason is None else {"hardness": reason}

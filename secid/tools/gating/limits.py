@@ -1,4 +1,4 @@
-"""What a source is held against, and the policy file that `secid gate --init` writes from it."""
+"""Limits that a source must meet, and the policy file that `secid gate --init` writes from them."""
 
 from __future__ import annotations
 
@@ -21,41 +21,41 @@ from secid.tools.gating.baseline import Baseline, BaselineSource, Measurement
 from secid.tools.gating.policy import KEYS_IN, LIMITED, Policy, policy_in, table_in
 from secid.triplets.estimates import NO_SPREAD
 
-# What a source is held against: limits from the policy, else from the baseline, and the damage that each detects.
+# Limits come from the policy, else from the baseline. Each has the least damage that it detects.
 #
-# Counted defects are held against the policy alone: a baseline that has them must not admit more of them.
+# Limits of counted defects come only from the policy: a baseline that has defects must not admit more of them.
 #
 # A limit from the baseline lies far enough from the reference that a fresh sample of the same source passes: its whole
-# 95 % interval is inside in 95 % of samples of `minimum_queries` queries, and in practically all of twice as many. The
-# errors of the baseline and of the new sample both count. A check that would not see even gross damage in a sample as
-# large as the baseline's is left out and named.
+# 95 % interval is inside in 95 % of samples of `minimum_queries` queries, and in practically all samples twice as
+# large. The errors of the baseline and of the new sample both count. A check that would miss even gross damage in a
+# sample as large as the baseline's is left out, and the report names it.
 
 Z_ROOM = 1.6448536269514722
-"""95 % point of the normal distribution: where the estimate of a fresh sample may fall."""
+"""95 % point of the normal distribution, for an estimate of a fresh sample that may err on one side."""
 Z_95 = 1.959963984540054
-"""The same where it may fall on either side."""
+"""97.5 % point of the normal distribution, for an estimate that may err on either side."""
 DECIDABLE_QUERIES = 100
-"""Queries from which limits of the baseline are decided."""
+"""Fewest queries of a source that is decided by limits of the baseline."""
 RANDOM_LIKE_OF_RANDOM = 0.87
 """Share of random passages that are random_like. Source: METHOD 10."""
 SHUFFLED_BELOW = 0.7
 """Share of negatives of other queries that lie in the lower tail; 0.76 to 0.83 were measured. Source:
 docs/experiments/gate.md."""
 LEAST_SAMPLE = 30
-"""Queries of the smallest samples that limits are made for, whatever the policy's minimum; fewer if the baseline is
+"""Fewest queries of a sample for which limits are derived, whatever the policy's minimum; fewer if the baseline is
 smaller."""
 LANGUAGE_TOLERANCE = 0.05
-"""How many more texts than in the baseline may be in a language that it does not have: a share of a sample of 1,000."""
+"""Share of texts, beyond the baseline's, that may be in languages that it does not have. The sample has 1,000 texts."""
 KNOWN_LANGUAGE = 0.01
-"""Share of a source from which the baseline has a language."""
+"""Least share of a source for a language to count as known to the baseline."""
 ESTIMATED = ("random_like", "weak_positive", "other_language")
 """Findings that can fail every source."""
 NOTICED = ("inversion", "suspect", "shared_opening", "hub")
-"""Findings that can fail a source with a predecessor. Of a new one they are a notice: whether a new kind of miner may
-have them is for a person to judge. Hubs are a notice always: a text just above or just below the limit moves the share
-of a sound sample by a point."""
+"""Findings that can fail a source with a predecessor. For a new source they are a notice, since a person must judge
+whether a new kind of miner may have them. Hubs are always a notice: a text just above or just below the limit moves the
+share of a sound sample by a point."""
 COUNTED = (*DEFECTS, "languages")
-"""Of these the number decides, not its interval."""
+"""Checks that the number decides, not its interval."""
 LEAST, MOST, WITHIN = "at least", "at most", "within ±"
 
 
@@ -63,11 +63,12 @@ LEAST, MOST, WITHIN = "at least", "at most", "within ±"
 class Bound:
     """A limit of one check.
 
-    side, value : at least, at most, or within ±.   basis : where it comes from; a predecessor, all of the baseline, the
-    policy.   reference : the source of the baseline that it comes from, if one; before: the reference's number.
-    notice      : beyond it is a notice, not a failure.   counted : the number decides, not its interval.
+    side, value : at least, at most, or within ±.   basis : its origin: a predecessor, the whole baseline or the policy.
+    reference   : the source of the baseline that it comes from, if any.   before : the reference's number.
+    notice      : a number beyond the limit is a notice, not a failure.   counted : the number decides, not its
+                  interval.
     detects     : the least share of damaged negatives that fails in half of the samples as large as the reference;
-                  None for a limit of the policy, and where no damage is defined (the score). Damaged means random
+                  None for a limit of the policy, and if no damage is defined (the score). Damaged negatives are random
                   passages (hardness, random_like), negatives of other queries (drift), or negatives with the finding.
     """
 
@@ -81,13 +82,13 @@ class Bound:
     detects: float | None = None
 
     def allowed(self) -> tuple[float, float]:
-        """The smallest and the largest number that it allows."""
+        """Return the smallest and the largest number that it allows."""
         return {LEAST: (self.value, inf), MOST: (-inf, self.value), WITHIN: (-self.value, self.value)}[self.side]
 
 
 @dataclass(frozen=True)
 class GateLimits:
-    """All that one source is held against: bounds by the name of the check, and the checks left out for low power."""
+    """All limits of one source: bounds by the name of the check, and the checks left out for low power."""
 
     minimum_queries: int
     bounds: Mapping[str, Bound]
@@ -95,7 +96,10 @@ class GateLimits:
 
 
 def minimum_queries(policy: Policy, baseline: Baseline, previous: str | None = None) -> int:
-    """Distinct queries from which a source is decided: the policy's, else 100, or as many as the baseline has."""
+    """Return the fewest distinct queries of a source that is decided.
+
+    The policy may set it; otherwise it is 100, or fewer if the baseline has fewer.
+    """
     if policy.minimum_queries is not None:
         return policy.minimum_queries
     sizes = [source.n_queries for source in baseline.sources.values()]
@@ -104,7 +108,7 @@ def minimum_queries(policy: Policy, baseline: Baseline, previous: str | None = N
 
 
 def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> GateLimits:
-    """The limits of a source. previous: its predecessor in the baseline, None for a new source."""
+    """Return the limits of a source. previous: its predecessor in the baseline, None for a new source."""
     least = minimum_queries(policy, baseline, previous)
     usual = minimum_queries(Policy(), baseline, previous)
     derived = _derived(policy, baseline, previous, max(least, min(usual, LEAST_SAMPLE)))
@@ -116,7 +120,7 @@ def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Gate
             continue
         bound = derived.get(name)
         if isinstance(own, float | int):
-            bounds[name] = _given(name, float(own), previous)
+            bounds[name] = _policy_bound(name, float(own), previous)
         elif bound is None:
             left_out += [name] if name == "hardness" else []
         elif bound.notice or bound.detects is None or bound.detects <= GROSS:
@@ -126,8 +130,8 @@ def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Gate
     return GateLimits(least, bounds, tuple(left_out))
 
 
-def _given(check: str, value: float, previous: str | None) -> Bound:
-    """A limit of the policy. Nothing estimated can be shown to be 0, so the number itself decides there."""
+def _policy_bound(check: str, value: float, previous: str | None) -> Bound:
+    """Return a limit that the policy sets. No estimate can be shown to be 0, so for 0 the number itself decides."""
     drift = check.startswith("drift.")
     side = WITHIN if check == "drift.score_nats" else LEAST if check == "hardness" else MOST
     counted = (finding_of(check) or check) in COUNTED or (value == 0.0 and side == MOST)
@@ -136,7 +140,7 @@ def _given(check: str, value: float, previous: str | None) -> Bound:
 
 
 def of_policy(policy: Policy, check: str) -> float | str | None:
-    """The policy's own limit of a check, "off", or None where the baseline gives it."""
+    """Return the policy's limit of a check, or "off"; None if the limit comes from the baseline."""
     table, _, key = check.rpartition(".")
     if table:
         return getattr(getattr(policy, table), key)  # type: ignore[no-any-return]
@@ -144,7 +148,7 @@ def of_policy(policy: Policy, check: str) -> float | str | None:
 
 
 def _derived(policy: Policy, baseline: Baseline, previous: str | None, n: int) -> dict[str, Bound]:
-    """Limits that the baseline gives, by check."""
+    """Return the limits that come from the baseline, by check; those of defects are the policy's `defects_maximum`."""
     sources = {previous: baseline.sources[previous]} if previous else dict(baseline.sources)
     known = known_languages(baseline, previous)
     limits: dict[str, Bound | None] = {"hardness": _hardness(sources, n)}
@@ -161,14 +165,15 @@ def _derived(policy: Policy, baseline: Baseline, previous: str | None, n: int) -
 
 
 def known_languages(baseline: Baseline, previous: str | None) -> set[str]:
-    """Languages of the predecessor, else of any source of the baseline."""
+    """Return the languages of the predecessor, else of any source of the baseline."""
     sources = [baseline.sources[previous]] if previous else baseline.sources.values()
     return {code for source in sources for code, share in source.languages.items() if share >= KNOWN_LANGUAGE}
 
 
 def _extreme(known: Mapping[str, Measurement], n: int, sign: float) -> tuple[str, Measurement]:
-    """The source with the largest number, or with sign -1 the smallest, among those that have n queries, if any have:
-    a tiny source loosens no limit.
+    """Return the source with the largest number; with sign -1, the smallest.
+
+    Only sources with n queries count, if there are any, so that a tiny source loosens no limit.
     """
     large = {name: own for name, own in known.items() if own.n_queries >= n} or known
     name = max(large, key=lambda name: sign * large[name].value)
@@ -176,7 +181,7 @@ def _extreme(known: Mapping[str, Measurement], n: int, sign: float) -> tuple[str
 
 
 def _hardness(sources: Mapping[str, BaselineSource], n: int) -> Bound | None:
-    """At least that of the easiest source, less a margin."""
+    """Return the limit of hardness: at least that of the easiest source, less a margin."""
     known = {name: source.hardness for name, source in sources.items() if source.hardness is not None}
     if not known:
         return None
@@ -193,7 +198,7 @@ def _hardness(sources: Mapping[str, BaselineSource], n: int) -> Bound | None:
 
 
 def _languages(sources: Mapping[str, BaselineSource], known: set[str]) -> Bound:
-    """At most the largest share of the sources in other languages and LANGUAGE_TOLERANCE, by count."""
+    """Return the limit of languages: at most the sources' largest share in new languages plus LANGUAGE_TOLERANCE."""
     new = {
         name: sum(share for code, share in source.languages.items() if code not in known)
         for name, source in sources.items()
@@ -206,12 +211,15 @@ def _languages(sources: Mapping[str, BaselineSource], known: set[str]) -> Bound:
 
 
 def _rounded_up(share: float) -> float:
-    """To six places, so that a share which the baseline stores with nine digits is within its own limit."""
+    """Round up to six places, so that a share that the baseline stores with nine digits is within its own limit."""
     return ceil(round(share * 1e6, 3)) / 1e6
 
 
 def _share(sources: Mapping[str, BaselineSource], name: str, n: int, notice: bool) -> Bound | None:
-    """At most the largest share of the sources and its margin; what 0 of n queries would still allow is the least."""
+    """Return the limit of a finding: at most the sources' largest share plus its margin.
+
+    It is at least the share that 0 of n queries cannot exclude.
+    """
     known = {key: source.findings[name] for key, source in sources.items() if name in source.findings}
     if not known:
         return None
@@ -235,7 +243,7 @@ def _share(sources: Mapping[str, BaselineSource], name: str, n: int, notice: boo
 
 
 def _score(name: str, source: BaselineSource, n: int) -> Bound | None:
-    """Within ± a margin of the predecessor's; None where that has too few queries for an error."""
+    """Return the limit of the score: within ± a margin of the predecessor's; None with too few queries for an error."""
     score = source.score()
     if score.n_queries < FEWEST_QUERIES:
         return None
@@ -244,7 +252,7 @@ def _score(name: str, source: BaselineSource, n: int) -> Bound | None:
 
 
 def _unrelated(name: str, source: BaselineSource, n: int) -> Bound:
-    """At most a margin above the predecessor's."""
+    """Return the limit of unrelated negatives: at most a margin above the predecessor's share."""
     tail = source.unrelated.share
     limit = up(max(share_margin(tail, n), _least_share(n) - tail.value))
 
@@ -256,23 +264,26 @@ def _unrelated(name: str, source: BaselineSource, n: int) -> Bound:
     return Bound(side=MOST, value=limit, basis="source", reference=name, before=tail.value, detects=_detects(beyond))
 
 
-def _basis(sources: Mapping[str, BaselineSource], of_all: Basis) -> Basis:
-    """One source is the reference itself, be it a predecessor or the whole of the baseline."""
-    return "source" if len(sources) == 1 else of_all
+def _basis(sources: Mapping[str, BaselineSource], basis_of_several: Basis) -> Basis:
+    """Return "source" for one source, whether it is a predecessor or the whole baseline; else the basis of several."""
+    return "source" if len(sources) == 1 else basis_of_several
 
 
 def margin(known: Measurement, n: int, room: float = Z_ROOM) -> float:
-    """How far from the reference the interval of a fresh sample of n queries may reach. room: Z_95 for two sides."""
+    """Return the distance from the reference that the interval of a fresh sample of n queries may reach.
+
+    room : Z_95 for two sides.
+    """
     return (_reach(known, n) + room) * known.standard_error * sqrt(1.0 + known.n_queries / n)
 
 
 def _reach(known: Measurement, n: int) -> float:
-    """Half width of an interval in standard errors; fewer queries than FEWEST_QUERIES have none."""
+    """Return the half width of an interval in standard errors, for at least FEWEST_QUERIES queries."""
     return reach_95(max(FEWEST_QUERIES, min(known.n_queries, n)))
 
 
 def share_margin(share: Measurement, n: int) -> float:
-    """The margin of a share. Its error grows with it, so that of the sample counts as it is at the limit itself."""
+    """Return the margin of a share. Its error grows with the share, so the sample's error is taken at the limit."""
     p, reach = share.value, _reach(share, n)
     base = sqrt(p * (1.0 - p) / _draws(share)) * sqrt(1.0 + share.n_queries / n)
     result = (reach + Z_ROOM) * base
@@ -284,19 +295,22 @@ def share_margin(share: Measurement, n: int) -> float:
 
 
 HALF = 0.5
-"""Where the error of a share is largest."""
+"""Share with the largest error."""
 FIXED_POINT_ROUNDS = 20
-"""The factor grows as a root of the margin, so that each round at least halves the remaining error."""
+"""Rounds of the fixed point. The factor grows as a root of the margin, so each round at least halves the error."""
 
 
 def _least_share(n: int) -> float:
-    """The upper end of the interval of 0 of n queries (Wilson's), and a quarter."""
+    """Return 1.25 times the upper end of Wilson's interval for 0 of n queries."""
     z2 = reach_95(max(FEWEST_QUERIES, n)) ** 2
     return 1.25 * z2 / (n + z2)
 
 
 def _draws(share: Measurement) -> float:
-    """Independent draws that give the share's error; without an error queries count, as in `share_interval`."""
+    """Return the number of independent draws with the share's error; without an error, that of queries.
+
+    See `share_interval`.
+    """
     p = share.value
     if share.standard_error > NO_SPREAD and 0.0 < p < 1.0:
         return p * (1.0 - p) / share.standard_error**2
@@ -304,15 +318,15 @@ def _draws(share: Measurement) -> float:
 
 
 def _beyond(known: Measurement, damaged: float, limit: float) -> tuple[float, float]:
-    """How far a share lies beyond a limit, and its error in a sample like the reference's."""
+    """Return the distance of a share beyond a limit, and its error in a sample like the reference's."""
     return damaged - limit, sqrt(max(0.0, damaged * (1.0 - damaged)) / _draws(known))
 
 
 def _detects(beyond: Callable[[float], tuple[float, float]]) -> float:
-    """The least share of damaged negatives, in whole percent, that is detected; infinite where none is.
+    """Return the least share of damaged negatives, in whole percent, that is detected; infinite if none is.
 
-    beyond : how far beyond the limit the number of a source with that share lies on average, and its standard error.
-    The whole interval of half of the samples lies beyond where the number itself is half an interval beyond.
+    beyond : takes such a share; returns the mean distance of the source's number beyond the limit, and its standard
+    error. If the number is half an interval beyond the limit, the whole interval is beyond it in half of the samples.
     """
     for percent in range(1, 101):
         distance, error = beyond(percent / 100.0)
@@ -322,10 +336,10 @@ def _detects(beyond: Callable[[float], tuple[float, float]]) -> float:
 
 
 def above_advice(baseline: Baseline) -> dict[str, dict[str, float]]:
-    """Return what the baseline's own sources have above the limits of the catalogue: by source, share by finding.
+    """Return the shares of the baseline's own sources above the catalogue's limits, by source and finding.
 
-    Only findings that the gate checks. Of a formal one the share is the difference from the positives, and what has to
-    be above the limit is the lower end of its interval, as for a later source.
+    Only findings that the gate checks are included. For a formal finding the share is the difference from the
+    positives, and the lower end of its interval must be above the limit, as for a later source.
     """
     checked = (*DEFECTS, *ESTIMATED, *NOTICED)
     return {
@@ -337,19 +351,19 @@ def above_advice(baseline: Baseline) -> dict[str, dict[str, float]]:
 
 
 def _excess(finding: str, share: Measurement) -> float:
-    """What a limit holds for, as `SourceFinding.counted_share` has it."""
+    """Return the number that a limit applies to; see `SourceFinding.counted_share`."""
     if not FINDINGS[finding].formal or share.n_queries < FEWEST_QUERIES:
         return share.value
     return share.value - reach_95(share.n_queries) * share.standard_error
 
 
 def up(value: float) -> float:
-    """Rounded away from zero to two significant digits, so that a limit reads well and is never tighter."""
+    """Round up to two significant digits, so that a limit reads well and is never tighter."""
     return _rounded(value, ceil)
 
 
 def down(value: float) -> float:
-    """Rounded down to two significant digits."""
+    """Round down to two significant digits."""
     return _rounded(value, floor)
 
 
@@ -360,7 +374,8 @@ def _rounded(value: float, way: Callable[[float], int]) -> float:
     return float(f"{way(round(value * 10**places, 9)) / 10**places:.{max(0, places)}f}")
 
 
-# The policy file that `secid gate --init` writes: few keys, and in comments what follows from the baseline.
+# The policy file that `secid gate --init` writes has few keys; its comments show the limits that follow from the
+# baseline.
 
 WIDTH = 118
 HEAD = (
@@ -370,7 +385,7 @@ HEAD = (
 
 
 def policy_text(baseline: Baseline, where: str, table: str = "gate") -> str:
-    """A commented table of that name: what applies to all sources, and in comments what follows from the baseline."""
+    """Return a commented policy table: keys for all sources, and the limits from the baseline as comments."""
     policy = Policy()
     lines = [
         *_comment(HEAD),
@@ -403,7 +418,7 @@ def policy_text(baseline: Baseline, where: str, table: str = "gate") -> str:
 
 
 def _limits(limits: GateLimits) -> str:
-    """The limits of the baseline that are not the defects', and the checks that it has no power for."""
+    """Format the limits of the baseline except those of defects, and the checks that it has no power for."""
     texts = [
         f"{check} {bound.side} {bound.value:g}{_detects_text(bound)}".replace("± ", "±")
         for check, bound in limits.bounds.items()
@@ -413,14 +428,14 @@ def _limits(limits: GateLimits) -> str:
 
 
 def _detects_text(bound: Bound) -> str:
-    """From what share of damaged negatives it acts."""
+    """Format the share of damaged negatives that a limit detects."""
     notes = ["notice"] if bound.notice else []
     notes += [] if bound.detects is None else [f"detects {100 * bound.detects:.0f} %"]
     return f" ({', '.join(notes)})" if notes else ""
 
 
 def above_sentence(name: str, above: Mapping[str, float]) -> str:
-    """What a source of the baseline has more of than the catalogue recommends."""
+    """Return a sentence about a source of the baseline with larger shares than the catalogue recommends."""
     shares = [
         f"{finding} {100 * share:.1f} % (recommended: at most {100 * (FINDINGS[finding].limit or 0.0):g} %)"
         for finding, share in above.items()
@@ -432,7 +447,7 @@ def above_sentence(name: str, above: Mapping[str, float]) -> str:
 
 
 def write_policy(baseline: Baseline, where: str, path: Path) -> None:
-    """Writes the policy to a new file, or adds it to settings that have none yet. Raises UsageError, OutputError."""
+    """Write the policy to a new file, or add it to settings without one. Raises UsageError, OutputError."""
     name = ".".join(KEYS_IN.get(path.name, ("gate",)))
     text = policy_text(baseline, where, name)
     if path.exists():
@@ -445,17 +460,17 @@ def write_policy(baseline: Baseline, where: str, path: Path) -> None:
             raise UsageError(
                 f"already has a [{name}] table",
                 where=str(path),
-                remedy="remove it first, or give another file with --policy",
+                remedy="remove it first, or name another file with --policy",
             )
         text = _combined(before, text, path)
     write_whole(path, text)
 
 
 def _combined(before: str, text: str, path: Path) -> str:
-    """The settings followed by the policy, in their line ends. Raises UsageError if they cannot share a file."""
+    """Append the policy to the settings, with their line ends. Raises UsageError if they cannot share a file."""
     end = "\r\n" if "\r\n" in before else "\n"
     whole = f"{before.rstrip()}{end * 2}{text.replace(chr(10), end)}" if before.strip() else text
-    remedy = "give another file with --policy"
+    remedy = "name another file with --policy"
     try:
         policy = policy_in(tomllib.loads(whole), path.name, str(path))
     except tomllib.TOMLDecodeError as error:
@@ -468,6 +483,6 @@ def _combined(before: str, text: str, path: Path) -> str:
 
 
 def _comment(text: str) -> list[str]:
-    """Lines of a comment. A control character would end it or break the file."""
+    """Return the lines of a comment, without control characters, which would end it or break the file."""
     printable = "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text)
     return [f"# {line}" for line in textwrap.wrap(printable, WIDTH)]

@@ -1,4 +1,4 @@
-"""The gate's policy: its limits, the files that it is read from, and its errors. Loads neither torch nor numpy.
+"""The gate's policy: its limits, its files and its errors. This module loads neither torch nor numpy.
 
 A missing key takes the limit derived from the baseline (`secid.tools.gating.limits`); "off" skips a check.
 """
@@ -23,7 +23,7 @@ Count = Annotated[int, Field(ge=1, strict=True)]
 
 
 class PolicyTable(BaseModel):
-    """A table of the policy: unknown keys are errors, values never change. Built on first use: schemas take time."""
+    """A table of the policy. Unknown keys are errors, values never change. It is built on first use, to save time."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
@@ -48,7 +48,7 @@ Tolerance = Positive | Off | None
 
 
 class DriftPolicy(PolicyTable):
-    """How far a source may move from its predecessor in the baseline, in either direction."""
+    """Largest distance of a source from its predecessor in the baseline, in either direction."""
 
     score_nats: Tolerance = Field(None, description="ECI_sem, in nats.")
     unrelated: Tolerance = Field(
@@ -93,15 +93,15 @@ class Policy(PolicyTable):
 KEYS_IN: Mapping[str, tuple[str, ...]] = {"secid.toml": ("gate",), "pyproject.toml": ("tool", "secid", "gate")}
 """Settings files that may contain a policy, and the path of its table."""
 MISSPELT = 0.85
-"""Similarity from which a key is a misspelt one of the policy: one letter in seven; other tools' tables are below."""
+"""Least similarity of a misspelt key of the policy: one wrong letter in seven. Tables of other tools are below it."""
 
 
 def read_policy(path: Path | None, directory: Path | None = None) -> tuple[Policy, str]:
-    """The policy and its file; an empty policy and "" if there is none.
+    """Return the policy and its file; an empty policy and "" if there is none.
 
-    path : a file given by the user, with a [gate] table or nothing but the policy. Without one, the
-           files of KEYS_IN in `directory`, by default the working directory.
-    Raises SettingsError naming the key and its nearest known one, UsageError if `path` is not a file.
+    path : a file of the user, with a [gate] table or only the policy. If it is None, the files of KEYS_IN in
+           `directory` are read, by default those in the working directory.
+    Raises SettingsError that names the key and the nearest known key, UsageError if `path` is not a file.
     """
     base = directory or Path.cwd()
     if path is not None:
@@ -130,7 +130,7 @@ def read_policy(path: Path | None, directory: Path | None = None) -> tuple[Polic
 
 
 def table_in(table: Mapping[str, Any], name: str) -> Any:
-    """The policy's table in a TOML document, by the name of its file; None if there is none."""
+    """Return the policy's table in a TOML document, by the name of its file; None if there is none."""
     value: Any = table
     for key in KEYS_IN.get(name, ("gate",)):
         value = value.get(key) if isinstance(value, Mapping) else None
@@ -138,7 +138,7 @@ def table_in(table: Mapping[str, Any], name: str) -> Any:
 
 
 def policy_in(table: Mapping[str, Any], name: str, where: str) -> Policy | None:
-    """The policy of a TOML document, by the name of its file; None if it has none. Raises SettingsError."""
+    """Return the policy of a TOML document, by the name of its file; None if it has none. Raises SettingsError."""
     policy_table = table_in(table, name)
     if policy_table is None:
         return None
@@ -147,9 +147,9 @@ def policy_in(table: Mapping[str, Any], name: str, where: str) -> Policy | None:
 
 
 def _refuse_misplaced(table: Mapping[str, Any], name: str, where: str) -> None:
-    """Raises SettingsError for a limit outside the policy's table, where nothing would read it.
+    """Refuse a limit outside the policy's table, which nothing would read. Raises SettingsError.
 
-    Tables of other tools are allowed there, as are secid's settings, one of which has the name of a policy table.
+    Tables of other tools are allowed there, and so are secid's settings, one of which has the name of a policy table.
     """
     *above, last = KEYS_IN.get(name, ("gate",))
     for key in above:
@@ -163,7 +163,7 @@ def _refuse_misplaced(table: Mapping[str, Any], name: str, where: str) -> None:
 
 
 def parse_policy(table: Any, where: str) -> Policy:
-    """A policy from a TOML table. Raises SettingsError, one line, with a suggestion for an unknown key."""
+    """Parse a policy from a TOML table. Raises SettingsError, one line, with a suggestion for an unknown key."""
     if not isinstance(table, Mapping):
         raise SettingsError(f"the policy is {type(table).__name__}, expected a table", where=where)
     try:
@@ -219,7 +219,7 @@ def _nearest(name: str, known: Any) -> str:
 
 
 def tables() -> dict[str, type[PolicyTable]]:
-    """The tables inside the policy, by name, in order."""
+    """Return the tables inside the policy, by name, in order."""
     models = {}
     for name, field in Policy.model_fields.items():
         kind = field.annotation
@@ -235,6 +235,6 @@ LIMITED = (
     *(f"findings.{name}" for name in FINDINGS),
     *(f"drift.{name}" for name in DriftPolicy.model_fields),
 )
-"""Every check that has a limit."""
+"""Checks that have a limit."""
 CHECK_NAMES = ("queries", *LIMITED, "new_source")
-"""Every name a check can have."""
+"""Names of all checks."""

@@ -1,1 +1,1 @@
-"""Queries and candidates to sources of hard negatives, by several methods over one encoding."""
+"""Mine sources of hard negatives from queries and candidates, by several methods over one encoding."""

@@ -1,4 +1,4 @@
-"""What a language model answered: negatives, everything else under a reason, and the journal that keeps it."""
+"""Sort the answers of a language model into negatives and rejected texts, and keep the answers in a journal."""
 
 from __future__ import annotations
 
@@ -27,42 +27,43 @@ from secid.pool.texts import Packed
 from secid.progress import Progress
 from secid.write.writer import writing
 
-# What a language model answered: negatives, and everything else under a reason.
+# An answer gives negatives; everything else is rejected for a reason.
 #
-# Every rule on texts is the catalogue's (METHOD 14). The reasons, of which the first that applies counts:
+# Every text rule is the catalogue's (METHOD 14). The first reason that applies counts:
 #
-#     of an answer    rejected          the server did not take the request (too long, filtered)
+#     for an answer   rejected          the server refused the request (too long, filtered)
 #                     refusal           the model declined
 #                     truncated         cut at the limit of tokens, before its list was complete
 #                     not_json          no list of texts in it
-#                     not_chat, too_long  the response is no chat completion; it has more bytes than MOST_BYTES
-#                     fewer             fewer texts than asked for; those that there are count
-#     of a text       not_text          a number, null, or characters that no UTF-8 file holds
+#                     not_chat, too_long  the response is not a chat completion; it has more bytes than MOST_BYTES
+#                     fewer             fewer texts than requested; the texts count
+#     for a text      not_text          a number, null, or characters that no UTF-8 file holds
 #                     empty, refusal, preamble, query_echo, false_negative, near_copy, repeat, other_language
-#                     surplus           it comes after as many good ones as were asked for; it is not checked
+#                     surplus           the requested number of good texts came before it; it is not checked
 
 MOST_TOKENS = 2**53
-"""No model takes more; numbers of JSON are exact up to it."""
+"""Largest number of tokens that is believed. Numbers of JSON are exact up to it, and no model uses more."""
 CUT, FILTERED = "length", "content_filter"
-"""The `finish_reason` of an answer that reached the limit of tokens, and of one that a filter took away."""
+"""Values of `finish_reason` for an answer that reached the limit of tokens, and for one that a filter removed."""
 NOT_CHAT, TOO_LONG = "not_chat", "too_long"
-"""The same of responses that are not read."""
+"""Values of `finish_reason` that secid sets for responses that it does not read."""
 MOST_BYTES = 1 << 20
-"""Of a response: a hundred passages of 2,000 words."""
+"""Largest size of a response in bytes: a hundred passages of 2,000 words."""
 MOST_OPENINGS = 1_000
-"""Places in a text where a list is looked for: each costs as much as the text is long."""
+"""Largest number of places in a text that are searched for a list. Each search costs as much as the text is long."""
 THOUGHT_END = "</think>"
-"""What comes before is a model's reasoning, which may hold drafts of a list."""
+"""End of a model's reasoning, which may hold drafts of a list."""
 NUMBERED = re.compile(r"^[ \t]*\d+[.)][ \t]+(\S.*)$", re.MULTILINE)
 OPENING = re.compile(r"[\[{]")
 JSON = json.JSONDecoder(strict=False)
-"""Accepts line ends within strings, which models write."""
+"""Decoder that accepts line ends within strings, since models write them."""
 
 
 @dataclass(frozen=True)
 class PromptPair:
-    """A query that negatives are written for. key: hex of its text key. The prompt gets the first positive, and the
-    negatives are compared with all; at least one.
+    """A query for which a model writes negatives.
+
+    key : hex of its text key.   positives : at least one; the prompt has the first, negatives are compared with all.
     """
 
     key: str
@@ -72,9 +73,9 @@ class PromptPair:
 
 @dataclass(frozen=True)
 class ServerAnswer:
-    """An answer as the server sent it; "" for what it did not send.
+    """An answer as the server sent it; "" for fields that it did not send.
 
-    tokens_in, tokens_out : 0 to 2^53; None where it sent anything else.
+    tokens_in, tokens_out : 0 to 2^53; None if the server sent anything else.
     """
 
     content: str
@@ -85,12 +86,12 @@ class ServerAnswer:
 
     @property
     def tokens(self) -> tuple[int, int] | None:
-        """In and out; None unless both are known."""
+        """Return tokens in and out; None unless both are known."""
         return None if self.tokens_in is None or self.tokens_out is None else (self.tokens_in, self.tokens_out)
 
     @staticmethod
     def of(document: Any) -> ServerAnswer:
-        """From a chat completion. Raises KeyError, IndexError, TypeError or ValueError if it is none."""
+        """Read a chat completion. Raises KeyError, IndexError, TypeError or ValueError if the document is not one."""
         choice = document["choices"][0]
         message, usage = choice["message"], document.get("usage")
         usage = usage if isinstance(usage, dict) else {}
@@ -105,16 +106,18 @@ class ServerAnswer:
 
 @dataclass(frozen=True)
 class WrittenNegatives:
-    """What came of one pair. texts: negatives, distinct and in the order of the answer. kept_beside: (reason, text) of
-    all else.
+    """Negatives of one pair.
+
+    texts    : distinct negatives, in the order of the answer.
+    rejected : (reason, text) of everything else.
     """
 
     texts: tuple[str, ...]
-    kept_beside: tuple[tuple[str, str], ...]
+    rejected: tuple[tuple[str, str], ...]
 
 
 def _text(value: object) -> str:
-    """Raises TypeError for anything but a text or None."""
+    """Return a text, "" for None. Raises TypeError for anything else."""
     if value is not None and not isinstance(value, str):
         raise TypeError(f"a text was expected, not {type(value).__name__}")
     return value or ""
@@ -125,12 +128,12 @@ def _tokens(value: object) -> int | None:
 
 
 def written(answer: ServerAnswer, pair: PromptPair, n: int) -> WrittenNegatives:
-    """The negatives of an answer to a request for n of them; at most n."""
+    """Return the negatives of an answer, at most the n that were requested, and the rejected texts."""
     reason, items = _items(answer)
     if reason:
         return WrittenNegatives((), ((reason, printable(answer.content or answer.refusal)),))
     good: list[str] = []
-    beside: list[tuple[str, str]] = []
+    rejected: list[tuple[str, str]] = []
     forms: set[str] = set()
     start, stop = 0, n
     while start < len(items) and len(good) < n:
@@ -139,15 +142,15 @@ def written(answer: ServerAnswer, pair: PromptPair, n: int) -> WrittenNegatives:
             if fault is None and len(good) < n:
                 good.append(_shown(item))
             else:
-                beside.append(("surplus" if len(good) == n else fault or "", _shown(item)))
-    beside += [("surplus", _shown(item)) for item in items[start:]]
+                rejected.append(("surplus" if len(good) == n else fault or "", _shown(item)))
+    rejected += [("surplus", _shown(item)) for item in items[start:]]
     if len(items) < n:
-        beside.append(("fewer", printable(answer.content)))
-    return WrittenNegatives(tuple(good), tuple(beside))
+        rejected.append(("fewer", printable(answer.content)))
+    return WrittenNegatives(tuple(good), tuple(rejected))
 
 
 def _items(answer: ServerAnswer) -> tuple[str, list[object]]:
-    """Why an answer has no list, else "", and its list."""
+    """Return ("", list) for an answer, or (reason, []) if it has no list."""
     if answer.refusal or answer.finish_reason == FILTERED:
         return "refusal", []
     if answer.finish_reason in (NOT_CHAT, TOO_LONG):
@@ -165,7 +168,7 @@ def _items(answer: ServerAnswer) -> tuple[str, list[object]]:
 
 
 def _values(text: str) -> Iterator[Any]:
-    """The JSON lists and objects in a text, whatever is written around them."""
+    """Yield the JSON lists and objects in a text, whatever text is around them."""
     start, n_read = OPENING.search(text), 0
     while start and n_read < MOST_OPENINGS:
         n_read += 1
@@ -180,7 +183,7 @@ def _values(text: str) -> Iterator[Any]:
 
 
 def _list_of(value: Any) -> list[object] | None:
-    """The list that a JSON value is or holds, with a text in it; an item may be an object with one text.
+    """Return the list that a JSON value is or holds, if it has a text; None otherwise. An object with one text counts.
 
     >>> _list_of({"negatives": [{"id": 1, "text": "a"}, "b"]}), _list_of([1, 2])
     (['a', 'b'], None)
@@ -199,7 +202,7 @@ def _only_text(item: dict[str, object]) -> object:
 
 
 def printable(text: str) -> str:
-    """A text with a question mark for every lone surrogate, which JSON can spell and UTF-8 cannot."""
+    """Replace every lone surrogate by a question mark. JSON can hold lone surrogates, but UTF-8 cannot."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -208,9 +211,9 @@ def _shown(item: object) -> str:
 
 
 def _faults(items: Sequence[object], pair: PromptPair, forms: set[str]) -> Iterator[str | None]:
-    """The first reason that each item is none of the query's negatives; None for a good one.
+    """Yield for each item the first reason why it is not a valid negative of the query; None for a valid one.
 
-    forms : normal forms of the texts before them, to which theirs are added.
+    forms : normal forms of earlier texts. Those of these items are added.
     """
     texts, positives = list(map(_shown, items)), set(map(normal_form, pair.positives))
     query, near, foreign = normal_form(pair.query), _near_copies(texts, pair.positives), _foreign(texts, pair.positives)
@@ -236,7 +239,7 @@ def _faults(items: Sequence[object], pair: PromptPair, forms: set[str]) -> Itera
 
 
 def _near_copies(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """(n,) the text is a near copy of a positive."""
+    """Return (n,) flags of texts that are a near copy of a positive."""
     own, known = (run_sets(FormKeys.of(Packed.of(part))) for part in (texts, positives))
     places = np.repeat(np.arange(len(texts)), len(positives)), np.tile(np.arange(len(positives)), len(texts))
     near = near_copies(own.take(places[0]), known.take(places[1]))
@@ -244,20 +247,23 @@ def _near_copies(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[
 
 
 def _foreign(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """(n,) the text's language is decided, so is a positive's, and no positive has it."""
+    """Return (n,) flags of texts in another language than every positive.
+
+    Both the text's language and that of at least one positive must be decided.
+    """
     own = language_numbers(Packed.of(texts))
     known = np.setdiff1d(language_numbers(Packed.of(positives)), [UNDECIDED])
     return np.asarray((own != UNDECIDED) & (len(known) > 0) & ~np.isin(own, known))
 
 
-# The answers of a language model on disk, written before anything is made of them: nothing is paid for twice.
+# Answers are written to disk before they are used, so that none is paid for twice.
 
 
 class Journal:
-    """Answers on disk, a line of JSON each, forced to disk one by one; of each request the first counts.
+    """Answers on disk, a line of JSON each, synced to disk one by one. The first answer to a request counts.
 
-    Answers of another recipe are left there and not used, which a note says. recipe: what an answer depends on besides
-    its pair. Raises OutputError.
+    Answers of another recipe stay in the file unused, and a note says so.
+    recipe : everything that an answer depends on besides its pair. Raises OutputError.
     """
 
     def __init__(self, path: Path, recipe: Mapping[str, Any], progress: Progress) -> None:
@@ -269,17 +275,17 @@ class Journal:
             self._file = path.open("a+b", buffering=0)  # with a buffer, closing after a full disk would fail again
             others = self._read()
         for name, n in others.items():
-            progress.note(f"{path}: {plural(n, 'answer')} not used, of another {name}")
+            progress.note(f"{path}: {plural(n, 'answer')} not used (another {name})")
 
     def __contains__(self, request: str) -> bool:
         return request in self._places
 
     def __len__(self) -> int:
-        """Answers that can be used."""
+        """Return the number of usable answers."""
         return len(self._places)
 
     def _read(self) -> dict[str, int]:
-        """Finds the answers, and counts those that are not used by what differs."""
+        """Find the answers, and count the unused ones by the part of the recipe that differs."""
         others: dict[str, int] = {}
         line, place = b"\n", 0
         with self._path.open("rb") as lines:
@@ -289,7 +295,7 @@ class Journal:
                     differ = " and ".join(key for key, value in self._recipe.items() if entry["recipe"][key] != value)
                     request = str(entry["request"])
                     ServerAnswer(**entry["answer"])
-                except (ValueError, LookupError, TypeError, RecursionError):  # cut where a run was killed
+                except (ValueError, LookupError, TypeError, RecursionError):  # cut when a run was killed
                     differ, request = "", ""
                 if differ:
                     others[differ] = others.get(differ, 0) + 1
@@ -301,7 +307,7 @@ class Journal:
         return others
 
     def add(self, request: str, key: str, answer: ServerAnswer) -> None:
-        """Writes an answer. Raises OutputError."""
+        """Write an answer. Raises OutputError."""
         entry = {"key": key, "request": request, "recipe": self._recipe, "answer": dataclasses.asdict(answer)}
         line = json.dumps(entry).encode() + b"\n"
         with self._lock, writing(self._path):
@@ -312,14 +318,14 @@ class Journal:
             self._places.setdefault(request, (place, len(line)))
 
     def answer(self, request: str) -> ServerAnswer:
-        """The answer to a request that the journal holds. Raises OutputError."""
+        """Return the answer to a request that the journal holds. Raises OutputError."""
         place, length = self._places[request]
         with self._lock, writing(self._path):
             self._file.seek(place)
             return ServerAnswer(**json.loads(self._file.read(length))["answer"])
 
     def close(self) -> None:
-        """Nothing is written or read afterwards. A new journal without an answer, of a full disk too, is removed."""
+        """Close the file. A new journal without an answer is removed, for example after a full disk."""
         self._file.close()
         if self._is_new and not self._places:
             with suppress(OSError):
@@ -327,25 +333,25 @@ class Journal:
 
 
 @contextmanager
-def kept_answers(journals: Sequence[Path], progress: Progress) -> Iterator[None]:
-    """Where the block fails or is interrupted, says how many answers the journals hold and how to go on."""
+def resume_hint(journals: Sequence[Path], progress: Progress) -> Iterator[None]:
+    """Say how many answers the journals hold and how to resume, if the block fails or is interrupted."""
     try:
         yield
     except BaseException as error:
         n = sum(map(_n_lines, journals))
-        answers = plural(n, "answer is kept", "answers are kept")
-        kept = f"{answers}, already paid for: the same command resumes from them"
+        answers = plural(n, "paid answer is kept", "paid answers are kept")
+        hint = f"{answers}: the same command resumes from them"
         if n and isinstance(error, InputError):  # the same command would meet the same input
             raise
         if n and isinstance(error, SecidError):
-            error.remedy = "; ".join(filter(None, (error.remedy, kept)))
+            error.remedy = "; ".join(filter(None, (error.remedy, hint)))
         elif n:
-            progress.note(kept)
+            progress.note(hint)
         raise
 
 
 def _n_lines(path: Path) -> int:
-    """Whole answers in a journal, of any recipe."""
+    """Count the complete answers in a journal, of any recipe."""
     with suppress(OSError), path.open("rb") as lines:
         return sum(line.endswith(b"}\n") for line in lines)
     return 0

@@ -1,4 +1,4 @@
-"""Which candidates of a query become negatives: the order of a method, exclusions, and the window that passes."""
+"""Choose the candidates that become negatives of a query: the order of a method, exclusions, and the window."""
 
 from __future__ import annotations
 
@@ -20,24 +20,24 @@ from secid.tools.mining.methods import DEPTH, Dense, Llm, Method, Miner, Random
 from secid.tools.mining.questions import Questions
 from secid.triplets.search import Bm25Index, nearest_passages
 
-# Candidates that must never be a negative of a query, and why: the catalogue's rules of the texts.
+# The catalogue's text rules exclude candidates that must never be a negative of a query:
 #
 #     false_negative     the normal form of a labelled positive of the query
-#     near_copy          nearly one of them
+#     near_copy          a near copy of a labelled positive
 #     query_echo         the query's own normal form
 #     empty              no letter or digit, or a placeholder
-#     repeat             the normal form of a candidate before it in the query's order
+#     repeat             the normal form of an earlier candidate in the query's order
 #
 # Source: METHOD 14.
 
 Codes = npt.NDArray[np.uint8]
 
 EXCLUDED = ("false_negative", "near_copy", "query_echo", "empty", "repeat")
-"""The reasons by their codes, 1 and up: of several, the first."""
+"""Reasons by code, from 1. The first that applies counts."""
 
 
 class Exclusions:
-    """The rules for all queries of a run."""
+    """Exclusions for all queries of a run."""
 
     def __init__(self, questions: Questions, progress: Progress) -> None:
         progress.start("texts", None, "")
@@ -48,13 +48,13 @@ class Exclusions:
 
     @property
     def query_forms(self) -> Index:
-        """(Q,) a number that queries of one normal form share."""
+        """Return (Q,) numbers; queries of one normal form have the same number."""
         return self._queries.number
 
     def codes(self, queries: Index, ids: Index) -> Codes:
-        """(q, m) 0 where a candidate may be a negative, else the number of the reason.
+        """Return (q, m) codes: 0 if a candidate may be a negative, else the number of the reason.
 
-        queries : (q,).   ids : (q, m) of candidates in their order, -1 for none, which gets 0.
+        queries : (q,).   ids : (q, m) candidates in their order, -1 for none, which gets 0.
         """
         codes = np.zeros(ids.shape, np.uint8)
         row, place = np.nonzero(ids >= 0)
@@ -73,22 +73,22 @@ class Exclusions:
         return codes
 
     def forms(self, ids: Index) -> Index:
-        """Numbers that candidates of one normal form share."""
+        """Return numbers of candidates; those of one normal form have the same number."""
         return self._passages.number[ids]
 
 
-# The order in which a method takes up the candidates of a query: exact, and the same whatever else is mined.
+# The order of a method over the candidates of a query is exact, and does not depend on other sources.
 #
-# An order is asked for up to a depth: the first ones of each query, best first, padded with -1 where it has no more.
-# Equal scores go by text key, as candidates do, so that no order of files or rows counts.
+# An order is computed up to a depth: the first candidates of each query, best first, padded with -1 at its end. Equal
+# scores are ordered by text key, as candidates are, so that the order of files or rows does not matter.
 
 TEXTS_AT_ONCE = 4_096
 STREAM = 4
-"""Of the seed: controls draw from 1 and 2, the random reference from 3."""
+"""Stream of the seed. Controls draw from 1 and 2, the random reference from 3."""
 
 
 class Order(NamedTuple):
-    """(q, m) ids of the first m candidates of each query, -1 behind its last one, and their scores, NaN there."""
+    """First m candidates of each query: (q, m) ids, -1 after the last, and (q, m) scores, NaN there."""
 
     ids: Index
     scores: Floats
@@ -98,28 +98,28 @@ class Ranking(Protocol):
     """An order for each query."""
 
     def first(self, queries: Index, depth: int) -> Order:
-        """The first `depth` candidates of these queries. depth: >= 1."""
+        """Return the first `depth` candidates of these queries. depth: >= 1."""
         ...
 
 
 class DenseRanking:
-    """By the dot product with the query's row. n: candidates, ids below it, in the order of their text keys."""
+    """Ranking by the dot product with the query's row. n: number of candidates; ids below n, in text-key order."""
 
     def __init__(self, vectors: Vectors, n: int) -> None:
         self._vectors, self._n = vectors, n
 
     def first(self, queries: Index, depth: int) -> Order:
-        """As in `Ranking`."""
+        """Return the first candidates; see `Ranking`."""
         return Order(*nearest_passages(self._vectors, queries, np.arange(self._n), depth))
 
 
 class Bm25Ranking:
-    """By BM25 over the tokens of a tokenizer; candidates that share none with the query are in no list."""
+    """Ranking by BM25 over the tokens of a tokenizer. Lists omit candidates that share no token with the query."""
 
     def __init__(
         self, queries: TextStore, candidates: TextStore, n: int, tokenizer: str, tick: Callable[[int], None]
     ) -> None:
-        """n : candidates, ids below it, in the order of their text keys.   tick : called with how many were read."""
+        """Index n candidates, with ids below n in text-key order. tick: called with the number of candidates read."""
 
         def documents() -> Iterator[Packed]:
             for start, stop in pieces(n, TEXTS_AT_ONCE, candidates.lengths[:n]):
@@ -129,25 +129,25 @@ class Bm25Ranking:
         self._n, self._index = n, Bm25Index(queries.packed(0, len(queries)), documents(), tokenizer)
 
     def first(self, queries: Index, depth: int) -> Order:
-        """As in `Ranking`."""
+        """Return the first candidates; see `Ranking`."""
         return Order(*self._index.best(queries, min(depth, self._n)))
 
 
 class RandomRanking:
-    """Candidates in an order drawn for each query by the seed and the query's text key. n: candidates, ids below it."""
+    """Random ranking by the seed and the query's text key. n: number of candidates; ids below n."""
 
     def __init__(self, queries: TextStore, n: int, seed: int) -> None:
         self._queries, self._n, self._seed = queries, n, seed
 
     def first(self, queries: Index, depth: int) -> Order:
-        """As in `Ranking`. Scores are NaN. An order is the beginning of every deeper one."""
+        """Return the first candidates; see `Ranking`. Scores are NaN. A deeper order begins with every shorter one."""
         depth = min(depth, self._n)
         keys = np.ascontiguousarray(self._queries.keys[queries]).view("<u4").tolist()
         ids = np.array([self._drawn([self._seed, STREAM, *key], depth) for key in keys]).reshape(len(queries), depth)
         return Order(ids, np.full(ids.shape, np.nan))
 
     def _drawn(self, seed: Sequence[int], depth: int) -> Index:
-        """Draws with replacement, each candidate where it comes first: so more draws change none before them."""
+        """Draw with replacement and keep first draws, so that more draws change no earlier ones."""
         n_draws = 2 * depth
         while True:
             draws = np.random.default_rng(seed).integers(self._n, size=n_draws)
@@ -157,31 +157,31 @@ class RandomRanking:
             n_draws *= 2
 
 
-# Which candidates of a query become negatives: of an order, those in the window that pass, as the method picks them.
+# The candidates in the window of an order that pass the tests become negatives, in the order of the method's pick.
 #
 # A rank is a candidate's place in its order among those that are not excluded, from 1. A query with fewer negatives
-# than asked for is short, and `why` says what ended it; only `fill` adds others to it.
+# than requested is short, and `why` has the reason; only `fill` adds others to it.
 
 WHY = ("margin", "maximum", "reused", "few_candidates", "no_common_token", "parts_ended", "few_written")
-"""Why a query is short, by the numbers in `Picks.why`, 1 and up."""
+"""Reasons for short rows, by the numbers in `Picks.why`, from 1."""
 OFTEN_EXCLUDED = 8
-"""Candidates of an order beyond those needed: a query rarely has more that are excluded."""
+"""Candidates of an order beyond those needed. A query rarely has more excluded candidates."""
 DRAWN = 1 << 14
-"""Candidates drawn for a short row: of rows whose positive scores lowest of all no candidate passes a margin, and each
-would take seconds where a corpus has a million."""
+"""Number of drawn candidates at which filling a short row stops. If the positive scores lowest of all, no candidate
+passes a margin, and each such row would take seconds in a corpus of a million."""
 FILL = -1
-"""In `Picks.by`: a candidate drawn at random for a query that was short."""
+"""Value of `Picks.by` for a candidate drawn at random for a short query."""
 
 
 @dataclass
 class Picks:
-    """The negatives of one source, R rows of up to K or all C passages, -1 and NaN behind the last one of each.
+    """Negatives of one source: R rows of up to K or all C passages, -1 and NaN after the last one of each row.
 
-    k : negatives wanted of each row.   cap : rows that a passage may serve.
-    ids, ranks : (R, min(K, C)) passage and its rank.   scores : the method's own; NaN where it has none.
-    by : (R, min(K, C)) which source found it, by number, or FILL.   why : (R,) 0 or a number of WHY, before filling.
-    excluded : candidates passed over, by reason: of each query those before its last negative, all of the window where
-    the window was searched to its end.   used : (C,) how many rows each passage serves.
+    k : negatives requested for each row.   cap : largest number of rows with the same passage.
+    ids, ranks : (R, min(K, C)) passage and its rank.   scores : the method's scores; NaN if it has none.
+    by : (R, min(K, C)) number of the source that found it, or FILL.   why : (R,) 0 or a number of WHY, before filling.
+    excluded : excluded candidates, by reason. For each query those before its last negative count, and all of the
+    window if it was searched to its end.   used : (C,) number of rows that have each passage.
     """
 
     k: int
@@ -196,7 +196,7 @@ class Picks:
 
     @staticmethod
     def empty(n_rows: int, k: int, n_passages: int, cap: int | None) -> Picks:
-        """Those of a source that has no negative yet. cap: None for any number."""
+        """Return the picks of a source without negatives. cap: None for any number of rows."""
         shape = n_rows, min(k, n_passages)
         return Picks(
             k=k,
@@ -212,14 +212,14 @@ class Picks:
 
     @property
     def counts(self) -> Index:
-        """(R,) negatives of each row."""
+        """Return (R,) numbers of negatives."""
         return np.asarray((self.ids >= 0).sum(axis=1))
 
     def take(self, row: int, order: Order, ranks: Index, by: int, most: int, exclusions: Exclusions) -> int:
-        """Adds to a row the first `most` candidates whose normal form it does not have and that may serve one more row.
+        """Add the first `most` candidates with a normal form new to the row that fewer than `cap` rows have.
 
         order, ranks : (m,) of distinct normal forms, in the order of preference.   by : as the field.
-        Returns how many it passed over since they serve enough rows, 0 where it added as many as it could.
+        Return the number skipped because `cap` rows have them; 0 if `most` candidates were added.
         """
         n = int((self.ids[row] >= 0).sum())
         new = np.ones(len(order.ids), np.bool_)
@@ -236,8 +236,9 @@ class Picks:
 
 @dataclass(frozen=True)
 class CandidateLists:
-    """Candidates of q queries in one order.   codes : (q, m) of Exclusions.   complete : (q,) no more candidates.
+    """Candidates of q queries in one order.
 
+    codes : (q, m) codes of `Exclusions`.   complete : (q,) flags: the order has no more candidates.
     s_qp : (q,) score of the positive.
     """
 
@@ -251,15 +252,16 @@ class CandidateLists:
 
     @property
     def allowed(self) -> Flags:
-        """(q, m) which may be negatives."""
+        """Return (q, m) flags of the candidates that may be negatives."""
         return np.asarray((self.ids >= 0) & (self.codes == 0))
 
 
 @dataclass(frozen=True)
 class Choice:
-    """What all sources of a run have in common. keys : text keys of all queries, (Q, 16), and of the candidates.
+    """Choice of negatives, with the facts that all sources of a run share.
 
-    capped : all of a window is needed, since other rows decide which of it can be taken.
+    keys : text keys of all queries, (Q, 16), and of the candidates.
+    capped : a cap on reuse is set. Then lists need the whole window, since other rows decide which candidates are left.
     """
 
     exclusions: Exclusions
@@ -269,7 +271,7 @@ class Choice:
     capped: bool
 
     def lists(self, ranking: Ranking, queries: Index, s_qp: Floats, miners: Sequence[Miner]) -> CandidateLists:
-        """Lists of these queries that hold all that each of the miners needs; doubled for those that do not."""
+        """Return lists of these queries that are long enough for each miner. Lists that are too short are doubled."""
         depth = OFTEN_EXCLUDED + max(
             self._last(m) if self.capped or m.pick != "top" else min(self._last(m), m.window[0] + self.k - 1)
             for m in miners
@@ -294,7 +296,7 @@ class Choice:
         return CandidateLists(ranking, queries, s_qp, ids, scores, codes, complete)
 
     def _last(self, miner: Miner) -> int:
-        """Last rank that lists go to; a random source under a cap reads on row by row, which few rows need."""
+        """Return the last rank of the lists. A random source with a cap draws more for the few rows that need it."""
         return max(DEPTH, self.k) if isinstance(miner.method, Random) else miner.window[1]
 
     def _enough(self, miner: Miner, lists: CandidateLists) -> Flags:
@@ -304,7 +306,7 @@ class Choice:
         return np.asarray(filled)
 
     def choose(self, miner: Miner, number: int, picks: Picks, rows: Index, lists: CandidateLists) -> None:
-        """Sets the negatives of these rows, from the first one on. number : of the miner.   lists : of the queries."""
+        """Set the negatives of these rows. number: the miner's.   lists: candidates of the rows' queries."""
         eligible, near, above = _tested(miner, lists)
         value = np.zeros(eligible.shape) if miner.pick == "top" else self._draws(miner, lists)
         in_order = np.broadcast_to(np.arange(eligible.shape[1]), eligible.shape)
@@ -324,9 +326,10 @@ class Choice:
         picks.excluded += np.bincount(lists.codes[searched], minlength=len(EXCLUDED) + 1)
 
     def _draws(self, miner: Miner, lists: CandidateLists) -> Floats:
-        """(q, m) the largest are a draw without replacement (Gumbel top-k), by seed and both text keys.
+        """Return (q, m) values; the largest are a draw without replacement (Gumbel top-k), by seed and both text keys.
 
-        Equal chances for pick=random; p(n) proportional to exp(-a (s_qn - s_qp - b)^2) for simans. Source: METHOD 10.
+        Chances are equal for pick=random. For simans, p(n) is proportional to exp(-a (s_qn - s_qp - b)^2).
+        Source: METHOD 10.
         """
         keys = self.keys[0][lists.queries], self.keys[1]
         query, passage = (np.ascontiguousarray(part[:, :8]).view(np.uint64).ravel() for part in keys)
@@ -341,7 +344,7 @@ class Choice:
 
 
 def _tested(miner: Miner, lists: CandidateLists) -> tuple[Flags, Flags, Flags]:
-    """(q, m) which candidates of the window pass, which fail the margin, and which others the maximum."""
+    """Return (q, m) flags of the window's candidates: they pass, fail the margin, or fail only the maximum."""
     rank = lists.allowed.cumsum(axis=1)
     window = lists.allowed & (rank >= miner.window[0]) & (rank <= miner.window[1])
     near, below = passing(miner.method, lists.scores, lists.s_qp[:, None])
@@ -349,7 +352,10 @@ def _tested(miner: Miner, lists: CandidateLists) -> tuple[Flags, Flags, Flags]:
 
 
 def passing(method: Method, s_qn: Floats, s_qp: Floats) -> tuple[Flags, Flags]:
-    """(…) which candidates pass the margins of a method, and which its maximum; all where it has none."""
+    """Return flags of the candidates that pass a method's margins, and of those that pass its maximum.
+
+    The shape is that of the scores. All pass a test that the method does not have.
+    """
     near = below = np.ones(np.broadcast_shapes(s_qn.shape, s_qp.shape), np.bool_)
     if isinstance(method, Dense):  # written as "passes if", so that NaN does not
         if method.relative is not None:
@@ -364,9 +370,10 @@ def passing(method: Method, s_qn: Floats, s_qp: Floats) -> tuple[Flags, Flags]:
 def _why(
     miner: Miner, lists: CandidateLists, k: int, n_candidates: int, failed: tuple[Index, Index, Index]
 ) -> npt.NDArray[np.uint8]:
-    """(q,) number of WHY for a short row: its window has fewer than k, or the test that most of the window failed.
+    """Return (q,) numbers of WHY for short rows.
 
-    failed : (q,) each, how many candidates failed each of the first tests of WHY.
+    The reason is that the window has fewer than k candidates, or else the test that most of the window failed.
+    failed : (q,) each; numbers of candidates that failed each of the first tests of WHY.
     """
     n_allowed = lists.allowed.sum(axis=1)
     n_window = np.minimum(n_allowed, miner.window[1]) - miner.window[0] + 1
@@ -380,16 +387,16 @@ def _why(
 def combine(
     parts: Sequence[tuple[int, int]], picks: Sequence[Picks], number: int, rows: Index, exclusions: Exclusions
 ) -> None:
-    """Sets the negatives of a hybrid: of each part its first n, and the next ones for those that are there already.
+    """Set the negatives of a hybrid: the first n of each part, skipping those that the row already has.
 
-    parts : number of a source, and n.   picks : of all sources; `number` is the hybrid's own.
+    parts : number of a source, and n.   picks : those of all sources; `number` is the hybrid's own.
     """
     own, reused = picks[number], np.zeros(len(rows), np.bool_)
     for place, row in enumerate(rows.tolist()):
         for part, n in parts:
-            of, taken = picks[part], picks[part].ids[row] >= 0
-            order = Order(of.ids[row, taken], of.scores[row, taken])
-            reused[place] |= own.take(row, order, of.ranks[row, taken], part, n, exclusions) > 0
+            source, present = picks[part], picks[part].ids[row] >= 0
+            order = Order(source.ids[row, present], source.scores[row, present])
+            reused[place] |= own.take(row, order, source.ranks[row, present], part, n, exclusions) > 0
     why = np.where(reused, WHY.index("reused"), WHY.index("parts_ended")) + 1
     own.why[rows] = np.where((own.ids[rows] >= 0).sum(axis=1) < own.k, why, 0)
 
@@ -403,10 +410,10 @@ def fill(
     ranking: Ranking,
     exclusions: Exclusions,
 ) -> None:
-    """Fills up a short row with candidates drawn at random, as far as any of DRAWN or 4 K pass.
+    """Fill up a short row with random candidates that pass. It stops once DRAWN candidates were drawn, or all.
 
-    by : as in `Picks`.   query : (1,).   passes : which of some candidates pass the source's margins and maximum for
-    this row; None where all do.
+    by : as in `Picks`.   query : (1,).   passes : returns flags of the candidates that pass the source's margins and
+    maximum for this row; None if all do.
     """
     depth = 4 * picks.ids.shape[1]
     while lacking := picks.k - int((picks.ids[row] >= 0).sum()):

@@ -1,4 +1,4 @@
-"""The negatives of each source of a run, found in one search, and their files, provenance and manifest."""
+"""Find the negatives of each source of a run in one search, and write their files, provenance and manifest."""
 
 from __future__ import annotations
 
@@ -68,20 +68,20 @@ from secid.triplets.search import dots
 from secid.write.rows import Passage, Row
 from secid.write.writer import Written, new_files, write_rows, writing
 
-# The queries of a run, and the negatives of each of its sources: what `secid mine` writes and `--sweep` counts.
+# Find the negatives of each source: `secid mine` writes them, and `--sweep` counts them.
 
 ROWS_AT_ONCE = 4_096
-"""Rows whose lists are in memory together, at most: at the default window 15 MB of each order."""
+"""Largest number of rows whose lists are in memory together: 15 MB for each order at the default window."""
 PARTS = 20
-"""Parts of the rows, at least: progress is told after each, and each reads the vectors of all candidates once."""
+"""Least number of parts of the rows. Progress is shown after each part, and each reads all candidates' vectors once."""
 
 
 @dataclass(frozen=True)
 class MinedLists:
-    """The negatives of each source of a plan, in its order, and the scores beside them; NaN without an encoder.
+    """Negatives of each source of a plan, in its order, with their scores; NaN without an encoder.
 
     positive, s_qp : (R,) the labelled positive of each row's query that scores lowest, and its score.
-    s_first : (R,) score of the row's first positive.   s_qn : of each source, (R, K), NaN where there is no negative.
+    s_first : (R,) score of the row's first positive.   s_qn : (R, K) scores for each source, NaN without a negative.
     """
 
     positive: Index
@@ -95,9 +95,9 @@ def find_negatives(
     plan: MiningPlan, questions: Questions, written: Mapping[int, Index], encoder: Encoder | None, settings: Settings,
     work: Path, progress: Progress,
 ) -> MinedLists:  # fmt: skip
-    """One search for all sources.
+    """Find the negatives of all sources in one search.
 
-    written : (R, m) ids of the texts that a language model wrote for each row, -1 behind the last; by source.
+    written : (R, m) ids of the texts that a language model wrote for each row, -1 after the last; by source.
     encoder : None to mine without one; then no source is dense.   work : an empty folder for temporary files.
     """
     if settings.threads is not None:
@@ -118,10 +118,11 @@ def find_negatives(
 def lowest_positives(
     plan: MiningPlan, questions: Questions, exclusions: Exclusions, embedder: Embedder | None
 ) -> tuple[Index, Floats]:
-    """(R,) the labelled positive of each row's query that scores lowest, and (R,) its score; NaN without an encoder.
+    """Return the labelled positive of each row's query that scores lowest, (R,), and its score, (R,).
 
-    So a margin holds for every one, in whatever order they are labelled; a label of a query counts for all of its
-    normal form, as it does in the exclusions. Encodes what dense sources search too.
+    Scores are NaN without an encoder. A margin below this score holds for every positive, whatever their order. A label
+    of a query counts for all queries of its normal form, as in the exclusions. The candidates of dense sources are
+    encoded too.
     """
     if embedder is None:
         return questions.first, np.full(len(questions.query), np.nan)
@@ -142,13 +143,13 @@ def search(
     plan: MiningPlan, questions: Questions, exclusions: Exclusions, embedder: Embedder | None, s_qp: Floats,
     written: Mapping[int, Index], settings: Settings, progress: Progress,
 ) -> list[Picks]:  # fmt: skip
-    """The negatives of each source, in the order of the plan. written : as in `find`."""
+    """Search the negatives of each source, in the order of the plan. written: as in `find_negatives`."""
     n_rows, n = len(questions.query), questions.n_candidates
     picks = [Picks.empty(n_rows, plan.k, len(questions.passages), plan.max_reuse) for _ in plan.miners]
     number_of = {miner.name: number for number, miner in enumerate(plan.miners)}
     keys = questions.queries.keys, questions.passages.keys[:n]
     choice = Choice(exclusions, keys, plan.seed, plan.k, plan.max_reuse is not None)
-    # Rows in the order of a hash of their texts: which ones a cap leaves out depends on no order of files.
+    # Rows are in the order of a hash of their texts, so that the order of files does not decide which a cap leaves out.
     order = np.lexsort((questions.sorting, sample_order(keys[0], plan.seed)[questions.query]))
     at_random = RandomRanking(questions.queries, n, plan.seed)
     groups = _rankings(plan, questions, embedder, at_random, settings, progress)
@@ -177,17 +178,17 @@ def search(
     if plan.on_short == "random":
         short = [order[own.why[order] > 0] for own in picks]
         progress.start("fill", sum(map(len, short)), "queries")
-        for miner, filled, rows in zip(plan.miners, picks, short, strict=True):
+        for miner, own, rows in zip(plan.miners, picks, short, strict=True):
             for row in rows.tolist():
-                asked = questions.query[row : row + 1]
-                passes = partial(_passes, miner.method, embedder, asked, s_qp[row])
-                fill(filled, row, FILL, asked, passes, at_random, exclusions)
+                query = questions.query[row : row + 1]
+                passes = partial(_passes, miner.method, embedder, query, s_qp[row])
+                fill(own, row, FILL, query, passes, at_random, exclusions)
                 progress.advance(1)
     return picks
 
 
 def _passes(method: Method, embedder: Embedder | None, query: Index, s_qp: float, ids: Index) -> Flags:
-    """(n,) which candidates pass a method's margins and maximum. query : (1,).   ids : (n,)."""
+    """Return (n,) flags of the candidates that pass a method's margins and maximum. query: (1,).   ids: (n,)."""
     scores = np.full(len(ids), np.nan)
     if embedder is not None and isinstance(method, Dense):
         scores = dots(embedder.vectors, np.repeat(query, len(ids)), ids)
@@ -198,7 +199,7 @@ def _rankings(
     plan: MiningPlan, questions: Questions, embedder: Embedder | None, at_random: Ranking, settings: Settings,
     progress: Progress,
 ) -> list[tuple[Ranking, list[int]]]:  # fmt: skip
-    """Each order that is needed, with the numbers of the sources that take from it."""
+    """Return each order that is needed, with the numbers of the sources that use it."""
     n = questions.n_candidates
 
     def bm25() -> Ranking:
@@ -216,75 +217,76 @@ def _rankings(
 
 
 def _scores(embedder: Embedder | None, queries: Index, ids: Index | npt.NDArray[np.int32]) -> Floats:
-    """(R, m) dot products of the queries (R, 1) and passages (R, m), NaN where the id is -1 or there is no encoder."""
+    """Return (R, m) dot products of queries (R, 1) and passages (R, m); NaN for id -1 or without an encoder."""
     scores = np.full(ids.shape, np.nan)
-    taken = ids >= 0
-    if embedder is not None and taken.any():
-        own = ids[taken].astype(np.int64)
+    present = ids >= 0
+    if embedder is not None and present.any():
+        own = ids[present].astype(np.int64)
         embedder.need(np.zeros(0, np.int64), distinct(own))
-        scores[taken] = dots(embedder.vectors, np.broadcast_to(queries, ids.shape)[taken], own)
+        scores[present] = dots(embedder.vectors, np.broadcast_to(queries, ids.shape)[present], own)
     return scores
 
 
 # Files of the sources, their provenance and the manifest.
 
 WRITTEN_AT_ONCE = 1_024
-"""Hidden, so that FOLDER/* names the sources alone: all answers of a language model, and what is no negative."""
+"""Rows that are written together."""
 DECIMALS = 6
-"""Of scores and margins in the files: of texts encoded in other batches they differ in the seventh. Of 1,320 numbers of
-the fixtures 1,256 differed unrounded, by 4e-7 at most, and 99 rounded; no number of decimals makes all of them equal.
-"""
-OF_THE_MACHINE = ("device", "facts", "rules")
-"""What a manifest does not hold of an encoder: the rest is its recipe."""
+"""Decimals of scores and margins in the files. Scores of texts encoded in other batches differ in the seventh decimal.
+Of 1,320 numbers of the fixtures 1,256 differed unrounded, by at most 4e-7, and 99 rounded; no number of decimals makes
+all of them equal."""
+MACHINE_FIELDS = ("device", "facts", "rules")
+"""Fields of an encoder that a manifest omits. The others are its recipe."""
 
 
 @dataclass(frozen=True)
 class MinedNegatives:
-    """The negatives of one source, and what its file and its result hold of them. number : of its miner in the plan.
+    """The negatives of one source, for its file and its result.
 
-    answers : of a language model; None for other sources.
+    number  : the number of its miner in the plan.
+    answers : the answers of a language model; None for other sources.
     """
 
     plan: MiningPlan
     questions: Questions
-    found: MinedLists
+    lists: MinedLists
     number: int
     answers: Answers | None
     temperature: float
 
     @property
     def miner(self) -> Miner:
-        """Its miner."""
+        """Return its miner."""
         return self.plan.miners[self.number]
 
     @property
     def picks(self) -> Picks:
-        return self.found.picks[self.number]
+        return self.lists.picks[self.number]
 
     @property
     def s_qn(self) -> Floats:
-        return self.found.s_qn[self.number]
+        return self.lists.s_qn[self.number]
 
     @cached_property
-    def kept(self) -> Flags:
-        """(R,) which of the input's rows are in the file."""
+    def in_file(self) -> Flags:
+        """Return (R,) flags of the input's rows that are in the file."""
         has_any = self.picks.counts > 0
         return has_any & (self.picks.why == 0) if self.plan.on_short == "drop" else has_any
 
     @property
     def short(self) -> dict[str, int]:
-        """How many rows are short, by what ended them."""
+        """Count the short rows by reason."""
         return _by_name(WHY, np.bincount(self.picks.why, minlength=len(WHY) + 1))
 
     def refuse_none(self) -> None:
-        """Raises InputError where no row is kept."""
-        if self.kept.any():
+        """Refuse a source without rows. Raises InputError."""
+        if self.in_file.any():
             return
-        n, why = plural(len(self.kept), "row"), short_words(self.short)
-        margins = "; --sweep shows what other ranks and margins leave" if isinstance(self.miner.method, Dense) else ""
+        n, why = plural(len(self.in_file), "row"), short_words(self.short)
+        margins = "; --sweep shows other ranks and margins" if isinstance(self.miner.method, Dense) else ""
         if self.picks.counts.any():
             raise InputError(
-                f"fewer than {self.plan.k} negatives for each of {n}, which --on-short drop leaves out: {why}",
+                f"each of {n} has fewer than {self.plan.k} negatives, so --on-short drop leaves out all: {why}",
                 where=self.miner.name,
                 remedy=f"--on-short keep, or a smaller -k{margins}",
             )
@@ -298,16 +300,16 @@ class MinedNegatives:
         raise InputError(f"no negative for any of {n}: {why}", where=self.miner.name, remedy=margins[2:] or None)
 
     def rows(self) -> Iterator[Row]:
-        """The rows of the file, the same at each call."""
+        """Yield the rows of the file, the same at each call."""
         ids = self.picks.ids.astype(np.int64)
-        used = distinct(ids[self.kept].ravel())
+        used = distinct(ids[self.in_file].ravel())
         used = used[used >= 0]
         names = dict(zip(used.tolist(), self.questions.ids(used[used < self.questions.n_candidates]), strict=False))
         methods = [miner.method for miner in self.plan.miners]
         written = {number for number, method in enumerate(methods) if isinstance(method, Llm)}
         unranked = {FILL, *written, *(number for number, method in enumerate(methods) if isinstance(method, Random))}
         miners = {FILL: FILLED, **{number: miner.name for number, miner in enumerate(self.plan.miners)}}
-        rows = (item for item in enumerate(self.questions.rows()) if self.kept[item[0]])
+        rows = (item for item in enumerate(self.questions.rows()) if self.in_file[item[0]])
         while part := list(islice(rows, WRITTEN_AT_ONCE)):
             places = np.array([place for place, _ in part])
             own = ids[places]
@@ -317,7 +319,7 @@ class MinedNegatives:
                 cells = zip(
                     *(getattr(self.picks, name)[place, :n].tolist() for name in ("ids", "ranks", "by")),
                     self.picks.scores[place, :n].round(DECIMALS).tolist(),
-                    (self.found.s_qp[place] - self.s_qn[place, :n]).round(DECIMALS).tolist(),
+                    (self.lists.s_qp[place] - self.s_qn[place, :n]).round(DECIMALS).tolist(),
                     strict=True,
                 )
                 negatives = [
@@ -335,31 +337,31 @@ class MinedNegatives:
                 yield row._replace(negatives=negatives)
 
     def summary(self, path: Path, sha256: str, written: Written) -> MinedSource:
-        """What was written to `path`."""
-        picks, kept, answers = self.picks, self.kept, self.answers
-        taken = kept[:, None] & (picks.ids >= 0)
-        _, served = np.unique(picks.ids[taken], return_counts=True)
+        """Return the result of the source, whose rows were written to `path`."""
+        picks, in_file, answers = self.picks, self.in_file, self.answers
+        present = in_file[:, None] & (picks.ids >= 0)
+        _, uses = np.unique(picks.ids[present], return_counts=True)
         n_missing = int((picks.counts == 0).sum())
-        n_lacking = int(np.maximum(self.plan.k - picks.counts[kept], 0).sum())
+        n_lacking = int(np.maximum(self.plan.k - picks.counts[in_file], 0).sum())
         return MinedSource(
             name=self.miner.name,
             path=str(path),
             sha256=sha256,
             method={"typed": self.miner.text, **options_of(self.miner.method)},
             layout=written.layout,
-            n_rows=int(kept.sum()),
+            n_rows=int(in_file.sum()),
             n_missing=n_missing,
-            n_dropped=int((~kept).sum()) - n_missing,
-            n_negatives=int(picks.counts[kept].sum()),
-            n_filled=int((picks.by[taken] == FILL).sum()),
+            n_dropped=int((~in_file).sum()) - n_missing,
+            n_negatives=int(picks.counts[in_file].sum()),
+            n_filled=int((picks.by[present] == FILL).sum()),
             n_short=int((picks.why > 0).sum()),
-            n_still_short=int((picks.counts[kept] < self.plan.k).sum()),
+            n_still_short=int((picks.counts[in_file] < self.plan.k).sum()),
             n_lacking=n_lacking,
             short=self.short,
             excluded=_by_name(EXCLUDED, picks.excluded),
-            **score_means(self.s_qn, self.found.s_first, taken, self.temperature),
-            n_passages=len(served),
-            most_used=int(served.max(initial=0)),
+            **score_means(self.s_qn, self.lists.s_first, present, self.temperature),
+            n_passages=len(uses),
+            most_used=int(uses.max(initial=0)),
             n_made_ids=written.n_made_ids,
             not_held=written.not_held,
             kept_beside={} if answers is None else answers.reasons,
@@ -368,10 +370,10 @@ class MinedNegatives:
 
 
 def write_sources(sources: Sequence[MinedNegatives], run: Mined, folder: Path, progress: Progress) -> Mined:
-    """The files of all sources and the manifest, together or not at all, and the run with its sources.
+    """Write the files of all sources and the manifest, together or not at all. Return the run with its sources.
 
-    The manifest gets its name last. What a run left that was killed before that is replaced. What language models wrote
-    that is no negative is there in any case, to see what is wrong with it.
+    The manifest gets its name last. Files of a run that was killed before that are replaced. The rejected texts of
+    language models are always written, so that the user can see what is wrong with them.
     """
     plan, rejected = sources[0].plan, []
     with writing(folder):
@@ -404,40 +406,40 @@ def _known(value: float) -> float | None:
 
 
 def options_of(method: Method) -> dict[str, Any]:
-    """A method's name, and the options that it has."""
+    """Return a method's name, and its options."""
     options = {name: value for name, value in asdict(method).items() if value is not None}
     return {"method": next(name for name, kind in METHODS.items() if type(method) is kind), **options}
 
 
-def score_means(s_qn: Floats, s_first: Floats, taken: Flags, temperature: float) -> dict[str, float | None]:
-    """Mean s_qn and π of some negatives, and the share of those above their positive; None where there is none, or a
-    score is not known.
+def score_means(s_qn: Floats, s_first: Floats, counted: Flags, temperature: float) -> dict[str, float | None]:
+    """Return mean s_qn and π of some negatives, and the share of those above their positive.
 
-    s_qn, s_first : as in `MinedLists`.   taken : (R, K) which count. Of the numbers as they are written, so that these
-    means are stable where the files are. Source: METHOD 2.
+    Each is None without negatives, or if a score is unknown. They use the rounded numbers of the files, so that these
+    means are as stable as the files.
+    s_qn, s_first : as in `MinedLists`.   counted : (R, K) flags of the negatives that count. Source: METHOD 2.
     """
-    if not taken.any() or np.isnan(s_qn[taken]).any():
+    if not counted.any() or np.isnan(s_qn[counted]).any():
         return dict.fromkeys(("s_query_negative", "consistency", "inverted_share"))
-    margins = (s_first[:, None] - s_qn)[taken].round(DECIMALS)
+    margins = (s_first[:, None] - s_qn)[counted].round(DECIMALS)
     return {
-        "s_query_negative": float(s_qn[taken].round(DECIMALS).mean()),
+        "s_query_negative": float(s_qn[counted].round(DECIMALS).mean()),
         "consistency": float(torch.sigmoid(torch.from_numpy(margins / temperature)).mean()),
         "inverted_share": float((margins < 0).mean()),
     }
 
 
 def _by_name(names: Sequence[str], counts: Index) -> dict[str, int]:
-    """What was counted under the numbers from 1 on, by name, but for zeros."""
+    """Return the counts of the numbers from 1 on, by name, without zeros."""
     return {name: n for name, n in zip(names, counts[1:].tolist(), strict=True) if n}
 
 
 def _manifest(run: Mined, plan: MiningPlan, questions: Questions) -> dict[str, Any]:
-    """The run without time, machine and paths, so that the same input and seed give the same, and hashes."""
+    """Return the run and hashes, without time, machine and paths, so that input and seed determine the manifest."""
     document = asdict(run)
     for name in ("folder", "next_command"):
         del document[name]
     if run.encoder is not None:
-        encoder = {name: value for name, value in document["encoder"].items() if name not in OF_THE_MACHINE}
+        encoder = {name: value for name, value in document["encoder"].items() if name not in MACHINE_FIELDS}
         path = Path(run.encoder.name)
         document["encoder"] = {**encoder, "name": path.name if path.is_absolute() else run.encoder.name}
     prompt = (plan.prompt or PROMPT) if any(isinstance(miner.method, Llm) for miner in plan.miners) else None

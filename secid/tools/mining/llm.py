@@ -40,10 +40,8 @@ from secid.tools.mining.answers import (
 from secid.tools.mining.methods import Llm, MiningPlan
 from secid.tools.mining.questions import Questions
 
-# Negatives that a language model writes, from any OpenAI-compatible /v1/chat/completions endpoint.
-#
-# What is made of an answer does not depend on when it came. The key comes from OPENAI_API_KEY and appears in
-# no message, note or file.
+# Results do not depend on the order in which answers arrive. The key comes from OPENAI_API_KEY and appears in no
+# message, note or file.
 
 PROMPT = """\
 You write hard negatives to train a search engine: passages that look relevant to a query at first and do not answer it.
@@ -70,22 +68,23 @@ PLACES = re.compile(r"\{(query|positive|n)\}")
 KEY_VARIABLE, URL_VARIABLE = "OPENAI_API_KEY", "OPENAI_BASE_URL"
 DEFAULT_URL = f"https://{OPENAI_HOST}/v1"
 NO_KEY = "none"
-"""Sent where no key is set: local servers ask for none, and the client wants one."""
+"""Key that is sent if none is set. Local servers need none, but the client requires one."""
 SHORTEST_SECRET = 16
-"""Characters of a key. Shorter ones are what local servers are given, such as EMPTY, and words that a text may have."""
+"""Fewest characters of a secret key. Shorter keys are placeholders of local servers, such as EMPTY, and may be words
+that occur in texts."""
 TIMEOUT_SECONDS, CONNECT_SECONDS = 600.0, 10.0
-"""Longest wait for an answer, and for a connection: ten passages take a server without a GPU minutes."""
+"""Longest wait for an answer, and for a connection. A server without a GPU takes minutes for ten passages."""
 RETRIES = TRIES - 1
-"""With the client's waits, which are those of `Http`, or what Retry-After asks for, up to two minutes."""
+"""Retries of the client. It waits as `Http` does, or as Retry-After says, up to two minutes."""
 RETRY_HEADER = "x-stainless-retry-count"
 READS = 3
-"""Times that an answer is asked for which is not in OpenAI's format, such as the page of a proxy."""
+"""Number of requests for an answer if responses are not in OpenAI's format, such as the page of a proxy."""
 REFUSED = frozenset({400, 413, 422})
-"""Status codes of a server that does not take a request as it is, and may take another one."""
+"""Status codes of a server that refuses this request but may accept others."""
 BUSY = frozenset({408, 409, 429})
-"""Those that the client asks again after, as after 5xx."""
+"""Status codes after which the client tries again, as after 5xx."""
 REFUSED_AT_ONCE = 5
-"""Queries refused, with no answer yet, after which the run stops: it is not the queries that are wrong."""
+"""Number of refused requests, before any answer, after which the run stops: then the queries are not the problem."""
 PRICED_TOKENS = 1_000_000
 
 SCHEMA = {
@@ -98,24 +97,24 @@ FORMATS: tuple[dict[str, Any], ...] = (
     {"type": "json_schema", "json_schema": {"name": "negatives", "strict": True, "schema": SCHEMA}},
     {"type": "json_object"},
 )
-"""The next one is asked for where a server refuses one; then none."""
+"""Response formats to request, in order: the next one if a server refuses one, then none."""
 WITHOUT_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
-"""As vLLM and SGLang take it. Source: https://qwen.readthedocs.io/en/stable/deployment/vllm.html."""
-OF_FORMAT = re.compile(r"response[ _.]?format|json[ _](?:schema|object)|structured output", re.IGNORECASE)
-OF_SEED = re.compile(r"\bseed\b", re.IGNORECASE)
+"""Field for vLLM and SGLang. Source: https://qwen.readthedocs.io/en/stable/deployment/vllm.html."""
+ABOUT_FORMAT = re.compile(r"response[ _.]?format|json[ _](?:schema|object)|structured output", re.IGNORECASE)
+ABOUT_SEED = re.compile(r"\bseed\b", re.IGNORECASE)
 
 
 def llm_negatives(
     pairs: Callable[[], Iterator[PromptPair]], endpoint: Endpoint, plan: MiningPlan, journal: Path, progress: Progress,
     take: Callable[[PromptPair, WrittenNegatives], None],
 ) -> Usage:  # fmt: skip
-    """Asks a language model for k negatives of each pair, `plan.concurrency` at once, and what the answers took.
+    """Ask a language model for k negatives of each pair, with `plan.concurrency` requests at once. Return the usage.
 
-    pairs   : the same at each call.   take : gets what came of each, in their order.
-    journal : file of all answers so far; those to the same request are used and not asked for again. It is
-              created, and removed at the end where it has none.
+    pairs   : the same at each call.   take : called with each pair and its negatives, in order.
+    journal : file of all answers so far. Answers to the same request are used and not requested again. The file is
+              created, and removed at the end if it has no answers.
     Raises EndpointError if the server cannot be reached, rejects the key or the first queries, or stays busy (429) or
-    broken (5xx), and OutputError if the journal cannot be written; what was paid stays there.
+    broken (5xx), and OutputError if the journal cannot be written. Paid answers stay in the journal.
     """
     method, prompt, n = endpoint.method, plan.prompt or PROMPT, plan.k
     recipe = {
@@ -124,87 +123,87 @@ def llm_negatives(
     }  # fmt: skip
 
     def requests() -> Iterator[tuple[PromptPair, str, str]]:
-        """Each pair with its message, and the name of the request: what the answer depends on."""
+        """Yield each pair with its message and the name of the request, a hash of everything that it depends on."""
         for pair in pairs():
             text = rendered(prompt, pair, n)
             yield pair, text, _hash(json.dumps([text, recipe]))
 
     tokens: dict[str, tuple[int, int] | None] = {}
-    with closing(Journal(journal, recipe, progress)) as kept:
-        refusals = _answer_all(requests, kept, endpoint, plan.concurrency, progress)
+    with closing(Journal(journal, recipe, progress)) as answers:
+        refusals = _answer_all(requests, answers, endpoint, plan.concurrency, progress)
         for pair, _, name in requests():
             if name in refusals:
                 take(pair, WrittenNegatives((), (("rejected", refusals[name]),)))
                 continue
-            answer = kept.answer(name)
+            answer = answers.answer(name)
             tokens[name] = answer.tokens
             take(pair, written(answer, pair, n))
     return _usage(tokens.values(), method.price)
 
 
 def _answer_all(
-    requests: Callable[[], Iterator[tuple[PromptPair, str, str]]], kept: Journal, endpoint: Endpoint, concurrency: int,
-    progress: Progress,
+    requests: Callable[[], Iterator[tuple[PromptPair, str, str]]], journal: Journal, endpoint: Endpoint,
+    concurrency: int, progress: Progress,
 ) -> dict[str, str]:  # fmt: skip
-    """Asks what the journal does not hold, each request once. Returns why the server refuses some, by their names."""
+    """Send each request that the journal lacks, once. Return the server's reason for refused requests, by name."""
     names = {name for _, _, name in requests()}
-    new = {name for name in names if name not in kept}
+    new = {name for name in names if name not in journal}
     progress.start(f"negatives by {endpoint.method.model}", len(new), "answers")
     if len(new) < len(names):
-        progress.note(f"{plural(len(names) - len(new), 'answer')} of an earlier run used, not paid for again")
+        progress.note(f"reusing {plural(len(names) - len(new), 'paid answer')} of an earlier run")
     refusals: dict[str, str] = {}
 
     def ask(pair: PromptPair, text: str, name: str) -> None:
-        """Asks, and puts the answer into the journal, or the reason of the server among the refusals."""
+        """Send a request. Add the answer to the journal, or the server's reason to the refusals."""
         reply = endpoint.ask(text)
         if isinstance(reply, str):
             refusals[name] = reply
         elif reply.finish_reason == NOT_CHAT and not endpoint.answered:
-            refusals[name] = reply.content  # it may be the address: the next run asks again
+            refusals[name] = reply.content  # the address may be wrong, so the next run asks again
         else:
-            kept.add(name, pair.key, reply)
+            journal.add(name, pair.key, reply)
 
-    def waited(asked: set[Future[None]], most: int) -> set[Future[None]]:
-        """Those still in flight when at most so many are. Raises what the others raise."""
-        while len(asked) > most:
-            done, asked = wait(asked, return_when=FIRST_COMPLETED)
+    def wait_for(running: set[Future[None]], most: int) -> set[Future[None]]:
+        """Wait until at most `most` requests are running, and return these. Raises any error of the others."""
+        while len(running) > most:
+            done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
                 future.result()
             progress.advance(len(done))
-        return asked
+        return running
 
-    pool, asked = ThreadPoolExecutor(concurrency, thread_name_prefix="secid-llm"), set[Future[None]]()
+    pool, running = ThreadPoolExecutor(concurrency, thread_name_prefix="secid-llm"), set[Future[None]]()
     try:
         for pair, text, name in requests():
             if name in new:
                 new.remove(name)
-                asked = waited(asked, concurrency - 1)
-                if len(refusals) >= REFUSED_AT_ONCE and not kept:
-                    asked = waited(asked, 0)  # those in flight may be answered
-                    if not kept:
+                running = wait_for(running, concurrency - 1)
+                if len(refusals) >= REFUSED_AT_ONCE and not journal:
+                    running = wait_for(running, 0)  # running requests may still get answers
+                    if not journal:
                         break
-                asked.add(pool.submit(ask, pair, text, name))
-        asked = waited(asked, 0)
-        if refusals and not kept:
+                running.add(pool.submit(ask, pair, text, name))
+        running = wait_for(running, 0)
+        if refusals and not journal:
             message = f"the endpoint rejected every request; the last: {list(refusals.values())[-1]}"
-            raise endpoint.error(message, "check the address, and correct what it names")
+            raise endpoint.error(message, "check the address, and correct the problem that this names")
     finally:
-        if any(future.running() for future in asked):
-            progress.note("waiting for requests that were sent already")
+        if any(future.running() for future in running):
+            progress.note("waiting for requests that are already sent")
         pool.shutdown(wait=True, cancel_futures=True)
     return refusals
 
 
 def rendered(prompt: str, pair: PromptPair, n: int) -> str:
-    """The prompt of a pair: {query}, {positive} and {n} filled in, once, and every other brace left alone."""
+    """Return the prompt of a pair with {query}, {positive} and {n} filled in once. Other braces are unchanged."""
     values = {"query": pair.query, "positive": pair.positives[0], "n": str(n)}
     return PLACES.sub(lambda match: values[match[1]], prompt)
 
 
 class Endpoint:
-    """Asks a server for answers, with retries, and learns what of a request it does not support.
+    """Connection to a server. It retries, and drops the optional fields that the server does not support.
 
-    Raises UsageError without openai, and EndpointError for an unusable address or key.
+    Raises UsageError if openai is not installed, and EndpointError for an unusable address or key.
     """
 
     def __init__(self, method: Llm, seed: int, progress: Progress) -> None:
@@ -222,7 +221,7 @@ class Endpoint:
         if not method.thinking:
             self._fixed["extra_body"] = WITHOUT_THINKING
         try:
-            # Redirects could hand the key to another host; loopback is reached through no proxy.
+            # Redirects could hand the key to another host. Loopback addresses need no proxy.
             direct = {f"all://{host}": None for host in LOOPBACK}
             http = openai.DefaultHttpxClient(
                 follow_redirects=False, mounts=direct, event_hooks={"request": [self._note_retry]}
@@ -238,13 +237,13 @@ class Endpoint:
             progress.note("the key is sent over plain http")
 
     def error(self, message: str, remedy: str) -> EndpointError:
-        """An error of this server."""
+        """Return an error of this server."""
         return EndpointError(message, where=self.url, remedy=remedy)
 
     def ask(self, text: str) -> ServerAnswer | str:
-        """The answer to a message, or why the server does not take it. Raises EndpointError.
+        """Return the answer to a message, or the reason why the server refuses it. Raises EndpointError.
 
-        What is no chat completion, at the third time, or too long is an answer without a text.
+        If the third response is not a chat completion either, or a response is too long, the answer has no text.
         """
         create: Any = self._client.chat.completions.with_raw_response.create
         message = {"role": "user", "content": text}
@@ -267,7 +266,7 @@ class Endpoint:
                 raise self._failed(error, problem) from None
             try:
                 content = raw.http_response.content
-                if self._key and len(self._key) >= SHORTEST_SECRET:  # which a server may repeat
+                if self._key and len(self._key) >= SHORTEST_SECRET:  # a server may repeat the key
                     content = content.replace(self._key.encode(), b"***")
                 if len(content) > MOST_BYTES:
                     return ServerAnswer("", "", TOO_LONG, None, None)
@@ -283,57 +282,60 @@ class Endpoint:
         if code in (401, 403):
             remedy = f"set {KEY_VARIABLE} to a valid key"
         elif 300 <= code < 400:
-            remedy = "redirects are not followed, so that the key is not sent to another host: use the final address"
+            remedy = "use the final address: secid does not follow redirects, which could send the key to another host"
         return self.error(f"the endpoint rejected the request: HTTP {code} {problem}".rstrip(), remedy)
 
     def _failed(self, error: Any, problem: str) -> EndpointError:
-        """The client has tried again, as often as its header says, or was asked to wait too long."""
+        """Return the error after the client's last attempt, with the number of attempts from its header.
+
+        The client stops early if the server asks it to wait too long.
+        """
         n = int(error.request.headers.get(RETRY_HEADER, 0)) + 1
         what = f"no usable response after {n} attempt{'s' * (n > 1)}; the last: {problem}"
         return self.error(what, CHECK)
 
     def close(self) -> None:
-        """Nothing is asked afterwards."""
+        """Close the connection."""
         self._client.close()
 
     def _with_less(self, optional: Mapping[str, Any], text: str) -> bool:
-        """Whether to ask again with less: from now on without what the server's message names."""
+        """Drop the optional field that the server's message names from now on. Return whether to ask again."""
         with self._lock:
-            if self._optional is not optional:  # another thread was told so already
+            if self._optional is not optional:  # another thread has already dropped one
                 return True
             less = dict(optional)
-            asked = less.get("response_format")
-            if asked and OF_FORMAT.search(text):
+            requested = less.get("response_format")
+            if requested and ABOUT_FORMAT.search(text):
                 del less["response_format"]
-                after = FORMATS[FORMATS.index(asked) + 1 :]
+                after = FORMATS[FORMATS.index(requested) + 1 :]
                 less |= {"response_format": after[0]} if after else {}
-                self._progress.note(f"{self.url}: {asked['type']} is not supported; using {_named(after)}")
-            elif "seed" in less and OF_SEED.search(text):
+                self._progress.note(f"{self.url}: {requested['type']} is not supported; using {_named(after)}")
+            elif "seed" in less and ABOUT_SEED.search(text):
                 del less["seed"]
-                self._progress.note(f"{self.url}: seed is not supported; the same request may get other answers")
+                self._progress.note(f"{self.url}: seed is not supported; the same request may get a different answer")
             else:
                 return False
             self._optional = less
         return True
 
     def _note_retry(self, request: Any) -> None:
-        """Notes the first request that the client sends again, when it does."""
+        """Add a note when the client first sends a request again."""
         if request.headers.get(RETRY_HEADER, "0") != "0" and not self._retried:
             self._retried = True
-            self._progress.note(f"{self.url}: no usable answer to some requests, which are sent again; {CHECK}")
+            self._progress.note(f"{self.url}: some requests got no usable answer and are sent again; {CHECK}")
 
     def _shown(self, text: str) -> str:
-        """One line of what a server says, without the key, which it may repeat. Cut after that: no part remains."""
+        """Return one line of a server's text, cut after the key is removed, so that no part of it remains."""
         line = printable(" ".join(text.split()))
         return (line.replace(self._key, "***") if self._key else line)[:200]
 
 
 def _named(formats: tuple[dict[str, Any], ...]) -> str:
-    return formats[0]["type"] if formats else "the prompt alone"
+    return formats[0]["type"] if formats else "only the prompt"
 
 
 def _address_and_key(url: str | None) -> tuple[str, str | None]:
-    """The base URL and the key, None where none is set. Raises EndpointError."""
+    """Return the base URL and the key (None if no key is set). Raises EndpointError."""
     where = "url" if url else URL_VARIABLE
     try:
         key = environment_key([KEY_VARIABLE])
@@ -353,7 +355,7 @@ def _address_and_key(url: str | None) -> tuple[str, str | None]:
 
 
 def _usage(tokens: Collection[tuple[int, int] | None], price: tuple[float, float] | None) -> Usage:
-    """What answers took. tokens : in and out, of each; None if not known.   price : of a million in and out."""
+    """Return the usage of answers. tokens: in and out for each, None if unknown.   price: of a million in and out."""
     n_in, n_out = (sum(own[side] for own in tokens if own) for side in (0, 1))
     return Usage(
         n_answers=len(tokens),
@@ -368,14 +370,15 @@ def _hash(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-# The texts that a language model writes for all rows of a run, among those of the candidates.
+# A language model's texts for all rows of a run are stored with those of the candidates.
 
 
 @dataclass(frozen=True)
 class Answers:
-    """What a model wrote.   texts : (R, m) numbers in the spool of the negatives of each row, -1 behind the last.
+    """Texts of a model.
 
-    reasons : of all else, which `rejected` lists.   usage : of all answers.
+    texts   : (R, m) numbers in the spool of the negatives of each row, -1 after the last.
+    reasons : counts of all other texts by reason; the file `rejected` lists them.   usage : that of all answers.
     """
 
     texts: Index
@@ -388,9 +391,9 @@ def ask(
     questions: Questions, endpoint: Endpoint, plan: MiningPlan, journal: Path, spool: TextSpool, rejected: Path,
     progress: Progress,
 ) -> Answers:  # fmt: skip
-    """Asks for k negatives of each row, whose texts go to the spool. rejected : of a new file.
+    """Ask for k negatives of each row, and add their texts to the spool. rejected: path of a new file.
 
-    Raises what `llm_negatives` raises.
+    Raises the errors of `llm_negatives`.
     """
     numbers, counts, reasons = array("q"), array("q"), Counter[str]()
     with rejected.open("w", encoding="utf-8") as file:
@@ -398,7 +401,7 @@ def ask(
         def take(pair: PromptPair, written: WrittenNegatives) -> None:
             counts.append(len(written.texts))
             numbers.extend(spool.add(written.texts))
-            for reason, text in written.kept_beside:
+            for reason, text in written.rejected:
                 reasons[reason] += 1
                 line = {"query": pair.query, "reason": reason, "text": text}
                 file.write(json.dumps(line, ensure_ascii=False) + "\n")
@@ -412,7 +415,7 @@ def ask(
 
 
 def _pairs(questions: Questions) -> Iterator[PromptPair]:
-    """The rows as pairs, each with all labelled positives of its query, its own first."""
+    """Yield the rows as pairs, each with all labelled positives of its query, its own first."""
     order = np.argsort(questions.labels[0], kind="stable")
     query_of, passage_of = (part[order] for part in questions.labels)
     for row, query in zip(questions.rows(), questions.query.tolist(), strict=True):

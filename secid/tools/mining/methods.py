@@ -1,12 +1,12 @@
-"""How negatives are found: NAME=METHOD:option=value,… to one frozen dataclass a source.
+"""Methods of mining: parse NAME=METHOD:option=value,… to one frozen dataclass per source.
 
-    random                  candidates at random
+    random                  random candidates
     bm25                    the best of the lexical search
     dense                   the nearest by the encoder; margins below the positive's score
-    hybrid:bm25=5,dense=5   the first ones of other sources
+    hybrid:bm25=5,dense=5   the first negatives of other sources
     llm:model=NAME          written by a language model
 
-A preset is a name for a method with options, with the paper that it is from. Source: METHOD 10.
+A preset names a method with options, and the paper that it is from. Source: METHOD 10.
 """
 
 from __future__ import annotations
@@ -30,30 +30,31 @@ if TYPE_CHECKING:
 Pick = Literal["top", "random", "simans"]
 OnShort = Literal["keep", "drop", "random"]
 DEPTH = 200
-"""Last rank of the default window; K where that is more."""
+"""Last rank of the default window; K if that is more."""
 LAST = 2**31 - 1
-"""Highest rank and K: places in arrays of 32 bits. No collection has more candidates."""
+"""Largest rank and K, limited by arrays of 32 bits. No collection has more candidates."""
 NAME = re.compile(r"[\w][\w.+-]*")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Random:
-    """Drawn uniformly, without replacement."""
+    """Negatives drawn uniformly, without replacement."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bm25:
-    """ranks: first and last rank that may be taken, from 1."""
+    """Best candidates by BM25. ranks: first and last rank that may be taken, from 1."""
 
     ranks: tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dense:
-    """ranks : as of Bm25.   pick : which of the window that pass are taken; a, b : of simans alone.
+    """Nearest candidates by the encoder.
 
-    A candidate passes where s_qn < s_qp - relative * |s_qp|, s_qn < s_qp - absolute and s_qn < maximum, each where it
-    is given. Source: METHOD 10.
+    ranks : as in `Bm25`.   pick : choice among the candidates of the window that pass.   a, b : only for simans.
+    A candidate passes if s_qn < s_qp - relative * |s_qp|, s_qn < s_qp - absolute and s_qn < maximum; a test without a
+    value is skipped. Source: METHOD 10.
     """
 
     ranks: tuple[int, int]
@@ -67,15 +68,16 @@ class Dense:
 
 @dataclass(frozen=True, kw_only=True)
 class Hybrid:
-    """parts: names of other sources, and how many negatives are taken from each."""
+    """Negatives of other sources. parts: names of these sources, and the number of negatives from each."""
 
     parts: tuple[tuple[str, int], ...] = ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Llm:
-    """Written by a language model.   url: base URL of the endpoint; None for OPENAI_BASE_URL, else OpenAI's.
+    """Negatives that a language model writes.
 
+    url : base URL of the endpoint; None for OPENAI_BASE_URL, else OpenAI's.
     price : of a million tokens in and out, in any currency.   thinking : False asks the model not to think first.
     """
 
@@ -97,14 +99,14 @@ METHODS: Mapping[str, type[Method]] = {
 
 
 SIMANS = {"a": 0.5, "b": 0.0}
-"""p(n) is proportional to exp(-a (s_qn - s_qp - b)^2). Source: METHOD 10."""
+"""Defaults of a and b. p(n) is proportional to exp(-a (s_qn - s_qp - b)^2). Source: METHOD 10."""
 FILLED = "random"
-"""Name of the miner of the negatives that fill up short rows."""
+"""Miner's name for the negatives that fill up short rows."""
 
 
 @dataclass(frozen=True)
 class Miner:
-    """One source.   text: the method as it was typed."""
+    """A source to mine. text: the method as typed."""
 
     name: str
     text: str
@@ -112,7 +114,7 @@ class Miner:
 
     @property
     def window(self) -> tuple[int, int]:
-        """First and last rank that may be taken."""
+        """Return the first and the last rank that may be taken."""
         return self.method.ranks if isinstance(self.method, Bm25 | Dense) else (1, LAST)
 
     @property
@@ -121,15 +123,16 @@ class Miner:
 
 
 JOURNAL, REJECTED = ".llm-{}.jsonl", ".{}.rejected.jsonl"
-"""Files of a source beside its rows: the answers of a language model, and those that were no use."""
+"""Hidden files of a source: all answers of a language model, and the rejected ones. FOLDER/* names only the rows."""
 
 
 @dataclass(frozen=True)
 class MiningPlan:
-    """What to mine. max_reuse: rows that a passage may serve in one source; None for any number.
+    """Plan of a mining run.
 
-    pairs, split : where queries and positives are from, as in `secid.mine`.
-    prompt : for language models; None for the built-in one.   concurrency : requests to one at once.
+    max_reuse : largest number of rows with the same passage in one source; None for no limit.
+    pairs, split : origin of queries and positives, as in `secid.mine`.
+    prompt : for language models; None for the built-in one.   concurrency : requests to a model at once.
     """
 
     miners: tuple[Miner, ...]
@@ -145,11 +148,11 @@ class MiningPlan:
     concurrency: int = 8
 
     def paths(self, folder: Path) -> list[Path]:
-        """The files of the sources."""
+        """Return the files of the sources."""
         return [folder / f"{miner.name}{self.suffix}" for miner in self.miners]
 
     def check(self, settings: Settings, has_encoder: bool) -> None:
-        """Raises UsageError for what cannot work together."""
+        """Check that the options work together. Raises UsageError."""
         from secid.pool import SPLITTERS
 
         dense = [miner.name for miner in self.miners if isinstance(miner.method, Dense)]
@@ -165,11 +168,11 @@ class MiningPlan:
             raise UsageError("has no effect with --pairs, which names the queries", where="--split")
         for flag, number in {"--max-reuse": self.max_reuse, "--concurrency": self.concurrency}.items():
             if number is not None and number < 1:
-                raise UsageError(f"at least 1, got {number}", where=flag)
+                raise UsageError(f"expected at least 1, got {number}", where=flag)
         if self.prompt is not None and not any(isinstance(miner.method, Llm) for miner in self.miners):
             raise UsageError("has no effect without a source of the method llm", where="--prompt")
         if self.prompt is not None and "{query}" not in self.prompt:
-            remedy = "it stands for the query's text"
+            remedy = "put {query} where the query's text belongs"
             raise UsageError("the prompt does not contain {query}", where="--prompt", remedy=remedy)
         if self.on_short not in get_args(OnShort):
             choices = ", ".join(get_args(OnShort))
@@ -177,12 +180,12 @@ class MiningPlan:
 
 
 def parse_miners(specs: str | Sequence[str], k: int) -> tuple[Miner, ...]:
-    """The sources to mine, in the order given; a text is one. k: negatives of each query, >= 1.
+    """Parse the sources to mine, in order. A str is one source. k: negatives of each query, >= 1.
 
-    Raises UsageError where a name, method, option or value cannot be used, and lists what can.
+    Raises UsageError for a name, method, option or value that cannot be used; it lists those that can.
     """
     if not 1 <= k <= LAST:
-        raise UsageError(f"a number from 1 to {LAST}, got {k}", where="-k")
+        raise UsageError(f"expected a number from 1 to {LAST}, got {k}", where="-k")
     if isinstance(specs, str):
         specs = [specs]
     if not specs:
@@ -213,7 +216,7 @@ def _miner(spec: str, k: int) -> Miner:
     if kind not in METHODS:
         raise UsageError(f"unknown method {kind!r}", where=spec, remedy=near_name(kind, [*METHODS, *PRESETS], _known()))
     if name == FILLED and kind != FILLED:
-        raise UsageError(f"{name!r} is the name of what fills up short queries", where=spec, remedy="choose another")
+        raise UsageError(f"{name!r} names the negatives that fill up short rows", where=spec, remedy="choose another")
     options = {**_options(spec, kind, preset), **_options(spec, kind, rest)}
     if options.get("pick") == "simans":
         options = {**SIMANS, **options}
@@ -224,33 +227,33 @@ def _miner(spec: str, k: int) -> Miner:
     if "ranks" in option_names(METHODS[kind]):
         first, last = options.setdefault("ranks", (1, max(DEPTH, k)))
         if last - first + 1 < k:
-            raise UsageError(f"ranks={first}-{last} holds fewer than the {k} of -k", where=spec, remedy="widen it")
+            raise UsageError(f"ranks={first}-{last} has fewer than {k} ranks (-k)", where=spec, remedy="widen it")
     return Miner(name, text, METHODS[kind](**options))
 
 
 def option_names(method: type[Method]) -> tuple[str, ...]:
-    """The options of a method."""
+    """Return the options of a method."""
     return tuple(field.name for field in fields(method))
 
 
 def _options(spec: str, kind: str, text: str) -> dict[str, Any]:
-    """The values of the options of a method."""
-    given: dict[str, str] = {}
+    """Parse the values of the options of a method."""
+    values: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         name, separator, value = part.partition("=")
         if not separator or not value:
             raise UsageError(f"{part!r} is not option=value", where=spec)
-        if name in given:
+        if name in values:
             raise UsageError(f"{part!r} is a second value of {name}", where=spec)
-        given[name] = value
+        values[name] = value
     if METHODS[kind] is Hybrid:
-        return {"parts": (*((name, _value(spec, name, value, COUNT)) for name, value in given.items()),)}
+        return {"parts": (*((name, _value(spec, name, value, COUNT)) for name, value in values.items()),)}
     names = option_names(METHODS[kind])
-    for name in given:
+    for name in values:
         if name not in names:
             remedy = f"its options are {', '.join(names)}" if names else "it has no options"
             raise UsageError(f"unknown option {name!r}", where=spec, remedy=near_name(name, names, remedy))
-    return {name: _value(spec, name, value, OPTIONS[name]) for name, value in given.items()}
+    return {name: _value(spec, name, value, OPTIONS[name]) for name, value in values.items()}
 
 
 def _value(spec: str, name: str, value: str, option: Option) -> Any:
@@ -262,7 +265,7 @@ def _value(spec: str, name: str, value: str, option: Option) -> Any:
 
 @dataclass(frozen=True)
 class Option:
-    """How a value is read, ValueError where it cannot be.   kind : what it is.   remedy : how it is written."""
+    """An option of a method. read: parses a value, or raises ValueError.   kind: its type.   remedy: its notation."""
 
     read: Callable[[str], Any]
     kind: str
@@ -314,7 +317,7 @@ def _check_parts(miner: Miner, miners: Sequence[Miner], k: int) -> None:
             raise UsageError(
                 f"{name!r} is not another source of this run",
                 where=f"{miner.name}={miner.text}",
-                remedy=f"name it too, as {name}=METHOD; a hybrid is no part of another",
+                remedy=f"add {name}=METHOD; a hybrid cannot be part of another",
             )
     if sum(n for _, n in parts) != k:
         raise UsageError(

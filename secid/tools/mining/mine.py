@@ -1,13 +1,13 @@
-"""`secid.mine` and `secid.mine_sweep`: queries and candidates to sources of hard negatives, by several methods.
+"""`secid.mine` and `secid.mine_sweep` mine sources of hard negatives from queries and candidates.
 
     questions    rows of queries and positives, candidates, labels   methods   NAME=METHOD:option=value,…
-    llm          the texts that a language model writes              answers   what is made of them, and their journal
+    llm          the texts that a language model writes              answers   their negatives and their journal
     choose       orders, exclusions, and the window that passes      find      one search for all sources, and files
     run          the folder                                          sweep     other margins and windows
 
 Worked example: K = 2, candidates a, b, c, d with s_qn = 0.9, 0.8, 0.6, 0.5, of which a is the positive (s_qp = 0.9).
 `dense` takes b (rank 1) and c (rank 2): a has no rank. `dense:absolute=0.2` takes c and d, since 0.8 is not below 0.7.
-`dense:absolute=0.2,ranks=1-2` takes c alone: the query is short, since the margin rejects one of a window of two.
+`dense:absolute=0.2,ranks=1-2` takes only c: the query is short, since the margin rejects one of a window of two.
 Source: METHOD 10.
 """
 
@@ -51,21 +51,22 @@ def mine(
     progress: Progress | None = None,
     **settings: Unpack[SettingsDict],
 ) -> Mined:
-    """Finds negatives by several methods over one encoding, and writes a file of training rows for each.
+    """Find negatives by several methods over one encoding, and write a file of training rows for each.
 
     miners   : "NAME=METHOD:option=value,…", one or several; see secid.tools.mining.methods.
-    folder   : a new or empty one, for NAME.jsonl of each source and a hidden .manifest.json.
-    encoder  : as for `score`; may be None where no source is dense, and then nothing is known of margins.
+    folder   : a new or empty folder, for NAME.jsonl of each source and a hidden .manifest.json.
+    encoder  : as for `score`. May be None if no source is dense; then margins are unknown.
     k        : negatives of each row.
     pairs    : a source with queries and positives, as for `score`; else the queries are those that the qrels of
                `collection` judge.
     split    : only the judgements of this split of the collection; all by default.
-    on_short : what becomes of a row with fewer than k: keep it, drop it, or fill it up with random candidates.
-    max_reuse: how many rows one passage may serve in a source; any number by default. Qrels give a row for each query.
+    on_short : for a row with fewer than k negatives: keep it, drop it, or fill it up with random candidates.
+    max_reuse: largest number of rows with the same passage in a source; no limit by default. Qrels give a row for each
+               query.
     schema   : st-ntuple, flagembedding, tevatron or nvidia.   parquet : write Parquet instead of JSON lines.
-    prompt, concurrency : what language models are asked, with {query}, {positive} and {n}, and how often at once.
+    prompt, concurrency : prompt for language models, with {query}, {positive} and {n}, and number of requests at once.
     settings : those of the files and the encoder, tokenizer (of bm25), temperature and seed; others have no effect.
-    Returns the same as `secid mine --json` prints. Raises SecidError, and then writes nothing.
+    Return the result that `secid mine --json` prints. Raises SecidError, and then writes nothing.
 
     >>> import secid
     >>> mined = secid.mine(["near=dense", "far=dense:ranks=21-40"], "runs/mined", "minilm",
@@ -106,11 +107,11 @@ def mine_sweep(
     progress: Progress | None = None,
     **settings: Unpack[SettingsDict],
 ) -> Sweep:
-    """What dense sources would give under other margins and windows of ranks; writes nothing.
+    """Count the negatives of dense sources under other margins and windows of ranks. Nothing is written.
 
-    miners : as for `mine`; those that are not dense are left out.   The other parameters are those of `mine`. Of the
-    settings guide, guide_reranker and guide_sample count too: a second scorer of a sample of each method's negatives.
-    Returns the same as `secid mine --sweep --json` prints. Raises SecidError.
+    miners : as for `mine`; those that are not dense are left out.   The other parameters are those of `mine`. The
+    settings guide, guide_reranker and guide_sample count too: a guide scores a sample of each method's negatives.
+    Return the result that `secid mine --sweep --json` prints. Raises SecidError.
 
     >>> import secid
     >>> sweep = secid.mine_sweep(["near=dense"], "minilm", collection="fixtures/collection", k=4)
@@ -143,7 +144,7 @@ def mine_sweep(
 def _opened(
     encoder: EncoderLike | None, settings: SettingsDict, progress: Progress | None
 ) -> tuple[Load | None, Resolved, Progress]:
-    """What loads the encoder, None without one; the settings; and who hears of the progress."""
+    """Return a function that loads the encoder (None without one), the settings, and the progress."""
     resolved, watcher = begun(encoder, settings, progress)
     values = resolved.values
     has_encoder = encoder is not None or values.encoder is not None

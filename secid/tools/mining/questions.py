@@ -1,4 +1,4 @@
-"""What negatives are mined for, and the candidates, as rows and as files are read."""
+"""Read the queries to mine for, and the candidates."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ from secid.settings import Settings
 from secid.tools.mining.methods import MiningPlan
 from secid.write.rows import Passage, Row, RowsOnDisk
 
-# What negatives are mined for, and the candidates: rows of queries and labelled positives, texts in two stores.
+# Rows of queries and labelled positives, and candidates, with texts in two stores.
 
 Rows = Callable[[], Iterator[Row]]
 TEXTS_AT_ONCE = 4_096
@@ -41,13 +41,13 @@ TEXTS_AT_ONCE = 4_096
 class Questions:
     """R rows, each a query with its labelled positives, and the candidates for their negatives.
 
-    rows     : gives them as they are written, but for the negatives; the same at each call.
+    rows     : yields the rows to write, without negatives; the same at each call.
     query    : (R,) id in `queries`.   sorting : (R,) sum of the text keys of its positives: sorts rows of one query.
     first    : (R,) the id of the first positive, with which `secid score` compares the row's negatives.
     labels   : (L,) ids of query and passage of each labelled positive, those of other rows and splits included.
-    passages : the candidates, in the order of their text keys, then positives that are none, then texts written.
-    ids      : the ids of some candidates, rising; "" for one without.
-    skipped  : rows, judgements, or passages of the collection that give nothing, by reason.
+    passages : the candidates in text-key order, then positives that are not candidates, then texts of language models.
+    ids      : returns the ids of some candidates, given rising; "" for one without an id.
+    skipped  : number of unused rows, judgements or passages of the collection, by reason.
     """
 
     rows: Rows
@@ -62,14 +62,14 @@ class Questions:
     skipped: Mapping[str, int]
 
     def with_texts(self, spool: TextSpool) -> tuple[Questions, Index]:
-        """With other texts behind the passages, and (n,) the id of each text by its number in the spool."""
+        """Append texts to the passages. Return also (n,) the id of each text by its number in the spool."""
         others, ids = spool.store()
         with closing(others):
             passages, own = self.passages.joined(others)
         return replace(self, passages=passages), own[ids]
 
     def close(self) -> None:
-        """Lets go of the spool files."""
+        """Close the spool files."""
         self.queries.close()
         self.passages.close()
 
@@ -77,15 +77,15 @@ class Questions:
 def questions_of_collection(
     collection: Collection, files: Sequence[str], labels: Sequence[str], folder: Path, most_unknown: float
 ) -> Questions:
-    """The queries that some qrels files judge, with the passages of a grade above 0 as positives.
+    """Read the queries that some qrels files judge, with the passages of a grade above 0 as positives.
 
-    labels : qrels of all splits: what they label is no negative either.   most_unknown : as in `read_judgements`.
-    Raises InputError where no judgement is above 0, too many have no text, or the corpus has none.
+    labels : qrels of all splits; their positives are not negatives either.   most_unknown : as in `read_judgements`.
+    Raises InputError if no judgement is above 0, too many have no text, or the corpus has none.
     """
     judgements = [row for file in files for row in read_qrels(file) if row[2] > 0]
     where = ", ".join(files)
     if not judgements:
-        raise InputError("holds no judgement above 0", where=where, remedy="a positive is a passage of a grade above 0")
+        raise InputError("holds no judgement above 0", where=where, remedy="a positive needs a grade above 0")
     queries = dict.fromkeys(row[0] for row in judgements)
     with_text = {key for key in queries if _has_text(collection.query(key))}
     in_queries = np.array([row[0] in with_text for row in judgements])
@@ -98,8 +98,8 @@ def questions_of_collection(
 
     def rows() -> Iterator[Row]:
         for key, positives in relevant.items():
-            given = [Passage(collection.passage(own) or "", own) for own in positives]
-            yield Row(collection.query(key) or "", given, (), key)
+            passages_of_query = [Passage(collection.passage(own) or "", own) for own in positives]
+            yield Row(collection.query(key) or "", passages_of_query, (), key)
 
     return _questions(rows, collection, labels, folder, unknown)
 
@@ -107,17 +107,17 @@ def questions_of_collection(
 def questions_of_pairs(
     readers: Sequence[Reader], collection: Collection | None, settings: Settings, folder: Path, tick: Callable[[], None]
 ) -> Questions:
-    """The rows of a source. Without a collection the candidates are its own passages, negatives included.
+    """Read the rows of a source. Without a collection the candidates are its own passages, negatives included.
 
-    readers : opened with `keep` and `without_negatives`.   tick : called now and then.
-    Raises BadRecordsError where too many rows are malformed, NothingToScoreError where none can be used.
+    readers : opened with `keep` and `without_negatives`.   tick : called while rows are read.
+    Raises BadRecordsError if too many rows are malformed, NothingToScoreError if none can be used.
     """
     on_disk = [RowsOnDisk(folder / f"{number}.rows") for number in range(len(readers))]
-    for reader, kept in zip(readers, on_disk, strict=True):
-        for _ in kept.watch(reader.blocks()):
+    for reader, rows_on_disk in zip(readers, on_disk, strict=True):
+        for _ in rows_on_disk.watch(reader.blocks()):
             tick()
     n_used, skipped, first = 0, Counter[str](), dict[str, Example]()
-    for place, row in (item for kept in on_disk for item in kept.rows(None)):
+    for place, row in (item for rows_on_disk in on_disk for item in rows_on_disk.rows(None)):
         if row is None:
             skipped[place.reason] += 1
             first.setdefault(place.reason, Example(place.reason, place.path, place.line, None))
@@ -129,7 +129,7 @@ def questions_of_pairs(
         raise NothingToScoreError(f"no row has a query and a positive ({left_out_text(tally)})", where=where)
 
     def rows() -> Iterator[Row]:
-        return (row for kept in on_disk for _, row in kept.rows(None) if row is not None)
+        return (row for rows_on_disk in on_disk for _, row in rows_on_disk.rows(None) if row is not None)
 
     return _questions(rows, collection, judgement_files(settings), folder, skipped)
 
@@ -145,7 +145,7 @@ def _questions(
         query.extend(spools[0].add([row.query]))
         numbers = spools[1].add([passage.text for passage in row.positives])
         starts.append(len(label_passage))
-        forms.add(hash(normal_form(row.query)))  # of two forms with one hash, a label is read too many
+        forms.add(hash(normal_form(row.query)))  # a hash collision only reads an extra label
         label_query.extend(query[-1:] * len(numbers))
         label_passage.extend(numbers)
         if collection is None:
@@ -206,7 +206,7 @@ def _questions(
 
 
 def _labelled(files: Sequence[str], collection: Collection, forms: Set[int]) -> Iterator[tuple[str, str]]:
-    """Texts of each relevant pair of these qrels. forms : hashes of the normal forms of the queries to keep."""
+    """Yield the texts of each relevant pair of qrels. forms: hashes of the normal forms of queries to keep."""
     for key, name, _ in (row for file in files for row in read_qrels(file) if row[2] > 0):
         query = collection.query(key)
         if query and hash(normal_form(query)) in forms:
@@ -219,20 +219,20 @@ def _has_text(text: str | None) -> bool:
     return bool(text and text.strip())
 
 
-# Reads what `secid mine` and `--sweep` mine for. Imports nothing heavy, so that errors of the files come first.
+# Nothing heavy is imported here, so that errors of the files come first.
 
 
 def read_questions(
     plan: MiningPlan, settings: Settings, work: Path, progress: Progress, refuse: Callable[[], None]
 ) -> Questions:
-    """Rows and candidates. The caller closes them. Raises InputError, also where there is no candidate.
+    """Read rows and candidates. The caller closes them. Raises InputError, also if there is no candidate.
 
-    refuse : called when the files are open and nothing has been read; raises EncoderError for a missing encoder.
+    refuse : called when the files are open but not read yet; raises EncoderError for a missing encoder.
     """
     if plan.pairs is None:
         if settings.collection is None:
             raise UsageError(
-                "no queries given", remedy="--collection DIR (a BEIR folder with qrels), or --pairs SOURCE"
+                "no queries named", remedy="--collection DIR (a BEIR folder with qrels), or --pairs SOURCE"
             )
         files, labels = (label_files(None, name, settings) for name in (plan.split, None))
         refuse()
@@ -245,7 +245,7 @@ def read_questions(
             for source in resolve_sources([plan.pairs], settings)
         ]
         refuse()
-        given = settings.collection or settings.corpus
-        collection = open_noting_bad_rows(settings, progress) if given else None
+        has_collection = settings.collection or settings.corpus
+        collection = open_noting_bad_rows(settings, progress) if has_collection else None
         tick = bytes_read_by(readers, progress)
         return questions_of_pairs(readers, collection, settings, work, tick)

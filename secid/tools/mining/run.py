@@ -1,4 +1,4 @@
-"""`secid mine`: several sources over one encoding of the same queries and candidates, written whole or not at all.
+"""`secid mine`: mine several sources over one encoding of queries and candidates, and write all of them or none.
 
 Source: METHOD 10.
 """
@@ -49,12 +49,12 @@ def mine_sources(
     progress: Progress,
     refuse: Callable[[], None],
 ) -> Mined:
-    """Reads the queries, mines all sources, and writes their files and the manifest to `folder`, which is created.
+    """Read the queries, mine all sources, and write their files and the manifest to `folder`, which is created.
 
-    load : gives the encoder and its recipe; None to mine without one, and then nothing is known of margins.
+    load : returns the encoder and its recipe; None to mine without one, and then margins are unknown.
     work : an empty folder for temporary files.   refuse : as for `read_questions`.
-    What cannot work is refused before anything is read, and an encoder is loaded only for queries and candidates that
-    are there. Raises SecidError; then nothing is left but what a language model was paid for.
+    Invalid plans are refused before anything is read, and the encoder is loaded after queries and candidates were
+    found. Raises SecidError; then nothing is left except the paid answers of a language model.
     """
     settings = resolved.values
     plan.check(settings, load is not None)
@@ -62,17 +62,17 @@ def mine_sources(
     journals = [folder / JOURNAL.format(miner.name) for miner in plan.miners]
     with ExitStack() as stack:
         endpoints = _endpoints(plan, progress, stack)
-        stack.enter_context(_alone_in(folder))
+        stack.enter_context(_locked_folder(folder))
         questions = stack.enter_context(closing(read_questions(plan, settings, work, progress, refuse)))
         settings = _with_tokenizer(plan, questions, resolved, progress)
-        from secid.tools.mining.answers import kept_answers
+        from secid.tools.mining.answers import resume_hint
         from secid.tools.mining.find import MinedNegatives, find_negatives, write_sources
         from secid.tools.mining.llm import ask
 
-        stack.enter_context(kept_answers(journals, progress))
+        stack.enter_context(resume_hint(journals, progress))
         encoder, info = load() if load else (None, None)
         if endpoints and isinstance(encoder, PrecomputedEncoder):
-            problem = "has no vectors for texts that a language model writes"
+            problem = "has no vectors for the texts of a language model"
             raise UsageError(problem, where="--encoder", remedy="name a model, or mine llm in a run without --encoder")
         spool = TextSpool("passage", work / "written.txt")
         stack.callback(spool.close)
@@ -85,13 +85,13 @@ def mine_sources(
             questions, ids = questions.with_texts(spool)
             stack.callback(questions.close)
             written = {number: np.where(own.texts >= 0, ids[own.texts], -1) for number, own in answers.items()}
-        found = find_negatives(plan, questions, written, encoder, settings, work, progress)
+        lists = find_negatives(plan, questions, written, encoder, settings, work, progress)
         sources = [
-            MinedNegatives(plan, questions, found, number, answers.get(number), settings.temperature)
+            MinedNegatives(plan, questions, lists, number, answers.get(number), settings.temperature)
             for number in range(len(plan.miners))
         ]
         run = Mined(
-            **asked_of(plan, questions, settings),
+            **run_fields(plan, questions, settings),
             encoder=info,
             folder=str(folder),
             on_short=plan.on_short,
@@ -105,7 +105,7 @@ def mine_sources(
 
 
 def _endpoints(plan: MiningPlan, progress: Progress, stack: ExitStack) -> dict[int, Endpoint]:
-    """The endpoints of the language models by place of their miner, which the stack closes."""
+    """Return the endpoints of the language models, by number of their miner. The stack closes them."""
     methods = {number: miner.method for number, miner in enumerate(plan.miners) if isinstance(miner.method, Llm)}
     if not methods:
         return {}
@@ -115,7 +115,7 @@ def _endpoints(plan: MiningPlan, progress: Progress, stack: ExitStack) -> dict[i
 
 
 def _with_tokenizer(plan: MiningPlan, questions: Questions, resolved: Resolved, progress: Progress) -> Settings:
-    """The settings, with a tokenizer that fits the texts if bm25 will split them and none was set. Source: METHOD 4."""
+    """Return the settings, with a fitting tokenizer if bm25 needs one and none was set. Source: METHOD 4."""
     if not any(isinstance(miner.method, Bm25) for miner in plan.miners):
         return resolved.values
     queries = questions.queries, distinct(questions.query)
@@ -124,8 +124,8 @@ def _with_tokenizer(plan: MiningPlan, questions: Questions, resolved: Resolved, 
     return fitting_texts(queries, candidates, name, resolved, progress).values
 
 
-def asked_of(plan: MiningPlan, questions: Questions, settings: Settings) -> dict[str, Any]:
-    """The fields of `MiningRun` but for the encoder."""
+def run_fields(plan: MiningPlan, questions: Questions, settings: Settings) -> dict[str, Any]:
+    """Return the fields that `Mined` and `Sweep` share, except the encoder."""
     return {
         "schema_version": MINE_SCHEMA_VERSION,
         "secid_version": VERSION,
@@ -141,10 +141,10 @@ def asked_of(plan: MiningPlan, questions: Questions, settings: Settings) -> dict
 
 
 @contextmanager
-def _alone_in(folder: Path) -> Iterator[None]:
-    """Creates the folder, and keeps other runs out of it until the block ends. Raises OutputError.
+def _locked_folder(folder: Path) -> Iterator[None]:
+    """Create the folder, and keep other runs out of it until the block ends. Raises OutputError.
 
-    Where the block fails, removes the folders that it created, if nothing is in them.
+    If the block fails, the folders created here are removed, unless something is in them.
     """
     created = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
@@ -153,7 +153,7 @@ def _alone_in(folder: Path) -> Iterator[None]:
             if not is_locked and sys.platform != "win32":
                 remedy = "wait until it has ended, or name a new directory"
                 raise OutputError("another run is writing to it", where=str(folder), remedy=remedy)
-            check_folder(folder)  # a run may have ended since it was looked at
+            check_folder(folder)  # another run may have ended since the first check
             yield
     except BaseException:
         with suppress(OSError):
@@ -163,13 +163,13 @@ def _alone_in(folder: Path) -> Iterator[None]:
 
 
 def _encoder_flags(settings: Settings) -> list[str]:
-    """The words of a command line for the settings that decide what a score is, where they are not the defaults."""
+    """Return command-line words for the settings that change a score and are not the defaults."""
     values = {name: getattr(settings, name) for name in SCORE_SETTINGS}
     return [word for name, value in values.items() if value != getattr(DEFAULTS, name) for word in typed(name, value)]
 
 
 def check_folder(folder: Path) -> None:
-    """Raises OutputError for a folder that holds anything but what a killed run left."""
+    """Check that a folder is empty, except for files of a killed run. Raises OutputError."""
     if folder.is_dir():
         names = sorted(path.name for path in {*folder.iterdir()}.difference(files_of_killed_run(folder)))
         own = (JOURNAL.format("*"), REJECTED.format("*"))
@@ -180,7 +180,7 @@ def check_folder(folder: Path) -> None:
                 where=str(folder),
                 remedy="name a new directory; nothing is overwritten"
                 if not any(fnmatchcase(path.name, own[0]) for path in folder.iterdir())
-                else f"remove all in it but {own[0]}: a new directory would pay for these answers again",
+                else f"remove all files except {own[0]}: with a new directory you would pay for its answers again",
             )
     elif folder.exists() or folder.is_symlink():
         raise OutputError("is not a directory", where=str(folder))

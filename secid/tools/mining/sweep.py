@@ -1,10 +1,10 @@
-"""What dense sources would give under other margins and windows of ranks: one search, nothing written.
+"""Show the negatives of dense sources under other margins and windows of ranks, in one search. Nothing is written.
 
-    grid        the variants of a source: margins below the positive's score by windows of ranks
-    sweep_all   what each of them gives, and what a guide suspects in a sample of it
+    swept_methods   the variants of a source: margins below the positive's score by windows of ranks
+    sweep_all       the negatives of each variant, and a guide's suspects in a sample of them
 
-Margins are not portable between encoders, so a table of these candidates and this encoder takes the place of a default.
-Source: METHOD 10.
+Margins do not carry over from one encoder to another, so a table for these candidates and this encoder replaces a
+default. Source: METHOD 10.
 """
 
 from __future__ import annotations
@@ -27,21 +27,21 @@ from secid.tools.mining.choose import Picks
 from secid.tools.mining.find import find_negatives, options_of, score_means
 from secid.tools.mining.methods import Dense, Method, Miner, MiningPlan, Random
 from secid.tools.mining.questions import Questions
-from secid.tools.mining.run import Load, asked_of
+from secid.tools.mining.run import Load, run_fields
 from secid.triplets.estimates import comparable_keys, wilson_interval
 from secid.triplets.guide import GuideScores, guide_scores
 
 RELATIVE = (0.0, 0.02, 0.05, 0.1, 0.2)
 WINDOWS = ((11, 50), (51, 100))
-"""Beside the source's own and ranks 1 to K."""
+"""Windows in addition to the source's own and ranks 1 to K."""
 SAMPLE = 300
-"""Negatives of each method that a guide scores: a share of 10 % then has a standard error of 1.7 points."""
+"""Negatives of each method that a guide scores. A share of 10 % then has a standard error of 1.7 points."""
 
 
 def swept_methods(miner: Miner, k: int) -> list[Miner]:
-    """The variants of a dense source by window and margin, each method once; the source itself may be among them.
+    """Return the variants of a dense source by window and margin, each once. The source itself may be among them.
 
-    They have its maximum and its choice within the window; a relative margin replaces its own margins.
+    They have its maximum and its pick within the window; a relative margin replaces its own margins.
     """
     own, methods = miner.method, dict[tuple[tuple[int, int], float], Dense]()
     if isinstance(own, Dense):
@@ -54,31 +54,31 @@ def swept_methods(miner: Miner, k: int) -> list[Miner]:
 def sweep_all(
     plan: MiningPlan, questions: Questions, load: Load, settings: Settings, work: Path, progress: Progress
 ) -> Sweep:
-    """Searches once for all variants of all dense sources, at least one.
+    """Search once for all variants of all dense sources. At least one source must be dense.
 
     load : as in `mine_sources`.   work : an empty folder for temporary files. Raises SecidError.
     """
     dense = [miner for miner in plan.miners if isinstance(miner.method, Dense)]
     grids = [swept_methods(miner, plan.k) for miner in dense]
     at_random = Miner("random", "random", Random())
-    # Sources that share a method are searched once.
+    # Methods that several sources share are searched once.
     every = tuple({each.method: each for each in (*dense, *chain(*grids), at_random)}.values())
     encoder, info = load()
     guide = load_guide(settings, encoder, progress)
-    found = find_negatives(
+    lists = find_negatives(
         replace(plan, miners=every, on_short="keep"), questions, {}, encoder, settings, work, progress
     )
     guided: Sequence[Suspects | None] = [None] * len(every)
     size = settings.guide_sample or SAMPLE
     if guide is not None:
-        rows = [_triplets(questions, found.positive, own) for own in found.picks]
-        near = [s_qn[own.ids >= 0] for own, s_qn in zip(found.picks, found.s_qn, strict=True)]
+        rows = [_triplets(questions, lists.positive, own) for own in lists.picks]
+        near = [s_qn[own.ids >= 0] for own, s_qn in zip(lists.picks, lists.s_qn, strict=True)]
         sampled, sets = replace(settings, guide_sample=size), list(zip(rows, near, strict=True))
         scores = guide_scores(questions, sets, guide, sampled, work / "guide", progress, {})
         guided = [_suspects(questions, own, each) for own, each in zip(rows, scores, strict=True)]
     swept = {
-        miner.method: _swept(miner.method, own, s_qn, found.s_first, plan.k, settings.temperature, suspects)
-        for miner, own, s_qn, suspects in zip(every, found.picks, found.s_qn, guided, strict=True)
+        miner.method: _swept(miner.method, own, s_qn, lists.s_first, plan.k, settings.temperature, suspects)
+        for miner, own, s_qn, suspects in zip(every, lists.picks, lists.s_qn, guided, strict=True)
     }
     sources = tuple(
         SweptSource(
@@ -89,7 +89,7 @@ def sweep_all(
         for miner, variants in zip(dense, grids, strict=True)
     )
     return Sweep(
-        **asked_of(plan, questions, settings),
+        **run_fields(plan, questions, settings),
         encoder=info,
         guide=None if guide is None else guide.info,
         guide_margin=MARGIN,
@@ -101,7 +101,7 @@ def sweep_all(
 
 
 def _triplets(questions: Questions, positive: Index, picks: Picks) -> Triplets:
-    """Each negative with a positive of its row. positive : (R,)."""
+    """Return each negative with a positive of its row. positive: (R,)."""
     counts = picks.counts
     filled = np.flatnonzero(counts)
     return Triplets(
@@ -115,7 +115,7 @@ def _triplets(questions: Questions, positive: Index, picks: Picks) -> Triplets:
 
 
 def _suspects(questions: Questions, rows: Triplets, guide: GuideScores) -> Suspects | None:
-    """None where there is no negative."""
+    """Return the guide's suspects; None without negatives."""
     if not len(rows):
         return None
     queries, cluster = np.unique(rows.query, return_inverse=True)

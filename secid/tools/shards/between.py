@@ -1,4 +1,4 @@
-"""Scores of triplets that are spread over shards, and pairs of sources compared on shared queries."""
+"""Score triplets that are spread over shards, and compare pairs of sources on their shared queries."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ from secid.triplets.random_reference import QuerySums, RatioDifference
 class MergedScore:
     """ECI of a set of triplets and its error; the error is added up over shards.
 
-    state : the sum over all shards.   eigen : of its M.
+    state : the sum over all shards.   eigen : the eigenvalues of its M.
     squares, bias_nats : (budgets,) sums over queries.   n_queries : distinct queries.
     """
 
@@ -57,7 +57,7 @@ class MergedScore:
 
     @property
     def nats(self) -> float:
-        """ECI at the first budget."""
+        """Return ECI at the first budget."""
         return spectral_nats(self.eigen.values, self.budgets[0])
 
     def standard_errors(self) -> Floats:
@@ -66,7 +66,7 @@ class MergedScore:
         return errors
 
     def add(self, vectors: Vectors, own: StoredSet, distance: float, dtype: torch.dtype) -> Influence:
-        """Add the influence of the triplets of a shard, at least one, and return it."""
+        """Add the influence of a shard's triplets and return it. The shard has at least one triplet."""
         effect = influence(vectors, own.triplets, own.squared, own.weight, self.eigen, distance, self.budgets, dtype)
         self.squares += (effect.per_query**2).sum(axis=0)
         self.bias_nats += effect.bias_nats
@@ -74,10 +74,10 @@ class MergedScore:
         return effect
 
 
-# Compares pairs of sources on the queries that both have, over shards, with the result of one process.
+# Compare pairs of sources on the queries that both have. The result equals that of one process.
 #
-# The first pass counts shared queries and adds up sums by query; the second adds up the matrices of sources restricted
-# to shared queries; the third, their influence. Source: METHOD 8, 16.1.
+# The first pass counts shared queries and adds up sums by query. The second pass adds up the matrices of sources
+# restricted to shared queries. The third pass adds up their influence. Source: METHOD 8, 16.1.
 
 NOTHING = Influence((1.0,), np.zeros(0), np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 1)), np.zeros(0))
 """Influence of a source that has no triplet in a shard."""
@@ -88,7 +88,7 @@ NO_SUM = InformationState(torch.zeros(()), 0.0)
 class ShardPart:
     """The sources of one shard, by their place among all sources.
 
-    has : (S, n) which sources have which of its queries.   distance : the run's smallest ||n - p||.
+    has : (S, n) flags: source s has query n of the shard.   distance : the run's smallest ||n - p||.
     """
 
     sets: Mapping[int, StoredSet]
@@ -98,7 +98,7 @@ class ShardPart:
 
     @staticmethod
     def of(numbers: ShardNumbers, arrays: Arrays, names: tuple[str, ...]) -> ShardPart:
-        """Read it from a state. names : of all sources."""
+        """Read the sources from a state. names: all sources of the run."""
         places = [names.index(part.result.name) for part in numbers.sources]
         sets = {place: StoredSet.of(arrays, number) for number, place in enumerate(places)}
         nothing = np.zeros(0, np.int64)
@@ -110,7 +110,7 @@ class ShardPart:
         return ShardPart(sets, columns, has, numbers.smallest_distance)
 
     def queries(self, sources: tuple[int, ...]) -> Flags:
-        """Return (n,) which queries all of these sources have."""
+        """Return (n,) flags of the queries that all of these sources have."""
         shared: Flags = np.all(self.has[list(sources)], axis=0)
         return shared
 
@@ -131,8 +131,8 @@ class MergedPairs:
     members    : for each restricted set that is scored, the sources whose shared queries it has.
     sets       : the scores of these sets.
     squares    : the squared standard error of the difference of each scored pair.
-    covariance : (S, S) of the scores in the table.
-    n_inverted : for each restricted set in the table, how many negatives outscore their positive.
+    covariance : (S, S) covariance of the scores in the table.
+    n_inverted : for each restricted set in the table, the number of negatives that outscore their positive.
     """
 
     def __init__(self, names: tuple[str, ...]) -> None:
@@ -188,7 +188,7 @@ class MergedPairs:
         self.sets = {key: MergedScore.of(state, (1.0,), device) for key, state in self._states.items()}
 
     def add(self, part: ShardPart, whole: Mapping[str, Influence], vectors: Vectors, dtype: torch.dtype) -> None:
-        """Add a shard in the third pass. whole : influence of all triplets of each source in the shard."""
+        """Add a shard in the third pass. whole: the influence of all triplets of each source in the shard."""
         effects = {self.whole(place): whole.get(name, NOTHING) for place, name in enumerate(self.names)}
         for key, sources in self.members.items():
             rows = part.rows(key.place, part.queries(sources))
@@ -212,7 +212,7 @@ class MergedPairs:
         return Key(place, self.counts.of(place, place).identity)
 
     def in_table(self, place: int) -> Key:
-        """Return the key of the set that the table shows of a source."""
+        """Return the key of the set that the table shows for a source."""
         return Key(place, self.counts.common) if self.counts.in_table else self.whole(place)
 
     def places(self, *names: str) -> tuple[int, ...]:
@@ -220,7 +220,7 @@ class MergedPairs:
         return tuple(map(self.names.index, names))
 
     def pairs(self, nats: Callable[[Key], float]) -> SourcePairs:
-        """Return all pairs, without hardness. nats : gives the score of a set."""
+        """Return all pairs, without hardness. nats: returns the score of a set."""
         gaps = []
         for pair, own in self.shared.items():
             trace, outscoring = (ratio.difference(own.n) for ratio in self._ratios[pair])

@@ -1,7 +1,7 @@
-"""What a shard must know of the whole run: document frequencies of the pool, shared openings, hubs, shared documents.
+"""Count what a shard needs from the whole run: document frequencies, shared openings, hubs, shared documents.
 
-Counted over all files once, alone or in N parts that add up: each distinct passage is counted by one part, and so is
-each query, whatever file it comes from. Source: METHOD 2.3, 14.
+The counts cover all files, and are taken at once or in N parts that add up. One part counts each distinct passage, and
+one part each query, from whatever file. Source: METHOD 2.3, 14.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from secid.triplets.estimates import GapMoments
 
 NO_TABLE = DocumentFrequencies(np.zeros(0, np.uint64), np.zeros(0, np.int64), 0)
 FREQUENT = {"negatives": SHARED_FRACTION, "served": HUB_SHARE}
-"""Tables of a source whose keys are shared or hubs from this share of them."""
+"""Tables of a source, with the share of documents from which a key is shared or a hub."""
 FIRST, POSITIVE, NEGATIVE = range(3)
 
 Tables = Mapping[tuple[str, str], DocumentFrequencies]
@@ -59,15 +59,16 @@ Tables = Mapping[tuple[str, str], DocumentFrequencies]
 
 @dataclass(frozen=True)
 class Counts:
-    """Of a run, or of the texts and queries of one part of it; parts add up.
+    """Counts of a run, or of the texts and queries of one part of it; parts add up.
 
-    tables  : by kind, and by source or "" for the run's: the run's `documents`, scored positives and negatives by
-              token, and its `positives`, all by opening; a source's distinct `negatives` by opening, and its queries by
-              the opening of a negative (`queries`) and by its normal form (`served`), and its labelled positives by
-              number of characters (`lengths`).
-    formal  : by source, its formal defects among negatives and positives, in the order of DAMAGE.
+    tables  : by kind, and by source or "" for the run. The run has `documents` (scored positives and negatives by
+              token) and `positives` (all of them, by opening). A source has `negatives` (distinct, by opening),
+              `queries` (by the opening of a negative), `served` (queries by the normal form of a negative) and
+              `lengths` (labelled positives by number of characters).
+    formal  : the formal defects of each source among negatives and positives, in the order of DAMAGE.
     phrases : sorted keys of the generators' phrases that open a positive.
-    shared  : distinct negatives that two sources have in common, by their names in order; all of a source's own.
+    shared  : number of distinct negatives that two sources share, by their names in order; a source with itself has
+              all of its own.
     n_texts : distinct queries and passages.
     """
 
@@ -89,17 +90,17 @@ class Counts:
         )
 
     def only(self, keys: Mapping[tuple[str, str], Keys]) -> Counts:
-        """With these keys alone of the tables that are named; the others as they are."""
+        """Keep only these keys in the named tables; the other tables are unchanged."""
         return replace(
             self, tables={key: table.only(keys[key]) if key in keys else table for key, table in self.tables.items()}
         )
 
     def table(self, kind: str, source: str = "") -> DocumentFrequencies:
-        """The table, without a document where nothing was counted."""
+        """Return the table; an empty one if nothing was counted."""
         return self.tables.get((kind, source), NO_TABLE)
 
     def texts(self) -> RunTexts:
-        """What the rules of the texts need to know of the whole run, once all parts are added."""
+        """Return the facts about the whole run that the text rules need, once all parts are added."""
         names = [name for kind, name in self.tables if kind == "negatives"]
         shared = {
             name: shared_openings(self.table("negatives", name), self.table("queries", name), self.table("positives"))
@@ -118,15 +119,15 @@ def _added(one: tuple[GapMoments, ...] | None, other: tuple[GapMoments, ...] | N
 
 
 def summed_counts(parts: Callable[[], Iterable[Counts]]) -> Counts:
-    """All parts together, in any order, without the openings and forms that cannot be shared or hubs: what is frequent
-    in the whole is as frequent in some part.
+    """Add all parts, in any order. Openings and forms that cannot be shared or hubs are dropped.
 
-    parts : gives them one at a time, twice, so that their tables need not be in memory together.
+    A key that is frequent in the whole is as frequent in at least one part.
+    parts : yields them one at a time, and is called twice, so that only one part's tables are in memory.
     """
     keys: dict[tuple[str, str], Keys] = {}
     for part in parts():
         for (kind, name), table in part.tables.items():
-            if kind in FREQUENT:  # half of the share: no rounding of the rules' own shares leaves one out
+            if kind in FREQUENT:  # half of the share, so that rounding in the rules' own shares loses no key
                 frequent = table.keys[table.counts >= FREQUENT[kind] / 2 * table.n_documents]
                 keys[kind, name] = distinct(np.append(keys.get((kind, name), NO_KEYS), frequent))
     openings = {name: own for (kind, name), own in keys.items() if kind == "negatives"}
@@ -136,9 +137,9 @@ def summed_counts(parts: Callable[[], Iterable[Counts]]) -> Counts:
 
 
 def count_part(readers: Sequence[Reader], settings: Settings, shard: Shard, folder: Path, progress: Progress) -> Counts:
-    """What one part counts: its queries' rows, and its passages of all rows.
+    """Count one part: the rows of its queries, and its passages in all rows.
 
-    readers : opened, not yet read.   folder : an empty one for spool files.
+    readers : opened, not yet read.   folder : an empty folder for spool files.
     """
     tick = bytes_read_by(readers, progress)
     judgements = judgement_files(settings)
@@ -168,28 +169,28 @@ def count_part(readers: Sequence[Reader], settings: Settings, shard: Shard, fold
 
 
 def formal_moments(planned: PlannedSource, facts: PassageFacts, queries: TextStore) -> tuple[GapMoments, ...]:
-    """The formal defects of a source, in the order of DAMAGE."""
-    found = planned.with_findings(formal_masks(planned, facts.of_source(planned)))
-    listed = ListedNegatives(found, queries.keys)
+    """Count the formal defects of a source, in the order of DAMAGE."""
+    flagged = planned.with_findings(formal_masks(planned, facts.of_source(planned)))
+    listed = ListedNegatives(flagged, queries.keys)
     return tuple(map(listed.compared, DAMAGE))
 
 
 def _watched(reader: Reader, shard: Shard, own: _OwnTexts) -> Iterator[Record | Defect | Block]:
-    """The rows of the part's queries; the texts of all rows are taken on the way."""
+    """Yield the rows of the part's queries, and add the texts of all rows to `own` on the way."""
 
-    def seen() -> Iterator[Record | Defect | Block]:
+    def watched() -> Iterator[Record | Defect | Block]:
         for item in reader.blocks():
             if not isinstance(item, Defect):
                 own.take(reader.source.name, item)
             yield item
 
-    return QuerySubset(shard.has, nameless=False).rows(seen())
+    return QuerySubset(shard.has, nameless=False).rows(watched())
 
 
 class _OwnTexts:
-    """The passages of all rows that a part counts, and in which roles they occur.
+    """The passages of all rows that a part counts, with their roles.
 
-    labelled : queries seen so far that judgements label.
+    labelled : queries read so far that judgements label.
     """
 
     def __init__(self, shard: Shard, spool: TextSpool, judgements: Sequence[str], settings: Settings) -> None:
@@ -201,7 +202,7 @@ class _OwnTexts:
         self._names: dict[str, int] = {}
 
     def take(self, name: str, item: Record | Block) -> None:
-        """The passages of some rows."""
+        """Add the passages of some rows."""
         block = Block.of(item) if isinstance(item, Record) else item
         split = item.split if isinstance(item, Record) else ""
         source = self._names.setdefault(f"{name}:{split}" if split else name, len(self._names))
@@ -220,7 +221,7 @@ class _OwnTexts:
         self._source.extend([source] * len(numbers))
 
     def counts(self, tokenizer: str) -> Counts:
-        """Tables of the texts taken so far and of the labels of their queries."""
+        """Return tables of the texts taken so far and of the labels of their queries."""
         for record in self._labels:
             if record.query in self.labelled:
                 self._add(record.positives, bytes([POSITIVE]) * len(record.positives), -1)
@@ -248,7 +249,7 @@ class _OwnTexts:
 
 
 def document_frequencies(store: TextStore, counted: Flags, tokenizer: str) -> DocumentFrequencies:
-    """In how many of the counted passages each token occurs. counted: (n,)."""
+    """Count the passages with each token, among those that are flagged. counted: (n,) flags."""
     ids = np.flatnonzero(counted)
     tables: list[DocumentFrequencies] = []
     for start, stop in pieces(len(ids), CHUNK_TEXTS, store.lengths[ids]):

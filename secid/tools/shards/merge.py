@@ -1,4 +1,4 @@
-"""States of all shards to one report: sums added in order, the influence pass, and the sample of the queries."""
+"""Merge the states of all shards into one report: add sums in order, run the influence pass, score a query sample."""
 
 from __future__ import annotations
 
@@ -57,16 +57,17 @@ from secid.tools.shards.store import StateDir
 from secid.triplets.estimates import GapMoments, Moments
 from secid.triplets.measure_set import Measured, curve_budgets
 
-# States of all shards to what one process measures of the whole: sums added in order, then the influence pass.
+# Merge the states of all shards into the numbers that one process measures: add sums in order, then influence.
 #
 # One shard is in memory at a time. Source: METHOD 2, 8, 11, 14.
 
 
 @dataclass
 class Sums:
-    """The first pass over one source. parts: its numbers in the shards that hold some of it, in order.
+    """Sums of the first pass over one source.
 
-    total, sound : the sums of its triplets, and of those without a counted defect.
+    parts : its numbers in the shards that hold some of it, in order.
+    total, sound : the sums over its triplets, and over those without a counted defect.
     priorities : the first of its queries in the order of every sample.
     """
 
@@ -76,7 +77,7 @@ class Sums:
     priorities: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
 
     def add(self, part: SourceNumbers, arrays: Arrays, number: int, sample: int) -> None:
-        """Those of a shard, where the source has this number. sample: queries that are to be sampled."""
+        """Add the sums of a shard. number: the source's number there.   sample: number of queries to sample."""
         n, n_sound = part.result.n_triplets, part.result.scored.without_flagged.n_triplets
         self.parts.append(part)
         self.total += InformationState(torch.from_numpy(arrays[f"{number}.total"]), float(n))
@@ -89,9 +90,10 @@ class MergedSource:
 
     parts    : its numbers in the shards that hold some of it, in order.
     without_triplets : its numbers in the other shards.
-    score    : of all its triplets.   sound : of those without a counted defect; `score` where none has any.
-    weights, information : of all triplets under "", and of those with each finding.
-    keys, per_query : of its queries, and their influence at the first budget, by shard.
+    score    : the score of all its triplets.
+    sound    : the score of those without a counted defect; the same object as `score` if no triplet has a defect.
+    weights, information : sums over all triplets under "", and over those with each finding.
+    keys, per_query : its queries' keys and their influence at the first budget, by shard.
     """
 
     def __init__(self, sums: Sums, without_triplets: list[ListedNumbers], device: torch.device | None) -> None:
@@ -105,19 +107,19 @@ class MergedSource:
         self.per_query: list[Floats] = []
 
     def n(self, name: str) -> int:
-        """The sum of a number of its parts, such as "result.n_triplets"."""
+        """Add up a number of its parts, such as "result.n_triplets"."""
         return sum(map(attrgetter(name), self.parts))
 
     def n_listed(self, name: str) -> int:
-        """The sum of a number of all shards."""
+        """Add up a number over all shards, those without a triplet of the source too."""
         return self.n(name) + sum(int(getattr(part, name)) for part in self.without_triplets)
 
     def mean(self, name: str, weight: str = "result.n_triplets") -> float:
-        """The mean of a number of its parts."""
+        """Return the mean of a number of its parts, weighted by another number of the parts."""
         return float(np.average([*map(attrgetter(name), self.parts)], weights=[*map(attrgetter(weight), self.parts)]))
 
     def moments(self) -> dict[str, Moments]:
-        """Of each share, over the shards that evaluated it."""
+        """Return the moments of each share, over the shards that evaluated it."""
         sums: dict[str, Moments] = {}
         for part in (*self.parts, *self.without_triplets):
             for name, own in part.moments.items():
@@ -125,7 +127,7 @@ class MergedSource:
         return sums
 
     def compared(self) -> dict[str, GapMoments]:
-        """Of each formal finding, over all shards."""
+        """Return the moments of each formal finding, over all shards."""
         first, *others = (part.compared for part in (*self.parts, *self.without_triplets))
         sums = dict(first)
         for other in others:
@@ -133,7 +135,7 @@ class MergedSource:
         return sums
 
     def add(self, vectors: Vectors, arrays: Arrays, number: int, distance: float, dtype: torch.dtype) -> Influence:
-        """The second pass over a shard, where the source has this number."""
+        """Add the influence of a shard's triplets and return it. number: the source's number there."""
         own = StoredSet.of(arrays, number)
         effect = self.score.add(vectors, own, distance, dtype)
         self.keys.append(arrays[f"{number}.keys"])
@@ -148,7 +150,7 @@ class MergedSource:
         return effect
 
 
-def whole_run(
+def merge_states(
     state: StateDir,
     headers: Mapping[str, Mapping[str, Any]],
     sample: int,
@@ -157,10 +159,10 @@ def whole_run(
     dtype: torch.dtype,
     progress: Progress,
 ) -> tuple[dict[str, MergedSource], MergedPairs, dict[str, Tally]]:
-    """What the shards of a run come to, by source.
+    """Merge the shards of a run. Return the merged sources by name, their pairs, and their tallies by name.
 
-    headers : of the states, in order.   sample : queries of each source that are to be sampled.
-    folder : an empty one, for rows that are downloaded.   device, dtype : of the influence pass.
+    headers : the states' headers, in order.   sample : number of queries of each source to sample.
+    folder : an empty folder for downloaded rows.   device, dtype : those of the influence pass.
     """
     shards = {name: adapter_of(ShardNumbers).validate_python(header["numbers"]) for name, header in headers.items()}
     sums: defaultdict[str, Sums] = defaultdict(Sums)
@@ -213,7 +215,7 @@ def _shards(
 
 
 def _added(before: Tally, own: Tally) -> Tally:
-    """The rows of one more shard. Of each reason the first examples stay."""
+    """Add the rows of one more shard. The first examples of each reason stay."""
     shown: list[Example] = []
     for example in sorted([*before.examples, *own.examples], key=place_of):
         if sum(other.reason == example.reason for other in shown) < EXAMPLES_PER_REASON:
@@ -230,13 +232,13 @@ def _added(before: Tally, own: Tally) -> Tally:
     )
 
 
-# The report of a run in shards: that of a sample of the queries, with what was added up over all of them in its place.
+# The report of a run in shards is that of a sample of the queries, with the numbers over all queries put in.
 #
 # Source: METHOD 2, 7, 8, 11, 14.
 
 BUDGET = 1.0
-OF_PAIRS = ("few_shared_queries", "own_queries", "traces_compared")
-"""Warnings that are made again from the pairs of the whole run."""
+PAIR_WARNINGS = ("few_shared_queries", "own_queries", "traces_compared")
+"""Warnings that are computed again from the pairs of the whole run."""
 
 
 def merged_run(
@@ -249,7 +251,7 @@ def merged_run(
     merged: Merged,
     seed: int,
 ) -> Run:
-    """Return the run of the whole. sample : the run of the sample, which has every source.   files : by path."""
+    """Return the merged run. sample: the run of the sample, which has every source.   files: by path."""
     names, counts_shared = between.names, between.counts
     sets = {between.whole(place): wholes[name].score for place, name in enumerate(names)} | between.sets
     table = {name: sets[between.in_table(place)] for place, name in enumerate(names)}
@@ -263,21 +265,21 @@ def merged_run(
         places = between.places(*order)
         nats, n = [table[name].nats for name in order], [table[name].n_queries for name in order]
         first = chances(nats, between.covariance[np.ix_(places, places)], n, seed).tolist()
-    of_sample = {source.name: source for source in sample.sources}
+    sampled = {source.name: source for source in sample.sources}
     few = {item.source: item for item in few_queries(n_queries)}
     others = [
         few.get(item.source) if item.kind == "few_queries" else item
         for item in sample.warnings
-        if item.kind not in OF_PAIRS
+        if item.kind not in PAIR_WARNINGS
     ]
     folder = None if merged.sampled_queries else sample.folder
     return replace(
         sample,
         sources=tuple(
             source_of(
-                wholes[name], of_sample[name], tallies[name], files, merged, folder, rank=rank,
+                wholes[name], sampled[name], tallies[name], files, merged, folder, rank=rank,
                 rank_group=groups[name], probability_first=chance,
-                on_shared=on_shared(between, name, of_sample[name]),
+                on_shared=on_shared(between, name, sampled[name]),
             )
             for rank, (name, chance) in enumerate(zip(order, first, strict=True), 1)
         ),
@@ -318,7 +320,7 @@ def on_shared(between: MergedPairs, name: str, sample: SourceReport) -> TableNum
 
 
 def overlap(a: str, b: str, n_queries: Mapping[str, int], between: MergedPairs, counts: Counts) -> Overlap:
-    """Return what two sources share."""
+    """Return the overlap of two sources."""
     pair = between.places(a, b)
     n_documents = min(counts.shared[name, name] for name in (a, b))
     n_shared = counts.shared.get((min(a, b), max(a, b)), 0)
@@ -335,7 +337,7 @@ def source_of(
     run: str | None,
     **ranked: Any,
 ) -> SourceReport:
-    """One source. What is not added up stays the sample's."""
+    """Return the report of one source. Numbers that are not added up stay those of the sample."""
     score, moments = whole.score, whole.moments()
     findings = tuple(merged_findings(whole, sample, moments, tally))
     unknown = moments["unknown_script"].value if "unknown_script" in moments else None
@@ -378,7 +380,7 @@ def source_of(
 
 
 def merged_without_flagged(whole: MergedSource, sample: SourceScore) -> WithoutFlagged:
-    """The source without its counted defects; its hardness is the sample's."""
+    """Return the score of a source without its counted defects. The hardness is the sample's."""
     sound = whole.sound
     if not sound.state.n_negatives:
         return WithoutFlagged(n_triplets=0, eci_nats=None, interval_95=None, hardness=None)
@@ -393,7 +395,10 @@ def merged_without_flagged(whole: MergedSource, sample: SourceScore) -> WithoutF
 def merged_findings(
     whole: MergedSource, sample: SourceReport, moments: Mapping[str, Moments], tally: Tally
 ) -> list[SourceFinding]:
-    """Every finding that was evaluated, in the order of the catalogue. Examples are the sample's where it has any."""
+    """Return every finding that was evaluated, in the order of the catalogue. Examples are the sample's if it has any.
+
+    Otherwise they are those of the first shard that has any.
+    """
     findings, compared = [], whole.compared()
     for name in FINDINGS:
         own = sample.finding(name)
@@ -411,13 +416,13 @@ def merged_findings(
 
 
 def examples_of(whole: MergedSource, name: str) -> tuple[TripletExample, ...]:
-    """Those of the first shard that has any."""
+    """Return the examples of the first shard that has any; () if none has."""
     findings = (part.result.finding(name) for part in whole.parts)
     return next((finding.examples for finding in findings if finding is not None and finding.examples), ())
 
 
 def merged_overlaps(whole: MergedSource, sample: SourceReport) -> dict[str, dict[str, int]]:
-    """How many negatives have two findings at once."""
+    """Count the negatives that have two findings at once."""
     overlaps = {first: dict(row) for first, row in sample.finding_overlaps.items()}
     for first, row in overlaps.items():
         for second in row:
@@ -430,9 +435,9 @@ def merged_overlaps(whole: MergedSource, sample: SourceReport) -> dict[str, dict
 def states_of(
     run: Run, sample: Sequence[Measured], wholes: Mapping[str, MergedSource], between: MergedPairs
 ) -> tuple[Measured, ...]:
-    """Return what the run folder keeps of each source, in rank order.
+    """Return the state of each source for the run folder, in rank order.
 
-    That is the sum over the table's queries, and the influence of all queries if the sample lacks some.
+    It has the sum over the table's queries, and the influence of all queries if the sample lacks some.
     """
     items, states, merged = {item.name: item for item in sample}, [], run.merged
     for name in (source.name for source in run.sources):

@@ -1,4 +1,4 @@
-"""A run in parts, on as many machines as there are: `secid score --shard`, `secid merge` and `--on ray` as functions.
+"""Score in parts, on any number of machines: `secid score --shard`, `secid merge` and `--on ray` as functions.
 
 Source: METHOD 11, docs/scale.md.
 """
@@ -35,17 +35,17 @@ if TYPE_CHECKING:
 # `secid score --shard` and `secid merge` as functions.
 
 Load = Callable[..., "tuple[Encoder, EncoderInfo]"]
-"""Takes what `load_noted` takes. That of a process that scores several shards can keep the encoder."""
+"""A function with the parameters of `load_noted`. A process that scores several shards can keep its encoder with it."""
 DTYPES = get_args(Dtype)
 SAMPLE = 20_000
-"""Queries of each source that a merge samples where none are named."""
+"""Queries of each source that a merge samples by default."""
 
 
 @dataclass(frozen=True)
 class ShardDone:
-    """A state that is there. n_done of n_shards states of its kind are.
+    """A finished state. n_done of n_shards states of its kind are finished.
 
-    skipped : it was there before.
+    skipped : the state existed before.
     """
 
     name: str
@@ -66,15 +66,15 @@ def score_shard(
     load: Load = load_noted,
     **settings: Unpack[SettingsDict],
 ) -> ShardDone:
-    """Scores one of N parts of the queries of some sources, in the pool of all of them, and writes its state.
+    """Score one of N parts of the queries of some sources, in the pool of all sources, and write its state.
 
-    sources   : as for `score`, but files alone.   encoder: as for `score`; not needed with `prepare`.
+    sources   : as for `score`, but only files.   encoder: as for `score`; not needed with `prepare`.
     state_dir : folder of the states, a path or a URL of fsspec.
-    prepare   : count the part of the texts that this shard counts for all of them, and nothing else. Without counts
-                of all shards each counts all texts itself.
+    prepare   : only count this shard's part of the texts, for all shards. Without these counts each shard counts all
+                texts itself.
     settings  : as for `score`; `shard` is "I/N", part I of N from 0.
     run       : folder for the run folder of this shard, to select from; none by default.   force: replace it.
-    A state that is there is not made again, unless its run folder is asked for and is not there. Raises SecidError.
+    A state that exists is not computed again, unless `run` names a folder that does not exist. Raises SecidError.
     Source: METHOD 11.
     """
     resolved, progress = begun(encoder, settings, progress, in_shards=True)
@@ -97,9 +97,9 @@ def score_shard(
         with RunFolder(None if run is None else Path(run), force) as folder, work_folder(folder.work) as work:
             if not prepare:
                 with opened(files, values):
-                    refuse_missing(encoder, values, recorder)  # the last error before libraries that take seconds
+                    refuse_missing(encoder, values, recorder)  # the last check before imports that take seconds
             counts = None if prepare else job.counts()
-            if not prepare:  # before texts are counted: it may not load
+            if not prepare:  # before the texts are counted: loading may fail
                 loaded, _ = load(encoder, values, recorder)
                 clock.loaded()
             if counts is None:
@@ -129,17 +129,17 @@ def merge(
     load: Load = load_noted,
     **settings: Unpack[SettingsDict],
 ) -> Run:
-    """Puts the states of all shards together into the run that one process gives.
+    """Merge the states of all shards into the run that one process would give.
 
     state_dir : as for `score_shard`.   run, force : as for `score`.
-    encoder   : the shards' by default; a local folder or an address must be named here, or in the environment or a
+    encoder   : the shards' by default. A local folder or an address must be named here, in the environment or in a
                 settings file, since states are not trusted.
-    sample    : queries of each source that all but the sources' own numbers and their comparisons are measured on:
-                controls, ablations, separation, batches, hardness. They are read from the files and encoded once more,
-                unless the cache has them.
-    settings  : of the machine (device, cache, threads), the permissions trust_remote_code and allow_pickle, and what is
-                measured on the sample (controls, ablate, objectives, by); all others are those of the shards.
-    Raises SecidError, before the encoder is loaded where a shard is missing or of another run.
+    sample    : number of queries of each source on which controls, ablations, separation, batches and hardness are
+                measured. The sources' own numbers and their comparisons use all queries. Sampled queries are read from
+                the files and encoded again, unless the cache has them.
+    settings  : those of the machine (device, cache, threads), the permissions trust_remote_code and allow_pickle, and
+                those of the sample's analyses (controls, ablate, objectives, by); all others are those of the shards.
+    Raises SecidError; before the encoder is loaded if a shard is missing or belongs to another run.
 
     Source: METHOD 2, 8, 11.
     """
@@ -152,13 +152,13 @@ def merge(
     from secid.results.run import Merged
     from secid.scoring.run import finished, read_sources
     from secid.scoring.stages import Background, measure
-    from secid.tools.shards.merge import merged_run, states_of, whole_run
+    from secid.tools.shards.merge import merge_states, merged_run, states_of
     from secid.tools.shards.shard import Job, check_encoder, check_files, files_of, shard_states, subset_of_sample
     from secid.tools.shards.state import SAMPLED
     from secid.tools.shards.store import StateDir
 
     if not 1 <= sample <= SAMPLED:
-        raise UsageError(f"between 1 and {SAMPLED:,} queries, got {sample:,}", where="--sample")
+        raise UsageError(f"expected 1 to {SAMPLED:,} queries, got {sample:,}", where="--sample")
     state = StateDir(fspath(state_dir))
     headers = shard_states(state)
     shard_0 = next(iter(headers.items()))
@@ -170,8 +170,8 @@ def merge(
     own = resolve({**typed, "encoder": encoder if isinstance(encoder, str) else None})
     if encoder is None:
         encoder = encoder_of(name, own, state.url)
-    given: Any = {**stored, **typed, "shard": f"0/{len(headers)}"}
-    resolved, progress = begun(encoder, given, progress, in_shards=True)
+    keywords: Any = {**stored, **typed, "shard": f"0/{len(headers)}"}
+    resolved, progress = begun(encoder, keywords, progress, in_shards=True)
     resolved = resolved.changed(keyless=own.values.keyless)
     resolved = replace(resolved, origin={**resolved.origin, "tokenizer": first["tokenizer_from"]})
     values = resolved.values
@@ -187,7 +187,7 @@ def merge(
         try:
             files, _ = sources_and_words(job.words, values, recorder)
         except InputError as error:
-            error.remedy = "the shards name the files as they were typed: merge where these names lead to them"
+            error.remedy = "the shards store the file names as typed: merge in the folder where these names are valid"
             raise
         with opened(files, values) as readers:
             loaded, info = load(encoder, values, recorder)
@@ -195,7 +195,7 @@ def merge(
             clock.loaded()
             with clock.stage("merge", n_shards=len(headers)):
                 (work / "rows").mkdir()
-                wholes, between, tallies = whole_run(
+                wholes, between, tallies = merge_states(
                     state, headers, sample, work / "rows", loaded.info.device, getattr(torch, values.sums), recorder
                 )
             for source, tally in tallies.items():
@@ -206,7 +206,7 @@ def merge(
                 on_bad="skip",
                 max_bad_fraction=1.0,
                 max_records=None if subset.has is None else sample,
-                dtype=loaded.info.dtype if loaded.info.dtype in DTYPES else values.dtype,  # so that none is advised
+                dtype=loaded.info.dtype if loaded.info.dtype in DTYPES else values.dtype,  # so that no dtype is advised
             )
             background = Background(frequencies=counts.table("documents"), run_texts=counts.texts())
             named = None if run is None else fspath(run)
@@ -214,8 +214,7 @@ def merge(
                 context = measure(read, loaded, None, background, work, clock, recorder)
                 scored = finished(context, read, loaded, background, clock, named)
                 check_files("merge", files_of(readers), shard_0[0], first["files"], state.url)
-                of_files = first["files"].items()  # the shards agree on it
-                input_files = {path: InputFile(**file) for path, file in of_files}
+                input_files = {path: InputFile(**file) for path, file in first["files"].items()}  # as in all shards
                 merged = Merged(
                     n_shards=len(headers),
                     n_texts=counts.n_texts,
@@ -225,7 +224,7 @@ def merge(
                 recorder.note(merged_sentence(merged))
                 done = merged_run(scored.run, wholes, between, tallies, input_files, counts, merged, values.seed)
                 done = replace(done, settings=resolved.changed(shard=None).document())
-                analyses = {name: found for name, found in done.analyses.items() if name != "cost"}
+                analyses = {name: result for name, result in done.analyses.items() if name != "cost"}
                 one_positive = all(header["numbers"]["one_positive"] for header in headers.values())
                 done = replace(done, encoder=info, analyses=analyses, one_positive=one_positive)
                 scored = replace(scored, run=done, states=states_of(done, scored.measured, wholes, between))
@@ -236,31 +235,31 @@ def merge(
     return done
 
 
-# `secid score --on ray` as a function: counts, shards and merge are work of Ray actors, by `score_shard` and `merge`.
+# `secid score --on ray` as a function: Ray actors run `score_shard` for counts and shards, then `merge`.
 #
-# What is done is in the states, so the same call goes on where a killed one ended. Source: docs/shards.md.
+# Finished work is in the states, so the same call continues after a killed one. Source: docs/shards.md.
 
 TRIES = 3
-"""A part whose worker ends this often, or fails so often with an error that is not secid's, ends the run."""
+"""Tries of a part whose worker ends, or fails with an error that is not secid's. After the last try the run fails."""
 ANSWER_SECONDS, LOOK_SECONDS = 5.0, 5.0
-"""How long an address may take to answer, and how often the cluster is asked for room for more workers."""
+"""Seconds in which an address must answer, and seconds between looks for room for more workers in the cluster."""
 CLIENT, START = "ray://", "worker"
 
 
 class _Worker:
-    """An actor, which loads its encoder once. folder: where relative names begin, if its machine has it."""
+    """An actor, which loads its encoder once. folder: start of relative names, if its machine has that folder."""
 
     def __init__(self, folder: str) -> None:
         self._loaded: Any = None
         with suppress(OSError):
             os.chdir(folder)
 
-    def _load(self, *given: Any) -> Any:
-        self._loaded = self._loaded or load_noted(*given)
+    def _load(self, *arguments: Any) -> Any:
+        self._loaded = self._loaded or load_noted(*arguments)
         return self._loaded
 
     def run(self, function: Callable[..., Any], words: Any, encoder: Any, keywords: Any) -> tuple[Any, list[str]]:
-        """What the function returns, and its notes."""
+        """Run a function. Return its result and its notes."""
         log = Recorder(Silent())
         result = function(words, **{**keywords, "encoder": encoder, "load": self._load, "progress": log})
         return result, [line for line in log.lines if not line.startswith("stage ")]
@@ -271,14 +270,14 @@ def score_on_ray(
     on: str = "ray", run: str | os.PathLike[str] | None = None, force: bool = False, progress: Progress | None = None,
     **settings: Unpack[SettingsDict],
 ) -> Run:  # fmt: skip
-    """Scores some sources in parts on a Ray cluster, and merges them.
+    """Score some sources in parts on a Ray cluster, and merge the parts.
 
     sources, encoder, settings : as for `score_shard`. Ray sends an encoder that is an object to the workers.
-    shards    : number of parts. A worker that is killed loses the part that it was at, which another one takes.
+    shards    : number of parts. If a worker is killed, another worker takes its part.
     state_dir : as for `score_shard`; all machines must reach it.   run, force : as for `merge`.
-    on        : "ray": the cluster of RAY_ADDRESS, or that this machine is part of; without one Ray starts here.
-                "ray://HOST:PORT": by Ray Client.
-    Raises SecidError, before Ray starts where it can be known. The states that are done stay.
+    on        : "ray": the cluster of RAY_ADDRESS, or the one that this machine is part of; without one, Ray starts
+                here. "ray://HOST:PORT": a cluster over Ray Client.
+    Raises SecidError, if possible before Ray starts. Finished states stay.
     """
     from secid.analyses.registry import to_json
     from secid.pool.plan import Shard
@@ -289,44 +288,46 @@ def score_on_ray(
     if on != "ray" and not on.startswith(CLIENT):
         raise errors.UsageError(f"expected ray or {CLIENT}HOST:PORT, got {on!r}", where="--on")
     if shards < 1:
-        raise errors.UsageError(f"at least 1, got {shards}", where="--shards")
+        raise errors.UsageError(f"expected at least 1, got {shards}", where="--shards")
     refuse_no_encoder(encoder, resolved.values)
-    if resolved.values.encoder in resolved.values.keyless:  # a worker would take it for one that was typed
+    if resolved.values.encoder in resolved.values.keyless:  # a worker would take it for a typed address
         address = resolved.values.encoder
         remedy = f"name it in the command: {flag_of('encoder', address)}"
-        raise errors.UsageError("an encoder on Ray cannot be an address in a settings file", remedy=remedy)
+        raise errors.UsageError("on Ray, the encoder's address cannot come from a settings file", remedy=remedy)
     job = Job.of(sources, state_dir, resolved, progress)
     parts = [Shard(number, shards) for number in range(shards)]
     done = {kind: job.done(kind, (*parts, WHOLE)) for kind in stages}
-    given, url = resolved.given(), job.state.url
+    keywords, url = resolved.non_defaults(), job.state.url
     with RunFolder(None if run is None else Path(run), force), _connected(on) as ray:
         hosts = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
         if "://" not in url and hosts - {ray.util.get_node_ip_address(), "127.0.0.1"}:
             progress.note(f"{url}: must be on a disk that all machines of the cluster share, or a URL such as s3://…")
         has_gpu = resolved.values.device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1
         sent = ray.put(encoder or resolved.values.encoder)
-        said: set[str] = set()
+        noted: set[str] = set()
         for kind, stage in stages.items():
-            own = {**given, "state_dir": url, "prepare": kind == COUNTS}
+            own = {**keywords, "state_dir": url, "prepare": kind == COUNTS}
             left = [part for part in parts if not {part, WHOLE} & done[kind]]
             work = {f"{stage} {part}": (score_shard, job.words, sent, {**own, "shard": str(part)}) for part in left}
             progress.start(stage, shards, "shards")
             progress.advance(shards - len(left))
-            _all(ray, work, progress, said, has_gpu and kind == SHARD)
+            _all(ray, work, progress, noted, has_gpu and kind == SHARD)
         progress.start("merge", 1, "report")
-        own = {name: value for name, value in given.items() if name in OF_MACHINE} | {"run": run, "force": force}
-        result: Run = _all(ray, {"merge": (merge, url, sent, own)}, progress, said, has_gpu)["merge"]
+        own = {name: value for name, value in keywords.items() if name in OF_MACHINE} | {"run": run, "force": force}
+        result: Run = _all(ray, {"merge": (merge, url, sent, own)}, progress, noted, has_gpu)["merge"]
     report = Path(run or "", "report.json")
     if run is not None and not (report.is_file() and report.read_text(encoding="utf-8") == to_json(result)):
-        error = errors.OutputError("is on another machine", where=str(run), remedy=f"secid merge {url} writes one here")
+        error = errors.OutputError(
+            "the run folder is on another machine", where=str(run), remedy=f"write one here: secid merge {url}"
+        )
         raise errors.RunNotWrittenError(error, result)
     return result
 
 
-def _all(ray: Any, work: Mapping[str, Any], progress: Progress, said: set[str], has_gpu: bool) -> dict[str, Any]:
-    """The results of all parts by name. An actor for each GPU, or else CPU, takes one part after the other.
+def _all(ray: Any, work: Mapping[str, Any], progress: Progress, noted: set[str], has_gpu: bool) -> dict[str, Any]:
+    """Return the results of all parts by name. There is one actor for each GPU, or for each CPU without GPUs.
 
-    work : arguments of `_Worker.run`.   said : notes of workers so far, which are not repeated.
+    work : arguments of `_Worker.run`.   noted : earlier notes of workers, which are not repeated.
     """
     actor = ray.remote(num_cpus=0 if has_gpu else 1, num_gpus=int(has_gpu))(_Worker)
     todo, results, failed = deque(work), dict[str, Any](), Counter[str]()
@@ -351,9 +352,9 @@ def _all(ray: Any, work: Mapping[str, Any], progress: Progress, said: set[str], 
                         raise cause from None
                     if failed[name] == TRIES:
                         what = f"failed {TRIES} times on Ray, {type(cause).__name__}: {errors.plainly(cause)}"
-                        remedy = "the logs of Ray may say more; what is done stays, and the same command goes on"
+                        remedy = "see the logs of Ray; finished parts stay, and the same command continues"
                         raise errors.NotEvaluatedError(what, where=name, remedy=remedy) from None
-                    progress.note(f"{name}: {type(cause).__name__}; tried again")
+                    progress.note(f"{name}: {type(cause).__name__}; trying again")
                     if not isinstance(error, ray.exceptions.RayTaskError):  # its process has ended
                         actors.remove(one)
                     todo.extendleft([name] if name in work else [])
@@ -361,10 +362,10 @@ def _all(ray: Any, work: Mapping[str, Any], progress: Progress, said: set[str], 
                 failed.pop(START, None)
                 if name in work:
                     results[name], lines = outcome
-                    new = {re.sub(r"\d+", "", line): line for line in lines}  # numbers are those of the first part
-                    for line in (line for key, line in new.items() if key not in said):
+                    new = {re.sub(r"\d+", "", line): line for line in lines}  # parts differ only in numbers
+                    for line in (line for key, line in new.items() if key not in noted):
                         progress.note(f"{name}: {line}")
-                    said.update(new)
+                    noted.update(new)
                     progress.advance(1)
         return results
     finally:
@@ -374,9 +375,9 @@ def _all(ray: Any, work: Mapping[str, Any], progress: Progress, said: set[str], 
 
 @contextmanager
 def _connected(on: str) -> Iterator[Any]:
-    """Ray, connected unless the caller is. Raises UsageError where it is not installed or does not answer."""
+    """Connect to Ray unless the caller has. Raises UsageError if Ray is not installed or does not answer."""
     os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # reports to the internet
-    os.environ.setdefault("RAY_CLIENT_MAX_CONNECTION_TIMEOUT_S", "5")  # three times, and not up to 30 s each
+    os.environ.setdefault("RAY_CLIENT_MAX_CONNECTION_TIMEOUT_S", "5")  # tried three times; default up to 30 s each
     try:
         import ray
     except ImportError as error:
@@ -386,22 +387,25 @@ def _connected(on: str) -> Iterator[Any]:
         return
     address = on if on != "ray" else os.environ.get("RAY_ADDRESS") or _current()
     terminate = signal.getsignal(signal.SIGTERM)
-    with redirect_stdout(None):  # Ray prints there when a worker ends, and the result must be alone
+    with redirect_stdout(None):  # Ray prints to stdout when a worker ends; only the result may go there
         try:
             _ask(address)
             ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, RuntimeError, ValueError, ImportError) as error:
             raise errors.UsageError(f"Ray does not answer: {errors.plainly(error)}", where=address) from error
         try:
-            with suppress(ValueError):  # in another thread than the first
-                signal.signal(signal.SIGTERM, terminate)  # Ray has its own, with another exit code
+            with suppress(ValueError):  # raised outside the main thread
+                signal.signal(signal.SIGTERM, terminate)  # Ray installs a handler with another exit code
             yield ray
         finally:
             ray.shutdown()
 
 
 def _current() -> str:
-    """The cluster that this machine is part of, where it answers: Ray waits minutes for one that has died."""
+    """Return the cluster that this machine is part of, if it answers; otherwise "local".
+
+    Ray itself would wait minutes for a cluster that has died.
+    """
     path = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "ray", "ray_current_cluster")
     with suppress(OSError):
         _ask(address := path.read_text(encoding="utf-8").strip())
@@ -410,7 +414,7 @@ def _current() -> str:
 
 
 def _ask(address: str) -> None:
-    """Raises OSError where nothing answers at HOST:PORT."""
+    """Check that something answers at HOST:PORT. Raises OSError."""
     host, _, port = address.removeprefix(CLIENT).rpartition(":")
     if port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()

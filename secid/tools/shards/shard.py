@@ -1,6 +1,6 @@
-"""One shard: the queries of a part, scored in the pool of the whole run, and its state written.
+"""Score one shard, the queries of a part, in the pool of the whole run, and write its state.
 
-What imports torch or scipy is imported where it is needed, so that errors come first.
+Modules that import torch or scipy are imported inside functions, so that errors come first.
 """
 
 from __future__ import annotations
@@ -35,7 +35,7 @@ if TYPE_CHECKING:
     from secid.tools.shards.state import ShardNumbers
 
 Header = dict[str, Any]
-"""Of a state: `run`, as `Job.run` gives it, the `files` that were read, by path, and what its kind adds.
+"""Header of a state: `run` (see `Job.run`), the `files` that were read, by path, and the entries of its kind.
 
 tokenizer_from : the origin of a shard's tokenizer.
 """
@@ -49,52 +49,52 @@ REFUSED = {
     "guide": "it scores a sample: score one of the queries without shards",
     "guide_reranker": "it scores a sample: score one of the queries without shards",
 }
-"""Settings that have no meaning, or another one, in shards."""
+"""Settings that have no meaning in shards, or a different one."""
 NEEDED = {"positives": "first", "idf": "pooled", "budget": 1.0}
-"""Settings that shards have but one value for."""
+"""Settings that have only one allowed value in shards."""
 
 
 def refuse_in_shards(settings: Settings, words: Sequence[str]) -> None:
-    """Raises UsageError for settings that shards cannot follow, and for sources that can be read only once."""
+    """Refuse settings that shards cannot follow, and sources that can be read only once. Raises UsageError."""
     for word in words:
         path = str(word).rpartition("=")[2] if isinstance(word, str | PathLike) else None
         if path is None or (once_only(path) and not Path(path).is_dir()):
-            raise UsageError("every shard reads all rows, twice", where=path or "sources", remedy="name files")
+            raise UsageError("every shard reads all rows twice", where=path or "sources", remedy="name files")
     for name, why in REFUSED.items():
         if getattr(settings, name) is not None:
             raise UsageError(f"cannot be used with {flag_of('shard')}: {why}", where=flag_of(name))
     for name, value in NEEDED.items():
         if getattr(settings, name) != value:
-            raise UsageError(f"shards are scored with {flag_of(name, value)} alone", where=flag_of(name))
+            raise UsageError(f"shards need {flag_of(name, value)}", where=flag_of(name))
     if settings.tokenizer == "wordpieces":
         raise UsageError("word pieces are not counted over shards", where=flag_of("tokenizer", "wordpieces"))
 
 
 def name_of(kind: str, shard: Shard) -> str:
-    """The name of a state."""
+    """Return the name of a state."""
     return f"{kind}-{shard.number:05d}-of-{shard.of:05d}"
 
 
 def all_parts(kind: str, of: int) -> dict[str, Shard]:
-    """The names of the states of all parts of a run, in order."""
+    """Return the states' names of all parts of a run, with their parts, in order."""
     return {name_of(kind, shard): shard for shard in (Shard(number, of) for number in range(of))}
 
 
-def check_same(state: StateDir, headers: Mapping[str, Header], run: Mapping[str, Any], here: str = "here") -> None:
-    """Raises InputError for states of another run than this one, or that have read other files than the first of them.
+def check_same(state: StateDir, headers: Mapping[str, Header], run: Mapping[str, Any], place: str = "here") -> None:
+    """Check that states are of this run, and have read the same files as the first of them. Raises InputError.
 
-    headers : of the states, by name.   run : as `Job.run` gives it.   here : what has that run, in words.
+    headers : the states' headers, by name.   run : see `Job.run`.   place : where that run is from, in words.
     """
     for name, header in headers.items():
-        _check_run(f"{state.url}/{name}", header["run"], run, here)
+        _check_run(f"{state.url}/{name}", header["run"], run, place)
         first = next(iter(headers))
         check_files(name, header["files"], first, headers[first]["files"], state.url)
 
 
-def _check_run(where: str, there: Mapping[str, Any], run: Mapping[str, Any], here: str) -> None:
-    """Raises InputError that names what differs. there: the run of the state."""
+def _check_run(where: str, run_of_state: Mapping[str, Any], run: Mapping[str, Any], place: str) -> None:
+    """Check that a state is of this run. Raises InputError that names the first difference."""
     for key, value in run.items():
-        other = there.get(key)
+        other = run_of_state.get(key)
         if other == value:
             continue
         what = key
@@ -107,17 +107,17 @@ def _check_run(where: str, there: Mapping[str, Any], run: Mapping[str, Any], her
             pairs = zip(value, other, strict=True) if same else [(len(value), len(other))]
             value, other = next((a, b) for a, b in pairs if a != b)
         raise InputError(
-            f"is of another run: {what} is {other} there, and {value} {here}",
+            f"belongs to another run: {what} is {other} there, and {value} {place}",
             where=where,
-            remedy="run with that (settings also come from SECID_* and secid.toml), or name another folder of states"
-            if here == "here"
-            else "remove the state that is wrong, and run its shard again",
+            remedy="use the same value (settings also come from SECID_* and secid.toml), or name another state folder"
+            if place == "here"
+            else "remove the wrong state and run its shard again",
         )
 
 
 @dataclass(frozen=True)
 class Job:
-    """What the shards of a run have in common.
+    """Folder, sources and settings that the shards of a run share.
 
     words : the sources as typed.
     """
@@ -128,7 +128,7 @@ class Job:
 
     @staticmethod
     def of(sources: Sequence[str], state_dir: str | PathLike[str], resolved: Resolved, progress: Progress) -> Job:
-        """Raises UsageError as `refuse_in_shards`. The tokenizer is chosen here, so that all shards have the same."""
+        """Choose the tokenizer, so that all shards have the same. Raises UsageError; see `refuse_in_shards`."""
         from secid.scoring.encoders import fitting_files
 
         refuse_in_shards(resolved.values, sources)
@@ -144,24 +144,24 @@ class Job:
 
     @property
     def run(self) -> dict[str, Any]:
-        """As a header has it."""
+        """Return the version, the sources and the changed settings of the run, for a header."""
         values = {name: getattr(self.resolved.values, name) for name in FIELDS if name not in OF_MACHINE}
         changed = {name: value for name, value in values.items() if value != getattr(DEFAULTS, name)}
         return {"secid": VERSION, "sources": list(self.words), "settings": changed}
 
     def done(self, kind: str, parts: Iterable[Shard]) -> set[Shard]:
-        """The parts whose states are there. Raises InputError for one of another run."""
-        there = set(self.state.names())
-        found = {name: part for part in parts if (name := name_of(kind, part)) in there}
-        check_same(self.state, {name: self.state.header(name) for name in found}, self.run)
-        return set(found.values())
+        """Return the parts whose states exist. Raises InputError for a state of another run."""
+        existing = set(self.state.names())
+        finished = {name: part for part in parts if (name := name_of(kind, part)) in existing}
+        check_same(self.state, {name: self.state.header(name) for name in finished}, self.run)
+        return set(finished.values())
 
     def is_done(self, kind: str, shard: Shard) -> bool:
-        """Whether a state is there. Raises InputError for one of another run."""
+        """Return whether a state exists. Raises InputError for a state of another run."""
         return bool(self.done(kind, [shard]))
 
     def count(self, readers: Sequence[Reader], shard: Shard, folder: Path, progress: Progress) -> Counts:
-        """Counts a part, and writes what it counted."""
+        """Count a part and write its counts."""
         from secid.tools.shards.counts import count_part, summed_counts
 
         counts = count_part(readers, self.resolved.values, shard, folder, progress)
@@ -175,25 +175,25 @@ class Job:
         return counts
 
     def counts(self) -> Counts | None:
-        """What all parts counted; None where none did. Added up once, and written for all shards.
+        """Return the counts of all parts; None if no part has any. They are added up once, and written for all shards.
 
-        Raises UsageError where some did and others did not.
+        Raises UsageError if only some parts have counts.
         """
         from secid.tools.shards.counts import summed_counts
         from secid.tools.shards.state import counts_of_state
 
         if self.is_done(COUNTS, WHOLE):
             return counts_of_state(self.state, name_of(COUNTS, WHOLE))
-        there = set(self.state.names())
+        existing = set(self.state.names())
         parts = all_parts(COUNTS, self.shard.of)
-        missing = [str(part) for name, part in parts.items() if name not in there]
+        missing = [str(part) for name, part in parts.items() if name not in existing]
         if len(missing) == len(parts):
             return None
         if missing:
             raise UsageError(
                 f"the counts of shard{'s' if len(missing) > 1 else ''} {', '.join(missing)} are missing",
                 where=self.state.url,
-                remedy=f"run --prepare with {flag_of('shard', missing[0])}, too, or name another --state-dir",
+                remedy=f"run --prepare with {flag_of('shard', missing[0])} too, or name another --state-dir",
             )
         headers = {name: self.state.header(name) for name in parts}
         check_same(self.state, headers, self.run)
@@ -202,7 +202,7 @@ class Job:
 
 
 def files_of(readers: Sequence[Reader]) -> dict[str, Any]:
-    """What was read of each file, by path."""
+    """Return the fields of `InputFile` for each file that was read, by path."""
     return {file.path: asdict(file) for reader in readers for file in reader.content()}
 
 
@@ -210,7 +210,7 @@ def score_shard(
     job: Job, counts: Counts, readers: Sequence[Reader], encoder: Encoder, work: Path, progress: Progress, clock: Clock,
     run_folder: str | None,
 ) -> Scored | None:  # fmt: skip
-    """Scores the shard and writes its state. None for a shard without a triplet, whose state holds no source.
+    """Score the shard and write its state. Return None for a shard without a triplet; its state holds no source.
 
     work : an empty folder.
     """
@@ -251,22 +251,22 @@ def score_shard(
 
 
 def shard_states(state: StateDir) -> dict[str, Header]:
-    """The headers of all shards' states by name, in order.
+    """Return the headers of all shards' states by name, in order.
 
-    Raises UsageError where there is none or one is missing, InputError where they are of several runs.
+    Raises UsageError if there are none or one is missing, InputError if they belong to several runs.
     """
-    there = [name for name in state.names() if re.fullmatch(rf"{SHARD}-\d{{5}}-of-\d{{5}}", name)]
-    if not there:
+    names = [name for name in state.names() if re.fullmatch(rf"{SHARD}-\d{{5}}-of-\d{{5}}", name)]
+    if not names:
         raise UsageError(
             "holds no shard", where=state.url, remedy=f"secid score … {flag_of('shard', '0/8')} --state-dir {state.url}"
         )
-    headers = {name: state.header(name) for name in there}
-    of = {int(name.rsplit("-", 1)[1]) for name in there}
+    headers = {name: state.header(name) for name in names}
+    of = {int(name.rsplit("-", 1)[1]) for name in names}
     if len(of) > 1:
         raise InputError(
             f"holds shards of runs in {' and '.join(map(str, sorted(of)))} parts",
             where=state.url,
-            remedy="remove those of one",
+            remedy="remove the states of all runs but one",
         )
     parts = all_parts(SHARD, *of)
     missing = [str(part) for name, part in parts.items() if name not in headers]
@@ -286,7 +286,7 @@ def shard_states(state: StateDir) -> dict[str, Header]:
 
 
 def check_files(name: str, own: Mapping[str, Any], first: str, files: Mapping[str, Any], url: str) -> None:
-    """Raises InputError where a state has read other files than the first one."""
+    """Check that a state has read the same files as the first one. Raises InputError."""
     for path in sorted({*own, *files}):
         if own.get(path, {}).get("sha256") == files.get(path, {}).get("sha256"):
             continue
@@ -294,16 +294,16 @@ def check_files(name: str, own: Mapping[str, Any], first: str, files: Mapping[st
         raise InputError(
             f"has changed between {first} and {name} (another SHA-256)"
             if path in own and path in files
-            else f"is read by one of {first} and {name} alone",
+            else f"was read by {first if path in files else name} but not by {name if path in files else first}",
             where=path,
-            remedy=f"{again}, with its commit: {HUB}datasets/OWNER/NAME@COMMIT"
+            remedy=f"{again}, and name the commit: {HUB}datasets/OWNER/NAME@COMMIT"
             if path.startswith(HUB)
             else f"put the file back, or {again}",
         )
 
 
 def check_encoder(state: StateDir, name: str, header: Mapping[str, Any], info: EncoderInfo) -> None:
-    """Raises InputError where a shard was scored with another encoder."""
+    """Check that a shard was scored with this encoder. Raises InputError."""
     if header["run"]["encoder"] == info.fingerprint:
         return
     dtype = header["run"]["dtype"]
@@ -317,7 +317,7 @@ def check_encoder(state: StateDir, name: str, header: Mapping[str, Any], info: E
 
 
 def subset_of_sample(wholes: Mapping[str, MergedSource], sample: int, seed: int) -> QuerySubset:
-    """The queries that some source has among its first `sample`; where these are all, all."""
+    """Return the queries that are among the first `sample` of some source; every query if no source has more."""
     if all(whole.score.n_queries <= sample for whole in wholes.values()):
         return QuerySubset()
     last = max(int(whole.priorities[:sample][-1]) for whole in wholes.values())

@@ -1,11 +1,11 @@
-"""What a shard leaves: sums that add up over shards, and what the second pass over its triplets needs.
+"""State of a shard: sums that add up over shards, and the input of the second pass over its triplets.
 
-A state has a header (JSON), in which `ShardNumbers` are, and arrays. Of source number k the arrays are k.NAME:
+A state has a header (JSON), which holds `ShardNumbers`, and arrays. The arrays of source number k are named k.NAME:
 
-total, sound       : (d, d) sum of w u u^T of its triplets, and of those without a counted defect.
+total, sound       : (d, d) sum of w u u^T over its triplets, and over those without a counted defect.
 query, positive, negative : (T,) rows of its triplets in the file `rows`.
 offsets            : where the triplets of each record start, and their number.
-squared, weight, findings, is_sound : (T,) ||n - p||^2, w, the mask of findings, and whether it has no counted defect.
+squared, weight, findings, is_sound : (T,) ||n - p||^2, w, the mask of findings, and a flag: no counted defect.
 keys               : (Q, 16) text keys of its queries, by rising number.
 priorities         : the first SAMPLED of its queries in the order of every sample.
 
@@ -42,20 +42,20 @@ from secid.triplets.estimates import GapMoments, Moments
 from secid.triplets.measure_set import Measured, base_variant
 
 SAMPLED = 100_000
-"""Queries of a source that a merge can sample at most."""
+"""Largest number of queries of a source that a merge can sample."""
 ROWS_AT_ONCE = 65_536
 Arrays = dict[str, npt.NDArray[Any]]
 FormalDefects = dict[str, tuple[GapMoments, ...]]
-"""`Counts.formal`."""
+"""Type of `Counts.formal`."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ListedNumbers:
-    """What the records of a source list in a shard, blank negatives too.
+    """Counts over all negatives that a source lists in a shard, blank ones too.
 
-    n_left, n_records : as `records_left` gives them.
-    moments   : of each share that was evaluated for all of its queries, by name.
-    compared  : of each formal finding, by name.
+    n_left, n_records : see `records_left`.
+    moments   : moments of each share that was evaluated for all of its queries, by name.
+    compared  : moments of each formal finding, by name.
     """
 
     n_left: int
@@ -66,9 +66,9 @@ class ListedNumbers:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceNumbers(ListedNumbers):
-    """What is a number of one source of a shard, or few.
+    """Numbers of one source of a shard; its arrays are stored separately.
 
-    result    : that of the shard as a run of its own, in which a sum stands for all others as well as for this one.
+    result    : the source's report if the shard is scored as a separate run.
     file      : the name of its file, which may hold several sources.   n_groups  : records that have a triplet.
     """
 
@@ -79,13 +79,14 @@ class SourceNumbers(ListedNumbers):
 
 @dataclass(frozen=True)
 class ShardNumbers:
-    """What a shard leaves beside arrays. A shard without a triplet has only tallies and `without_triplets`.
+    """Numbers of a shard, for its header. A shard without a triplet has only `tallies` and `without_triplets`.
 
-    tallies : what became of its rows, by source; of each file under `unassigned_of` those too broken to tell theirs.
+    tallies : counts of rows read, used and skipped, by source; rows too broken to show their source are counted per
+              file, under `unassigned_of`.
     without_triplets  : the sources without a triplet here, by name.
     n_texts : distinct queries and passages.   dimension : of its rows.
-    jaccard : of each pair of its sources by name, the sum of `jaccard_sums`.   smallest_distance : of its encoder.
-    one_positive : whether no query of the shard has a second labelled positive.
+    jaccard : the sum of `jaccard_sums` for each pair of sources, by name.   smallest_distance : of its encoder.
+    one_positive : no query of the shard has a second labelled positive.
     """
 
     tallies: Mapping[str, Tally]
@@ -99,7 +100,7 @@ class ShardNumbers:
 
 
 def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Settings) -> tuple[ShardNumbers, Arrays]:
-    """Numbers and arrays of a shard that was scored."""
+    """Return numbers and arrays of a scored shard."""
     arrays: Arrays = {}
     results = {result.name: result for result in scored.run.sources}
     for number, item in enumerate(scored.measured):
@@ -123,7 +124,7 @@ def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Set
 
 
 def arrays_of(item: Measured, plan: Plan, vectors: Vectors, smallest_distance: float, settings: Settings) -> Arrays:
-    """The arrays of one source, without the number before their names."""
+    """Return the arrays of one source, without the number before their names."""
     rows, base = item.triplets, base_variant(settings)
     is_sound = sound_negatives(item.table.source)[rows.place]
     sound = np.flatnonzero(is_sound)
@@ -158,16 +159,16 @@ def arrays_of(item: Measured, plan: Plan, vectors: Vectors, smallest_distance: f
 def stored_numbers(
     item: Measured, plan: Plan, result: SourceReport, compared: Mapping[str, GapMoments]
 ) -> SourceNumbers:
-    """The numbers of one source. compared: formal findings, with all labelled positives, scored or not."""
+    """Return the numbers of one source. compared: formal findings, with all labelled positives, scored or not."""
     planned, table = item.table.source, item.table
-    of_rows = {
+    row_moments = {
         name: Moments.of(table.has(name).astype(np.float64), np.ones(len(table)), table.cluster(), result.n_queries)
         for name in FINDINGS
         if name in table.evaluated and name not in TEXT_FINDINGS
     }
     listed = listed_numbers(planned, plan.queries.keys, compared)
     return SourceNumbers(
-        **vars(replace(listed, moments={**listed.moments, **of_rows})),
+        **vars(replace(listed, moments={**listed.moments, **row_moments})),
         result=result,
         file=planned.source.name,
         n_groups=len(item.triplets.record_offsets) - 1,
@@ -175,26 +176,26 @@ def stored_numbers(
 
 
 def numbers_without_triplets(sources: Sequence[PlannedSource]) -> dict[str, ListedNumbers]:
-    """The numbers of sources without a triplet: they may list blank negatives."""
-    found = {}
+    """Return the numbers of sources without a triplet, by name. Such sources may list blank negatives."""
+    numbers = {}
     for planned in sources:
         keys = np.zeros((0, 16), np.uint8)
         compared = {name: ListedNegatives(planned, keys).compared(name) for name in FORMAL}
-        found[planned.name] = listed_numbers(planned, keys, compared)
-    return found
+        numbers[planned.name] = listed_numbers(planned, keys, compared)
+    return numbers
 
 
 def listed_numbers(
     planned: PlannedSource, query_keys: npt.NDArray[np.uint8], compared: Mapping[str, GapMoments]
 ) -> ListedNumbers:
-    """What the records of a source list. query_keys: (n_queries, 16)."""
+    """Count the negatives that the records of a source list. query_keys: (n_queries, 16)."""
     n_left, n_records = records_left(planned)
     moments = ListedNegatives(planned, query_keys).moments()
     return ListedNumbers(n_left=n_left, n_records=n_records, moments=moments, compared=compared)
 
 
 def write_vectors(vectors: Vectors, plan: Plan, path: Path) -> None:
-    """The rows of a plan's queries, then of the passages that its sources point at, (n, d) float32."""
+    """Write the rows of a plan's queries, then of the passages that its sources point at, (n, d) float32."""
     ids: tuple[tuple[Role, Index], ...] = (
         ("query", np.arange(len(plan.queries))),
         ("passage", plan.source_passages()),
@@ -206,7 +207,7 @@ def write_vectors(vectors: Vectors, plan: Plan, path: Path) -> None:
 
 
 def state_of_counts(counts: Counts) -> tuple[dict[str, Any], Arrays]:
-    """Header and arrays of what a part counted."""
+    """Return header and arrays of a part's counts."""
     arrays: Arrays = {"phrases": counts.phrases}
     for number, table in enumerate(counts.tables.values()):
         arrays |= {f"{number}.keys": table.keys, f"{number}.counts": table.counts}
@@ -220,7 +221,7 @@ def state_of_counts(counts: Counts) -> tuple[dict[str, Any], Arrays]:
 
 
 def counts_of_state(state: StateDir, name: str) -> Counts:
-    """What a part counted."""
+    """Read the counts of a part."""
     header, arrays = state.header(name), state.read(name)
     tables = {
         (kind, source): DocumentFrequencies(arrays[f"{number}.keys"], arrays[f"{number}.counts"], n)
@@ -233,7 +234,7 @@ def counts_of_state(state: StateDir, name: str) -> Counts:
 
 @dataclass(frozen=True)
 class StoredSet:
-    """The triplets of one source of a shard, as its state has them; see the module's arrays."""
+    """The stored triplets of one source of a shard; see the module's arrays."""
 
     triplets: Triplets
     squared: npt.NDArray[np.float64]
@@ -243,7 +244,7 @@ class StoredSet:
 
     @staticmethod
     def of(arrays: Mapping[str, npt.NDArray[Any]], number: int) -> StoredSet:
-        """That of source `number`."""
+        """Read the triplets of source `number`."""
         ids = ("query", "positive", "negative", "offsets")
         query, positive, negative, offsets = (arrays[f"{number}.{key}"] for key in ids)
         record = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
@@ -252,17 +253,17 @@ class StoredSet:
         return StoredSet(triplets, *columns)
 
     def sound(self) -> StoredSet:
-        """Without the triplets that have a counted defect."""
+        """Return the triplets without a counted defect."""
         return self.rows(np.flatnonzero(self.is_sound))
 
     def rows(self, keep: Index) -> StoredSet:
-        """Some of the triplets. keep: rising places."""
+        """Return some of the triplets. keep: rising places."""
         columns: Sequence[Any] = (self.squared, self.weight, self.findings, self.is_sound)
         return StoredSet(self.triplets.take(keep), *(column[keep] for column in columns))
 
 
 def stored_vectors(path: Path, dimension: int, device: torch.device | None) -> Vectors:
-    """Rows by their number in a file of `write_rows`, of queries and passages alike."""
+    """Return vectors that read rows by number from a file of `write_vectors`; queries and passages share numbers."""
     rows = np.memmap(path, np.float32, "r").reshape(-1, dimension)
 
     def take(role: Role, ids: Index, out: torch.Tensor) -> None:

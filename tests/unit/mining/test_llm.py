@@ -87,7 +87,7 @@ class Asker:
         self.journal.unlink(missing_ok=True)
         self.server.script = [lambda query, n: (200, completion(content, **answer))]
         (written,) = self([pair] if pair else 1)
-        return len(written.texts), dict(Counter(reason for reason, _ in written.kept_beside))
+        return len(written.texts), dict(Counter(reason for reason, _ in written.rejected))
 
 
 @pytest.fixture
@@ -108,7 +108,7 @@ def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_negatives_come_in_the_order_of_the_pairs_with_their_tokens(ask: Asker) -> None:
     written = ask(5)
     assert [item.texts for item in written] == [tuple(texts(f"question {place}", 3)) for place in range(5)]
-    assert {item.kept_beside for item in written} == {()}
+    assert {item.rejected for item in written} == {()}
     assert ask.usage == usage(5)
     assert ask.server.bodies[0]["response_format"] == FORMATS[0]
     assert (ask.server.bodies[0]["seed"], ask.server.bodies[0]["model"]) == (0, "m")
@@ -209,7 +209,7 @@ def test_a_query_that_is_never_answered_in_the_format_stops_no_run(ask: Asker) -
     ask.server.usual = reply
     results = ask(3, concurrency=1)
     assert [len(item.texts) for item in results] == [3, 0, 3]
-    assert results[1].kept_beside[0][0] == "not_chat"
+    assert results[1].rejected[0][0] == "not_chat"
     ask.server.asked.clear()
     assert ask(3) == results
     assert ask.server.asked == []
@@ -258,8 +258,8 @@ def test_bad_answers_are_kept_whole(ask: Asker) -> None:
         lambda query, n: (200, completion('["a baker"]')),
     ]
     first, second = ask(2, concurrency=1)
-    assert first.kept_beside == (("not_json", "No list ?."),)
-    assert second.kept_beside == (("fewer", '["a baker"]'),)
+    assert first.rejected == (("not_json", "No list ?."),)
+    assert second.rejected == (("fewer", '["a baker"]'),)
     assert ask.usage == usage(2)  # paid all the same
 
 
@@ -376,7 +376,7 @@ def test_a_query_that_the_server_refuses_is_counted_and_asked_again_by_the_next_
     ask.server.usual = lambda query, n: (400, {"error": "too long"}) if query == "question 1" else right(query, n)
     written = ask(3)
     assert [len(item.texts) for item in written] == [3, 0, 3]
-    ((reason, text),) = written[1].kept_beside
+    ((reason, text),) = written[1].rejected
     assert (reason, "too long" in text) == ("rejected", True)
     ask.server.asked.clear()
     ask(3)
@@ -416,7 +416,7 @@ def test_a_second_run_asks_nothing_and_gives_the_same(ask: Asker) -> None:
     assert ask(4) == first
     assert ask.server.asked == []
     assert (ask.progress.total, ask.progress.done) == (0, 0)
-    assert ask.progress.notes == ["4 answers of an earlier run used, not paid for again"]
+    assert ask.progress.notes == ["reusing 4 paid answers of an earlier run"]
     assert ask.usage == usage(4)
 
 
@@ -431,7 +431,7 @@ def test_another_recipe_asks_again_and_says_so(ask: Asker, changed: dict[str, An
     ask(3, **changed)
     assert len(ask.server.asked) == 3
     (note,) = [note for note in ask.progress.notes if str(ask.journal) in note]
-    assert note.endswith(f": 3 answers not used, of another {next(iter(changed))}")
+    assert note.endswith(f": 3 answers not used (another {next(iter(changed))})")
     ask.server.asked.clear()
     assert ask(3) == first  # both recipes are in the journal now
     assert ask.server.asked == []

@@ -314,7 +314,7 @@ def test_urls_that_cannot_be_opened(monkeypatch):
     assert (caught.value.where, caught.value.remedy) == ("absent://host/x", "pip install absent_store")
     with pytest.raises(UsageError, match="nope"):
         StateDir("nope://x")
-    with pytest.raises(UsageError, match="names no folder"):  # such as "$STATES", which is not set
+    with pytest.raises(UsageError, match="the folder's name is empty"):  # such as "$STATES", which is not set
         StateDir("")
 
 
