@@ -333,7 +333,10 @@ def _by_flags(head: Head, settings: Settings, path: str) -> Binding:
 
 
 def _pair(head: Head, settings: Settings, path: str) -> Binding | None:
-    """Return the binding of queries and positives; None if a column holds negatives or labels, or flags name them."""
+    """Return the binding of queries and positives; None if the rows have negatives or labels, or a flag decides.
+
+    Such flags are --format, --negative-column and --label-column. None also if either column is not clear.
+    """
     if settings.format or settings.negative_column or settings.label_column or columns_named(head, NEGATIVE):
         return None
     try:
