@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping
 from dataclasses import dataclass
 
-from secid.results.inputs import EncoderInfo, InputFile, Shown
+from secid.results.inputs import Displayable, EncoderInfo, InputFile
 
 PROBE_SCHEMA_VERSION = "1.0"
 FEWEST_HELD_OUT, FEWEST_GROUPS = 100, 30
@@ -98,7 +98,7 @@ class Rate:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Probe(Shown):
+class Probe(Displayable):
     """One probe. sources : by gain, the highest first.
 
     n_queries    : queries that all sources have negatives for.   n_held_out : those of them that were ranked.

@@ -27,7 +27,7 @@ from secid.pages.text import (
     short,
 )
 from secid.results import Run
-from secid.results.inputs import with_run
+from secid.results.inputs import with_run_flag
 from secid.results.probe import FEWEST_GROUPS, FEWEST_HELD_OUT, Probe, ProbedPair, ProbedSource, sign
 
 TITLE = "Which source training prefers"
@@ -264,7 +264,7 @@ def protocol(probe: Probe) -> Iterator[str]:
 def next_command(run: Run) -> str:
     """What probes the sources of a run; "" where nothing can, or a source has to be repaired or mined again first."""
     sound = all(source.status not in TO_REPAIR for source in run.sources)
-    return with_run(run.probe, run.folder) if run.probe and sound else ""
+    return with_run_flag(run.probe, run.folder) if run.probe and sound else ""
 
 
 def probe_sentence(run: Run, probe: Probe | None) -> tuple[str, ...]:

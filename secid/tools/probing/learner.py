@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from secid.arrays import Flags, Floats, Index, among, pairs
+from secid.arrays import Flags, Floats, Index, is_known, pairs
 from secid.encode.batching import TokenBatch, Tokens, longest_first, next_batch
 from secid.encode.device import is_gpu, is_out_of_memory
 from secid.encode.encoder import Role
@@ -279,7 +279,7 @@ def _drawn(lists: RowLists, rows: Index, draws: np.random.Generator) -> Index:
 
 def _masked(rows: Index, passages: Index, relevant: Index, n_passages: int) -> Flags:
     """(b, 2b) labelled positives of a query in other rows; a row's own positive and negative stay."""
-    masked: Flags = among(pairs(rows[:, None], passages[None, :], n_passages), relevant)
+    masked: Flags = is_known(pairs(rows[:, None], passages[None, :], n_passages), relevant)
     own = np.arange(len(rows))
     masked[own, own] = masked[own, own + len(rows)] = False
     return masked
@@ -338,7 +338,7 @@ def measures(queries: Tensor, candidates: Tensor, row: Index, place: Index) -> F
     """
     vectors, numbers = Vectors(queries, candidates), np.arange(len(queries))
     first, _ = nearest_passages(vectors, numbers, np.arange(len(candidates)), DEEPEST)
-    hit = among(pairs(numbers[:, None], first, len(candidates)), np.sort(pairs(row, place, len(candidates))))
+    hit = is_known(pairs(numbers[:, None], first, len(candidates)), np.sort(pairs(row, place, len(candidates))))
     n_relevant = np.bincount(row, minlength=len(queries))
     discount = 1.0 / np.log2(np.arange(2, 12))
     ideal = np.concatenate([[0.0], np.cumsum(discount)])[np.minimum(n_relevant, 10)]
