@@ -358,7 +358,7 @@ def probe(
     steps, batch : steps of each training, and queries per step, each with one of its negatives.
     seeds, folds : each source is trained once for each seed and fold. With one seed there is no interval.
     lora     : train adapters in place of all weights; needs the extra `probe`.
-    rate     : learning rate, or several to try with the first seed; by default the usual one and a quarter of it.
+    rate     : learning rate; every source is trained at it and at four times it. Several are the doses themselves.
     held_out : largest number of held-out queries to rank.
     run      : a run folder of `score` on the same files. probe.json is written there, and its pages get the section.
     settings : settings of the files and the encoder, temperature and seed; others have no effect.

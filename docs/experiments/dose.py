@@ -68,7 +68,7 @@ from secid.findings.copies import run_sets
 from secid.pool.normal_form import FormKeys
 from secid.pool.texts import Packed
 from secid.settings import resolve
-from secid.tools.probing.schedule import clustered_covariance
+from secid.tools.probing.judge import clustered_covariance
 from secid.tools.probing.task import copies_among, query_groups
 
 Array = Any

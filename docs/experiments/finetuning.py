@@ -61,8 +61,8 @@ from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.results.probe import Gap, ProbedPair, sign
 from secid.settings import Settings, resolve
+from secid.tools.probing.judge import BetweenRuns, Judge, between_runs, clustered_covariance, gap
 from secid.tools.probing.learner import DivergedError, HeldOut, Learner, Step, Work, held_out, measures, steps_of
-from secid.tools.probing.schedule import BetweenRuns, Judge, between_runs, clustered_covariance, gap
 from secid.tools.probing.task import Arm, Task, read_task
 
 BATCH = 32

@@ -45,18 +45,25 @@ class Outcomes:
 
 
 def outcomes_of(path: Path) -> list[Outcomes]:
-    """Read training results: the gains of a probe (.json), or the numbers of a CSV file. Raises InputError.
+    """Read training results: gains of a probe (.json) at each dose, or numbers of a CSV file. Raises InputError.
 
     Errors of a probe with one seed are left out, since they lack the variance between runs.
     """
     if path.suffix != ".json":
         return read_outcomes(path)
     probe = read_probe(path)
-    if probe is None or not probe.sources:
+    if probe is None or not probe.trained:
         raise InputError("the probe trained on no source, so there is nothing to compare with", where=str(path))
-    errors = {item.name: item.standard_error for item in probe.sources if item.interval_95 is not None}
-    gains = {item.name: item.gain_ndcg10 for item in probe.sources}
-    return [Outcomes(PROBE_METRIC, gains, errors, probe.abstained, bool(probe.tied_with_first))]
+    return [
+        Outcomes(
+            f"{PROBE_METRIC} at rate {dose.rate:g}",
+            {item.name: item.gain_ndcg10 for item in dose.sources},
+            {item.name: item.standard_error for item in dose.sources if item.interval_95 is not None},
+            dose.not_evaluated,
+            bool(dose.tied_with_first),
+        )
+        for dose in probe.trained
+    ]
 
 
 def read_outcomes(path: Path) -> list[Outcomes]:

@@ -144,8 +144,8 @@ def probe(
         training(
             "--rate",
             of="R",
-            text="Learning rate. Repeat it to try several with the first seed. [default: 5e-5 and a quarter of it; "
-            "with --lora four times as much]",
+            text="Learning rate: every source is trained at it and at four times it. Repeat it to name the rates "
+            "yourself. [default: 5e-5; with --lora 2e-4]",
         ),
     ] = None,
     held_out: Annotated[int, training("--held-out", of="N", text="Hold out and rank at most N queries (≥ 100).")] = 500,
@@ -161,8 +161,9 @@ def probe(
     """Fine-tune briefly on each source, and compare the results.
 
     Everything but the negatives is the same for all sources, and queries that share a relevant passage are held out
-    together. All weights are trained unless --lora is given. It takes minutes to hours, and the expected time is
-    printed first. Ctrl-C keeps the finished training runs; the same command resumes from there.
+    together. Every source is trained at two learning rates at least, since the order may differ between them. All
+    weights are trained unless --lora is given. It takes minutes to hours, and the expected time is printed first.
+    Ctrl-C keeps the finished training runs; the same command resumes from there.
 
     Example: secid probe mined/*.jsonl --encoder minilm --collection scifact --run secid-runs/mine
     """

@@ -22,7 +22,7 @@ from secid.pages.glossary import REFERENCES, compares, kind_name, tie_group
 from secid.pages.page import Chart, described
 from secid.pages.text import fraction, gain, is_unknown, letter, listed, nats, percent, plain, short, shown_interval
 from secid.results import BudgetPoint, Run
-from secid.results.probe import Probe
+from secid.results.probe import Probe, ProbedSource
 from secid.settings import display_name
 
 FONT = 14
@@ -135,19 +135,24 @@ def _mean(own: GateProfile, gate: str) -> Mark:
 
 
 def gains_chart(probe: Probe | None) -> Chart | None:
-    """Draw the gain of training on each source and control, in the order of the table. None if nothing was trained."""
-    if probe is None or not probe.sources:
+    """Draw the gain of training on each source and control, a strip for each dose. None if nothing was trained."""
+    if probe is None or not probe.trained:
         return None
-    rows = [
-        ChartRow(
-            kind_name(item.name) if place >= len(probe.sources) else item.name,
-            (Mark(item.gain_ndcg10, item.interval_95 or (), gain(item.gain_ndcg10, item.interval_95)),),
-            item.tie or 0,
-            is_control=place >= len(probe.sources),
-        )
-        for place, item in enumerate((*probe.sources, *probe.controls))
+    doses = probe.trained
+    sources = [{item.name: item for item in dose.sources} for dose in doses]
+    controls = [{item.name: item for item in dose.controls} for dose in doses]
+    rows = [ChartRow(name, tuple(_gain(own[name]) for own in sources)) for name in probe.names]
+    rows += [
+        ChartRow(kind_name(name), tuple(_gain(own[name]) for own in controls), is_control=True) for name in controls[0]
     ]
-    return _forest("Gain in nDCG@10 with 95 % CI", rows, [[0.0]], "Dashed: the frozen encoder.", keys=("gain_ndcg10",))
+    heads = [f"rate {dose.rate:g}" for dose in doses]
+    keys = [f"gain_ndcg10_at_{dose.rate:g}" for dose in doses]
+    title, note = "Gain in nDCG@10 with 95 % CI, by learning rate", "Dashed: the frozen encoder."
+    return _forest(title, rows, [[0.0]] * len(doses), note, heads=heads, keys=keys)
+
+
+def _gain(item: ProbedSource) -> Mark:
+    return Mark(item.gain_ndcg10, item.interval_95 or (), gain(item.gain_ndcg10, item.interval_95))
 
 
 def _forest(
@@ -206,7 +211,7 @@ def _drawn(
     for place, lines in enumerate(dashed):
         marks = [row.marks[place] for row in rows]
         scale = Scale(*around([value for mark in marks for value in (*mark.ends, mark.value, *lines)]), 0.0, 100.0)
-        values = ticks(scale.low, scale.high, TICKS[len(dashed) - 1])
+        values = ticks(scale.low, scale.high, TICKS[min(len(dashed), len(TICKS)) - 1])
         scales.append(scale)
         grids.append(
             [

@@ -254,18 +254,18 @@ def conclusion(items: Sequence[Agreement]) -> str:
 
 
 def abstention(items: Sequence[Agreement]) -> str:
-    """Say why the probe that was compared with ranks nothing; "" if it ranks."""
-    reason = next((item.abstained for item in items if item.abstained), None)
-    if reason is None:
+    """Say at which dose the probe that was compared with ranks nothing, and why; "" if it ranks at every dose."""
+    reasons = {item.metric: item.abstained for item in items if item.abstained}
+    if not reasons:
         return ""
-    why = why_not(reason)
-    return f"The probe abstains: {why}. The order of its gains is not established, and it names no best source."
+    whys = listed([f"{why_not(reason)} ({metric})" for metric, reason in reasons.items()])
+    return f"The probe abstains: {whys}. The order of these gains is not established, and they name no best source."
 
 
 def choice_advice(items: Sequence[Agreement]) -> str:
     """Say what results a choice needs."""
     n_columns = len({item.metric for item in items})
-    if {item.metric for item in items} == {PROBE_METRIC}:
+    if items and all(item.metric.startswith(PROBE_METRIC) for item in items):
         return OF_PROBE
     return f"{ONE_COLUMN if n_columns == 1 else SEVERAL_COLUMNS} {LEAKAGE}"
 

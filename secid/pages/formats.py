@@ -446,7 +446,8 @@ def verdict_line(result: Judged) -> str:
 
 
 def _verdict(result: Judged) -> tuple[str, dict[str, object]]:
-    facts: dict[str, object] = {"n_sources": len(result.sources)}
+    n_sources = len(result.names if isinstance(result, Probe) else result.sources)
+    facts: dict[str, object] = {"n_sources": n_sources}
     if isinstance(result, Run | Check):
         statuses = [source.status for source in result.sources]
         facts |= _counts(statuses, get_args(Status))
@@ -464,10 +465,11 @@ def _verdict(result: Judged) -> tuple[str, dict[str, object]]:
         return word, {"command": "audit", **facts, "n_labelled_relevant": relevant, "n_judged": judged}
     if result.abstained:
         return "abstained", {"command": "probe", **facts, "reason": result.abstained}
-    n_best = 1 + len(result.tied_with_first)
-    word = "gain" if len(result.sources) == 1 else "best" if n_best == 1 else "tied"
-    caution = ",".join(result.doubts) or None
-    return word, {"command": "probe", **facts, "n_best": n_best, "first": result.sources[0].name, "caution": caution}
+    word = "gain" if n_sources == 1 else "tied" if result.best else "depends"
+    if n_sources > 1 and result.best and not any(dose.tied_with_first for dose in result.ranked):
+        word = "best"
+    facts |= {"n_best": len(result.best), "first": next(iter(result.best), None)}
+    return word, {"command": "probe", **facts, "caution": ",".join(result.doubts) or None}
 
 
 def _counts(items: Collection[str], kinds: Collection[str]) -> dict[str, object]:

@@ -211,11 +211,11 @@ class Binding:
         return f"{text} ({tail})" if tail else text
 
 
-def extracted(binding: Binding, head: Head) -> Iterator[tuple[Any, Any, Any]]:
+def extract_rows(binding: Binding, head: Head) -> Iterator[tuple[Any, Any, Any]]:
     """Yield what the binding extracts from each of the first rows, without rows of another shape."""
     for row in head.rows:
         with suppress(*NOT_THE_SHAPE):
-            yield binding.extract(filled(row, binding))
+            yield binding.extract(with_nulls(row, binding))
 
 
 def bind_columns(head: Head, query: Key, positive: Key, negatives: Sequence[Key], **options: Any) -> Binding:
@@ -272,7 +272,7 @@ def unnumbered(name: str) -> str:
     return re.sub(r"[_ -]?\d+$", "", name)
 
 
-def filled(row: Row, binding: Binding) -> Row:
+def with_nulls(row: Row, binding: Binding) -> Row:
     """Return the row, with null for each column that the binding touches and the row lacks."""
     if isinstance(row, dict) and binding.columns is not None:
         return {**dict.fromkeys(binding.columns), **row}

@@ -9,7 +9,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from secid.read.binding import NOT_THE_SHAPE, Binding, filled, unread_role
+from secid.read.binding import NOT_THE_SHAPE, Binding, unread_role, with_nulls
 from secid.read.stream import Broken, join_title, passage_id, passage_text, shorten, shown, wrong_type
 from secid.read.toolkits import as_label
 from secid.records import NO_FIELDS, Block, Defect, Extras, Fact, Record, Scalar
@@ -277,7 +277,7 @@ class Cleaner:
         if isinstance(row, dict) != (columns is not None):
             raise _Unusable("wrong_type", wrong_type(row, "row", "list" if columns is None else "object"))
         try:
-            query, positives, negatives = self._extract(filled(row, self._binding))
+            query, positives, negatives = self._extract(with_nulls(row, self._binding))
             for key in self._binding.later(row) if self._late_columns(row) else ():
                 negatives = (*negatives, row[key])
             return query, positives, negatives

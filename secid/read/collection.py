@@ -18,7 +18,7 @@ from secid.read.binding import (
     QUERY_ID,
     Binding,
     Head,
-    extracted,
+    extract_rows,
     fits,
     look_like_ids,
     look_like_names,
@@ -137,7 +137,7 @@ def texts_with_ids(
     """Yield (id, text) of each row of the files (at least one) of a corpus or of queries, in file order.
 
     skipped : gets file, line and fault of each row that cannot be read.
-    Raises InputError if a file cannot be read, no row can be, or rows are not ids and texts.
+    Raises InputError if a file cannot be read, the files hold no row, or rows are not ids and texts.
     """
     n_read = 0
     bad: list[tuple[int, str]] = []
@@ -285,10 +285,10 @@ def collection_files(collection: str, remedy: str) -> CollectionFiles:
 RESOLVED = 0.1
 """Share of a column's values in the collection that makes them ids. A small corpus lacks many; a text is never one."""
 
-ASKED = 2000
+MOST_LOOKUPS = 2000
 """Most values that are looked up: enough for a share, and it takes milliseconds."""
 
-LONGEST = 512
+LONGEST_ID = 512
 """Most characters of a value that is looked up as an id."""
 
 ID_COLUMN = (r"(.*[_-])?ids?|[qp]ids?|doc_?ids?", *PASSAGE_ID, *QUERY_ID, POSITIVE_IDS, NEGATIVE_IDS)
@@ -309,14 +309,14 @@ def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, tex
     if binding.pairs:
         return binding
     if binding.positive_texts:
-        positives = [value for cells in extracted(binding, head) for value in leaves(cells[1])]
+        positives = [value for cells in extract_rows(binding, head) for value in leaves(cells[1])]
         if _are_ids([value for value in positives if isinstance(value, str | int)], settings):
             binding = replace(binding, positive_texts=False)
     queries, passages = _cells(binding, head)
     columns = (*(binding.columns or ())[1:], binding.inner)
     columns = columns[:1] if binding.labelled else columns
     passages_named = any(fits(name, ID_COLUMN) for name in columns) or _are_references(passages)
-    values = [value for value in leaves(passages) if isinstance(value, str | int)][:ASKED]
+    values = [value for value in leaves(passages) if isinstance(value, str | int)][:MOST_LOOKUPS]
     has_collection = bool(settings.collection or settings.corpus or settings.queries)
     queries_named = fits(binding.query, ID_COLUMN)
     whole_numbers = bool(queries) and all(type(query) is int or str(query).isdecimal() for query in queries)
@@ -347,7 +347,7 @@ def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, tex
 
 def _are_ids(values: list[str | int], settings: Settings) -> bool:
     """Tell whether values are ids: the collection holds some of them, or they look like ids."""
-    values = values[:ASKED]
+    values = values[:MOST_LOOKUPS]
     has_passages = bool(settings.collection or settings.corpus)
     n = _n_resolved(values, open_collection(settings).passage) if has_passages else 0
     return n >= RESOLVED * max(1, len(values)) or look_like_ids(values) or look_like_names(values)
@@ -357,7 +357,7 @@ def _cells(binding: Binding, head: Head) -> tuple[list[Any], list[Any]]:
     """Return the queries of the rows and the cells of their passages."""
     queries: list[Any] = []
     passages: list[Any] = []
-    for query, *cells in extracted(binding, head):
+    for query, *cells in extract_rows(binding, head):
         queries.append(query)
         passages.extend(cells[:1] if binding.labelled else cells[1:] if binding.positive_texts else cells)
     return [query for query in queries if isinstance(query, str | int)], passages
@@ -375,7 +375,7 @@ def _n_resolved(values: Sequence[Any], lookup: Callable[[str], str | None]) -> i
     known: dict[str, bool] = {}
     for text in map(str, values):
         if text not in known:
-            known[text] = len(text) <= LONGEST and lookup(text) is not None
+            known[text] = len(text) <= LONGEST_ID and lookup(text) is not None
     return sum(known[text] for text in map(str, values))
 
 

@@ -31,7 +31,7 @@ from secid.read.binding import (
     columns,
     columns_named,
     composed,
-    extracted,
+    extract_rows,
     make_head,
     negative_groups,
     number_of,
@@ -272,7 +272,7 @@ def _best_readings(shapes: Sequence[Shape], head: Head, settings: Settings, path
 
 def _n_fitting(binding: Binding, head: Head) -> int:
     """Count the rows in which the binding finds a query, a positive and a negative, none null or an empty list."""
-    return sum(all(map(_is_filled, cells)) for cells in extracted(binding, head))
+    return sum(all(map(_is_filled, cells)) for cells in extract_rows(binding, head))
 
 
 def _is_filled(cell: Any) -> bool:
@@ -333,7 +333,7 @@ def _by_flags(head: Head, settings: Settings, path: str) -> Binding:
 
 
 def _pair(head: Head, settings: Settings, path: str) -> Binding | None:
-    """Return the binding of queries and positives; None if a column holds negatives or labels, or flags name them."""
+    """Return the binding of queries and positives; None without both, or if columns or flags say more than these."""
     if settings.format or settings.negative_column or settings.label_column or columns_named(head, NEGATIVE):
         return None
     try:

@@ -20,7 +20,7 @@ from secid.read.stream import KINDS, shorten
 from secid.records import path_of_object
 
 Write = Callable[[BinaryIO], None]
-TAKEN = (
+SOURCE_TYPES = (
     "a source is a path; a datasets.Dataset or IterableDataset; a table that exports Arrow streams (pandas 2.2 or "
     "newer, polars, pyarrow); an iterable of dicts; or any of these as (name, object)"
 )
@@ -86,7 +86,9 @@ def _spec(source: Any, place: int) -> Spec:
     name, value = f"source-{place}", source
     if isinstance(source, tuple):
         if len(source) != 2 or not isinstance(source[0], str) or not source[0].strip():
-            raise UsageError("a tuple must be (name, object), with a name that is not empty", where=name, remedy=TAKEN)
+            raise UsageError(
+                "a tuple must be (name, object), with a name that is not empty", where=name, remedy=SOURCE_TYPES
+            )
         name, value = source[0].strip(), source[1]
     if isinstance(value, str | PathLike):
         path = fspath(value)
@@ -103,7 +105,7 @@ def _spec(source: Any, place: int) -> Spec:
         return ObjectSpec(name, "arrow_stream", lambda file: _write_arrow(value, name, file))
     if isinstance(value, Iterable) and not isinstance(value, bytes | bytearray | memoryview):
         return ObjectSpec(name, "jsonl", lambda file: _write_dicts(value, name, file))
-    raise UsageError(f"not a source: {_kind(value)}", where=name, remedy=TAKEN)
+    raise UsageError(f"not a source: {_kind(value)}", where=name, remedy=SOURCE_TYPES)
 
 
 def _kind(value: Any) -> str:
@@ -162,7 +164,7 @@ def _write_dicts(rows: Iterable[Any], name: str, file: BinaryIO) -> None:
             raise InputError(
                 f"rows must be dicts, but the first is {KINDS.get(type(row), _kind(row))}",
                 where=f"{path_of_object(name)}:1",
-                remedy=TAKEN,
+                remedy=SOURCE_TYPES,
             )
         file.write(_json(dict(row) if isinstance(row, Mapping) else row, name, number))
 

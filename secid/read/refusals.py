@@ -20,7 +20,7 @@ from secid.read.binding import (
     Key,
     cell,
     columns_named,
-    extracted,
+    extract_rows,
     has_word,
     look_like_ids,
     unread_role,
@@ -206,7 +206,7 @@ def refuse_textless(binding: Binding, head: Head, path: str) -> None:
         return
     for side in (1,) if binding.labelled else (1, 2):
         passages: list[Any] = []
-        for cells in extracted(binding, head):
+        for cells in extract_rows(binding, head):
             passages.extend(cells[side] if isinstance(cells[side], list | tuple) else (cells[side],))
         textless = [value for value in passages if isinstance(value, dict) and passage_text(value) is None]
         if 2 * len(textless) > len(passages):
@@ -246,7 +246,7 @@ def refuse_labels(binding: Binding, head: Head, settings: Settings, path: str) -
     if not binding.labelled or settings.positive_score is not None:
         return
     labels: list[object] = []
-    for *_, value in extracted(binding, head):
+    for *_, value in extract_rows(binding, head):
         labels.extend(value if isinstance(value, list) else [value])
     # `secid check` accepts any number of bad rows, but there too it must be clear what the labels mean.
     single = settings.max_bad_fraction if math.isfinite(settings.max_bad_fraction) else Settings().max_bad_fraction

@@ -122,7 +122,7 @@ def resolve_sources(sources: Any, settings: Settings) -> tuple[Source, ...]:
     except PermissionError as error:
         raise InputError("permission denied", where=str(error.filename), remedy="allow this user to read it") from error
     for entry in entries:
-        if entry.home is not None or len(entry.paths) > 1:  # a single shard that the user named is complete
+        if entry.home is not None or len(entry.paths) > 1:  # a single shard that the user named needs no others
             entry.paths = _checked_shards(entry.paths)
     _make_names_differ(entries)
     named = tuple(Source(encodable(entry.name), tuple(entry.paths), entry.data) for entry in entries)

@@ -81,7 +81,7 @@ def flag_columns(head: Head) -> list[Key]:
 
 
 def _labelled_positives(head: Head) -> list[str]:
-    """Return columns named as positives that labels of 0 and 1 call otherwise: sentence-transformers keeps the name."""
+    """Return columns that are named as positives although labels of 0 and 1 decide, as in sentence-transformers."""
     labels = [key for key in columns_named(head, LABEL) if key in flag_columns(head)]
     return (
         [key for key in columns_named(head, POSITIVE) if key not in labels]
@@ -387,7 +387,7 @@ def positional_tuple(head: Head) -> list[Binding]:
 
 
 def no_wider(binding: Binding, head: Head) -> Binding:
-    """Return the binding for rows no wider than the head. A wider row is a defect, or its cells would be lost."""
+    """Return the binding for rows no wider than the head. A wider row is a defect, else cells would be lost."""
     extract, width = binding.extract, len(head.kinds)
 
     def checked(row: Any) -> tuple[Any, Any, Any]:

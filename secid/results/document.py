@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 import shlex
 from collections.abc import Collection, Mapping
 from dataclasses import replace
@@ -43,8 +44,15 @@ def adapter_of(kind: Any) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
+LONG_NUMBERS = re.compile(rb"\[\n(?: +[-0-9][-+.0-9eE]*,\n){63,} +[-0-9][-+.0-9eE]*\n *\]")
+"""An indented JSON array of at least 64 numbers. No string holds a line feed, so none is taken for one."""
+
+
 def json_of(value: Any) -> str:
-    """Return a dataclass as indented JSON that ends in a line feed. Lone surrogates become U+FFFD."""
+    """Return a dataclass as indented JSON that ends in a line feed. Lone surrogates become U+FFFD.
+
+    A long array of numbers, such as a probe's measures by query, takes one line.
+    """
     from pydantic_core import PydanticSerializationError, to_json
 
     kind: Any = type(value)
@@ -53,7 +61,8 @@ def json_of(value: Any) -> str:
         text = adapter.dump_json(value, indent=2)
     except PydanticSerializationError:
         text = to_json(_encodable(adapter.dump_python(value)), indent=2)
-    return text.decode("utf-8") + "\n"
+    one_line = LONG_NUMBERS.sub(lambda found: b"".join(found[0].split()), text)
+    return one_line.decode("utf-8") + "\n"
 
 
 def _encodable(value: Any) -> Any:

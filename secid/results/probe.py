@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
 from secid.results.inputs import Displayable, EncoderInfo, InputFile
@@ -47,14 +47,36 @@ class Gap:
 
 
 @dataclass(frozen=True, kw_only=True)
+class PerQuery:
+    """Ranking metrics of each held-out query, (n_held_out,) in the order of `Probe.queries`, to four decimals."""
+
+    ndcg_10: tuple[float, ...]
+    mrr_10: tuple[float, ...]
+    recall_100: tuple[float, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
+class HeldOutQueries:
+    """The queries that were held out and ranked, (n_held_out,) each. group, fold: numbers from 0.
+
+    Queries of a group share a relevant passage, directly or through others.
+    """
+
+    text: tuple[str, ...]
+    group: tuple[int, ...]
+    fold: tuple[int, ...]
+
+
+@dataclass(frozen=True, kw_only=True)
 class ProbedSource:
-    """A source or control after training.
+    """A source or control after training at one dose.
 
     n_negatives : negatives that training could draw, over all rows; equal for every source.
     n_seeds     : finished seeds; fewer than the probe's if the source was stopped because its interval lay below the
                   leader's.
-    trained     : means after training, over the seeds that every source finished.   gain_ndcg10 : their nDCG@10 minus
-                  the frozen encoder's; the next five fields are those of its `Gap`.
+    trained     : means after training, over the seeds that every source finished at this dose.   per_query: the mean
+                  over the same seeds for each query.   gain_ndcg10: mean nDCG@10 minus the frozen encoder's; the next
+                  five fields are those of its `Gap`.
     vs_random   : nDCG@10 minus that of the control `random`, over the seeds that both have; None for that control.
     tie         : group, 1 first; sources of a group are tied, directly or through others. None if nothing is ranked.
     """
@@ -71,6 +93,7 @@ class ProbedSource:
     p: float | None
     vs_random: Gap | None
     tie: int | None
+    per_query: PerQuery
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,21 +108,94 @@ class ProbedPair:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Rate:
-    """A learning rate that was tried with the first seed.
+class Divergence:
+    """A training run whose loss, gradient or vectors stopped being finite. fold, seed, step: from 1.
 
-    gain : mean over sources and controls; None if the loss was not finite and the rate was dropped.
-    used : whether the other seeds use it.
+    step: None if the vector of a text was not finite after the last step.
+    """
+
+    source: str
+    is_control: bool
+    fold: int
+    seed: int
+    step: int | None
+
+
+@dataclass(frozen=True, kw_only=True)
+class Dose:
+    """Results of training at one learning rate. sources, controls: by gain, the highest first.
+
+    controls     : random, and known_positive if enough queries have two.
+    not_evaluated: why its sources are not ranked: one_seed, no_gain (no source beats the frozen encoder; pairs and ties
+                   hold), or diverged; None if they are ranked.
+    divergence   : the run that diverged; sources, controls and pairs are then empty. None otherwise.
     """
 
     rate: float
-    gain: float | None
-    used: bool
+    not_evaluated: str | None
+    divergence: Divergence | None
+    sources: tuple[ProbedSource, ...]
+    controls: tuple[ProbedSource, ...]
+    pairs: tuple[ProbedPair, ...]
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """Doubts that the controls raise about choosing a source by it: known_positive_first, not_above_random."""
+        controls, doubts = {control.name: control for control in self.controls}, []
+        known = controls.get("known_positive")
+        if known and self.sources and known.gain_ndcg10 > self.sources[0].gain_ndcg10:
+            doubts.append("known_positive_first")
+        gaps = [source.vs_random for source in self.sources if source.vs_random is not None]
+        if gaps and self.not_evaluated is None and not any(sign(gap.interval_95) > 0 for gap in gaps):
+            doubts.append("not_above_random")
+        return tuple(doubts)
+
+    @property
+    def tied_with_first(self) -> tuple[str, ...]:
+        """Names of the sources that are not significantly below the first one; () if the dose diverged."""
+        below = {pair.second for pair in self.pairs if pair.established and pair.first == self.sources[0].name}
+        return tuple(source.name for source in self.sources[1:] if source.name not in below)
+
+
+@dataclass(frozen=True, kw_only=True)
+class ReversedPair:
+    """Two sources whose order differs between doses, significantly at each of them after Holm's correction.
+
+    first_better, second_better: the learning rates at which one is significantly better than the other.
+    """
+
+    first: str
+    second: str
+    first_better: tuple[float, ...]
+    second_better: tuple[float, ...]
+
+
+def established_at(doses: Iterable[Dose]) -> dict[tuple[str, str], list[tuple[float, str]]]:
+    """Return, for each sorted pair of names, the rates at which it differs significantly, with the better source."""
+    by_pair: dict[tuple[str, str], list[tuple[float, str]]] = {}
+    for dose in doses:
+        for pair in dose.pairs:
+            low, high = sorted((pair.first, pair.second))
+            own = by_pair.setdefault((low, high), [])
+            if pair.established:
+                own.append((dose.rate, pair.first))
+    return by_pair
+
+
+def reversals_of(doses: Iterable[Dose]) -> tuple[ReversedPair, ...]:
+    """Return the pairs of sources that are established in both directions, each at one dose or more."""
+    reversals = []
+    for (first, second), rates in established_at(doses).items():
+        by_first = tuple(rate for rate, better in rates if better == first)
+        by_second = tuple(rate for rate, better in rates if better == second)
+        if by_first and by_second:
+            reversals.append(ReversedPair(first=first, second=second, first_better=by_first, second_better=by_second))
+    return tuple(reversals)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Probe(Displayable):
-    """One probe. sources : by gain, the highest first.
+    """One probe. doses: in the order of their rates; () if nothing was trained.
 
     n_queries    : queries that all sources have negatives for.   n_held_out : those of them that were ranked.
     n_left_out   : queries of some source that another source lacks, or that have no positive.
@@ -107,12 +203,14 @@ class Probe(Displayable):
                    groups of equal size with as much evidence, for the held-out queries.
     n_candidates : passages ranked for each query; 0 if nothing was trained.   candidate_depth : depth of the lists that
                    they come from if there were too many (METHOD 13); None if all passages are candidates.
-    frozen       : means before training.   precision : number format of the training. None if nothing was trained.
+    queries      : in the order of every `PerQuery`.   frozen, frozen_per_query: metrics before training.
+                   precision: number format of the training. All are None if nothing was trained.
+    reversals    : pairs of sources whose order differs between doses.
     identical    : names of sources with the same negatives for all these queries, which were trained once.
-    controls     : random, and known_positive if enough queries have two.
     not_evaluated: `sources` says why nothing is ranked: few_queries, few_groups, few_to_train_on (nothing was
-                   trained), one_seed (no interval), no_gain (no source beats the frozen encoder: the pairs and ties
-                   between them hold, but none is worth training on). The other keys are controls that are missing.
+                   trained), one_seed (no interval), no_gain (at no dose does a source beat the frozen encoder: the
+                   pairs and ties between them hold, but none is worth training on). The other keys are controls that
+                   are missing.
     """
 
     schema_version: str
@@ -128,7 +226,6 @@ class Probe(Displayable):
     seed: int
     temperature: float
     precision: str | None
-    rates: tuple[Rate, ...]
     n_queries: int
     n_held_out: int
     n_left_out: int
@@ -136,33 +233,42 @@ class Probe(Displayable):
     effective_groups: float
     n_candidates: int
     candidate_depth: int | None
+    queries: HeldOutQueries | None
     frozen: Means | None
-    sources: tuple[ProbedSource, ...]
-    controls: tuple[ProbedSource, ...]
-    pairs: tuple[ProbedPair, ...]
+    frozen_per_query: PerQuery | None
+    doses: tuple[Dose, ...]
+    reversals: tuple[ReversedPair, ...]
     identical: tuple[tuple[str, ...], ...] = ()
     not_evaluated: Mapping[str, str]
     timing: Mapping[str, Mapping[str, float]]
 
     @property
     def abstained(self) -> str | None:
-        """The reason that nothing is ranked, a kind of `not_evaluated`; None if the sources are ranked."""
+        """The reason that nothing is ranked, a kind of `not_evaluated`; None if the sources are ranked at some dose."""
         return self.not_evaluated.get("sources")
 
     @property
-    def doubts(self) -> tuple[str, ...]:
-        """Doubts that the controls raise about choosing a source by it: known_positive_first, not_above_random."""
-        controls, doubts = {control.name: control for control in self.controls}, []
-        known = controls.get("known_positive")
-        if known and self.sources and known.gain_ndcg10 > self.sources[0].gain_ndcg10:
-            doubts.append("known_positive_first")
-        gaps = [source.vs_random for source in self.sources if source.vs_random is not None]
-        if gaps and self.abstained is None and not any(sign(gap.interval_95) > 0 for gap in gaps):
-            doubts.append("not_above_random")
-        return tuple(doubts)
+    def trained(self) -> tuple[Dose, ...]:
+        """The doses that did not diverge."""
+        return tuple(dose for dose in self.doses if dose.divergence is None)
 
     @property
-    def tied_with_first(self) -> tuple[str, ...]:
-        """Names of the sources that are not significantly below the first one; () if nothing was trained."""
-        below = {pair.second for pair in self.pairs if pair.established and pair.first == self.sources[0].name}
-        return tuple(source.name for source in self.sources[1:] if source.name not in below)
+    def ranked(self) -> tuple[Dose, ...]:
+        """The doses at which the sources are ranked."""
+        return tuple(dose for dose in self.doses if dose.not_evaluated is None)
+
+    @property
+    def names(self) -> tuple[str, ...]:
+        """The sources, by gain at the first dose that ranks them, or else that trained them; () without any."""
+        return tuple(source.name for dose in (*self.ranked, *self.trained)[:1] for source in dose.sources)
+
+    @property
+    def best(self) -> tuple[str, ...]:
+        """Sources that are not significantly below the first one at any dose with a ranking, in the order of `names`."""
+        leading = [{dose.sources[0].name, *dose.tied_with_first} for dose in self.ranked]
+        return tuple(name for name in self.names if leading and all(name in own for own in leading))
+
+    @property
+    def doubts(self) -> tuple[str, ...]:
+        """The doubts of all doses, each once."""
+        return tuple(dict.fromkeys(doubt for dose in self.trained for doubt in dose.doubts))

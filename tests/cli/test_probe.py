@@ -7,7 +7,6 @@ import random
 import re
 import signal
 import time
-from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -80,7 +79,12 @@ def test_it_prints_the_result_that_the_api_returns(trained, sources, small):
     printed, own = json.loads(trained["probe"].out), json.loads(json_of(result))
     assert printed.pop("timing").keys() == own.pop("timing").keys()
     assert printed == own
-    assert {source["name"] for source in own["sources"]} == {"first", "second"}
+    assert [dose["rate"] for dose in own["doses"]] == [1e-3, 4e-3]
+    assert [{source["name"] for source in dose["sources"]} for dose in own["doses"]] == [{"first", "second"}] * 2
+    by_query = [f'"{name}": [' for name in ("ndcg_10", "mrr_10", "recall_100", "group", "fold")]
+    lines = [line for line in trained["probe"].out.splitlines() if line.strip().startswith(tuple(by_query))]
+    assert len(lines) == 2 + 3 * (1 + 2 * 3), "two of the queries; of each measure one a source, control and rate"
+    assert all(line.rstrip(",").endswith("]") for line in lines)
     assert "takes up to" in trained["probe"].err
 
 
@@ -90,7 +94,7 @@ def test_the_run_folder_gains_the_probe_and_pages_with_it(trained):
     now = {path.name: path.read_bytes() for path in run.iterdir() if path.is_file()}
     changed = {name for name, data in now.items() if trained["before"].get(name) != data}
     assert changed == {"probe.json", "report.md", "report.html"}
-    assert b"vs random" in now["report.md"]
+    assert b"gain at 0.001" in now["report.md"]
     assert b"secid probe " in trained["before"]["report.md"]
     assert b"secid probe " not in now["report.md"]
 
@@ -98,13 +102,13 @@ def test_the_run_folder_gains_the_probe_and_pages_with_it(trained):
 def test_report_shows_a_run_s_probe(trained, invoke: Invoke):
     shown = invoke("report", trained["run"], "-o", "again.md", "-o", "again.html")
     assert shown.code == 0, shown.err
-    assert "vs random" in Path("again.md").read_text("utf-8")
-    assert "vs random" in Path("again.html").read_text("utf-8")
+    assert "gain at 0.001" in Path("again.md").read_text("utf-8")
+    assert "gain at 0.001" in Path("again.html").read_text("utf-8")
     assert "secid probe" not in invoke("report", trained["run"]).out, "the verdict of the probe, not its command"
 
 
 def test_the_command_that_score_prints_probes_the_same_sources(trained, sources, small):
-    line = next(line for line in trained["score"].out.splitlines() if "secid probe" in line)
+    line = next(line for line in trained["score"].out.splitlines() if line.strip().startswith("secid probe"))
     assert line.split() == [
         "secid", "probe", *map(str, sources), "--encoder", str(small), "--run", str(trained["run"])
     ]  # fmt: skip
@@ -138,7 +142,7 @@ def test_compare_takes_a_probe(trained, sources, small, invoke: Invoke):
     assert compared.code == 0, compared.err
     assert "One result for each source" not in compared.err
     rows = json.loads(compared.out)
-    assert {row["metric"] for row in rows} == {"gain in ndcg@10"}
+    assert {row["metric"] for row in rows} == {"gain in ndcg@10 at rate 5e-05", "gain in ndcg@10 at rate 0.0002"}
     assert {(row["best"], row["abstained"]) for row in rows} == {("first", None)}
     assert any(row["kendall_interval_95"] for row in rows)
     Path("tied.json").write_text(json_of(probes.probe(("first", "second", "third"), (1, 1, 2))), "utf-8")
@@ -177,7 +181,7 @@ def test_few_queries_abstain(invoke: Invoke, tiny: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(ROOT)
     given = ("probe", "fixtures/sources/bm25.jsonl.gz", "fixtures/sources/poisoned.jsonl", "--encoder", tiny)
     result = json.loads(invoke(*given, "--json").out)
-    assert (result["not_evaluated"]["sources"], result["n_groups"] > 0, result["sources"]) == ("few_queries", True, [])
+    assert (result["not_evaluated"]["sources"], result["n_groups"] > 0, result["doses"]) == ("few_queries", True, [])
     printed = invoke(*given)
     assert printed.code == 0
     assert printed.out.startswith("The probe ranks nothing: 66 queries can be held out")
@@ -252,7 +256,7 @@ def test_nothing_that_could_be_trained_exits_with_3(sources, small, invoke: Invo
 
     def diverges(self: Learner, steps: Any, n_steps: int, rate: float, *more: Any) -> None:
         if rate > 0:
-            raise DivergedError("the loss is nan")
+            raise DivergedError("the loss is nan", 2)
         fit(self, steps, n_steps, rate, *more)
 
     monkeypatch.setattr(Learner, "fit", diverges)
@@ -287,7 +291,7 @@ def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(sources, sma
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=60)
     assert (child.returncode, out) == (130, "")
-    assert re.search(r"\d+ of 12 training runs are kept: the same command goes on from there", err), err
+    assert re.search(r"\d+ of 24 training runs are kept: the same command goes on from there", err), err
     kept = len(list(cache.glob("probes/*.json")))
     done = invoke_in_process(*given, "--json")
     assert done.code == 0, done.err
@@ -306,9 +310,9 @@ def test_in_a_pipe_there_is_a_plain_table_of_80_or_as_many_columns(
 
 
 def test_the_errors_of_one_seed_are_not_taken_for_whole(tmp_path: Path):
-    several, path = probes.probe(), tmp_path / "probe.json"
-    one = replace(several, sources=tuple(replace(item, interval_95=None) for item in several.sources))
-    for probe, errors in ((several, {"dense": 0.003, "bm25": 0.003, "mixed": 0.003}), (one, {})):
+    path = tmp_path / "probe.json"
+    known = {"dense": 0.003, "bm25": 0.003, "mixed": 0.003}
+    for probe, errors in ((probes.probe(), known), (probes.of_one_seed(), {})):
         path.write_text(json_of(probe), "utf-8")
-        (outcomes,) = outcomes_of(path)
-        assert (outcomes.values, outcomes.errors) == (probes.GAINS, errors)
+        for outcomes in outcomes_of(path):
+            assert (outcomes.values, outcomes.errors) == (probes.GAINS, errors)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 
@@ -28,7 +28,17 @@ from secid.pages.text import (
 )
 from secid.results import Run
 from secid.results.inputs import with_run_flag
-from secid.results.probe import FEWEST_GROUPS, FEWEST_HELD_OUT, Probe, ProbedPair, ProbedSource, sign
+from secid.results.probe import (
+    FEWEST_GROUPS,
+    FEWEST_HELD_OUT,
+    Dose,
+    Means,
+    Probe,
+    ProbedPair,
+    ReversedPair,
+    established_at,
+    sign,
+)
 
 TITLE = "Which source training prefers"
 CHOOSE = f"To choose a source, train a little on each with {code('secid probe')}."
@@ -37,11 +47,11 @@ FROZEN = "frozen encoder"
 WEIGHTS = {"full": "all weights", "lora": "LoRA adapters"}
 DOUBTS = {
     "known_positive_first": (
-        "The control of known positives gained more than every source, and it trains against relevant passages: this "
+        "the control of known positives gained more than every source, and it trains against relevant passages: the "
         "probe does not notice false negatives, so do not choose a source by it."
     ),
     "not_above_random": (
-        "No source is significantly better than random passages as negatives: the gain may come from in-batch "
+        "no source is significantly better than random passages as negatives: the gain may come from in-batch "
         "negatives alone."
     ),
 }
@@ -65,8 +75,8 @@ ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
 }
 """Why nothing can be ranked and what to do, by the kind in `not_evaluated`."""
 NO_GAIN = (
-    "The probe names no source to train on: after training on any of them the encoder is not significantly better than "
-    "before."
+    "The probe names no source to train on: at no learning rate is the encoder significantly better after training on "
+    "any of them than before."
 )
 NO_DIFFERENCE = "No difference between them is significant."
 PROBE_TERMS = (
@@ -82,87 +92,168 @@ PROBE_TERMS = (
 
 
 def probe_headline(probe: Probe) -> str:
-    """Which source is significantly best, or that none is, or why nothing is ranked."""
+    """Which source is significantly best at which dose, or that none is, or why nothing is ranked."""
     reason = probe.abstained
     if reason == "no_gain":
         return _no_gain(probe)
     if reason is not None:
         why = ABSTENTIONS[reason](probe) if reason in ABSTENTIONS else why_not(reason)
         return f"The probe ranks nothing: {why}."
-    first, tied = probe.sources[0], probe.tied_with_first
-    if len(probe.sources) == 1:
-        return f"Training on {named(first.name)} changes nDCG@10 by {gain(first.gain_ndcg10, first.interval_95)}."
-    if tied:
+    return " ".join(f"{_at(rates)}, {words}" for words, rates in _by_words(probe.ranked, _leader).items())
+
+
+def _leader(dose: Dose) -> Iterator[str]:
+    """Which source is best at a dose."""
+    first, tied = dose.sources[0], dose.tied_with_first
+    if len(dose.sources) == 1:
+        yield f"training on {named(first.name)} changes nDCG@10 by {gain(first.gain_ndcg10, first.interval_95)}."
+    elif tied:
         with_first = f"{named(first.name)} gains most, statistically tied with {sources_listed(tied)}"
-        return f"No source is established as the best: {with_first}."
-    return f"Training on {named(first.name)} is significantly better than training on every other source."
+        yield f"no source is established as the best: {with_first}."
+    else:
+        yield f"training on {named(first.name)} is significantly better than training on every other source."
+
+
+def _at(rates: Sequence[float]) -> str:
+    return f"At the learning {'rate' if len(rates) == 1 else 'rates'} {listed([f'{rate:g}' for rate in rates])}"
+
+
+def _by_words(doses: Iterable[Dose], say: Callable[[Dose], Iterable[str]]) -> dict[str, list[float]]:
+    """The rates at which each sentence holds, by the sentence. say : the sentences of a dose."""
+    rates: dict[str, list[float]] = {}
+    for dose in doses:
+        for words in say(dose):
+            rates.setdefault(words, []).append(dose.rate)
+    return rates
 
 
 def _no_gain(probe: Probe) -> str:
     """That none is worth training on, what is established among them all the same, and what to try."""
-    harmful = [source.name for source in probe.sources if sign(source.interval_95) < 0]
-    pairs = [f"{named(pair.first)} over {named(pair.second)}" for pair in probe.pairs if pair.established]
+    established = [pair for dose in probe.trained for pair in dose.pairs if pair.established]
+    harmful = _by_words(probe.trained, _harm)
+    pairs = _by_words(probe.trained, _differences)
     sentences = [
         NO_GAIN,
-        f"Significantly worse than before after training on: {sources_listed(harmful)}." if harmful else "",
-        f"Significant differences: {listed(pairs)}." if pairs else NO_DIFFERENCE if probe.pairs else "",
-        f"Try {' or '.join(_other_trainings(probe, len(harmful) == len(probe.sources)))}.",
+        *(f"{_at(rates)}, {words}" for words, rates in {**harmful, **pairs}.items()),
+        NO_DIFFERENCE if len(probe.names) > 1 and not established else "",
+        f"Try {' or '.join(_other_trainings(probe))}.",
     ]
     return " ".join(filter(None, sentences))
 
 
-def _other_trainings(probe: Probe, smaller: bool) -> Iterator[str]:
-    """What to try next: more steps, and a rate that was not tried. smaller : a smaller rate alone."""
-    if not smaller:
-        yield f"longer training, {code(f'--steps {4 * probe.steps}')},"
-    tried = {rate.rate for rate in probe.rates}
-    factors = (1 / 4, 1 / 16, 1 / 64) if smaller else (1 / 4, 4, 1 / 16)
-    others = (rate.rate * factor for rate in probe.rates if rate.used for factor in factors)
-    other = next((rate for rate in others if rate not in tried), None)
-    if other is not None:
-        yield f"{'a smaller' if smaller else 'another'} rate, {code(f'--rate {other:g}')}"
+def _harmed(dose: Dose) -> list[str]:
+    return [source.name for source in dose.sources if sign(source.interval_95) < 0]
+
+
+def _harm(dose: Dose) -> Iterator[str]:
+    if _harmed(dose):
+        yield f"it is significantly worse than before after training on: {sources_listed(_harmed(dose))}."
+
+
+def _differences(dose: Dose) -> Iterator[str]:
+    pairs = [f"{named(pair.first)} over {named(pair.second)}" for pair in dose.pairs if pair.established]
+    if pairs:
+        yield f"significant differences: {listed(pairs)}."
+
+
+def _other_trainings(probe: Probe) -> Iterator[str]:
+    """What to try next: more steps and a rate above those that were tried, or one far below where all did harm."""
+    if all(len(_harmed(dose)) == len(dose.sources) for dose in probe.trained):
+        yield f"a smaller rate, {code(f'--rate {min(dose.rate for dose in probe.doses) / 16:g}')}"
+        return
+    yield f"longer training, {code(f'--steps {4 * probe.steps}')},"
+    if len(probe.trained) == len(probe.doses):
+        yield f"a larger rate, {code(f'--rate {4 * max(dose.rate for dose in probe.doses):g}')}"
+
+
+def order_sentence(probe: Probe) -> str:
+    """Where the order of sources differs between doses; "" where no pair was compared at two."""
+    by_pair = established_at(probe.trained)
+    if len(probe.trained) < 2 or not by_pair:
+        return ""
+    if probe.reversals:
+        order = "; ".join(map(_reversal, probe.reversals))
+        return f"The order depends on the learning rate (significant at each): {order}."
+    n_common = sum(len(rates) > 1 for rates in by_pair.values())
+    return (
+        f"No pair of sources is shown to change its order between the learning rates: {count(n_common)} of "
+        f"{plural(len(by_pair), 'pair')} {'differs' if n_common == 1 else 'differ'} significantly at "
+        f"{'both' if len(probe.trained) == 2 else 'more than one'}{', in the same direction' if n_common else ''}."
+    )
+
+
+def _reversal(item: ReversedPair) -> str:
+    """Who is better where, the lowest rate first."""
+    sides = [(item.first_better, item.first, item.second), (item.second_better, item.second, item.first)]
+    parts = [
+        f"{named(better)} over {named(worse)} at {listed([f'{rate:g}' for rate in rates])}"
+        for rates, better, worse in sorted(sides)
+    ]
+    return ", but ".join(parts)
 
 
 def cautions(probe: Probe) -> Iterator[str]:
-    """What makes the order worth less, and controls that were not made."""
-    yield from (DOUBTS[kind] for kind in probe.doubts)
-    worse = [item.name for item in probe.sources if item.vs_random and sign(item.vs_random.interval_95) < 0]
-    if worse:
-        yield f"Significantly worse than training on random passages: {sources_listed(worse)}."
-    stopped = [source.name for source in probe.sources if source.n_seeds < probe.n_seeds]
-    if stopped:
-        fewest = min(source.n_seeds for source in probe.sources)
-        yield (
-            f"Stopped before the last seed: {sources_listed(stopped)}. The interval of the difference to the best "
-            "source, each pair by itself, lay below 0. Gains and their order are of the seeds that all sources have: "
-            f"{count(fewest)}."
-        )
+    """Where the order differs, what makes it worth less, and controls that were not made."""
+    yield from filter(None, [order_sentence(probe)])
+    unranked = [dose for dose in probe.doses if dose.not_evaluated and dose.not_evaluated != probe.abstained]
+    for say, doses in ((_unranked, unranked), (_doubts, probe.trained), (_stopped, probe.trained)):
+        yield from (f"{_at(rates)}, {words}" for words, rates in _by_words(doses, say).items())
     for names in probe.identical:
         yield f"The same negatives for these queries, so trained once with one result: {sources_listed(names)}."
-    lost = [rate.rate for rate in probe.rates if rate.gain is None]
-    if lost:
-        yield f"Training diverged at the rate {listed([f'{rate:g}' for rate in lost])}, so it was left out."
     for name, reason in probe.not_evaluated.items():
         if name != "sources":
             yield f"No control of {kind_name(name)}: {why_not(reason)}."
     yield from _smallest_difference(probe)
 
 
+def _unranked(dose: Dose) -> Iterator[str]:
+    """Why a dose ranks nothing."""
+    if dose.divergence is None:
+        yield f"{why_not(dose.not_evaluated or '')}."
+        return
+    run = dose.divergence
+    where = f"step {run.step}" if run.step else "after the last step"
+    source = kind_name(run.source) if run.is_control else named(run.source)
+    yield f"training diverged, so nothing is said of it ({source}, fold {run.fold}, seed {run.seed}, {where})."
+
+
+def _doubts(dose: Dose) -> Iterator[str]:
+    yield from (DOUBTS[kind] for kind in dose.doubts)
+    worse = [item.name for item in dose.sources if item.vs_random and sign(item.vs_random.interval_95) < 0]
+    if worse:
+        yield f"significantly worse than training on random passages: {sources_listed(worse)}."
+
+
+def _stopped(dose: Dose) -> Iterator[str]:
+    """Which sources were stopped early."""
+    n_seeds = max(item.n_seeds for item in (*dose.sources, *dose.controls))
+    stopped = [source.name for source in dose.sources if source.n_seeds < n_seeds]
+    if stopped:
+        fewest = min(source.n_seeds for source in dose.sources)
+        yield (
+            f"training stopped before the last seed on: {sources_listed(stopped)}. The interval of the difference to "
+            "the best source, each pair by itself, lay below 0. Gains and their order are of the seeds that all "
+            f"sources have: {count(fewest)}."
+        )
+
+
 def _smallest_difference(probe: Probe) -> Iterator[str]:
     """What difference of two sources this probe can show: half the 95 % interval of the pair in the middle."""
-    intervals = [pair.gap.interval_95 for pair in probe.pairs]
-    halves = sorted((item[1] - item[0]) / 2 for item in intervals if item is not None and item[1] > item[0])
-    if halves:
-        half = halves[len(halves) // 2]
+    shown = []
+    for dose in probe.trained:
+        intervals = [pair.gap.interval_95 for pair in dose.pairs]
+        halves = sorted((item[1] - item[0]) / 2 for item in intervals if item is not None and item[1] > item[0])
+        shown += [f"{halves[len(halves) // 2]:.2g} at {dose.rate:g}"] if halves else []
+    if shown:
         yield (
-            f"Sources that differ by less than about {half:.2g} cannot be told apart here (95{SPACE}% CI of a pair); "
-            f"more held-out queries lower this, {code('--seeds')} somewhat."
+            f"Sources that differ by less than about {listed(shown)} cannot be told apart here (95{SPACE}% CI of a "
+            f"pair); more held-out queries lower this, {code('--seeds')} somewhat."
         )
 
 
 def scope(probe: Probe) -> str:
     """What the probe holds for; "" where nothing was trained."""
-    if not probe.sources:
+    if not probe.doses:
         return ""
     folds, seeds = plural(probe.n_folds, "fold"), plural(probe.n_seeds, "seed")
     return (
@@ -178,41 +269,38 @@ def verdict(probe: Probe) -> tuple[str, ...]:
 
 
 def gains_table(probe: Probe) -> Table:
-    """A row a source, the highest gain first, then the controls and the frozen encoder."""
-    columns = (
-        foreign("source"), number("gain ± CI"), text("tie"), number("vs random ± CI"), number("seeds"),
-        number("nDCG@10"),
-    )  # fmt: skip
-    rows = [_cells(name, source) for name, source in _in_order(probe)]
-    if probe.frozen is not None:
-        rows.append((FROZEN, "–", "–", "–", "–", fraction(probe.frozen.ndcg_10, 4)))
-    return Table(caption="Gain in nDCG@10 over the frozen encoder", columns=columns, rows=tuple(rows))
+    """A row a source, in the order of the first dose that ranks them, then the controls; columns for each dose."""
+    doses = probe.trained
+    columns = [foreign("source")]
+    for dose in doses:
+        columns += [number(f"gain at {dose.rate:g}"), text("tie")]
+    names = [(name, False) for name in probe.names]
+    names += [(item.name, True) for dose in doses[:1] for item in dose.controls]
+    rows = [
+        (
+            f"{kind_name(name)} (control)" if is_control else short(name),
+            *(cell for dose in doses for cell in _cells(dose, name, is_control)),
+        )
+        for name, is_control in names
+    ]
+    frozen = "" if probe.frozen is None else f" ({fraction(probe.frozen.ndcg_10, 4)})"
+    caption = f"Gain in nDCG@10 over the frozen encoder{frozen} by learning rate, ± 95{SPACE}% CI"
+    return Table(caption=caption, columns=tuple(columns), rows=tuple(rows))
 
 
-def _in_order(probe: Probe) -> list[tuple[str, ProbedSource]]:
-    """The sources, then the controls, each with what it is called in a table."""
-    controls = [(f"{kind_name(control.name)} (control)", control) for control in probe.controls]
-    return [*((short(source.name), source) for source in probe.sources), *controls]
+def _cells(dose: Dose, name: str, is_control: bool) -> tuple[str, str]:
+    items = dose.controls if is_control else dose.sources
+    source = next(item for item in items if item.name == name)
+    return gain(source.gain_ndcg10, source.interval_95), "–" if source.tie is None else letter(source.tie)
 
 
-def _cells(name: str, source: ProbedSource) -> tuple[str, ...]:
-    return (
-        name,
-        gain(source.gain_ndcg10, source.interval_95),
-        "–" if source.tie is None else letter(source.tie),
-        "–" if source.vs_random is None else gain(source.vs_random.value, source.vs_random.interval_95),
-        count(source.n_seeds),
-        fraction(source.trained.ndcg_10, 4),
-    )
-
-
-def pairs_table(probe: Probe) -> Table:
+def pairs_table(dose: Dose) -> Table:
     """A row a pair of sources."""
     columns = (foreign("pair"), number("difference ± CI"), number("Holm p"), text("significant"))
     return Table(
-        caption="Differences of nDCG@10 between sources",
+        caption=f"Differences of nDCG@10 between sources at the learning rate {dose.rate:g}",
         columns=columns,
-        rows=tuple(_pair_cells(pair) for pair in probe.pairs),
+        rows=tuple(_pair_cells(pair) for pair in dose.pairs),
     )
 
 
@@ -225,18 +313,25 @@ def _pair_cells(pair: ProbedPair) -> tuple[str, ...]:
     )
 
 
-def measures_table(probe: Probe) -> Table:
-    """The other measures, the frozen encoder's first."""
-    rows = [(FROZEN, probe.frozen)] if probe.frozen is not None else []
-    rows += [(name, source.trained) for name, source in _in_order(probe)]
-    return Table(
-        caption="After training",
-        columns=(foreign("source"), number("nDCG@10"), number("MRR@10"), number("recall@100")),
-        rows=tuple(
-            (name, fraction(item.ndcg_10, 4), fraction(item.mrr_10, 4), fraction(item.recall_100, 4))
-            for name, item in rows
-        ),
-    )
+def measures_table(probe: Probe, dose: Dose) -> Table:
+    """The measures after training, the frozen encoder's first, and the difference to random passages."""
+    named_sources = [(short(item.name), item) for item in dose.sources]
+    named_sources += [(f"{kind_name(item.name)} (control)", item) for item in dose.controls]
+    rows = [(FROZEN, *_means_of(probe.frozen), "–", "–")] if probe.frozen is not None else []
+    for name, item in named_sources:
+        gap = item.vs_random
+        random = "–" if gap is None else gain(gap.value, gap.interval_95)
+        rows.append((name, *_means_of(item.trained), random, count(item.n_seeds)))
+    columns = (
+        foreign("source"), number("nDCG@10"), number("MRR@10"), number("recall@100"), number("vs random ± CI"),
+        number("seeds"),
+    )  # fmt: skip
+    caption = f"After training at the learning rate {dose.rate:g}"
+    return Table(caption=caption, columns=columns, rows=tuple(rows))
+
+
+def _means_of(means: Means) -> tuple[str, str, str]:
+    return fraction(means.ndcg_10, 4), fraction(means.mrr_10, 4), fraction(means.recall_100, 4)
 
 
 def protocol(probe: Probe) -> Iterator[str]:
@@ -254,11 +349,9 @@ def protocol(probe: Probe) -> Iterator[str]:
     judged = plural(probe.n_held_out, "held-out query", "held-out queries")
     yield (
         f"Trained {named(probe.encoder.name)}, and judged it on {judged}, each ranking the same "
-        f"{plural(probe.n_candidates, 'passage')}{depth}; {plain(probe.precision or '')}, seed {probe.seed}."
+        f"{plural(probe.n_candidates, 'passage')}{depth}; {plain(probe.precision or '')}, seed {probe.seed}. Before "
+        f"training its nDCG@10 is {fraction(probe.frozen.ndcg_10, 4)}."
     )
-    others = [f"{rate.rate:g}" for rate in probe.rates if not rate.used and rate.gain is not None]
-    tried = f"; {listed(others)} gained less with the first seed" if others else ""
-    yield from (f"One learning rate for all sources: {rate.rate:g}{tried}." for rate in probe.rates if rate.used)
 
 
 def next_command(run: Run) -> str:
@@ -276,7 +369,7 @@ def probe_sentence(run: Run, probe: Probe | None) -> tuple[str, ...]:
 
 def probe_answer(probe: Probe | None) -> Section | None:
     """The gains, to stand beside the answer of a score, whose verdict has the headline; None where nothing trained."""
-    if probe is None or not probe.sources:
+    if probe is None or not probe.doses:
         return None
     own = tuple(verdict(probe)[1:])
     return Section(anchor="probe", title=TITLE, link="Probe", paragraphs=own, tables=(gains_table(probe),))
@@ -311,13 +404,13 @@ def cost_sentence(run: Run, probe: Probe) -> str:
 
 def details(probe: Probe) -> Section:
     """How it was made, the pairs, and the other measures."""
-    tables = [pairs_table(probe)] if probe.pairs else []
-    tables += [measures_table(probe)] if probe.sources else []
+    tables = [pairs_table(dose) for dose in probe.trained if dose.pairs]
+    tables += [measures_table(probe, dose) for dose in probe.trained]
     return Section(
         anchor="protocol",
         title="How it was trained and judged",
         link="Protocol",
         bullets=tuple(protocol(probe)),
         tables=tuple(tables),
-        terms=PROBE_TERMS if probe.sources else (),
+        terms=PROBE_TERMS if probe.doses else (),
     )

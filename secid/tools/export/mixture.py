@@ -387,7 +387,7 @@ class _MixedRows:
                 yield row, draws
 
     def rows(self) -> Iterator[Row]:
-        """Yield the rows of the mixed file. Only the base's scores stay: a teacher's scores differ between sources."""
+        """Yield the rows of the mixed file. Only the base's scores stay: those of other sources are not comparable."""
         for row, draws in self._rows_with_draws():
             yield row._replace(negatives=[self._passage(draw) for draw in draws])
 

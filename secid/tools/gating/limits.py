@@ -42,7 +42,7 @@ SHUFFLED_BELOW = 0.7
 """Share of negatives of other queries that lie in the lower tail; 0.76 to 0.83 were measured. Source:
 docs/experiments/gate.md."""
 LEAST_SAMPLE = 30
-"""Queries of the smallest samples that limits are made for, whatever the policy's minimum; fewer if the baseline is
+"""Fewest queries of a sample for which limits are derived, whatever the policy's minimum; fewer if the baseline is
 smaller."""
 LANGUAGE_TOLERANCE = 0.05
 """Share of texts, beyond the baseline's, that may be in languages that it does not have. The sample has 1,000 texts."""

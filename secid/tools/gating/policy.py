@@ -23,7 +23,7 @@ Count = Annotated[int, Field(ge=1, strict=True)]
 
 
 class PolicyTable(BaseModel):
-    """A table of the policy: unknown keys are errors, values never change. Built on first use: schemas take time."""
+    """A table of the policy. Unknown keys are errors, values never change. It is built on first use, to save time."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 

@@ -150,7 +150,7 @@ def _answer_all(
     new = {name for name in names if name not in journal}
     progress.start(f"negatives by {endpoint.method.model}", len(new), "answers")
     if len(new) < len(names):
-        progress.note(f"{plural(len(names) - len(new), 'answer')} of an earlier run used, not paid for again")
+        progress.note(f"reusing {plural(len(names) - len(new), 'paid answer')} of an earlier run")
     refusals: dict[str, str] = {}
 
     def ask(pair: PromptPair, text: str, name: str) -> None:

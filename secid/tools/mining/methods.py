@@ -229,7 +229,7 @@ def _miner(spec: str, k: int) -> Miner:
     if "ranks" in option_names(METHODS[kind]):
         first, last = options.setdefault("ranks", (1, max(DEPTH, k)))
         if last - first + 1 < k:
-            raise UsageError(f"ranks={first}-{last} holds fewer than the {k} of -k", where=spec, remedy="widen it")
+            raise UsageError(f"ranks={first}-{last} has fewer than {k} ranks (-k)", where=spec, remedy="widen it")
     return Miner(name, text, METHODS[kind](**options))
 
 

@@ -85,7 +85,7 @@ def questions_of_collection(
     judgements = [row for file in files for row in read_qrels(file) if row[2] > 0]
     where = ", ".join(files)
     if not judgements:
-        raise InputError("holds no judgement above 0", where=where, remedy="a positive is a passage of a grade above 0")
+        raise InputError("holds no judgement above 0", where=where, remedy="a positive needs a grade above 0")
     queries = dict.fromkeys(row[0] for row in judgements)
     with_text = {key for key in queries if _has_text(collection.query(key))}
     in_queries = np.array([row[0] in with_text for row in judgements])
@@ -232,7 +232,7 @@ def read_questions(
     if plan.pairs is None:
         if settings.collection is None:
             raise UsageError(
-                "no queries given", remedy="--collection DIR (a BEIR folder with qrels), or --pairs SOURCE"
+                "no queries named", remedy="--collection DIR (a BEIR folder with qrels), or --pairs SOURCE"
             )
         files, labels = (label_files(None, name, settings) for name in (plan.split, None))
         refuse()

@@ -18,6 +18,7 @@ from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError, NonFiniteEmbeddingError, NotEvaluatedError
 from secid.measure.blocks import Vectors
 from secid.pool.texts import TextStore
+from secid.results.probe import Divergence
 from secid.tools.probing.options import Options
 from secid.tools.probing.task import Arm, RowLists, Task
 from secid.triplets.search import nearest_passages
@@ -41,7 +42,14 @@ LORA_RANK = 16
 
 
 class DivergedError(NotEvaluatedError):
-    """The loss of a training is not a number."""
+    """A loss, its gradient, or a vector after training is not finite. step : from 1; None after the last one.
+
+    run : which training run it was, where that is known.
+    """
+
+    def __init__(self, message: str, step: int | None = None, run: Divergence | None = None) -> None:
+        super().__init__(message)
+        self.step, self.run = step, run
 
 
 class Step(NamedTuple):
@@ -96,7 +104,8 @@ class Learner:
             loss = self._gradients(step)
             norm = float(nn.utils.clip_grad_norm_(self._weights, MAX_NORM))
             if not np.isfinite([loss, norm]).all():
-                raise DivergedError(f"the loss is {loss:g}, its gradient's norm {norm:g} at step {number + 1}")
+                message = f"the loss is {loss:g}, its gradient's norm {norm:g} at step {number + 1}"
+                raise DivergedError(message, number + 1)
             try:
                 optimizer.step()
             except RuntimeError as error:

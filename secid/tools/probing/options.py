@@ -16,8 +16,10 @@ from secid.settings import encoder_kind
 if TYPE_CHECKING:
     from secid.encode import EncoderLike
 
-RATES = {"full": (5e-5, 1.25e-5), "lora": (2e-4, 5e-5)}
-"""The usual rate, and a quarter of it."""
+RATE = {"full": 5e-5, "lora": 2e-4}
+"""The usual rate."""
+SECOND_DOSE = 4.0
+"""Times the first rate. METHOD 13: the order of sources flips between the usual rate and four times it."""
 LEAST = {"steps": 1, "n_seeds": 1, "n_folds": 2, "n_held_out": FEWEST_HELD_OUT, "batch": 2}
 """Smallest value of each option: a fold is held out of at least two, below so many held out nothing is evaluated, and a
 batch has a passage that is another row's."""
@@ -35,8 +37,7 @@ NAME_A_MODEL = "name a model: --encoder minilm, a hub name or a folder with weig
 class Options:
     """How to probe.
 
-    n_held_out : most queries that are ranked.   rates : tried with the first seed; the best over all sources trains the
-    others.
+    n_held_out : most queries that are ranked.   rates : the doses, rising; every source is trained at each.
     """
 
     steps: int
@@ -71,13 +72,16 @@ class Options:
 
 
 def rates_of(rate: float | Sequence[float] | None, lora: bool) -> tuple[float, ...]:
-    """The learning rates to try: one or several as given, else the usual ones. Raises SettingsError for other types."""
-    if rate is None:
-        return RATES["lora" if lora else "full"]
-    rates = (rate,) if isinstance(rate, Real) else rate
+    """The learning rates of the doses, rising: several as given; of one, or of the usual one, it and four times it.
+
+    Raises SettingsError for other types.
+    """
+    usual = RATE["lora" if lora else "full"]
+    rates = (usual,) if rate is None else (rate,) if isinstance(rate, Real) else rate
     if isinstance(rates, str) or not (isinstance(rates, Iterable) and all(isinstance(item, Real) for item in rates)):
         raise SettingsError(f"{rate!r} is no number, nor several", where="--rate", remedy="--rate 2e-5")
-    return tuple(map(float, rates)) or RATES["lora" if lora else "full"]
+    several = sorted(map(float, rates)) or [usual]
+    return tuple(several) if len(several) > 1 else (several[0], SECOND_DOSE * several[0])
 
 
 def refuse_untrainable(encoder: EncoderLike | None) -> None:

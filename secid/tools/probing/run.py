@@ -31,16 +31,20 @@ from secid.results.probe import (
     FEWEST_GROUPS,
     FEWEST_HELD_OUT,
     PROBE_SCHEMA_VERSION,
+    Dose,
+    HeldOutQueries,
     Means,
+    PerQuery,
     Probe,
     ProbedSource,
-    Rate,
+    reversals_of,
     sign,
 )
 from secid.settings import Settings
+from secid.tools.probing.judge import Judge, effective_number
 from secid.tools.probing.learner import DivergedError
 from secid.tools.probing.options import NAME_A_MODEL, UNTRAINABLE, Options
-from secid.tools.probing.schedule import Judge, Trainings, effective_number
+from secid.tools.probing.schedule import Trainings
 from secid.tools.probing.task import Arm, RowLists, Task, candidates_of, read_task
 from secid.version import VERSION
 
@@ -141,11 +145,11 @@ def run_probe(
     progress: Progress,
     counts: dict[str, float],
 ) -> Probe:
-    """Trains on every source and control, seed by seed, and judges. Nothing is trained where there is too little.
+    """Trains on every source and control, dose by dose, and judges. Nothing is trained where there is too little.
 
     counts : takes how many trainings there were, and how many of them were kept before.
     `files` and `timing` are empty: the caller has them.
-    Raises EncoderError where the model does not fit, NotEvaluatedError where every rate diverged. Source: METHOD 13.
+    Raises EncoderError where the model does not fit, NotEvaluatedError where every dose diverged. Source: METHOD 13.
     """
     chosen = _chosen_rows(task, options.n_held_out, settings.seed)
     reason = _too_little(task, chosen, options.batch)
@@ -155,37 +159,59 @@ def run_probe(
     candidates, depth = candidates_of(task, chosen, encoder, settings, progress)
     task = replace(task, candidates=candidates)
     trainings = Trainings(task, chosen, encoder, settings, options, progress)
+    _announce(trainings, options, progress, counts)
+    try:
+        frozen = trainings.frozen()
+        trainings.begin()
+        doses = tuple(_dose(task, trainings, rate, options.n_seeds, frozen) for rate in options.rates)
+    except KeyboardInterrupt:
+        progress.note(_kept_note(trainings))
+        raise
+    _refuse_all_diverged(doses)
+    reasons = {dose.not_evaluated for dose in doses} - {"diverged"}
+    return replace(
+        untrained,
+        not_evaluated=_reasons(None if None in reasons else reasons.pop(), task),
+        precision=trainings.precision,
+        n_candidates=len(candidates),
+        candidate_depth=depth,
+        queries=HeldOutQueries(
+            text=tuple(task.queries.take(task.query[trainings.rows])),
+            group=tuple(trainings.group.tolist()),
+            fold=tuple(trainings.fold.tolist()),
+        ),
+        frozen=_means(frozen),
+        frozen_per_query=_per_query(frozen),
+        doses=doses,
+        reversals=reversals_of(doses),
+        identical=trainings.identical,
+    )
+
+
+def _announce(trainings: Trainings, options: Options, progress: Progress, counts: dict[str, float]) -> None:
+    """Notes how long it takes, and what would make it shorter."""
     n, n_missing = trainings.numbers()
-    n_kept = n - n_missing
-    counts.update(n_trainings=n, n_kept=n_kept)
+    seconds = trainings.seconds(n_missing)
+    counts.update(n_trainings=n, n_kept=n - n_missing)
     if options.n_seeds == 1:
         progress.note("one seed gives no interval, so nothing will be ranked: give --seeds 3")
     kept = "Ctrl-C keeps those that are finished" if trainings.are_kept else "none is kept after Ctrl-C"
     progress.note(
-        f"takes up to {timedelta(seconds=round(trainings.seconds(n_missing)))}: {n_kept:,} of {n:,} training "
-        f"runs are kept already; {kept}"
+        f"takes up to {timedelta(seconds=round(seconds))}: {n - n_missing:,} of {n:,} training runs are kept already; "
+        f"{kept}"
     )
-    if trainings.seconds(n_missing) > LONG:
-        ways = ["one --rate"] if len(options.rates) > 1 else []
-        ways += ["--dtype bf16 (about two thirds of the time on this CPU)"] if trainings.faster_in_bf16 else []
+    if seconds > LONG:
+        ways = ["--dtype bf16 (about two thirds of the time on this CPU)"] if trainings.faster_in_bf16 else []
         progress.note(f"to make it shorter: {', '.join([*ways, 'a smaller --max-length', 'fewer --steps'])}")
-    try:
-        frozen = trainings.frozen()
-        trainings.begin()
-        first, rates = _first_seed(trainings, options.rates, frozen)
-        best = next(rate.rate for rate in rates if rate.used)
-        values = _all_seeds(trainings, first, options.n_seeds, best)
-    except KeyboardInterrupt:
-        n, n_missing = trainings.numbers()
-        going_on = ": the same command goes on from there" if n_missing < n else ""
-        progress.note(
-            f"{n - n_missing:,} of {n:,} training runs are kept{going_on}"
-            if trainings.are_kept
-            else "no training run is kept: the cache is off, or the encoder cannot be identified"
-        )
-        raise
-    result = replace(untrained, rates=rates, n_candidates=len(candidates), candidate_depth=depth)
-    return _with_comparisons(result, task, trainings, frozen, values)
+
+
+def _kept_note(trainings: Trainings) -> str:
+    """What an interruption leaves."""
+    if not trainings.are_kept:
+        return "no training run is kept: the cache is off, or the encoder cannot be identified"
+    n, n_missing = trainings.numbers()
+    going_on = ": the same command goes on from there" if n_missing < n else ""
+    return f"{n - n_missing:,} of {n:,} training runs are kept{going_on}"
 
 
 def _chosen_rows(task: Task, n: int, seed: int) -> Index:
@@ -222,7 +248,6 @@ def _untrained(
         seed=settings.seed,
         temperature=settings.temperature,
         precision=None,
-        rates=(),
         n_queries=len(task.query),
         n_held_out=len(chosen),
         n_left_out=task.n_left_out,
@@ -230,74 +255,70 @@ def _untrained(
         effective_groups=effective_number(task.group[chosen]),
         n_candidates=0,
         candidate_depth=None,
+        queries=None,
         frozen=None,
-        sources=(),
-        controls=(),
-        pairs=(),
+        frozen_per_query=None,
+        doses=(),
+        reversals=(),
         not_evaluated=_reasons(reason, task),
         timing={},
     )
 
 
-def _first_seed(
-    trainings: Trainings, rates: Sequence[float], frozen: Floats
-) -> tuple[dict[Arm, Floats], tuple[Rate, ...]]:
-    """The first seed at the rate that is best over all arms, and what became of each rate."""
-    trained, gains = {}, {}
-    for rate in rates:
-        try:
-            trained[rate] = trainings.seed(trainings.arms, 0, rate)
-            gains[rate] = float(np.mean([own[:, 0] - frozen[:, 0] for own in trained[rate].values()]))
-        except DivergedError:
-            continue
-    if not gains:
-        raise NotEvaluatedError(
-            f"every learning rate diverged: {', '.join(f'{rate:g}' for rate in rates)}",
-            remedy=f"--rate {min(rates) / 10:g}",
+def _dose(task: Task, trainings: Trainings, rate: float, n_seeds: int, frozen: Floats) -> Dose:
+    """All trainings at one rate and what they show. frozen : (n, 3)."""
+    try:
+        values = _all_seeds(trainings, rate, n_seeds)
+    except DivergedError as error:
+        return Dose(rate=rate, not_evaluated="diverged", divergence=error.run, sources=(), controls=(), pairs=())
+    return _compared(task, trainings, rate, frozen, values)
+
+
+def _refuse_all_diverged(doses: Sequence[Dose]) -> None:
+    """Raises NotEvaluatedError, with the run and step of each dose, where every dose diverged."""
+    lost = [(dose.rate, dose.divergence) for dose in doses if dose.divergence is not None]
+    if len(lost) == len(doses):
+        runs = "; ".join(
+            f"{rate:g} ({run.source}, fold {run.fold}, seed {run.seed}, step {run.step or 'after the last'})"
+            for rate, run in lost
         )
-    best = max(gains, key=lambda rate: gains[rate])
-    return trained[best], tuple(Rate(rate=rate, gain=gains.get(rate), used=rate == best) for rate in rates)
+        raise NotEvaluatedError(
+            f"training diverged at every learning rate: {runs}", remedy=f"--rate {doses[0].rate / 10:g}"
+        )
 
 
-def _all_seeds(trainings: Trainings, first: Mapping[Arm, Floats], n_seeds: int, rate: float) -> dict[Arm, Floats]:
+def _all_seeds(trainings: Trainings, rate: float, n_seeds: int) -> dict[Arm, Floats]:
     """(S, n, 3) of each arm. From a third of the seeds on sources that clearly trail the best one stop, and no control.
 
-    Not before two, since one says nothing of the error between trainings.
+    Not before two, since one says nothing of the error between trainings. Raises DivergedError, with its run.
     """
-    values = {arm: own[None] for arm, own in first.items()}
-    running = list(first)
-    for seed in range(1, n_seeds):
-        try:
-            done = trainings.seed(running, seed, rate)
-        except DivergedError as error:
-            raise NotEvaluatedError(
-                f"at learning rate {rate:g}, seed {seed + 1}: {error.message}", remedy=f"--rate {rate / 4:g}"
-            ) from error
-        values |= {arm: np.concatenate([values[arm], own[None]]) for arm, own in done.items()}
-        if seed + 1 >= ceil(n_seeds / 3):
+    values: dict[Arm, Floats] = {}
+    running: Sequence[Arm] = trainings.arms
+    for seed in range(n_seeds):
+        done = trainings.seed(running, seed, rate)
+        values |= {arm: np.stack([*values.get(arm, ()), own]) for arm, own in done.items()}
+        if seed and seed + 1 >= ceil(n_seeds / 3):
             running_values = {arm: values[arm][:, :, 0] for arm in running}
             behind = Judge(running_values, trainings.group, trainings.fold).trailing()
             running = [arm for arm in running if arm not in behind]
     return values
 
 
-def _with_comparisons(
-    result: Probe, task: Task, trainings: Trainings, frozen: Floats, values: Mapping[Arm, Floats]
-) -> Probe:
-    """The result with what all trainings show. frozen : (n, 3).   values : (S, n, 3) of each arm."""
+def _compared(task: Task, trainings: Trainings, rate: float, frozen: Floats, values: Mapping[Arm, Floats]) -> Dose:
+    """What all trainings at a rate show. frozen : (n, 3).   values : (S, n, 3) of each arm."""
     judge = Judge({arm: own[:, :, 0] for arm, own in values.items()}, trainings.group, trainings.fold)
     gains = judge.gains(frozen[:, 0])
     beaten = any(sign(gain.interval_95) > 0 for arm, gain in gains.items() if not arm.control)
-    reason = "one_seed" if result.n_seeds == 1 else None if beaten else "no_gain"
+    reason = "one_seed" if judge.runs is None else None if beaten else "no_gain"
     pairs, ties = judge.pairs()
 
     def of_arm(arm: Arm, lists: RowLists) -> ProbedSource:
-        gain = gains[arm]
+        gain, mean = gains[arm], values[arm][: judge.n_seeds].mean(axis=0)
         return ProbedSource(
             name=arm.name,
             n_negatives=len(lists.ids),
             n_seeds=len(values[arm]),
-            trained=_means(values[arm][: judge.n_seeds].mean(axis=0)),
+            trained=_means(mean),
             gain_ndcg10=gain.value,
             interval_95=gain.interval_95,
             standard_error=gain.standard_error,
@@ -306,18 +327,17 @@ def _with_comparisons(
             p=gain.p,
             vs_random=judge.difference(arm, RANDOM) if RANDOM in values and arm != RANDOM else None,
             tie=None if arm.control or reason == "one_seed" else ties[arm.name],
+            per_query=_per_query(mean),
         )
 
     results = {arm: of_arm(arm, lists) for arm, lists in task.arms.items()}
-    return replace(
-        result,
-        not_evaluated=_reasons(reason, task),
-        precision=trainings.precision,
-        frozen=_means(frozen),
+    return Dose(
+        rate=rate,
+        not_evaluated=reason,
+        divergence=None,
         sources=_by_gain(item for arm, item in results.items() if not arm.control),
         controls=_by_gain(item for arm, item in results.items() if arm.control),
         pairs=() if reason == "one_seed" else pairs,
-        identical=trainings.identical,
     )
 
 
@@ -333,3 +353,9 @@ def _by_gain(sources: Iterable[ProbedSource]) -> tuple[ProbedSource, ...]:
 def _means(values: Floats) -> Means:
     ndcg, mrr, recall = values.mean(axis=0).tolist()
     return Means(ndcg_10=ndcg, mrr_10=mrr, recall_100=recall)
+
+
+def _per_query(values: Floats) -> PerQuery:
+    """Of (n, 3) values."""
+    ndcg, mrr, recall = (tuple(column) for column in np.round(values.T, 4).tolist())
+    return PerQuery(ndcg_10=ndcg, mrr_10=mrr, recall_100=recall)

@@ -296,7 +296,7 @@ def check_files(name: str, own: Mapping[str, Any], first: str, files: Mapping[st
             if path in own and path in files
             else f"was read by {first if path in files else name} but not by {name if path in files else first}",
             where=path,
-            remedy=f"{again}, with its commit: {HUB}datasets/OWNER/NAME@COMMIT"
+            remedy=f"{again}, and name the commit: {HUB}datasets/OWNER/NAME@COMMIT"
             if path.startswith(HUB)
             else f"put the file back, or {again}",
         )

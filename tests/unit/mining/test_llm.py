@@ -416,7 +416,7 @@ def test_a_second_run_asks_nothing_and_gives_the_same(ask: Asker) -> None:
     assert ask(4) == first
     assert ask.server.asked == []
     assert (ask.progress.total, ask.progress.done) == (0, 0)
-    assert ask.progress.notes == ["4 answers of an earlier run used, not paid for again"]
+    assert ask.progress.notes == ["reusing 4 paid answers of an earlier run"]
     assert ask.usage == usage(4)
 
 
@@ -431,7 +431,7 @@ def test_another_recipe_asks_again_and_says_so(ask: Asker, changed: dict[str, An
     ask(3, **changed)
     assert len(ask.server.asked) == 3
     (note,) = [note for note in ask.progress.notes if str(ask.journal) in note]
-    assert note.endswith(f": 3 answers not used, of another {next(iter(changed))}")
+    assert note.endswith(f": 3 answers not used (another {next(iter(changed))})")
     ask.server.asked.clear()
     assert ask(3) == first  # both recipes are in the journal now
     assert ask.server.asked == []

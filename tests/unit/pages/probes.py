@@ -2,11 +2,25 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import replace
 
-from secid.results.probe import Gap, Means, Probe, ProbedPair, ProbedSource, Rate
+from secid.results.probe import (
+    Divergence,
+    Dose,
+    Gap,
+    HeldOutQueries,
+    Means,
+    PerQuery,
+    Probe,
+    ProbedPair,
+    ProbedSource,
+    reversals_of,
+)
 from tests.unit.pages.samples import golden
 
+RATES = (5e-5, 2e-4)
+PER_QUERY = PerQuery(ndcg_10=(0.5, 0.3422), mrr_10=(0.5, 0.3038), recall_100=(1.0, 0.6246))
 FROZEN = Means(ndcg_10=0.4211, mrr_10=0.4019, recall_100=0.8123)
 GAINS = {"dense": 0.0312, "bm25": 0.0190, "mixed": 0.0188}
 
@@ -36,6 +50,7 @@ def source(name: str, value: float, tie: int | None, random: float | None = 0.01
         p=0.001,
         vs_random=None if random is None else gap(value - random),
         tie=tie,
+        per_query=PER_QUERY,
     )
 
 
@@ -45,11 +60,28 @@ def pair(first: str, second: str, value: float, *, established: bool) -> ProbedP
     )
 
 
-def probe(names: tuple[str, ...] = tuple(GAINS), ties: tuple[int, ...] = (1, 2, 2)) -> Probe:
-    """dense is significantly best of three; other names and ties where given."""
+def dose(rate: float, names: tuple[str, ...] = tuple(GAINS), ties: tuple[int, ...] = (1, 2, 2)) -> Dose:
+    """The first is significantly best of three; other names and ties where given."""
     gains = dict(zip(names, GAINS.values(), strict=True))
     tie = dict(zip(names, ties, strict=True))
+    return Dose(
+        rate=rate,
+        not_evaluated=None,
+        divergence=None,
+        sources=tuple(source(name, value, tie[name]) for name, value in gains.items()),
+        controls=(source("random", 0.0105, None, None),),
+        pairs=tuple(
+            pair(a, b, gains[a] - gains[b], established=tie[a] != tie[b])
+            for place, a in enumerate(names)
+            for b in names[place + 1 :]
+        ),
+    )
+
+
+def probe(names: tuple[str, ...] = tuple(GAINS), ties: tuple[int, ...] = (1, 2, 2), *doses: Dose) -> Probe:
+    """dense is significantly best of three at both rates; other names, ties and doses where given."""
     run = golden()
+    made = doses or tuple(dose(rate, names, ties) for rate in RATES)
     return Probe(
         schema_version="1.0",
         secid_version="0.1.0",
@@ -64,7 +96,6 @@ def probe(names: tuple[str, ...] = tuple(GAINS), ties: tuple[int, ...] = (1, 2, 
         seed=0,
         temperature=0.05,
         precision="float32",
-        rates=(Rate(rate=5e-5, gain=0.021, used=True), Rate(rate=1.25e-5, gain=0.011, used=False)),
         n_queries=720,
         n_held_out=500,
         n_left_out=14,
@@ -72,81 +103,117 @@ def probe(names: tuple[str, ...] = tuple(GAINS), ties: tuple[int, ...] = (1, 2, 
         effective_groups=480.2,
         n_candidates=6267,
         candidate_depth=None,
+        queries=HeldOutQueries(text=("what is it", "who was that"), group=(0, 1), fold=(0, 1)),
         frozen=FROZEN,
-        sources=tuple(source(name, value, tie[name]) for name, value in gains.items()),
-        controls=(source("random", 0.0105, None, None),),
-        pairs=tuple(
-            pair(a, b, gains[a] - gains[b], established=tie[a] != tie[b])
-            for place, a in enumerate(names)
-            for b in names[place + 1 :]
-        ),
+        frozen_per_query=PER_QUERY,
+        doses=made,
+        reversals=reversals_of(made),
         not_evaluated={"known_positive": "few_second_positives"},
         timing={},
     )
 
 
+def of_doses(*doses: Dose) -> Probe:
+    return probe(tuple(GAINS), (1, 2, 2), *doses)
+
+
+def each_dose(whole: Probe, change: Callable[[Dose], Dose]) -> Probe:
+    """The same with each dose changed."""
+    doses = tuple(map(change, whole.doses))
+    return replace(whole, doses=doses, reversals=reversals_of(doses))
+
+
 def untrained(reason: str = "few_queries") -> Probe:
     """A probe that trained on nothing."""
     return replace(
-        probe(), precision=None, rates=(), n_queries=66, n_held_out=66, n_left_out=0, n_groups=66,
-        effective_groups=66.0, n_candidates=0, frozen=None, sources=(), controls=(), pairs=(),
+        probe(), precision=None, n_queries=66, n_held_out=66, n_left_out=0, n_groups=66, effective_groups=66.0,
+        n_candidates=0, queries=None, frozen=None, frozen_per_query=None, doses=(), reversals=(),
         not_evaluated={"sources": reason},
     )  # fmt: skip
 
 
 def without_gain(names: tuple[str, ...] = tuple(GAINS), ties: tuple[int, ...] = (1, 2, 2)) -> Probe:
     """A probe in which no source is better than the frozen encoder."""
-    return replace(probe(names, ties), not_evaluated={"sources": "no_gain"})
+    whole = each_dose(probe(names, ties), lambda own: replace(own, not_evaluated="no_gain"))
+    return replace(whole, not_evaluated={"sources": "no_gain"})
+
+
+def of_one_source(whole: Probe) -> Probe:
+    return each_dose(whole, lambda own: replace(own, sources=own.sources[:1], pairs=()))
 
 
 def of_one_seed() -> Probe:
     """A probe that trained, and established nothing."""
-    whole = probe()
-    sources = tuple(replace(item, tie=None, interval_95=None) for item in whole.sources)
-    return replace(whole, n_seeds=1, sources=sources, pairs=(), not_evaluated={"sources": "one_seed"})
+
+    def alone(own: Dose) -> Dose:
+        sources = tuple(replace(item, tie=None, interval_95=None) for item in own.sources)
+        return replace(own, sources=sources, pairs=(), not_evaluated="one_seed")
+
+    return replace(each_dose(probe(), alone), n_seeds=1, not_evaluated={"sources": "one_seed"})
 
 
 def known_positive_first() -> Probe:
-    whole = probe()
-    return replace(whole, controls=(source("known_positive", 0.05, None, 0.0105), *whole.controls), not_evaluated={})
+    first, second = probe().doses
+    control = source("known_positive", 0.05, None, 0.0105)
+    whole = of_doses(first, replace(second, controls=(control, *second.controls)))
+    return replace(whole, not_evaluated={})
 
 
 def below_random() -> Probe:
-    whole = probe()
-    sources = tuple(replace(item, vs_random=gap(0.004)) for item in whole.sources)
-    return replace(whole, sources=sources, controls=(source("random", 0.02, None, None),))
+    def below(own: Dose) -> Dose:
+        sources = tuple(replace(item, vs_random=gap(0.004)) for item in own.sources)
+        return replace(own, sources=sources, controls=(source("random", 0.02, None, None),))
+
+    return each_dose(probe(), below)
 
 
 def joined_by_a_third() -> Probe:
     """The last is significantly below the first; the one between is tied with both, so all share a letter."""
-    whole = probe(ties=(1, 1, 1))
-    pairs = tuple(replace(item, established=(item.first, item.second) == ("dense", "mixed")) for item in whole.pairs)
-    return replace(whole, pairs=pairs)
+
+    def joined(own: Dose) -> Dose:
+        pairs = tuple(replace(item, established=(item.first, item.second) == ("dense", "mixed")) for item in own.pairs)
+        return replace(own, pairs=pairs)
+
+    return each_dose(probe(ties=(1, 1, 1)), joined)
 
 
 def with_harm(whole: Probe, n: int) -> Probe:
     """The last n sources are significantly below the frozen encoder, and below random passages."""
-    kept, last = whole.sources[: len(whole.sources) - n], whole.sources[len(whole.sources) - n :]
-    worse = tuple(replace(source(item.name, -item.gain_ndcg10, item.tie), vs_random=gap(-0.03)) for item in last)
-    return replace(whole, sources=kept + worse)
+
+    def harmed(own: Dose) -> Dose:
+        kept, last = own.sources[: len(own.sources) - n], own.sources[len(own.sources) - n :]
+        worse = tuple(replace(source(item.name, -item.gain_ndcg10, item.tie), vs_random=gap(-0.03)) for item in last)
+        return replace(own, sources=kept + worse)
+
+    return each_dose(whole, harmed)
 
 
 def with_stopped() -> Probe:
-    whole = probe()
-    first, *others = whole.sources
-    return replace(whole, sources=(first, *(replace(item, n_seeds=2) for item in others)))
+    first, second = probe().doses
+    best, *others = second.sources
+    sources = (best, *(replace(item, n_seeds=2) for item in others))
+    return of_doses(first, replace(second, sources=sources))
 
 
-def with_lost_rate() -> Probe:
-    return replace(probe(), rates=(Rate(rate=1.0e-2, gain=None, used=False), Rate(rate=5e-5, gain=0.02, used=True)))
+def diverged(rate: float, step: int | None = 7) -> Dose:
+    run = Divergence(source="dense", is_control=False, fold=1, seed=2, step=step)
+    return Dose(rate=rate, not_evaluated="diverged", divergence=run, sources=(), controls=(), pairs=())
 
 
+def no_gain_at(rate: float) -> Dose:
+    return replace(dose(rate, ties=(1, 1, 1)), not_evaluated="no_gain")
+
+
+REVERSED = of_doses(dose(5e-5), dose(2e-4, ("bm25", "dense", "mixed"), (1, 2, 3)))
 SITUATIONS = {
     "significantly best": probe(),
     "two tied for the best": probe(ties=(1, 1, 2)),
     "all tied": probe(ties=(1, 1, 1)),
     "joined by a third": joined_by_a_third(),
-    "one source": replace(probe(), sources=probe().sources[:1], pairs=()),
+    "best at one rate, tied at the other": of_doses(dose(5e-5), dose(2e-4, ties=(1, 1, 2))),
+    "another source at the other rate": REVERSED,
+    "three rates": of_doses(*REVERSED.doses, dose(8e-4, ("mixed", "bm25", "dense"), (1, 2, 3))),
+    "one source": of_one_source(probe()),
     "few queries": untrained(),
     "few groups": replace(untrained("few_groups"), n_held_out=180, n_groups=12, effective_groups=6.3),
     "few to train on": untrained("few_to_train_on"),
@@ -156,11 +223,13 @@ SITUATIONS = {
     "no gain, all tied": without_gain(ties=(1, 1, 1)),
     "no gain, and harm by one": with_harm(without_gain(), 1),
     "no gain, and harm by all": with_harm(without_gain(ties=(1, 1, 1)), 3),
+    "no gain at one rate": of_doses(dose(5e-5), no_gain_at(2e-4)),
     "two stopped": with_stopped(),
-    "no gain of one source": replace(without_gain(), sources=probe().sources[:1], pairs=()),
+    "no gain of one source": of_one_source(without_gain()),
     "two sources with the same negatives": replace(probe(), identical=(("bm25", "mixed"),)),
     "a reason of a newer secid": untrained("moon_phase"),
     "known positives first": known_positive_first(),
     "not above random": below_random(),
-    "a rate lost": with_lost_rate(),
+    "a rate that diverged": of_doses(dose(5e-5), diverged(1e-2)),
+    "a rate that diverged after training": of_doses(dose(5e-5), diverged(1e-2, None)),
 }

@@ -67,6 +67,7 @@ def test_higher_scores_stand_further_right():
 def test_gains_stand_left_and_right_of_the_frozen_encoder():
     text = gains_chart(probes.with_harm(probes.probe(), 1)).draw()
     places = [float(x) for x in re.findall(r'<circle cx="([\d.]+)%"[^>]*class="src"', text)]
+    places = places[:: len(probes.RATES)]  # of the first strip
     (frozen,) = {float(x) for x in re.findall(r'x1="([\d.]+)%"[^>]*class="ref"', text)}
     assert places[0] > places[1] > frozen > places[2]
 
@@ -108,8 +109,8 @@ def test_the_numbers_of_a_chart_are_those_of_the_run():
     (own,) = separation_chart([samples.SEPARATION]).numbers
     assert own["positive_histogram"] == samples.SEPARATION.positive_histogram
     assert (own["low"], own["high"]) == (samples.SEPARATION.low, samples.SEPARATION.high)
-    assert [record["gain_ndcg10"] for record in gains_chart(probes.probe()).numbers][:1] == [
-        probes.probe().sources[0].gain_ndcg10
+    assert [record["gain_ndcg10_at_5e-05"] for record in gains_chart(probes.probe()).numbers][:1] == [
+        probes.probe().doses[0].sources[0].gain_ndcg10
     ]
 
 

@@ -16,6 +16,7 @@ from secid.pages.screen import print_page
 from secid.pages.sections import run_screen
 from secid.pages.sections.probe import cautions, cost_sentence, probe_headline, scope
 from secid.pages.text import without_isolates
+from secid.results.probe import reversals_of
 from tests.snapshots import Snapshot, situations
 from tests.unit.pages import probes
 from tests.unit.pages.samples import HOSTILE, golden
@@ -61,11 +62,38 @@ def test_the_page_in_markdown(snapshot: Snapshot):
     snapshot("probe.md", PROBE_FORMATS[".md"](probes.probe()))
 
 
+def pair_of(first, second, established):
+    return probes.pair(first, second, 0.01, established=established)
+
+
+def doses_of(*pairs):
+    return [replace(probes.dose(rate), pairs=(own,)) for rate, own in zip((1e-5, 4e-5, 1.6e-4), pairs, strict=False)]
+
+
+def test_an_order_differs_only_where_it_is_established_both_ways():
+    up, down = pair_of("a", "b", True), pair_of("b", "a", True)
+    (found,) = reversals_of(doses_of(up, down, up))
+    assert (found.first, found.second, found.first_better, found.second_better) == ("a", "b", (1e-5, 1.6e-4), (4e-5,))
+    for pairs in ((up, up), (up, pair_of("b", "a", False)), (pair_of("a", "b", False), down), (up,)):
+        assert reversals_of(doses_of(*pairs)) == ()
+
+
+def test_best_are_those_that_no_dose_puts_significantly_below_its_first():
+    situations_of = probes.SITUATIONS
+    assert probes.probe().best == ("dense",)
+    assert situations_of["best at one rate, tied at the other"].best == ("dense",)
+    assert probes.REVERSED.best == ()
+    assert situations_of["no gain at one rate"].best == ("dense",), "a dose without a ranking has no say"
+    assert probes.without_gain().best == ()
+    assert probes.untrained().best == ()
+
+
 def test_one_source_above_random_is_enough():
     whole = probes.below_random()
     assert whole.doubts == ("not_above_random",)
-    first = replace(whole.sources[0], vs_random=probes.gap(0.02))
-    assert replace(whole, sources=(first, *whole.sources[1:])).doubts == ()
+    dose = whole.doses[0]
+    first = replace(dose.sources[0], vs_random=probes.gap(0.02))
+    assert replace(dose, sources=(first, *dose.sources[1:])).doubts == ()
 
 
 def tags(page: str) -> list[tuple[str, tuple[str, ...]]]:
@@ -96,17 +124,17 @@ def test_a_run_s_page_holds_its_probe_and_no_command_for_another(suffix):
 @pytest.mark.parametrize(("suffix", "fold"), [(".html", 'id="details"'), (".md", "## Method and diagnostics")])
 def test_the_gains_stand_beside_the_score_s_answer(suffix, fold):
     page = run_formats(probes.probe())[suffix](RUN)
-    assert page.index("vs random ± CI") < page.index(fold)
+    assert page.index("gain at 5e-05") < page.index(fold)
     assert suffix == ".md" or '<a href="#probe">Probe</a>' in page
     untrained = run_formats(probes.untrained())[suffix](RUN)
-    assert "vs random ± CI" not in untrained
+    assert "gain at 5e-05" not in untrained
     assert "#probe" not in untrained
 
 
 def test_the_next_step_of_an_abstention_is_not_what_was_tried():
     whole = probes.without_gain()
-    assert "--rate 0.0002" in probe_headline(whole)
-    assert "--rate 1.25e-05" in probe_headline(replace(whole, rates=whole.rates[:1]))
+    assert "--rate 0.0008" in probe_headline(whole)
+    assert "--rate" not in probe_headline(replace(whole, doses=(*whole.doses, probes.diverged(8e-4))))
 
 
 def test_a_run_on_a_terminal_names_the_command_or_gives_the_verdict():

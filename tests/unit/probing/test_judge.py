@@ -7,7 +7,7 @@ import pytest
 from scipy import stats
 
 from secid.results.probe import Gap
-from secid.tools.probing.schedule import Judge, between_runs, effective_number, gap
+from secid.tools.probing.judge import Judge, between_runs, effective_number, gap
 from secid.tools.probing.task import Arm
 
 N, PER_GROUP, N_FOLDS = 300, 2, 3

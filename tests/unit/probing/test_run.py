@@ -16,7 +16,7 @@ import torch
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError, NonFiniteEmbeddingError, NotEvaluatedError
 from secid.progress import Silent
-from secid.results.probe import Probe
+from secid.results.probe import Divergence, Probe
 from secid.settings import Settings
 from secid.tools.probing import learner as training
 from secid.tools.probing import schedule
@@ -68,7 +68,9 @@ def outcome(task: Task, encoder: TransformerEncoder, progress: Notes) -> Probe:
 
 
 def of(outcome: Probe, name: str) -> Any:
-    return next(source for source in (*outcome.sources, *outcome.controls) if source.name == name)
+    """A source or control at the first dose."""
+    dose = outcome.doses[0]
+    return next(source for source in (*dose.sources, *dose.controls) if source.name == name)
 
 
 def two_of(task: Task) -> Task:
@@ -77,13 +79,13 @@ def two_of(task: Task) -> Task:
 
 
 def pair(outcome: Probe, *names: str) -> Any:
-    return next(pair for pair in outcome.pairs if {pair.first, pair.second} == set(names))
+    return next(pair for pair in outcome.doses[0].pairs if {pair.first, pair.second} == set(names))
 
 
 def test_a_planted_signal_comes_first(outcome: Probe) -> None:
     """Negatives that teach the task beat those that do not, beyond what runs and queries explain."""
     assert outcome.not_evaluated == {"known_positive": "few_second_positives"}
-    assert [source.name for source in outcome.sources] == ["again", "hard", "easy"]
+    assert outcome.names == ("again", "hard", "easy")
     assert of(outcome, "hard").interval_95[0] > 0
     assert pair(outcome, "hard", "easy").established
     assert pair(outcome, "hard", "easy").gap.value > 0.05
@@ -95,14 +97,14 @@ def test_a_planted_signal_comes_first(outcome: Probe) -> None:
 def test_a_source_that_is_named_as_a_control_is_not_the_control(task: Task, encoder: TransformerEncoder) -> None:
     lists = {"random": task.negatives["hard"], "easy": task.negatives["easy"]}
     named, outcome = (probed(own, encoder, QUICK) for own in (replace(task, negatives=lists), two_of(task)))
-    assert named.controls == outcome.controls
-    assert [source.name for source in named.sources] == ["random", "easy"]
-    assert replace(named.sources[0], name="hard") == of(outcome, "hard")
+    assert named.doses[0].controls == outcome.doses[0].controls
+    assert named.names == ("random", "easy")
+    assert replace(named.doses[0].sources[0], name="hard") == of(outcome, "hard")
 
 
 def test_gains_are_differences_to_the_frozen_encoder(outcome: Probe) -> None:
     assert outcome.frozen is not None
-    for source in (*outcome.sources, *outcome.controls):
+    for source in (*outcome.doses[0].sources, *outcome.doses[0].controls):
         assert source.gain_ndcg10 == pytest.approx(source.trained.ndcg_10 - outcome.frozen.ndcg_10, abs=1e-12)
         assert source.interval_95[0] < source.gain_ndcg10 < source.interval_95[1]
         assert source.standard_error == pytest.approx(np.hypot(source.error_queries, source.error_runs))
@@ -150,13 +152,13 @@ def test_lora_learns_the_signal_too(task: Task, encoder: TransformerEncoder) -> 
 
 
 @pytest.mark.usefixtures("outcome")
-def test_time_is_announced_and_every_step_counted(progress: Notes) -> None:
+def test_time_is_announced_and_every_training_run_counted(progress: Notes) -> None:
     assert [note.split()[:3] for note in progress.notes] == [["takes", "up", "to"]]
     assert "0 of 12 training runs are kept already" in progress.notes[0]
     assert progress.n_stages_before_a_note == 0
-    assert [stage for stage, _ in progress.stages] == ["rank", "train"]
-    assert progress.done == sum(total for _, total in progress.stages)
-    assert progress.places[0] == ("hard, fold 1, seed 1", progress.stages[1][1])
+    assert progress.stages == [("rank by the frozen encoder", 2), ("train", 12)]
+    assert progress.done == 2 + 12
+    assert progress.places[0] == ("hard, fold 1, seed 1, rate 0.003", 12)
     assert len(progress.places) == 12
 
 
@@ -169,9 +171,9 @@ def test_a_long_probe_says_what_would_shorten_it(task: Task, encoder: Transforme
     monkeypatch.setattr(schedule, "multiplies_bf16", lambda: True)
     notes = Notes()
     with pytest.raises(KeyboardInterrupt):
-        probed(task, encoder, replace(PLANTED, rates=(1e-3, 1e-4)), notes)
+        probed(task, encoder, PLANTED, notes)
     assert notes.notes[1] == (
-        "to make it shorter: one --rate, --dtype bf16 (about two thirds of the time on this CPU), "
+        "to make it shorter: --dtype bf16 (about two thirds of the time on this CPU), "
         "a smaller --max-length, fewer --steps"
     )
 
@@ -187,15 +189,15 @@ def test_where_there_is_too_little_nothing_is_trained(
     outcome = probed(few, encoder, replace(PLANTED, **options), notes)
     assert (notes.stages, notes.notes) == ([], [])
     assert outcome.not_evaluated == {"sources": reason, **task.missing}
-    assert (outcome.sources, outcome.frozen, outcome.n_candidates) == ((), None, 0)
+    assert (outcome.doses, outcome.frozen, outcome.queries, outcome.n_candidates) == ((), None, None, 0)
     assert outcome.n_held_out == options.get("n_held_out", 120)
 
 
 def test_without_a_gain_nothing_is_ranked(task: Task, encoder: TransformerEncoder) -> None:
     outcome = probed(task, encoder, replace(PLANTED, steps=1, rates=(1e-9,)))
     assert outcome.not_evaluated["sources"] == "no_gain"
-    assert [source.tie for source in outcome.sources] == [1] * 3
-    assert len(outcome.pairs) == 3
+    assert [source.tie for source in outcome.doses[0].sources] == [1] * 3
+    assert len(outcome.doses[0].pairs) == 3
 
 
 def test_a_gain_of_a_control_is_none_of_a_source(
@@ -227,7 +229,12 @@ def test_a_clearly_worse_source_stops_and_no_control_does(task: Task, encoder: T
     as_bad = replace(easy, ids=np.full_like(easy.ids, task.positives.ids[0]))  # one passage for all queries
     own = replace(task, negatives=negatives, controls={"random": as_bad})
     outcome = probed(own, encoder, replace(PLANTED, n_seeds=3), notes)
-    assert {source.name: source.n_seeds for source in outcome.sources} == {"hard": 3, "again": 3, "third": 3, "easy": 2}
+    assert {source.name: source.n_seeds for source in outcome.doses[0].sources} == {
+        "hard": 3,
+        "again": 3,
+        "third": 3,
+        "easy": 2,
+    }
     assert of(outcome, "random").n_seeds == 3
     assert pair(outcome, "hard", "easy").established
     (_, first), *_, (_, last) = notes.places
@@ -235,25 +242,65 @@ def test_a_clearly_worse_source_stops_and_no_control_does(task: Task, encoder: T
     assert notes.done == sum(total for _, total in notes.stages)
 
 
-def test_a_rate_that_diverges_is_dropped_and_named(task: Task, encoder: TransformerEncoder) -> None:
+def test_each_dose_is_that_of_a_probe_of_its_own(task: Task, encoder: TransformerEncoder, outcome: Probe) -> None:
+    both = probed(task, encoder, replace(PLANTED, rates=(3e-3, 1e-9)))
+    assert [dose.rate for dose in both.doses] == [3e-3, 1e-9]
+    assert both.doses[0] == outcome.doses[0]
+    assert [dose.not_evaluated for dose in both.doses] == [None, "no_gain"]
+    assert both.abstained is None
+    assert both.reversals == ()
+
+
+def test_sources_that_change_places_are_named(
+    task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """At the second rate each source is trained on the negatives of the other."""
+    real, own = training.steps_of, two_of(task)
+
+    def swapped(task: Task, negatives: RowLists, work: Work, *rest: Any) -> Iterator[Step]:
+        other = {Arm("hard"): Arm("easy"), Arm("easy"): Arm("hard")}
+        arm = other.get(work.arm, work.arm) if work.rate > 3e-3 else work.arm
+        return real(task, task.arms[arm], work, *rest)
+
+    monkeypatch.setattr(training, "steps_of", swapped)
+    outcome = probed(own, encoder, replace(PLANTED, rates=(3e-3, 3.1e-3)))
+    (found,) = outcome.reversals
+    assert (found.first, found.first_better, found.second_better) == ("easy", (3.1e-3,), (3e-3,))
+    assert outcome.best == ()
+
+
+def test_measures_of_each_query_have_the_reported_means(outcome: Probe, task: Task) -> None:
+    assert outcome.queries is not None
+    assert sorted(outcome.queries.text) == sorted(task.queries.take(task.query))
+    row = {text: place for place, text in enumerate(task.queries.take(task.query))}
+    rows = [row[text] for text in outcome.queries.text]
+    assert list(outcome.queries.fold) == task.fold[rows].tolist()
+    assert list(outcome.queries.group) == task.group[rows].tolist()
+    for source in (*outcome.doses[0].sources, *outcome.doses[0].controls):
+        for name in ("ndcg_10", "mrr_10", "recall_100"):
+            values = getattr(source.per_query, name)
+            assert len(values) == outcome.n_held_out
+            assert np.mean(values) == pytest.approx(getattr(source.trained, name), abs=5e-5)
+
+
+def test_a_dose_that_diverges_says_at_which_run_and_step_and_the_others_go_on(
+    task: Task, encoder: TransformerEncoder, outcome: Probe
+) -> None:
     notes = Notes()
-    outcome = probed(two_of(task), encoder, replace(PLANTED, rates=(1e38, 3e-3, 1e-9)), notes)
-    assert [(rate.rate, rate.gain is None, rate.used) for rate in outcome.rates] == [
-        (1e38, True, False),
-        (3e-3, False, True),
-        (1e-9, False, False),
-    ]
-    alone = probed(two_of(task), encoder, replace(PLANTED, n_seeds=1))
-    gains = [source.gain_ndcg10 for source in (*alone.sources, *alone.controls)]
-    assert outcome.rates[1].gain == pytest.approx(np.mean(gains), abs=1e-12), "nothing of the other rates is left"
+    both = probed(task, encoder, replace(PLANTED, rates=(3e-3, 1e38)), notes)
+    assert both.doses[0] == outcome.doses[0], "nothing of the other rate is left"
+    lost = both.doses[1]
+    assert (lost.not_evaluated, lost.sources, lost.pairs) == ("diverged", (), ())
+    assert lost.divergence == Divergence(source="hard", is_control=False, fold=1, seed=1, step=2)
+    assert both.abstained is None
     totals = [total for _, total in notes.places]
-    assert totals == sorted(totals, reverse=True), "a rate that was tried is no longer ahead"
+    assert totals == sorted(totals, reverse=True)
 
 
 def test_a_vector_that_is_no_number_is_not_ranked(
     task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the frozen encoder it is an error that names the text; after training the rate is dropped."""
+    """Of the frozen encoder it is an error that names the text; after training the dose is lost."""
     works: list[Work] = []
     damaged = {3e-3}
     real = Learner.rows
@@ -266,8 +313,9 @@ def test_a_vector_that_is_no_number_is_not_ranked(
 
     before_each_run(monkeypatch, lambda _, work: works.append(work))
     monkeypatch.setattr(Learner, "rows", rows)
-    outcome = probed(two_of(task), encoder, replace(PLANTED, n_seeds=1, rates=(3e-3, 1e-3)))
-    assert [rate.gain is None for rate in outcome.rates] == [True, False]
+    outcome = probed(two_of(task), encoder, replace(PLANTED, n_seeds=1, rates=(1e-3, 3e-3)))
+    assert [dose.not_evaluated for dose in outcome.doses] == ["one_seed", "diverged"]
+    assert outcome.doses[1].divergence == Divergence(source="hard", is_control=False, fold=1, seed=1, step=None)
     damaged.add(0.0)
     message = refusal(lambda: probed(two_of(task), encoder), NonFiniteEmbeddingError, None)
     assert repr(task.passages.take(task.candidates[7:8])[0]) in message
@@ -286,23 +334,21 @@ def test_damaged_weights_are_not_called_a_rate_that_diverged(folder: Path, task:
     assert "before training" in refusal(lambda: probed(two_of(task), own), NonFiniteEmbeddingError, None)
 
 
-def test_where_every_rate_diverges_nothing_is_evaluated(task: Task, encoder: TransformerEncoder) -> None:
-    options = replace(PLANTED, rates=(1e38, 1e37))
-    message = refusal(lambda: probed(task, encoder, options), NotEvaluatedError, None)
-    assert "1e+38, 1e+37" in message
-    assert "--rate 1e+36" in message
-
-
-def test_a_later_seed_that_diverges_is_an_error(
+def test_where_every_dose_diverges_the_error_says_where(
     task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
+    options = replace(PLANTED, rates=(1e37, 1e38))
+    message = refusal(lambda: probed(task, encoder, options), NotEvaluatedError, None)
+    assert "1e+37 (hard, fold 1, seed 1, step 2); 1e+38 (hard, fold 1, seed 1, step 2)" in message
+    assert "--rate 1e+36" in message
+
     def diverge(_: Any, work: Work) -> None:
-        if work.seed == 1:
-            raise DivergedError("the loss is nan at step 3")
+        if work.seed == 1 and work.arm == Arm("easy"):
+            raise DivergedError("the loss is nan at step 3", 3)
 
     before_each_run(monkeypatch, diverge)
     message = refusal(lambda: probed(task, encoder), NotEvaluatedError, None)
-    assert all(part in message for part in ("0.003", "seed 2", "--rate 0.00075"))
+    assert "0.003 (easy, fold 1, seed 2, step 3)" in message
 
 
 def test_devices_share_the_runs_and_give_the_same(
