@@ -165,7 +165,10 @@ def remedy_of(error: Exception) -> str:
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool]:
-    """Lock a folder or file until the block or this process ends. Yield False if another process holds the lock."""
+    """Lock a folder or file until the block or this process ends.
+
+    Yield False if that fails, because another process holds the lock or the system has no such locks (Windows).
+    """
     if sys.platform == "win32":  # folders cannot be locked there, so none is cleared
         yield False
         return

@@ -337,7 +337,7 @@ AUTOMATIC = "automatic"
 def flag_of(name: str, value: object = None) -> str:
     """Return a setting as typed on the command line: `--max-length 256`, or `--set valid=0.95` if it has no flag.
 
-    value : its value, or a placeholder such as "FILE"; None for the flag alone, as in the place of an error.
+    value : its value, or a placeholder such as "FILE"; None for the flag alone, as in the `where` of an error.
     """
     if not FIELDS[name].metadata["group"]:
         return f"--set {name}" if value is None else f"--set {name}={value_text(value)}"

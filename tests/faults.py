@@ -44,7 +44,6 @@ EQUIVALENT: dict[str, str] = {
     "measure/blocks.py : LARGE = BlockPlan(32_768, 1 << 30, 512 << 19, None, in_threads=False)": (
         "bytes that are in memory together, on devices other than the CPU"
     ),
-    "triplets/search.py : POSTINGS_AT_ONCE = 0 << 22": "how many queries are scored together; at least one always is",
     "measure/sweep.py _unsampled(): return replace(variant, sample=1.1)": (
         "a key, made in one place and looked up by the same function"
     ),

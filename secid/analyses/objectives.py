@@ -205,9 +205,7 @@ def _first(offsets: Index, keep: Flags, n: int | None) -> tuple[Index, Index]:
 def classes_of(table: TripletTable, row: Index) -> dict[str, Flags]:
     """Return classes of negatives by name, (N,) each. row: (N,) a table row for each negative. Source: METHOD 9, 10."""
     near, best = table.s_query_negative[row], table.repeated(table.s_query_positive)[row]
-    judged = (
-        table.guide is None or table.guide.is_whole
-    )  # outside a guide's sample, negatives are not known to be valid
+    judged = table.guide is None or table.guide.is_whole  # outside a sample, negatives may be suspects too
     defects = [table.has(name)[row] for name, entry in FINDINGS.items() if entry.counted and name in table.evaluated]
     classes = {
         "inversion": table.has("inversion")[row],

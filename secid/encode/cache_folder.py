@@ -187,7 +187,7 @@ class CacheFolder:
     def shrink(self, in_use: Collection[Path] = (), n_more: int = 0) -> None:
         """Make room under the limit for n_more bytes. Segments in use stay.
 
-        Remove all remains of unfinished segments, then quarantined ones, then the least recently used segments.
+        Remove all abandoned unfinished segments; then, as needed, quarantined ones and the least recently used ones.
         """
         sizes = self._sizes()
         total = sum(sizes.values())

@@ -33,7 +33,7 @@ from secid.settings import RECIPE_FIELDS, Settings, flag_of
 # Source: FORMATS 2.
 
 GPU_TOKENISERS = 3
-"""Chunks tokenised at once for a GPU. Python code takes 20 ms of 4,096 texts; the tokenizer's threads would idle."""
+"""Chunks tokenised at once for a GPU. Each needs 20 ms of Python, in which the tokenizer's threads would idle."""
 
 ENCODED_AHEAD = 8
 """Encoded batches per worker that may wait for the consumer: 0.4 s of an H200's work."""

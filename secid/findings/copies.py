@@ -31,8 +31,8 @@ LEAST_RUNS = 2
 """Distinct runs below which a negative is too short for sharing them to mean anything; then only equal forms count.
 Two are six words in a row, or eleven characters of a script without spaces, of a positive of the very query."""
 LEAST_WHOLE_RUNS = 3
-"""Fewest shared runs if a negative contains a positive, since a question may be the start of another one; also for what
-a baseline keeps of the runs, since a quarter of them says less."""
+"""Fewest distinct runs of a positive that a negative holds, since a question may be the start of another one. Also the
+fewest kept runs of a negative that is compared with a baseline, since a quarter of the runs says less."""
 KEPT_EVERY = 4
 """A baseline keeps every fourth run of a positive, chosen by its key: a quarter of the size."""
 PAIRS_AT_ONCE = 1 << 16

@@ -389,7 +389,7 @@ TAG = re.compile(
 )
 """A tag that opens has a name of HTML's and follows no word: `List<Object>` and `vector<a>` are types."""
 TAG_SHARE = 0.05
-"""Least share of the characters within tags. Source: METHOD 16.2."""
+"""Share of the characters within tags above which a text counts as markup. Source: METHOD 16.2."""
 
 
 def is_unfinished(text: str) -> bool:
@@ -408,7 +408,7 @@ def is_unfinished(text: str) -> bool:
 
 
 def _ends_elsewhere(text: str) -> bool:
-    """Return whether a sentence mark precedes the last characters, or the script has no sentence marks."""
+    """Return whether a sentence mark precedes references and tags at the end, or the script has no sentence marks."""
     end = text[-LAST_CHARACTERS:]
     return REFERENCED.search(end) is not None or UNMARKED.search(end, len(end) - SCRIPT_CHARACTERS) is not None
 
@@ -476,7 +476,7 @@ def applied(rule: Callable[[str], bool], texts: Packed, candidates: Flags) -> Fl
 
 
 def form_flags(texts: Packed) -> dict[str, Flags]:
-    """Return (n,) by finding: what tells of a text's form. Its bytes rule most texts out before a rule reads them."""
+    """Return (n,) flags by finding about the form of texts. Bytes rule out most texts, so that few rules read them."""
     first, last = texts.first(1)[:, 0], texts.last(2)
     at_start = np.isin(first, IN_FRONT) | (first >= 0x80)
     at_end = np.isin(last[:, 1], ENDS_OF_ASCII) & (last != ord(".")).any(axis=1)

@@ -90,9 +90,9 @@ def language_numbers(texts: Packed, saved: Path | None = None) -> npt.NDArray[np
 
 
 def _heads(texts: Packed, places: Index, n: int) -> list[bytes]:
-    """Return the first n characters of the texts at these places, each stretch of white space one blank, as bytes that
-    the model was trained on: letters in one form, and only capitals in lower case.
+    """Return the first n characters of the texts at these places, as UTF-8 bytes like those that trained the model.
 
+    Each stretch of white space is one blank, letters are composed (NFC), and a head in capitals is in lower case.
     Most are taken as they are: printable ASCII with a small letter, no blank in front and no two together.
     """
     rows = texts.first(n + 1)[places]
@@ -126,7 +126,8 @@ class _Model:
 
     next_state   : by row | byte.   weights : (n_features, n_columns) logarithms below 0.   prior : (n_columns,).
     row, feature : (n_states,) of each state; rows are multiples of 256, and the feature is n_features for none.
-    own          : language of each column behind one for each of LANGUAGES: some have a second one.
+    own          : language of each further column. The first len(LANGUAGES) columns have one language each, in order;
+                   some languages have a second column.
     """
 
     next_state: npt.NDArray[np.uint32]

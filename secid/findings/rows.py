@@ -1,4 +1,4 @@
-"""Defects of each source under the encoder: findings that need its rows, and all findings as columns."""
+"""Findings of each source under the encoder: those that need its rows, and all findings as columns."""
 
 from __future__ import annotations
 

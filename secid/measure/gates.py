@@ -169,7 +169,7 @@ def proxies(triplets: Triplets, dots: Dots, gates: Gates, record_gradient: Float
 
 
 def contrastive_loss(triplets: Triplets, dots: Dots, temperature: float) -> float:
-    """Return the MNRL loss in record form: the mean over records of -log softmax of the positive among all passages."""
+    """Return the MNRL loss in record form: mean of -log softmax of the positive among it and its record's negatives."""
     heads = triplets.record_offsets[:-1]
     logits = ((dots.query_negative - dots.query_positive) / temperature).numpy()
     losses = np.logaddexp(0.0, np.logaddexp.reduceat(logits, heads))

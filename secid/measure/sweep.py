@@ -308,9 +308,7 @@ def _block_dots(window: Window, block: SlotBlock, smallest_distance: float) -> t
     norms = torch.linalg.vector_norm(wide, dim=1)
     cosines = torch.bmm(anchors, wide.view(-1, k, d).transpose(1, 2)).transpose(0, 1).reshape(2, -1) / norms
     query_positive = (anchors[:, 0] * anchors[:, 1]).sum(1).repeat_interleave(k)
-    query_positive = _tie(
-        query_positive, torch.ones_like(query_positive)
-    )  # else the s_pn = 1 of a copy could lie below it
+    query_positive = _tie(query_positive, torch.ones_like(query_positive))  # else s_pn = 1 of a copy could be lower
     difference = (negatives.view(-1, k, d) - positives.unsqueeze(1)).view(-1, d)
     query_negative = _tie(cosines[0], query_positive)
     positive_negative = _tie(cosines[1], query_negative)

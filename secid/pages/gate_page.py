@@ -131,7 +131,7 @@ def _is_formal(check: GateCheck) -> bool:
 
 
 def _is_difference(check: GateCheck) -> bool:
-    """Return whether the check measures a difference: from the predecessor or, if it is formal, from the positives."""
+    """Return whether a check measures a difference: from the predecessor; for a formal finding, from the positives."""
     return check.name in DRIFT or _is_formal(check)
 
 

@@ -333,7 +333,10 @@ def _by_flags(head: Head, settings: Settings, path: str) -> Binding:
 
 
 def _pair(head: Head, settings: Settings, path: str) -> Binding | None:
-    """Return the binding of queries and positives; None without both, or if columns or flags say more than these."""
+    """Return the binding of queries and positives; None if either is not clear, or for rows of another kind.
+
+    These are rows with columns of negatives or labels, or with --format, --negative-column or --label-column.
+    """
     if settings.format or settings.negative_column or settings.label_column or columns_named(head, NEGATIVE):
         return None
     try:

@@ -373,7 +373,10 @@ def _saved_files(path: Path) -> list[str]:
 
 
 def _checked_shards(paths: Iterable[str]) -> list[str]:
-    """Return paths sorted. If they are shards i-of-N, counted from 0 or 1, all N must be present (InputError)."""
+    """Return paths sorted. If they are shards i-of-N, counted from 0 or 1, all N must be present.
+
+    Raises InputError for a missing shard.
+    """
     paths = sorted(paths)
     groups: dict[tuple[str, int], set[int]] = {}
     for path in paths:

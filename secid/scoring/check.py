@@ -227,7 +227,10 @@ def _changed(reader: Reader) -> Case:
 
 
 def _row_cautions(planned: PlannedSource, n_examples: int) -> dict[str, Case]:
-    """Count rows that the reader left out: malformed ones, and those without negatives. Empty ones are a finding."""
+    """Count rows that the reader left out: malformed ones, and those without negatives.
+
+    Negatives without text are not counted: they are a finding.
+    """
     tally = planned.tally
     bad, bare = bad_reasons(tally), {"no_negatives": tally.skipped.get("no_negatives", 0)}
 

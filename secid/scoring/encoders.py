@@ -49,7 +49,7 @@ def refuse_no_encoder(encoder: EncoderLike | None, settings: Settings) -> None:
 def begun(
     encoder: EncoderLike | None, settings: SettingsDict, progress: Progress | None, *, in_shards: bool = False
 ) -> tuple[Resolved, Progress]:
-    """Return the settings of a command, with the encoder if it is a name, and its progress, which starts.
+    """Return the settings of a command, with the encoder if it is a name, and the progress, with its first stage begun.
 
     Raises UsageError if a shard is set and the command does not support shards.
     """

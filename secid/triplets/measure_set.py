@@ -224,7 +224,7 @@ class Measurer:
         )
 
     def part(self, item: Measured, keep: Index, budget: float) -> Measured:
-        """Return some triplets of a measured set at one budget, as if they were the whole set, but in its pool.
+        """Return some triplets of a measured set, measured at one budget as a separate set in the whole set's pool.
 
         keep : rising places of triplets. Below FEWEST_QUERIES queries, where there is no interval, the influence is 0.
         """

@@ -92,7 +92,6 @@ def test_the_pool_s_controls_depend_on_no_order_blocks_or_threads(seed, tmp_path
         for module, name in ((search, "QUERY_BLOCK"), (search, "WINDOW"), (search, "PAIRS_AT_ONCE")):
             monkeypatch.setattr(module, name, size)
         monkeypatch.setattr(search, "COMPARED_BEYOND", size - 1)
-        monkeypatch.setattr(search, "POSTINGS_AT_ONCE", size)
         torch.set_num_threads(1 + number)
         try:
             assert controls(rows, tmp_path / str(number)) == expected

@@ -23,7 +23,7 @@ UNBROKEN = 8
 
 
 def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
-    """Say how many other settings change the order of sources; "" for a single source."""
+    """Say how many other settings change the order of sources; "" for a single source, or without other settings."""
     rows = [row for item in ablations if item.name != SAMPLE for row in item.rows if row.setting != item.base]
     known = [row for row in rows if row.stability is not None]
     if not known or len(run.sources) < 2:

@@ -355,13 +355,13 @@ def protocol(probe: Probe) -> Iterator[str]:
 
 
 def next_command(run: Run) -> str:
-    """What probes the sources of a run; "" where nothing can, or a source has to be repaired or mined again first."""
+    """Return the command that probes the sources of a run; "" if there is none, or a source must be repaired first."""
     sound = all(source.status not in TO_REPAIR for source in run.sources)
     return with_run_flag(run.probe, run.folder) if run.probe and sound else ""
 
 
 def probe_sentence(run: Run, probe: Probe | None) -> tuple[str, ...]:
-    """What the probe adds to the verdict of a run; without one that it takes one to choose between sources."""
+    """Return what the probe adds to the verdict of a run; without one, the advice to choose a source by a probe."""
     if probe is None:
         return (CHOOSE,) if run.probe and len(run.sources) > 1 else ()
     return (f"{'' if probe.abstained else 'By the probe, which trains: '}{probe_headline(probe)}",)

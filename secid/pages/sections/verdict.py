@@ -55,7 +55,7 @@ WEIGHT = (
     "Weight: the mean product of the three gates. A gate's part can be larger than the difference where another gate's "
     "has the opposite sign."
 )
-"""Beneath the gaps to random passages."""
+"""Note below the gaps to random passages."""
 
 
 def as_listed(run: Run) -> Run:

@@ -234,7 +234,9 @@ def check_table(path: Path, baseline: Baseline) -> Path:
 
 
 def differences(baseline: Baseline, settings: Mapping[str, Any], encoder: EncoderInfo | None = None) -> list[str]:
-    """Return the differences that make a score incomparable with the baseline, a line per setting or recipe field.
+    """Return the differences that make a score incomparable with the baseline.
+
+    There is a line per setting or recipe field; [] if the score is comparable.
 
     settings : plain values by name.   encoder : the loaded encoder; with None, only settings are compared.
     """
@@ -274,7 +276,7 @@ def refuse_differences(lines: list[str], where: str) -> None:
 
 
 def changes(old: Baseline, new: Baseline) -> list[str]:
-    """Return the changes of an update, a line for each."""
+    """Return the changes of an update, a line for each; [] for none."""
     before, after = (dict(_leaves(adapter_of(Baseline).dump_python(item, mode="json"))) for item in (old, new))
     lines = [f"source {name}: removed" for name in old.sources if name not in new.sources]
     lines += [f"source {name}: added" for name in new.sources if name not in old.sources]

@@ -216,7 +216,7 @@ class Picks:
         return np.asarray((self.ids >= 0).sum(axis=1))
 
     def take(self, row: int, order: Order, ranks: Index, by: int, most: int, exclusions: Exclusions) -> int:
-        """Add the first `most` candidates with a normal form new to the row that fewer than `cap` rows have.
+        """Add the first `most` candidates that fewer than `cap` rows have, and whose normal form is new to this row.
 
         order, ranks : (m,) of distinct normal forms, in the order of preference.   by : as the field.
         Return the number skipped because `cap` rows have them; 0 if `most` candidates were added.
@@ -410,7 +410,7 @@ def fill(
     ranking: Ranking,
     exclusions: Exclusions,
 ) -> None:
-    """Fill up a short row with random candidates that pass. It stops once DRAWN candidates were drawn, or all.
+    """Fill up a short row with random candidates that pass; give up once at least DRAWN, or all, have been drawn.
 
     by : as in `Picks`.   query : (1,).   passes : returns flags of the candidates that pass the source's margins and
     maximum for this row; None if all do.
