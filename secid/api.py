@@ -83,7 +83,7 @@ def score(
     if other_encoders:
         refuse_one_encoder_twice([values.encoder if encoder is None else encoder, *other_encoders])
     clock = Clock()
-    from secid.read import opened, sources_and_words
+    from secid.read import open_sources, sources_and_words
 
     recorder = Recorder(progress)
     files, words = sources_and_words(sources, values, recorder)
@@ -91,7 +91,7 @@ def score(
     with (
         RunFolder(None if run is None else Path(run), force) as folder,
         work_folder(folder.work) as work,
-        opened(files, values) as readers,
+        open_sources(files, values) as readers,
     ):
         refuse_missing(encoder, values, recorder, other_encoders)  # the last error before libraries that take seconds
         from secid.pool.plan import QuerySubset
@@ -278,13 +278,13 @@ def check(
     limits = parse_limits(fail_on)
     resolved, progress = begun(None, settings, progress)
     values = resolved.values
-    from secid.read import opened, sources_and_words
+    from secid.read import open_sources, sources_and_words
     from secid.read.evaluation import read_evaluation
 
     files, words = sources_and_words(sources, values, progress)
     evaluation = None if against_eval is None else read_evaluation(fspath(against_eval), titles=values.titles)
     progress.start("open files", None, "")
-    with work_folder() as work, opened(files, values) as readers:
+    with work_folder() as work, open_sources(files, values) as readers:
         from secid.scoring.check import check_sources, with_commands
 
         report = check_sources(readers, resolved, work, progress, evaluation)
@@ -323,12 +323,12 @@ def audit(
     refuse_no_encoder(encoder, values)
     clock = Clock()
     from secid.findings.judgements import label_files
-    from secid.read import opened, sources_and_words
+    from secid.read import open_sources, sources_and_words
 
     files, _ = sources_and_words(sources, values, progress)
     labels = label_files(None if qrels is None else fspath(qrels), split, values)
     progress.start("open files", None, "")
-    with work_folder() as work, opened(files, values) as readers:
+    with work_folder() as work, open_sources(files, values) as readers:
         refuse_missing(encoder, values, progress)
         from secid.scoring.audit import audit_sources
 
@@ -376,7 +376,7 @@ def probe(
     resolved, progress = begun(encoder, settings, progress)
     values = resolved.values
     refuse_no_encoder(encoder, values)
-    from secid.read import opened, sources_and_words
+    from secid.read import open_sources, sources_and_words
     from secid.tools.probing.options import Options, rates_of, refuse_untrainable
 
     options = Options(
@@ -393,7 +393,7 @@ def probe(
     files, _ = sources_and_words(sources, values, progress)
     progress.start("open files", None, "")
     clock = Clock()
-    with work_folder() as work, opened(files, values) as readers:
+    with work_folder() as work, open_sources(files, values) as readers:
         refuse_missing(encoder, values, progress)
         from secid.tools.probing.run import probe_sources
 
@@ -441,7 +441,7 @@ def gate(
     resolved, progress = begun(encoder, settings, progress)
     from secid.encode import ignored
     from secid.pages.encoder_page import fact_lines
-    from secid.read import opened, resolve_sources
+    from secid.read import open_sources, resolve_sources
     from secid.tools.gating.baseline import refuse_encoders_of_baseline, settings_for
 
     for line in fact_lines(ignored(resolved.values, encoder)):
@@ -451,7 +451,7 @@ def gate(
     files = resolve_sources(sources, resolved.values)
     if not files:
         raise NothingToScoreError("no source given", remedy="secid gate new.jsonl --against secid-baseline.json")
-    with opened(files, resolved.values) as readers:
+    with open_sources(files, resolved.values) as readers:
         refuse_missing(encoder, resolved.values, progress)  # the last error before libraries that take seconds
         from secid.tools.gating.judge import judge, prepare
 

@@ -20,7 +20,7 @@ from typer.main import get_command
 
 from secid import __version__
 from secid.cli.options import GroupedCommand, refuse_repeated
-from secid.cli.outputs import complain
+from secid.cli.outputs import print_stderr
 from secid.errors import SecidError
 from secid.settings import FIELDS, flag_of
 
@@ -175,9 +175,9 @@ def _unexpected(error: Any) -> int:
     if hasattr(error, "show") and hasattr(error, "exit_code"):
         shown = StringIO()
         error.show(shown)
-        complain(shown.getvalue())
+        print_stderr(shown.getvalue())
         return WRONG_USE
-    complain(traceback.format_exc())
+    print_stderr(traceback.format_exc())
     _say("secid: internal error; please report it with the output of `secid doctor`")
     return INTERNAL
 
@@ -221,7 +221,7 @@ def _say(text: str) -> None:
     Lines after the first are indented, so that no script takes a line of a name for a verdict.
     """
     first, *others = text.split("\n")
-    complain("\n".join((first, *(line if line.startswith(" ") else f"  {line}" for line in others))))
+    print_stderr("\n".join((first, *(line if line.startswith(" ") else f"  {line}" for line in others))))
 
 
 def entry() -> None:

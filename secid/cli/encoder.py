@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 import typer
 
 from secid.cli.options import ENCODING, Json, flag, takes_settings
-from secid.cli.outputs import complain, print_json, print_screen, say, say_json
+from secid.cli.outputs import print_json, print_json_text, print_lines, print_screen, print_stderr
 
 if TYPE_CHECKING:
     from secid.encode import CacheFolder
@@ -52,11 +52,11 @@ def encoder(
     with ConsoleProgress(quiet=False) as progress:
         description = api.describe_encoder(name, progress=progress, **settings)
     if json:
-        say_json(json_of(description))
+        print_json_text(json_of(description))
     else:
         print_screen(encoder_screen(description))
     if description.unsettled:
-        complain(f"secid: self-test: {', '.join(description.unsettled)} did not pass")
+        print_stderr(f"secid: self-test: {', '.join(description.unsettled)} did not pass")
         return NOT_EVALUATED
     return 0
 
@@ -108,9 +108,9 @@ def clear(
     if json:
         print_json({"folder": before.folder, **asdict(removal)})
         return
-    say(f"{before.folder}: {bytes_text(removal.n_bytes_freed)} freed")
+    print_lines(f"{before.folder}: {bytes_text(removal.n_bytes_freed)} freed")
     if removal.n_unsealed:
-        say(
+        print_lines(
             f"{removal.n_unsealed} unfinished, {bytes_text(removal.n_bytes_unsealed)}: kept for an hour after the last "
             "write, since a run may still be writing them"
         )
@@ -130,11 +130,11 @@ def verify(json: Json = False, **settings: Any) -> int:
     if json:
         print_json({"folder": str(folder.folder), **asdict(check)})
     else:
-        say(f"{folder.folder}: {check.n_whole} segments intact, {len(check.damaged)} damaged and set aside")
+        print_lines(f"{folder.folder}: {check.n_whole} segments intact, {len(check.damaged)} damaged and set aside")
         for name in check.damaged:
-            say(f"  {name}")
+            print_lines(f"  {name}")
         for name in check.unreadable:
-            say(f"  {name} cannot be read")
+            print_lines(f"  {name} cannot be read")
     return 1 if check.damaged else 3 if check.unreadable else 0
 
 
@@ -163,7 +163,7 @@ def doctor(
         print_json(report)
         return
     for section, entries in report.items():
-        say(f"{section}:", *(f"  {name}: {value}" for name, value in entries.items()))
+        print_lines(f"{section}:", *(f"  {name}: {value}" for name, value in entries.items()))
 
 
 # `secid schema`.

@@ -14,7 +14,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from secid.cli.options import ENCODING, GUIDE, READING, SCORING, Json, Quiet, flag, takes_settings
-from secid.cli.outputs import say
+from secid.cli.outputs import print_lines
 
 if TYPE_CHECKING:
     from secid.results.gate import GateVerdict
@@ -111,7 +111,7 @@ def _init(against: Path, path: Path, sources: list[str] | None) -> int:
     if sources:
         raise UsageError("--init takes no source", remedy="secid gate --init --against secid-baseline.json")
     write_policy(read_baseline(against), against.name, path)
-    say(f"policy written to {path}")
+    print_lines(f"policy written to {path}")
     return 0
 
 
@@ -180,10 +180,10 @@ def baseline(
     from secid.tools.gating.limits import above_advice, above_sentence
 
     if before is None:
-        say(f"{path}: {plural(len(after.sources), 'source')}: {', '.join(after.sources)}")
+        print_lines(f"{path}: {plural(len(after.sources), 'source')}: {', '.join(after.sources)}")
     else:
         lines = changes(before, after)
-        say(f"{path}: {plural(len(lines), 'change')}" if lines else f"{path}: nothing changed")
-        say(*(f"  {line}" for line in lines))
+        print_lines(f"{path}: {plural(len(lines), 'change')}" if lines else f"{path}: nothing changed")
+        print_lines(*(f"  {line}" for line in lines))
     for name, above in above_advice(after).items():
-        say(above_sentence(name, above))
+        print_lines(above_sentence(name, above))

@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 # `pages.screen` prints pages, `console` prints notes and progress. A test checks that nothing else writes.
 
 
-def complain(text: str) -> None:
+def print_stderr(text: str) -> None:
     """Print a text of one or more lines to standard error, which may be closed."""
     from secid.pages.text import log_line
 
@@ -30,7 +30,7 @@ def complain(text: str) -> None:
         sys.stderr.flush()
 
 
-def say_json(text: str) -> None:
+def print_json_text(text: str) -> None:
     """Print a JSON document to standard output."""
     from secid.pages.text import json_shown
 
@@ -97,7 +97,7 @@ def write_results(
     for path in files:
         write_whole(path, formats[path.suffix](result))
         if not quiet:
-            complain(f"wrote {path}")
+            print_stderr(f"wrote {path}")
 
 
 def print_result(result: Result, as_json: bool, shown: Callable[[Result], Screen]) -> None:
@@ -106,7 +106,7 @@ def print_result(result: Result, as_json: bool, shown: Callable[[Result], Screen
 
     with suppress(BrokenPipeError):  # a reader that stops early changes no verdict
         if as_json:
-            say_json(json_of(result))
+            print_json_text(json_of(result))
         else:
             print_screen(shown(result))
 
@@ -119,7 +119,7 @@ def print_screen(screen: Screen) -> None:
     print_page(stdout(), screen)
 
 
-def say(*lines: str) -> None:
+def print_lines(*lines: str) -> None:
     """Print lines to standard output without wrapping them."""
     from secid.pages.screen import literal, screen
 
@@ -145,4 +145,4 @@ def print_verdict(result: Judged, quiet: bool) -> None:
 
 def print_json(document: Any) -> None:
     """Print one JSON document."""
-    say_json(json.dumps(document, indent=2, ensure_ascii=False) + "\n")
+    print_json_text(json.dumps(document, indent=2, ensure_ascii=False) + "\n")

@@ -36,7 +36,7 @@ def report(
     Example: secid report secid-runs/monday secid-runs/friday -o changes.html -o changes.md
     """
     from secid.analyses.registry import read_run
-    from secid.cli.outputs import check_outputs, complain, print_screen, say_json
+    from secid.cli.outputs import check_outputs, print_json_text, print_screen, print_stderr
     from secid.files import write_whole
     from secid.pages.comparison import COMPARISON_FORMATS, compare, labels, page_of_comparison
     from secid.pages.formats import OF_METRICS, format_of, run_formats
@@ -60,9 +60,9 @@ def report(
 
     for path in files:
         write_whole(path, rendered(format_of(path)))
-        complain(f"wrote {path}: {path.stat().st_size:,} bytes")
+        print_stderr(f"wrote {path}: {path.stat().st_size:,} bytes")
     if json:
-        say_json(rendered(".json"))
+        print_json_text(rendered(".json"))
     elif files:
         return
     elif comparison is None:
@@ -125,15 +125,15 @@ def compare(
 
     from secid.analyses.agreement import agree, outcomes_of, unmatched_names
     from secid.analyses.registry import read_run
-    from secid.cli.outputs import complain, print_json, print_screen
+    from secid.cli.outputs import print_json, print_screen, print_stderr
     from secid.pages.evidence import agreement_screen, conclusion
 
     scored, outcomes = read_run(run), outcomes_of(against)
     agreements = agree(scored, outcomes)
     for note in unmatched_names(scored, outcomes):
-        complain(f"{against}: {note}")
+        print_stderr(f"{against}: {note}")
     if json:
         print_json([asdict(item) for item in agreements])
-        complain(conclusion(agreements))
+        print_stderr(conclusion(agreements))
     else:
         print_screen(agreement_screen(agreements, legend))

@@ -26,7 +26,7 @@ from secid.cli.options import (
     flag,
     takes_settings,
 )
-from secid.cli.outputs import say_json
+from secid.cli.outputs import print_json_text
 from secid.settings import SHARD_LOCAL_SETTINGS
 
 if TYPE_CHECKING:
@@ -169,7 +169,7 @@ def show(
             problem = error
     with suppress(BrokenPipeError):  # a reader that stops early misses neither the run folder nor the verdict
         if json:
-            say_json(to_json(result))
+            print_json_text(to_json(result))
         else:
             print_screen(run_screen(result, legend=legend))
     if folder is not None:

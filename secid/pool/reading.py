@@ -119,7 +119,7 @@ def read_draft(
         raise
     tick()
     for reader in readers:
-        if judged := reader.judged():
+        if judged := reader.count_judged():
             own = " and ".join(f"{n:,} {kind}" for kind, n in sorted(judged.items()))
             split = "" if settings.source_column else " (--source-column judged splits them)"
             progress.note(f"{reader.source.name}: negatives of the run: {own}{split}")

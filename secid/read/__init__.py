@@ -4,7 +4,7 @@
 >>> for item in open_source(sources[0], settings): ...                # doctest: +SKIP
 """
 
-from secid.read.reader import Reader, open_source, opened
+from secid.read.reader import Reader, open_source, open_sources
 from secid.read.sources import resolve_sources, sources_and_words
 from secid.read.stream import on_disk, once_only
 
@@ -13,7 +13,7 @@ __all__ = [
     "on_disk",
     "once_only",
     "open_source",
-    "opened",
+    "open_sources",
     "resolve_sources",
     "sources_and_words",
 ]

@@ -110,7 +110,7 @@ class Reader:
             unused.add(flag_of("ranks"))
         return unused if nameless or header is None else unused | {flag_of("header", header)}
 
-    def judged(self) -> Counter[str]:
+    def count_judged(self) -> Counter[str]:
         """Count the negatives of runs read so far, by whether they are judged."""
         runs = (file.container.run for file in self._files)
         return sum((run.counts for run in runs if run is not None), Counter[str]())
@@ -228,7 +228,7 @@ def open_source(source: Source, settings: Settings, *, keep: bool = False, witho
 
 
 @contextmanager
-def opened(sources: Iterable[Source], settings: Settings) -> Iterator[list[Reader]]:
+def open_sources(sources: Iterable[Source], settings: Settings) -> Iterator[list[Reader]]:
     """Open all sources before the first is read, and close them at the end."""
     with ExitStack() as stack:
         yield [stack.enter_context(closing(open_source(source, settings))) for source in sources]

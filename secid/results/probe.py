@@ -264,7 +264,7 @@ class Probe(Displayable):
 
     @property
     def best(self) -> tuple[str, ...]:
-        """Sources that are never significantly below the first one of a dose with a ranking, in the order of `names`."""
+        """Sources that are never significantly below the first one of a ranked dose, in the order of `names`."""
         leading = [{dose.sources[0].name, *dose.tied_with_first} for dose in self.ranked]
         return tuple(name for name in self.names if leading and all(name in own for own in leading))
 

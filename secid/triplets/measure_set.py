@@ -16,8 +16,7 @@ from secid.measure.information import (
     Eigen,
     InformationState,
     eigenvalues,
-    factor_nats,
-    factor_of,
+    log_det_nats,
     spectral_nats,
 )
 from secid.measure.interval import FEWEST_QUERIES
@@ -154,8 +153,6 @@ def curve_budgets(budget: float, n_negatives: float) -> tuple[float, ...]:
 
 # What measures every set of triplets of a run, and sets cut to equal size.
 
-FULL_RANK = 4
-"""Triplets a dimension from which eigenvalues are not looked for: hardly any is 0 but for rounding."""
 NO_SUM = torch.empty(0, 0, dtype=torch.float64)
 
 
@@ -316,12 +313,9 @@ def variant_scores(
     def score(variant: Variant) -> VariantScore:
         state, scaled = sums.state(variant), variant.weight in UNBOUNDED_WEIGHTS
         inside = rows.query[places < variant.sample] if variant.sample < 1.0 else rows.query
-        by_factor = not scaled and len(inside) > FULL_RANK * sums.dimension
-        values = None if by_factor else eigenvalues(state, len(inside))
-        nats = factor_nats(factor_of(budget * state.matrix())) if values is None else spectral_nats(values, budget)
         return VariantScore(
-            nats=None if scaled or not state.n_negatives else nats,
-            eigenvalues=values if scaled else None,
+            nats=None if scaled or not state.n_negatives else log_det_nats(state, len(inside), budget),
+            eigenvalues=eigenvalues(state, len(inside)) if scaled else None,
             weight_sum=sums.weights[variant],
             n_negatives=state.n_negatives,
             n_queries=len(distinct(inside)),

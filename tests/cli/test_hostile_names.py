@@ -13,7 +13,7 @@ from xml.etree import ElementTree
 import pytest
 
 from secid.cli.console import stdout
-from secid.cli.outputs import complain, say
+from secid.cli.outputs import print_lines, print_stderr
 from secid.pages.gate_ci import github_annotations, to_junit
 from secid.pages.screen import Line, print_page, screen
 from secid.pages.text import json_shown, log_line
@@ -75,8 +75,8 @@ def test_no_wrapped_line_begins_with_a_command_or_a_verdict(monkeypatch, word, i
 
 @pytest.mark.parametrize("text", HOSTILE)
 def test_lines_of_commands_are_safe(text, capsys):
-    say(text, f"name {text}")
-    complain(f"secid: {text}\n  {text}\n{text}")
+    print_lines(text, f"name {text}")
+    print_stderr(f"secid: {text}\n  {text}\n{text}")
     out, err = capsys.readouterr()
     assert all(map(is_safe, lines_of(out) + lines_of(err)))
     assert (len(lines_of(out)), len(lines_of(err))) == (2, 3)

@@ -80,7 +80,7 @@ def score_shard(
     resolved, progress = begun(encoder, settings, progress, in_shards=True)
     values = resolved.values
     from secid.pool.plan import Shard
-    from secid.read import opened, sources_and_words
+    from secid.read import open_sources, sources_and_words
     from secid.tools.shards.shard import COUNTS, SHARD, WHOLE, Job, all_parts, name_of, score_shard
 
     job = Job.of(sources, state_dir, resolved, progress)
@@ -96,18 +96,18 @@ def score_shard(
         files, _ = sources_and_words(list(sources), values, recorder)
         with RunFolder(None if run is None else Path(run), force) as folder, work_folder(folder.work) as work:
             if not prepare:
-                with opened(files, values):
+                with open_sources(files, values):
                     refuse_missing(encoder, values, recorder)  # the last check before imports that take seconds
             counts = None if prepare else job.counts()
             if not prepare:  # before the texts are counted: loading may fail
                 loaded, _ = load(encoder, values, recorder)
                 clock.loaded()
             if counts is None:
-                with opened(files, values) as readers, clock.stage("count"):
+                with open_sources(files, values) as readers, clock.stage("count"):
                     (work / "count").mkdir()
                     counts = job.count(readers, part if prepare else WHOLE, work / "count", recorder)
             if not prepare:
-                with opened(files, values) as readers:
+                with open_sources(files, values) as readers:
                     named = None if run is None else fspath(run)
                     scored = score_shard(job, counts, readers, loaded, work, recorder, clock, named)
                     if scored is not None:
@@ -147,7 +147,7 @@ def merge(
 
     from secid.pages.glossary import merged_sentence
     from secid.pool.make import refuse_bad
-    from secid.read import opened, sources_and_words
+    from secid.read import open_sources, sources_and_words
     from secid.results import InputFile
     from secid.results.run import Merged
     from secid.scoring.run import finished, read_sources
@@ -189,7 +189,7 @@ def merge(
         except InputError as error:
             error.remedy = "the shards store the file names as typed: merge in the folder where these names are valid"
             raise
-        with opened(files, values) as readers:
+        with open_sources(files, values) as readers:
             loaded, info = load(encoder, values, recorder)
             check_encoder(state, *shard_0, loaded.info)
             clock.loaded()

@@ -20,7 +20,7 @@ from secid.pool import sample_order
 from secid.pool.plan import EmptyShardError, QuerySubset, Shard
 from secid.pool.texts import text_key
 from secid.progress import Clock, Progress, Silent
-from secid.read import Reader, once_only, opened, sources_and_words
+from secid.read import Reader, once_only, open_sources, sources_and_words
 from secid.read.stream import HUB
 from secid.results import EncoderInfo
 from secid.settings import DEFAULTS, FIELDS, MERGE_SETTINGS, SHARD_LOCAL_SETTINGS, Resolved, Settings, flag_of
@@ -134,7 +134,7 @@ class Job:
         refuse_in_shards(resolved.values, sources)
         if resolved.origin["tokenizer"] == "default":
             files, _ = sources_and_words(list(sources), resolved.values, Silent())
-            with opened(files, resolved.values) as readers:
+            with open_sources(files, resolved.values) as readers:
                 resolved = fitting_files(readers, resolved, progress)
         return Job(StateDir(fspath(state_dir)), tuple(map(str, sources)), resolved)
 

@@ -7,11 +7,13 @@ import pytest
 import torch
 
 from secid.errors import NumericalError
+from secid.measure import information
 from secid.measure.information import (
     Eigen,
     InformationState,
     Spectrum,
     eigenvalues,
+    log_det_nats,
     mixture_state,
     spectral_nats,
     spectrum,
@@ -49,6 +51,17 @@ def test_large_budgets_of_few_directions_have_a_score(budget):
     exact = np.linalg.slogdet(np.eye(20) + budget / 20 * (few @ few.T).numpy())[1]
     assert float(torch.linalg.eigvalsh(item.matrix())[0]) < 0.0
     assert spectral_nats(Eigen.of(item, 1000).values, budget) == pytest.approx(exact, rel=1e-6)
+    assert log_det_nats(item, 1000, budget) == pytest.approx(exact, rel=1e-6)
+
+
+@pytest.mark.parametrize(("n", "by_eigenvalues"), [(300, False), (20, True)])
+def test_only_a_matrix_of_full_rank_goes_without_eigenvalues(n, by_eigenvalues, monkeypatch):
+    item, asked = state(n, 32), []
+    monkeypatch.setattr(information, "eigenvalues", lambda *given: asked.append(given) or eigenvalues(*given))
+    for budget in (1.0, 1e6):
+        expected = spectral_nats(Eigen.of(item, n).values, budget)
+        assert log_det_nats(item, n, budget) == pytest.approx(expected, rel=1e-12)
+    assert bool(asked) is by_eigenvalues
 
 
 def test_one_decomposition_gives_every_budget():
@@ -60,7 +73,7 @@ def test_one_decomposition_gives_every_budget():
         assert spectral_nats(eigen.values, budget) == pytest.approx(exact, rel=1e-12)
 
 
-@pytest.mark.parametrize("solve", [Eigen.of, eigenvalues])
+@pytest.mark.parametrize("solve", [Eigen.of, eigenvalues, lambda item, n: log_det_nats(item, n, 1.0)])
 def test_a_matrix_that_is_not_positive_is_refused(solve):
     with pytest.raises(NumericalError):
         solve(InformationState(torch.diag(torch.tensor([0.5, -0.1], dtype=torch.float64)), 1.0), 2)

@@ -155,7 +155,7 @@ def test_by_judgement_a_query_gives_a_row_of_each_kind(beir: Path, tmp_path: Pat
         for kind, judged in (("nonrelevant", True), ("unjudged", False)):
             own = {q: [key for key in row[1] if (key in grades[q]) is judged] for q, row in whole.items()}
             assert apart[kind] == {q: keys for q, keys in own.items() if keys}
-            assert reader.judged()[kind] == sum(map(len, own.values())) > 0
+            assert reader.count_judged()[kind] == sum(map(len, own.values())) > 0
         assert not any(isinstance(item, Defect) and item.reason != "none_relevant" for item in found)
 
 
