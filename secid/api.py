@@ -348,6 +348,9 @@ def probe(
     rate: float | Sequence[float] | None = None,
     held_out: int = 500,
     batch: int = 32,
+    loss: str = "infonce",
+    passages: str = "batch",
+    estimate: bool = False,
     run: str | PathLike[str] | None = None,
     progress: Progress | None = None,
     **settings: Unpack[SettingsDict],
@@ -360,8 +363,11 @@ def probe(
     lora     : train adapters in place of all weights; needs the extra `probe`.
     rate     : learning rate; every source is trained at it and at four times it. Several are the doses themselves.
     held_out : largest number of held-out queries to rank.
+    loss     : infonce, mw, lsepair, sum_marginal, joint, or gist with a `guide`.
+    passages : own, if a query's own negatives are its only ones; batch, if those of the other rows count too.
+    estimate : train nothing; `timing["train"]["expected_seconds"]` says how long it would take.
     run      : a run folder of `score` on the same files. probe.json is written there, and its pages get the section.
-    settings : settings of the files and the encoder, temperature and seed; others have no effect.
+    settings : settings of the files, the encoder and the guide, temperature and seed; others have no effect.
     Returns the result that `secid probe --json` prints. If nothing is ranked, `not_evaluated["sources"]` says why.
     Raises SecidError; NotEvaluatedError if nothing could be trained. Finished trainings are kept in the cache
     folder, so the same call continues after an interruption.
@@ -377,13 +383,14 @@ def probe(
     values = resolved.values
     refuse_no_encoder(encoder, values)
     from secid.read import open_sources, sources_and_words
-    from secid.tools.probing.options import Options, rates_of, refuse_untrainable
+    from secid.tools.probing.options import Options, rates_of, refuse_guide, refuse_untrainable
 
     options = Options(
         steps=steps, n_seeds=seeds, n_folds=folds, batch=batch, n_held_out=held_out, lora=lora,
-        rates=rates_of(rate, lora),
+        rates=rates_of(rate, lora), loss=loss, passages=passages, estimate=estimate,
     )  # fmt: skip
     options.check()
+    refuse_guide(loss, values.guide, named_here=settings.get("guide") is not None)
     refuse_untrainable(values.encoder if encoder is None else encoder)
     from secid.analyses.registry import read_run_folder
 
@@ -400,7 +407,7 @@ def probe(
         result = probe_sources(
             readers, lambda: load_noted(encoder, values, progress), options, values, work, clock, progress, parent_run
         )
-    if folder is not None and parent_run is not None:
+    if folder is not None and parent_run is not None and not estimate:
         add_probe(folder, parent_run, result)
     return result
 

@@ -203,14 +203,15 @@ class Probe(Shown):
                    groups of equal size with as much evidence, for the held-out queries.
     n_candidates : passages ranked for each query; 0 if nothing was trained.   candidate_depth : depth of the lists that
                    they come from if there were too many (METHOD 13); None if all passages are candidates.
+    loss, passages : infonce, mw, lsepair, sum_marginal, joint or gist; own or batch.   guide: for gist, else None.
     queries      : in the order of every `PerQuery`.   frozen, frozen_per_query: measures before training.
                    precision: number format of the training. All are None if nothing was trained.
     reversals    : pairs of sources whose order differs between doses.
     identical    : names of sources with the same negatives for all these queries, which were trained once.
     not_evaluated: `sources` says why nothing is ranked: few_queries, few_groups, few_to_train_on (nothing was
-                   trained), one_seed (no interval), no_gain (at no dose does a source beat the frozen encoder: the
-                   pairs and ties between them hold, but none is worth training on). The other keys are controls that
-                   are missing.
+                   trained), estimate (only the time was asked for), one_seed (no interval), no_gain (at no dose does a
+                   source beat the frozen encoder: the pairs and ties between them hold, but none is worth training on).
+                   The other keys are controls that are missing.
     """
 
     schema_version: str
@@ -225,6 +226,9 @@ class Probe(Shown):
     n_folds: int
     seed: int
     temperature: float
+    loss: str
+    passages: str
+    guide: EncoderInfo | None
     precision: str | None
     n_queries: int
     n_held_out: int

@@ -179,7 +179,7 @@ class Task:
         sources = {Arm(name): own.by_id() for name, own in self.negatives.items()}
         return sources | {Arm(name, control=True): own.by_id() for name, own in self.controls.items()}
 
-    @property
+    @cached_property
     def relevant(self) -> Index:
         """Sorted row * n_passages + passage of all labelled positives."""
         return distinct(pairs(self.positives.rows, self.positives.ids, len(self.passages)))
