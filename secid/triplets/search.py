@@ -32,7 +32,7 @@ WEIGHT_UNIT = 2.0**-40
 """Each token's contribution is rounded to this unit, so that sums up to 2^13 are exact."""
 DECIMAL = Context(prec=28)
 GROUP_SIZE = 64
-"""Documents of a group. The k-th largest of the best scores of all groups is a lower bound of the k-th largest score."""
+"""Documents of a group: the k-th largest of the best scores of all groups bounds the k-th largest score from below."""
 
 
 class Bm25Index:
