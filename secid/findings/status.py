@@ -178,8 +178,8 @@ class ListedNegatives:
         return places, number[: len(names)][cluster], number[len(names) :], len(labelled)
 
     def excess(self) -> dict[str, bool]:
-        """Return the formal defects whose established excess over the positives is above the limit; and whether dropping
-        them helps.
+        """Return the formal defects whose established excess over the positives is above the limit; and whether
+        dropping them helps.
         """
         return formal_excess({name: self.compared(name) for name in DAMAGE})
 
