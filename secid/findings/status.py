@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import Flags, Floats, Index, among, distinct
+from secid.arrays import Flags, Floats, Index, distinct, is_known
 from secid.findings.openings import first_labels
 from secid.pool import PlannedSource
 from secid.pool.plan import bit_of
@@ -80,7 +80,7 @@ def records_left(planned: PlannedSource) -> tuple[int, int]:
     """
     dropped = tuple(name for name, helps in planned.excess.items() if helps)
     n_left = len(distinct(planned.triplet_record()[_without(planned, dropped)]))
-    blank = planned.blanks.keys[~among(planned.blanks.query, distinct(planned.query))]
+    blank = planned.blanks.keys[~is_known(planned.blanks.query, distinct(planned.query))]
     return n_left, planned.n_records + len(np.unique(comparable_keys(blank)))
 
 

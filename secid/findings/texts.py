@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from secid.arrays import Flags, among, distinct
+from secid.arrays import Flags, distinct, is_known
 from secid.findings.copies import CopyFinder, Positives
 from secid.findings.openings import (
     NO_KEYS,
@@ -87,7 +87,7 @@ def text_rules(
             "empty": of_passages.empty[source.negatives],
             "repeat": listed_before(source, of_passages),
             "query_echo": echo_flags(source, of_queries, of_passages),
-            "hub": among(of_passages.form[source.negatives], hubs),
+            "hub": is_known(of_passages.form[source.negatives], hubs),
         }
         own = formal_masks(source, formal)
         excess = run.excess.get(source.name, {}) if run is not None else excess_of(source, own, queries)

@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import Index, among, distinct, narrow, pairs
+from secid.arrays import Index, distinct, is_known, narrow, pairs
 from secid.errors import BadRecordsError, NothingToScoreError
 from secid.pool.collect import Gathered, grouped, places
 from secid.pool.plan import EmptyShardError, Plan, PlannedSource, Small, Tally, TextFindings, unassigned_of
@@ -413,7 +413,7 @@ def _compacted(
 ) -> Plan:
     """The plan with only the texts that are still pointed at, renumbered. extra: further pairs to plan."""
     used_queries = _used([planned.query for planned in sources], len(queries))
-    extra = extra[among(extra // len(passages), used_queries)]
+    extra = extra[is_known(extra // len(passages), used_queries)]
     pointed = [ids for planned in sources for ids in (planned.positives, planned.negatives)]
     kept_echoes = echoes[used_queries]
     pointed += [extra % len(passages), kept_echoes[kept_echoes >= 0]]

@@ -31,7 +31,7 @@ from secid.analyses.controls import chosen_kinds
 from secid.analyses.ranking import chances, comparisons, tie_groups
 from secid.analyses.registry import analyse
 from secid.analyses.shared_queries import same_queries
-from secid.arrays import among, distinct
+from secid.arrays import distinct, is_known
 from secid.encode import Encoder
 from secid.findings.summary import SourceFindings, judge_texts
 from secid.findings.texts import RunTexts
@@ -228,7 +228,7 @@ def control_results(context: Context) -> tuple[ControlResult, ...]:
     pool = distinct(np.concatenate([ids for item in context.items for ids in _documents(item.triplets)]))
     results = []
     for (control, item), gaps in zip(context.controls, context.control_gaps, strict=True):
-        n_new_texts = int((~among(distinct(item.triplets.negative), pool)).sum())
+        n_new_texts = int((~is_known(distinct(item.triplets.negative), pool)).sum())
         own = {name: gaps[name] for name in names if name in gaps}
         results.append(control_result(control, item, n_new_texts, own, context.settings))
     return tuple(results)

@@ -25,7 +25,7 @@ from secid.analyses.shared_queries import (
     table_sets,
 )
 from secid.analyses.slices import MOST_SLICES
-from secid.arrays import Index, among, distinct
+from secid.arrays import Index, distinct, is_known
 from secid.encode import Encoder, smallest_distance
 from secid.encode.device import multiplies_bf16
 from secid.errors import UsageError
@@ -301,7 +301,7 @@ def measured_sets(
 
 def among_places(item: Measured, part: Measured) -> Index:
     """Return the places of a source's triplets whose queries are in a part of it."""
-    return np.flatnonzero(among(item.triplets.query, distinct(part.triplets.query)))
+    return np.flatnonzero(is_known(item.triplets.query, distinct(part.triplets.query)))
 
 
 def unlike_queries(

@@ -22,7 +22,7 @@ from secid.encode import Cache, Encoder, Role, StreamingEncoder, embed
 from secid.encode.device import gpu_of, gpu_with_room, is_gpu
 from secid.encode.encoder import host_rows, own_stream, to_device
 from secid.encode.segment import find_keys, key_words
-from secid.errors import EncoderError, OutputError, plainly
+from secid.errors import EncoderError, OutputError, plain_message
 from secid.files import remedy_of
 from secid.measure.blocks import CPU, Vectors
 from secid.measure.in_batch import unit
@@ -69,7 +69,7 @@ class DeviceRows:
                     self.values.index_copy_(0, to_device(ids[positions].astype(np.int64), device), rows.to(device))
             except RuntimeError as error:
                 raise EncoderError(
-                    f"{device} failed, which holds the rows of the texts: {plainly(error)[:200]}",
+                    f"{device} failed, which holds the rows of the texts: {plain_message(error)[:200]}",
                     remedy="run the command again: it continues with what the cache has kept",
                 ) from error
 
@@ -144,7 +144,7 @@ class FileRows:
             free = shutil.disk_usage(self._path.parent).free
             raise OutputError(
                 f"no room for the rows of the texts: {n_bytes / 1e9:,.2f} GB needed, {free / 1e9:,.2f} GB free "
-                f"({plainly(error)})",
+                f"({plain_message(error)})",
                 where=str(self._path.parent),
                 remedy=remedy_of(error),
             ) from error
