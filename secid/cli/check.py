@@ -12,7 +12,7 @@ import typer
 from secid.cli.options import ENCODING, GUIDE, INPUT, READING, Json, Out, Quiet, Sources, Split, flag, takes_settings
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import ANY, CHECKED
-from secid.results.inputs import OF_PROBE
+from secid.results.inputs import PROBE_SETTINGS
 
 # `secid check`.
 
@@ -132,7 +132,7 @@ HELP_TEXTS = {
 """Help texts of flags that mean something different in `secid score`."""
 
 
-@takes_settings(*OF_PROBE, *OF_GUIDE, hidden=HIDDEN_FLAGS, texts=HELP_TEXTS)
+@takes_settings(*PROBE_SETTINGS, *OF_GUIDE, hidden=HIDDEN_FLAGS, texts=HELP_TEXTS)
 def probe(
     sources: Sources,
     steps: Annotated[int, training("--steps", of="N", text="Steps per training run.")] = 100,

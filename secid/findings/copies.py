@@ -14,7 +14,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import Flags, Index, among, distinct
+from secid.arrays import Flags, Index, distinct, is_known
 from secid.pool import Plan, PlannedSource
 from secid.pool.normal_form import EMPTY_FORM, FormKeys, Keys, TextForms, text_forms
 from secid.pool.texts import TextStore, pieces
@@ -221,7 +221,7 @@ class Positives:
     def of_queries(self, forms: Keys) -> tuple[Index, Index]:
         """First positive of each of these queries, and (n,) how many each has: 0 for a query without any."""
         place = np.minimum(np.searchsorted(self.queries, forms), max(0, len(self.queries) - 1))
-        known = among(forms, self.queries)
+        known = is_known(forms, self.queries)
         starts = np.where(known, np.append(self.offsets, 0)[place], 0)
         return starts, np.where(known, np.append(self.offsets, 0)[place + 1] - starts, 0)
 

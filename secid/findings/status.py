@@ -9,7 +9,7 @@ from functools import cached_property
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import Flags, Floats, Index, among, distinct
+from secid.arrays import Flags, Floats, Index, distinct, is_known
 from secid.findings.openings import first_labels
 from secid.pool import PlannedSource
 from secid.pool.plan import bit_of
@@ -80,7 +80,7 @@ def records_left(planned: PlannedSource) -> tuple[int, int]:
     """
     dropped = tuple(name for name, helps in planned.excess.items() if helps)
     n_left = len(distinct(planned.triplet_record()[_without(planned, dropped)]))
-    blank = planned.blanks.keys[~among(planned.blanks.query, distinct(planned.query))]
+    blank = planned.blanks.keys[~is_known(planned.blanks.query, distinct(planned.query))]
     return n_left, planned.n_records + len(np.unique(comparable_keys(blank)))
 
 
@@ -178,7 +178,7 @@ class ListedNegatives:
         return places, number[: len(names)][cluster], number[len(names) :], len(labelled)
 
     def excess(self) -> dict[str, bool]:
-        """The formal defects that the negatives have more of than the positives, by more than their limits; and whether
+        """Return the formal defects whose established excess over the positives is above the limit; and whether
         dropping them helps.
         """
         return formal_excess({name: self.compared(name) for name in DAMAGE})
@@ -191,7 +191,7 @@ class ListedNegatives:
 
 
 def formal_excess(compared: Mapping[str, GapMoments]) -> dict[str, bool]:
-    """Return the formal defects that count, whose excess over the positives is above the limit, by name.
+    """Return the formal defects that count, whose established excess over the positives is above the limit, by name.
 
     The value says whether negatives without it would be nearer to the positives. Sources with only labels have none.
     Source: METHOD 16.2.

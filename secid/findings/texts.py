@@ -26,7 +26,7 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from secid.arrays import Flags, among, distinct
+from secid.arrays import Flags, distinct, is_known
 from secid.findings.copies import CopyFinder, Positives
 from secid.findings.openings import (
     NO_KEYS,
@@ -87,7 +87,7 @@ def text_rules(
             "empty": of_passages.empty[source.negatives],
             "repeat": listed_before(source, of_passages),
             "query_echo": echo_flags(source, of_queries, of_passages),
-            "hub": among(of_passages.form[source.negatives], hubs),
+            "hub": is_known(of_passages.form[source.negatives], hubs),
         }
         own = formal_masks(source, formal)
         excess = run.excess.get(source.name, {}) if run is not None else excess_of(source, own, queries)
@@ -103,12 +103,12 @@ def formal_masks(source: PlannedSource, formal: Mapping[str, BothFlags]) -> Text
 
 
 def excess_of(source: PlannedSource, formal: TextFindings, queries: TextStore) -> dict[str, bool]:
-    """The formal defects that count in a source with these formal findings, and whether dropping them helps."""
+    """Return the formal defects that count in a source with these formal findings, and whether dropping them helps."""
     return ListedNegatives(source.with_findings(formal), queries.keys).excess()
 
 
 def mask_of(flags: Mapping[str, Flags], n: int) -> Mask:
-    """(n,) uint32 with bit i set where flags[TEXT_FINDINGS[i]] is; a finding without flags sets none.
+    """Return (n,) uint32 with bit i set where flags[TEXT_FINDINGS[i]] is; a finding without flags sets none.
 
     Raises ValueError for a name that is no text finding.
     """

@@ -317,7 +317,7 @@ def test_the_command_of_a_score_lists_what_was_typed_and_the_probe_takes():
     line = inputs.probe_command(["a b.jsonl"], given)
     assert line == ("secid probe 'a b.jsonl' --encoder minilm --max-length 64 --set titles=no --set seed=3")
     assert inputs.probe_command(["-"], given) is None
-    assert inputs.with_run(line, "-runs/x") == f"{line} --run ./-runs/x"
+    assert inputs.with_run_flag(line, "-runs/x") == f"{line} --run ./-runs/x"
 
 
 def test_a_score_offers_a_probe_where_one_can_be_typed_and_has_enough_queries(sources, small):

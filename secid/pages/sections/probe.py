@@ -28,7 +28,7 @@ from secid.pages.text import (
     short,
 )
 from secid.results import Run
-from secid.results.inputs import with_run
+from secid.results.inputs import with_run_flag
 from secid.results.probe import (
     FEWEST_GROUPS,
     FEWEST_HELD_OUT,
@@ -380,7 +380,7 @@ def protocol(probe: Probe) -> Iterator[str]:
 def next_command(run: Run) -> str:
     """Return the command that probes the sources of a run; "" if there is none, or a source must be repaired first."""
     sound = all(source.status not in TO_REPAIR for source in run.sources)
-    return with_run(run.probe, run.folder) if run.probe and sound else ""
+    return with_run_flag(run.probe, run.folder) if run.probe and sound else ""
 
 
 def probe_sentence(run: Run, probe: Probe | None) -> tuple[str, ...]:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from secid.arrays import Floats, Index, among, pairs
+from secid.arrays import Floats, Index, is_known, pairs
 from secid.encode.batching import TokenBatch, Tokens, longest_first, next_batch
 from secid.encode.device import is_gpu, is_out_of_memory
 from secid.encode.encoder import Role
@@ -298,7 +298,7 @@ def _sides(task: Task, rows: Index, passages: Index, owner: Index, objective: Ob
     positive[:, b : 2 * b] = False
     negative = own & ~positive
     if objective.passages == "batch":
-        labelled = among(pairs(rows[:, None], passages[None, :], len(task.passages)), task.relevant)
+        labelled = is_known(pairs(rows[:, None], passages[None, :], len(task.passages)), task.relevant)
         negative |= ~own & ~labelled
     guide = objective.guide
     return Sides(positive, negative, None if guide is None else guide.suspects(task.query[rows], passages))
@@ -363,7 +363,7 @@ def measures(queries: Tensor, candidates: Tensor, row: Index, place: Index) -> F
     """
     vectors, numbers = Vectors(queries, candidates), np.arange(len(queries))
     first, _ = nearest_passages(vectors, numbers, np.arange(len(candidates)), DEEPEST)
-    hit = among(pairs(numbers[:, None], first, len(candidates)), np.sort(pairs(row, place, len(candidates))))
+    hit = is_known(pairs(numbers[:, None], first, len(candidates)), np.sort(pairs(row, place, len(candidates))))
     n_relevant = np.bincount(row, minlength=len(queries))
     discount = 1.0 / np.log2(np.arange(2, 12))
     ideal = np.concatenate([[0.0], np.cumsum(discount)])[np.minimum(n_relevant, 10)]

@@ -20,7 +20,7 @@ from secid.encode import Encoder, Role
 from secid.measure.in_batch import MARGIN, margin_flags
 from secid.measure.objectives import CLOSED_FORMS, MW, BatchScores, Gradient, all_pairs
 from secid.progress import Progress
-from secid.settings import Settings, under_guide
+from secid.settings import Settings, with_guide
 from secid.tools.probing.options import SEVERAL_POSITIVES
 from secid.tools.probing.task import Task
 from secid.triplets.embedding import Embedder, rows_of_ids
@@ -89,7 +89,7 @@ class Guidance:
         self.info = guide.info
         lists = (task.positives, *task.negatives.values(), *task.controls.values())
         ids = distinct(task.query), distinct(np.concatenate([own.ids for own in lists]))
-        with closing(Embedder(task.queries, task.passages, guide, under_guide(settings), folder, progress)) as embedder:
+        with closing(Embedder(task.queries, task.passages, guide, with_guide(settings), folder, progress)) as embedder:
             embedder.need(*ids)
             self._vectors = embedder.vectors
 
