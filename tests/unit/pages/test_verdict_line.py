@@ -94,4 +94,5 @@ def test_names_are_one_value_on_one_line(lines):
 def test_a_source_that_is_not_ranked_is_not_counted_as_without_defects():
     line = verdict_line(golden())
     n_shown = sum(status_of(golden(), source) == "no defects" for source in golden().sources)
-    assert f" n_no_defects={n_shown} " in line and line.endswith(" n_not_ranked=1")
+    assert f" n_no_defects={n_shown} " in line
+    assert line.endswith(" n_not_ranked=1")
