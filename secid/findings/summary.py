@@ -260,7 +260,7 @@ def text_findings(plan: Plan, planned: PlannedSource, matcher: Matcher, settings
 
 
 def row_place(planned: PlannedSource, place: int) -> RowPlace:
-    """File, line, and place in its row of the negative at `place`, as it is first listed."""
+    """Return file, line and place in its row of the first listing of the negative at `place`."""
     file, line, ordinal = planned.negative_file, planned.negative_line, planned.negative_ordinal
     return int(file[place]), int(line[place]), int(ordinal[place])
 

@@ -119,7 +119,7 @@ def mask_of(flags: Mapping[str, Flags], n: int) -> Mask:
 
 
 def listed_before(source: PlannedSource, passages: TextForms) -> Flags:
-    """(T,) the record lists a negative of the same normal form at an earlier place.
+    """Return (T,) flags of negatives with the normal form of one that their record lists earlier.
 
     Copies of one text are one row: `copies` counts them, and all but the first are repeats too.
     """
@@ -131,7 +131,7 @@ def listed_before(source: PlannedSource, passages: TextForms) -> Flags:
 
 
 def echo_flags(source: PlannedSource, queries: TextForms, passages: TextForms) -> Flags:
-    """(T,) the negative's normal form equals its query's; no text without words equals another."""
+    """Return (T,) flags of negatives with the normal form of their query; a text without words equals no other."""
     own = passages.form[source.negatives]
     return np.asarray((own == queries.form[source.query[source.triplet_record()]]) & (own != EMPTY_FORM))
 
