@@ -132,7 +132,7 @@ class CoverageSample:
         self._passages.close()
 
     def positives(self, name: str, tokenizer: str) -> Floats:
-        """Return (P,) coverage of a source's labelled positives, by IDF of the sample's documents. Source: METHOD 2.3."""
+        """Return (P,) coverage of a source's labelled positives. IDF of the sample's documents. Source: METHOD 2.3."""
         if tokenizer not in self._lexicons:
             self._lexicons[tokenizer] = self._lex(tokenizer)
         lexicon, idf = self._lexicons[tokenizer]
