@@ -361,7 +361,8 @@ def probe(
     steps, batch : steps of each training, and queries per step, each with one of its negatives.
     seeds, folds : each source is trained once for each seed and fold. With one seed there is no interval.
     lora     : train adapters in place of all weights; needs the extra `probe`.
-    rate     : learning rate; every source is trained at it and at four times it. Several are the doses themselves.
+    rate     : learning rate; every source is trained at this rate and at four times this rate. Several rates are used
+               as they are.
     held_out : largest number of held-out queries to rank.
     loss     : infonce, mw, lsepair, sum_marginal, joint, or gist with a `guide`.
     passages : own, if a query's own negatives are its only ones; batch, if those of the other rows count too.

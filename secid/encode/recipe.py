@@ -181,7 +181,7 @@ def family_in(repository: Repository) -> tuple[Family | None, str]:
 def read_recipe(
     model: Any, repository: Repository, prefixes: Mapping[Role, Prefix], settings: Settings, is_causal: bool
 ) -> Recipe:
-    """Return the recipe of a loaded chain of modules (`SentenceTransformer`). `_shape` then applies it to the chain."""
+    """Return the recipe of a loaded chain of modules (`SentenceTransformer`). `_apply_recipe` then applies it."""
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
     family, family_rule = family_in(repository)

@@ -178,7 +178,7 @@ class ListedNegatives:
         return places, number[: len(names)][cluster], number[len(names) :], len(labelled)
 
     def excess(self) -> dict[str, bool]:
-        """The formal defects that the negatives have more of than the positives, by more than their limits; and whether
+        """Return the formal defects whose established excess over the positives is above the limit; and whether
         dropping them helps.
         """
         return formal_excess({name: self.compared(name) for name in DAMAGE})
@@ -191,7 +191,7 @@ class ListedNegatives:
 
 
 def formal_excess(compared: Mapping[str, GapMoments]) -> dict[str, bool]:
-    """Return the formal defects that count, whose excess over the positives is above the limit, by name.
+    """Return the formal defects that count, whose established excess over the positives is above the limit, by name.
 
     The value says whether negatives without it would be nearer to the positives. Sources with only labels have none.
     Source: METHOD 16.2.

@@ -107,12 +107,12 @@ def formal_masks(source: PlannedSource, formal: Mapping[str, BothFlags]) -> Text
 
 
 def excess_of(source: PlannedSource, formal: TextFindings, queries: TextStore) -> dict[str, bool]:
-    """The formal defects that count in a source with these formal findings, and whether dropping them helps."""
+    """Return the formal defects that count in a source with these formal findings, and whether dropping them helps."""
     return ListedNegatives(source.with_findings(formal), queries.keys).excess()
 
 
 def mask_of(flags: Mapping[str, Flags], n: int) -> Mask:
-    """(n,) uint32 with bit i set where flags[TEXT_FINDINGS[i]] is; a finding without flags sets none.
+    """Return (n,) uint32 with bit i set where flags[TEXT_FINDINGS[i]] is; a finding without flags sets none.
 
     Raises ValueError for a name that is no text finding.
     """

@@ -237,7 +237,7 @@ def flagged_command(run: str | None, source: str, finding: str) -> str:
 def unused_name(name: str, suffix: str = "") -> str:
     """Return the name with its suffix, and with a number if the working directory has a file of that name.
 
-    >>> unused("bm25-clean", ".jsonl")
+    >>> unused_name("bm25-clean", ".jsonl")
     'bm25-clean.jsonl'
     """
     names = chain([f"{name}{suffix}"], (f"{name}-{number}{suffix}" for number in count(2)))
@@ -259,7 +259,7 @@ def _on_source(command: str, run: str | None, source: str, options: tuple[str, .
 def with_run_folder(command: str, run: str) -> str:
     """Return a command of this module with another path of its run folder.
 
-    >>> in_folder("secid select RUN --source a -o a.jsonl", "/runs/x y")
+    >>> with_run_folder("secid select RUN --source a -o a.jsonl", "/runs/x y")
     "secid select '/runs/x y' --source a -o a.jsonl"
     """
     words = shlex.split(command)

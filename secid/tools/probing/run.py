@@ -1,8 +1,8 @@
-"""`secid probe`: short trainings of the encoder, one a source, and what they establish.
+"""`secid probe`: short trainings of the encoder on each source, and what they establish.
 
-`task` makes the rows, folds and candidates that all sources share; `learner` trains, and measures each training;
-`schedule` does all of them, each once; `judge` says which differences are real; `run` is the whole command, and
-`options` what it is asked for.
+`task` makes the rows, folds and candidates that all sources share; `losses` are what a step minimises; `learner` trains
+and measures each training; `schedule` runs all of them, each once; `judge` says which differences are established;
+`run` is the whole command, and `options` holds its options.
 
 Nothing is loaded before the sources are read, and nothing is trained before all that could be refused has been.
 Source: METHOD 13.
