@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from secid.analyses.controls import rows_of_ids
+from secid.triplets.embedding import rows_of_ids
 from secid.analyses.ranking import FIRST_LOOK, _decided, _first_queries, look_sizes, rank_early
 from secid.encode import load, smallest_distance
 from secid.measure.information import Eigen, InformationState, spectral_nats
