@@ -89,7 +89,7 @@ class Matcher:
             return self._positive(planned, place)
         if name == "repeat":
             return self.copies(planned, place) or self.earlier(planned, place)
-        return self._served(planned, place) if name == "hub" else None
+        return self._queries_with(planned, place) if name == "hub" else None
 
     def _positive(self, planned: PlannedSource, place: int) -> Match:
         """The row that first labels the text as a positive of the query; none where that text is not in the plan."""
@@ -130,7 +130,7 @@ class Matcher:
         forms = self._forms(planned.negatives[low:high])
         return np.asarray(low + np.flatnonzero(forms == forms[place - low]))
 
-    def _served(self, planned: PlannedSource, place: int) -> Match:
+    def _queries_with(self, planned: PlannedSource, place: int) -> Match:
         """Return how many queries have the text as a negative. Every triplet of a hub has the finding."""
         places = np.flatnonzero(planned.has("hub"))
         ids, own = np.unique(planned.negatives[places], return_inverse=True)
