@@ -19,13 +19,13 @@ from secid.progress import Clock, Progress, Silent
 from secid.results.document import PROBE_NAME, read_check, settings_of
 from secid.run_folder.write import Recorder, RunFolder, add_probe
 from secid.scoring.encoders import (
-    begun,
     command_of_probe,
     load_noted,
     refuse_invalid_combinations,
     refuse_missing,
     refuse_no_encoder,
     refuse_one_encoder_twice,
+    start_command,
     with_other_encoders,
 )
 from secid.scoring.encoders import describe_encoder as describe_encoder
@@ -76,7 +76,7 @@ def score(
 
     Source: METHOD 2.
     """
-    resolved, progress = begun(encoder, settings, progress)
+    resolved, progress = start_command(encoder, settings, progress)
     values = resolved.values
     refuse_no_encoder(encoder, values)
     refuse_invalid_combinations(values, other_encoders)
@@ -276,7 +276,7 @@ def check(
     from secid.results.check import failures, parse_limits
 
     limits = parse_limits(fail_on)
-    resolved, progress = begun(None, settings, progress)
+    resolved, progress = start_command(None, settings, progress)
     values = resolved.values
     from secid.read import open_sources, sources_and_words
     from secid.read.evaluation import read_evaluation
@@ -318,7 +318,7 @@ def audit(
 
     Source: METHOD 10.
     """
-    resolved, progress = begun(encoder, settings, progress)
+    resolved, progress = start_command(encoder, settings, progress)
     values = resolved.values
     refuse_no_encoder(encoder, values)
     clock = Clock()
@@ -348,6 +348,9 @@ def probe(
     rate: float | Sequence[float] | None = None,
     held_out: int = 500,
     batch: int = 32,
+    loss: str = "infonce",
+    passages: str = "batch",
+    estimate: bool = False,
     run: str | PathLike[str] | None = None,
     progress: Progress | None = None,
     **settings: Unpack[SettingsDict],
@@ -358,10 +361,14 @@ def probe(
     steps, batch : steps of each training, and queries per step, each with one of its negatives.
     seeds, folds : each source is trained once for each seed and fold. With one seed there is no interval.
     lora     : train adapters in place of all weights; needs the extra `probe`.
-    rate     : learning rate; every source is trained at it and at four times it. Several are the doses themselves.
+    rate     : learning rate; every source is trained at this rate and at four times this rate. Several rates are used
+               as they are.
     held_out : largest number of held-out queries to rank.
+    loss     : infonce, mw, lsepair, sum_marginal, joint, or gist with a `guide`.
+    passages : own, if a query's own negatives are its only ones; batch, if those of the other rows count too.
+    estimate : train nothing; `timing["train"]["expected_seconds"]` says how long it would take.
     run      : a run folder of `score` on the same files. probe.json is written there, and its pages get the section.
-    settings : settings of the files and the encoder, temperature and seed; others have no effect.
+    settings : settings of the files, the encoder and the guide, temperature and seed; others have no effect.
     Returns the result that `secid probe --json` prints. If nothing is ranked, `not_evaluated["sources"]` says why.
     Raises SecidError; NotEvaluatedError if nothing could be trained. Finished trainings are kept in the cache
     folder, so the same call continues after an interruption.
@@ -373,17 +380,18 @@ def probe(
 
     Source: METHOD 13.
     """
-    resolved, progress = begun(encoder, settings, progress)
+    resolved, progress = start_command(encoder, settings, progress)
     values = resolved.values
     refuse_no_encoder(encoder, values)
     from secid.read import open_sources, sources_and_words
-    from secid.tools.probing.options import Options, rates_of, refuse_untrainable
+    from secid.tools.probing.options import Options, rates_of, refuse_guide, refuse_untrainable
 
     options = Options(
         steps=steps, n_seeds=seeds, n_folds=folds, batch=batch, n_held_out=held_out, lora=lora,
-        rates=rates_of(rate, lora),
+        rates=rates_of(rate, lora), loss=loss, passages=passages, estimate=estimate,
     )  # fmt: skip
     options.check()
+    refuse_guide(loss, values.guide, named_here=settings.get("guide") is not None)
     refuse_untrainable(values.encoder if encoder is None else encoder)
     from secid.analyses.registry import read_run_folder
 
@@ -400,7 +408,7 @@ def probe(
         result = probe_sources(
             readers, lambda: load_noted(encoder, values, progress), options, values, work, clock, progress, parent_run
         )
-    if folder is not None and parent_run is not None:
+    if folder is not None and parent_run is not None and not estimate:
         add_probe(folder, parent_run, result)
     return result
 
@@ -438,7 +446,7 @@ def gate(
     else:
         rules, origin = read_policy(None if policy is None else Path(policy))
     reference = read_baseline(Path(against))
-    resolved, progress = begun(encoder, settings, progress)
+    resolved, progress = start_command(encoder, settings, progress)
     from secid.encode import ignored
     from secid.pages.encoder_page import fact_lines
     from secid.read import open_sources, resolve_sources

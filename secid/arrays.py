@@ -28,13 +28,13 @@ def distinct(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
     return ordered[new]
 
 
-def among(values: npt.NDArray[Number], known: npt.NDArray[Number]) -> npt.NDArray[np.bool_]:
+def is_known(values: npt.NDArray[Number], known: npt.NDArray[Number]) -> npt.NDArray[np.bool_]:
     """Return whether each value is among the known ones, in the shape of `values`. known: sorted."""
     if not len(known):
         return np.zeros(values.shape, np.bool_)
     place = np.minimum(np.searchsorted(known, values), len(known) - 1)
-    is_known: npt.NDArray[np.bool_] = known[place] == values
-    return is_known
+    flags: npt.NDArray[np.bool_] = known[place] == values
+    return flags
 
 
 def narrow(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:

@@ -102,19 +102,19 @@ class NonFiniteEmbeddingError(NumericalError):
     """The encoder returned NaN or infinity for a text (METHOD 11)."""
 
 
-def plainly(error: Exception) -> str:
+def plain_message(error: Exception) -> str:
     """Return the message of an error of the system or of a library, without its number or type."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return " ".join(str(error).split()) or "no reason given"
 
 
-def of_encryption(error: Exception) -> bool:
+def is_encryption_error(error: Exception) -> bool:
     """Return True if pyarrow failed on a Parquet file because the file or a column is encrypted."""
     return "decrypt" in str(error)
 
 
-def near_name(name: str, names: Collection[str], otherwise: str, cutoff: float = 0.6) -> str:
+def suggest_name(name: str, names: Collection[str], otherwise: str, cutoff: float = 0.6) -> str:
     """Return the remedy for an unknown name: the nearest of the known names, or `otherwise` if none is near.
 
     cutoff : lowest similarity of a near name, 0 to 1, as in difflib.
@@ -123,6 +123,6 @@ def near_name(name: str, names: Collection[str], otherwise: str, cutoff: float =
     return f"did you mean {near[0]!r}?" if near else otherwise
 
 
-def install_words(extra: str) -> str:
+def install_command(extra: str) -> str:
     """Return the command that installs an extra."""
     return f"pip install 'secid[{extra}]' (in a checkout: pip install -e '.[{extra}]')"

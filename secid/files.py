@@ -20,7 +20,7 @@ from collections.abc import Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from pathlib import Path
 
-from secid.errors import OutputError, plainly
+from secid.errors import OutputError, plain_message
 
 if sys.platform != "win32":
     import fcntl
@@ -142,7 +142,9 @@ def work_folder(inside: Path | None = None) -> Iterator[Path]:
         folder = tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=inside)
     except OSError as error:
         where = None if inside is None else str(inside)
-        raise OutputError(f"cannot create a work folder ({plainly(error)})", where=where, remedy=REMEDY) from error
+        raise OutputError(
+            f"cannot create a work folder ({plain_message(error)})", where=where, remedy=REMEDY
+        ) from error
     with folder as name, locked(Path(name)):
         if inside is None:
             _clear_abandoned(Path(name).parent)
@@ -152,7 +154,7 @@ def work_folder(inside: Path | None = None) -> Iterator[Path]:
             if not _no_room(error):
                 raise
             raise OutputError(
-                f"no room left for work files ({plainly(error)})", where=name, remedy=remedy_of(error)
+                f"no room left for work files ({plain_message(error)})", where=name, remedy=remedy_of(error)
             ) from error
 
 

@@ -221,7 +221,7 @@ FAULTS: Mapping[str, str] = {
 """Sentences for the exact fault of a row, by kind. parser: the message of the parser that rejected it."""
 
 
-def words_of_fact(table: Mapping[str, str], fact: Fact) -> str:
+def fact_sentence(table: Mapping[str, str], fact: Fact) -> str:
     """Return the sentence of a fact from a table; "" if this version does not know its kind or values."""
     try:
         return table[fact.kind].format_map(fact.values)
@@ -231,7 +231,7 @@ def words_of_fact(table: Mapping[str, str], fact: Fact) -> str:
 
 def fault_text(fact: Fact | None) -> str:
     """Describe the exact fault of a row in a few words; "" if its reason says it all."""
-    text = "" if fact is None else words_of_fact(FAULTS, fact)
+    text = "" if fact is None else fact_sentence(FAULTS, fact)
     if not fact or not text or "n_lines" not in fact.values:
         return text
     return f"{text}; a quotation mark joins {fact.values['n_lines']} lines"

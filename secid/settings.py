@@ -14,7 +14,7 @@ from pathlib import Path
 from reprlib import Repr
 from typing import TYPE_CHECKING, Annotated, Any, Literal, TypedDict, get_args, get_origin, get_type_hints
 
-from secid.errors import SettingsError, near_name
+from secid.errors import SettingsError, suggest_name
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter
@@ -257,7 +257,7 @@ WORDS = {
 }
 
 
-def in_words(name: str) -> str:
+def display_name(name: str) -> str:
     """Return a setting's name or value as pages write it; unknown ones unchanged."""
     return WORDS.get(name, name)
 
@@ -285,11 +285,11 @@ PERMISSIONS = ("trust_remote_code", "allow_pickle")
 """Settings that let an encoder's files run code. No settings file can set them."""
 ENCODERS = ("encoder", "guide", "guide_reranker")
 """Settings that name a model, and thereby the place that texts are sent to."""
-OF_MERGE = ("controls", "ablate", "objectives", "by", "block", "encode_corpus")
+MERGE_SETTINGS = ("controls", "ablate", "objectives", "by", "block", "encode_corpus")
 """Settings that shards do not use: `secid merge` computes these parts from a sample."""
-OF_MACHINE = (
-    "shard", "device", "dtype", "batch_tokens", "cache", "cache_dir", "cache_gb", "threads", "examples", *OF_MERGE,
-    *PERMISSIONS,
+SHARD_LOCAL_SETTINGS = (
+    "shard", "device", "dtype", "batch_tokens", "cache", "cache_dir", "cache_gb", "threads", "examples",
+    *MERGE_SETTINGS, *PERMISSIONS,
 )  # fmt: skip
 """Settings in which the shards of a run may differ. The encoder's fingerprint ensures that they share one encoder."""
 
@@ -305,23 +305,23 @@ def encoder_kind(name: str) -> Literal["endpoint", "vectors", "model"]:
     return "vectors" if Path(name).suffix in {".npz", ".parquet"} else "model"
 
 
-def under(settings: Settings, encoder: str | None) -> Settings:
+def with_encoder(settings: Settings, encoder: str | None) -> Settings:
     """Return the settings for another encoder, with its own recipe."""
     recipe: dict[str, Any] = dict.fromkeys(RECIPE_FIELDS)
     return replace(settings, encoder=encoder, **recipe)
 
 
-def under_guide(settings: Settings) -> Settings:
+def with_guide(settings: Settings) -> Settings:
     """Return the settings for the guide, with its own recipe except for the guide prefixes that were set."""
-    own = under(settings, settings.guide)
+    own = with_encoder(settings, settings.guide)
     return replace(own, query_prefix=settings.guide_query_prefix, passage_prefix=settings.guide_passage_prefix)
 
 
 SETTINGS_FILES = {"secid.toml": None, "pyproject.toml": "secid"}
 """Settings files of the working directory, each with its table under [tool] or None."""
 ENVIRONMENT_PREFIX = "SECID_"
-SHOWN = Repr()
-SHOWN.maxstring = SHOWN.maxother = 200
+SHORT_REPR = Repr()
+SHORT_REPR.maxstring = SHORT_REPR.maxother = 200
 """Formats a rejected value, shortened if it is long or deeply nested."""
 OTHER_TABLES = frozenset({"gate"})
 """Tables of the settings file that belong to another reader."""
@@ -479,7 +479,7 @@ def _from_environment(environment: Mapping[str, str]) -> dict[str, tuple[Any, st
 
 
 def _suggest(name: str, names: Collection[str]) -> str:
-    return near_name(name, [*names, *OTHER_TABLES], f"the settings are {', '.join(sorted(names))}")
+    return suggest_name(name, [*names, *OTHER_TABLES], f"the settings are {', '.join(sorted(names))}")
 
 
 @cache
@@ -504,7 +504,7 @@ def checked(values: Mapping[str, Any], origin: Mapping[str, str]) -> Settings:
             accepted[name] = _adapter(name).validate_python(value.split(";") if is_list else value)
         except ValidationError:
             raise SettingsError(
-                f"{name} = {SHOWN.repr(value)} is not allowed",
+                f"{name} = {SHORT_REPR.repr(value)} is not allowed",
                 where=flag_of(name) if origin[name] == FLAG else origin[name],
                 remedy=allowed(name),
             ) from None

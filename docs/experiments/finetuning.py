@@ -62,7 +62,8 @@ from secid.read import resolve_sources
 from secid.results.probe import Gap, ProbedPair, sign
 from secid.settings import Settings, resolve
 from secid.tools.probing.judge import BetweenRuns, Judge, between_runs, clustered_covariance, gap
-from secid.tools.probing.learner import DivergedError, HeldOut, Learner, Step, Work, held_out, measures, steps_of
+from secid.tools.probing.learner import DivergedError, HeldOut, Learner, Work, held_out, measures, steps_of
+from secid.tools.probing.losses import Objective
 from secid.tools.probing.task import Arm, Task, read_task
 
 BATCH = 32
@@ -106,15 +107,6 @@ def trainings(task: Task, arguments: argparse.Namespace) -> Iterator[Work]:
         yield Work(arm, fold, seed, rate)
 
 
-def own_only(steps: Iterable[Step]) -> Iterator[Step]:
-    """The steps with every passage masked but a query's own positive and its own negative."""
-    for step in steps:
-        own = np.arange(len(step.queries))
-        masked = np.ones_like(step.masked)
-        masked[own, own] = masked[own, own + len(own)] = False
-        yield step._replace(masked=masked)
-
-
 def use_plain_attention(learner: Learner) -> None:
     """At a hundred tokens in bfloat16, training takes half the time it takes with torch's fused attention."""
     for part in learner._replica.model.modules():
@@ -129,9 +121,7 @@ def train_and_rank(learner: Learner, task: Task, held: HeldOut, work: Work, argu
     """
     learner.restore()
     if work.arm is not None:
-        steps = steps_of(task, task.arms[work.arm], work, BATCH)
-        if arguments.passages == "own":
-            steps = own_only(steps)
+        steps = steps_of(task, task.arms[work.arm], work, BATCH, Objective(passages=arguments.passages))
         learner.fit(steps, arguments.steps, work.rate, lambda: None)
     queries, candidates = learner.rows(held.queries, "query"), learner.rows(held.candidates, "passage")
     if not (queries.isfinite().all() and candidates.isfinite().all()):

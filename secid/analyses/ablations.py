@@ -24,15 +24,15 @@ Scores = Mapping[str, float | None]
 
 @dataclass(frozen=True, kw_only=True)
 class AblationRow:
-    """All sources under one setting, at the run's budget, where the base row is the run's own ranking.
+    """All sources under one setting, at the run's budget. The base row is the run's own ranking.
 
-    scores: ECI_B in nats by source, None where the setting leaves it no triplet (a small sample).
-    order: names, highest first.   swapped: pairs ordered otherwise than at the base.
-    stability: share of source pairs ordered as under the base, 1 = all; None where there is no pair.
-    block_stability: the same within each block of sources that the user named.
-    Of the rows of a sample: n_queries by source; intervals_95 of the score of all queries, as estimated from that many
-    (of no width at 100 %); open_swaps: those of `swapped` whose difference has 0 within its 95 % interval, which may
-    be noise.
+    scores: ECI_B in nats by source; None if the setting leaves the source no triplet (a small sample).
+    order: names, highest first.   swapped: pairs in reversed order against the base.
+    stability: share of source pairs ordered as under the base, 1 = all; None without a pair.
+    block_stability: the stability within each block of sources that the user named.
+    Only for samples: n_queries by source; intervals_95 of the score of all queries, as estimated from the sample (no
+    width at 100 %); open_swaps: the pairs of `swapped` whose 95 % interval of the difference holds 0, which may be
+    noise.
     """
 
     setting: str
@@ -50,7 +50,7 @@ class AblationRow:
 class Ablation:
     """One aspect varied, all else at the base setting.
 
-    kendall_tau_b: of each other encoder's scores with the base's, where encoders vary; None where a side is constant.
+    kendall_tau_b: of each other encoder's scores with the base's, if encoders vary; None if a side is constant.
     """
 
     name: str

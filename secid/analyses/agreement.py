@@ -14,7 +14,7 @@ import numpy as np
 
 from secid.analyses.ablations import ABLATIONS
 from secid.arrays import Floats
-from secid.errors import InputError, plainly
+from secid.errors import InputError, plain_message
 from secid.results import Agreement, Run
 from secid.results.document import read_probe
 from secid.results.run import PROBE_METRIC
@@ -77,7 +77,7 @@ def read_outcomes(path: Path) -> list[Outcomes]:
             reader = csv.reader(file)
             rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(row)]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read: {plainly(error)}", where=str(path)) from error
+        raise InputError(f"cannot be read: {plain_message(error)}", where=str(path)) from error
     columns = rows[0][1] if rows else []
     if "source" not in columns or len(columns) < 2:
         names_shown = [name[:40] for name in columns if name][:SHOWN_NAMES]

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.analyses.shared_queries import FEWEST_SHARED
-from secid.arrays import Index, among, distinct, first_in_row, narrow, pairs
+from secid.arrays import Index, distinct, first_in_row, is_known, narrow, pairs
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.interval import Difference
@@ -123,7 +123,7 @@ def _candidates(plan: Plan, pool: Index, seed: int) -> Index:
     if len(pool) <= CANDIDATES:
         return pool
     sample = first_sampled(pool, plan.passages.keys, seed, CANDIDATES)
-    return pool[among(pool, np.sort(sample))]
+    return pool[is_known(pool, np.sort(sample))]
 
 
 def make_controls(
@@ -194,7 +194,7 @@ def _random(base: Base, seed: int) -> Triplets | str:
     generator = np.random.default_rng([seed, 1])
     # Draw more than twice as many as needed, since own documents and repeats are removed
     table = base.pool[generator.integers(len(base.pool), size=(len(base.query), 2 * base.per_query + 8))]
-    keep = ~among(pairs(base.query[:, None], table, base.n_passages), base.own) & first_in_row(table)
+    keep = ~is_known(pairs(base.query[:, None], table, base.n_passages), base.own) & first_in_row(table)
     return _from_table(base, table, keep)
 
 
@@ -242,7 +242,7 @@ def _shuffled(rows: Triplets, base: Base, plan: Plan, settings: Settings) -> Tri
     negative = rows.negative[order][(np.arange(len(rows)) + shift) % len(rows)]
     query, positive, record = rows.query[order], rows.positive[order], rows.record[order]
     sampled = np.isin(query, base.query)
-    keep = sampled & ~among(pairs(query, negative, base.n_passages), base.own)
+    keep = sampled & ~is_known(pairs(query, negative, base.n_passages), base.own)
     if not keep.any():
         return "same_negatives"
     group = pairs(record[keep], positive[keep], base.n_passages)
@@ -277,7 +277,7 @@ def _dense(base: Base, vectors: Vectors) -> Triplets | str:
 def _unlabelled(base: Base, places: Index) -> tuple[Index, npt.NDArray[np.bool_]]:
     """Return the candidates at these places, (R, k), and flags of those that are not a positive of their query."""
     table = base.candidates[places]
-    return table, (places >= 0) & ~among(pairs(base.query[:, None], table, base.n_passages), base.known)
+    return table, (places >= 0) & ~is_known(pairs(base.query[:, None], table, base.n_passages), base.known)
 
 
 def _most_known(base: Base) -> int:
@@ -299,7 +299,7 @@ def control_gaps(
     for source in table:
         if of not in (None, source.name):
             continue
-        keep = among(control.triplets.query, source.influence.queries)
+        keep = is_known(control.triplets.query, source.influence.queries)
         key = b"" if same_queries or keep.all() else np.packbits(keep).tobytes()
         if key and len(distinct(control.triplets.query[keep])) < FEWEST_SHARED:
             continue

@@ -17,8 +17,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
-from secid.arrays import Floats, Index, among
-from secid.measure.interval import Difference, finite
+from secid.arrays import Floats, Index, is_known
+from secid.measure.interval import Difference, finite_interval
 
 if TYPE_CHECKING:
     from secid.triplets.measure_set import Measured
@@ -80,7 +80,7 @@ def compute(context: Context) -> AnalysisResult[EqualHardness]:
         ]
     )
     names = [item.name for item in context.items]
-    ends = {name: finite(estimate.interval) for name, estimate in context.hardness.items()}
+    ends = {name: finite_interval(estimate.interval) for name, estimate in context.hardness.items()}
     easiest = {name: end[1] for name, end in ends.items() if end is not None}
     return AnalysisResult(EqualHardness(pairs=pairs, unranked=unranked(names, easiest, pairs)))
 
@@ -138,7 +138,7 @@ def equal_margins(first: Measured, second: Measured, smallest_distance: float) -
         n_queries=len(shared),
         overlap=overlap,
         difference=None if gap is None else gap.value,
-        interval_95=None if gap is None else finite(gap.interval),
+        interval_95=None if gap is None else finite_interval(gap.interval),
         p_holm=None,
         established=False,
     )
@@ -172,7 +172,7 @@ class _Side:
 
     @staticmethod
     def of(table: TripletTable, queries: Index, smallest_distance: float) -> _Side:
-        keep = np.flatnonzero(among(table.triplets.query, queries))
+        keep = np.flatnonzero(is_known(table.triplets.query, queries))
         dots, weight = table.dots(), table.gates().weight.numpy()
         margin = (dots.query_positive - dots.query_negative).numpy()
         usable = dots.squared_distance.numpy() > smallest_distance**2

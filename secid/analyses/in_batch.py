@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
-from secid.arrays import Index, among, distinct, pairs
+from secid.arrays import Index, distinct, is_known, pairs
 from secid.measure.in_batch import MARGIN
 from secid.pool import sample_order
 from secid.triplets.estimates import Share, comparable_keys, wilson_interval
@@ -125,9 +125,9 @@ def conflicts(rows: Triplets, known: Index, n_passages: int) -> Conflicts:
     queries, query = np.unique(rows.query[heads], return_inverse=True)
     n_rows = len(heads)
     held = distinct(np.concatenate([pairs(ids, record, n_rows) for ids in (rows.positive, rows.negative)]))
-    own = among(pairs(rows.query[heads][held % n_rows], held // n_rows, n_passages), known)
+    own = is_known(pairs(rows.query[heads][held % n_rows], held // n_rows, n_passages), known)
     n_own = np.bincount(held[own] % n_rows, minlength=n_rows)
-    known = known[among(known // n_passages, queries)]
+    known = known[is_known(known // n_passages, queries)]
     asking, passage = np.searchsorted(queries, known // n_passages), known % n_passages
     counts = np.searchsorted(held, (passage + 1) * n_rows) - np.searchsorted(held, passage * n_rows)
     n_holding = np.bincount(asking, counts, len(queries)).astype(np.int64)
@@ -148,7 +148,7 @@ def _distinct_rows(asking: Index, passage: Index, held: Index, n_queries: int, n
     of_query = np.zeros(n_queries, np.uint64)
     np.add.at(of_query, asking, codes[number])  # a set of positives has one sum of 64 bits
     _, chosen, same = np.unique(of_query, return_index=True, return_inverse=True)
-    held = held[among(held // n_rows, passages)]
+    held = held[is_known(held // n_rows, passages)]
     ends = np.searchsorted(held, passages * n_rows), np.searchsorted(held, (passages + 1) * n_rows)
     offsets = np.append(ends[0], len(held))
     rows = sparse.csr_array((np.ones(len(held), np.bool_), held % n_rows, offsets), (len(passages), n_rows))

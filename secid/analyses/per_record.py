@@ -13,7 +13,7 @@ from dataclasses import replace
 import numpy as np
 
 from secid.analyses.objectives import Narrowing, RecordScores, RecordSize
-from secid.arrays import Floats, Index, among, distinct
+from secid.arrays import Floats, Index, distinct, is_known
 from secid.measure.blocks import Triplets
 from secid.measure.in_batch import MARGIN, margin_flags
 from secid.measure.interval import FEWEST_QUERIES, interval
@@ -57,8 +57,8 @@ class _CutSource:
 
     def __init__(self, item: Measured, scores: RecordScores, measurer: Measurer, queries: Index) -> None:
         self._name, self._scores, self._measurer, self._queries = item.name, scores, measurer, queries
-        self._records = among(scores.query, queries)
-        self._table = item.table.rows(np.flatnonzero(among(item.triplets.query, queries)))
+        self._records = is_known(scores.query, queries)
+        self._table = item.table.rows(np.flatnonzero(is_known(item.triplets.query, queries)))
 
     def negatives(self) -> tuple[list[RecordSize], float | None]:
         """Score the first 1, 2, 4 ... negatives and all of them. Return the rows, and the narrowing from one more."""
@@ -92,7 +92,7 @@ class _CutSource:
         """Return all pairs of a positive and a negative of each record, with dot products, in the pool of the run."""
         table, measurer = self._table, self._measurer
         whole = triplets_of(table.source, "all")
-        rows = whole.take(np.flatnonzero(among(whole.query, self._queries)))
+        rows = whole.take(np.flatnonzero(is_known(whole.query, self._queries)))
         coverage = np.empty(table.source.n_triplets)
         coverage[table.triplets.place] = table.coverage
         dots = sweep(replace(measurer.vectors, tick=None), rows, {}, (), measurer.smallest_distance).dots

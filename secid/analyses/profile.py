@@ -16,8 +16,8 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
-from secid.arrays import Floats, Index, among, distinct
-from secid.measure.interval import finite
+from secid.arrays import Floats, Index, distinct, is_known
+from secid.measure.interval import finite_interval
 from secid.triplets.estimates import Estimate, Names, comparable_keys, paired_difference, wilson_interval
 
 if TYPE_CHECKING:
@@ -128,19 +128,19 @@ def gap_to_random(item: Measured, random: Measured, smallest_distance: float) ->
     weight is tr M.
     """
     own, other = distinct(item.triplets.query), distinct(random.triplets.query)
-    shared = own[among(own, other)]
+    shared = own[is_known(own, other)]
     if not len(shared):
         return None
-    names = comparable_keys(item.query_keys)[among(own, shared)]
+    names = comparable_keys(item.query_keys)[is_known(own, shared)]
     first, second = (_parts(part.table, shared, names, smallest_distance) for part in (item, random))
     gaps = {name: paired_difference(first[name], second[name]) for name in first}
-    means = {name: Mean(value=gap.value, interval_95=finite(gap.interval)) for name, gap in gaps.items()}
+    means = {name: Mean(value=gap.value, interval_95=finite_interval(gap.interval)) for name, gap in gaps.items()}
     return GapToRandom(n_queries=len(shared), **means)
 
 
 def _parts(table: TripletTable, queries: Index, names: Names, smallest_distance: float) -> dict[str, Estimate]:
     """Return the mean weight on some queries and each gate's part of it. names: (Q,) names of these queries."""
-    some = table.rows(np.flatnonzero(among(table.triplets.query, queries)))
+    some = table.rows(np.flatnonzero(is_known(table.triplets.query, queries)))
     columns = some.columns()
     usable = some.dots().squared_distance.numpy() > smallest_distance**2
     gates = {name: np.where(usable, columns[name], 0.0) for name in FACTORS}

@@ -22,12 +22,12 @@ from secid.measure.interval import (
     FEWEST_QUERIES,
     ROUNDING_NATS,
     Difference,
-    finite,
+    error_spent,
+    finite_interval,
     information_times,
     interval,
     levels_of_looks,
     most_equal,
-    spent,
 )
 from secid.measure.uncertainty import holm, probability_first
 from secid.pool import Plan, select_records
@@ -86,7 +86,7 @@ def comparisons(pairs: SourcePairs, budget: float, stop: EarlyStop | None = None
 
 
 def _paired(gap: Difference | None) -> PairedDifference | None:
-    return None if gap is None else PairedDifference(value=gap.value, interval_95=finite(gap.interval))
+    return None if gap is None else PairedDifference(value=gap.value, interval_95=finite_interval(gap.interval))
 
 
 def _holm_steps(p_values: Floats, stop: EarlyStop | None) -> tuple[list[int], list[bool]]:
@@ -392,7 +392,7 @@ def _look_level(levels: Levels, look: int, n_sharing: int) -> float:
 
 def _used(times: Floats, levels: Levels, n_sharing: int, look: int) -> float:
     """Bound the chance of a wrong order up to a look: that of one pair, times the pairs that share the error."""
-    return float(n_sharing * spent(times, levels(n_sharing))[look])
+    return float(n_sharing * error_spent(times, levels(n_sharing))[look])
 
 
 def _decided(

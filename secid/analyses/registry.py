@@ -28,7 +28,7 @@ from secid.analyses.separation import SEPARATION
 from secid.analyses.slices import SLICES
 from secid.errors import InputError, NumericalError, UsageError
 from secid.results import SCHEMA_VERSION, Run
-from secid.results.document import AGAIN, REPORT_NAME, adapter_of, bytes_of, error_place, json_of, validated
+from secid.results.document import REPORT_NAME, RUN_REMEDY, adapter_of, error_place, json_of, parse_document, read_bytes
 
 ANALYSES: tuple[Analysis[Any], ...] = (
     ABLATIONS,
@@ -129,12 +129,12 @@ def from_json(text: str | bytes, where: str = REPORT_NAME) -> Run:
 
     Raises InputError if the text is not a report or has another major version.
     """
-    report = validated(Report, text, where, SCHEMA_VERSION, "report", AGAIN)
+    report = parse_document(Report, text, where, SCHEMA_VERSION, "report", RUN_REMEDY)
     run = Run(**{field.name: getattr(report, field.name) for field in fields(report)})
     if not run.sources:
-        raise InputError("not a valid report: it has no sources", where=where, remedy=AGAIN)
+        raise InputError("not a valid report: it has no sources", where=where, remedy=RUN_REMEDY)
     if wrong := [name for name, entry in run.settings.items() if not {"value", "from"} <= entry.keys()]:
-        raise InputError(f"not a valid report: settings.{wrong[0]}: no value or origin", where=where, remedy=AGAIN)
+        raise InputError(f"not a valid report: settings.{wrong[0]}: no value or origin", where=where, remedy=RUN_REMEDY)
     return run
 
 
@@ -143,7 +143,7 @@ def read_run(folder: str | PathLike[str]) -> Run:
     path = Path(folder)
     if path.is_dir():
         path /= REPORT_NAME
-    return from_json(bytes_of(path, "report", AGAIN), str(path))
+    return from_json(read_bytes(path, "report", RUN_REMEDY), str(path))
 
 
 def read_run_folder(folder: str | PathLike[str]) -> tuple[Path, Run]:

@@ -9,9 +9,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
-from secid.arrays import Floats, Index, among, distinct, pairs
+from secid.arrays import Floats, Index, distinct, is_known, pairs
 from secid.errors import NumericalError
-from secid.measure.interval import finite
+from secid.measure.interval import finite_interval
 from secid.triplets.estimates import Estimate, Names, combined, comparable_keys, wilson_interval
 
 if TYPE_CHECKING:
@@ -194,7 +194,7 @@ def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
         "within_auc": within.value,
         "within_auc_interval_95": wilson_interval(within),
         "gap": gap.value,
-        "gap_interval_95": finite(gap.interval),
+        "gap_interval_95": finite_interval(gap.interval),
         "aoc": parts.aoc,
         "mw_loss": loss,
         "mw_bound": BOUND,
@@ -233,7 +233,7 @@ def corpus_separation(context: Context, collection: Collection) -> CorpusSeparat
         return NOT_ENCODED
     ids = np.concatenate(corpus.ids)[best.cpu().numpy()]
     known = distinct(pairs(queries[place], passage, len(plan.passages)))
-    keep = (ids < 0) | ~among(pairs(queries[:, None], ids, len(plan.passages)), known)
+    keep = (ids < 0) | ~is_known(pairs(queries[:, None], ids, len(plan.passages)), known)
     keep &= np.cumsum(keep, axis=1) <= BEST
     rows = unit(torch.cat(list(rows_of_ids(vectors, "passage", passage, len(passage)))))
     positive = (anchors[torch.from_numpy(place).to(rows.device)] * rows).sum(1).cpu().numpy()

@@ -12,7 +12,7 @@ import typer
 from secid.cli.options import ENCODING, GUIDE, INPUT, READING, Json, Out, Quiet, Sources, Split, flag, takes_settings
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import ANY, CHECKED
-from secid.results.inputs import OF_PROBE
+from secid.results.inputs import PROBE_SETTINGS
 
 # `secid check`.
 
@@ -118,6 +118,7 @@ def audit(
 # `secid probe`.
 
 training = partial(flag, group="Training")
+OF_GUIDE = ("guide", "guide_query_prefix", "guide_passage_prefix")
 HIDDEN_FLAGS = (
     "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
     "query_prompt", "passage_prompt", "trust_remote_code",
@@ -126,11 +127,12 @@ HIDDEN_FLAGS = (
 HELP_TEXTS = {
     "encoder": "Encoder to train: short name, hub name or folder with weights.",
     "temperature": "Softmax temperature of the training loss.",
+    "guide": "Second encoder whose suspects --loss gist leaves out.",
 }
 """Help texts of flags that mean something different in `secid score`."""
 
 
-@takes_settings(*OF_PROBE, hidden=HIDDEN_FLAGS, texts=HELP_TEXTS)
+@takes_settings(*PROBE_SETTINGS, *OF_GUIDE, hidden=HIDDEN_FLAGS, texts=HELP_TEXTS)
 def probe(
     sources: Sources,
     steps: Annotated[int, training("--steps", of="N", text="Steps per training run.")] = 100,
@@ -150,6 +152,21 @@ def probe(
     ] = None,
     held_out: Annotated[int, training("--held-out", of="N", text="Hold out and rank at most N queries (≥ 100).")] = 500,
     batch: Annotated[int, training("--batch", of="N", text="Queries per step.")] = 32,
+    loss: Annotated[
+        str,
+        training(
+            "--loss",
+            of="LOSS",
+            text="infonce; mw (Mann-Whitney); lsepair, sum_marginal or joint (several positives); gist with --guide.",
+        ),
+    ] = "infonce",
+    passages: Annotated[
+        str,
+        training(
+            "--passages", of="KIND", text="own: a query's own negatives alone; batch: those of the other rows, too."
+        ),
+    ] = "batch",
+    estimate: Annotated[bool, training("--estimate", text="Print how long it takes, and train nothing.")] = False,
     run: Annotated[
         Path | None, flag("--run", of="RUN", text="Add the result to this run folder of `secid score` on these files.")
     ] = None,
@@ -184,11 +201,14 @@ def probe(
             rate=rate,
             held_out=held_out,
             batch=batch,
+            loss=loss,
+            passages=passages,
+            estimate=estimate,
             run=run,
             progress=progress,
             **settings,
         )
-        if run is not None:
+        if run is not None and not estimate:
             progress.note(f"added to {run}: probe.json, report.md, report.html")
     write_results(files, PROBE_FORMATS, result, quiet)
     print_result(result, json, probe_screen)

@@ -12,7 +12,7 @@ import typer
 from secid.cli.options import Json, Legend, flag
 from secid.errors import UsageError
 from secid.results import Run
-from secid.results.inputs import in_folder
+from secid.results.inputs import with_run_folder
 
 # `secid report`.
 
@@ -78,7 +78,7 @@ def _with_typed_folder(run: Run, path: Path) -> Run:
         return run
     name = str(folder)
     sources = tuple(
-        replace(source, repair=None if source.repair is None else in_folder(source.repair, name))
+        replace(source, repair=None if source.repair is None else with_run_folder(source.repair, name))
         for source in run.sources
     )
     return replace(run, folder=name, sources=sources)

@@ -27,7 +27,7 @@ from secid.cli.options import (
     takes_settings,
 )
 from secid.cli.outputs import print_json_text
-from secid.settings import OF_MACHINE
+from secid.settings import SHARD_LOCAL_SETTINGS
 
 if TYPE_CHECKING:
     from secid.progress import Progress
@@ -292,4 +292,4 @@ def _merge(
     )  # fmt: skip
 
 
-merge = takes_settings(*("encoder", *(name for name in OF_MACHINE if name != "shard")))(_merge)
+merge = takes_settings(*("encoder", *(name for name in SHARD_LOCAL_SETTINGS if name != "shard")))(_merge)

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
-from secid.encode.modules import AGAIN
+from secid.encode.modules import SAVE_AGAIN
 from secid.encode.recipe import Recipe
 from secid.errors import EncoderError
 
@@ -342,7 +342,7 @@ def load_tokeniser(recipe: Recipe, trust_remote_code: bool) -> Tokeniser:
             remedy="save one with transformers: AutoTokenizer.from_pretrained(...).save_pretrained(...)",
         )
     if len(tokenizer) <= len(tokenizer.all_special_ids):
-        raise EncoderError("the tokenizer has no vocabulary: its files are missing", where=where, remedy=AGAIN)
+        raise EncoderError("the tokenizer has no vocabulary: its files are missing", where=where, remedy=SAVE_AGAIN)
     if tokenizer.pad_token_id is None:  # sentence-transformers pads even a single text
         raise EncoderError(
             "the tokenizer has no padding token",

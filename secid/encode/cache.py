@@ -32,7 +32,7 @@ from secid.encode.segment import (
     find_keys,
     key_words,
 )
-from secid.errors import plainly
+from secid.errors import plain_message
 from secid.settings import Settings, flag_of
 
 SEAL_SECONDS = 30.0
@@ -121,7 +121,7 @@ class Cache:
                 failures.append(error)
         if failures:
             self.notes.append(
-                f"{len(failures)} cache segments cannot be read now ({plainly(failures[0])}); "
+                f"{len(failures)} cache segments cannot be read now ({plain_message(failures[0])}); "
                 "their texts are encoded again"
             )
         return cached
@@ -223,8 +223,8 @@ class Cache:
             writer.close()
         self._writes = False
         self.notes.append(
-            f"the embedding cache cannot be written ({plainly(error)}), so the next run encodes these texts again: "
-            f"{self._home}; {flag_of('cache_dir', 'DIR')} uses another directory"
+            f"the embedding cache cannot be written ({plain_message(error)}), so the next run encodes these texts "
+            f"again: {self._home}; {flag_of('cache_dir', 'DIR')} uses another directory"
         )
 
 

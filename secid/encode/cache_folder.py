@@ -24,7 +24,7 @@ NAME = re.compile(r"\d{20}-[0-9a-f]{8}")
 PIECE = re.compile(rf"({re.escape(DAMAGED)}|{re.escape(REMOVAL)})?{NAME.pattern}")
 """Names of the folders that the cache creates. The cache never touches anything else, so that other files survive even
 if a home folder is given as the cache by mistake."""
-TRAINING = re.compile(r"[0-9a-f]{32}\.json")
+TRAINING_NAME = re.compile(r"[0-9a-f]{32}\.json")
 """Names of the files in which `secid probe` keeps its finished trainings."""
 
 ABANDONED_SECONDS = 3600.0
@@ -204,7 +204,7 @@ class CacheFolder:
         return {folder: _size(folder) for home in self._homes() for folder in _pieces(home)}
 
     def _trainings(self) -> list[Path]:
-        return [path for path in self.trainings.glob("*.json") if TRAINING.fullmatch(path.name)]
+        return [path for path in self.trainings.glob("*.json") if TRAINING_NAME.fullmatch(path.name)]
 
     def _homes(self) -> Iterator[Path]:
         with contextlib.suppress(OSError):  # missing, or not readable

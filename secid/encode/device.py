@@ -12,9 +12,9 @@ from torch import Tensor, nn
 
 from secid.encode.batching import Feed, TokenBatch, halves
 from secid.encode.encoder import EncodedBatch, host_rows, to_device
-from secid.encode.modules import AGAIN
+from secid.encode.modules import SAVE_AGAIN
 from secid.encode.recipe import Recipe, position_room
-from secid.errors import EncoderError, plainly
+from secid.errors import EncoderError, plain_message
 
 # Device, number format and batch budget.
 
@@ -170,7 +170,7 @@ class Limits(NamedTuple):
         if self.n_words is not None and highest >= self.n_words:
             raise EncoderError(
                 f"the tokenizer returns token {highest}, but the model has {self.n_words} token vectors",
-                remedy=f"the tokenizer belongs to another model: {AGAIN}",
+                remedy=f"the tokenizer belongs to another model: {SAVE_AGAIN}",
             )
         if self.n_positions is not None and longest > self.n_positions:
             raise _too_long(batch, f"it has {self.n_positions} positions")
@@ -242,7 +242,7 @@ class Replica(NamedTuple):
             for batch in taken:
                 feed.give_back(batch)
             taken.clear()
-            raise DeviceError(plainly(error)[:200]) from error
+            raise DeviceError(plain_message(error)[:200]) from error
         finally:
             feed.done(len(taken))
 

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from secid.encode.cache_folder import hash_memory
-from secid.encode.modules import AGAIN, read_json
+from secid.encode.modules import SAVE_AGAIN, read_json
 from secid.encode.segment import file_sha256
-from secid.errors import EncoderError, UnreachableError, near_name, plainly
+from secid.errors import EncoderError, UnreachableError, plain_message, suggest_name
 from secid.records import Fact
 from secid.settings import Settings, flag_of
 
@@ -130,10 +130,10 @@ FILES = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors", "artifact.met
 RECIPE_FILES = ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")
 """Files that state the recipe. If the repository has one that the cache lacks, every number changes."""
 
-DATA = frozenset({".npy", ".jsonl", ".csv", ".tsv", ".pt"})
+VECTOR_SUFFIXES = frozenset({".npy", ".jsonl", ".csv", ".tsv", ".pt"})
 """File endings of vectors without their texts."""
 
-UNWANTED = ("onnx/*", "openvino/*", "*.onnx", "coreml/*", "*/onnx/*")
+EXCLUDED_FILES = ("onnx/*", "openvino/*", "*.onnx", "coreml/*", "*/onnx/*")
 
 
 @dataclass(frozen=True)
@@ -162,7 +162,7 @@ def locate(settings: Settings) -> Location:
         if packaged is not None:
             return Location(packaged, ALIASES["minilm"], None, (Fact("package", {"package": OFFLINE_PACKAGE}),))
     name = ALIASES.get(spec, spec)
-    if folder.is_file() or folder.suffix in DATA or name.count("/") != 1 or name.startswith((".", "/", "~")):
+    if folder.is_file() or folder.suffix in VECTOR_SUFFIXES or name.count("/") != 1 or name.startswith((".", "/", "~")):
         raise EncoderError(
             f"{spec!r} is neither a folder, a hub name (owner/name), an alias nor a .npz or .parquet file",
             remedy=_suggestion(folder, spec),
@@ -171,11 +171,11 @@ def locate(settings: Settings) -> Location:
 
 
 def _suggestion(folder: Path, spec: str) -> str:
-    if folder.suffix in DATA:
+    if folder.suffix in VECTOR_SUFFIXES:
         return "write the vectors with their texts: np.savez('vectors.npz', vector=rows, text=texts), row i of text i"
     if "/" in spec:
         return "check the path"
-    return near_name(spec, ALIASES, f"aliases: {', '.join(ALIASES)}")
+    return suggest_name(spec, ALIASES, f"aliases: {', '.join(ALIASES)}")
 
 
 def full_name(spec: str) -> str:
@@ -290,7 +290,7 @@ def _download(name: str, settings: Settings, revision: str | None) -> Location:
         # First a short request: without a network the download itself would retry for minutes.
         info = HfApi().model_info(name, revision=revision, timeout=NETWORK_SECONDS)
         folder = snapshot_download(
-            name, revision=info.sha, allow_patterns=patterns, ignore_patterns=list(UNWANTED), tqdm_class=Bars
+            name, revision=info.sha, allow_patterns=patterns, ignore_patterns=list(EXCLUDED_FILES), tqdm_class=Bars
         )
     except GatedRepoError as error:
         raise EncoderError(
@@ -309,11 +309,11 @@ def _download(name: str, settings: Settings, revision: str | None) -> Location:
     except OfflineModeIsEnabled as error:
         raise _no_network(name, "HF_HUB_OFFLINE is set", settings) from error
     except OSError as error:
-        raise _no_network(name, plainly(error), settings) from error
+        raise _no_network(name, plain_message(error), settings) from error
     except Exception as error:  # httpx and requests errors, by version of huggingface_hub
         if type(error).__module__.split(".")[0] not in {"httpx", "httpx2", "requests", "urllib3", "huggingface_hub"}:
             raise
-        raise _no_network(name, plainly(error), settings) from error
+        raise _no_network(name, plain_message(error), settings) from error
     names = {file.rfilename for file in info.siblings or ()}
     with contextlib.suppress(OSError):  # a read-only cache: the hub is queried again next time
         for file in RECIPE_FILES:
@@ -347,7 +347,7 @@ def weight_files(folder: Path, allow_pickle: bool) -> list[Path]:
         if index.is_file():
             weight_map = (read_json(index) or {}).get("weight_map")
             if not isinstance(weight_map, dict):
-                raise EncoderError("weight_map is missing", where=str(index), remedy=AGAIN)
+                raise EncoderError("weight_map is missing", where=str(index), remedy=SAVE_AGAIN)
             shards = set(map(str, weight_map.values()))
             paths = [folder / shard for shard in sorted(shards)]
             return paths if all(path.is_file() for path in paths) else []

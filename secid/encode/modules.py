@@ -18,11 +18,11 @@ from secid.settings import Settings, flag_of
 
 Json = Mapping[str, Any]
 
-AGAIN = "save or download the encoder again"
+SAVE_AGAIN = "save or download the encoder again"
 PROMPT_FILE = "config_sentence_transformers.json"
 ROUTERS = frozenset({"Router", "Asym"})
-INPUTS = ROUTERS | {"Transformer"}
-LATER = frozenset({"Pooling", "Dense", "Normalize", "LayerNorm", "WeightedLayerPooling", "Dropout"})
+INPUT_MODULES = ROUTERS | {"Transformer"}
+LATER_MODULES = frozenset({"Pooling", "Dense", "Normalize", "LayerNorm", "WeightedLayerPooling", "Dropout"})
 """Modules of sentence-transformers that work on batches of token ids; others need words, images or sparse vectors."""
 
 KINDS = {
@@ -30,10 +30,10 @@ KINDS = {
     "SparseEncoder": "a sparse encoder (SPLADE)",
     "MultiVectorEncoder": "a multi-vector encoder (ColBERT), with a vector for each token",
 }
-OWN_ATTENTION = re.compile(r"gritlm|llm2vec|modeling_\w+_encoder\.|bidirectional", re.IGNORECASE)
+CUSTOM_ATTENTION = re.compile(r"gritlm|llm2vec|modeling_\w+_encoder\.|bidirectional", re.IGNORECASE)
 """Repositories whose own code makes a causal model bidirectional, although config.json does not say so."""
 
-ELSEWHERE = "encode the texts yourself and use --encoder vectors.npz"
+VECTORS_REMEDY = "encode the texts yourself and use --encoder vectors.npz"
 
 
 @dataclass(frozen=True)
@@ -100,7 +100,7 @@ def _check_architecture(repository: Repository, settings: Settings) -> None:
     if not repository.modules and any(item.endswith("ForSequenceClassification") for item in architectures):
         raise refusal(KINDS["CrossEncoder"], where)
     code = json.dumps(repository.own_code)
-    if not settings.trust_remote_code and repository.own_code and OWN_ATTENTION.search(f"{repository.name} {code}"):
+    if not settings.trust_remote_code and repository.own_code and CUSTOM_ATTENTION.search(f"{repository.name} {code}"):
         raise EncoderError(
             "the repository's own code changes this model's attention; without that code all vectors are wrong",
             where=str(where),
@@ -110,31 +110,31 @@ def _check_architecture(repository: Repository, settings: Settings) -> None:
 
 def read_json(path: Path) -> dict[str, Any] | None:
     """Return the JSON object in the file; None without a file. Raises EncoderError if it contains anything else."""
-    document = parsed(path)
+    document = parse_json(path)
     if document is not None and not isinstance(document, dict):
-        raise EncoderError("expected a JSON object", where=str(path), remedy=AGAIN)
+        raise EncoderError("expected a JSON object", where=str(path), remedy=SAVE_AGAIN)
     return document
 
 
-def parsed(path: Path) -> Any:
+def parse_json(path: Path) -> Any:
     """Return the content of a JSON file; None without a file. Raises EncoderError if it is not valid JSON."""
     if not path.is_file():
         return None
     try:
         return json.loads(path.read_text(encoding="utf-8"))
     except (ValueError, RecursionError) as error:  # JSON or UTF-8
-        raise EncoderError(f"not valid JSON: {error}", where=str(path), remedy=AGAIN) from error
+        raise EncoderError(f"not valid JSON: {error}", where=str(path), remedy=SAVE_AGAIN) from error
 
 
 def _modules(folder: Path, settings: Settings) -> tuple[tuple[Json, ...], tuple[Path, ...], Path]:
     """Return modules.json in order, the folder of every module, and that of the first transformer."""
     path = folder / "modules.json"
     try:
-        modules = sorted(parsed(path) or [], key=lambda module: int(module["idx"]))
+        modules = sorted(parse_json(path) or [], key=lambda module: int(module["idx"]))
         classes = list(_classes(folder, modules))
     except (TypeError, ValueError, KeyError, AttributeError) as error:
         message = "expected a list of modules, each with idx, type and path"
-        raise EncoderError(message, where=str(path), remedy=AGAIN) from error
+        raise EncoderError(message, where=str(path), remedy=SAVE_AGAIN) from error
     inner = folder
     for position, (name, place) in enumerate(classes):
         _check_class(name, position == 0, path, settings)
@@ -179,12 +179,14 @@ def _check_class(name: str, is_first: bool, path: Path, settings: Settings) -> N
     own = not name.startswith("sentence_transformers.")
     if own and settings.trust_remote_code:
         return
-    classes = INPUTS if is_first else LATER | {"Transformer"}
+    classes = INPUT_MODULES if is_first else LATER_MODULES | {"Transformer"}
     if own or base_name(name) not in classes or ".cross_encoder." in name:
         allow = f"{flag_of('trust_remote_code')} runs the repository's own code, once you have read it; or "
         supported = f"known: {', '.join(sorted(classes))}, of sentence_transformers; "
         raise EncoderError(
-            f"the module {name!r} is not supported", where=str(path), remedy=(allow if own else supported) + ELSEWHERE
+            f"the module {name!r} is not supported",
+            where=str(path),
+            remedy=(allow if own else supported) + VECTORS_REMEDY,
         )
 
 
@@ -219,7 +221,7 @@ def _sentence_config(inner: Path) -> Json:
             raise EncoderError(
                 "needs a chat template, query expansion or a task other than plain text encoding",
                 where=str(path),
-                remedy=ELSEWHERE,
+                remedy=VECTORS_REMEDY,
             )
         return config
     return {}

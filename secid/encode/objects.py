@@ -13,7 +13,7 @@ import numpy as np
 
 from secid.encode.encoder import Float32Rows, Role, Rows, as_rows, finish_rows
 from secid.encode.locate import Location, full_name
-from secid.errors import EncoderError, SecidError, plainly
+from secid.errors import EncoderError, SecidError, plain_message
 from secid.files import work_folder
 from secid.records import Fact
 from secid.results import EncoderInfo
@@ -135,7 +135,9 @@ def load_in_memory(model: Any, settings: Settings) -> TransformerEncoder:
             raise
         except Exception as error:
             raise EncoderError(
-                f"cannot be saved ({plainly(error)[:200]})", where=name, remedy="save it to a folder and name that"
+                f"cannot be saved ({plain_message(error)[:200]})",
+                where=name,
+                remedy="save it to a folder and name that",
             ) from error
         try:
             encoder = load_transformer(settings, Location(folder, origin, None, (Fact("in_memory"),)))

@@ -17,9 +17,9 @@ from torch import Tensor, nn
 from secid.encode.batching import TokenBatch, Tokeniser, load_tokeniser, longest_first, next_batch
 from secid.encode.device import Limits, Replica, is_out_of_memory
 from secid.encode.encoder import Role, cut_dimension
-from secid.encode.modules import AGAIN, ELSEWHERE, Repository, base_name
+from secid.encode.modules import SAVE_AGAIN, VECTORS_REMEDY, Repository, base_name
 from secid.encode.recipe import POOLING_NAMES, ROLES, Prefix, Recipe, read_recipe, routes
-from secid.errors import EncoderError, plainly
+from secid.errors import EncoderError, plain_message
 from secid.measure.blocks import PackedMatrix, can_pack
 from secid.settings import Settings
 
@@ -28,7 +28,7 @@ from secid.settings import Settings
 # Before transformers makes a mask, it asks the device whether anything is padded, and the device must finish all
 # earlier batches before it can answer. secid passes a mask only if something is padded, so the question is unnecessary.
 
-NAME = "secid_sdpa"
+ATTENTION_NAME = "secid_sdpa"
 
 
 def without_host_waits(model: nn.Module) -> None:
@@ -36,11 +36,11 @@ def without_host_waits(model: nn.Module) -> None:
     import transformers
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
-    transformers.AttentionInterface.register(NAME, sdpa_attention_forward)
-    transformers.AttentionMaskInterface.register(NAME, mask)
+    transformers.AttentionInterface.register(ATTENTION_NAME, sdpa_attention_forward)
+    transformers.AttentionMaskInterface.register(ATTENTION_NAME, mask)
     for part in model.modules():
         if isinstance(part, transformers.PreTrainedModel) and part.config._attn_implementation == "sdpa":
-            part.set_attn_implementation(NAME)
+            part.set_attn_implementation(ATTENTION_NAME)
 
 
 def mask(attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
@@ -132,8 +132,8 @@ class Parts:
             return self.replica.model
         with quiet():
             model = _load_chain(self._repository, self._settings, self._dtype)
-            _shape(model, self.recipe)
-        return _on(self.devices[0], model).model
+            _apply_recipe(model, self.recipe)
+        return _to_device(self.devices[0], model).model
 
     def trainable(self, device: torch.device) -> Replica:
         """Load a copy of the chain to train: float32, separate weights, no dropout (docs/decisions/probe.md).
@@ -142,8 +142,8 @@ class Parts:
         """
         with quiet():
             model = _load_chain(self._repository, self._settings, torch.float32)
-            _shape(model, self.recipe)
-        return _on(device, model)
+            _apply_recipe(model, self.recipe)
+        return _to_device(device, model)
 
     @cached_property
     def _loaded(self) -> tuple[Replica, Recipe, int, int]:
@@ -154,11 +154,11 @@ class Parts:
             plain = known is not None and is_plain(repository, known, settings)
             model = _load_chain(repository, settings, self._dtype, known if plain else None)
             n_parameters = sum(value.numel() for value in model.parameters())
-            replica = _on(self.devices[0], model)
+            replica = _to_device(self.devices[0], model)
             if known is None or not plain:
                 is_causal = _is_causal(model, replica.device)
                 recipe = read_recipe(model, repository, self._prefixes, settings, is_causal)
-                _shape(model, recipe)
+                _apply_recipe(model, recipe)
             else:
                 recipe = known
             tokeniser = load_tokeniser(recipe, settings.trust_remote_code)
@@ -227,7 +227,7 @@ class PlainChain(nn.Module):
         return {"sentence_embedding": (states * weights).sum(dim=1) / weights.sum(dim=1).clamp(min=1e-9)}
 
 
-def _on(device: torch.device, model: Any) -> Replica:
+def _to_device(device: torch.device, model: Any) -> Replica:
     try:
         model = model.to(device).eval()
     except RuntimeError as error:
@@ -237,7 +237,7 @@ def _on(device: torch.device, model: Any) -> Replica:
 
 def _no_room(device: torch.device, error: Exception) -> EncoderError:
     return EncoderError(
-        f"the model cannot be loaded to {device}: {plainly(error)[:200]}",
+        f"the model cannot be loaded to {device}: {plain_message(error)[:200]}",
         remedy="free memory on the device, or use --dtype bf16, a smaller encoder or --device cpu",
     )
 
@@ -362,15 +362,15 @@ def _not_loaded(where: str, error: Exception) -> EncoderError:
     text = " ".join(str(error).split())
     remedy = "check that the installed transformers knows this architecture"
     if isinstance(error, (SafetensorError, EOFError)):
-        remedy = AGAIN
+        remedy = SAVE_AGAIN
     if "ignore_mismatched_sizes" in text or "size mismatch" in text:
-        text, remedy = "the shapes of the weights do not match config.json", AGAIN
+        text, remedy = "the shapes of the weights do not match config.json", SAVE_AGAIN
     if "trust_remote_code" in text:
         text, remedy = "the repository needs its own Python code", "read that code, then use --trust-remote-code"
     return EncoderError(f"cannot be loaded: {text[:300]}", where=where, remedy=remedy)
 
 
-def _shape(model: Any, recipe: Recipe) -> None:
+def _apply_recipe(model: Any, recipe: Recipe) -> None:
     """Apply the recipe to the modules. Rows are scaled last, after truncation, so a final Normalize is removed."""
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
@@ -411,7 +411,7 @@ def _check_tokens(model: Any, tokeniser: Tokeniser, recipe: Recipe) -> None:
                 raise EncoderError(
                     f"sentence-transformers and the tokenizer split a {role} into different tokens: {text!r}",
                     where=str(recipe.folder),
-                    remedy=ELSEWHERE,
+                    remedy=VECTORS_REMEDY,
                 )
 
 
@@ -420,7 +420,7 @@ def _is_causal(model: Any, device: torch.device) -> bool:
     try:
         pairs = [(_states(backbone, 7, device), _states(backbone, 8, device)) for backbone in _backbones(model)]
     except RuntimeError as error:
-        raise EncoderError(f"the model fails on {device}: {plainly(error)[:200]}") from error
+        raise EncoderError(f"the model fails on {device}: {plain_message(error)[:200]}") from error
     return bool(pairs) and all(torch.equal(one[:, :2], other[:, :2]) for one, other in pairs)
 
 
@@ -449,7 +449,9 @@ def _width(replica: Replica, recipe: Recipe, probes: Mapping[Role, tuple[TokenBa
         if is_out_of_memory(error):
             raise _no_room(replica.device, error) from error
         raise EncoderError(
-            f"the encoder's modules do not fit together: {plainly(error)[:200]}", where=str(recipe.folder), remedy=AGAIN
+            f"the encoder's modules do not fit together: {plain_message(error)[:200]}",
+            where=str(recipe.folder),
+            remedy=SAVE_AGAIN,
         ) from error
     return widths[0]
 

@@ -23,7 +23,7 @@ from numpy.typing import NDArray
 
 from secid.encode.encoder import MODEL_FIELDS, Float32Rows, Role, as_rows, cut_dimension, finish_rows, unused_flags
 from secid.encode.segment import Keys, Words, file_sha256, find_keys, key_words, sha256_keys
-from secid.errors import EncoderError, of_encryption, plainly
+from secid.errors import EncoderError, is_encryption_error, plain_message
 from secid.records import Fact
 from secid.results import EncoderInfo
 from secid.settings import RECIPE_FIELDS, Settings
@@ -179,7 +179,7 @@ def _read_npz(path: Path) -> VectorTable:
             arrays = {name: file[name] for name in file.files if name in WANTED}
     except UNREADABLE as error:
         raise EncoderError(
-            f"cannot be read: {plainly(error)}", where=str(path), remedy="write it with np.savez"
+            f"cannot be read: {plain_message(error)}", where=str(path), remedy="write it with np.savez"
         ) from error
     name = _one_of(VECTOR_NAMES, members, path)
     vectors = arrays[name]
@@ -222,7 +222,7 @@ def _read_parquet(path: Path) -> VectorTable:
     try:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
-        reason = "it is encrypted" if of_encryption(error) else plainly(error)
+        reason = "it is encrypted" if is_encryption_error(error) else plain_message(error)
         raise EncoderError(f"cannot be read: {reason}", where=str(path)) from error
     name = _one_of(VECTOR_NAMES, table.column_names, path)
     column = table.column(name).combine_chunks()

@@ -101,7 +101,7 @@ def resolve_prefixes(repository: Repository, settings: Settings) -> Mapping[Role
     prefixes = {role: _prefix(role, repository, settings) for role in ROLES}
     open_roles = [role for role in ROLES if prefixes[role] is None]
     if open_roles:
-        raise _unnamed(open_roles, repository)
+        raise _missing_prompt_error(open_roles, repository)
     return {role: prefix for role, prefix in prefixes.items() if prefix is not None}
 
 
@@ -118,7 +118,9 @@ def _prefix(role: Role, repository: Repository, settings: Settings) -> Prefix | 
             )
         if name not in prompts and name not in adapters:
             where = str(repository.folder / PROMPT_FILE)
-            raise EncoderError(f"no prompt {name!r}", where=where, remedy=f"the encoder has {_listed(repository)}")
+            raise EncoderError(
+                f"no prompt {name!r}", where=where, remedy=f"the encoder has {_prompt_names(repository)}"
+            )
         return Prefix(prompts.get(name, ""), f"flag: {PROMPT_FILE} prompts.{name}", name if adapters else task)
     if adapters:
         return None
@@ -142,14 +144,14 @@ def _adapters(repository: Repository) -> list[str]:
     return [str(item) for item in repository.config.get("lora_adaptations") or ()]
 
 
-def _listed(repository: Repository) -> str:
+def _prompt_names(repository: Repository) -> str:
     """List all names that a flag may choose; "no prompts" without any."""
     names = dict.fromkeys([*repository.prompts, *_adapters(repository)])
     empty = [name for name, text in repository.prompts.items() if not text and name not in _adapters(repository)]
     return ", ".join(f"{name} (empty)" if name in empty else name for name in names) or "no prompts"
 
 
-def _unnamed(roles: list[Role], repository: Repository) -> EncoderError:
+def _missing_prompt_error(roles: list[Role], repository: Repository) -> EncoderError:
     names = [name for name, text in repository.prompts.items() if text] or _adapters(repository)
     flags = []
     for role in roles:
@@ -158,7 +160,7 @@ def _unnamed(roles: list[Role], repository: Repository) -> EncoderError:
     kind = "adapter" if _adapters(repository) else "prompt"
     return EncoderError(
         f"name the {kind} that training will use for {' and '.join(PLURALS[role] for role in roles)}: "
-        f"{_listed(repository)}",
+        f"{_prompt_names(repository)}",
         where=str(repository.folder / PROMPT_FILE),
         remedy=f"for example {' '.join(flags)}",
     )
@@ -179,7 +181,7 @@ def family_in(repository: Repository) -> tuple[Family | None, str]:
 def read_recipe(
     model: Any, repository: Repository, prefixes: Mapping[Role, Prefix], settings: Settings, is_causal: bool
 ) -> Recipe:
-    """Return the recipe of a loaded chain of modules (`SentenceTransformer`). `_shape` then applies it to the chain."""
+    """Return the recipe of a loaded chain of modules (`SentenceTransformer`). `_apply_recipe` then applies it."""
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
     family, family_rule = family_in(repository)
@@ -202,7 +204,7 @@ def read_recipe(
         route: chain[chain.index(poolings[route][-1]) + 1 :] if poolings[route] else []
         for route, chain in chains.items()
     }
-    heads = {route: tuple(map(_words, parts[:-1] if ends else parts)) for route, parts in after.items()}
+    heads = {route: tuple(map(_module_words, parts[:-1] if ends else parts)) for route, parts in after.items()}
     include_prompt = all(part.include_prompt for parts in poolings.values() for part in parts)
     lower_case = bool(getattr(transformer, "do_lower_case", False))
     if truncate_dim is not None:
@@ -337,7 +339,7 @@ def position_room(transformer: Any) -> int | None:
     return min(rooms, default=None)
 
 
-def _words(module: Any) -> str:
+def _module_words(module: Any) -> str:
     """Describe a module after pooling in words, such as "dense 768 to 3072, Tanh"."""
     name = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in type(module).__name__).strip()
     if not hasattr(module, "in_features"):

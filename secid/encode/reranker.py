@@ -18,11 +18,11 @@ from secid.arrays import Floats
 from secid.encode.cache import Cache
 from secid.encode.cache_folder import hash_memory
 from secid.encode.locate import FILES, locate, weight_files
-from secid.encode.modules import AGAIN, PROMPT_FILE, parsed, read_json
+from secid.encode.modules import PROMPT_FILE, SAVE_AGAIN, parse_json, read_json
 from secid.encode.segment import Keys, files_sha256
-from secid.errors import EncoderError, plainly
+from secid.errors import EncoderError, plain_message
 from secid.results import EncoderInfo
-from secid.settings import Settings, flag_of, under
+from secid.settings import Settings, flag_of, with_encoder
 
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
@@ -111,14 +111,16 @@ def load_reranker(name: str, settings: Settings) -> Reranker:
             where=flag_of("guide_reranker"),
             remedy=f"name a cross-encoder, or name a dense encoder with {flag_of('guide', 'NAME')}",
         )
-    settings = under(settings, name)
+    settings = with_encoder(settings, name)
     location = locate(settings)
     folder = location.folder
-    _refuse(folder, settings)
+    _refuse_other_models(folder, settings)
     weights = weight_files(folder, settings.allow_pickle)
     if not weights:
         raise EncoderError(
-            "no complete safetensors weights", where=str(folder), remedy=f"{AGAIN}, or {flag_of('allow_pickle', True)}"
+            "no complete safetensors weights",
+            where=str(folder),
+            remedy=f"{SAVE_AGAIN}, or {flag_of('allow_pickle', True)}",
         )
     device = choose_devices(settings.device)[0]
     dtype = choose_dtype(settings.dtype, device)
@@ -156,14 +158,14 @@ def _loaded(folder: Path, device: str, model: dict[str, Any], settings: Settings
         with quiet(), loading_reports() as reports:
             loaded: CrossEncoder = CrossEncoder(str(folder), device=device, model_kwargs=model, **own)
     except Exception as error:  # transformers raises many kinds
-        raise EncoderError(f"cannot be loaded: {plainly(error)}", where=str(folder), remedy=AGAIN) from error
+        raise EncoderError(f"cannot be loaded: {plain_message(error)}", where=str(folder), remedy=SAVE_AGAIN) from error
     missing = sorted({key for _, report in reports for key in report["missing_keys"]})
     if missing:  # the library would initialise them at random
-        raise EncoderError(f"the weights lack {', '.join(missing[:3])}", where=str(folder), remedy=AGAIN)
+        raise EncoderError(f"the weights lack {', '.join(missing[:3])}", where=str(folder), remedy=SAVE_AGAIN)
     return loaded
 
 
-def _refuse(folder: Path, settings: Settings) -> None:
+def _refuse_other_models(folder: Path, settings: Settings) -> None:
     """Refuse a folder that is no cross-encoder: the library would add a random head. Raises EncoderError."""
     config = read_json(folder / "config.json")
     if config is None:
@@ -176,7 +178,7 @@ def _refuse(folder: Path, settings: Settings) -> None:
             where=str(folder / "config.json"),
             remedy=f"if it is a dense encoder, use {flag_of('guide', 'NAME')}",
         )
-    modules = parsed(folder / "modules.json") or []
+    modules = parse_json(folder / "modules.json") or []
     own = [part for part in modules if not (isinstance(part, dict) and str(part.get("type")).startswith(OWN))]
     if (own or config.get("auto_map")) and not settings.trust_remote_code:
         raise EncoderError(

@@ -95,10 +95,10 @@ def smallest_distance(encoder: Encoder) -> float:
 
 def _noise(encoder: Encoder, together: Float32Rows) -> float:
     alone = np.concatenate([encoder.encode([text], "passage") for text in TEXTS])
-    return _farthest(alone, together)
+    return _largest_difference(alone, together)
 
 
-def _farthest(rows: Float32Rows, others: Float32Rows) -> float:
+def _largest_difference(rows: Float32Rows, others: Float32Rows) -> float:
     """Return the largest length of the difference between two rows of one text, at unit length."""
     return float(np.linalg.norm(_scaled(rows) - _scaled(others), axis=1).max())
 
@@ -147,7 +147,10 @@ def _roles(encoder: Encoder, queries: Float32Rows, passages: Float32Rows) -> Sel
     info, limit = encoder.info, _tolerance(encoder)
     reference: Any = getattr(encoder, "reference", None)
     if reference is not None:
-        farthest = max(_farthest(queries, reference(TEXTS, "query")), _farthest(passages, reference(TEXTS, "passage")))
+        farthest = max(
+            _largest_difference(queries, reference(TEXTS, "query")),
+            _largest_difference(passages, reference(TEXTS, "passage")),
+        )
         return _probe("roles", farthest <= limit, "reference", measured=farthest, limit=limit)
     distances = np.linalg.norm(_scaled(queries) - _scaled(passages), axis=1)
     if info.query_prefix != info.passage_prefix:

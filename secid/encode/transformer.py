@@ -18,11 +18,11 @@ from secid.encode.cache_folder import hash_memory
 from secid.encode.device import DeviceError, Replica, choose_devices, choose_dtype, default_budget, n_devices
 from secid.encode.encoder import EncodedBatch, Float32Rows, Role, host_rows, in_text_order
 from secid.encode.locate import Location, locate, weight_files
-from secid.encode.modules import AGAIN, Json, Repository, read_json, read_repository
+from secid.encode.modules import SAVE_AGAIN, Json, Repository, read_json, read_repository
 from secid.encode.parts import Parts, quiet
 from secid.encode.recipe import Prefix, Recipe, family_in, resolve_prefixes
 from secid.encode.segment import document_sha256, files_sha256
-from secid.errors import EncoderError, plainly
+from secid.errors import EncoderError, plain_message
 from secid.files import write_whole
 from secid.records import Fact
 from secid.results import EncoderInfo
@@ -149,7 +149,7 @@ class TransformerEncoder:
             try:
                 self._replicas[number] = first.on(device)
             except RuntimeError as error:
-                raise DeviceError(plainly(error)[:200]) from error
+                raise DeviceError(plain_message(error)[:200]) from error
         return self._replicas[number]
 
 
@@ -181,12 +181,12 @@ def load_transformer(settings: Settings, location: Location | None = None) -> Tr
         torch.set_num_threads(settings.threads)
     weights_sha256 = files_sha256(weights, hash_memory(settings))
     contents = _contents(repository, weights_sha256, settings, DTYPE_NAMES[dtype])
-    memory = _memory(repository, prefixes, contents, settings)
-    earlier = _recall(memory, repository.inner)
+    memory = _recipe_file(repository, prefixes, contents, settings)
+    earlier = _load_recipe(memory, repository.inner)
     parts = Parts(repository, prefixes, settings, devices, dtype, earlier)
     if earlier is None:
         parts.load()
-        _remember(memory, parts)
+        _store_recipe(memory, parts)
     recipe = parts.recipe
     info = EncoderInfo(
         name=location.name,
@@ -214,7 +214,7 @@ def _facts(location: Location, recipe: Recipe, settings: Settings, weights: list
     facts = [*recipe.facts, *location.facts]
     if settings.trust_remote_code:
         facts.append(Fact("own_code"))
-        if _code_elsewhere(recipe.folder):
+        if _refers_to_other_code(recipe.folder):
             facts.append(Fact("code_elsewhere"))
     if weights[0].suffix == ".bin":
         facts.append(Fact("pickle"))
@@ -226,7 +226,7 @@ def _no_weights(folder: Path) -> EncoderError:
     return EncoderError(
         "no complete safetensors weights" + (", only pickle, which can run code when loaded" if has_pickle else ""),
         where=str(folder),
-        remedy=f"use {flag_of('allow_pickle', True)} if you trust the files" if has_pickle else AGAIN,
+        remedy=f"use {flag_of('allow_pickle', True)} if you trust the files" if has_pickle else SAVE_AGAIN,
     )
 
 
@@ -238,7 +238,7 @@ VOLATILE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
 def _contents(repository: Repository, weights_sha256: str, settings: Settings, dtype: str) -> Json:
     """Return all files and versions that determine a vector; {} if the encoder runs code of another repository."""
     inner = repository.inner
-    if settings.trust_remote_code and _code_elsewhere(inner):
+    if settings.trust_remote_code and _refers_to_other_code(inner):
         return {}
     places = [place for place in repository.parts if place != inner]
     later = [path for place in places for path in weight_files(place, settings.allow_pickle)]
@@ -272,7 +272,9 @@ def _fingerprint(recipe: Recipe, contents: Json) -> str:
     return document_sha256({**contents, "recipe": fields})
 
 
-def _memory(repository: Repository, prefixes: Mapping[Role, Prefix], contents: Json, settings: Settings) -> Path | None:
+def _recipe_file(
+    repository: Repository, prefixes: Mapping[Role, Prefix], contents: Json, settings: Settings
+) -> Path | None:
     """Return the file that stores the recipe for these files, flags and libraries; None without a cache or contents."""
     weights = hash_memory(settings)
     if weights is None or not contents:
@@ -286,18 +288,18 @@ def _memory(repository: Repository, prefixes: Mapping[Role, Prefix], contents: J
     return weights.parent / "recipes" / f"{document_sha256(identity)[:32]}.json"
 
 
-def _recall(memory: Path | None, folder: Path) -> tuple[Recipe, int, int] | None:
+def _load_recipe(memory: Path | None, folder: Path) -> tuple[Recipe, int, int] | None:
     if memory is None:
         return None
     try:
         document = json.loads(memory.read_text(encoding="utf-8"))
         recipe = Recipe.of_document(document["recipe"], folder)
         return recipe, int(document["dimension"]), int(document["n_parameters"])
-    except (OSError, ValueError, KeyError, TypeError):  # missing, or not written by `_remember`
+    except (OSError, ValueError, KeyError, TypeError):  # missing, or not written by `_store_recipe`
         return None
 
 
-def _remember(memory: Path | None, parts: Parts) -> None:
+def _store_recipe(memory: Path | None, parts: Parts) -> None:
     if memory is None:
         return
     document = {"recipe": parts.recipe.document(), "dimension": parts.width, "n_parameters": parts.n_parameters}
@@ -306,7 +308,7 @@ def _remember(memory: Path | None, parts: Parts) -> None:
         write_whole(memory, json.dumps(document))
 
 
-def _code_elsewhere(folder: Path) -> bool:
+def _refers_to_other_code(folder: Path) -> bool:
     """Return whether model or tokenizer refer to code of another repository, as owner/name--module.Class."""
     documents = [read_json(folder / name) or {} for name in ("config.json", "tokenizer_config.json")]
     return any("--" in json.dumps(document.get("auto_map")) for document in documents)

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import Flags, Index, among, distinct, pairs
+from secid.arrays import Flags, Index, distinct, is_known, pairs
 from secid.findings.copies import RunBits
 from secid.findings.form import applied, form_flags, may_be_phrases, phrase
 from secid.findings.languages import LANGUAGES, UNDECIDED, is_mojibake, language_numbers, save_model
@@ -86,8 +86,8 @@ def opening_flags(
     run = run or RunOpenings.of(sources, texts)
     return [
         {
-            "preamble": ~among(texts.phrase[planned.negatives], run.common_phrases),
-            "shared_opening": among(texts.opening[planned.negatives], run.shared.get(planned.name, NO_KEYS)),
+            "preamble": ~is_known(texts.phrase[planned.negatives], run.common_phrases),
+            "shared_opening": is_known(texts.opening[planned.negatives], run.shared.get(planned.name, NO_KEYS)),
         }
         for planned in sources
     ]
@@ -205,7 +205,7 @@ def shared_openings(
 
 
 def chance_of_fewer(n: npt.NDArray[np.float64], expected: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """(n,) upper bound of the chance of n or fewer where more are expected; 1 elsewhere. Source: Chernoff 1952."""
+    """Return (n,) an upper bound of the chance of n or fewer if more are expected; else 1. Source: Chernoff 1952."""
     with np.errstate(divide="ignore", invalid="ignore"):
         logarithm = np.where(n > 0, n * np.log(expected / n), 0.0)
     return np.where(n >= expected, 1.0, np.exp(np.minimum(n - expected + logarithm, 0.0)))
@@ -319,8 +319,8 @@ def _other_language(planned: PlannedSource, language: npt.NDArray[np.int16]) -> 
     decided_in = np.bincount(record_of_positive[decided], minlength=planned.n_records)
     spoken = record_of_positive * len(LANGUAGES) + of_positive
     labels, counts = np.unique(spoken[decided], return_counts=True)
-    known = among(record * len(LANGUAGES) + own, labels)
-    alone = among(spoken, labels[counts == 1])
+    known = is_known(record * len(LANGUAGES) + own, labels)
+    alone = is_known(spoken, labels[counts == 1])
     return (
         (own != UNDECIDED) & (decided_in[record] > 0) & ~known,
         decided & (decided_in[record_of_positive] > 1) & alone,

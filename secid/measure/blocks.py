@@ -287,9 +287,9 @@ def windows(
     device, scratch = vectors.computes_on, Scratch(CPU)
     plan = block_plan(device)
     n_window = WINDOW_TRIPLETS if vectors.gather is None else plan.window_bytes // (4 * vectors.dimension)
-    for batch in _together(padded_blocks(offsets, plan.n_triplets, order, stratum), max(plan.n_triplets, n_window)):
+    for batch in _block_lists(padded_blocks(offsets, plan.n_triplets, order, stratum), max(plan.n_triplets, n_window)):
         negative = [triplets.negative[block.places] for block in batch]
-        positive = [_of_groups(triplets.positive[block.places].reshape(-1, block.k)) for block in batch]
+        positive = [_group_ids(triplets.positive[block.places].reshape(-1, block.k)) for block in batch]
         query = [triplets.query[block.places[:: block.k]] for block in batch] if with_queries else []
         passages, places = _read(vectors, "passage", vectors.passages, [*positive, *negative], scratch)
         queries, query_places = _read(vectors, "query", vectors.queries, query, scratch)
@@ -313,7 +313,7 @@ def on_device(parts: list[Index], device: torch.device) -> list[Tensor]:
     return list(torch.split(torch.from_numpy(np.concatenate(parts)).to(device), [len(part) for part in parts]))
 
 
-def _of_groups(ids: Index) -> Index:
+def _group_ids(ids: Index) -> Index:
     """Return (r, k) ids of groups as (r*k,), or as (r,) if each group has a single id."""
     return np.ascontiguousarray(ids[:, 0]) if (ids == ids[:, :1]).all() else ids.ravel()
 
@@ -331,7 +331,7 @@ def _read(
     return buffer.to(device), on_device([np.searchsorted(ids_read, part) for part in ids], device)
 
 
-def _together(blocks: Iterator[Groups], n_triplets: int) -> Iterator[list[Groups]]:
+def _block_lists(blocks: Iterator[Groups], n_triplets: int) -> Iterator[list[Groups]]:
     """Yield lists of blocks. A list ends with the block that reaches n_triplets slots."""
     batch: list[Groups] = []
     n = 0

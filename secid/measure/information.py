@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from secid.arrays import Floats
-from secid.errors import NumericalError, plainly
+from secid.errors import NumericalError, plain_message
 
 # The information matrix, its eigenvalues and its log-determinant, in float64 on the device that holds the matrix.
 
@@ -46,7 +46,7 @@ class InformationState:
         return self.total / self.n_negatives if self.n_negatives else self.total
 
 
-def mixed(states: Sequence[InformationState], shares: Sequence[float]) -> InformationState:
+def mixture_state(states: Sequence[InformationState], shares: Sequence[float]) -> InformationState:
     """Return M(alpha) = sum_s alpha_s M_s as a state with N = 1.
 
     states : at least one, all of one dimension.   shares : alpha, >= 0, adding up to 1.   Source: METHOD 7.
@@ -103,7 +103,7 @@ def _solve_or_on_cpu(solve: Callable[[Tensor], Any], matrix: Tensor) -> Any:
     try:
         return solve(matrix.cpu())
     except LinAlgError as error:
-        reason = f"the eigenvalues cannot be computed: {plainly(error)}"
+        reason = f"the eigenvalues cannot be computed: {plain_message(error)}"
         raise NumericalError(reason, remedy="please report this run") from error
 
 

@@ -49,7 +49,7 @@ def interval(
     return max(value - half, low), min(value + half, high)  # this order keeps NaN
 
 
-def finite(ends: tuple[float, float]) -> tuple[float, float] | None:
+def finite_interval(ends: tuple[float, float]) -> tuple[float, float] | None:
     """Return an interval for JSON; None if it is infinite because of too few queries."""
     return ends if all(map(isfinite, ends)) else None
 
@@ -125,7 +125,7 @@ def information_times(sizes: npt.ArrayLike, population: npt.ArrayLike) -> Floats
     return np.asarray(n / (1.0 - n / np.asarray(population)))
 
 
-def spent(times: Floats, levels: npt.ArrayLike) -> Floats:
+def error_spent(times: Floats, levels: npt.ArrayLike) -> Floats:
     """Return (L,) the probability, without any difference, of p <= its level at that look or an earlier one.
 
     times : information times of the looks, rising.   levels : (L,) two-sided, or one for all.   Source: METHOD 8.
@@ -151,7 +151,7 @@ def levels_of_looks(times: Floats, alpha: float) -> Floats:
     """Return (L,) the two-sided nominal p of each look, so that all looks together err with probability alpha.
 
     The first look spends FIRST_SHARE of alpha; the others share one level.
-    times : (L,) as in `spent`, at least one.   alpha : in (0, 1).
+    times : (L,) as in `error_spent`, at least one.   alpha : in (0, 1).
     """
     if len(times) == 1:
         return np.array([alpha])
@@ -160,7 +160,7 @@ def levels_of_looks(times: Floats, alpha: float) -> Floats:
     first, others = FIRST_SHARE * alpha, np.arange(len(times)) > 0
 
     def excess(level: float) -> float:
-        return float(spent(times, np.where(others, level, first))[-1]) - alpha
+        return float(error_spent(times, np.where(others, level, first))[-1]) - alpha
 
     # Lower end: the looks split the rest evenly. Upper end: one look could spend all of alpha.
     level = brentq(excess, (alpha - first) / (len(times) - 1), alpha, xtol=1e-12)

@@ -177,7 +177,7 @@ OF_SEVERAL_POSITIVES = frozenset(
 `lse_pair_min_p_max_n` equals `lse_pair_max_n`."""
 
 
-def _all_pairs(positive: Tensor, negative: Tensor) -> Callable[[BatchScores], Gradient]:
+def all_pairs(positive: Tensor, negative: Tensor) -> Callable[[BatchScores], Gradient]:
     """Return MW, a mean over all pairs, as a function of some records that gives their part of it, by negatives.
 
     positive, negative : (P,), (N,) scores of the whole source.
@@ -250,7 +250,7 @@ def objective_values(
     forms = dict(CLOSED_FORMS)
     if MW in sums:
         whole = (torch.from_numpy(side / temperature).to(device) for side in (records.positive, records.negative))
-        forms[MW] = _all_pairs(*whole)
+        forms[MW] = all_pairs(*whole)
     flags = np.stack([np.ones(len(records.negative)), *classes.values()]).astype(np.float64)
     for scores, of_class in _blocks(records, flags, temperature, device):
         ends = _ends(scores)

@@ -23,7 +23,7 @@ from secid.pages.page import Chart, described
 from secid.pages.text import fraction, gain, is_unknown, letter, listed, nats, percent, plain, short, shown_interval
 from secid.results import BudgetPoint, Run
 from secid.results.probe import Probe, ProbedSource
-from secid.settings import in_words
+from secid.settings import display_name
 
 FONT = 14
 """Size of all words: on a phone of 360 pixels just under 10."""
@@ -328,7 +328,7 @@ def ablations_chart(run: Run, ablations: Sequence[Ablation]) -> Chart | None:
     numbers = tuple(
         {
             "source": plain(name),
-            **{item.name: {plain(in_words(row.setting)): _known(row, name) for row in item.rows} for item in shown},
+            **{item.name: {plain(display_name(row.setting)): _known(row, name) for row in item.rows} for item in shown},
         }
         for name in names
     )
@@ -341,7 +341,7 @@ def _known(row: AblationRow, name: str) -> float | None:
 
 
 def _in_turn(item: Ablation, name: str) -> str:
-    scores = (f"{plain(in_words(row.setting))} {nats(row.scores.get(name))}" for row in item.rows)
+    scores = (f"{plain(display_name(row.setting))} {nats(row.scores.get(name))}" for row in item.rows)
     return f"by {item.name} {', '.join(scores)}"
 
 
@@ -355,7 +355,7 @@ def _drawn_settings(label: str, names: Sequence[str], items: Sequence[Ablation])
             own = [_path(path, "src", stroke_width=2.5) for other, path in of_names.items() if other == name]
             strips.append(_stretched([*others, *own], 100))
         rows.append(_row("", short(name, NAME_CHARACTERS), strips))
-    axes = [_strip(_ends([plain(in_words(row.setting)) for row in item.rows]), AXIS) for item in items]
+    axes = [_strip(_ends([plain(display_name(row.setting)) for row in item.rows]), AXIS) for item in items]
     return _figure(label, [*rows, _row("", "", axes)], "forest")
 
 

@@ -42,7 +42,7 @@ from secid.pages.sections.verdict import MISREADS
 from secid.pages.text import capital, code, count, fraction, listed, named, percent, plain, plural, short
 from secid.results import Example, SourceFinding, SourceReport, TripletExample
 from secid.results.catalogue import BITS, CAUTIONS, DEFECTS, FINDINGS
-from secid.results.check import Check, SourceCaution, Spread, TextFacts, to_drop
+from secid.results.check import Check, SourceCaution, Spread, TextFacts, repair_defects
 from secid.results.document import json_of
 from secid.results.inputs import no_command
 from secid.settings import flag_of
@@ -113,7 +113,7 @@ def verdict(check: Check) -> list[str]:
 
 def _no_command(check: Check) -> str:
     """Say why no command repairs the sources that need it; "" if one does or none needs it."""
-    if check.save or not any(map(to_drop, check.sources)):
+    if check.save or not any(map(repair_defects, check.sources)):
         return ""
     reasons = (no_command(source.name, source.files, names_files=True) for source in check.sources)
     return next(filter(None, reasons), "")
@@ -178,7 +178,7 @@ def _finding(source: SourceReport, item: SourceFinding) -> Item:
     return Item(
         name=item.name,
         sentence=sentence(item),
-        command="" if item.name in to_drop(source) and source.repair else f"secid explain {item.name}",
+        command="" if item.name in repair_defects(source) and source.repair else f"secid explain {item.name}",
         examples=tuple(map(with_equalled, item.examples)),
         n_negatives=item.n_negatives,
     )

@@ -20,7 +20,7 @@ from secid.records import encodable
 from secid.results import SCHEMA_VERSION, Run, SourceReport, Status
 from secid.results.catalogue import FINDINGS
 from secid.results.document import json_of
-from secid.results.inputs import Shown
+from secid.results.inputs import Displayable
 from secid.results.sources import TableNumbers
 from secid.settings import value_text
 
@@ -97,7 +97,7 @@ class Reversal:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class RunComparison(Shown):
+class RunComparison(Displayable):
     """Runs compared with the first. budgets: the B that each ranks at. unlike: why scores are not the same number in
     all runs.
     """

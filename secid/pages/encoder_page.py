@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 from secid.pages.page import Table, foreign, number, text
 from secid.pages.screen import Line, Screen, literal, screen, strong
 from secid.pages.text import count
-from secid.records import Fact, words_of_fact
+from secid.records import Fact, fact_sentence
 from secid.settings import flag_of
 
 if TYPE_CHECKING:
@@ -81,7 +81,7 @@ CHECKS: Mapping[str, str] = {
 
 def fact_lines(facts: Iterable[Fact]) -> list[str]:
     """Return a line for each note on an encoder; kinds that only another version of secid knows are left out."""
-    return [text for fact in facts if (text := words_of_fact(FACTS, fact))]
+    return [text for fact in facts if (text := fact_sentence(FACTS, fact))]
 
 
 def encoder_screen(encoder: Description) -> Screen:
@@ -96,7 +96,7 @@ def encoder_screen(encoder: Description) -> Screen:
         "weights sha256": info.weights_sha256 or "unknown",
         "fingerprint": info.fingerprint or "none: its rows are not cached",
     }
-    checks = [(check.name, f"{check.outcome}: {words_of_fact(CHECKS, check.fact)}") for check in encoder.checks]
+    checks = [(check.name, f"{check.outcome}: {fact_sentence(CHECKS, check.fact)}") for check in encoder.checks]
     return screen(
         starmap(_labelled, identity.items()),
         (_recipe(encoder),),

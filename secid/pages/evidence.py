@@ -19,7 +19,7 @@ from secid.results.check import Audit, AuditedRule, AuditedSource
 from secid.results.document import json_of
 from secid.results.probe import Probe
 from secid.results.run import PROBE_METRIC
-from secid.settings import in_words
+from secid.settings import display_name
 
 # An audit as a page: how many negatives of each source are labelled relevant, and what finds them.
 
@@ -373,7 +373,7 @@ def number_name(name: str) -> str:
     kind, _, rest = name.partition(" ")
     if kind == "weight":
         setting, space, at = rest.partition(" ")
-        return f"weight: {in_words(setting)}{space}{at}"
+        return f"weight: {display_name(setting)}{space}{at}"
     for form in ("pair", "record"):
         if name.endswith(f"_{form}"):
             return f"{name.removesuffix(f'_{form}').replace('_', ' ').replace('mnrl', 'MNRL')}, {form}"

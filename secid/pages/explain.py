@@ -6,7 +6,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from secid.errors import UsageError, near_name
+from secid.errors import UsageError, suggest_name
 from secid.pages.findings import STATUS
 from secid.pages.glossary import EXPLANATIONS, OTHER_NAMES, STATUS_TERMS, TYPICAL, WORDS
 from secid.pages.screen import Line, Screen, command, screen
@@ -67,7 +67,7 @@ def explained(name: str | None) -> dict[str, dict[str, str]]:
     elif name in TERMS or name in NAMES:
         return {name: {"title": name, **term_facts(NAMES.get(name, name)), "docs": METHOD_DOCS}}
     if name not in FINDINGS and name not in CAUTIONS:
-        remedy = near_name(name, [*FINDINGS, *OTHERS], "secid explain lists all names", SIMILAR)
+        remedy = suggest_name(name, [*FINDINGS, *OTHERS], "secid explain lists all names", SIMILAR)
         raise UsageError(f"unknown name {name!r}", where="secid explain", remedy=remedy)
     facts = finding_facts(FINDINGS[name]) if name in FINDINGS else caution_facts(CAUTIONS[name])
     symbols = {symbol: text for symbol, text in SYMBOLS.items() if any(symbol in fact for fact in facts.values())}

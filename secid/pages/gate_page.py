@@ -25,7 +25,7 @@ from secid.records import fault_text
 from secid.results import TripletExample
 from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.results.gate import GROSS, CheckExample, GateCheck, GateVerdict, Outcome, SourceVerdict
-from secid.results.inputs import no_command, unused
+from secid.results.inputs import no_command, unused_name
 
 # A verdict in words, the same on every page.
 
@@ -320,8 +320,8 @@ def _repair(source: SourceVerdict) -> str:
     if not defects or no_command(report.name, report.files, names_files=True):
         return ""
     files = " ".join(quote(file.path) for file in report.files)
-    run = unused("repair")
-    drop = f"secid select {run} --drop {','.join(defects)} -o {unused('repaired', '.jsonl')}"
+    run = unused_name("repair")
+    drop = f"secid select {run} --drop {','.join(defects)} -o {unused_name('repaired', '.jsonl')}"
     return f"secid score {files} --encoder ENCODER --run {run} && {drop}"
 
 

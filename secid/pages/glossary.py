@@ -378,7 +378,7 @@ def by_reason(reasons: Mapping[str, int]) -> str:
 
 
 def lost_lines(schema: str, n_made_ids: int, not_held: Mapping[str, int]) -> Iterator[str]:
-    """Say what a written file lacks, or has in another form than its input. Counts are as in `Written`."""
+    """Say what a written file lacks, or has in another form than its input. Counts are as in `WrittenFile`."""
     if n_made_ids:
         yield f"{plural(n_made_ids, 'row lacks', 'rows lack')} an id: a hash of the text is written in its place"
     if not_held:

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import isfinite
 
-from secid.results.inputs import hidden
+from secid.results.inputs import has_hidden_characters
 
 # Untrusted text (names, passages, paths) made harmless for each kind of page.
 
@@ -148,14 +148,14 @@ def _unlisted(match: re.Match[str]) -> str:
 
 
 def _escaped(char: str) -> str:
-    return json.dumps(char)[1:-1] if char != "\n" and hidden(char) else char
+    return json.dumps(char)[1:-1] if char != "\n" and has_hidden_characters(char) else char
 
 
 @lru_cache(4096)
 def _visible(char: str) -> str:
     if char in "\n\r\t":
         return " "
-    return "\ufffd" if hidden(char) else char
+    return "\ufffd" if has_hidden_characters(char) else char
 
 
 # How numbers are written on every page: one way for each kind.

@@ -43,7 +43,7 @@ class DocumentFrequencies:
     n_documents: int
 
     def counts_of(self, keys: Keys) -> Floats:
-        """(n,) how many documents hold each key, 0.0 for a key of none."""
+        """Return (n,) the number of documents that hold each key, 0.0 for a key that none holds."""
         counts = np.zeros(len(keys), np.float64)
         if len(self.keys):
             place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)

@@ -1,4 +1,4 @@
-"""Records to a plan: malformed rows refused, the part that the settings ask for, every distinct text once."""
+"""Makes a plan of records: refuses malformed rows, takes the part that the settings ask for, keeps each text once."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from typing import NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import Index, among, distinct, narrow, pairs
+from secid.arrays import Index, distinct, is_known, narrow, pairs
 from secid.errors import BadRecordsError, NothingToScoreError
 from secid.pool.collect import Gathered, grouped, places
 from secid.pool.plan import EmptyShardError, Plan, PlannedSource, Small, Tally, TextFindings, unassigned_of
@@ -21,7 +21,7 @@ from secid.records import REASONS, fault_text
 from secid.results import Example
 from secid.settings import Settings, flag_of
 
-# Malformed rows: how many are too many. Sources of which nothing is left.
+# Refusals: too many malformed rows, or sources without any triplet.
 
 REMEDIES = {
     "no_positive": "each query needs at least one labelled positive: ECI compares negatives with it",
@@ -33,9 +33,9 @@ REMEDIES = {
 """Remedies if every row is left out for one reason."""
 
 BROKEN = frozenset({"broken_line", "too_large", "too_deep", "duplicate_key", "extra_columns"})
-"""Reasons that lie in a line itself, not in which columns are read."""
+"""Reasons in a line itself, whatever columns are read."""
 COUNTED_AS_FINDINGS = ("empty_negative",)
-"""Reasons that are a finding with a limit of its own (`empty`): however many, they are no sign of a misread file."""
+"""Reasons that are a finding with its own limit (`empty`). Even many do not mean that a file was misread."""
 
 
 def refuse_bad(name: str, tally: Tally, settings: Settings) -> None:
@@ -78,7 +78,7 @@ def _remedy(bad: Mapping[str, int], fraction: float) -> str:
 
 
 def bad_reasons(tally: Tally) -> dict[str, int]:
-    """Malformed rows and single passages by reason, without those of COUNTED_AS_FINDINGS."""
+    """Count malformed rows and single passages by reason, without COUNTED_AS_FINDINGS."""
     return {
         reason: count
         for reason, count in rows_left_out(tally).items()
@@ -126,7 +126,7 @@ def _counted(reasons: Mapping[str, int]) -> str:
 
 
 def rows_left_out(tally: Tally) -> Counter[str]:
-    """Rows and single passages that were left out, by reason."""
+    """Count the rows and single passages that were left out, by reason."""
     return Counter(tally.skipped) + Counter(tally.dropped)
 
 
@@ -134,7 +134,7 @@ def rows_left_out(tally: Tally) -> Counter[str]:
 
 
 def restricted(planned: PlannedSource, queries: TextStore, settings: Settings) -> PlannedSource:
-    """The sample of queries and the first K negatives of each record that the settings ask for."""
+    """Return the sample of queries and the first K negatives of each record that the settings ask for."""
     keep_record = np.ones(planned.n_records, np.bool_)
     if settings.max_records is not None:
         sample = first_sampled(distinct(planned.query), queries.keys, settings.seed, settings.max_records)
@@ -149,9 +149,9 @@ def restricted(planned: PlannedSource, queries: TextStore, settings: Settings) -
 def select_records(
     planned: PlannedSource, keep_record: npt.NDArray[np.bool_], keep_triplet: npt.NDArray[np.bool_]
 ) -> PlannedSource:
-    """The source with some of its records and triplets. keep_record: (R,), keep_triplet: (T,).
+    """Return the source with some of its records and triplets. keep_record: (R,), keep_triplet: (T,).
 
-    Where records go, so do the blanks of queries without one.
+    If records are removed, so are the blanks of queries without a kept record.
     """
     positive_record = planned.positive_record()
     keep_positive = keep_record[positive_record]
@@ -187,7 +187,7 @@ def select_records(
 
 
 def sample_order(keys: npt.NDArray[np.uint8], seed: int) -> npt.NDArray[np.uint64]:
-    """(n,) a uniform 64-bit number for each text key and seed: sampling takes the smallest.
+    """Return (n,) a uniform 64-bit number for each text key and seed: sampling takes the smallest.
 
     The same text gets the same number in every source, file and run, so samples are nested and
     paired. The mixing is that of splitmix64. Source: METHOD 8, DESIGN 5.
@@ -213,15 +213,15 @@ def content_of(*keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
 
 
 def first_sampled(ids: Index, keys: npt.NDArray[np.uint8], seed: int, n: int | None = None) -> Index:
-    """The n of these texts that every sample takes first, all where None, in its order. keys: of every id."""
+    """Return the first n of these texts in the order of sampling; all if n is None. keys: of every id."""
     return ids[np.argsort(sample_order(keys[ids], seed), kind="stable")[:n]]
 
 
 def key_ranks(keys: npt.NDArray[np.uint8]) -> Index:
-    """(n,) rank of each text by its key: an order that no file or row order changes."""
+    """Return (n,) the rank of each text by its key: an order that does not depend on files and rows."""
     high, low = np.ascontiguousarray(keys).view(">u8").astype(np.uint64).T
     order = np.argsort(high)
-    if (high[order[1:]] == high[order[:-1]]).any():  # 8 bytes hardly ever agree where 16 do not
+    if (high[order[1:]] == high[order[:-1]]).any():  # 8 bytes are hardly ever equal if 16 are not
         order = np.lexsort((low, high))
     ranks = np.empty(len(keys), np.int64)
     ranks[order] = np.arange(len(keys))
@@ -229,8 +229,8 @@ def key_ranks(keys: npt.NDArray[np.uint8]) -> Index:
 
 
 def with_scorable_positives(planned: PlannedSource, queries: TextStore, settings: Settings) -> PlannedSource:
-    """Only the positives that the policy may score, so that no other is encoded; with objectives all of them, the
-    scored one first. Source: METHOD 9.
+    """Return the source with only the positives that the policy may score, so that no other is encoded; with
+    objectives all of them, the scored one first. Source: METHOD 9.
     """
     starts, counts = planned.positive_offsets[:-1], np.diff(planned.positive_offsets)
     if settings.positives == "first":
@@ -257,19 +257,19 @@ def _with_positives(planned: PlannedSource, places: Index, offsets: Index) -> Pl
     )
 
 
-# Records to a plan: every distinct text once for all sources, and triplets as index arrays.
+# A plan holds every distinct text once for all sources, and triplets as index arrays.
 #
-# What is kept per row is integers; texts go to the spool. All grouping (rows of one record, equal
+# Only integers are kept per row; texts go to the spool. All grouping (rows of one record, equal
 # negatives, negatives that are positives) is array arithmetic once the files have been read.
 
 
 @dataclass(frozen=True)
 class Draft:
-    """A plan before its texts are judged: what has to be encoded does not depend on their findings.
+    """A plan before the findings of its texts are known: what has to be encoded does not depend on them.
 
     plan   : what has to be encoded. No triplet has a finding yet.
     read   : every source as it was read, before a sample or a policy leaves records and positives out.
-    labels : labels that no source lists.
+    labels : labels of a collection's qrels.
     whole  : all that was read of the plan's sources.
     """
 
@@ -318,7 +318,7 @@ def scored_part(planned: PlannedSource, queries: TextStore, settings: Settings) 
 def draft_of(
     gathered: Gathered, settings: Settings, *, with_positives: bool = False, with_echoes: bool = False
 ) -> Draft:
-    """Plans what has to be encoded of all that was read.
+    """Plan what has to be encoded of all that was read.
 
     with_positives, with_echoes : also plan, for the sample of queries that controls are made of, the
               labelled positives that are not scored, and the queries' own texts as passages.
@@ -411,9 +411,9 @@ def _compacted(
     extra: Index,
     echoes: Index,
 ) -> Plan:
-    """The plan with only the texts that are still pointed at, renumbered. extra: further pairs to plan."""
+    """Return the plan with only the texts that are still referred to, renumbered. extra: further pairs to plan."""
     used_queries = _used([planned.query for planned in sources], len(queries))
-    extra = extra[among(extra // len(passages), used_queries)]
+    extra = extra[is_known(extra // len(passages), used_queries)]
     pointed = [ids for planned in sources for ids in (planned.positives, planned.negatives)]
     kept_echoes = echoes[used_queries]
     pointed += [extra % len(passages), kept_echoes[kept_echoes >= 0]]
@@ -453,7 +453,7 @@ def _compacted(
 
 
 def _used(pointed: Sequence[Index], n: int) -> Index:
-    """The ids below n that are pointed at, sorted."""
+    """Return the ids below n that are referred to, sorted."""
     used = np.zeros(n, np.bool_)
     for ids in pointed:
         used[ids] = True

@@ -29,14 +29,14 @@ FormalMask = npt.NDArray[np.uint16]
 """A mask that holds only formal findings: their bits in the catalogue are below 16."""
 Span = slice
 EVERY = Span(None)
-"""All places: a source has a field that is called slice."""
+"""All places. The builtin has another name here since a source has a field `slice`."""
 
 
 class TextFindings(NamedTuple):
     """Findings of the texts of one source.
 
     negatives, positives : (T,) and (P,) masks, bit i for the catalogue's i-th finding; of positives the formal ones.
-    excess : the formal defects that the negatives have established more of than the positives, so that they count;
+    excess : formal defects that count, since the negatives' established excess over the positives is above the limit;
              and whether dropping them brings the negatives nearer to the positives.
     """
 
@@ -50,8 +50,8 @@ class Tally:
     """Account of the rows of one source: n_read = n_used + sum(skipped).
 
     n_records : records that the used rows form, before any sample.
-    n_repeated_rows : rows that list no negative but those which earlier rows of their record list.
-    n_mixed_slices : records whose rows have more than one value of --by; the first row's counts.
+    n_repeated_rows : rows whose negatives are all listed by earlier rows of their record.
+    n_mixed_slices : records whose rows have more than one value of --by; that of the first row is used.
     """
 
     n_read: int
@@ -77,17 +77,17 @@ class Tally:
 
     @property
     def n_malformed_rows(self) -> int:
-        """Rows left out under a reason that counts as bad."""
+        """Return the number of rows left out for a reason that counts as malformed."""
         return _n_malformed(self.skipped)
 
     @property
     def n_malformed_passages(self) -> int:
-        """Single negatives and positives of usable rows, left out under such a reason."""
+        """Return the number of single negatives and positives of usable rows, left out for such a reason."""
         return _n_malformed(self.dropped)
 
     @property
     def n_malformed(self) -> int:
-        """Both together."""
+        """Return the sum of both."""
         return self.n_malformed_rows + self.n_malformed_passages
 
 
@@ -97,10 +97,10 @@ def _n_malformed(reasons: Mapping[str, int]) -> int:
 
 @dataclass(frozen=True)
 class Blanks:
-    """Negatives without text, which give no triplet. E rows that list some.
+    """Negatives without text, which give no triplet, by the E rows that list some.
 
     query : (E,) query ids, -1 for a query without a record, and keys : (E, 16) their text keys.
-    count : (E,) how many the row lists, >= 1.   line, file : (E,) where.
+    count : (E,) how many the row lists, >= 1.   line, file : (E,) place of the row.
     """
 
     query: Index
@@ -110,11 +110,11 @@ class Blanks:
     file: Small
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        """File, line and count of each row."""
+        """Yield file, line and count of each row."""
         return zip(self.file.tolist(), self.line.tolist(), self.count.tolist(), strict=True)
 
     def only(self, keep: npt.NDArray[np.bool_]) -> Blanks:
-        """Some of the rows. keep: (E,)."""
+        """Return some of the rows. keep: (E,)."""
         return Blanks(self.query[keep], self.keys[keep], self.count[keep], self.line[keep], self.file[keep])
 
 
@@ -122,7 +122,7 @@ class Blanks:
 class PlannedSource:
     """One source as index arrays. R records, T triplets; triplets of one record are neighbours.
 
-    split            : which source of its files it is; "" where they hold one.
+    split            : which source of its files it is; "" if they hold one.
     query            : (R,) query id.        line, file : (R,) of the record's first row.
     slice            : (R,) place of the record's value in Plan.slices; all 0 without --by.
     positives        : ids of all labelled positives, record r's at positive_offsets[r:r+2].
@@ -132,12 +132,12 @@ class PlannedSource:
     negative_line, negative_file : (T,) the row that first lists the negative.   negative_ordinal : (T,)
                        its 0-based place among that row's usable negatives.
     listed           : (L,) triplet of every usable negative in the order of reading, copies included;
-                       -1 where the settings leave it out. So a second reading finds each one again.
-    findings         : (T,) bit i says that the negative has the i-th finding of the catalogue; those of the texts. The
-                       bit of `repeat`: the record lists its text before, written otherwise.
+                       -1 if the settings leave it out. So a second reading finds each one again.
+    findings         : (T,) bit i: the negative has the catalogue's i-th finding; only findings of the texts. The bit
+                       of `repeat`: the record lists its text before, in another spelling.
     positive_findings : (P,) the same for the labelled positives, only formal findings.
     excess           : the formal defects that count in this source, and whether dropping them repairs it.
-    blanks           : negatives that the reader left out since they hold no text.
+    blanks           : negatives that the reader left out since they have no text.
     """
 
     name: str
@@ -172,30 +172,30 @@ class PlannedSource:
         return len(self.negatives)
 
     def has(self, finding: str, places: Span = EVERY) -> npt.NDArray[np.bool_]:
-        """(T,) which negatives have a finding of the texts. One that its record lists again has repeats itself."""
+        """Return (T,) flags of negatives with a finding of the texts; one that its record lists twice has `repeat`."""
         found = bit_of(self.findings[places], finding)
         return found | (self.copies[places] > 1) if finding == "repeat" else found
 
     def again(self) -> npt.NDArray[np.bool_]:
-        """(T,) which negatives' text the record lists before, written otherwise."""
+        """Return (T,) flags of the negatives whose text the record lists before, in another spelling."""
         return bit_of(self.findings, "repeat")
 
     def listed_again(self) -> npt.NDArray[np.bool_]:
-        """(L,) which of the listings are not the first of their triplet."""
+        """Return (L,) flags of the listings that are not the first of their triplet."""
         again = np.ones(len(self.listed), np.bool_)
         again[np.unique(self.listed, return_index=True)[1]] = False
         return again
 
     def triplet_record(self) -> Index:
-        """(T,) record of each triplet."""
+        """Return (T,) the record of each triplet."""
         return np.repeat(np.arange(self.n_records), np.diff(self.negative_offsets))
 
     def positive_record(self) -> Index:
-        """(P,) record of each labelled positive."""
+        """Return (P,) the record of each labelled positive."""
         return np.repeat(np.arange(self.n_records), np.diff(self.positive_offsets))
 
     def with_findings(self, found: TextFindings) -> PlannedSource:
-        """The source with these findings of its texts."""
+        """Return the source with these findings of its texts."""
         return replace(self, findings=found.negatives, positive_findings=found.positives, excess=found.excess)
 
 
@@ -209,17 +209,17 @@ def bit_of(mask: Mask | FormalMask, finding: str) -> npt.NDArray[np.bool_]:
 class Plan:
     """The distinct texts of a run and the sources that point at them.
 
-    known_positives : sorted query * len(passages) + passage of every labelled positive of the run, of a collection's
-                      qrels too, whose text is in the plan.
+    known_positives : sorted query * len(passages) + passage of every labelled positive whose text is in the plan, those
+                      of a collection's qrels included.
     n_queries_read  : distinct queries of all used rows, before any sample.
     label_line, label_path : where each of known_positives is labelled first; label_path is a place in label_paths.
     n_labelled      : labelled (query, positive) pairs of the files, and further ones of a collection's qrels.
-    empty           : sources of a file that holds several, left out since they have no triplet: what
-                      was left out of each, counted by reason.
+    empty           : the sources of files with several that were left out since they have no triplet: for each,
+                      counts of what was left out of it, by reason.
     slices          : values of the column that the run is sliced by, "" for an absent one.
-    tallies         : of every source that was read, those without a triplet too.
-    without_triplets          : of a shard, the sources without a triplet in it; they may list blank negatives.
-    echoes          : (n_queries,) passage id of the query's own text, -1 where it was not asked for.
+    tallies         : of every source that was read, even without a triplet.
+    without_triplets: of a shard, the sources without a triplet in it; they may list blank negatives.
+    echoes          : (n_queries,) passage id of the query's own text, -1 if it was not asked for.
     """
 
     queries: TextStore
@@ -238,20 +238,20 @@ class Plan:
     without_triplets: tuple[PlannedSource, ...] = ()
 
     def source_passages(self) -> Index:
-        """Rising ids of the passages that sources point at; the plan may hold more, for controls."""
+        """Return rising ids of the passages that sources refer to; the plan may hold more, for controls."""
         used = np.zeros(len(self.passages), np.bool_)
         for planned in self.sources:
             used[planned.positives] = used[planned.negatives] = True
         return np.flatnonzero(used)
 
     def close(self) -> None:
-        """Lets go of the spool files."""
+        """Close the spool files."""
         self.queries.close()
         self.passages.close()
 
 
 def labels_of(plan: Plan, queries: Index) -> tuple[Index, Index]:
-    """(K,) place among `queries`, and place in `known_positives`, of each labelled positive of these queries."""
+    """Return (K,) places of the labelled positives of these queries: in `queries`, and in `known_positives`."""
     ends = (pairs(queries + more, np.zeros_like(queries), len(plan.passages)) for more in (0, 1))
     start, stop = (np.searchsorted(plan.known_positives, end) for end in ends)
     counts = stop - start
@@ -262,16 +262,16 @@ def labels_of(plan: Plan, queries: Index) -> tuple[Index, Index]:
 # A part of the queries of a run, decided only by the query's text: the same in every file, source and process.
 
 Keep = Callable[[Sequence[str]], Sequence[bool]]
-"""Takes queries; (n,) whether the rows of each are of the part."""
+"""A function that takes queries, and returns (n,) flags of those whose rows belong to the part."""
 
 
 def unassigned_of(file: str) -> str:
-    """The key, among the tallies of a shard, of the rows of a file that are too broken to tell their source."""
+    """Return the key, in a shard's tallies, for the rows of a file that are too broken to tell their source."""
     return f"{file}\n"
 
 
 class EmptyShardError(NothingToScoreError):
-    """A shard without a triplet. tallies: what became of its rows, by source.   without_triplets: as of a plan."""
+    """A shard without a triplet. tallies: counts of its rows by source.   without_triplets: as in a plan."""
 
     def __init__(self, shard: str, tallies: Mapping[str, Tally], without_triplets: Sequence[PlannedSource]) -> None:
         super().__init__("no triplet to score", where=flag_of("shard", shard))
@@ -280,14 +280,14 @@ class EmptyShardError(NothingToScoreError):
 
 @dataclass(frozen=True)
 class Shard:
-    """Part `number` of `of` parts, from 0. Queries of one normal form share a part, so labels of a query do too."""
+    """Part `number`, from 0, of `of` parts. Queries of one normal form are in one part, so a query's labels are too."""
 
     number: int
     of: int
 
     @staticmethod
     def parse(text: str) -> Shard:
-        """`3/8`. Raises UsageError."""
+        """Parse a text such as `3/8`. Raises UsageError."""
         match = re.fullmatch(r"(\d+)/(\d+)", text)
         number, of = map(int, match.groups()) if match else (0, 0)
         if not number < of:
@@ -302,11 +302,11 @@ class Shard:
         return f"{self.number}/{self.of}"
 
     def has(self, queries: Sequence[str]) -> list[bool]:
-        """(n,) whose rows are in this part."""
+        """Return (n,) flags of the queries whose rows are in this part."""
         return [crc32(normal_form(query).encode()) % self.of == self.number for query in queries]
 
     def owns(self, passages: Sequence[str]) -> list[bool]:
-        """(n,) which texts this part counts, each counted by one of all parts."""
+        """Return (n,) flags of the texts that this part counts; exactly one part counts each text."""
         return [crc32(text.encode()) % self.of == self.number for text in passages]
 
 
@@ -314,8 +314,8 @@ class Shard:
 class QuerySubset:
     """The queries whose rows a run plans.
 
-    has : takes queries; (n,) whether the rows of each are planned. None where all are.
-    nameless : whether rows that were left out since they have no query are planned too.
+    has : takes queries, returns (n,) flags of those whose rows are planned; None if all are.
+    nameless : whether rows that were left out since they have no query are counted too.
     """
 
     has: Keep | None = None
@@ -323,14 +323,14 @@ class QuerySubset:
 
     @staticmethod
     def of(settings: Settings) -> QuerySubset:
-        """All queries, or those of the shard that is asked for."""
+        """Return all queries, or those of the shard in the settings."""
         if settings.shard is None:
             return QuerySubset()
         shard = Shard.parse(settings.shard)
         return QuerySubset(shard.has, nameless=shard.number == 0)
 
     def rows(self, stream: Iterable[Record | Defect | Block]) -> Iterator[Record | Defect | Block]:
-        """The rows of these queries."""
+        """Yield the rows of these queries."""
         for item in stream:
             if self.has is None:
                 yield item

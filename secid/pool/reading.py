@@ -1,4 +1,4 @@
-"""Sources and judgements to a plan, reported to the user on the way."""
+"""Reads sources and judgements into a plan, and reports to the user what was read."""
 
 from __future__ import annotations
 
@@ -20,14 +20,14 @@ from secid.settings import Settings, flag_of
 
 # The relevance judgements of a collection as labelled positives of the queries that a run has.
 #
-# They are labels and no more: a query of an evaluation set that is also in the sources is a matter of `check
-# --against-eval`. Source: METHOD 14.
+# They serve as labels only: `check --against-eval` finds queries of an evaluation set in the sources. Source:
+# METHOD 14.
 
 Holds = Callable[[Sequence[str]], Iterable[Any]]
 
 
 def judgement_files(settings: Settings) -> Sequence[str]:
-    """The qrels of --collection, of all splits: each labels. None where it has no queries file."""
+    """Return the qrels of --collection, of all splits; () without a collection, qrels or its queries file."""
     if settings.collection is None:
         return ()
     files = collection_files(settings.collection, BEIR_FOLDER).qrels
@@ -35,10 +35,10 @@ def judgement_files(settings: Settings) -> Sequence[str]:
 
 
 def add_labels(gathered: Gathered, files: Sequence[str], settings: Settings) -> None:
-    """Adds the relevant passages (a judgement above 0) of the queries gathered, as records without negatives.
+    """Add the relevant passages (a judgement above 0) of the gathered queries, as records without negatives.
 
     Judgements of other queries, and of passages that the corpus lacks, add nothing. Raises InputError for a file that
-    is no qrels file.
+    is not a qrels file.
     """
     labels = Collected(Source("qrels", tuple(files)))
     for record in list(label_records(files, settings, gathered.queries.holds)):
@@ -49,7 +49,7 @@ def add_labels(gathered: Gathered, files: Sequence[str], settings: Settings) -> 
 def label_records(
     files: Sequence[str], settings: Settings, holds: Holds = lambda texts: [True] * len(texts)
 ) -> Iterator[Record]:
-    """A record per query, of line 0: several rows of the file label it. holds: (n,) which of these queries count."""
+    """Yield a record for each query, with line 0, since several rows label it. holds: (n,) flags of those used."""
     relevant: dict[str, list[str]] = {}
     for file in files:
         for query, passage in relevant_pairs(file):
@@ -61,7 +61,7 @@ def label_records(
             yield Record(text, positives, (), files[0], 0)
 
 
-# Sources to a plan, reported to the user on the way. No torch here: `secid check` reads as `secid score` does.
+# Sources become a plan, and the user is told what was read. No torch here, since `secid check` reads in this way too.
 
 UNUSED = {
     flag_of("positive_score"): "no input has labels",
@@ -83,12 +83,12 @@ def read_draft(
     with_labels: bool = True,
     subset: QuerySubset | None = None,
 ) -> tuple[Draft, list[Reader]]:
-    """Reads all sources into a plan, and reports what was understood of each file.
+    """Read all sources into a plan, and report how each file was understood.
 
-    sources : opened already, or else opened here.
+    sources : those that are not open yet are opened here.
     folder : an empty folder for spool files.   with_positives, with_echoes : as in `draft_of`.
-    subset : the queries whose rows are planned; those that the settings ask for, where None.
-    with_labels : whether a collection's qrels add labelled positives, and one that no source needs is an error.
+    subset : the queries whose rows are planned; with None, those that the settings ask for.
+    with_labels : whether a collection's qrels add labelled positives, and an unneeded collection is an error.
     Raises what opening and planning raise (SecidError), and UsageError for a collection that no source needs.
     """
     with ExitStack() as on_error:
@@ -131,7 +131,7 @@ def read_draft(
 
 
 def bytes_read_by(readers: Collection[Reader], progress: Progress) -> Callable[[], None]:
-    """Starts the progress of reading. Returns what reports the bytes read since its last call."""
+    """Start the progress of reading. Return a function that reports the bytes read since its last call."""
     sizes = [reader.n_bytes for reader in readers]
     progress.start("read", None if None in sizes else sum(filter(None, sizes)), "bytes")
     done = 0

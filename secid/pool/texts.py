@@ -25,15 +25,15 @@ WAITING_TEXTS = 1024
 WAITING_BYTES = 1 << 20
 """Texts, or bytes of them, that are written at once."""
 PIECE_BYTES = 16 << 20
-"""Bytes of the texts that are worked on at once: beyond the passages of a chunk, and a few MB where texts are books."""
+"""Bytes of texts processed at once: more than the passages of a chunk, and a few MB more if texts are books."""
 BETWEEN = b"\n"
-"""Stands behind every text of the spool. No token holds it, so texts that lie together can be lexed as one."""
+"""Follows every text of the spool. No token contains it, so adjacent texts can be lexed as one."""
 RESIDENT_BYTES = 64 << 20
-"""Bytes of the spool file read before its pages are let go of: mapped pages count as memory of the process."""
+"""Bytes read from the spool file before its pages are released: mapped pages count as memory of the process."""
 
 
 def text_key(role: Role, text: str) -> bytes:
-    """16 bytes that identify (role, text), the same on every machine: the key of plan and cache."""
+    """Return 16 bytes that identify (role, text), the same on every machine: the key in plan and cache."""
     hasher = _hasher(role)
     hasher.update(text.encode("utf-8"))
     return hasher.digest()
@@ -42,9 +42,9 @@ def text_key(role: Role, text: str) -> bytes:
 def pieces(
     n: int, n_texts: int, lengths: npt.NDArray[Any] | None = None, n_bytes: int = PIECE_BYTES
 ) -> Iterator[tuple[int, int]]:
-    """Ranges that cover n texts in order, each of n_texts and n_bytes at most, or of one text.
+    """Yield ranges that cover n texts in order, each of at most n_texts and n_bytes, or of a single text.
 
-    lengths : (n,) bytes of each; ranges are cut only by number if it is None.
+    lengths : (n,) bytes of each text; with None, only n_texts limits a range.
     """
     start = 0
     while start < n:
@@ -57,20 +57,20 @@ def pieces(
 
 
 def _hasher(role: Role) -> blake2b:
-    """A hash to be copied for each text: that takes two thirds of the time of a new one."""
+    """Return a hash to be copied for each text: a copy takes two thirds of the time of a new hash."""
     return blake2b(digest_size=KEY_BYTES, person=role.encode())
 
 
 @dataclass(frozen=True)
 class Packed:
-    """Texts in one piece of UTF-8, BETWEEN behind each. lengths: (n,) bytes of each text, without BETWEEN."""
+    """Texts in one piece of UTF-8, each followed by BETWEEN. lengths: (n,) bytes of each text, without BETWEEN."""
 
     data: bytes
     lengths: npt.NDArray[np.int64]
 
     @staticmethod
     def of(texts: Sequence[str]) -> Packed:
-        """These texts as one piece."""
+        """Pack these texts."""
         parts = [text.encode() for text in texts]
         return Packed(BETWEEN.join([*parts, b""]), np.fromiter(map(len, parts), np.int64, len(parts)))
 
@@ -78,11 +78,11 @@ class Packed:
         return len(self.lengths)
 
     def ends(self) -> npt.NDArray[np.int64]:
-        """(n,) where in the data each text ends."""
+        """Return (n,) the end of each text in the data."""
         return np.cumsum(self.lengths + len(BETWEEN)) - len(BETWEEN)
 
     def parts(self) -> list[bytes]:
-        """The texts one by one."""
+        """Return the texts as separate bytes."""
         ends = self.ends()
         return [self.data[a:b] for a, b in zip((ends - self.lengths).tolist(), ends.tolist(), strict=True)]
 
@@ -93,11 +93,11 @@ class Packed:
         return [self.data[a:b].decode() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
 
     def first(self, n: int) -> npt.NDArray[np.uint8]:
-        """Return (n_texts, n) the first n bytes of each text, BETWEEN and more behind a shorter one."""
+        """Return (n_texts, n) the first n bytes of each text; after a shorter one BETWEEN and more."""
         return _windows(self.data + bytes(n), n, self.ends() - self.lengths)
 
     def last(self, n: int) -> npt.NDArray[np.uint8]:
-        """Return (n_texts, n) the last n bytes of each text, BETWEEN and more in front of a shorter one."""
+        """Return (n_texts, n) the last n bytes of each text; before a shorter one BETWEEN and more."""
         return _windows(BETWEEN * n + self.data, n, self.ends())
 
     def n_bytes(self, least: int, below: int) -> npt.NDArray[np.int64]:
@@ -109,9 +109,9 @@ class Packed:
         return np.searchsorted(places, ends) - np.searchsorted(places, ends - self.lengths)
 
     def matches(self, pattern: str) -> npt.NDArray[np.bool_]:
-        """(n,) whether RE2 finds the pattern in each text with BETWEEN behind it.
+        """Return (n,) flags of the texts in which RE2 finds the pattern; each text is followed by BETWEEN.
 
-        Arrow's own ways from lists and to arrays would import pandas.
+        Buffers are used since Arrow's conversions from lists and to arrays would import pandas.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -125,13 +125,13 @@ class Packed:
 
 
 def _windows(data: bytes, n: int, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """Return (len(starts), n) the n bytes from each start on."""
+    """Return (len(starts), n) the n bytes from each start."""
     windows: npt.NDArray[np.uint8] = np.ndarray((max(0, len(data) - n) + 1, n), np.uint8, data, strides=(1, 1))
     return np.asarray(windows[starts])
 
 
 class TextSpool:
-    """Takes texts in a stream and gives each occurrence a number; `store` makes them distinct."""
+    """Writes a stream of texts to a file and numbers each occurrence; `store` makes them distinct."""
 
     def __init__(self, role: Role, path: Path) -> None:
         self._role, self._hasher = role, _hasher(role)
@@ -145,7 +145,7 @@ class TextSpool:
         self._lengths = array("i")
 
     def add(self, texts: Iterable[str]) -> list[int]:
-        """Occurrence number of each text; a recent repeat gets its earlier number."""
+        """Add texts. Return the occurrence number of each; a recent repeat gets its earlier number."""
         copy, recent, n_texts = self._hasher.copy, self._recent, self._n_texts
         numbers: list[int] = []
         keys, waiting = self._keys, self._waiting
@@ -168,13 +168,13 @@ class TextSpool:
         return numbers
 
     def holds(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """(n,) which of these texts were added, by the first eight bytes of their keys."""
+        """Return (n,) flags of the texts that were added, by the first eight bytes of their keys."""
         keys = np.array(np.frombuffer(self._keys, np.uint64)[::2])
         asked = b"".join([text_key(self._role, text)[:8] for text in texts])
         return np.isin(np.frombuffer(asked, np.uint64), keys)
 
     def _write(self) -> None:
-        """Texts that wait go to the file: many in one go, which takes half the time."""
+        """Write the waiting texts to the file: writing many at once takes half the time."""
         self._lengths.extend(map(len, self._waiting))
         self._file.write(BETWEEN.join([*self._waiting, b""]))
         self._waiting.clear()
@@ -183,13 +183,13 @@ class TextSpool:
             self._recent.clear()
 
     def close(self) -> None:
-        """Ends the writing, where no store is made."""
+        """Close the file if no store is made."""
         self._file.close()
 
     def store(self) -> tuple[TextStore, npt.NDArray[np.int64]]:
-        """The distinct texts, and for each occurrence number the id of its text. Ends the writing.
+        """Close the file. Return the distinct texts, and for each occurrence number the id of its text.
 
-        Texts are equal when all 16 bytes of their keys are. Ids follow the first occurrence.
+        Texts are equal if all 16 bytes of their keys are. Ids are in the order of the first occurrence.
         """
         self._write()
         self._file.close()
@@ -204,13 +204,13 @@ class TextSpool:
 
 
 def _first_occurrences(keys: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Places of the first of each run of equal keys, in order of appearance, and each key's id."""
+    """Return the place of the first of equal keys, in order of appearance, and each key's id."""
     words = keys.view(np.uint64).reshape(-1, 2)
-    order = np.argsort(words[:, 0], kind="stable")  # so the first of equals comes first
+    order = np.argsort(words[:, 0], kind="stable")  # so that the first of equal keys comes first
     new = _differ(words[order, 0])
     if new.all():
         return np.arange(len(keys)), np.arange(len(keys))
-    if not np.array_equal(new, _differ(words[order])):  # 8 bytes hardly ever agree where 16 do not
+    if not np.array_equal(new, _differ(words[order])):  # 8 bytes are hardly ever equal if 16 are not
         order = np.lexsort((words[:, 1], words[:, 0]))
         new = _differ(words[order])
     heads = order[new]
@@ -223,7 +223,7 @@ def _first_occurrences(keys: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.int6
 
 
 def _differ(ordered: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-    """(n,) True where a row is not the one before it."""
+    """Return (n,) flags of the rows that differ from the one before; the first row is flagged."""
     new = np.ones(len(ordered), np.bool_)
     differ = ordered[1:] != ordered[:-1]
     new[1:] = differ if ordered.ndim == 1 else differ.any(axis=1)
@@ -262,23 +262,23 @@ class TextStore:
 
     @property
     def lengths(self) -> npt.NDArray[np.int32]:
-        """(n,) bytes of each text."""
+        """Return (n,) the bytes of each text."""
         return self._lengths
 
     def get(self, start: int, stop: int) -> list[str]:
-        """The texts with ids start … stop-1."""
+        """Return the texts with ids start … stop-1."""
         return self._decoded(self._offsets[start:stop], self._lengths[start:stop])
 
     def take(self, ids: npt.NDArray[np.int64]) -> list[str]:
-        """The texts with these ids."""
+        """Return the texts with these ids."""
         return self._decoded(self._offsets[ids], self._lengths[ids])
 
     def packed(self, start: int, stop: int) -> Packed:
-        """The texts with ids start … stop-1 as one piece of bytes."""
+        """Return the texts with ids start … stop-1 as one piece of bytes."""
         return self._packed(self._offsets[start:stop], self._lengths[start:stop])
 
     def packed_of(self, ids: npt.NDArray[np.int64]) -> Packed:
-        """The texts with these ids as one piece of bytes."""
+        """Return the texts with these ids as one piece of bytes."""
         return self._packed(self._offsets[ids], self._lengths[ids])
 
     def only(self, ids: npt.NDArray[np.int64]) -> TextStore:
@@ -286,9 +286,9 @@ class TextStore:
         return TextStore(self._path, self._offsets[ids], self._lengths[ids], self.keys[ids])
 
     def joined(self, other: TextStore) -> tuple[TextStore, npt.NDArray[np.int64]]:
-        """This store with the texts of another one behind its own, and (n,) the id in it of each of those.
+        """Return this store with another's texts after its own, and (n,) the id in it of each of the other's texts.
 
-        Appends to this store's file. A text that is here already keeps its id.
+        It appends to this store's file. A text that both have keeps its id in this one.
         """
         start = self._path.stat().st_size
         with self._path.open("ab") as file, other._path.open("rb") as texts:
@@ -300,17 +300,17 @@ class TextStore:
         return TextStore(self._path, offsets[first], lengths[first], keys[first]), ids[len(self) :]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """For another process, which opens the file itself."""
+        """Pickle for another process, which opens the file itself."""
         return TextStore, (self._path, self._offsets, self._lengths, self.keys)
 
     def close(self) -> None:
-        """Lets go of the file, so that it can be removed."""
+        """Close the file, so that it can be removed."""
         self._data.close()
 
     def _packed(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int32]) -> Packed:
         sizes = lengths.astype(np.int64) + len(BETWEEN)
         size = int(sizes.sum())
-        if len(offsets) and _adjoin(offsets, sizes):  # mostly they lie so in the file
+        if len(offsets) and _adjoin(offsets, sizes):  # the usual case
             data = self._data[offsets[0] : offsets[0] + size]
         else:
             data = b"".join([self._data[a : a + n] for a, n in zip(offsets.tolist(), sizes.tolist(), strict=True)])
@@ -324,7 +324,7 @@ class TextStore:
         return texts
 
     def _read(self, n_bytes: int) -> None:
-        """Counts what was read, and lets go of the file's pages now and then."""
+        """Count the bytes that were read, and release the file's pages after each RESIDENT_BYTES."""
         self._n_resident += n_bytes
         if self._n_resident > RESIDENT_BYTES:
             self._n_resident = 0
@@ -332,7 +332,7 @@ class TextStore:
 
 
 class StoredTexts(Sequence[str]):
-    """Texts of a store in the order of the ids, read when they are asked for."""
+    """Texts of a store in the order of the ids, read when they are needed."""
 
     def __init__(self, store: TextStore, ids: npt.NDArray[np.int64]) -> None:
         self._store, self._ids = store, ids
@@ -356,6 +356,6 @@ def _adjoin(offsets: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> boo
 
 
 def release_read_pages(mapped: mmap.mmap) -> None:
-    """Takes the pages of a file that were read so far out of this process; the kernel may keep them."""
+    """Release the pages of a file that this process has read so far; the kernel may keep them cached."""
     if hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
         mapped.madvise(mmap.MADV_DONTNEED)

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import PurePath
 from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
-from secid.errors import InputError, SchemaError, of_encryption, plainly
+from secid.errors import InputError, SchemaError, is_encryption_error, plain_message
 from secid.read.stream import (
     CHUNK,
     ROW_LIMIT,
@@ -357,14 +357,16 @@ def _errors(path: str) -> Iterator[None]:
         yield
     except MemoryError as error:  # pa.ArrowMemoryError is one
         raise InputError(
-            f"not enough memory for rows of this size ({shorten(plainly(error), 160)})", where=path, remedy=SMALLER
+            f"not enough memory for rows of this size ({shorten(plain_message(error), 160)})",
+            where=path,
+            remedy=SMALLER,
         ) from error
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
-        if of_encryption(error):
+        if is_encryption_error(error):
             remedy = "decrypt it first: secid takes no keys"
             raise InputError("this Parquet file is encrypted", where=path, remedy=remedy) from error
         raise InputError(
-            f"cannot be read as Parquet or Arrow: cut short or damaged ({shorten(plainly(error), 160)})",
+            f"cannot be read as Parquet or Arrow: cut short or damaged ({shorten(plain_message(error), 160)})",
             where=path,
             remedy="copy or make the file again",
         ) from error

@@ -10,7 +10,7 @@ from dataclasses import dataclass, replace
 from pathlib import PurePath
 from typing import Any
 
-from secid.errors import InputError, SchemaError, near_name
+from secid.errors import InputError, SchemaError, suggest_name
 from secid.read import toolkits
 from secid.read.binding import (
     DOCS,
@@ -310,7 +310,7 @@ def _shapes(name: str, path: str) -> tuple[Shape, ...]:
     if shapes:
         return shapes
     known = "known: " + ", ".join(FORMATS)
-    raise SchemaError(f"--format {name!r} is unknown", where=path, remedy=near_name(name, FORMATS, known))
+    raise SchemaError(f"--format {name!r} is unknown", where=path, remedy=suggest_name(name, FORMATS, known))
 
 
 def _by_flags(head: Head, settings: Settings, path: str) -> Binding:

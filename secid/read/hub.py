@@ -43,7 +43,7 @@ from huggingface_hub.errors import (
 from huggingface_hub.hf_api import RepoFile
 
 from secid.bars import Bars
-from secid.errors import InputError, UsageError, near_name, plainly
+from secid.errors import InputError, UsageError, plain_message, suggest_name
 from secid.files import NO_ROOM
 from secid.read.sources import SPLIT, is_data
 from secid.settings import flag_of
@@ -237,7 +237,7 @@ def task(name: str) -> str:
     """Return the address of an mteb task. Raises UsageError for an unknown one."""
     if name not in TASKS:
         remedy = f"secid knows {', '.join(TASKS)}; name another by its data set: hf://datasets/mteb/NAME"
-        raise UsageError("unknown mteb task", where=f"mteb:{name}", remedy=near_name(name, TASKS, remedy))
+        raise UsageError("unknown mteb task", where=f"mteb:{name}", remedy=suggest_name(name, TASKS, remedy))
     return f"hf://datasets/mteb/{TASKS[name]}"
 
 
@@ -402,7 +402,7 @@ def _explained(error: Exception, where: str) -> InputError:
     if status is not None:
         return InputError(f"the hub answers with an error (HTTP {status})", where=where, remedy="try again later")
     cause = error.__cause__ if isinstance(error.__cause__, Exception) else error
-    why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else plainly(cause)
+    why = "HF_HUB_OFFLINE is set" if constants.HF_HUB_OFFLINE else plain_message(cause)
     return InputError(
         f"not in the hub cache, and cannot be fetched ({why})",
         where=where,

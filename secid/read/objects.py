@@ -15,7 +15,7 @@ from typing import Any, BinaryIO
 
 import orjson
 
-from secid.errors import InputError, UsageError, plainly
+from secid.errors import InputError, UsageError, plain_message
 from secid.read.stream import KINDS, shorten
 from secid.records import path_of_object
 
@@ -179,5 +179,5 @@ def _json(row: Any, name: str, number: int) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         where = f"{path_of_object(name)}:{number}"
         raise InputError(
-            f"cannot be read as JSON ({shorten(plainly(error), 160)})", where=where, remedy=AS_JSON
+            f"cannot be read as JSON ({shorten(plain_message(error), 160)})", where=where, remedy=AS_JSON
         ) from error

@@ -307,7 +307,7 @@ POSITIVES = (
     "WHERE key = ? AND positive ORDER BY rowid"
 )
 NEGATIVES = "SELECT passage FROM pairs WHERE key = ? AND NOT positive AND split IS NOT NULL"
-"""Pairs of a query: those of one source or of none; its positives; and its negatives, which all have a source."""
+"""Pairs of a query: those without a source or of one source, its positives, and its negatives, which all have one."""
 
 
 class PairGroups:

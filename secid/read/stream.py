@@ -17,7 +17,7 @@ from itertools import islice
 from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
-from secid.errors import InputError, plainly
+from secid.errors import InputError, plain_message
 from secid.records import Fact, is_object
 
 # The bytes of one input: opened once, counted, hashed and decompressed as they are read.
@@ -194,11 +194,11 @@ class ByteStream:
         except (OSError, EOFError, zlib.error, ValueError) as error:
             if getattr(error, "errno", None) is None and self.compression:
                 raise InputError(
-                    f"the compressed data are damaged or cut short ({plainly(error)})",
+                    f"the compressed data are damaged or cut short ({plain_message(error)})",
                     where=self.path,
                     remedy="copy or make the file again",
                 ) from error
-            raise InputError(f"cannot be read ({plainly(error)})", where=self.path) from error
+            raise InputError(f"cannot be read ({plain_message(error)})", where=self.path) from error
 
 
 def _gzip(packed: BinaryIO) -> io.RawIOBase:

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 from typing import Literal
 
-from secid.errors import UsageError, near_name
+from secid.errors import UsageError, suggest_name
 from secid.settings import flag_of
 
 Needs = Literal["texts", "tokens", "rows", "guide"]
@@ -331,5 +331,5 @@ def known_finding(name: str, where: str, others: Iterable[str] = ()) -> Finding 
     raise UsageError(
         f"unknown finding {name!r}",
         where=where,
-        remedy=near_name(name, names, f"findings: {', '.join(names)}"),
+        remedy=suggest_name(name, names, f"findings: {', '.join(names)}"),
     )

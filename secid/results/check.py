@@ -9,7 +9,7 @@ from typing import Any
 from secid.errors import UsageError
 from secid.results import Example, Overlap, SourceReport, defects_to_drop
 from secid.results.catalogue import CAUTIONS, FINDINGS, TEXT_FINDINGS, known_finding
-from secid.results.inputs import EncoderInfo, Shown
+from secid.results.inputs import Displayable, EncoderInfo
 
 # Results of `secid check`. Fractions lie in [0, 1]. None always comes with a reason.
 
@@ -85,7 +85,7 @@ class TextFacts:
         return {caution.name: caution for caution in self.cautions}[name]
 
 
-def to_drop(source: SourceReport) -> tuple[str, ...]:
+def repair_defects(source: SourceReport) -> tuple[str, ...]:
     """Return the defects that a repaired copy of the source drops; () unless its status is "repair"."""
     return defects_to_drop(source.findings) if source.status == "repair" else ()
 
@@ -101,7 +101,7 @@ class Evaluation:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Check(Shown):
+class Check(Displayable):
     """One check. tokens_by: how tokens were counted (bytes). failed: "source: finding" above a limit of --fail-on.
 
     sources : reports without score and hardness. Run `repair` after the command in `save`; it is None for standard
@@ -272,7 +272,7 @@ class AuditedSource:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Audit(Shown):
+class Audit(Displayable):
     """One audit. positives: the policy that chose the positive to compare each negative with.
 
     guide : the second scorer of the same negatives; None without one.

@@ -28,12 +28,12 @@ if TYPE_CHECKING:
 # A document is the dataclass itself. pydantic checks and writes it, so no field is described twice.
 
 BYTE_ORDER_MARK = "\ufeff"
-AGAIN = "name a run folder of `secid score`, or a report.json; if this was a run, score again with --run"
+RUN_REMEDY = "name a run folder of `secid score`, or a report.json; if this was a run, score again with --run"
 
 REPORT_NAME, PROBE_NAME = "report.json", "probe.json"
 """Names of the files in a run folder."""
-CHECK_AGAIN = "name a run folder, or a file of `secid check SOURCE… -o check.json`"
-PROBE_AGAIN = "name a probe.json of `secid probe`, or probe again"
+CHECK_REMEDY = "name a run folder, or a file of `secid check SOURCE… -o check.json`"
+PROBE_REMEDY = "name a probe.json of `secid probe`, or probe again"
 
 
 @cache
@@ -74,7 +74,7 @@ def _encodable(value: Any) -> Any:
     return [_encodable(item) for item in value] if isinstance(value, list | tuple) else value
 
 
-def validated(kind: Any, text: str | bytes, where: str, version: str, what: str, again: str) -> Any:
+def parse_document(kind: Any, text: str | bytes, where: str, version: str, what: str, again: str) -> Any:
     """Parse and check a document. Raises InputError.
 
     version : schema version of this secid.   what : the document's name in errors.   again : remedy.
@@ -112,7 +112,7 @@ def error_place(error: ValidationError) -> str:
     return ".".join(map(str, error.errors(include_url=False)[0]["loc"])) or "as a whole"
 
 
-def bytes_of(path: Path, what: str, again: str) -> bytes:
+def read_bytes(path: Path, what: str, again: str) -> bytes:
     try:
         return path.read_bytes()
     except OSError as error:
@@ -123,8 +123,8 @@ def read_check(path: Path) -> Check:
     """Read a file of `secid check -o FILE.json`. Raises InputError."""
     from secid.results.check import CHECK_SCHEMA_VERSION, Check
 
-    text = bytes_of(path, "check", CHECK_AGAIN)
-    check: Check = validated(Check, text, str(path), CHECK_SCHEMA_VERSION, "check", CHECK_AGAIN)
+    text = read_bytes(path, "check", CHECK_REMEDY)
+    check: Check = parse_document(Check, text, str(path), CHECK_SCHEMA_VERSION, "check", CHECK_REMEDY)
     return check
 
 
@@ -137,8 +137,8 @@ def read_probe(path: str | PathLike[str]) -> Probe | None:
         file /= PROBE_NAME
         if not file.exists():
             return None
-    text = bytes_of(file, "probe", PROBE_AGAIN)
-    probe: Probe = validated(Probe, text, str(file), PROBE_SCHEMA_VERSION, "probe", PROBE_AGAIN)
+    text = read_bytes(file, "probe", PROBE_REMEDY)
+    probe: Probe = parse_document(Probe, text, str(file), PROBE_SCHEMA_VERSION, "probe", PROBE_REMEDY)
     return probe
 
 
@@ -154,7 +154,7 @@ def json_schema(kind: Any, mode: Literal["serialization", "validation"] = "seria
 # the environment or a settings file.
 
 
-OF_LOADING = (
+LOADING_SETTINGS = (
     "device", "batch_tokens", "cache", "cache_dir", "cache_gb", "threads", "trust_remote_code", "allow_pickle",
 )  # fmt: skip
 """Settings of the machine, and permissions. A command that loads an encoder again takes none of them from a file."""
@@ -166,12 +166,12 @@ def settings_of(run: Run | Check, **changes: Any) -> Settings:
     They include no encoder, no permission and no setting of the machine: the command decides those.
     Settings of a newer secid are ignored. Raises InputError for a value that no run can have.
     """
-    names = FIELDS.keys() - {*ENCODERS, *OF_LOADING}
+    names = FIELDS.keys() - {*ENCODERS, *LOADING_SETTINGS}
     values = {name: entry["value"] for name, entry in run.settings.items() if name in names}
     try:
         return replace(checked(values, dict.fromkeys(values, REPORT_NAME)), **changes)
     except SettingsError as error:
-        raise InputError(f"settings.{error.message}", where=REPORT_NAME, remedy=AGAIN) from None
+        raise InputError(f"settings.{error.message}", where=REPORT_NAME, remedy=RUN_REMEDY) from None
 
 
 def refuse_settings(given: Mapping[str, Any], own: Collection[str], whose: str) -> None:

@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import Literal
 
 from secid.records import Fact
-from secid.results.inputs import Shown
+from secid.results.inputs import Displayable
 from secid.results.sources import SourceReport
 
 VERDICT_SCHEMA_VERSION = "2.0"
@@ -111,7 +111,7 @@ class SourceVerdict:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class GateVerdict(Shown):
+class GateVerdict(Displayable):
     """The verdict on all sources of one call. policy: every limit as applied; paired: the run compared with.
 
     policy_from: the file of the policy; "" if the policy is derived from the baseline.
@@ -138,7 +138,7 @@ class GateVerdict(Shown):
         return PASSED if self.exit_zero else {"pass": PASSED, "fail": FAILED, "undecided": UNDECIDED}[self.outcome]
 
 
-def overall(outcomes: list[Outcome]) -> Outcome:
+def overall_outcome(outcomes: list[Outcome]) -> Outcome:
     """Return "fail" if any failed, else "pass" if all passed, else "undecided"; no outcome at all is undecided."""
     if "fail" in outcomes:
         return "fail"

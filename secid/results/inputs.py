@@ -140,7 +140,7 @@ class TripletExample:
 # Display of results in an interactive session.
 
 
-class Shown:
+class Displayable:
     """A result that prints as a few lines and, in a notebook, as its page.
 
     secid.notebook makes both. It lies above the results, so it is imported by name, and only when needed.
@@ -155,7 +155,7 @@ class Shown:
         return html
 
 
-OF_PROBE = ("encoder", *READING, *ENCODING, "temperature", "seed")
+PROBE_SETTINGS = ("encoder", *READING, *ENCODING, "temperature", "seed")
 """Settings that `secid probe` takes: those of the files and the encoder, temperature and seed."""
 STANDARD_INPUT = "-"
 NO_RUN_FOLDER = "RUN"
@@ -200,20 +200,23 @@ def probe_command(files: Sequence[str], given: Mapping[str, object]) -> str | No
     >>> probe_command(["a.jsonl", "b=c.jsonl"], {"encoder": "minilm", "max_length": 128, "first_k": 2})
     'secid probe a.jsonl b=c.jsonl --encoder minilm --max-length 128'
     """
-    if STANDARD_INPUT in files or any(map(hidden, files)):
+    if STANDARD_INPUT in files or any(map(has_hidden_characters, files)):
         return None
     flags = [
-        word for name, value in given.items() if name in OF_PROBE and value is not None for word in typed(name, value)
+        word
+        for name, value in given.items()
+        if name in PROBE_SETTINGS and value is not None
+        for word in flag_words(name, value)
     ]
     return shlex.join(["secid", "probe", *files, *flags])
 
 
-def with_run(command: str, run: str | None) -> str:
+def with_run_flag(command: str, run: str | None) -> str:
     """Return the command of a probe with the run folder that it adds to; unchanged without one."""
-    return command if run is None else f"{command} {shlex.join(['--run', _typed(run)])}"
+    return command if run is None else f"{command} {shlex.join(['--run', _shell_path(run)])}"
 
 
-def typed(name: str, value: object) -> tuple[str, ...]:
+def flag_words(name: str, value: object) -> tuple[str, ...]:
     """Return a setting as the words of a command line."""
     if not FIELDS[name].metadata["group"]:
         return ("--set", f"{name}={value_text(value)}")
@@ -226,15 +229,15 @@ def flagged_command(run: str | None, source: str, finding: str) -> str:
     """Return the command that writes the rows that have a finding, with their texts.
 
     >>> flagged_command(None, "-a/b", "hub")
-    'secid flagged RUN --source=-a/b --finding hub -o a_b-b5e0-hub.jsonl'
+    'secid flagged RUN --source=-a/b --finding hub -o a_b-dad2-hub.jsonl'
     """
     return _on_source("flagged", run, source, ("--finding", finding), finding, ".jsonl")
 
 
-def unused(name: str, suffix: str = "") -> str:
+def unused_name(name: str, suffix: str = "") -> str:
     """Return the name with its suffix, and with a number if the working directory has a file of that name.
 
-    >>> unused("bm25-clean", ".jsonl")
+    >>> unused_name("bm25-clean", ".jsonl")
     'bm25-clean.jsonl'
     """
     names = chain([f"{name}{suffix}"], (f"{name}-{number}{suffix}" for number in count(2)))
@@ -248,24 +251,26 @@ def _on_source(command: str, run: str | None, source: str, options: tuple[str, .
     stem = stem.encode()[:STEM_BYTES].decode(errors="ignore")
     if stem != source:  # "a b" and "a_b" are two sources, and need two files
         stem += f"-{sha256(source.encode()).hexdigest()[:4]}"
-    return shlex.join(["secid", command, _typed(run), *source_words, *options, "-o", unused(f"{stem}-{end}", suffix)])
+    return shlex.join(
+        ["secid", command, _shell_path(run), *source_words, *options, "-o", unused_name(f"{stem}-{end}", suffix)]
+    )
 
 
-def in_folder(command: str, run: str) -> str:
+def with_run_folder(command: str, run: str) -> str:
     """Return a command of this module with another path of its run folder.
 
-    >>> in_folder("secid select RUN --source a -o a.jsonl", "/runs/x y")
+    >>> with_run_folder("secid select RUN --source a -o a.jsonl", "/runs/x y")
     "secid select '/runs/x y' --source a -o a.jsonl"
     """
     words = shlex.split(command)
-    return shlex.join([*words[:2], _typed(run), *words[3:]])
+    return shlex.join([*words[:2], _shell_path(run), *words[3:]])
 
 
-def _typed(run: str | None) -> str:
+def _shell_path(run: str | None) -> str:
     return f"./{run}" if run and run.startswith("-") else run or NO_RUN_FOLDER
 
 
-def hidden(name: str) -> bool:
+def has_hidden_characters(name: str) -> bool:
     """Return whether a name holds invisible characters: control, bidi or unassigned ones."""
     return any(category(char) in HIDDEN and char not in JOINERS for char in name)
 
@@ -279,8 +284,8 @@ def no_command(source: str, files: Sequence[InputFile], *, names_files: bool = F
     if once:
         what = "An object in memory" if is_object(once[0]) else "Standard input"
         return f"{what} cannot be read again, so no command can list or drop its rows: save it to a file."
-    if hidden(source):
+    if has_hidden_characters(source):
         return "Its name holds control characters, so no command can name it: rename it with NAME=FILE."
-    if names_files and any(hidden(file.path) for file in files):
+    if names_files and any(has_hidden_characters(file.path) for file in files):
         return "A file name holds control characters, so no command can name it: rename the file."
     return ""

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
 
-from secid.results.inputs import EncoderInfo, Shown
+from secid.results.inputs import Displayable, EncoderInfo
 
 MINE_SCHEMA_VERSION = "1.0"
 
@@ -66,7 +66,7 @@ class MinedSource:
     path       : path of its file.   sha256 : hash of its bytes.   method : method with every option, as applied.
     n_rows     : rows of the file.   n_missing : rows of the input without any negative, which are not in the file.
     n_dropped  : short rows that --on-short drop left out.
-    layout     : as in write.writer.Written.
+    layout     : as in write.writer.WrittenFile.
     n_negatives: negatives in the file.   n_filled : negatives among them that were drawn at random for short rows.
     n_short    : rows of the input for which the method found fewer than K.   short : these rows by cause.
     n_still_short : rows of the file with fewer than K even after filling.   n_lacking : negatives they lack in total.
@@ -76,7 +76,7 @@ class MinedSource:
     n_passages : distinct passages used.   most_used : rows that use the most frequent passage.
     n_made_ids : rows without a query id or without ids of passages; a hash of the text is written instead.
     not_held   : names of the values that the schema cannot hold, with the number of rows that have them.
-    kept_beside: answers of a language model, and texts in them, that are no negatives, by reason; they are in the
+    rejected: answers of a language model, and texts in them, that are no negatives, by reason; they are in the
                  hidden file .NAME.rejected.jsonl.   usage : None if no model was used.
     """
 
@@ -102,12 +102,12 @@ class MinedSource:
     most_used: int
     n_made_ids: int
     not_held: Mapping[str, int]
-    kept_beside: Mapping[str, int]
+    rejected: Mapping[str, int]
     usage: Usage | None
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class MiningRun(Shown):
+class MiningRun(Displayable):
     """Input and settings of a mining run.
 
     n_rows, n_candidates : size of the input.   n_queries : distinct queries of these rows; qrels give one row each.

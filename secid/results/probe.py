@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from dataclasses import dataclass
 
-from secid.results.inputs import EncoderInfo, InputFile, Shown
+from secid.results.inputs import Displayable, EncoderInfo, InputFile
 
 PROBE_SCHEMA_VERSION = "1.0"
 FEWEST_HELD_OUT, FEWEST_GROUPS = 100, 30
@@ -48,7 +48,7 @@ class Gap:
 
 @dataclass(frozen=True, kw_only=True)
 class PerQuery:
-    """Measures of each held-out query, (n_held_out,) in the order of `Probe.queries`, rounded to four decimals."""
+    """Ranking metrics of each held-out query, (n_held_out,) in the order of `Probe.queries`, to four decimals."""
 
     ndcg_10: tuple[float, ...]
     mrr_10: tuple[float, ...]
@@ -111,7 +111,7 @@ class ProbedPair:
 class Divergence:
     """A training run whose loss, gradient or vectors stopped being finite. fold, seed, step: from 1.
 
-    step: None where the vector of a text was not finite after the last step.
+    step: None if the vector of a text was not finite after the last step.
     """
 
     source: str
@@ -123,7 +123,7 @@ class Divergence:
 
 @dataclass(frozen=True, kw_only=True)
 class Dose:
-    """What training at one learning rate gives. sources, controls: by gain, the highest first.
+    """Results of training at one learning rate. sources, controls: by gain, the highest first.
 
     controls     : random, and known_positive if enough queries have two.
     not_evaluated: why its sources are not ranked: one_seed, no_gain (no source beats the frozen encoder; pairs and ties
@@ -140,7 +140,7 @@ class Dose:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """What its controls say against choosing a source by it: known_positive_first, not_above_random."""
+        """Doubts that the controls raise about choosing a source by it: known_positive_first, not_above_random."""
         controls, doubts = {control.name: control for control in self.controls}, []
         known = controls.get("known_positive")
         if known and self.sources and known.gain_ndcg10 > self.sources[0].gain_ndcg10:
@@ -152,7 +152,7 @@ class Dose:
 
     @property
     def tied_with_first(self) -> tuple[str, ...]:
-        """Names of the sources that are not significantly below the first one; () where it diverged."""
+        """Names of the sources that are not significantly below the first one; () if the dose diverged."""
         below = {pair.second for pair in self.pairs if pair.established and pair.first == self.sources[0].name}
         return tuple(source.name for source in self.sources[1:] if source.name not in below)
 
@@ -171,7 +171,7 @@ class ReversedPair:
 
 
 def established_at(doses: Iterable[Dose]) -> dict[tuple[str, str], list[tuple[float, str]]]:
-    """For each pair of names, sorted, the rates at which it differs significantly, each with the better source."""
+    """Return, for each sorted pair of names, the rates at which it differs significantly, with the better source."""
     by_pair: dict[tuple[str, str], list[tuple[float, str]]] = {}
     for dose in doses:
         for pair in dose.pairs:
@@ -183,19 +183,19 @@ def established_at(doses: Iterable[Dose]) -> dict[tuple[str, str], list[tuple[fl
 
 
 def reversals_of(doses: Iterable[Dose]) -> tuple[ReversedPair, ...]:
-    """The pairs of sources that are established in both directions, each at one dose at least."""
-    found = []
+    """Return the pairs of sources that are established in both directions, each at one dose or more."""
+    reversals = []
     for (first, second), rates in established_at(doses).items():
         by_first = tuple(rate for rate, better in rates if better == first)
         by_second = tuple(rate for rate, better in rates if better == second)
         if by_first and by_second:
-            found.append(ReversedPair(first=first, second=second, first_better=by_first, second_better=by_second))
-    return tuple(found)
+            reversals.append(ReversedPair(first=first, second=second, first_better=by_first, second_better=by_second))
+    return tuple(reversals)
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Probe(Shown):
-    """One probe. doses: in the order of their rates; () where nothing was trained.
+class Probe(Displayable):
+    """One probe. doses: in the order of their rates; () if nothing was trained.
 
     n_queries    : queries that all sources have negatives for.   n_held_out : those of them that were ranked.
     n_left_out   : queries of some source that another source lacks, or that have no positive.
@@ -203,14 +203,15 @@ class Probe(Shown):
                    groups of equal size with as much evidence, for the held-out queries.
     n_candidates : passages ranked for each query; 0 if nothing was trained.   candidate_depth : depth of the lists that
                    they come from if there were too many (METHOD 13); None if all passages are candidates.
-    queries      : in the order of every `PerQuery`.   frozen, frozen_per_query: measures before training.
+    loss, passages : infonce, mw, lsepair, sum_marginal, joint or gist; own or batch.   guide: for gist, else None.
+    queries      : in the order of every `PerQuery`.   frozen, frozen_per_query: metrics before training.
                    precision: number format of the training. All are None if nothing was trained.
     reversals    : pairs of sources whose order differs between doses.
     identical    : names of sources with the same negatives for all these queries, which were trained once.
     not_evaluated: `sources` says why nothing is ranked: few_queries, few_groups, few_to_train_on (nothing was
-                   trained), one_seed (no interval), no_gain (at no dose does a source beat the frozen encoder: the
-                   pairs and ties between them hold, but none is worth training on). The other keys are controls that
-                   are missing.
+                   trained), estimate (only the time was asked for), one_seed (no interval), no_gain (at no dose does a
+                   source beat the frozen encoder: the pairs and ties between them hold, but none is worth training on).
+                   The other keys are controls that are missing.
     """
 
     schema_version: str
@@ -225,6 +226,9 @@ class Probe(Shown):
     n_folds: int
     seed: int
     temperature: float
+    loss: str
+    passages: str
+    guide: EncoderInfo | None
     precision: str | None
     n_queries: int
     n_held_out: int
@@ -244,7 +248,7 @@ class Probe(Shown):
 
     @property
     def abstained(self) -> str | None:
-        """Why nothing is ranked, a kind of `not_evaluated`; None where the sources are at some dose."""
+        """The reason that nothing is ranked, a kind of `not_evaluated`; None if the sources are ranked at some dose."""
         return self.not_evaluated.get("sources")
 
     @property
@@ -259,12 +263,12 @@ class Probe(Shown):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The sources, by gain at the first dose that ranks them, or else that trained; () where nothing was."""
+        """The sources, by gain at the first dose that ranks them, or else that trained them; () without any."""
         return tuple(source.name for dose in (*self.ranked, *self.trained)[:1] for source in dose.sources)
 
     @property
     def best(self) -> tuple[str, ...]:
-        """The sources that at no dose with a ranking are significantly below its first one, in the order of `names`."""
+        """Sources that are never significantly below the first one of a ranked dose, in the order of `names`."""
         leading = [{dose.sources[0].name, *dose.tied_with_first} for dose in self.ranked]
         return tuple(name for name in self.names if leading and all(name in own for own in leading))
 

@@ -9,7 +9,7 @@ from importlib import import_module
 from math import isfinite
 from typing import TYPE_CHECKING, Any, Literal
 
-from secid.results.inputs import EncoderInfo, IdfInfo, Shown
+from secid.results.inputs import Displayable, EncoderInfo, IdfInfo
 from secid.results.sources import ControlResult, SourceReport
 
 if TYPE_CHECKING:
@@ -196,7 +196,7 @@ class Merged:
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
-class Run(Shown):
+class Run(Displayable):
     """One run: the settings, the encoder, the ranked sources, and the time it took.
 
     budget: the B of the ranking; 1 is the paper's score.

@@ -22,7 +22,7 @@ from safetensors.numpy import save as numpy_bytes
 from safetensors.torch import save as torch_bytes
 from torch import Tensor
 
-from secid.errors import InputError, plainly
+from secid.errors import InputError, plain_message
 from secid.files import sha256_of
 from secid.measure.blocks import Triplets
 from secid.measure.information import InformationState, trace
@@ -60,12 +60,12 @@ DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, Recursion
 
 
 @contextmanager
-def whole(path: Path, folder: Path) -> Iterator[None]:
+def damage_named(path: Path, folder: Path) -> Iterator[None]:
     """Turn any error from reading a file of a run folder into an InputError that names the file."""
     try:
         yield
     except (*DAMAGE, pa.ArrowException, SafetensorError) as error:
-        problem = f"is damaged ({plainly(error)})" if path.exists() else "is missing from the run folder"
+        problem = f"is damaged ({plain_message(error)})" if path.exists() else "is missing from the run folder"
         raise InputError(problem, where=str(path), remedy=f"score again with --run {folder} --force") from error
 
 
@@ -77,7 +77,7 @@ def read_states(folder: Path, run: Run) -> dict[str, InformationState]:
     traces = {source.name: source.in_table(run.budget).trace for source in run.sources}
     entries = source_entries(folder)
     states = {entry.name: _state(folder, entry) for entry in entries}
-    with whole(folder / "state" / SOURCES, folder):
+    with damage_named(folder / "state" / SOURCES, folder):
         if [entry.name for entry in entries] != list(traces):
             raise ValueError("it lists other sources than report.json")
         if len({state.total.shape for state in states.values()}) > 1:
@@ -91,7 +91,7 @@ def read_states(folder: Path, run: Run) -> dict[str, InformationState]:
 def source_entries(folder: Path) -> list[Entry]:
     """Return the index entries of the sources' states. Raises InputError if the index is missing or damaged."""
     path = folder / "state" / SOURCES
-    with whole(path, folder):
+    with damage_named(path, folder):
         listed = json.loads(path.read_text(encoding="utf-8"))
         return [Entry(str(e["source"]), _file_name(e["file"]), _count(e["n_negatives"]), e["sha256"]) for e in listed]
 
@@ -112,7 +112,7 @@ def _count(number: Any) -> float:
 def read_tensors(folder: Path, entry: Entry, names: Sequence[str]) -> list[Tensor]:
     """Read the named tensors of a state. Raises InputError if its file is missing or has changed."""
     path = folder / "state" / entry.file
-    with whole(path, folder):
+    with damage_named(path, folder):
         if entry.sha256 != sha256_of(path):
             raise ValueError("its SHA-256 differs from the index")
         with safe_open(path, "pt") as tensors:
@@ -122,7 +122,7 @@ def read_tensors(folder: Path, entry: Entry, names: Sequence[str]) -> list[Tenso
 def _state(folder: Path, entry: Entry) -> InformationState:
     (total,) = read_tensors(folder, entry, (INFORMATION,))
     square = total.ndim == 2 and total.shape[0] == total.shape[1]
-    with whole(folder / "state" / entry.file, folder):
+    with damage_named(folder / "state" / entry.file, folder):
         if total.dtype != torch.float64 or not square or not total.isfinite().all():
             raise ValueError("it does not hold a finite square float64 matrix")
     return InformationState(total, entry.n_negatives)
@@ -131,7 +131,7 @@ def _state(folder: Path, entry: Entry) -> InformationState:
 def read_frequencies(folder: Path, run: Run) -> DocumentFrequencies:
     """Read a run folder's document frequencies. Raises InputError if they are missing, damaged or of another run."""
     path = folder / "state" / "idf.safetensors"
-    with whole(path, folder):
+    with damage_named(path, folder):
         with safe_open(path, "np") as file:
             table = DocumentFrequencies(file.get_tensor("keys"), file.get_tensor("counts"), run.idf.n_texts)
         if table.sha256() != run.idf.sha256:
@@ -143,7 +143,7 @@ def read_negatives(folder: Path, columns: Sequence[str], source: str | None = No
     """Read columns of negatives.parquet, for one source or all. Raises InputError if it is missing or damaged."""
     path = folder / "negatives.parquet"
     only = None if source is None else pc.field("source") == source
-    with whole(path, folder):
+    with damage_named(path, folder):
         missing = [name for name in columns if name not in pq.read_schema(path).names]
         if missing:
             raise ValueError(f"no column {missing[0]}")
@@ -180,7 +180,7 @@ def run_key(run: Run) -> str:
 def _hashes(folder: Path, run: Run) -> dict[str, str]:
     """Return the SHA-256 of a run's tables, by file."""
     path = folder / "state" / TABLES
-    with whole(path, folder):
+    with damage_named(path, folder):
         index = json.loads(path.read_text(encoding="utf-8"))
         if index["run"] != run_key(run):
             raise ValueError("it belongs to another run than report.json")
@@ -189,7 +189,7 @@ def _hashes(folder: Path, run: Run) -> dict[str, str]:
 
 def _arrays(folder: Path, name: str, sha256: str) -> dict[str, npt.NDArray[Any]]:
     path = folder / "state" / name
-    with whole(path, folder):
+    with damage_named(path, folder):
         data = path.read_bytes()
         if hashlib.sha256(data).hexdigest() != sha256:
             raise ValueError(f"its SHA-256 differs from {TABLES}")
@@ -208,7 +208,7 @@ def read_table(folder: Path, source: str, temperature: float) -> TripletTable:
     ids, numbers = ("record", "query", "negative"), (*DOTS, "coverage", "share")
     columns = [*ids, *numbers, *(entry.column for entry in FINDINGS.values())]
     rows = read_negatives(folder, columns, source)
-    with whole(folder / "negatives.parquet", folder):
+    with damage_named(folder / "negatives.parquet", folder):
         if not len(rows):
             raise ValueError(f"no row of {source}")
         record, query, number = (rows.column(name).to_numpy().astype(np.int64) for name in ids)
@@ -370,11 +370,11 @@ def write_state(measured: Iterable[Measured], folder: Path) -> None:
             QUERY_INFLUENCE: torch.from_numpy(item.influence.per_query[:, 0].copy()),
         }
         entry = {"source": item.name, "file": name, "n_negatives": item.state.n_negatives}
-        index.append({**entry, "sha256": _written(folder / name, tensors)})
+        index.append({**entry, "sha256": _write_tensors(folder / name, tensors)})
     (folder / "index.json").write_text(json.dumps(index, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
 
 
-def _written(path: Path, tensors: dict[str, torch.Tensor]) -> str:
+def _write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> str:
     """Write a file of tensors, and return its SHA-256."""
     data = torch_bytes(tensors)
     path.write_bytes(data)

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.analyses.audit import AuditedNegatives, source_audit
-from secid.arrays import among, distinct
+from secid.arrays import distinct, is_known
 from secid.encode import Encoder, smallest_distance
 from secid.errors import InputError
 from secid.findings.judgements import OTHER_COLLECTION, Judgements, corpus_forms, read_judgements
@@ -124,7 +124,7 @@ class _Auditor:
         """
         self._plan, self._judgements, self._settings = plan, judgements, settings
         self._queries, self._passages = text_forms(plan.queries).form, text_forms(plan.passages).form
-        known = [among(self._queries[planned.query], judgements.queries) for planned in plan.sources]
+        known = [is_known(self._queries[planned.query], judgements.queries) for planned in plan.sources]
         if not any(flags.any() for flags in known):
             n_queries = len(distinct(np.concatenate([planned.query for planned in plan.sources])))
             raise InputError(
@@ -138,7 +138,7 @@ class _Auditor:
         ]
         self._outside = np.zeros(len(self._passages), np.bool_)
         if collection is not None:
-            self._outside = ~among(self._passages, corpus_forms(collection))
+            self._outside = ~is_known(self._passages, corpus_forms(collection))
             for planned in self._sources:
                 self._refuse_other_texts(planned)
 

@@ -42,9 +42,9 @@ from secid.results.check import (
     Evaluation,
     SourceCaution,
     TextFacts,
-    to_drop,
+    repair_defects,
 )
-from secid.results.inputs import STANDARD_INPUT, hidden, repair_command, typed
+from secid.results.inputs import STANDARD_INPUT, flag_words, has_hidden_characters, repair_command
 from secid.scoring.encoders import fitting
 from secid.settings import READING, Resolved, Settings
 from secid.version import VERSION
@@ -108,13 +108,13 @@ def with_commands(check: Check, specs: Sequence[str], given: Mapping[str, object
 
     specs, given : the sources, and the settings that are not left to files and environment.
     """
-    unusable = STANDARD_INPUT in specs or any(map(hidden, specs))
-    if unusable or not any(to_drop(source) for source in check.sources):
+    unusable = STANDARD_INPUT in specs or any(map(has_hidden_characters, specs))
+    if unusable or not any(repair_defects(source) for source in check.sources):
         return check
-    flags = [word for name, value in given.items() if value is not None for word in typed(name, value)]
+    flags = [word for name, value in given.items() if value is not None for word in flag_words(name, value)]
     sources = tuple(
-        replace(source, repair=repair_command(SAVED, source.name, to_drop(source), source.files[0].path))
-        if to_drop(source)
+        replace(source, repair=repair_command(SAVED, source.name, repair_defects(source), source.files[0].path))
+        if repair_defects(source)
         else source
         for source in check.sources
     )

@@ -16,7 +16,7 @@ from secid.progress import Progress, Silent
 from secid.records import Record
 from secid.results.inputs import probe_command
 from secid.results.probe import FEWEST_HELD_OUT
-from secid.settings import Resolved, Settings, SettingsDict, encoder_kind, flag_of, resolve, under, under_guide
+from secid.settings import Resolved, Settings, SettingsDict, encoder_kind, flag_of, resolve, with_encoder, with_guide
 
 if TYPE_CHECKING:
     from secid.encode import Description, Encoder, EncoderLike
@@ -46,10 +46,10 @@ def refuse_no_encoder(encoder: EncoderLike | None, settings: Settings) -> None:
         )
 
 
-def begun(
+def start_command(
     encoder: EncoderLike | None, settings: SettingsDict, progress: Progress | None, *, in_shards: bool = False
 ) -> tuple[Resolved, Progress]:
-    """Return the settings of a command, with the encoder if it is a name, and the progress, with its first stage begun.
+    """Return the settings of a command, with the encoder if it is a name, and its progress, already started.
 
     Raises UsageError if a shard is set and the command does not support shards.
     """
@@ -76,7 +76,9 @@ def refuse_missing(
     from secid.encode.locate import locate
 
     named = [] if encoder is not None and not isinstance(encoder, str) else [settings]
-    named += [under(settings, name) for name in (*others, settings.guide, settings.guide_reranker) if name is not None]
+    named += [
+        with_encoder(settings, name) for name in (*others, settings.guide, settings.guide_reranker) if name is not None
+    ]
     for own in named:
         name = own.encoder or ""
         progress.start(f"load {name}", None, "")
@@ -122,7 +124,7 @@ def load_guide(settings: Settings, target: Encoder, progress: Progress) -> Guide
     progress.start(f"load {name or reranker}", None, "")
     if reranker is not None:
         return load_reranker(reranker, settings)
-    guide = load(under_guide(settings), progress)
+    guide = load(with_guide(settings), progress)
     if _identity(guide.info) == _identity(target.info):
         raise UsageError(
             "names the target encoder itself, which cannot find its own false negatives",
@@ -200,7 +202,7 @@ def with_other_encoders(
     settings = read.resolved.values
     table: dict[str, Mapping[str, float]] = {scored.run.encoder.name: scored.scores}
     for number, name in enumerate(names):
-        own = replace(under(settings, name), controls="none", ablate=False, objectives=False, by=None, block=())
+        own = replace(with_encoder(settings, name), controls="none", ablate=False, objectives=False, by=None, block=())
         folder = work / f"encoder-{number}"
         folder.mkdir()
         loaded, _ = load_noted(name, own, progress)
@@ -225,7 +227,7 @@ def describe_encoder(
     >>> secid.describe_encoder("minilm", max_length=64).info.max_length
     64
     """
-    resolved, progress = begun(encoder, settings, progress)
+    resolved, progress = start_command(encoder, settings, progress)
     values = resolved.values
     if encoder is None and values.encoder is None:
         raise UsageError(

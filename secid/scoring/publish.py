@@ -15,7 +15,7 @@ from secid.arrays import Flags, Floats, distinct
 from secid.encode.selftest import LARGEST_NOISE, NOISE_FACTOR
 from secid.measure.gates import INVERSION, ProxyValues, gate_means, proxies
 from secid.measure.information import spectral_nats, spectrum, trace
-from secid.measure.interval import FEWEST_QUERIES, Difference, finite
+from secid.measure.interval import FEWEST_QUERIES, Difference, finite_interval
 from secid.pool import Plan
 from secid.results import (
     Against,
@@ -246,7 +246,9 @@ def hardness_of(estimate: Estimate | None) -> Hardness | None:
     """The published hardness; None where there is no estimate."""
     if estimate is None:
         return None
-    return Hardness(value=estimate.value, interval_95=finite(estimate.interval), n_queries=len(estimate.queries))
+    return Hardness(
+        value=estimate.value, interval_95=finite_interval(estimate.interval), n_queries=len(estimate.queries)
+    )
 
 
 def source_report(

@@ -1,8 +1,8 @@
-"""The main job: files to a ranking, in three steps that `secid score` and the tools put together with their own values.
+"""The main job: from files to a ranking in three steps, which `secid score` and the tools call with their own values.
 
-    read_sources  files to a plan, and what only all rows can tell (`ReadSources`)
-    measure       what is read, an encoder and a `Background` to measurements, in stages: embed, measure, inspect
-    finished      measurements to a `Run`, with what its folder keeps
+    read_sources  reads files into a plan, with what only all rows together show (`ReadSources`)
+    measure       measures what was read with an encoder and a `Background`, in stages: embed, measure, inspect
+    finished      turns measurements into a `Run`, with what its folder keeps
 
 Read in this order: run, stages, publish (warnings, and numbers to results), check (the same files without an encoder).
 
@@ -31,7 +31,7 @@ from secid.analyses.controls import chosen_kinds
 from secid.analyses.ranking import chances, comparisons, tie_groups
 from secid.analyses.registry import analyse
 from secid.analyses.shared_queries import same_queries
-from secid.arrays import among, distinct
+from secid.arrays import distinct, is_known
 from secid.encode import Encoder
 from secid.findings.summary import SourceFindings, judge_texts
 from secid.findings.texts import RunTexts
@@ -60,12 +60,12 @@ from secid.version import VERSION
 class Scored:
     """A finished run and the measurements behind it, sources in rank order in both.
 
-    findings : what was found in each source, by name.   positives : its labelled positives as a baseline keeps them.
+    findings : findings of each source, by name.   positives : its labelled positives as a baseline keeps them.
     reference : the random passages that hardness is measured against.
-    scores : what the sources are ranked by, ECI_B at the run's budget, of sets of equal size beyond budget 1.
-    vectors : rows of the plan's texts, for as long as the run's work folder is there.
-    states : what a run folder keeps of each source: the sum of the table's queries, and the influence of all.
-    run_texts : of a shard, what was counted over the texts of the whole run.
+    scores : ECI_B at the run's budget, by which sources are ranked; of sets of equal size beyond budget 1.
+    vectors : rows of the plan's texts, valid as long as the run's work folder exists.
+    states : what a run folder keeps of each source: the sum over the table's queries, and the influence of all.
+    run_texts : of a shard, counts over the texts of the whole run.
     """
 
     run: Run
@@ -90,10 +90,11 @@ def read_sources(
     clock: Clock,
     progress: Progress,
 ) -> Iterator[ReadSources]:
-    """Reads all sources into a plan, with the texts that controls need, and chooses a tokenizer that fits them. The
-    texts are at hand for as long as the context lasts; where there are many, a child process judges them meanwhile.
+    """Read all sources into a plan, with the texts that controls need, and choose a tokenizer that fits them.
 
-    sources : opened already, or else opened here.
+    The texts are available as long as the context lasts. If there are many, a child process looks for their findings
+    meanwhile.
+    sources : those that are not open yet are opened here.
     folder : an empty folder for spool files; the caller removes it.
     """
     settings = resolved.values
@@ -113,7 +114,7 @@ def read_sources(
         counts["n_distinct_queries"] = len(plan.queries)
         counts["n_distinct_passages"] = len(plan.source_passages())
     try:
-        separates = settings.collection is not None and settings.shard is None  # of a shard: at the merge
+        separates = settings.collection is not None and settings.shard is None  # a shard's are separated at the merge
         resolved = fitting(plan, resolved, progress)
         rules = settings, background.known, background.run_texts
         with in_child_process(len(draft.whole.passages), settings.threads, judge_texts, draft, *rules) as wait:
@@ -131,7 +132,7 @@ def read_sources(
 def scores_under(
     read: ReadSources, encoder: Encoder, settings: Settings, folder: Path, progress: Progress
 ) -> dict[str, float]:
-    """ECI_B of each source of a plan under another encoder and its settings, at the run's budget. folder: empty."""
+    """Return ECI_B of each source at the run's budget under another encoder and its settings. folder: empty."""
     own = replace(read, resolved=replace(read.resolved, values=settings))
     context = measure(own, encoder, None, Background(), folder, Clock(), progress)
     context.embedder.close()
@@ -141,9 +142,9 @@ def scores_under(
 def finished(
     context: Context, read: ReadSources, encoder: Encoder, background: Background, clock: Clock, run_folder: str | None
 ) -> Scored:
-    """Ranks, compares, runs all analyses, and puts the run together.
+    """Rank and compare the sources, run all analyses, and put the run together.
 
-    run_folder : where the run will be written, for the commands that act on it; None for nowhere.
+    run_folder : where the run will be written, for the commands that act on it; None if nowhere.
     clock : its stages are the run's timing, with those that end later.
     """
     resolved, ranked = read.resolved, context.ranked
@@ -194,7 +195,7 @@ def finished(
 def source_reports(
     context: Context, groups: Mapping[str, int | None], files: Mapping[str, InputFile], run_folder: str | None
 ) -> tuple[SourceReport, ...]:
-    """The published numbers of all sources, in rank order. groups : letters of ties by name."""
+    """Return the published numbers of all sources, in rank order. groups : as `tie_groups` returns them."""
     settings, ranked = context.settings, context.ranked
     first: Sequence[float | None] = [None] * len(ranked)
     if same_queries(ranked):
@@ -223,12 +224,12 @@ def source_reports(
 
 
 def control_results(context: Context) -> tuple[ControlResult, ...]:
-    """The published numbers of all controls."""
+    """Return the published numbers of all controls."""
     names = [item.name for item in context.ranked]
     pool = distinct(np.concatenate([ids for item in context.items for ids in _documents(item.triplets)]))
     results = []
     for (control, item), gaps in zip(context.controls, context.control_gaps, strict=True):
-        n_new_texts = int((~among(distinct(item.triplets.negative), pool)).sum())
+        n_new_texts = int((~is_known(distinct(item.triplets.negative), pool)).sum())
         own = {name: gaps[name] for name in names if name in gaps}
         results.append(control_result(control, item, n_new_texts, own, context.settings))
     return tuple(results)

@@ -1,4 +1,4 @@
-"""A plan to measurements: embed, lex, controls, both passes, inspect."""
+"""Turns a plan into measurements: embed, lex, controls, both passes, inspect."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ from secid.analyses.shared_queries import (
     table_sets,
 )
 from secid.analyses.slices import MOST_SLICES
-from secid.arrays import Index, among, distinct
+from secid.arrays import Index, distinct, is_known
 from secid.encode import Encoder, smallest_distance
 from secid.encode.device import multiplies_bf16
 from secid.errors import UsageError
@@ -54,18 +54,18 @@ Set = TypeVar("Set", Triplets, Measured)
 NO_REFERENCE = "no_reference"
 NO_SPAN = "no_span"
 MANY_TEXTS = 5_000
-"""Texts from which bf16 on a CPU is worth a note: minutes of encoding."""
+"""Number of texts from which a note suggests bf16 on a CPU: encoding them takes minutes."""
 PASSES = 2
-"""Over the triplets: one for the sums, one for the influence."""
+"""Passes over the triplets: one for the sums, one for the influence."""
 
 
 @dataclass(frozen=True)
 class Background:
-    """Reference data that sources are judged and measured against. Where None, the run provides its own.
+    """Reference data that sources are judged and measured against. If a field is None, the run provides its own.
 
     frequencies : document frequencies of the pool that texts are scored in.
-    known : labelled positives from outside the run, such as a baseline's: they count as its own do.
-    run_texts : what was counted over the texts of a whole run, of which this one has a part.
+    known : labelled positives from outside the run, such as a baseline's; they count like the run's own.
+    run_texts : counts over the texts of a whole run, of which this run is a part.
     """
 
     frequencies: DocumentFrequencies | None = None
@@ -75,13 +75,13 @@ class Background:
 
 @dataclass(frozen=True)
 class ReadSources:
-    """Sources in a plan, and what is known only where all rows are at hand.
+    """Sources in a plan, and what is known only when all rows are available.
 
-    draft : the plan before its texts are judged, which is all that encoding needs.   plan : with their findings.
-    wait_for_findings : gives what the texts of all rows show.   texts : the same, as they are known.
+    draft : the plan without findings of its texts, which is all that encoding needs.   plan : with these findings.
+    wait_for_findings : waits for the findings of the texts of all rows and returns them.   texts : its result.
     resolved : the settings, with the tokenizer that fits the texts.
     files : what was read of each path.
-    collection : whose whole corpus the positives are separated from.
+    collection : the one whose whole corpus positives are compared with (separation); None without one.
     """
 
     draft: Draft
@@ -118,9 +118,9 @@ def measure(
     clock: Clock,
     progress: Progress,
 ) -> Context:
-    """Embeds what is needed and measures sources, controls and variants.
+    """Embed what is needed and measure sources, controls and variants.
 
-    guide : scores the triplets of the sources too, as `load_guide` gives it.   folder : an empty one for vectors.
+    guide : a second scorer of the sources' triplets, from `load_guide`.   folder : an empty one for vectors.
     """
     settings, early = read.resolved.values, None
     embedder = embedded(read.draft.plan, encoder, settings, folder, clock, progress)
@@ -136,7 +136,7 @@ def measure(
         note_cached(embedder, progress)
     with clock.stage("controls"):
         controls, missing = make_controls(plan, triplets, embedder.vectors, settings, progress)
-        for control in controls:  # nothing is left to encode but after an early stop
+        for control in controls:  # only after an early stop is anything left to encode
             embedder.need(control.triplets.query, control.triplets.negative)
     sets = measured_sets(plan, triplets, controls, measurer, suite, clock, progress)
     if guide is not None:
@@ -161,7 +161,7 @@ def embedded(
         with clock.stage("encode") as counts:
             if chosen_kinds(settings.controls):
                 embedder.everything()
-            else:  # a plan that another encoder's run made may hold texts of its controls
+            else:  # another encoder's run may have planned texts for its controls
                 embedder.passages(plan.source_passages())
             counts.update(embedder.counts)
     note_cached(embedder, progress)
@@ -195,12 +195,12 @@ def measurer_of(
 
 
 def variants_of(suite: Sequence[Aspect]) -> list[Variant]:
-    """All variants of all aspects."""
+    """Return all variants of all aspects."""
     return [variant for aspect in suite for variant in aspect.variants.values()]
 
 
 def note_bf16(info: EncoderInfo, n_texts: int, settings: Settings, progress: Progress) -> None:
-    """Notes that bf16 would be faster, where this CPU has instructions for it and encoding takes a while."""
+    """Note that bf16 would be faster, if this CPU has instructions for it and encoding takes minutes."""
     slow = info.device == "cpu" and info.dtype == "float32" and n_texts >= MANY_TEXTS
     if slow and settings.dtype == "auto" and multiplies_bf16():
         progress.note(
@@ -210,7 +210,7 @@ def note_bf16(info: EncoderInfo, n_texts: int, settings: Settings, progress: Pro
 
 
 def note_cached(embedder: Embedder, progress: Progress) -> None:
-    """Notes how many texts the cache held."""
+    """Note how many texts the cache held, if any."""
     if embedder.counts["n_cached"]:
         n_cached, n_texts = embedder.counts["n_cached"], embedder.counts["n_texts"]
         progress.note(f"encode: {n_cached:,.0f} of {n_texts:,.0f} texts from the cache")
@@ -235,7 +235,7 @@ def refuse(plan: Plan, encoder: Encoder, settings: Settings) -> None:
 class Inspection:
     """Sets with findings as columns.
 
-    reference : random passages; None where there are too few.   findings : by source.
+    reference : random passages; None if there are too few.   findings : by source.
     missing : what could not be computed, and the kind of reason.
     """
 
@@ -301,7 +301,7 @@ def measured_sets(
 
 def among_places(item: Measured, part: Measured) -> Index:
     """Return the places of a source's triplets whose queries are in a part of it."""
-    return np.flatnonzero(among(item.triplets.query, distinct(part.triplets.query)))
+    return np.flatnonzero(is_known(item.triplets.query, distinct(part.triplets.query)))
 
 
 def unlike_queries(
@@ -346,7 +346,7 @@ def inspected(
         for cut, old, new in zip(sets.table, sets.items, items, strict=True)
     ]
     level = sets.level
-    if level is not None:  # where nothing is cut of a source, the set is the source
+    if level is not None:  # if nothing is cut from a source, the set is the source
         level = [new if cut is old else cut for cut, old, new in zip(level, sets.table, table, strict=True)]
     missing = {
         **({} if embedder.truncated is not None else {"truncated": CUTS_UNKNOWN}),
@@ -427,7 +427,7 @@ def guided(
     progress: Progress,
     counts: dict[str, float],
 ) -> list[Measured]:
-    """The items with the guide's scores as columns. counts: takes what it cost."""
+    """Return the items with the guide's scores as columns. counts: filled with the cost."""
     sources = [(item.triplets, item.table.s_query_negative) for item in items]
     pool = passage_pool(plan, [item.triplets for item in items])
     random = [random_rows(plan, item.triplets, pool, settings.seed) for item in items]

@@ -1,4 +1,4 @@
-"""Encodes texts as they are asked for, and keeps their unit rows: of a run, or of a whole corpus window by window."""
+"""Encodes texts when they are needed, and keeps their unit rows: of a run, or of a whole corpus window by window."""
 
 from __future__ import annotations
 
@@ -22,7 +22,7 @@ from secid.encode import Cache, Encoder, Role, StreamingEncoder, embed
 from secid.encode.device import gpu_of, gpu_with_room, is_gpu
 from secid.encode.encoder import host_rows, own_stream, to_device
 from secid.encode.segment import find_keys, key_words
-from secid.errors import EncoderError, OutputError, plainly
+from secid.errors import EncoderError, OutputError, plain_message
 from secid.files import remedy_of
 from secid.measure.blocks import CPU, Vectors
 from secid.measure.in_batch import unit
@@ -35,19 +35,19 @@ from secid.settings import Settings
 
 # Unit rows of texts by id: in memory, or in a file that is read through a map.
 
-Put = Callable[[Index, Any], None]
-"""Takes positions (n,) and their rows (n, d), an array or a tensor on any device."""
+RowWriter = Callable[[Index, Any], None]
+"""A function that takes positions (n,) and their rows (n, d), an array or a tensor on any device."""
 
 HELD_BYTES = 256 << 20
-"""Most bytes of rows in the host's memory; more go to a file, from which each pass copies them first."""
+"""Most bytes of rows in the host's memory. A larger table is a file, from which each pass first copies its rows."""
 PART_BYTES = 256 << 20
-"""Bytes of the file that `take` maps at once: a system may map far more around a row than the row."""
+"""Bytes of rows that `take` copies before it releases the map: a system may map far more than the row itself."""
 UNRESERVABLE = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 """Errors of file systems and systems that cannot reserve space."""
 
 
 class DeviceRows:
-    """(n, d) float32 in a device's memory. values: the tensor; a row is zero until it is written."""
+    """Rows (n, d) float32 in a device's memory. values: the tensor; a row is zero until it is written."""
 
     def __init__(self, device: torch.device, n: int, d: int) -> None:
         self.values = torch.zeros((n, d), device=device)
@@ -55,10 +55,10 @@ class DeviceRows:
             torch.cuda.synchronize(device)
 
     def reserve(self, n: int) -> None:
-        """Nothing is to be done: the memory is this run's already."""
+        """Do nothing: the memory is already allocated."""
 
-    def writer(self, ids: Index) -> Put:
-        """Takes the rows of these ids by their positions among them. Raises EncoderError if the device fails."""
+    def writer(self, ids: Index) -> RowWriter:
+        """Return a function that writes rows of these ids, by positions in `ids`; EncoderError if the device fails."""
         device = self.values.device
 
         def put(positions: Index, rows: Any) -> None:
@@ -69,7 +69,7 @@ class DeviceRows:
                     self.values.index_copy_(0, to_device(ids[positions].astype(np.int64), device), rows.to(device))
             except RuntimeError as error:
                 raise EncoderError(
-                    f"{device} failed, which holds the rows of the texts: {plainly(error)[:200]}",
+                    f"{device} failed, which holds the rows of the texts: {plain_message(error)[:200]}",
                     remedy="run the command again: it continues with what the cache has kept",
                 ) from error
 
@@ -77,15 +77,15 @@ class DeviceRows:
 
 
 class FileRows:
-    """(n, d) float32 in a file, in the order in which they arrive; `take` has them by id.
+    """Rows (n, d) float32 in a file, in the order in which they arrive; `take` returns them by id.
 
-    The file takes up what was reserved, not n rows. Nothing is written through the map, so that a full disk is an
-    error of a call. Pages that were read stay in the process's memory, as far as there is room, until `release`.
+    The file takes up the space of the reserved rows, not of n. Nothing is written through the map, so a full disk
+    raises an error and sends no signal. Pages that were read stay in memory, as far as there is room, until `release`.
     """
 
     def __init__(self, path: Path, n: int, d: int) -> None:
         self._path, self._row_bytes, self._n_rows = path, 4 * d, 0
-        self._place = np.full(n, -1, np.int64)  # which no row has, so that to read a row never written is an error
+        self._place = np.full(n, -1, np.int64)  # no place: reading an unwritten row is an error
         with self._room(4 * n * d), path.open("wb") as file:
             file.truncate(max(1, n) * self._row_bytes)
         self._values: npt.NDArray[np.float32] = np.memmap(path, np.float32, "r+", shape=(max(1, n), d))
@@ -102,8 +102,8 @@ class FileRows:
                 if shutil.disk_usage(self._path.parent).free < n_bytes:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
 
-    def writer(self, ids: Index) -> Put:
-        """Takes the rows of these ids by their positions among them. Raises OutputError where a disk is full."""
+    def writer(self, ids: Index) -> RowWriter:
+        """Return a function that writes rows of these ids, by positions in `ids`; OutputError if the disk is full."""
 
         def put(positions: Index, rows: Any) -> None:
             values = np.ascontiguousarray(host_rows(rows), np.float32)
@@ -116,9 +116,9 @@ class FileRows:
         return put
 
     def take(self, ids: Index, out: Tensor) -> None:
-        """Copies the rows of these ids, (n, d), by all threads; parts of the file are given back one by one.
+        """Copy the rows of these ids, (n, d), with all threads; pages of the file are released part by part.
 
-        ids : rising, as neighbours arrived at about the same time.   out : on any device.
+        ids : rising, since neighbours arrived at about the same time.   out : on any device.
         """
         rows, places = torch.from_numpy(self._values), torch.from_numpy(self._place[ids])
         at_once = max(1, PART_BYTES // self._row_bytes)
@@ -130,30 +130,30 @@ class FileRows:
             self.release()
 
     def release(self) -> None:
-        """Gives the pages back; the file keeps what was written. Does nothing where the system has no such call."""
+        """Release the map's pages; the file keeps its contents. Do nothing on a system without such a call."""
         mapped: Any = getattr(self._values, "_mmap", None)
         if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
             mapped.madvise(mmap.MADV_DONTNEED)
 
     @contextmanager
     def _room(self, n_bytes: int) -> Iterator[None]:
-        """Errors of the system in the block are a lack of room for this many bytes."""
+        """Turn an OSError in the block into an OutputError: no room for this many bytes."""
         try:
             yield
         except OSError as error:
             free = shutil.disk_usage(self._path.parent).free
             raise OutputError(
                 f"no room for the rows of the texts: {n_bytes / 1e9:,.2f} GB needed, {free / 1e9:,.2f} GB free "
-                f"({plainly(error)})",
+                f"({plain_message(error)})",
                 where=str(self._path.parent),
                 remedy=remedy_of(error),
             ) from error
 
 
-# Encodes texts as they are asked for, each once, and keeps their unit rows.
+# Texts are encoded when they are needed, each once, and their unit rows are kept.
 
 CachedRows = Callable[[Index, npt.NDArray[np.float32], npt.NDArray[np.bool_]], None]
-"""Takes positions (n,), their rows (n, d), and whether each text was cut."""
+"""A function that takes positions (n,), their rows (n, d), and flags (n,) of the texts that were cut."""
 COUNTED = ("n_texts", "n_cached", "n_encoded", "n_bytes", "n_tokens", "n_truncated")
 CUTS_UNKNOWN = "cuts_unknown"
 
@@ -161,10 +161,10 @@ CUTS_UNKNOWN = "cuts_unknown"
 class Embedder:
     """Encodes each text of two stores once, when first needed.
 
-    vectors   : rows by id; a row is zero until it has been asked for.
-    truncated : (n_passages,) which of the embedded passages were cut at the maximum length; None where the encoder
+    vectors   : rows by id; a row that no call has asked for has no valid values.
+    truncated : (n_passages,) flags of the embedded passages that were cut at the maximum length; None if the encoder
                 does not say (CUTS_UNKNOWN).
-    counts    : what embedding took so far, by COUNTED, without n_truncated where the encoder does not say.
+    counts    : the cost of embedding so far, by COUNTED; without n_truncated if the encoder does not say.
     """
 
     def __init__(
@@ -177,7 +177,7 @@ class Embedder:
         progress: Progress,
     ) -> None:
         self._stores: dict[Role, TextStore] = {"query": queries, "passage": passages}
-        self._first: dict[Role, int] = {"query": 0, "passage": len(queries)}  # rows of all texts are in one table
+        self._first: dict[Role, int] = {"query": 0, "passage": len(queries)}  # one table holds the rows of all texts
         n, d, info = len(queries) + len(passages), encoder.info.dim, encoder.info
         self._encoder, self._progress, self._n_failures = encoder, progress, 0
         self._cache = _cache(info, settings)
@@ -195,17 +195,17 @@ class Embedder:
         return self._truncated[self._first["passage"] :] if self._reports_cuts else None
 
     def everything(self) -> None:
-        """Embeds all texts."""
+        """Embed all texts."""
         self.passages(np.arange(len(self._stores["passage"])))
 
     def passages(self, ids: Index) -> None:
-        """Embeds all queries and these passages."""
+        """Embed all queries and these passages."""
         self.need(np.arange(len(self._stores["query"])), ids)
 
     def need(self, queries: Index, passages: Index) -> None:
-        """Embeds those of these texts that have no row yet: what the cache holds first, then each role in one stream.
+        """Embed those of these texts that have no row yet: first from the cache, then each role in one stream.
 
-        However it ends, what was encoded stays in the cache.
+        What was encoded stays in the cache, even after an error.
         """
         asked: dict[Role, Index] = {"query": queries, "passage": passages}
         missing = {role: self._missing(role, ids) for role, ids in asked.items()}
@@ -216,7 +216,7 @@ class Embedder:
         self.counts["n_texts"] += n_texts
         try:
             if self._cache is not None:
-                self._progress.start("read the cache", None, "texts")  # apart: it says nothing of the time to encode
+                self._progress.start("read the cache", None, "texts")  # its own stage: says nothing about encoding
                 self._look_up(self._cache, missing)
                 missing = {role: self._missing(role, ids) for role, ids in missing.items()}
                 n_texts = sum(map(len, missing.values()))
@@ -226,7 +226,7 @@ class Embedder:
                 self._progress.start("encode", n_texts, "texts")
             for role, ids in missing.items():
                 self._encode(role, ids)
-        except BaseException:  # also on Ctrl-C, and this error is the one reported
+        except BaseException:  # also on Ctrl-C; an error of the flush is not reported
             if self._cache is not None:
                 with suppress(Exception):
                     self._cache.flush()
@@ -238,21 +238,21 @@ class Embedder:
         self._say()
 
     def has(self, passages: Index) -> npt.NDArray[np.bool_]:
-        """(n,) which of these passages have a row."""
+        """Return (n,) flags of the passages that have a row."""
         return self._done[passages + self._first["passage"]]
 
     def cached(self, keys: npt.NDArray[np.uint8], put: CachedRows) -> npt.NDArray[np.bool_]:
-        """Hands over the rows of passages outside the stores that the cache holds; (n,) which they are."""
+        """Pass to `put` the cached rows of passages outside the stores; return (n,) flags of these passages."""
         if self._cache is None:
             return np.zeros(len(keys), np.bool_)
         return self._cache.lookup(keys, self._encoder.info.dim, put)
 
     def may_add(self, n_texts: int, share: float) -> bool:
-        """Return whether further texts are few: at most this share of its own, under an encoder that runs here."""
+        """Return whether n_texts more may be encoded: 0, or at most this share of the run's if the encoder is local."""
         return not n_texts or (self._reports_cuts and n_texts <= share * len(self._done))
 
     def add_passages(self, texts: Sequence[str], keys: npt.NDArray[np.uint8]) -> Tensor:
-        """(n, d) rows of passages outside the stores, encoded and put in the cache."""
+        """Encode passages outside the stores, add them to the cache, and return their rows (n, d)."""
         self._progress.start("encode the corpus", len(texts), "texts")
         rows = torch.empty(len(texts), self._encoder.info.dim)
         if self._cache is not None:
@@ -266,7 +266,7 @@ class Embedder:
         return rows
 
     def close(self) -> None:
-        """Returns when what was encoded is in the cache. Nothing can be embedded afterwards."""
+        """Wait until all encoded texts are in the cache. Nothing can be embedded afterwards."""
         if self._cache is not None:
             self._cache.close()
         self._say()
@@ -322,7 +322,7 @@ class Embedder:
         return Vectors(torch.empty(0, d), torch.empty(0, d), take, device=gpu)
 
     def _say(self) -> None:
-        """Passes on the cache's notes, and each failure of a device once."""
+        """Show the cache's notes, and each failure of a device once."""
         while self._cache is not None and self._cache.notes:
             self._progress.note(self._cache.notes.pop(0))
         failures = self._encoder.failures if isinstance(self._encoder, StreamingEncoder) else ()
@@ -332,14 +332,14 @@ class Embedder:
 
 
 def _cache(info: EncoderInfo, settings: Settings) -> Cache | None:
-    """The cache of an encoder that can be identified; a vectors file needs none."""
+    """Return the encoder's cache; None with cache off, for an encoder without fingerprint, or for a vectors file."""
     if not settings.cache or not info.fingerprint or info.pooling == "precomputed":
         return None
     return Cache.open(settings, info.fingerprint, info.name, half=info.dtype in ("bf16", "fp16"))
 
 
 def rows_of_ids(vectors: Vectors, role: Role, ids: Index, n_rows: int) -> Iterator[Tensor]:
-    """The rows of these ids in their order, (n_rows, d) or fewer at once, from a file or where they are."""
+    """Yield the rows of these ids in their order, (n_rows, d) or fewer at once, on the computing device."""
     rows = vectors.queries if role == "query" else vectors.passages
     if vectors.gather is None:
         places = torch.from_numpy(ids).to(rows.device)
@@ -359,22 +359,22 @@ def rows_of_ids(vectors: Vectors, role: Role, ids: Index, n_rows: int) -> Iterat
 Keys = npt.NDArray[np.uint8]
 
 MOST_NEW = 0.01
-"""Most further texts that are encoded for the corpus unasked, as a share of the run's texts."""
+"""Most further texts that are encoded for the corpus unless all are to be, as a share of the run's texts."""
 WINDOW = 16_384
 """Passages at once."""
 LOOKUP_BYTES = 1 << 30
-"""Bytes of rows that are looked up in the cache at once: each look reads all keys of the cache."""
+"""Bytes of rows that are looked up in the cache at once: each lookup reads all keys of the cache."""
 
 
 class Corpus:
     """The distinct passages of a collection, by text.
 
-    n_passages : how many.   ids : of each passage that `windows` gave, in its order, the id in the plan or -1.
-    complete   : whether `windows` gave all of them.
+    n_passages : their number.   ids : the id in the plan, or -1, of each passage that `windows` yielded, in its order.
+    complete   : whether `windows` yielded all of them.
     """
 
     def __init__(self, collection: Collection, plan: Plan, embedder: Embedder, encode: bool) -> None:
-        """encode : all that has no row, however much."""
+        """encode : whether to encode all passages without a row, however many."""
         self._collection, self._plan, self._embedder, self._encode = collection, plan, embedder, encode
         data = b"".join(text_key("passage", text) for text in collection.passages())
         keys = np.frombuffer(data, np.uint8).reshape(-1, KEY_BYTES)
@@ -382,15 +382,15 @@ class Corpus:
         order = np.lexsort((low, high))
         new = np.ones(len(order), np.bool_)
         new[1:] = (high[order[1:]] != high[order[:-1]]) | (low[order[1:]] != low[order[:-1]])
-        self._row = np.sort(order[new])  # of the first passage with a text
+        self._row = np.sort(order[new])  # the first passage of each text
         self._keys = keys[self._row]
         self.n_passages = len(self._row)
         self.ids: list[Index] = []
         self.complete = False
 
     def windows(self) -> Iterator[Tensor]:
-        """(w, d) float64 rows of length 1 on the computing device. Ends early where more than MOST_NEW are unknown and
-        not all may be encoded.
+        """Yield (w, d) float64 rows of length 1 on the computing device. End early if not all are to be encoded
+        and those without a row are more than `may_add` allows.
         """
         vectors, in_plan = self._embedder.vectors, self._places()
         own = np.sort(in_plan[in_plan >= 0])
@@ -413,7 +413,7 @@ class Corpus:
         self.complete = True
 
     def _places(self) -> Index:
-        """(n_passages,) id in the plan of each passage that has a row there, -1 for the others."""
+        """Return (n_passages,) the id in the plan of each passage that has a row there, -1 for the others."""
         high, low = key_words(self._plan.passages.keys)
         order = np.lexsort((low, high))
         place = find_keys(*key_words(self._keys), high[order], low[order])

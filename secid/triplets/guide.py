@@ -28,7 +28,7 @@ from secid.measure.sweep import sweep
 from secid.pool import Plan, key_ranks, sample_order
 from secid.pool.texts import TextStore
 from secid.progress import Progress
-from secid.settings import Settings, under_guide
+from secid.settings import Settings, with_guide
 from secid.triplets.embedding import Embedder
 from secid.triplets.estimates import Estimate, Names, clustered_mean, comparable_keys, stratified_mean
 from secid.triplets.random_reference import PASSAGES, random_passages
@@ -231,7 +231,7 @@ def _by_rows(
     passages = distinct(np.concatenate([ids for rows in asked for ids in (rows.positive, rows.negative)]))
     texts = plan.queries.only(queries), plan.passages.only(passages)
     folder.mkdir()
-    embedder = Embedder(*texts, guide, under_guide(settings), folder, progress)
+    embedder = Embedder(*texts, guide, with_guide(settings), folder, progress)
     try:
         embedder.everything()
         counts.update(embedder.counts)

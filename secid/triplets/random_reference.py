@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from secid.arrays import Flags, Floats, Index, among, distinct
+from secid.arrays import Flags, Floats, Index, distinct, is_known
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.interval import Difference
 from secid.measure.sweep import DOT_ROUNDING, sweep
@@ -167,7 +167,7 @@ def stored_reference(arrays: Mapping[str, npt.NDArray[Any]], plan: Plan) -> Rand
     """
     names, order = np.unique(comparable_keys(arrays["keys"]), return_index=True)
     own = comparable_keys(plan.queries.keys)
-    queries = np.flatnonzero(among(own, names))
+    queries = np.flatnonzero(is_known(own, names))
     if not len(queries):
         return None
     place = order[np.searchsorted(names, own[queries])]
@@ -229,13 +229,13 @@ def random_passages(plan: Plan, queries: Index, pool: Index, seed: int) -> list[
     """
     place, label = labels_of(plan, queries)
     passage = plan.known_positives[label] % len(plan.passages)
-    inside = among(passage, np.sort(pool))
+    inside = is_known(passage, np.sort(pool))
     ends = np.searchsorted(place[inside], np.arange(1, len(queries)))
     drawn = []
     for key, positives in zip(plan.queries.keys[queries], np.split(passage[inside], ends), strict=True):
         generator = np.random.default_rng([seed, STREAM, *np.ascontiguousarray(key).view("<u4").tolist()])
         passages = pool[generator.choice(len(pool), min(len(pool), PASSAGES + len(positives)), replace=False)]
-        drawn.append(passages[~among(passages, positives)][:PASSAGES])
+        drawn.append(passages[~is_known(passages, positives)][:PASSAGES])
     return drawn
 
 
@@ -257,7 +257,7 @@ def _cosines(query: Index, passage: Index, vectors: Vectors) -> Floats:
 
 def sampled(query: Index, reference: RandomReference) -> Flags:
     """(T,) which triplets have random passages to be compared with. query: (T,) query id of each."""
-    return among(query, reference.queries)
+    return is_known(query, reference.queries)
 
 
 def hardness_sums(
@@ -343,7 +343,7 @@ def passage_means(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors) ->
         sums.append((wide @ total / torch.linalg.vector_norm(wide, dim=1)).cpu().numpy())
     place, label = labels_of(plan, queries)
     positive = plan.known_positives[label] % len(plan.passages)
-    inside = among(positive, pool)
+    inside = is_known(positive, pool)
     place, positive = place[inside], positive[inside]
     own = np.bincount(place, _cosines(queries[place], positive, vectors), len(queries))
     n_passages = len(pool) - np.bincount(place, minlength=len(queries))

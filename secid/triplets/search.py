@@ -31,8 +31,8 @@ K1, B = 1.5, 0.75
 WEIGHT_UNIT = 2.0**-40
 """Each token's contribution is rounded to this unit, so that sums up to 2^13 are exact."""
 DECIMAL = Context(prec=28)
-GROUPS = 64
-"""Groups of documents: the k-th largest of their best scores is a lower bound of the k-th largest score."""
+GROUP_SIZE = 64
+"""Documents of a group: the k-th largest of the best scores of all groups bounds the k-th largest score from below."""
 
 
 class Bm25Index:
@@ -66,7 +66,7 @@ class Bm25Index:
         queries : (q,) numbers. The documents must be in the order of their text keys. Missing ones are -1 and NaN.
         """
         places, scores = np.full((len(queries), k), -1), np.full((len(queries), k), np.nan)
-        of_block = np.zeros((GROUPS, -(-self._n_documents // GROUPS)))
+        of_block = np.zeros((GROUP_SIZE, -(-self._n_documents // GROUP_SIZE)))
         of_all = of_block.ravel()
         for row, query in enumerate(queries.tolist()):
             of_all.fill(0.0)

@@ -22,7 +22,7 @@ SCORE_COLUMNS = ("pos_scores", "neg_scores")
 ID_COLUMNS = ("pos_ids", "neg_ids")
 PROVENANCE = {"rank": "neg_ranks", "margin": "neg_margins", "miner": "neg_miners"}
 """Fields of a mined negative, and the columns that hold them as lists in FlagEmbedding's schema."""
-OF_NEGATIVES = (SCORE_COLUMNS[1], *PROVENANCE.values())
+NEGATIVE_COLUMNS = (SCORE_COLUMNS[1], *PROVENANCE.values())
 PASSAGE_ID_COLUMNS = (POSITIVE_IDS, NEGATIVE_IDS)
 """Patterns of names of id columns that accompany text columns, without the numbers in the names."""
 
@@ -79,29 +79,31 @@ def row_of(record: Record) -> Row:
         sides, cells, extras.n_listed, PASSAGE_ID_COLUMNS, SCORE_COLUMNS, strict=True
     ):
         n = {max((place for place, _ in placed), default=-1) + 1, n_listed}
-        names = [name for name in columns if _is_of_ids(name, ids)]
-        of_ids = _of_each(columns, names, n, _is_id)
-        of_scores = _of_each(columns, [scores] if scores in columns else [], n, _is_number)
+        names = [name for name in columns if _is_id_column(name, ids)]
+        of_ids = _aligned_values(columns, names, n, _is_id)
+        of_scores = _aligned_values(columns, [scores] if scores in columns else [], n, _is_number)
         used |= {*(names if of_ids else ()), *((scores,) if of_scores else ())}
         passages.append([
             _passage(text, cell, of_ids[place] if of_ids else None, of_scores[place] if of_scores else None)
             for text, (place, cell) in zip(texts, placed, strict=True)
         ])  # fmt: skip
         for name, column in PROVENANCE.items() if ids == NEGATIVE_IDS else ():
-            if values := _of_each(columns, [column] if column in columns else [], n, MINED[name]):
+            if values := _aligned_values(columns, [column] if column in columns else [], n, MINED[name]):
                 used.add(column)
                 passages[-1] = [
                     passage._replace(**{name: values[place]})
                     for passage, (place, _) in zip(passages[-1], placed, strict=True)
                 ]
     scalars = {key: value for key, value in scalars.items() if key not in used.intersection(ID_COLUMNS + SCORE_COLUMNS)}
-    used |= {name for name in OF_NEGATIVES if _is_blank(columns.get(name))}
+    used |= {name for name in NEGATIVE_COLUMNS if _is_blank(columns.get(name))}
     lost = [str(key) for key, value in columns.items() if not _is_scalar(value) and key not in used]
-    lost += _lost_of_passages([cell for side in cells for _, cell in side], any(p.title for p in chain(*passages)))
+    lost += _lost_passage_fields([cell for side in cells for _, cell in side], any(p.title for p in chain(*passages)))
     return Row(record.query, passages[0], passages[1], _id(query, record.query), scalars, lost)
 
 
-def _of_each(columns: Mapping[str, Any], names: list[str], n: set[int], fits: Callable[[Any], bool]) -> list[Any]:
+def _aligned_values(
+    columns: Mapping[str, Any], names: list[str], n: set[int], fits: Callable[[Any], bool]
+) -> list[Any]:
     """Return values of the row's passages, from one list or from a column for each passage; [] if they do not align.
 
     n : number of passages that the row lists, and number up to the last usable one. Either number of values aligns.
@@ -116,7 +118,7 @@ def _of_each(columns: Mapping[str, Any], names: list[str], n: set[int], fits: Ca
 
 
 @cache
-def _is_of_ids(name: str, pattern: str) -> bool:
+def _is_id_column(name: str, pattern: str) -> bool:
     """Return whether a column's name marks it as ids of this side: neg_ids, negative_2_id."""
     return bool(re.fullmatch(pattern, re.sub(r"[_ -]?\d+", "", name), re.IGNORECASE))
 
@@ -137,7 +139,7 @@ def _passage(text: str, cell: Any, own_id: Any, score: Any) -> Passage:
     return Passage(text, name, title if isinstance(title, str) and joined else "", **own)
 
 
-def _lost_of_passages(cells: Sequence[Any], titled: bool) -> list[str]:
+def _lost_passage_fields(cells: Sequence[Any], titled: bool) -> list[str]:
     """Return names of the contents of passages' cells other than text, id, joined title and fields of MINED."""
     known = {*TEXT_KEYS, *ID_KEYS, *MINED, *((TITLE_KEY,) if titled else ())}
     inside = {key for cell in cells if isinstance(cell, dict) for key in cell if cell[key] not in (None, "")}

@@ -41,7 +41,7 @@ from secid.write.rows import ID_COLUMNS, PROVENANCE, QUERY_ID, SCORE_COLUMNS, Pa
 
 Schema = Literal["st-ntuple", "flagembedding", "tevatron", "nvidia"]
 SCHEMAS: tuple[Schema, ...] = get_args(Schema)
-OWN: Mapping[str, Schema] = {"triplet": "st-ntuple", **{name: name for name in SCHEMAS[1:]}}
+COPY_SCHEMAS: Mapping[str, Schema] = {"triplet": "st-ntuple", **{name: name for name in SCHEMAS[1:]}}
 """Schemas of `secid.read` that a copy keeps without --as. A copy of any other schema is flagembedding."""
 BATCH_ROWS = 1024
 """Rows per Parquet batch: the readers' own batch size."""
@@ -52,7 +52,7 @@ TEXT_COLUMNS: Mapping[Schema, tuple[str, ...]] = {
     "nvidia": ("question_id", "query", "pos_doc", "neg_doc"),
 }
 """Columns that a schema defines. A file has only some of the optional ones."""
-OF_OBJECTS: Mapping[Schema, str] = {"tevatron": "docid", "nvidia": "id"}
+PASSAGE_ID_KEYS: Mapping[Schema, str] = {"tevatron": "docid", "nvidia": "id"}
 """Schemas whose passages are objects, with the key of their ids. NeMo AutoModel's inline loader takes the texts of
 `nvidia` from query, pos_doc and neg_doc (docs.nvidia.com/nemo/automodel, Retrieval Dataset, inline-text JSONL)."""
 QUERY_IDS = (QUERY_ID, "query-id", "qid", "question_id", "_id", "id")
@@ -75,7 +75,7 @@ MINED = "rank, margin and miner of negatives"
 
 
 @dataclass(frozen=True, kw_only=True)
-class Written:
+class WrittenFile:
     """Contents of a written file.
 
     layout     : "n-tuple" or "triplets" for st-ntuple, else "".
@@ -96,7 +96,7 @@ def schema_of(asked: str | None, own: Collection[str]) -> Schema:
     """Return the schema to write. asked: value of --as.   own: schemas of the source's files. Raises UsageError."""
     if asked is not None and asked not in SCHEMAS:
         raise UsageError(f"unknown schema {asked!r}", where="--as", remedy=f"use one of {', '.join(SCHEMAS)}")
-    schemas = {OWN.get(name, "flagembedding") for name in own}
+    schemas = {COPY_SCHEMAS.get(name, "flagembedding") for name in own}
     return asked or (schemas.pop() if len(schemas) == 1 else "flagembedding")
 
 
@@ -178,7 +178,7 @@ class _Survey:
         self.lost.update(row.lost)
 
 
-def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suffix: str) -> Written:
+def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suffix: str) -> WrittenFile:
     """Write rows to `out`, a new file, in the container of the suffix.
 
     rows : returns the same rows at each call. It is called to determine the columns, to test how secid reads the first
@@ -195,7 +195,7 @@ def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suf
     def documents(names: Collection[str]) -> Iterator[dict[str, Any]]:
         for row in rows():
             columns = _columns(row)
-            others = {name: _written(columns.get(name), parquet) for name in names}
+            others = {name: _json_value(columns.get(name), parquet) for name in names}
             if schema == "st-ntuple":
                 yield from _tuples(row, equal)
             elif schema == "flagembedding":
@@ -204,31 +204,31 @@ def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suf
                 yield {**_objects(row, schema, mined), **others}
 
     types = {} if schema == "st-ntuple" else {name: type_of(kinds) for name, kinds in survey.kinds.items()}
-    own = {*TEXT_COLUMNS[schema], *([QUERY_ID] if schema in OF_OBJECTS else ())}
+    own = {*TEXT_COLUMNS[schema], *([QUERY_ID] if schema in PASSAGE_ID_KEYS else ())}
     names = [name for name, kind in types.items() if name not in own and (kind or not parquet)]
-    names = _that_keep_the_reading(list(islice(documents(names), HEAD_ROWS)), names)
+    names = _harmless_columns(list(islice(documents(names), HEAD_ROWS)), names)
     held = {
         PASSAGE_IDS: schema != "st-ntuple",
         SCORES: (scored and schema == "flagembedding") or (bool(mined) and schema != "st-ntuple"),
         POSITIVE_SCORES: not mined or schema == "st-ntuple",  # else these are among the scores of passages
         MINED: schema != "st-ntuple",
         FURTHER: schema != "st-ntuple",
-        **dict.fromkeys((*names, *([QUERY_ID] if schema in OF_OBJECTS else ())), True),
+        **dict.fromkeys((*names, *([QUERY_ID] if schema in PASSAGE_ID_KEYS else ())), True),
     }
     not_held = survey.lost + Counter({name: n for name, n in survey.held.items() if not held.get(name)})
     if not parquet:
         not_held += Counter({f"{NOT_FINITE} in {name}": survey.unwritable[name] for name in names})
-    return Written(
+    return WrittenFile(
         schema=schema,
         layout=("n-tuple" if equal else "triplets") if schema == "st-ntuple" else "",
         n_rows=_write(documents(names), {name: types[name] for name in names}, out, suffix),
         n_negatives=survey.n_negatives,
-        n_made_ids=survey.n_without_ids if schema in OF_OBJECTS else 0,
+        n_made_ids=survey.n_without_ids if schema in PASSAGE_ID_KEYS else 0,
         not_held=dict(sorted(not_held.items())),
     )
 
 
-def _that_keep_the_reading(head: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
+def _harmless_columns(head: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
     """Return the other columns that do not change how secid reads the file. head: the file's first rows."""
 
     def reading(chosen: Collection[str]) -> object:
@@ -274,7 +274,7 @@ def type_of(kinds: Set[str]) -> str:
     return next((name for name, accepted in PARQUET_TYPES.items() if needed <= accepted), "")
 
 
-def _written(value: Scalar, parquet: bool) -> Scalar:
+def _json_value(value: Scalar, parquet: bool) -> Scalar:
     """Return the value, or None for NaN and infinity in JSON, which cannot hold them."""
     return None if not parquet and _kind(value) == NOT_FINITE else value
 
@@ -320,7 +320,7 @@ def _objects(row: Row, schema: Schema, mined: Collection[str]) -> dict[str, Any]
         titled = {"title": own.title} if schema == "tevatron" else {}
         text = own.text.removeprefix(f"{own.title} ") if titled and own.title else own.text
         more = {name: getattr(own, name) for name in extra}
-        return {OF_OBJECTS[schema]: own.id or _made_id(own.text), **titled, "text": text, **more}
+        return {PASSAGE_ID_KEYS[schema]: own.id or _made_id(own.text), **titled, "text": text, **more}
 
     return {
         query_id: _query_id(row) or _made_id(row.query),
@@ -339,14 +339,18 @@ def _write(documents: Iterator[dict[str, Any]], types: Mapping[str, str], out: P
     if suffix == ".parquet":
         return _write_parquet(documents, types, out)
     n_rows = 0
-    with out.open("wb") as raw, _packed(raw, suffix) as file, TextIOWrapper(file, "utf-8", newline="\n") as lines:
+    with (
+        out.open("wb") as raw,
+        _open_container(raw, suffix) as file,
+        TextIOWrapper(file, "utf-8", newline="\n") as lines,
+    ):
         for document in documents:
             lines.write(json.dumps(document, ensure_ascii=False) + "\n")
             n_rows += 1
     return n_rows
 
 
-def _packed(raw: BinaryIO, suffix: str) -> BinaryIO:
+def _open_container(raw: BinaryIO, suffix: str) -> BinaryIO:
     """Open the container. A gzip file holds no name and no time, so that the same rows give the same bytes."""
     return cast("BinaryIO", gzip.GzipFile("", "wb", fileobj=raw, mtime=0)) if suffix.endswith(".gz") else raw
 
@@ -367,7 +371,7 @@ def _write_parquet(documents: Iterator[dict[str, Any]], types: Mapping[str, str]
         **dict.fromkeys(("pos", "neg", *ID_COLUMNS, PROVENANCE["miner"]), pa.list_(pa.string())),
         **dict.fromkeys((*SCORE_COLUMNS, PROVENANCE["margin"]), pa.list_(pa.float64())),
         PROVENANCE["rank"]: pa.list_(pa.int64()),
-        **{role: passages(role) for name in OF_OBJECTS for role in TEXT_COLUMNS[name][2:] if role not in types},
+        **{role: passages(role) for name in PASSAGE_ID_KEYS for role in TEXT_COLUMNS[name][2:] if role not in types},
     }
     others = {name: pa.type_for_alias(kind) for name, kind in types.items()}
     schema = pa.schema([(name, others.get(name) or special.get(name, pa.string())) for name in first])

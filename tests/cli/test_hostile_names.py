@@ -17,7 +17,7 @@ from secid.cli.outputs import print_lines, print_stderr
 from secid.pages.gate_ci import github_annotations, to_junit
 from secid.pages.screen import Line, print_page, screen
 from secid.pages.text import json_shown, log_line
-from secid.results.inputs import hidden
+from secid.results.inputs import has_hidden_characters
 from tests.cli.conftest import Invoke, rows, write_rows
 from tests.unit.gating.test_pages import hostile
 
@@ -39,7 +39,7 @@ HOSTILE = (
 def is_safe(line: str) -> bool:
     """Whether a line is neither a command, nor a verdict, nor holds a character that no line shows."""
     start = line.lstrip()
-    return not (start.startswith(("::", "VERDICT:")) or "##[" in line or hidden(line))
+    return not (start.startswith(("::", "VERDICT:")) or "##[" in line or has_hidden_characters(line))
 
 
 def lines_of(text: str) -> list[str]:
@@ -183,7 +183,7 @@ def test_annotations_and_junit_of_hostile_names():
     verdict = hostile()
     for line in github_annotations(verdict):
         assert line.startswith(("::error ", "::warning ", "::notice "))
-        assert not hidden(line)
+        assert not has_hidden_characters(line)
     text = to_junit(verdict)
     ElementTree.fromstring(text)
     assert all(map(is_safe, text.splitlines()))

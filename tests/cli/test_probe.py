@@ -17,7 +17,7 @@ from secid.analyses.agreement import outcomes_of
 from secid.errors import SecidError, SettingsError, UsageError
 from secid.results import inputs
 from secid.results.document import json_of, read_probe
-from secid.tools.probing import options
+from secid.tools.probing import options, schedule
 from secid.tools.probing import run as probing
 from secid.tools.probing.learner import DivergedError, Learner
 from tests.cli.conftest import (
@@ -177,6 +177,49 @@ def test_a_damaged_probe_is_an_error(trained, invoke: Invoke, tmp_path: Path):
     assert (refused.code, str(path) in refused.err) == (2, True)
 
 
+def test_an_estimate_trains_nothing_and_leaves_the_run_as_it_is(trained, sources, small, invoke: Invoke, monkeypatch):
+    monkeypatch.setattr(schedule.Trainings, "frozen", None)
+    before = {path: path.read_bytes() for path in trained["run"].iterdir() if path.is_file()}
+    given = ("probe", *sources, "--encoder", small, *SHORT, "--run", trained["run"], "--estimate", "--set", "cache=no")
+    result = json.loads(invoke(*given, "--json").out)
+    assert (result["not_evaluated"]["sources"], result["doses"]) == ("estimate", [])
+    assert result["timing"]["train"]["n_trainings"] == 2 * 3 * 2 * 2
+    assert result["timing"]["train"]["expected_seconds"] > 0
+    printed = invoke(*given)
+    assert printed.code == 0
+    words = " ".join(printed.out.split())
+    assert words.startswith("The probe ranks nothing: only its time was asked for. 24 training runs take up to 0:")
+    assert before == {path: path.read_bytes() for path in trained["run"].iterdir() if path.is_file()}
+
+
+def test_another_loss_and_a_guide_are_named_in_the_result(sources, small, tmp_path_factory, tmp_path):
+    other = save_tiny_bert(tmp_path_factory.mktemp("guide") / "other", width=24, layers=1)
+    short: dict[str, Any] = {"steps": 1, "seeds": 2, "folds": 2, "rate": 1e-3, "batch": 8}
+    results = {
+        loss: secid.probe(
+            sources, str(small), **short, loss=loss, passages="own", guide=str(other) if loss == "gist" else None
+        )
+        for loss in ("infonce", "mw", "gist")
+    }
+    for loss, result in results.items():
+        assert (result.loss, result.passages, len(result.trained)) == (loss, "own", 2)
+        assert (result.guide is None) == (loss != "gist")
+    assert results["gist"].guide is not None
+    assert results["gist"].guide.name == str(other)
+    means = {loss: result.doses[1].sources[0].trained for loss, result in results.items()}
+    assert means["mw"] != means["infonce"] != means["gist"]
+
+
+def test_a_run_with_a_collection_without_qrels_is_refused(tiny, invoke: Invoke, tmp_path: Path):
+    write_rows(tmp_path / "corpus.jsonl", [{"_id": f"d{n}", "text": f"passage {n}"} for n in range(2)])
+    write_rows(tmp_path / "queries.jsonl", [{"_id": "q0", "text": "what is it"}])
+    run = tmp_path / "bm25.trec"
+    run.write_text("q0 Q0 d0 1 2.0 x\nq0 Q0 d1 2 1.0 x\n", "utf-8")
+    refused = invoke("probe", run, "--encoder", tiny, "--collection", tmp_path)
+    assert (refused.code, refused.out) == (2, "")
+    assert "qrels" in refused.err
+
+
 def test_few_queries_abstain(invoke: Invoke, tiny: Path, monkeypatch: pytest.MonkeyPatch):
     monkeypatch.chdir(ROOT)
     given = ("probe", "fixtures/sources/bm25.jsonl.gz", "fixtures/sources/poisoned.jsonl", "--encoder", tiny)
@@ -216,6 +259,10 @@ def refusals(sources, small) -> dict[str, tuple[Any, ...]]:
         "no rate": (*one, small, "--rate", "nan"),
         "one rate twice": (*one, small, "--rate", 1e-5, "--rate", 1e-5),
         "LoRA without peft": (*one, small, "--lora"),
+        "no such loss": (*one, small, "--loss", "triplet"),
+        "no such passages": (*one, small, "--passages", "all"),
+        "GIST without a guide": (*one, small, "--loss", "gist"),
+        "a guide that nothing asks": (*one, small, "--guide", "e5-base"),
         "no such run": (*one, small, "--run", "nowhere"),
         "a file of no format": (*one, small, "-o", "probe.txt"),
         "a missing file": ("none.jsonl", "--encoder", small),
@@ -270,7 +317,7 @@ def test_the_command_of_a_score_lists_what_was_typed_and_the_probe_takes():
     line = inputs.probe_command(["a b.jsonl"], given)
     assert line == ("secid probe 'a b.jsonl' --encoder minilm --max-length 64 --set titles=no --set seed=3")
     assert inputs.probe_command(["-"], given) is None
-    assert inputs.with_run(line, "-runs/x") == f"{line} --run ./-runs/x"
+    assert inputs.with_run_flag(line, "-runs/x") == f"{line} --run ./-runs/x"
 
 
 def test_a_score_offers_a_probe_where_one_can_be_typed_and_has_enough_queries(sources, small):

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 import torch
 
-from secid.measure.information import InformationState, eigenvalues, mixed, spectral_nats
+from secid.measure.information import InformationState, eigenvalues, mixture_state, spectral_nats
 from tests.oracle import reference
 from tests.oracle.reference import assert_close
 from tests.oracle.samples import hand_made, information_matrix, random_source, sigma
@@ -127,7 +127,7 @@ def test_the_score_of_a_hybrid_is_that_of_the_reference_and_of_the_pooled_negati
     pooled = states["one"] + states["two"]
     shares = {name: state.n_negatives / pooled.n_negatives for name, state in states.items()}
     for proportions in ({"one": 0.3, "two": 0.7}, shares):
-        matrix = mixed(list(states.values()), list(proportions.values()))
+        matrix = mixture_state(list(states.values()), list(proportions.values()))
         nats = spectral_nats(eigenvalues(matrix, 4), 50.0)
         assert_close(nats, reference.mixture_nats(sources, proportions, 50.0), rel=1e-10)
     assert_close(nats, spectral_nats(eigenvalues(pooled, 4), 50.0), rel=1e-10)

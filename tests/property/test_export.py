@@ -17,7 +17,7 @@ from secid.read import open_source
 from secid.records import Extras, Record, Source
 from secid.settings import Settings
 from secid.write.rows import row_of
-from secid.write.writer import NOT_FINITE, OF_OBJECTS, SCHEMAS, write_rows
+from secid.write.writer import NOT_FINITE, PASSAGE_ID_KEYS, SCHEMAS, write_rows
 
 NAMES = [
     *("query", "anchor", "question", "positive", "negative", "neg", "neg0", "negative_2", "pos_doc", "neg_doc",
@@ -99,9 +99,9 @@ def is_named(name: str, not_held: Mapping[str, int]) -> bool:
 
 def is_written(name: str, value: Any, document: Mapping[str, Any], schema: str) -> bool:
     if name in ("pos_id", "neg_ids", "negative_1_id") and (isinstance(value, list) or document.get(name) is None):
-        if schema in OF_OBJECTS:
+        if schema in PASSAGE_ID_KEYS:
             sides = ("pos_doc", "neg_doc") if schema == "nvidia" else ("positive_passages", "negative_passages")
-            own = [passage[OF_OBJECTS[schema]] for passage in document[sides[name != "pos_id"]]]
+            own = [passage[PASSAGE_ID_KEYS[schema]] for passage in document[sides[name != "pos_id"]]]
         else:
             own = document.get(name) or document["pos_ids" if name == "pos_id" else "neg_ids"]
         values = value if isinstance(value, list) else [value]

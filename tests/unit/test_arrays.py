@@ -9,7 +9,7 @@ from hypothesis import strategies as st
 
 from secid.analyses.controls import triplets_from
 from secid.analyses.overlap import Listed, overlaps
-from secid.arrays import among, distinct, narrow, pairs
+from secid.arrays import distinct, is_known, narrow, pairs
 
 VALUES = st.lists(st.integers(-5, 5) | st.integers(-(2**63), 2**63 - 1), max_size=30)
 LARGEST = 2**31 - 1
@@ -26,7 +26,7 @@ def test_distinct_values_are_a_sorted_set(values):
 
 @given(VALUES, VALUES)
 def test_membership_is_that_of_a_set(values, known):
-    result = among(np.array(values, np.int64), np.sort(np.array(known, np.int64)))
+    result = is_known(np.array(values, np.int64), np.sort(np.array(known, np.int64)))
     assert result.tolist() == [value in set(known) for value in values]
 
 

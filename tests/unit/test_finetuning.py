@@ -127,9 +127,3 @@ def test_runs_made_otherwise_are_not_read(script, tmp_path, capsys):
     arguments.passages = "batch"
     with pytest.raises(SystemExit, match="no fold is finished"):
         script.read_outcomes(task, arguments)
-
-
-def test_a_step_on_own_passages_masks_all_others(script):
-    step = script.Step(["a", "b"], ["p", "q", "n", "m"], np.zeros((2, 4), np.bool_))
-    (own,) = script.own_only([step])
-    assert (~own.masked).tolist() == [[True, False, True, False], [False, True, False, True]]

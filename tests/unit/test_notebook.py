@@ -14,7 +14,7 @@ import pytest
 from secid import notebook
 from secid.api import check
 from secid.pages.comparison import compare
-from secid.results.inputs import Shown
+from secid.results.inputs import Displayable
 from tests.cli.conftest import FIXTURES
 from tests.unit.gating.test_pages import verdict
 from tests.unit.pages import samples
@@ -33,7 +33,7 @@ def results():
 
 def test_every_result_with_a_page_shows_it():
     assert {*notebook.PAGES, *notebook.SCREENS} == {
-        kind for kind in every_kind(Shown) if kind.__name__ not in ("MiningRun", "Report")
+        kind for kind in every_kind(Displayable) if kind.__name__ not in ("MiningRun", "Report")
     }
 
 

@@ -11,7 +11,7 @@ from secid.pages.glossary import SETTINGS, not_ranked, ranks, terms
 from secid.pages.page import Section, Table, number, text, wrapped
 from secid.pages.text import budget, count, fraction, listed, named, nats, plain, plural, shown_interval
 from secid.results import Run
-from secid.settings import in_words
+from secid.settings import display_name
 
 SHADES = 10
 WEIGHT, SAMPLE = "weight", "sample"
@@ -32,7 +32,7 @@ def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
     n_leader = sum(any(leader in pair for pair in row.swapped) for row in known)
     apart = {frozenset((pair.first, pair.second)) for pair in run.comparisons if pair.established}
     n_apart = sum(any(frozenset(pair) in apart for pair in row.swapped) for row in known)
-    kinds = ", ".join(plain(in_words(item.name)) for item in ablations if item.name != SAMPLE)
+    kinds = ", ".join(plain(display_name(item.name)) for item in ablations if item.name != SAMPLE)
     return (
         f"Other settings tried ({kinds}): {count(len(known))}. The order of sources changes in "
         f"{count(sum(bool(row.swapped) for row in known))} of them, that of a significantly different pair in "
@@ -67,7 +67,7 @@ def _summary(run: Run, ablations: Sequence[Ablation]) -> Table:
         ),
         rows=tuple(
             (
-                plain(in_words(item.name)),
+                plain(display_name(item.name)),
                 _kept(item),
                 *(_range(item, source.name) for source in run.sources),
                 _swapped(item),
@@ -98,7 +98,7 @@ def _swapped(item: Ablation) -> str:
         return "–"
     pairs = list(dict.fromkeys(pair for row in rows for pair in row.swapped))
     which = listed([f"{plain(first)} with {plain(second)}" for first, second in pairs], SHOWN_PAIRS)
-    return f"{which} under {listed([plain(in_words(row.setting)) for row in rows], SHOWN_SETTINGS)}"
+    return f"{which} under {listed([plain(display_name(row.setting)) for row in rows], SHOWN_SETTINGS)}"
 
 
 def _range(item: Ablation, name: str) -> str:
@@ -123,8 +123,8 @@ def _remark(item: Ablation) -> str:
         known = [(value, row.setting) for row in rows if (value := row.block_stability.get(block)) is not None]
         if known:
             least, setting = min(known)
-            clauses.append(f"least stability within {named(block)}: {fraction(least)} ({plain(in_words(setting))})")
-    return f"{plain(in_words(item.name))}: {'; '.join(clauses)}." if clauses else ""
+            clauses.append(f"least stability within {named(block)}: {fraction(least)} ({plain(display_name(setting))})")
+    return f"{plain(display_name(item.name))}: {'; '.join(clauses)}." if clauses else ""
 
 
 def _terms(run: Run, ablations: Sequence[Ablation]) -> tuple[tuple[str, str], ...]:
@@ -143,7 +143,7 @@ def _table(run: Run, item: Ablation) -> Table:
     sampled = any(row.n_queries for row in item.rows)
     rows = [
         (
-            f"{plain(in_words(row.setting))}{' (this run)' if row.setting == item.base else ''}",
+            f"{plain(display_name(row.setting))}{' (this run)' if row.setting == item.base else ''}",
             *([count(max(row.n_queries.values(), default=None))] if sampled else []),
             *(_score(row, name) for name in names),
             _order(run, row),
@@ -154,9 +154,9 @@ def _table(run: Run, item: Ablation) -> Table:
     ]
     interval_of = ", with the 95 % CI of the score of all queries" if sampled else ""
     return Table(
-        caption=f"Score in nats{_at(run)} by {plain(in_words(item.name))}{interval_of}",
+        caption=f"Score in nats{_at(run)} by {plain(display_name(item.name))}{interval_of}",
         columns=(
-            text(plain(in_words(item.name))),
+            text(plain(display_name(item.name))),
             *([number("queries, most")] if sampled else []),
             *((wrapped if sampled else number)(plain(name)) for name in names),
             text("order"),

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
+from datetime import timedelta
 from math import isfinite
 
 from secid.pages.findings import TO_REPAIR
@@ -27,7 +28,7 @@ from secid.pages.text import (
     short,
 )
 from secid.results import Run
-from secid.results.inputs import with_run
+from secid.results.inputs import with_run_flag
 from secid.results.probe import (
     FEWEST_GROUPS,
     FEWEST_HELD_OUT,
@@ -51,8 +52,7 @@ DOUBTS = {
         "probe does not notice false negatives, so do not choose a source by it."
     ),
     "not_above_random": (
-        "no source is significantly better than random passages as negatives: the gain may come from in-batch "
-        "negatives alone."
+        "no source is significantly better than random passages as negatives: hard negatives may add nothing."
     ),
 }
 ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
@@ -69,11 +69,21 @@ ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
         f"with a fold held out, fewer queries than one batch of {count(probe.batch)} are left to train on: add "
         f"queries, or name a smaller batch: {code(f'--batch {max(2, min(probe.batch // 2, probe.n_queries // 4))}')}"
     ),
+    "estimate": lambda probe: f"only its time was asked for. {_expected(probe)}",
     "one_seed": lambda _: (
         f"one seed says nothing of what another run would give: {code('--seeds 3')} is needed for intervals"
     ),
 }
 """Why nothing can be ranked and what to do, by the kind in `not_evaluated`."""
+LOSSES = {
+    "infonce": "InfoNCE",
+    "mw": "Mann-Whitney loss",
+    "lsepair": "LSEPair",
+    "sum_marginal": "SumMargLH",
+    "joint": "JointLH",
+    "gist": "InfoNCE without the suspects of a guide (GIST)",
+}
+PASSAGES = {"own": "on a query's own negatives", "batch": "with in-batch passages"}
 NO_GAIN = (
     "The probe names no source to train on: at no learning rate is the encoder significantly better after training on "
     "any of them than before."
@@ -100,6 +110,16 @@ def probe_headline(probe: Probe) -> str:
         why = ABSTENTIONS[reason](probe) if reason in ABSTENTIONS else why_not(reason)
         return f"The probe ranks nothing: {why}."
     return " ".join(f"{_at(rates)}, {words}" for words, rates in _by_words(probe.ranked, _leader).items())
+
+
+def _expected(probe: Probe) -> str:
+    """How long the training runs take."""
+    of_training = probe.timing.get("train", {})
+    n, n_kept, expected = (of_training.get(name, 0.0) for name in ("n_trainings", "n_kept", "expected_seconds"))
+    if not all(map(isfinite, (n, n_kept, expected))) or n < 1:
+        return "How long it takes is not known"
+    kept = f", of which {count(n_kept)} are kept already," if n_kept else ""
+    return f"{plural(int(n), 'training run')}{kept} take up to {timedelta(seconds=round(expected))}"
 
 
 def _leader(dose: Dose) -> Iterator[str]:
@@ -257,7 +277,8 @@ def scope(probe: Probe) -> str:
         return ""
     folds, seeds = plural(probe.n_folds, "fold"), plural(probe.n_seeds, "seed")
     return (
-        f"This holds for this loss (InfoNCE with in-batch passages, temperature {probe.temperature:g}), "
+        f"This holds for this loss ({LOSSES.get(probe.loss, plain(probe.loss))} "
+        f"{PASSAGES.get(probe.passages, plain(probe.passages))}, temperature {probe.temperature:g}), "
         f"{plural(probe.steps, 'step')} of {plural(probe.batch, 'query', 'queries')} on {WEIGHTS[probe.trainable]}, "
         f"{folds} and {seeds}; longer training may order the sources differently."
     )
@@ -352,12 +373,14 @@ def protocol(probe: Probe) -> Iterator[str]:
         f"{plural(probe.n_candidates, 'passage')}{depth}; {plain(probe.precision or '')}, seed {probe.seed}. Before "
         f"training its nDCG@10 is {fraction(probe.frozen.ndcg_10, 4)}."
     )
+    if probe.guide is not None:
+        yield f"The guide is {named(probe.guide.name)}."
 
 
 def next_command(run: Run) -> str:
     """Return the command that probes the sources of a run; "" if there is none, or a source must be repaired first."""
     sound = all(source.status not in TO_REPAIR for source in run.sources)
-    return with_run(run.probe, run.folder) if run.probe and sound else ""
+    return with_run_flag(run.probe, run.folder) if run.probe and sound else ""
 
 
 def probe_sentence(run: Run, probe: Probe | None) -> tuple[str, ...]:

@@ -27,7 +27,7 @@ from secid.results.catalogue import DEFECT_LIMIT, DEFECTS, FINDINGS, known_findi
 from secid.results.sources import BudgetPoint
 from secid.tools.export.read_again import Original
 from secid.write.rows import Row
-from secid.write.writer import Schema, Written, schema_of, suffix_of, write_rows, writing
+from secid.write.writer import Schema, WrittenFile, schema_of, suffix_of, write_rows, writing
 
 By = Literal["similarity", "weight", "influence", "information"]
 Strings = npt.NDArray[np.object_]
@@ -154,7 +154,7 @@ class Answer:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Selection(Written):
+class Selection(WrittenFile):
     """The written copy, with the answer before and after.
 
     drop         : the findings whose negatives were dropped.

@@ -18,7 +18,7 @@ from secid.arrays import Index
 from secid.errors import UsageError
 from secid.findings.copies import CopyFinder, Positives
 from secid.findings.texts import mask_of
-from secid.measure.information import InformationState, eigenvalues, mixed, spectral_nats
+from secid.measure.information import InformationState, eigenvalues, mixture_state, spectral_nats
 from secid.pool import Plan, PlannedSource, sample_order
 from secid.pool.normal_form import text_forms
 from secid.pool.plan import TextFindings
@@ -32,7 +32,7 @@ from secid.run_folder.tables import read_states
 from secid.settings import FIELDS
 from secid.tools.export.read_again import Original, find_source, plan_again, read_labels
 from secid.write.rows import Passage, Row
-from secid.write.writer import Written, new_files, schema_of, suffix_of, write_rows, writing
+from secid.write.writer import WrittenFile, new_files, schema_of, suffix_of, write_rows, writing
 
 # The saved states are enough to score a mixture of a run's sources at given shares.
 #
@@ -101,7 +101,7 @@ def score_of_mixture(folder: Path, run: Run, shares: Mapping[str, float], budget
         for source in run.sources
         if source.name in share_of
     )
-    mixture = mixed([states[part.name] for part in parts], [part.share for part in parts])
+    mixture = mixture_state([states[part.name] for part in parts], [part.share for part in parts])
     return MixtureScore(
         schema_version=MIX_SCHEMA_VERSION,
         budget=budget,
@@ -182,7 +182,7 @@ class DrawCounts:
 
 
 @dataclass(frozen=True, kw_only=True)
-class Blend(Written, DrawCounts):
+class Blend(WrittenFile, DrawCounts):
     """The written mixture.
 
     n_records : records of the base.   n_drawn : negatives of the file, by source.

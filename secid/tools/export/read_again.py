@@ -20,7 +20,7 @@ from secid.read import Reader, on_disk, once_only, open_source
 from secid.records import Source
 from secid.results import InputFile, Run, SourceReport
 from secid.results.check import Check
-from secid.run_folder.tables import POSITIVES, read_positives, read_run_texts, whole
+from secid.run_folder.tables import POSITIVES, damage_named, read_positives, read_run_texts
 from secid.settings import Settings
 from secid.write.rows import Place, Row, RowsOnDisk
 
@@ -65,7 +65,7 @@ def read_labels(folder: Path, run: Run) -> Positives:
     Raises UsageError for a merged run, whose folder has none.
     """
     refuse_merged(run)
-    with whole(folder / "state" / POSITIVES, folder):
+    with damage_named(folder / "state" / POSITIVES, folder):
         return restored(read_positives(folder, run))
 
 

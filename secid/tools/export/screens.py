@@ -11,7 +11,7 @@ from secid.pages.glossary import lost_lines
 from secid.pages.page import Table, foreign, number, status
 from secid.pages.screen import Line, Screen, command, screen, strong
 from secid.pages.text import count, fraction, percent, plain, plural, points, score_text
-from secid.records import words_of_fact
+from secid.records import fact_sentence
 from secid.results import Run
 from secid.results.catalogue import FINDINGS
 from secid.results.inputs import score_command
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
     from secid.tools.export.left_out import Answer, Selection
     from secid.tools.export.mixture import Blend, MixtureScore
     from secid.tools.export.select import Flagged
-    from secid.write.writer import Written
+    from secid.write.writer import WrittenFile
 
 TRIPLETS = (
     "rows differ in their number of negatives, so each row is one triplet (anchor, positive, negative); an n-tuple "
@@ -74,13 +74,13 @@ def mixture_screen(run: Run, mixture: MixtureScore, written: Blend | None) -> Sc
         ),
         (
             _shares(mixture),
-            *(words_of_fact(REMARKS, remark) for remark in mixture.remarks),
+            *(fact_sentence(REMARKS, remark) for remark in mixture.remarks),
             *(() if written is None else (*_file(written, written.path), *_drawing(written))),
         ),
     )
 
 
-def _file(written: Written, path: str) -> Iterator[str]:
+def _file(written: WrittenFile, path: str) -> Iterator[str]:
     """Yield lines for the file, its schema, and the fields that the schema does not hold."""
     layout = f" ({written.layout})" if written.layout else ""
     holds = f"{plural(written.n_rows, 'row')}, {plural(written.n_negatives, 'negative')}"

@@ -15,7 +15,7 @@ from secid.files import sha256_of
 from secid.records import encodable
 from secid.results import EncoderInfo, IdfInfo
 from secid.results.catalogue import DEFECTS, FINDINGS, FORMAL
-from secid.results.document import adapter_of, refuse_unnamed, validated
+from secid.results.document import adapter_of, parse_document, refuse_unnamed
 from secid.settings import ENCODERS, FIELDS, RECIPE_FIELDS, Dtype, Resolved, Settings, checked, value_text
 
 if TYPE_CHECKING:
@@ -137,7 +137,7 @@ def _rounded(value: Any) -> Any:
 def baseline_from_json(text: str | bytes, where: str) -> Baseline:
     """Parse a baseline. Raises InputError if the text is not one, or has another major version."""
     rebuild = REBUILD.format(name=Path(where).name)
-    baseline: Baseline = validated(Baseline, text, where, BASELINE_SCHEMA_VERSION, "baseline", rebuild)
+    baseline: Baseline = parse_document(Baseline, text, where, BASELINE_SCHEMA_VERSION, "baseline", rebuild)
     if not baseline.sources:
         raise InputError("contains no source", where=where, remedy=rebuild)
     _check_settings(baseline.settings, where, rebuild)

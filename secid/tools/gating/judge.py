@@ -17,7 +17,7 @@ from secid.progress import Clock, Progress
 from secid.read import Reader
 from secid.results import Run
 from secid.results.document import settings_of
-from secid.results.gate import VERDICT_SCHEMA_VERSION, CheckExample, GateVerdict, SourceVerdict, overall
+from secid.results.gate import VERDICT_SCHEMA_VERSION, CheckExample, GateVerdict, SourceVerdict, overall_outcome
 from secid.scoring.encoders import load_guide
 from secid.scoring.run import Scored, finished, read_sources
 from secid.scoring.stages import Background, measure
@@ -151,7 +151,7 @@ def judge(
     return GateVerdict(
         schema_version=VERDICT_SCHEMA_VERSION,
         secid_version=VERSION,
-        outcome=overall([verdict.outcome for verdict in verdicts]),
+        outcome=overall_outcome([verdict.outcome for verdict in verdicts]),
         baseline=against.where,
         policy_from=against.policy_from,
         policy=against.policy.model_dump(mode="json"),

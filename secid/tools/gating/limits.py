@@ -227,7 +227,7 @@ def _share(sources: Mapping[str, BaselineSource], name: str, n: int, notice: boo
     before = replace(before, value=max(0.0, before.value))
     entry = FINDINGS[name]
     room, least = share_margin(before, n), _least_share(n)
-    if entry.formal:  # a difference has an error even where it is 0
+    if entry.formal:  # a difference has an error even if it is 0
         room, least = max(room, margin(before, n)), max(least, entry.limit or 0.0)
     limit = up(max(before.value + room, least))
     full = RANDOM_LIKE_OF_RANDOM if name == "random_like" else 1.0

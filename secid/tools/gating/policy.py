@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, ValidationError, create_model
 
-from secid.errors import SettingsError, UsageError, near_name
+from secid.errors import SettingsError, UsageError, suggest_name
 from secid.results.catalogue import DEFECT_LIMIT, FINDINGS
 from secid.settings import FIELDS, read_toml
 
@@ -215,7 +215,7 @@ def _model_at(place: list[str]) -> type[BaseModel]:
 
 
 def _nearest(name: str, known: Any) -> str:
-    return near_name(name, known, f"known: {', '.join(known)}")
+    return suggest_name(name, known, f"known: {', '.join(known)}")
 
 
 def tables() -> dict[str, type[PolicyTable]]:

@@ -66,7 +66,7 @@ from secid.tools.mining.questions import Questions
 from secid.triplets.embedding import Embedder
 from secid.triplets.search import dots
 from secid.write.rows import Passage, Row
-from secid.write.writer import Written, new_files, write_rows, writing
+from secid.write.writer import WrittenFile, new_files, write_rows, writing
 
 # Find the negatives of each source: `secid mine` writes them, and `--sweep` counts them.
 
@@ -336,7 +336,7 @@ class MinedNegatives:
                 ]
                 yield row._replace(negatives=negatives)
 
-    def summary(self, path: Path, sha256: str, written: Written) -> MinedSource:
+    def summary(self, path: Path, sha256: str, written: WrittenFile) -> MinedSource:
         """Return the result of the source, whose rows were written to `path`."""
         picks, in_file, answers = self.picks, self.in_file, self.answers
         present = in_file[:, None] & (picks.ids >= 0)
@@ -364,7 +364,7 @@ class MinedNegatives:
             most_used=int(uses.max(initial=0)),
             n_made_ids=written.n_made_ids,
             not_held=written.not_held,
-            kept_beside={} if answers is None else answers.reasons,
+            rejected={} if answers is None else answers.reasons,
             usage=None if answers is None else answers.usage,
         )
 

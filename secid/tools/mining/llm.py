@@ -21,7 +21,7 @@ import numpy as np
 
 from secid.arrays import Index
 from secid.encode.endpoint import CHECK, LOOPBACK, OPENAI_HOST, TRIES, environment_key, parse_address
-from secid.errors import EncoderError, EndpointError, UsageError, install_words
+from secid.errors import EncoderError, EndpointError, UsageError, install_command
 from secid.pages.text import plural
 from secid.pool.texts import TextSpool
 from secid.progress import Progress
@@ -210,7 +210,7 @@ class Endpoint:
         try:
             import openai
         except ImportError as error:
-            raise UsageError("openai is not installed", remedy=install_words("llm")) from error
+            raise UsageError("openai is not installed", remedy=install_command("llm")) from error
         self._openai: Any = openai
         self.url, self._key = _address_and_key(method.url)
         self.method, self._progress = method, progress

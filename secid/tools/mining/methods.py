@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 
 from pydantic import Field, FiniteFloat, TypeAdapter
 
-from secid.errors import UsageError, near_name
+from secid.errors import UsageError, suggest_name
 from secid.results.mine import PRESETS
 from secid.settings import Settings, flag_of
 
@@ -214,7 +214,9 @@ def _miner(spec: str, k: int) -> Miner:
     base = PRESETS[kind].method if kind in PRESETS else kind
     kind, _, preset = base.partition(":")
     if kind not in METHODS:
-        raise UsageError(f"unknown method {kind!r}", where=spec, remedy=near_name(kind, [*METHODS, *PRESETS], _known()))
+        raise UsageError(
+            f"unknown method {kind!r}", where=spec, remedy=suggest_name(kind, [*METHODS, *PRESETS], _known())
+        )
     if name == FILLED and kind != FILLED:
         raise UsageError(f"{name!r} names the negatives that fill up short rows", where=spec, remedy="choose another")
     options = {**_options(spec, kind, preset), **_options(spec, kind, rest)}
@@ -252,7 +254,7 @@ def _options(spec: str, kind: str, text: str) -> dict[str, Any]:
     for name in values:
         if name not in names:
             remedy = f"its options are {', '.join(names)}" if names else "it has no options"
-            raise UsageError(f"unknown option {name!r}", where=spec, remedy=near_name(name, names, remedy))
+            raise UsageError(f"unknown option {name!r}", where=spec, remedy=suggest_name(name, names, remedy))
     return {name: _value(spec, name, value, OPTIONS[name]) for name, value in values.items()}
 
 

@@ -23,7 +23,7 @@ from secid.pool.texts import TextSpool
 from secid.progress import Progress
 from secid.read.sources import files_of_killed_run
 from secid.results import EncoderInfo
-from secid.results.inputs import score_command, typed
+from secid.results.inputs import flag_words, score_command
 from secid.results.mine import MINE_SCHEMA_VERSION, Mined
 from secid.scoring.encoders import fitting_texts
 from secid.settings import DEFAULTS, RECIPE_FIELDS, Resolved, Settings
@@ -165,7 +165,9 @@ def _locked_folder(folder: Path) -> Iterator[None]:
 def _encoder_flags(settings: Settings) -> list[str]:
     """Return command-line words for the settings that change a score and are not the defaults."""
     values = {name: getattr(settings, name) for name in SCORE_SETTINGS}
-    return [word for name, value in values.items() if value != getattr(DEFAULTS, name) for word in typed(name, value)]
+    return [
+        word for name, value in values.items() if value != getattr(DEFAULTS, name) for word in flag_words(name, value)
+    ]
 
 
 def check_folder(folder: Path) -> None:

@@ -10,7 +10,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from secid.arrays import Flags, Floats, Index, among, pairs
+from secid.arrays import Floats, Index, is_known, pairs
 from secid.encode.batching import TokenBatch, Tokens, longest_first, next_batch
 from secid.encode.device import is_gpu, is_out_of_memory
 from secid.encode.encoder import Role
@@ -19,11 +19,12 @@ from secid.errors import EncoderError, NonFiniteEmbeddingError, NotEvaluatedErro
 from secid.measure.blocks import Vectors
 from secid.pool.texts import TextStore
 from secid.results.probe import Divergence
+from secid.tools.probing.losses import Objective, Sides, training_loss
 from secid.tools.probing.options import Options
 from secid.tools.probing.task import Arm, RowLists, Task
 from secid.triplets.search import nearest_passages
 
-# An encoder in training: weights that can be put back, steps of InfoNCE, rows of texts.
+# An encoder in training: weights that can be put back, steps of a loss, rows of texts.
 #
 # The loop is our own so that every source meets the same batches, weights and rates; model and recipe are those of
 # sentence-transformers and of the frozen encoder. Dropout is off: then nothing but the negatives differs between two
@@ -53,26 +54,31 @@ class DivergedError(NotEvaluatedError):
 
 
 class Step(NamedTuple):
-    """The texts of one step. masked : (b, p) passages that are labelled positives of a query, but for those of its own
-    row; the positive of query i is passage i.
-    """
+    """The texts of one step, (b,) and (p,), and which passages are compared for which query."""
 
     queries: Sequence[str]
     passages: Sequence[str]
-    masked: Flags
+    sides: Sides
 
 
 class Learner:
     """A copy of an encoder on a device. `restore` puts back the weights that it started with."""
 
     def __init__(
-        self, encoder: TransformerEncoder, device: torch.device, lora: bool, bf16: bool, temperature: float
+        self,
+        encoder: TransformerEncoder,
+        device: torch.device,
+        lora: bool,
+        bf16: bool,
+        temperature: float,
+        loss: str = "infonce",
     ) -> None:
         """lora : train adapters of rank LORA_RANK on all linear layers in place of all weights.   bf16 : autocast.
 
-        temperature : of the loss.
+        temperature, loss : of the training.
         """
-        self._encoder, self._device, self._bf16, self._temperature = encoder, device, bf16, temperature
+        self._encoder, self._device, self._bf16 = encoder, device, bf16
+        self._temperature, self._loss = temperature, loss
         self._replica = encoder.parts.trainable(device)
         if lora:
             _add_adapters(self._replica.model)
@@ -136,9 +142,8 @@ class Learner:
         """The loss of a step, its gradients added to the weights."""
         queries, passages = self.tokens(step.queries, "query"), self.tokens(step.passages, "passage")
         texts: list[tuple[Role, Tokens]] = [("query", queries), ("passage", passages)]
-        masked = torch.from_numpy(step.masked).to(self._device)
         longest = int(max(queries.lengths.max(), passages.lengths.max()))
-        return self._in_memory(lambda: self._backward(texts, masked), longest)
+        return self._in_memory(lambda: self._backward(texts, step.sides), longest)
 
     def _in_memory(self, work: Callable[[], T], longest: int) -> T:
         """What the work returns, begun anew in smaller micro-batches where memory runs out. longest : tokens of a text.
@@ -162,7 +167,7 @@ class Learner:
     def _too_large(self, what: str, remedy: str) -> EncoderError:
         return EncoderError(f"out of memory on {self._device} with {what}", remedy=f"{remedy}, or a smaller encoder")
 
-    def _backward(self, texts: Sequence[tuple[Role, Tokens]], masked: Tensor) -> float:
+    def _backward(self, texts: Sequence[tuple[Role, Tokens]], sides: Sides) -> float:
         """The loss, its gradients added to the weights.
 
         With gradient caching where one graph does not fit into memory: rows first, then each micro-batch again with its
@@ -170,11 +175,11 @@ class Learner:
         """
         if self._whole:
             queries, passages = (self._joined(tokens, role) for role, tokens in texts)
-            loss = info_nce(queries, passages, masked, self._temperature)
+            loss = training_loss(queries, passages, sides, self._loss, self._temperature)
             loss.backward()  # type: ignore[no-untyped-call]
             return loss.item()
         rows = [self._rows(tokens, role).requires_grad_() for role, tokens in texts]
-        loss = info_nce(rows[0], rows[1], masked, self._temperature)
+        loss = training_loss(rows[0], rows[1], sides, self._loss, self._temperature)
         shares = torch.autograd.grad(loss, rows)
         for (role, tokens), share in zip(texts, shares, strict=True):
             for batch in self._batches(tokens):
@@ -201,15 +206,6 @@ class Learner:
         with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bf16):
             vectors = self._replica.vectors(batch, recipe, skip)
         return nn.functional.normalize(vectors.float(), dim=1)
-
-
-def info_nce(queries: Tensor, passages: Tensor, masked: Tensor, temperature: float) -> Tensor:
-    """Mean over queries of -log softmax(q_i . p_j / temperature) at passage i, without the masked passages.
-
-    queries, passages : (b, d), (p, d) unit rows, p >= b.   masked : (b, p), never at (i, i). Source: METHOD 13.
-    """
-    scores = (queries @ passages.T / temperature).masked_fill(masked, -torch.inf)
-    return nn.functional.cross_entropy(scores, torch.arange(len(queries), device=scores.device))
 
 
 def _add_adapters(model: nn.Module) -> None:
@@ -258,26 +254,24 @@ class HeldOut:
     place: Index
 
 
-def steps_of(task: Task, negatives: RowLists, work: Work, batch: int) -> Iterator[Step]:
+def steps_of(task: Task, negatives: RowLists, work: Work, batch: int, objective: Objective) -> Iterator[Step]:
     """Batches without end: rows of the other folds in a new order each epoch, of each row a positive and a negative.
 
+    Losses of several positives add others of the row's, up to MOST_POSITIVES; what else is drawn is the same.
     batch : rows of a step, or all of the other folds where they are fewer; rows left over end an epoch.
     """
     rows = np.flatnonzero(task.fold != work.fold)
-    order = np.random.default_rng([work.seed, work.fold, 0])
-    draws = np.random.default_rng([work.seed, work.fold, 1])
-    n, relevant = min(batch, len(rows)), task.relevant
+    order, draws, more = (np.random.default_rng([work.seed, work.fold, purpose]) for purpose in range(3))
+    n = min(batch, len(rows))
     while True:
         epoch = rows[order.permutation(len(rows))]
         for start in range(0, len(epoch) - n + 1, n):
             own = epoch[start : start + n]
             positive = _drawn(task.positives, own, draws)
-            passages = np.concatenate([positive, _drawn(negatives, own, draws)])
-            yield Step(
-                task.queries.take(task.query[own]),
-                task.passages.take(passages),
-                _masked(own, passages, relevant, len(task.passages)),
-            )
+            others = _others(task.positives, own, positive, objective.n_positives - 1, more)
+            passages = np.concatenate([positive, _drawn(negatives, own, draws), others.ids])
+            sides = _sides(task, own, passages, others.rows, objective)
+            yield Step(task.queries.take(task.query[own]), task.passages.take(passages), sides)
 
 
 def _drawn(lists: RowLists, rows: Index, draws: np.random.Generator) -> Index:
@@ -286,12 +280,28 @@ def _drawn(lists: RowLists, rows: Index, draws: np.random.Generator) -> Index:
     return np.asarray(lists.ids[place])
 
 
-def _masked(rows: Index, passages: Index, relevant: Index, n_passages: int) -> Flags:
-    """(b, 2b) labelled positives of a query in other rows; a row's own positive and negative stay."""
-    masked: Flags = among(pairs(rows[:, None], passages[None, :], n_passages), relevant)
-    own = np.arange(len(rows))
-    masked[own, own] = masked[own, own + len(rows)] = False
-    return masked
+def _others(positives: RowLists, rows: Index, drawn: Index, most: int, draws: np.random.Generator) -> RowLists:
+    """Up to so many positives of each row beside the one that was drawn."""
+    lists = [own[own != one] for own, one in zip(map(positives.of, rows), drawn, strict=True)] if most else []
+    chosen = [own if len(own) <= most else draws.choice(own, most, replace=False) for own in lists]
+    return RowLists.of_counts(np.concatenate([np.zeros(0, np.int64), *chosen]), map(len, chosen))
+
+
+def _sides(task: Task, rows: Index, passages: Index, owner: Index, objective: Objective) -> Sides:
+    """Which passages are compared for the b rows: b positives, b negatives, then positives of the rows `owner`.
+
+    A row's own negative stays one even if it is labelled; a labelled positive of it in another row is neither.
+    """
+    every, b = np.arange(len(rows)), len(rows)
+    own = np.concatenate([every, every, owner]) == every[:, None]
+    positive = own.copy()
+    positive[:, b : 2 * b] = False
+    negative = own & ~positive
+    if objective.passages == "batch":
+        labelled = is_known(pairs(rows[:, None], passages[None, :], len(task.passages)), task.relevant)
+        negative |= ~own & ~labelled
+    guide = objective.guide
+    return Sides(positive, negative, None if guide is None else guide.suspects(task.query[rows], passages))
 
 
 def held_out(task: Task, fold: int, chosen: Index, candidates: Tokens, learner: Learner) -> HeldOut:
@@ -308,7 +318,13 @@ def held_out(task: Task, fold: int, chosen: Index, candidates: Tokens, learner: 
 
 
 def train_and_rank(
-    learner: Learner, task: Task, held: HeldOut, work: Work, options: Options, tick: Callable[[], None]
+    learner: Learner,
+    task: Task,
+    held: HeldOut,
+    work: Work,
+    options: Options,
+    objective: Objective,
+    tick: Callable[[], None],
 ) -> Floats:
     """(n, 3) nDCG@10, MRR@10 and recall@100 of the held-out rows after training.
 
@@ -319,7 +335,7 @@ def train_and_rank(
     """
     learner.restore()
     if work.arm is not None:
-        steps = steps_of(task, task.arms[work.arm], work, options.batch)
+        steps = steps_of(task, task.arms[work.arm], work, options.batch, objective)
         learner.fit(steps, options.steps, work.rate, tick)
     queries, candidates = learner.rows(held.queries, "query"), learner.rows(held.candidates, "passage")
     _check_finite(queries, task.queries, task.query[held.rows], work)
@@ -347,7 +363,7 @@ def measures(queries: Tensor, candidates: Tensor, row: Index, place: Index) -> F
     """
     vectors, numbers = Vectors(queries, candidates), np.arange(len(queries))
     first, _ = nearest_passages(vectors, numbers, np.arange(len(candidates)), DEEPEST)
-    hit = among(pairs(numbers[:, None], first, len(candidates)), np.sort(pairs(row, place, len(candidates))))
+    hit = is_known(pairs(numbers[:, None], first, len(candidates)), np.sort(pairs(row, place, len(candidates))))
     n_relevant = np.bincount(row, minlength=len(queries))
     discount = 1.0 / np.log2(np.arange(2, 12))
     ideal = np.concatenate([[0.0], np.cumsum(discount)])[np.minimum(n_relevant, 10)]

@@ -25,6 +25,10 @@ LEAST = {"steps": 1, "n_seeds": 1, "n_folds": 2, "n_held_out": FEWEST_HELD_OUT, 
 batch has a passage that is another row's."""
 MOST = 1_000_000
 """Largest value of each: more is a slip of the hand, and no machine would finish it."""
+LOSSES = ("infonce", "mw", "lsepair", "sum_marginal", "joint", "gist")
+PASSAGES = ("own", "batch")
+SEVERAL_POSITIVES = frozenset({"mw", "lsepair", "sum_marginal", "joint"})
+"""Losses that take all labelled positives of a query, not one drawn at each step."""
 UNTRAINABLE = {
     "endpoint": "an endpoint gives vectors and no weights, so it cannot be trained",
     "vectors": "a vectors file has no weights to train",
@@ -38,6 +42,8 @@ class Options:
     """How to probe.
 
     n_held_out : most queries that are ranked.   rates : the doses, rising; every source is trained at each.
+    loss     : of LOSSES.   passages : a query's own negatives are its only ones, or those of the batch count, too.
+    estimate : stop before training, with the time that it would take.
     """
 
     steps: int
@@ -47,6 +53,9 @@ class Options:
     n_held_out: int
     lora: bool
     rates: tuple[float, ...]
+    loss: str = "infonce"
+    passages: str = "batch"
+    estimate: bool = False
 
     def check(self) -> None:
         """Raises SettingsError for what is no whole number, UsageError for a number out of range, a rate that is none
@@ -60,6 +69,9 @@ class Options:
                 raise UsageError(f"is {value}, and at least {least} is needed", where=flag)
             if value > MOST:
                 raise UsageError(f"is {value}, and at most {MOST:,} is possible", where=flag)
+        for flag, value, known in (("--loss", self.loss, LOSSES), ("--passages", self.passages, PASSAGES)):
+            if value not in known:
+                raise UsageError(f"{value!r} is none of {', '.join(known)}", where=flag)
         for rate in self.rates:
             if not (isfinite(rate) and 0 < rate < 1):
                 raise UsageError(
@@ -82,6 +94,14 @@ def rates_of(rate: float | Sequence[float] | None, lora: bool) -> tuple[float, .
         raise SettingsError(f"{rate!r} is no number, nor several", where="--rate", remedy="--rate 2e-5")
     several = sorted(map(float, rates)) or [usual]
     return tuple(several) if len(several) > 1 else (several[0], SECOND_DOSE * several[0])
+
+
+def refuse_guide(loss: str, guide: str | None, *, named_here: bool) -> None:
+    """Raises UsageError for GIST without a guide, and for a guide named for this probe that its loss does not ask."""
+    if loss == "gist" and guide is None:
+        raise UsageError("gist needs a guide", where="--loss", remedy="name a second encoder by --guide")
+    if loss != "gist" and named_here:
+        raise UsageError("only the loss gist asks a guide", where="--guide", remedy="add --loss gist")
 
 
 def refuse_untrainable(encoder: EncoderLike | None) -> None:

@@ -1,8 +1,8 @@
-"""`secid probe`: short trainings of the encoder, one a source, and what they establish.
+"""`secid probe`: short trainings of the encoder on each source, and what they establish.
 
-`task` makes the rows, folds and candidates that all sources share; `learner` trains, and measures each training;
-`schedule` does all of them, each once; `judge` says which differences are real; `run` is the whole command, and
-`options` what it is asked for.
+`task` makes the rows, folds and candidates that all sources share; `losses` are what a step minimises; `learner` trains
+and measures each training; `schedule` runs all of them, each once; `judge` says which differences are established;
+`run` is the whole command, and `options` holds its options.
 
 Nothing is loaded before the sources are read, and nothing is trained before all that could be refused has been.
 Source: METHOD 13.
@@ -20,6 +20,7 @@ import numpy as np
 
 from secid.arrays import Floats, Index
 from secid.encode import Encoder
+from secid.encode.reranker import Reranker
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import NotEvaluatedError, UsageError
 from secid.pool import sample_order
@@ -40,9 +41,11 @@ from secid.results.probe import (
     reversals_of,
     sign,
 )
+from secid.scoring.encoders import load_guide
 from secid.settings import Settings
 from secid.tools.probing.judge import Judge, effective_number
 from secid.tools.probing.learner import DivergedError
+from secid.tools.probing.losses import Guidance
 from secid.tools.probing.options import NAME_A_MODEL, UNTRAINABLE, Options
 from secid.tools.probing.schedule import Trainings
 from secid.tools.probing.task import Arm, RowLists, Task, candidates_of, read_task
@@ -81,8 +84,14 @@ def probe_sources(
             _refuse_other_encoder(info, beside.encoder)
         if not isinstance(encoder, TransformerEncoder):
             raise UsageError(UNTRAINABLE["object"], where="--encoder", remedy=NAME_A_MODEL)
+        named = load_guide(settings, encoder, progress) if options.loss == "gist" else None
+        guide = (
+            Guidance(task, named, settings, folder / "guide", progress)
+            if named is not None and not isinstance(named, Reranker)
+            else None
+        )
         with clock.stage("train") as counts:
-            result = run_probe(task, encoder, settings, options, progress, counts)
+            result = run_probe(task, encoder, settings, options, progress, counts, guide)
         return replace(result, encoder=info, files=files, timing=clock.stages)
     finally:
         task.close()
@@ -144,22 +153,26 @@ def run_probe(
     options: Options,
     progress: Progress,
     counts: dict[str, float],
+    guide: Guidance | None = None,
 ) -> Probe:
     """Trains on every source and control, dose by dose, and judges. Nothing is trained where there is too little.
 
-    counts : takes how many trainings there were, and how many of them were kept before.
+    counts : takes how many trainings there were, how many of them were kept before, and the seconds expected.
     `files` and `timing` are empty: the caller has them.
     Raises EncoderError where the model does not fit, NotEvaluatedError where every dose diverged. Source: METHOD 13.
     """
     chosen = _chosen_rows(task, options.n_held_out, settings.seed)
     reason = _too_little(task, chosen, options.batch)
     untrained = _untrained(task, chosen, encoder.info, options, settings, reason)
+    untrained = replace(untrained, guide=None if guide is None else guide.info)
     if reason is not None:
         return untrained
     candidates, depth = candidates_of(task, chosen, encoder, settings, progress)
     task = replace(task, candidates=candidates)
-    trainings = Trainings(task, chosen, encoder, settings, options, progress)
+    trainings = Trainings(task, chosen, encoder, settings, options, progress, guide)
     _announce(trainings, options, progress, counts)
+    if options.estimate:
+        return replace(untrained, not_evaluated=_reasons("estimate", task))
     try:
         frozen = trainings.frozen()
         trainings.begin()
@@ -192,7 +205,7 @@ def _announce(trainings: Trainings, options: Options, progress: Progress, counts
     """Notes how long it takes, and what would make it shorter."""
     n, n_missing = trainings.numbers()
     seconds = trainings.seconds(n_missing)
-    counts.update(n_trainings=n, n_kept=n - n_missing)
+    counts.update(n_trainings=n, n_kept=n - n_missing, expected_seconds=round(seconds, 1))
     if options.n_seeds == 1:
         progress.note("one seed gives no interval, so nothing will be ranked: give --seeds 3")
     kept = "Ctrl-C keeps those that are finished" if trainings.are_kept else "none is kept after Ctrl-C"
@@ -247,6 +260,9 @@ def _untrained(
         n_folds=options.n_folds,
         seed=settings.seed,
         temperature=settings.temperature,
+        loss=options.loss,
+        passages=options.passages,
+        guide=None,
         precision=None,
         n_queries=len(task.query),
         n_held_out=len(chosen),

@@ -27,10 +27,11 @@ from secid.progress import Progress
 from secid.results.probe import Divergence
 from secid.settings import Settings
 from secid.tools.probing.learner import DivergedError, HeldOut, Learner, Work, held_out, steps_of, train_and_rank
+from secid.tools.probing.losses import Guidance, Objective
 from secid.tools.probing.options import Options
 from secid.tools.probing.task import Arm, Task
 
-RECIPE = (3, ".".join(version("torch").split(".")[:2]))
+RECIPE = (4, ".".join(version("torch").split(".")[:2]))
 """Of the code that decides a training's numbers: the first is one more where it changes them."""
 
 
@@ -51,13 +52,17 @@ class Trainings:
         settings: Settings,
         options: Options,
         progress: Progress,
+        guide: Guidance | None = None,
     ) -> None:
-        """chosen : rows of the task that are ranked when their fold is held out."""
+        """chosen : rows of the task that are ranked when their fold is held out.   guide : of the loss gist."""
         devices = choose_devices(settings.device)
         bf16 = choose_dtype(settings.dtype, devices[0]) != torch.float32
         self.precision = "bf16 autocast" if bf16 else "float32"
         self.faster_in_bf16 = devices[0].type == "cpu" and settings.dtype == "auto" and multiplies_bf16()
-        self._learners = [Learner(encoder, device, options.lora, bf16, settings.temperature) for device in devices]
+        self._objective = Objective(options.loss, options.passages, guide)
+        self._learners = [
+            Learner(encoder, device, options.lora, bf16, settings.temperature, options.loss) for device in devices
+        ]
         self._task, self._options, self._progress = task, options, progress
         first = self._learners[0]
         candidates = first.tokens(task.passages.take(task.candidates), "passage")
@@ -65,9 +70,9 @@ class Trainings:
         self._held = {fold: held_out(task, fold, chosen, candidates, first) for fold in names}
         self.rows = np.concatenate([held.rows for held in self._held.values()])
         self.fold, self.group = task.fold[self.rows], task.group[self.rows]
-        known = encoder.info.fingerprint
-        own = (options.lora, options.steps, options.batch, settings.temperature)
-        parts = [known, self.precision, devices[0].type, *own] if known else None
+        known = [info.fingerprint for info in (encoder.info, *([] if guide is None else [guide.info]))]
+        own = (options.lora, options.steps, options.batch, settings.temperature, options.loss, options.passages)
+        parts = [*known, self.precision, devices[0].type, *own] if all(known) else None
         self._files = TrainingFiles(task, self._held, settings, parts)
         self.arms, self.identical = tuple(task.arms), self._files.identical()
         self.are_kept = self._files.folder is not None
@@ -120,7 +125,8 @@ class Trainings:
         """Seconds of a step, and the steps that ranking takes as long as; by a few of each."""
         learner, (fold, held) = self._learners[0], next(iter(self._held.items()))
         negatives = next(iter(self._task.negatives.values()))
-        steps = steps_of(self._task, negatives, Work(None, fold, 0, 0.0), self._options.batch)
+        work = Work(None, fold, 0, 0.0)
+        steps = steps_of(self._task, negatives, work, self._options.batch, self._objective)
         try:
             learner.fit(steps, 1, 0.0, lambda: None)  # the first one reserves memory
         except DivergedError as error:
@@ -161,7 +167,8 @@ class Trainings:
                 place = f"{work.arm.name}, fold {work.fold + 1}, seed {work.seed + 1}, rate {work.rate:g}"
                 self._progress.at(place, self._total)
             try:
-                values = train_and_rank(learner, self._task, self._held[work.fold], work, self._options, tick)
+                held = self._held[work.fold]
+                values = train_and_rank(learner, self._task, held, work, self._options, self._objective, tick)
             except DivergedError as error:
                 raise DivergedError(error.message, error.step, run_of(work, error.step)) from error
             finally:

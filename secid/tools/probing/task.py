@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 import numpy as np
 from scipy import sparse
 
-from secid.arrays import Index, among, distinct, pairs
+from secid.arrays import Index, distinct, is_known, pairs
 from secid.encode import Encoder
 from secid.errors import InputError
 from secid.findings.copies import CONTAINED, PAIRS_AT_ONCE, ROUNDING, RunSets, near_copies, ranges_of, run_sets
@@ -179,7 +179,7 @@ class Task:
         sources = {Arm(name): own.by_id() for name, own in self.negatives.items()}
         return sources | {Arm(name, control=True): own.by_id() for name, own in self.controls.items()}
 
-    @property
+    @cached_property
     def relevant(self) -> Index:
         """Sorted row * n_passages + passage of all labelled positives."""
         return distinct(pairs(self.positives.rows, self.positives.ids, len(self.passages)))
@@ -223,7 +223,7 @@ def make_task(plan: Plan, collection: Collection, folder: Path, seed: int, n_fol
     asked = {name: distinct(keys // n) for name, keys in of_sources.items()}
     shared = distinct(labelled // n)
     for own in asked.values():
-        shared = shared[among(shared, own)]
+        shared = shared[is_known(shared, own)]
     if not len(shared):
         counts = ", ".join(f"{name} has {len(own):,}" for name, own in asked.items())
         raise InputError(
@@ -288,7 +288,7 @@ def _of_rows(keys: Index, queries: Index, n: int) -> RowLists:
     """The passages of each of these queries, in the order of the keys."""
     order = np.argsort(queries, kind="stable")
     query = keys // n
-    keep = among(query, queries[order])
+    keep = is_known(query, queries[order])
     row = order[np.searchsorted(queries[order], query[keep])]
     by_row = np.argsort(row, kind="stable")
     return RowLists.of_counts((keys % n)[keep][by_row], np.bincount(row, minlength=len(queries)))

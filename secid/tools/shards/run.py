@@ -25,8 +25,8 @@ from secid.files import work_folder
 from secid.progress import Clock, Progress, Silent
 from secid.results.document import encoder_of, refuse_settings
 from secid.run_folder.write import Recorder, RunFolder
-from secid.scoring.encoders import begun, load_noted, refuse_missing, refuse_no_encoder
-from secid.settings import OF_MACHINE, Dtype, SettingsDict, flag_of, resolve
+from secid.scoring.encoders import load_noted, refuse_missing, refuse_no_encoder, start_command
+from secid.settings import SHARD_LOCAL_SETTINGS, Dtype, SettingsDict, flag_of, resolve
 
 if TYPE_CHECKING:
     from secid.encode import Encoder, EncoderLike
@@ -77,7 +77,7 @@ def score_shard(
     A state that exists is not computed again, unless `run` names a folder that does not exist. Raises SecidError.
     Source: METHOD 11.
     """
-    resolved, progress = begun(encoder, settings, progress, in_shards=True)
+    resolved, progress = start_command(encoder, settings, progress, in_shards=True)
     values = resolved.values
     from secid.pool.plan import Shard
     from secid.read import open_sources, sources_and_words
@@ -163,15 +163,15 @@ def merge(
     headers = shard_states(state)
     shard_0 = next(iter(headers.items()))
     first = shard_0[1]
-    refuse_settings(settings, OF_MACHINE, "the shards")
+    refuse_settings(settings, SHARD_LOCAL_SETTINGS, "the shards")
     typed = {name: value for name, value in settings.items() if value is not None}
-    stored = {name: value for name, value in first["run"]["settings"].items() if name not in OF_MACHINE}
+    stored = {name: value for name, value in first["run"]["settings"].items() if name not in SHARD_LOCAL_SETTINGS}
     name = stored.pop("encoder", None)
     own = resolve({**typed, "encoder": encoder if isinstance(encoder, str) else None})
     if encoder is None:
         encoder = encoder_of(name, own, state.url)
     keywords: Any = {**stored, **typed, "shard": f"0/{len(headers)}"}
-    resolved, progress = begun(encoder, keywords, progress, in_shards=True)
+    resolved, progress = start_command(encoder, keywords, progress, in_shards=True)
     resolved = resolved.changed(keyless=own.values.keyless)
     resolved = replace(resolved, origin={**resolved.origin, "tokenizer": first["tokenizer_from"]})
     values = resolved.values
@@ -284,7 +284,7 @@ def score_on_ray(
     from secid.tools.shards.shard import COUNTS, SHARD, WHOLE, Job
 
     stages = {COUNTS: "count", SHARD: "score"}
-    resolved, progress = begun(encoder, settings, progress)
+    resolved, progress = start_command(encoder, settings, progress)
     if on != "ray" and not on.startswith(CLIENT):
         raise errors.UsageError(f"expected ray or {CLIENT}HOST:PORT, got {on!r}", where="--on")
     if shards < 1:
@@ -313,7 +313,10 @@ def score_on_ray(
             progress.advance(shards - len(left))
             _all(ray, work, progress, noted, has_gpu and kind == SHARD)
         progress.start("merge", 1, "report")
-        own = {name: value for name, value in keywords.items() if name in OF_MACHINE} | {"run": run, "force": force}
+        own = {name: value for name, value in keywords.items() if name in SHARD_LOCAL_SETTINGS} | {
+            "run": run,
+            "force": force,
+        }
         result: Run = _all(ray, {"merge": (merge, url, sent, own)}, progress, noted, has_gpu)["merge"]
     report = Path(run or "", "report.json")
     if run is not None and not (report.is_file() and report.read_text(encoding="utf-8") == to_json(result)):
@@ -351,7 +354,7 @@ def _all(ray: Any, work: Mapping[str, Any], progress: Progress, noted: set[str],
                     if isinstance(cause, errors.SecidError):
                         raise cause from None
                     if failed[name] == TRIES:
-                        what = f"failed {TRIES} times on Ray, {type(cause).__name__}: {errors.plainly(cause)}"
+                        what = f"failed {TRIES} times on Ray, {type(cause).__name__}: {errors.plain_message(cause)}"
                         remedy = "see the logs of Ray; finished parts stay, and the same command continues"
                         raise errors.NotEvaluatedError(what, where=name, remedy=remedy) from None
                     progress.note(f"{name}: {type(cause).__name__}; trying again")
@@ -381,7 +384,7 @@ def _connected(on: str) -> Iterator[Any]:
     try:
         import ray
     except ImportError as error:
-        raise errors.UsageError("Ray is not installed", where="--on", remedy=errors.install_words("ray")) from error
+        raise errors.UsageError("Ray is not installed", where="--on", remedy=errors.install_command("ray")) from error
     if ray.is_initialized():
         yield ray
         return
@@ -392,7 +395,7 @@ def _connected(on: str) -> Iterator[Any]:
             _ask(address)
             ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, RuntimeError, ValueError, ImportError) as error:
-            raise errors.UsageError(f"Ray does not answer: {errors.plainly(error)}", where=address) from error
+            raise errors.UsageError(f"Ray does not answer: {errors.plain_message(error)}", where=address) from error
         try:
             with suppress(ValueError):  # raised outside the main thread
                 signal.signal(signal.SIGTERM, terminate)  # Ray installs a handler with another exit code

@@ -23,7 +23,7 @@ from secid.progress import Clock, Progress, Silent
 from secid.read import Reader, once_only, open_sources, sources_and_words
 from secid.read.stream import HUB
 from secid.results import EncoderInfo
-from secid.settings import DEFAULTS, FIELDS, OF_MACHINE, OF_MERGE, Resolved, Settings, flag_of
+from secid.settings import DEFAULTS, FIELDS, MERGE_SETTINGS, SHARD_LOCAL_SETTINGS, Resolved, Settings, flag_of
 from secid.tools.shards.store import StateDir
 from secid.version import VERSION
 
@@ -145,7 +145,7 @@ class Job:
     @property
     def run(self) -> dict[str, Any]:
         """Return the version, the sources and the changed settings of the run, for a header."""
-        values = {name: getattr(self.resolved.values, name) for name in FIELDS if name not in OF_MACHINE}
+        values = {name: getattr(self.resolved.values, name) for name in FIELDS if name not in SHARD_LOCAL_SETTINGS}
         changed = {name: value for name, value in values.items() if value != getattr(DEFAULTS, name)}
         return {"secid": VERSION, "sources": list(self.words), "settings": changed}
 
@@ -219,7 +219,7 @@ def score_shard(
     from secid.tools.shards.state import ShardNumbers, numbers_without_triplets, state_of, write_vectors
 
     name = name_of(SHARD, job.shard)
-    resolved = job.resolved.changed(**{**{key: getattr(DEFAULTS, key) for key in OF_MERGE}, "controls": "none"})
+    resolved = job.resolved.changed(**{**{key: getattr(DEFAULTS, key) for key in MERGE_SETTINGS}, "controls": "none"})
 
     def header(numbers: ShardNumbers, files: Mapping[str, Any]) -> Header:
         run = {**job.run, "dtype": encoder.info.dtype, "encoder": encoder.info.fingerprint}

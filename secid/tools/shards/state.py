@@ -4,7 +4,7 @@ A state has a header (JSON), which holds `ShardNumbers`, and arrays. The arrays 
 
 total, sound       : (d, d) sum of w u u^T over its triplets, and over those without a counted defect.
 query, positive, negative : (T,) rows of its triplets in the file `rows`.
-offsets            : where the triplets of each record start, and their number.
+offsets            : start of each record's triplets, then the number of triplets.
 squared, weight, findings, is_sound : (T,) ||n - p||^2, w, the mask of findings, and a flag: no counted defect.
 keys               : (Q, 16) text keys of its queries, by rising number.
 priorities         : the first SAMPLED of its queries in the order of every sample.

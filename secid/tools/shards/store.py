@@ -20,7 +20,7 @@ import numpy.typing as npt
 from safetensors import SafetensorError, safe_open
 from safetensors.numpy import save_file
 
-from secid.errors import InputError, OutputError, SecidError, UsageError, plainly
+from secid.errors import InputError, OutputError, SecidError, UsageError, plain_message
 from secid.files import NO_ROOM, check_writable, make_folder, partial_files, sha256_of, work_folder
 
 SUFFIX = ".safetensors"
@@ -184,11 +184,11 @@ class StateDir:
             remedy = "run the shard again" if state == where else again
             raise InputError("not found", where=where, remedy=remedy) from error
         except (ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
-            raise InputError(f"cannot be used: {plainly(error)}", where=where, remedy=again) from error
+            raise InputError(f"cannot be used: {plain_message(error)}", where=where, remedy=again) from error
         except Exception as error:  # a store's library raises its own types, for missing credentials say
             if isinstance(error, SecidError) or getattr(error, "errno", None) in NO_ROOM:  # work_folder handles it
                 raise
-            raise InputError(f"cannot be read: {plainly(error)}", where=where) from error
+            raise InputError(f"cannot be read: {plain_message(error)}", where=where) from error
 
     @contextmanager
     def _writing(self, file: str) -> Iterator[None]:
@@ -197,7 +197,7 @@ class StateDir:
         except SecidError:
             raise
         except Exception as error:
-            raise OutputError(f"cannot be written: {plainly(error)}", where=f"{self._shown}/{file}") from error
+            raise OutputError(f"cannot be written: {plain_message(error)}", where=f"{self._shown}/{file}") from error
 
 
 def _opened(url: str, shown: str) -> tuple[Any, str]:
@@ -212,7 +212,7 @@ def _opened(url: str, shown: str) -> tuple[Any, str]:
         raise UsageError(f"needs the package {package}", where=shown, remedy=f"pip install {package}") from error
     except (ValueError, OSError) as error:
         raise UsageError(
-            plainly(error), where=shown, remedy="name a local path, or a URL such as s3://BUCKET/FOLDER"
+            plain_message(error), where=shown, remedy="name a local path, or a URL such as s3://BUCKET/FOLDER"
         ) from error
     return None if isinstance(store, LocalFileSystem) else store, root
 

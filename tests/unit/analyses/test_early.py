@@ -11,7 +11,7 @@ import pytest
 
 from secid.analyses.ranking import FIRST_LOOK, Looks, _decided, _look_level, look_sizes, looks_of
 from secid.analyses.shared_queries import PairGap
-from secid.measure.interval import information_times, levels_of_looks, spent
+from secid.measure.interval import error_spent, information_times, levels_of_looks
 from secid.measure.uncertainty import Influence, difference
 
 NAMES = ("a", "b", "c")
@@ -215,7 +215,7 @@ def test_sources_seen_whole_before_another_is_ready_leave_levels_for_every_look(
         looks = looks_of([same, same, np.arange(2, 142)], generator.permutation(142) / 142, [2, 2, 140], 142)
         assert (np.diff(looks.times) > 0).all()
         if len(looks.times):
-            assert spent(looks.times, levels_of_looks(looks.times, 0.05))[-1] == pytest.approx(0.05, rel=1e-6)
+            assert error_spent(looks.times, levels_of_looks(looks.times, 0.05))[-1] == pytest.approx(0.05, rel=1e-6)
 
 
 def test_a_source_of_rare_strong_queries_keeps_its_place_among_sources_of_other_queries():

@@ -18,7 +18,7 @@ from transformers import PreTrainedModel
 from secid.encode import load
 from secid.encode.batching import TokenBatch, longest_first, next_batch
 from secid.encode.device import Replica
-from secid.encode.parts import NAME
+from secid.encode.parts import ATTENTION_NAME
 from secid.encode.transformer import TransformerEncoder
 from secid.settings import Settings
 
@@ -40,7 +40,7 @@ def encoder_of(folder: Path) -> tuple[TransformerEncoder, Replica, Replica]:
     assert isinstance(encoder, TransformerEncoder)
     plain = copy.deepcopy(encoder.parts.replica)
     for part in plain.model.modules():
-        if isinstance(part, PreTrainedModel) and part.config._attn_implementation == NAME:
+        if isinstance(part, PreTrainedModel) and part.config._attn_implementation == ATTENTION_NAME:
             part.set_attn_implementation("sdpa")
     return encoder, encoder.parts.replica, plain
 

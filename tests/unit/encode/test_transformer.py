@@ -24,7 +24,7 @@ from secid.encode import device as devices
 from secid.encode import embed, load, locate, parts, segment
 from secid.encode.device import Limits, Replica, choose_devices, choose_dtype, n_devices
 from secid.encode.encoder import host_rows
-from secid.encode.modules import AGAIN
+from secid.encode.modules import SAVE_AGAIN
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError, NonFiniteEmbeddingError, UnreachableError
 from secid.records import Fact
@@ -679,7 +679,7 @@ def test_cut_weights_are_refused(tiny: Tiny, tmp_path: Path, file: str, share: f
     with pytest.raises(EncoderError) as caught:
         tiny_encoder(folder)
     assert caught.value.where in (str(folder), str(folder / file))
-    assert caught.value.remedy == AGAIN
+    assert caught.value.remedy == SAVE_AGAIN
 
 
 def test_a_text_beyond_unknown_positions_is_refused(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:

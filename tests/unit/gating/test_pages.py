@@ -23,7 +23,7 @@ from secid.pages.gate_ci import (
 )
 from secid.pages.gate_page import gate_page
 from secid.pages.screen import print_page, screen_of
-from secid.results.gate import CheckExample, GateCheck, GateVerdict, overall
+from secid.results.gate import CheckExample, GateCheck, GateVerdict, overall_outcome
 from tests.snapshots import Snapshot, situations
 from tests.unit.gating.conftest import UNKNOWN, check, verdict
 
@@ -227,9 +227,9 @@ def test_the_step_summary_is_appended_and_fits(tmp_path):
     ],
 )
 def test_exit_codes(outcomes, expected, code):
-    assert overall(outcomes) == expected
-    assert replace(VERDICT, outcome=overall(outcomes)).exit_code == code
-    assert replace(VERDICT, outcome=overall(outcomes), exit_zero=True).exit_code == 0
+    assert overall_outcome(outcomes) == expected
+    assert replace(VERDICT, outcome=overall_outcome(outcomes)).exit_code == code
+    assert replace(VERDICT, outcome=overall_outcome(outcomes), exit_zero=True).exit_code == 0
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,7 @@ from secid.measure.information import (
     Spectrum,
     eigenvalues,
     log_det_nats,
-    mixed,
+    mixture_state,
     spectral_nats,
     spectrum,
 )
@@ -118,5 +118,5 @@ def test_where_the_solver_of_a_device_fails_the_cpu_decomposes(solve, monkeypatc
 
 def test_a_mixture_of_one_is_its_matrix_and_nothing_has_a_spectrum_of_zeros():
     item = state(40, 8)
-    assert torch.equal(mixed([item], [1.0]).matrix(), item.matrix())
+    assert torch.equal(mixture_state([item], [1.0]).matrix(), item.matrix())
     assert spectrum(np.zeros(3)) == Spectrum(0.0, 0.0, 0.0, ())

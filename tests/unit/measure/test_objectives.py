@@ -61,7 +61,7 @@ def flat(records: list[oracle.Record]) -> Records:
 def gradient(name: str, records: list[oracle.Record], temperature: float = TAU) -> module.Gradient:
     rows = flat(records)
     ((scores, _),) = module._blocks(rows, np.ones((1, len(rows.negative))), temperature, CPU)
-    form = module._all_pairs(scores.positive, scores.negative) if name == MW else CLOSED_FORMS[name]
+    form = module.all_pairs(scores.positive, scores.negative) if name == MW else CLOSED_FORMS[name]
     return form(scores)
 
 

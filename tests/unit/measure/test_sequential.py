@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from secid.measure.interval import FIRST_SHARE, information_times, levels_of_looks, most_equal, spent
+from secid.measure.interval import FIRST_SHARE, error_spent, information_times, levels_of_looks, most_equal
 
 # Pocock (1977), two-sided 0.05 and 0.01, equally spaced looks
 CONSTANTS = [
@@ -19,13 +19,13 @@ CONSTANTS = [
 @pytest.mark.parametrize(("n_looks", "alpha", "constant"), CONSTANTS)
 def test_equally_spaced_looks_give_the_published_constants(n_looks, alpha, constant):
     times = np.arange(1.0, n_looks + 1)
-    narrower, wider = (spent(times, 2 * norm.sf(constant + step))[-1] for step in (6e-4, -6e-4))
+    narrower, wider = (error_spent(times, 2 * norm.sf(constant + step))[-1] for step in (6e-4, -6e-4))
     assert narrower < alpha < wider
 
 
 def test_one_look_may_use_all_of_the_error():
     assert levels_of_looks(np.array([7.0]), 0.05) == 0.05
-    assert spent(np.array([7.0]), 0.05) == pytest.approx([0.05], abs=1e-12)
+    assert error_spent(np.array([7.0]), 0.05) == pytest.approx([0.05], abs=1e-12)
 
 
 def test_samples_without_replacement_cross_as_often_as_computed():
@@ -42,14 +42,14 @@ def test_samples_without_replacement_cross_as_often_as_computed():
         error = population.std(ddof=1) * np.sqrt((1 - size / 400) / size)
         crossed |= np.abs(drawn[:, :size].mean(1) - population.mean()) > norm.isf(level / 2) * error
         shares.append(crossed.mean())
-    assert shares == pytest.approx(spent(times, levels), abs=0.012)  # 4 Monte Carlo errors
-    assert spent(times, 1.5 * levels)[-1] > 0.2 + 0.012  # wider levels would be noticed
+    assert shares == pytest.approx(error_spent(times, levels), abs=0.012)  # 4 Monte Carlo errors
+    assert error_spent(times, 1.5 * levels)[-1] > 0.2 + 0.012  # wider levels would be noticed
 
 
 def test_what_is_spent_rises_and_ends_at_the_chance_allowed():
     times = information_times([30, 45, 67, 101, 151], 1000)
     levels = levels_of_looks(times, 0.05 / 6)
-    used = spent(times, levels)
+    used = error_spent(times, levels)
     assert used[0] == pytest.approx(levels[0])
     assert levels[0] == FIRST_SHARE * 0.05 / 6
     assert (levels[1:] == levels[1]).all()

@@ -24,7 +24,7 @@ from secid.pages.sections.slices import slices_section, slices_sentence
 from secid.pages.sections.verdict import notes, own_score, verdict
 from secid.pages.text import without_isolates
 from secid.pool.normal_form import normal_form
-from secid.settings import in_words
+from secid.settings import display_name
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.unit.pages import samples
 from tests.unit.scoring.made_rows import clean_rows
@@ -164,7 +164,7 @@ def test_every_setting_is_explained():
     for item in RUN.analyses["ablations"]:
         explanation = dict(ablations_section(RUN, RUN.analyses["ablations"]).terms)[SETTINGS[item.name][0]].lower()
         for row in item.rows if item.name in ("tokenizer", "weight") else ():
-            word = in_words(row.setting).lower().removesuffix(" weight").removeprefix("alphanumeric ")
+            word = display_name(row.setting).lower().removesuffix(" weight").removeprefix("alphanumeric ")
             assert ("without" if word.startswith("without") else word) in explanation
 
 

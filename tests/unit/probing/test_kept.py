@@ -154,6 +154,7 @@ def test_each_part_of_a_training_changes_its_name(task: Task, monkeypatch: pytes
 
 OTHERS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
     ({"steps": 2}, {}, {}), ({"batch": 3}, {}, {}), ({"lora": True}, {}, {}), ({}, {"temperature": 0.06}, {}),
+    ({"loss": "mw"}, {}, {}), ({"passages": "own"}, {}, {}),
     ({}, {"dtype": "bf16"}, {}), ({}, {}, {"passage_prefix": "text: "}),
 ]  # fmt: skip
 

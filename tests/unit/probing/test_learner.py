@@ -16,7 +16,8 @@ from torch import Tensor
 from secid.encode.device import Replica
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError
-from secid.tools.probing.learner import MAX_NORM, WARM_UP, WEIGHT_DECAY, DivergedError, Learner, Step, info_nce
+from secid.tools.probing.learner import MAX_NORM, WARM_UP, WEIGHT_DECAY, DivergedError, Learner, Step
+from secid.tools.probing.losses import Sides, training_loss
 from tests.snapshots import refusal
 from tests.tiny_probe import tiny_encoder
 
@@ -25,7 +26,8 @@ QUERIES = ["gh a", "ik bc 7", "m", "what is it"]
 PASSAGES = ["gh t 12", "ik u", "a longer text, of more words", "it", "gh u", "ik t", "m 1", "no"]
 MASKED = np.zeros((4, 8), np.bool_)
 MASKED[0, 5] = MASKED[2, 1] = True
-STEP = Step(QUERIES, PASSAGES, MASKED)
+POSITIVE = np.eye(4, 8, dtype=np.bool_)
+STEP = Step(QUERIES, PASSAGES, Sides(POSITIVE, ~POSITIVE & ~MASKED))
 TEMPERATURE = 0.05
 
 
@@ -50,9 +52,11 @@ def test_the_loss_is_that_of_sentence_transformers_where_nothing_is_masked(folde
     queries, passages = unit_rows(0, 5), unit_rows(1, 10)
     theirs = MultipleNegativesRankingLoss(SentenceTransformer(str(folder), device="cpu"), scale=1 / TEMPERATURE)
     expected = theirs.compute_loss_from_embeddings([queries, passages[:5], passages[5:]], torch.zeros(5))
-    loss = info_nce(queries, passages, torch.zeros(5, 10, dtype=torch.bool), TEMPERATURE)
+    positive = np.eye(5, 10, dtype=np.bool_)
+    every = Sides(positive, ~positive)
+    loss = training_loss(queries, passages, every, "infonce", TEMPERATURE)
     assert abs(loss.item() - expected.item()) < 1e-6
-    assert abs(info_nce(queries, passages, torch.zeros(5, 10) > 0, 0.06).item() - expected.item()) > 0.01, "damage"
+    assert abs(training_loss(queries, passages, every, "infonce", 0.06).item() - expected.item()) > 0.01, "damage"
 
 
 def plain_steps(folder: Path, n_steps: int, rate: float, clip: bool = True) -> dict[str, Tensor]:

@@ -138,9 +138,9 @@ def test_other_batches_for_each_source_are_noticed(
     train_each(monkeypatch)
     real = training.steps_of
 
-    def own_batches(task: Task, negatives: RowLists, work: Work, batch: int) -> Iterator[Step]:
+    def own_batches(task: Task, negatives: RowLists, work: Work, *rest: Any) -> Iterator[Step]:
         assert work.arm is not None
-        return real(task, negatives, work._replace(seed=100 * len(work.arm.name) + work.seed), batch)
+        return real(task, negatives, work._replace(seed=100 * len(work.arm.name) + work.seed), *rest)
 
     monkeypatch.setattr(training, "steps_of", own_batches)
     assert pair(probed(task, encoder, QUICK), "hard", "again").gap.value != 0.0

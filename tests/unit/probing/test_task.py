@@ -18,6 +18,7 @@ from secid.progress import Silent
 from secid.settings import Settings
 from secid.tools.probing import task as candidates
 from secid.tools.probing.learner import Work, steps_of
+from secid.tools.probing.losses import Objective
 from secid.tools.probing.task import Arm, Task, candidates_of
 from tests.snapshots import refusal
 from tests.tiny_probe import Row, task_of
@@ -75,7 +76,7 @@ def test_a_collection_adds_candidates_and_random_passages(tmp_path: Path, monkey
 
 
 def steps(task: Task, source: str, n: int, seed: int = 0, batch: int = 7) -> list[Any]:
-    return list(islice(steps_of(task, task.negatives[source], Work(Arm(source), 1, seed, 0.0), batch), n))
+    return list(islice(steps_of(task, task.negatives[source], Work(Arm(source), 1, seed, 0.0), batch, Objective()), n))
 
 
 def test_sources_meet_the_same_batches(task: Task) -> None:
@@ -103,7 +104,7 @@ def test_an_epoch_has_each_row_of_the_other_folds_once(task: Task) -> None:
 def test_a_batch_is_cut_to_the_rows_that_there_are(task: Task) -> None:
     n = int((task.fold != 1).sum())
     (step,) = steps(task, "hard", 1, batch=1_000)
-    assert (len(step.queries), len(step.passages), step.masked.shape) == (n, 2 * n, (n, 2 * n))
+    assert (len(step.queries), len(step.passages), step.sides.negative.shape) == (n, 2 * n, (n, 2 * n))
 
 
 def test_known_positives_of_other_rows_are_masked(tmp_path: Path) -> None:
@@ -114,10 +115,11 @@ def test_known_positives_of_other_rows_are_masked(tmp_path: Path) -> None:
     task = replace(task, fold=np.zeros(3, np.int64))
     masked: dict[tuple[str, str, str], set[bool]] = {}
     for step in steps(task, "one", 60, batch=3):
+        masks = ~(step.sides.positive | step.sides.negative)
         for i, query in enumerate(step.queries):
             for j, passage in enumerate(step.passages):
                 place = "own" if j % 3 == i else "other"
-                masked.setdefault((query, passage, place), set()).add(bool(step.masked[i, j]))
+                masked.setdefault((query, passage, place), set()).add(bool(masks[i, j]))
     assert masked[("q1", "p", "other")] == {True}
     assert masked[("q2", "n", "other")] == masked[("q2", "p", "other")] == {True}
     assert masked[("q2", "p", "own")] == {False}, "its own negative stays, a known positive or not"

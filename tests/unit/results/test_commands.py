@@ -6,7 +6,7 @@ import shlex
 
 import pytest
 
-from secid.results.inputs import InputFile, flagged_command, in_folder, no_command, repair_command
+from secid.results.inputs import InputFile, flagged_command, no_command, repair_command, with_run_folder
 
 NAMES = ["a", "a b", "a_b", "a/b", "a:b", "-a", "_a", "ä", "a.b"]
 
@@ -44,8 +44,8 @@ def test_a_source_without_a_command_says_why(name, read_once, has_command):
 
 def test_a_command_names_the_folder_as_it_is_typed():
     command = repair_command("runs/a", "a b", ("repeat",), "x.jsonl")
-    assert shlex.split(in_folder(command, "-runs/x y"))[2] == "./-runs/x y"
-    assert in_folder(in_folder(command, "/abs"), "runs/a") == command
+    assert shlex.split(with_run_folder(command, "-runs/x y"))[2] == "./-runs/x y"
+    assert with_run_folder(with_run_folder(command, "/abs"), "runs/a") == command
 
 
 def test_a_command_names_a_file_that_is_not_there(tmp_path, monkeypatch):

@@ -12,7 +12,7 @@ from sentence_transformers import CrossEncoder
 from secid import api
 from secid.analyses.guide import GuideSource
 from secid.analyses.registry import from_json, to_json
-from secid.arrays import among
+from secid.arrays import is_known
 from secid.encode import load
 from secid.errors import EncoderError, UsageError
 from secid.pages.charts import hardness_chart
@@ -83,7 +83,7 @@ def test_equal_scores_are_drawn_at_random(tied_by, fails, monkeypatch):
     each, shares = (np.arange(400), np.arange(400).astype("S16")), []
     for seed in range(300):
         keep, stratum = sample_of(made.plan, rows, near, 100, seed)
-        shares.append(stratified_mean(equal.astype(float), among(np.arange(400), keep), stratum, *each).value)
+        shares.append(stratified_mean(equal.astype(float), is_known(np.arange(400), keep), stratum, *each).value)
     off = abs(np.mean(shares) - 0.45) / (np.std(shares) / np.sqrt(300))
     assert (off > 3.5) == fails
 

@@ -19,7 +19,7 @@ from secid.records import Defect, Record, Source
 from secid.results.inputs import COPY_SUFFIXES
 from secid.settings import Settings
 from secid.write.rows import Passage, Row, RowsOnDisk, row_of
-from secid.write.writer import MINED, SCHEMAS, Written, new_files, schema_of, suffix_of, write_rows
+from secid.write.writer import MINED, SCHEMAS, WrittenFile, new_files, schema_of, suffix_of, write_rows
 
 
 def row(number: int, n_negatives: int = 2, **more: Any) -> Row:
@@ -27,7 +27,7 @@ def row(number: int, n_negatives: int = 2, **more: Any) -> Row:
     return Row(f"q {number}", [Passage(f"T good {number}", f"p{number}", "T", 0.9)], negatives, **more)
 
 
-def written(rows: Sequence[Row], schema: Any, path: Path) -> tuple[Written, list[dict[str, Any]]]:
+def written(rows: Sequence[Row], schema: Any, path: Path) -> tuple[WrittenFile, list[dict[str, Any]]]:
     """The result, and the documents as other programs read them."""
     result = write_rows(lambda: rows, schema, path, suffix_of(path))
     if path.suffix == ".parquet":

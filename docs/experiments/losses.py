@@ -1,0 +1,218 @@
+"""Losses on one source: Mann-Whitney and LSEPair against InfoNCE, with a small student.
+
+    python docs/experiments/losses.py run COLLECTION… --results losses.jsonl
+    python docs/experiments/losses.py judge --results losses.jsonl
+
+COLLECTION is a BEIR folder. The student, folds, batches of 64 rows, AdamW, warm-up and the number of steps are those of
+dose.py; losses and the choice of positives are those of `secid probe`. The rules below were fixed before the first run:
+
+Source: dense passages below 95 % of the positive, ten a query, mined by the student itself; one of the ten a row and
+step. Positives: one drawn at each step for InfoNCE, up to eight for the other two. Rates: 5e-4 and 2e-3, with own
+negatives only and with in-batch passages; three folds, five seeds, common to all losses.
+
+Outcomes: nDCG@10 of the held-out queries, and the pooled AUC, the share of pairs of a held-out query's positive and of
+any held-out query's other ranked passage that are ordered rightly. Judged by: the difference from InfoNCE. A difference
+of nDCG@10 has an interval from queries (clustered by group) and runs, as in the probe; one of AUC from runs alone, five
+seeds. Differences are 2 losses x 4 doses x the collections; a difference counts if Holm's p over all of an outcome's is
+below 0.05. With one labelled positive a query, LSEPair is InfoNCE, and is left out.
+"""
+
+from __future__ import annotations
+
+import argparse
+import sys
+import time
+from itertools import product
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.nn.functional import normalize
+
+sys.path.insert(0, str(Path(__file__).parent))
+import dose
+
+from secid.measure.uncertainty import holm
+from secid.tools.probing.judge import BetweenRuns, between_runs, gap
+from secid.tools.probing.losses import MOST_POSITIVES, Sides, training_loss
+
+Array = Any
+LOSSES = ("infonce", "mw", "lsepair")
+RATES = (5e-4, 2e-3)
+SOURCE = "dense95"
+LEVEL = 0.05
+
+
+def positives_of(collection: dose.Collection, fold: dose.Fold) -> list[Array]:
+    """For each training row, its labelled passages that the fold may train on."""
+    whole = len(fold.ranked) == len(collection.passages)
+    held = np.zeros(0, np.int64) if whole else fold.ranked
+    return [ids[~np.isin(ids, held)] for ids in (collection.positives[row] for row in fold.rows)]
+
+
+def train(
+    vectors: dose.Vectors,
+    relevant: Array,
+    fold: dose.Fold,
+    positives: list[Array],
+    negatives: Array,
+    loss: str,
+    passages: str,
+    rate: float,
+    seed: int,
+) -> Any:
+    """(2, 1, 128, 128) maps of queries and passages after training. negatives : (R, 10)."""
+    queries, texts = (torch.from_numpy(part).float() for part in vectors)
+    n_rows = len(fold.rows)
+    batch = min(dose.BATCH, n_rows)
+    maps = torch.zeros(2, 1, dose.DIMENSION, dose.DIMENSION, requires_grad=True)
+    optimizer = torch.optim.AdamW([maps], lr=rate, weight_decay=0.01)
+    n_steps = max(dose.LEAST_STEPS, 2 * (n_rows // batch))
+    warm = max(1, n_steps // 10)
+    schedule = torch.optim.lr_scheduler.LambdaLR(
+        optimizer, lambda step: min((step + 1) / warm, (n_steps - step) / max(1, n_steps - warm))
+    )
+    draws, more, order = np.random.default_rng([seed, 1]), np.random.default_rng([seed, 2]), np.zeros(0, np.int64)
+    most = 1 if loss == "infonce" else MOST_POSITIVES
+    for _ in range(n_steps):
+        if len(order) < batch:
+            order = draws.permutation(n_rows)
+        rows, order = order[:batch], order[batch:]
+        wrong = negatives[rows, draws.integers(0, dose.NEGATIVES, batch)]
+        chosen = draws.random(batch)
+        first = np.array(
+            [positives[row][int(share * len(positives[row]))] for row, share in zip(rows, chosen, strict=True)]
+        )
+        others = [positives[row][positives[row] != one] for row, one in zip(rows, first, strict=True)]
+        others = [own if len(own) < most else more.choice(own, most - 1, replace=False) for own in others]
+        owner = np.repeat(np.arange(batch), list(map(len, others)))
+        columns = np.concatenate([first, wrong, *others])
+        sides = sides_of(relevant[fold.rows[rows][:, None], columns[None, :]], owner, passages)
+        left, right = queries[fold.rows[rows]], texts[columns]
+        left = normalize(left + left @ maps[0, 0], dim=1)
+        right = normalize(right + right @ maps[1, 0], dim=1)
+        value = training_loss(left, right, sides, loss, 1 / dose.SCALE)
+        optimizer.zero_grad()
+        value.backward()
+        optimizer.step()
+        schedule.step()
+    return maps.detach()
+
+
+def sides_of(labelled: Array, owner: Array, passages: str) -> Sides:
+    """Which columns are positives and negatives of each row: b positives, b negatives, then those of `owner`."""
+    every = np.arange(len(labelled))
+    own = np.concatenate([every, every, owner]) == every[:, None]
+    positive = own.copy()
+    positive[:, len(every) : 2 * len(every)] = False
+    negative = own & ~positive
+    return Sides(positive, negative if passages == "own" else negative | (~own & ~labelled))
+
+
+def pooled_auc(vectors: dose.Vectors, relevant: Array, fold: dose.Fold, maps: Any) -> float:
+    """Share of pairs of a held-out positive and a held-out query's other passage ordered rightly; ties count half."""
+    queries = torch.from_numpy(vectors[0][fold.held]).float()
+    texts = torch.from_numpy(vectors[1][fold.ranked]).float()
+    scores = normalize(queries + queries @ maps[0, 0], dim=1) @ normalize(texts + texts @ maps[1, 0], dim=1).T
+    labels = torch.from_numpy(relevant[np.ix_(fold.held, fold.ranked)])
+    low = scores[~labels].sort().values
+    below, above = (torch.searchsorted(low, scores[labels], right=side).double() for side in (False, True))
+    return float((below + above).mean() / 2 / len(low))
+
+
+def run(arguments: argparse.Namespace) -> None:
+    """Do the collections that the results do not have yet."""
+    torch.set_num_threads(1)
+    for folder in arguments.collections:
+        done = {(line["collection"], line["passages"], line["rate"]) for line in dose.read(arguments.results)}
+        collection = dose.read_collection(folder)
+        folds, group = dose.split(collection)
+        relevant, student = collection.relevant, dose.student_vectors(collection)
+        coverage, bm25 = dose.lexical(collection)
+        lists = []
+        for fold in folds:
+            random = dose.drawn_passages(collection, fold, dose.NEGATIVES, 0)
+            thirty = dose.drawn_passages(collection, fold, dose.HARDNESS_PASSAGES, 1)
+            close = dose.Closeness.of(student, fold, coverage, thirty)
+            lists.append(dose.mined(close, bm25, fold, random)[SOURCE])
+        positives = [positives_of(collection, fold) for fold in folds]
+        several = np.mean([len(own) > 1 for part in positives for own in part])
+        for passages, rate in product(dose.PASSAGES, RATES):
+            if (collection.name, passages, rate) in done:
+                continue
+            start = time.process_time()
+            values: dict[str, list[list[Array]]] = {}
+            aucs: dict[str, list[list[float]]] = {}
+            for loss, seed in product(LOSSES, range(dose.SEEDS)):
+                if loss == "lsepair" and not several:
+                    continue
+                own, areas = [], []
+                for fold, negatives, part in zip(folds, lists, positives, strict=True):
+                    maps = train(student, relevant, fold, part, negatives, loss, passages, rate, seed)
+                    own.append(dose.rank(student, relevant, fold, maps)[0])
+                    areas.append(pooled_auc(student, relevant, fold, maps))
+                values.setdefault(loss, []).append(np.concatenate(own))
+                aucs.setdefault(loss, []).append(areas)
+            line = {
+                "collection": collection.name,
+                "passages": passages,
+                "rate": rate,
+                "several_positives": round(float(several), 4),
+                "group": group[np.concatenate([fold.held for fold in folds])].tolist(),
+                "fold": np.repeat(np.arange(len(folds)), [len(fold.held) for fold in folds]).tolist(),
+                "ndcg_10": {loss: np.round(own, 5).tolist() for loss, own in values.items()},
+                "auc": {loss: np.round(np.mean(own, axis=1), 6).tolist() for loss, own in aucs.items()},
+                "cpu_seconds": round(time.process_time() - start, 1),
+            }
+            dose.append(arguments.results, line)
+            means = ", ".join(f"{loss} {np.mean(own):.4f} {np.mean(aucs[loss]):.4f}" for loss, own in values.items())
+            print(f"{collection.name} {passages} {rate:g}: {means}", flush=True)
+
+
+def judge(arguments: argparse.Namespace) -> None:
+    """Print the table of losses.md."""
+    found = []
+    for line in dose.read(arguments.results):
+        base = np.array(line["ndcg_10"]["infonce"])
+        for loss in [own for own in line["ndcg_10"] if own != "infonce"]:
+            own = np.array(line["ndcg_10"][loss])
+            runs = between_runs(np.stack([own, base]), np.array(line["fold"]))
+            ndcg = gap(own - base, np.array(line["group"]), runs)
+            apart = np.array(line["auc"][loss]) - np.array(line["auc"]["infonce"])
+            auc = gap(apart[:, None].repeat(2, 1), np.arange(2), of_runs(apart))
+            found.append((line, loss, base.mean(), ndcg, np.mean(line["auc"]["infonce"]), auc))
+    adjusted = [holm(np.array([row[place].p for row in found])).tolist() for place in (3, 5)]
+    print("| collection | passages | rate | loss | nDCG@10 of InfoNCE | difference | AUC of InfoNCE | difference |")
+    print("|---|---|--:|---|--:|--:|--:|--:|")
+    for (line, loss, ndcg_base, ndcg, auc_base, auc), *ps in zip(found, *adjusted, strict=True):
+        cells = []
+        for base, item, p in ((ndcg_base, ndcg, ps[0]), (auc_base, auc, ps[1])):
+            half = (item.interval_95[1] - item.interval_95[0]) / 2
+            text = f"{item.value:+.4f} ± {half:.4f}"
+            cells += [f"{base:.4f}", f"**{text}**" if p < LEVEL else text]
+        print(f"| {line['collection']} | {line['passages']} | {line['rate']:g} | {loss} | {' | '.join(cells)} |")
+
+
+def of_runs(differences: Array) -> BetweenRuns:
+    """The variance of one seed's difference, from n of them."""
+    return BetweenRuns(float(np.var(differences, ddof=1)), len(differences) - 1)
+
+
+def main() -> None:
+    """Parse the arguments."""
+    parser = argparse.ArgumentParser(description=(__doc__ or "").splitlines()[0])
+    commands = parser.add_subparsers(required=True)
+    running = commands.add_parser("run")
+    running.add_argument("collections", nargs="+", type=Path)
+    running.set_defaults(work=run)
+    judging = commands.add_parser("judge")
+    judging.set_defaults(work=judge)
+    for part in (running, judging):
+        part.add_argument("--results", type=Path, required=True)
+    arguments = parser.parse_args()
+    arguments.work(arguments)
+
+
+if __name__ == "__main__":
+    main()
