@@ -146,7 +146,7 @@ class Learner:
         return self._in_memory(lambda: self._backward(texts, step.sides), longest)
 
     def _in_memory(self, work: Callable[[], T], longest: int) -> T:
-        """Return what `work` returns, run again in smaller micro-batches if memory runs out. longest : tokens of a text.
+        """Return what `work` returns, rerun in smaller micro-batches if memory runs out. longest : tokens of a text.
 
         The first repetition keeps the size of micro-batches, but gives each its own graph (`_backward`).
         """
