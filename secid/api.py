@@ -19,13 +19,13 @@ from secid.progress import Clock, Progress, Silent
 from secid.results.document import PROBE_NAME, read_check, settings_of
 from secid.run_folder.write import Recorder, RunFolder, add_probe
 from secid.scoring.encoders import (
-    begun,
     command_of_probe,
     load_noted,
     refuse_invalid_combinations,
     refuse_missing,
     refuse_no_encoder,
     refuse_one_encoder_twice,
+    start_command,
     with_other_encoders,
 )
 from secid.scoring.encoders import describe_encoder as describe_encoder
@@ -76,7 +76,7 @@ def score(
 
     Source: METHOD 2.
     """
-    resolved, progress = begun(encoder, settings, progress)
+    resolved, progress = start_command(encoder, settings, progress)
     values = resolved.values
     refuse_no_encoder(encoder, values)
     refuse_invalid_combinations(values, other_encoders)
@@ -276,7 +276,7 @@ def check(
     from secid.results.check import failures, parse_limits
 
     limits = parse_limits(fail_on)
-    resolved, progress = begun(None, settings, progress)
+    resolved, progress = start_command(None, settings, progress)
     values = resolved.values
     from secid.read import open_sources, sources_and_words
     from secid.read.evaluation import read_evaluation
@@ -318,7 +318,7 @@ def audit(
 
     Source: METHOD 10.
     """
-    resolved, progress = begun(encoder, settings, progress)
+    resolved, progress = start_command(encoder, settings, progress)
     values = resolved.values
     refuse_no_encoder(encoder, values)
     clock = Clock()
@@ -380,7 +380,7 @@ def probe(
 
     Source: METHOD 13.
     """
-    resolved, progress = begun(encoder, settings, progress)
+    resolved, progress = start_command(encoder, settings, progress)
     values = resolved.values
     refuse_no_encoder(encoder, values)
     from secid.read import open_sources, sources_and_words
@@ -446,7 +446,7 @@ def gate(
     else:
         rules, origin = read_policy(None if policy is None else Path(policy))
     reference = read_baseline(Path(against))
-    resolved, progress = begun(encoder, settings, progress)
+    resolved, progress = start_command(encoder, settings, progress)
     from secid.encode import ignored
     from secid.pages.encoder_page import fact_lines
     from secid.read import open_sources, resolve_sources

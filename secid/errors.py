@@ -114,9 +114,12 @@ def is_encryption_error(error: Exception) -> bool:
     return "decrypt" in str(error)
 
 
-def suggest_name(name: str, names: Collection[str], otherwise: str) -> str:
-    """Return the remedy for an unknown name: the nearest of the known names, or `otherwise` if none is near."""
-    near = get_close_matches(name, names, n=1)
+def suggest_name(name: str, names: Collection[str], otherwise: str, cutoff: float = 0.6) -> str:
+    """Return the remedy for an unknown name: the nearest of the known names, or `otherwise` if none is near.
+
+    cutoff : lowest similarity of a near name, 0 to 1, as in difflib.
+    """
+    near = get_close_matches(name, names, n=1, cutoff=cutoff)
     return f"did you mean {near[0]!r}?" if near else otherwise
 
 

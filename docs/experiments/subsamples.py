@@ -14,7 +14,6 @@ from pathlib import Path
 
 import numpy as np
 
-from secid.analyses.controls import rows_of_ids
 from secid.analyses.ranking import FIRST_LOOK, _decided, _first_queries, look_sizes, rank_early
 from secid.encode import load, smallest_distance
 from secid.measure.information import Eigen, InformationState, spectral_nats
@@ -24,7 +23,7 @@ from secid.pool.reading import read_draft
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.settings import resolve
-from secid.triplets.embedding import Embedder
+from secid.triplets.embedding import Embedder, rows_of_ids
 from secid.triplets.measure_set import Measurer, sample_positions
 from secid.triplets.table import CoverageTables, triplets_of
 

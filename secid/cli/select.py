@@ -28,7 +28,7 @@ OUT_HELP = "A new file: .jsonl, .jsonl.gz or .parquet."
 
 def select(
     run: RunFolder,
-    out: Annotated[Path, flag("-o", "--out", of="FILE", text=OUT_HELP)],
+    out: Annotated[Path | None, flag("-o", "--out", of="FILE", text=f"{OUT_HELP} [required]")] = None,
     source: Annotated[
         str | None, flag("--source", of="SOURCE", text="The source to copy, if the run has several.")
     ] = None,
@@ -79,6 +79,8 @@ def select(
     from secid.cli.outputs import print_json, print_screen
     from secid.tools.export.screens import selection_screen
 
+    if out is None:
+        raise UsageError("no file to write to", where="-o", remedy="-o FILE.jsonl")
     with ConsoleProgress(quiet) as progress:
         selected = api.select(
             run,

@@ -49,7 +49,7 @@ HALF = np.uint64(32)
 
 
 def key_windows(keys: Keys, counts: Index, width: int) -> tuple[Keys, Index]:
-    """Keys of all windows of `width` keys, and the text of each; a text of fewer keys has none.
+    """Return keys of all windows of `width` keys, and the text of each; a text of fewer keys has none.
 
     keys : those of all texts in order.   counts : (n,) how many each text has.
     """
@@ -75,7 +75,7 @@ class RunSets:
 
     @staticmethod
     def of(keys: npt.NDArray[np.uint32], owners: Index, n: int) -> RunSets:
-        """The distinct ones of these keys. owners: the text of each, below n."""
+        """Return the distinct runs with these keys. owners: the text of each, below n."""
         ordered = np.sort(_owned(keys, owners))
         ordered = ordered[np.diff(ordered, prepend=~ordered[:1]) != 0]
         offsets = np.searchsorted(ordered, np.arange(n + 1, dtype=np.uint64) << HALF)
@@ -83,16 +83,16 @@ class RunSets:
 
     @property
     def sizes(self) -> Index:
-        """(n,) distinct runs of each text."""
+        """Return (n,) the number of distinct runs of each text."""
         return np.diff(self.offsets)
 
     def take(self, ids: Index) -> RunSets:
-        """The sets with these ids, in this order."""
+        """Return the sets with these ids, in this order."""
         sizes = self.sizes[ids]
         return RunSets(self.keys[ranges_of(self.offsets[ids], sizes)], np.concatenate([[0], np.cumsum(sizes)]))
 
     def owned(self) -> Keys:
-        """Each run with the number of its set in the upper half."""
+        """Return each run, with the number of its set in the upper half of its 64 bits."""
         return _owned(self.keys, np.repeat(np.arange(len(self.offsets) - 1), self.sizes))
 
 
@@ -101,7 +101,7 @@ def _owned(keys: npt.NDArray[np.uint32], owners: Index) -> Keys:
 
 
 def run_sets(forms: FormKeys, every: int = 1) -> RunSets:
-    """The distinct runs of n texts: windows of words, or of characters where `unspaced`.
+    """Return the distinct runs of n texts: windows of words, or of characters if `unspaced`.
 
     every : one run in `every` is kept, chosen only by its key.
     """
@@ -135,7 +135,7 @@ class RunBits:
 
     @staticmethod
     def of(forms: FormKeys) -> RunBits:
-        """The bits of texts with these normal forms."""
+        """Return the bits of texts with these normal forms."""
         keys, owners = _runs(forms)
         bits = np.zeros((len(forms), 256), np.bool_)
         bits.reshape(-1)[(owners << 8) + (keys >> np.uint32(24))] = True
@@ -143,7 +143,10 @@ class RunBits:
         return RunBits(np.packbits(bits, axis=1).view(np.uint64), np.maximum(n_runs, 0).astype(np.int32))
 
     def may_be_near(self, negatives: Index, positives: Index) -> Flags:
-        """(n,) False where `near_copies` finds none: in each text too many runs have a bit that the other lacks."""
+        """Return (n,) flags: False only for pairs that `near_copies` does not flag.
+
+        In such a pair each text has too few runs, or too many bits that the other lacks.
+        """
         one, other = self.bits[negatives], self.bits[positives]
         return self._may_lie_in(other, negatives, LEAST_RUNS) | self._may_lie_in(one, positives, LEAST_WHOLE_RUNS)
 
@@ -154,22 +157,22 @@ class RunBits:
 
 
 def ranges_of(starts: Index, counts: Index) -> Index:
-    """Numbers starts[i] … starts[i] + counts[i] - 1 for each i in order."""
+    """Return the numbers starts[i] … starts[i] + counts[i] - 1 for each i in order."""
     before = np.cumsum(counts) - counts
     return np.repeat(starts - before, counts) + np.arange(int(counts.sum()), dtype=np.int64)
 
 
 def n_shared(left: RunSets, right: RunSets) -> Index:
-    """(n,) runs that set i of one and set i of the other both hold."""
+    """Return (n,) the number of runs that set i of one and set i of the other both hold."""
     ordered = np.sort(np.concatenate([left.owned(), right.owned()]))
     twice = ordered[1:][ordered[1:] == ordered[:-1]]  # distinct within a set: so one is of each
     return np.bincount((twice >> HALF).astype(np.int64), minlength=len(left.offsets) - 1)
 
 
 def near_copies(negatives: RunSets, positives: RunSets, least: int = LEAST_RUNS) -> Flags:
-    """(n,) one of negative i and positive i holds most of the other's runs.
+    """Return (n,) flags of the pairs of which one text holds most runs (CONTAINED) of the other.
 
-    least : of a negative; with fewer runs it is not compared.
+    least : the runs of negative i are sought in positive i only if there are at least so many.
     """
     common = n_shared(negatives, positives)
     flags: Flags = (negatives.sizes >= least) & (common >= CONTAINED * negatives.sizes - ROUNDING)
@@ -219,7 +222,7 @@ class Positives:
     ids: Index | None = None
 
     def of_queries(self, forms: Keys) -> tuple[Index, Index]:
-        """First positive of each of these queries, and (n,) how many each has: 0 for a query without any."""
+        """Return (n,) the place of each query's first positive, and (n,) how many it has: 0 for a query without any."""
         place = np.minimum(np.searchsorted(self.queries, forms), max(0, len(self.queries) - 1))
         known = is_known(forms, self.queries)
         starts = np.where(known, np.append(self.offsets, 0)[place], 0)
@@ -229,7 +232,7 @@ class Positives:
 def labelled_positives(
     query_form: Keys, passage_form: Keys, passages: TextStore, sources: Sequence[PlannedSource]
 ) -> Positives:
-    """The positives of all records of some sources. query_form, passage_form: hash of each one's normal form, by id."""
+    """Return the positives of all records of some sources. query_form, passage_form: hashes of normal forms, by id."""
     query_ids = [np.repeat(item.query, np.diff(item.positive_offsets)) for item in sources]
     query = query_form[np.concatenate([np.zeros(0, np.int64), *query_ids])]
     return positives_of_pairs(query, _positive_ids(sources), passage_form, passages)
@@ -240,7 +243,7 @@ def _positive_ids(sources: Sequence[PlannedSource]) -> Index:
 
 
 def positives_of_pairs(query: Keys, ids: Index, passage_form: Keys, passages: TextStore) -> Positives:
-    """The positives of labelled pairs: (n,) hash of each one's query's normal form, and id of its passage."""
+    """Return the positives of labelled pairs. query: (n,) hash of the query's normal form.   ids: (n,) passages."""
     form = passage_form[ids]
     order = np.lexsort((form, query))
     order = order[form[order] != EMPTY_FORM]
@@ -264,7 +267,7 @@ def positives_of_pairs(query: Keys, ids: Index, passage_form: Keys, passages: Te
 def stored_positives(
     queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]
 ) -> dict[str, npt.NDArray[Any]]:
-    """The labelled positives of some sources as arrays for a baseline, without texts; `restored` is the inverse.
+    """Return labelled positives of some sources as arrays for a baseline, without texts; `restored` is the inverse.
 
     positive_queries (Q,) uint64, positive_offsets (Q + 1,) int64, positive_forms (N,) uint64,
     positive_run_offsets (N + 1,) int64, positive_runs uint32: one of KEPT_EVERY runs. The order of sources and records
@@ -291,9 +294,9 @@ def stored_positives(
 
 
 def restored(arrays: Mapping[str, npt.NDArray[Any]]) -> Positives:
-    """The positives that `stored_positives` made arrays of.
+    """Return the positives from the arrays of `stored_positives`.
 
-    Raises KeyError for a missing array, and ValueError where the arrays do not fit together.
+    Raises KeyError for a missing array, and ValueError if the arrays do not fit together.
     """
     queries, offsets, forms, run_offsets, keys = (
         arrays[STORED + name] for name in ("queries", "offsets", "forms", "run_offsets", "runs")

@@ -81,7 +81,7 @@ class Judgements:
     unknown: Mapping[str, int]
 
     def grades(self, query: Keys, passage: Keys) -> Floats:
-        """(T,) grade of each pair; NaN if it is not judged. query, passage: (T,) hashes of normal forms."""
+        """Return (T,) the grade of each pair; NaN if it is not judged. query, passage: (T,) hashes of normal forms."""
         result = np.full(len(query), np.nan)
         known = np.flatnonzero(is_known(query, self.queries) & is_known(passage, self.passages))
         places = np.searchsorted(self.queries, query[known]) * len(self.passages)
@@ -153,7 +153,7 @@ def _forms_of(keys: Sequence[str], text_of: Callable[[str], str | None]) -> Keys
 
 
 def forms_of(texts: Iterable[str]) -> Keys:
-    """(n,) hashes of the normal forms of these texts, a chunk of them in memory at once."""
+    """Return (n,) hashes of the texts' normal forms; only a chunk of the texts is in memory."""
     remaining, parts = iter(texts), [np.zeros(0, np.uint64)]
     while chunk := list(islice(remaining, CHUNK_TEXTS)):
         parts.append(FormKeys.of(Packed.of(chunk)).hashes())
@@ -210,7 +210,7 @@ class Matches:
 
 
 def shingles(texts: Sequence[str], width: int) -> tuple[Keys, Index]:
-    """Keys of all windows of `width` words, and the text of each; a text of fewer words has none."""
+    """Return keys of all windows of `width` words, and the text of each; a text of fewer words has none."""
     return key_windows(*token_stream(texts, TOKENIZER), width)
 
 
@@ -265,7 +265,7 @@ class Finder:
         return Matches(which, similarity, exact)
 
     def _near(self, texts: Sequence[str]) -> tuple[Index, Index, Floats]:
-        """(text, evaluation text, similarity) of all pairs above the threshold."""
+        """Return (text, evaluation text, similarity) of all pairs above the threshold."""
         keys, owners = shingles(texts, self._width)
         known = is_known(keys, self._vocabulary)
         rows = _matrix(owners[known], np.searchsorted(self._vocabulary, keys[known]), len(texts), len(self._vocabulary))

@@ -127,12 +127,12 @@ class CoverageSample:
         self._lexicons: dict[str, tuple[Lexicon, Floats]] = {}
 
     def close(self) -> None:
-        """Lets go of the spool files."""
+        """Close the spool files."""
         self._queries.close()
         self._passages.close()
 
     def positives(self, name: str, tokenizer: str) -> Floats:
-        """(P,) coverage of a source's labelled positives. IDF over the sample's documents. Source: METHOD 2.3."""
+        """Return (P,) coverage of a source's labelled positives. IDF of the sample's documents. Source: METHOD 2.3."""
         if tokenizer not in self._lexicons:
             self._lexicons[tokenizer] = self._lex(tokenizer)
         lexicon, idf = self._lexicons[tokenizer]
@@ -165,7 +165,7 @@ def inactive_gate(planned: PlannedSource, sample: CoverageSample, tokenizer: str
 
 
 def queries_without_tokens(queries: TextStore, tokenizer: str) -> npt.NDArray[np.bool_]:
-    """(n_queries,) which queries have no token."""
+    """Return (n_queries,) flags of queries without a token."""
     counts = [
         token_stream(queries.packed(*part), tokenizer)[1] for part in pieces(len(queries), CHUNK, queries.lengths)
     ]

@@ -205,7 +205,7 @@ def shared_openings(
 
 
 def chance_of_fewer(n: npt.NDArray[np.float64], expected: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """(n,) upper bound of the chance of n or fewer where more are expected; 1 elsewhere. Source: Chernoff 1952."""
+    """Return (n,) an upper bound of the chance of n or fewer if more are expected; else 1. Source: Chernoff 1952."""
     with np.errstate(divide="ignore", invalid="ignore"):
         logarithm = np.where(n > 0, n * np.log(expected / n), 0.0)
     return np.where(n >= expected, 1.0, np.exp(np.minimum(n - expected + logarithm, 0.0)))

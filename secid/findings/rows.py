@@ -257,7 +257,7 @@ class _ExampleWriter:
         self._idf = coverages.idf(item.triplets, settings.tokenizer, settings.idf)
 
     def worst(self, rule: RowFlags) -> tuple[TripletExample, ...]:
-        """The worst triplets by a rule, one a query."""
+        """Return the worst triplets by a rule, one for each query."""
         rows, inside = self._table.triplets, np.flatnonzero(rule.flags)
         ids = rows.query[inside], rows.positive[inside], rows.negative[inside]
         chosen = one_a_query(self._plan, *ids, rule.severity[inside], self._settings)
@@ -272,7 +272,7 @@ class _ExampleWriter:
         return (*shown, *examples[len(shown) :])
 
     def _row(self, place: RowPlace) -> int | None:
-        """The first row of the table that is of this negative; None for one outside the sample."""
+        """Return the first row of the table for this negative; None for a negative outside the sample."""
         planned = self._table.source
         same = (planned.negative_file, planned.negative_line, planned.negative_ordinal)
         (places,) = np.nonzero(np.logical_and.reduce([own == value for own, value in zip(same, place, strict=True)]))

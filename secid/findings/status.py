@@ -45,7 +45,7 @@ class SourceStatus:
 
 
 def sound_negatives(planned: PlannedSource) -> Flags:
-    """(T,) which negatives have no counted defect. Of a negative that its record lists again the first copy stays.
+    """Return (T,) flags of negatives without a counted defect. If a record lists one again, its first copy stays.
 
     A formal defect counts where the source has more of it than its positives.
     """
@@ -53,7 +53,7 @@ def sound_negatives(planned: PlannedSource) -> Flags:
 
 
 def _without(planned: PlannedSource, formal: Iterable[str]) -> Flags:
-    """(T,) which negatives lack these formal defects and every defect that counts in all sources."""
+    """Return (T,) flags of negatives without these formal defects and without any defect that counts in all sources."""
     mask = DEFECT_MASK | np.uint32(sum(1 << BITS[name] for name in formal))
     return np.asarray(planned.findings & mask == 0)
 
@@ -119,7 +119,7 @@ class ListedNegatives:
 
     @cached_property
     def _clusters(self) -> tuple[Index, Names]:
-        """(T + E,) place of each row's query among the names."""
+        """Return (T + E,) the place of each row's query among the names."""
         planned = self._planned
         names_by_row = comparable_keys(self._keys[planned.query[planned.triplet_record()]])
         names, cluster = np.unique(
@@ -137,18 +137,18 @@ class ListedNegatives:
         return int(self._weight.sum())
 
     def share(self, finding: str) -> Share:
-        """The share of a finding of the texts. A repeat is each copy but the first of its text in a record."""
+        """Return the share of a finding of the texts. A repeat is each copy but the first of its text in a record."""
         return Share.of(self._amount(finding), self._weight, *self._clusters)
 
     def _amount(self, finding: str) -> Floats:
-        """(T + E,) how many negatives of each row have it."""
+        """Return (T + E,) how many negatives of each row have the finding."""
         planned, copies = self._planned, self._planned.copies.astype(np.float64)
         amount = copies - 1.0 + planned.again() if finding == "repeat" else planned.has(finding) * copies
         n_blank = planned.blanks.count.astype(np.float64) * (finding == "empty")
         return np.concatenate([amount, n_blank])
 
     def shares(self) -> Mapping[str, Share]:
-        """The shares of all findings of the texts."""
+        """Return the shares of all findings of the texts."""
         return {name: self.share(name) for name in TEXT_FINDINGS}
 
     def flagged(self) -> Share:

@@ -89,7 +89,7 @@ class Matcher:
             return self._positive(planned, place)
         if name == "repeat":
             return self.copies(planned, place) or self.earlier(planned, place)
-        return self._served(planned, place) if name == "hub" else None
+        return self._queries_with(planned, place) if name == "hub" else None
 
     def _positive(self, planned: PlannedSource, place: int) -> Match:
         """The row that first labels the text as a positive of the query; none where that text is not in the plan."""
@@ -130,7 +130,7 @@ class Matcher:
         forms = self._forms(planned.negatives[low:high])
         return np.asarray(low + np.flatnonzero(forms == forms[place - low]))
 
-    def _served(self, planned: PlannedSource, place: int) -> Match:
+    def _queries_with(self, planned: PlannedSource, place: int) -> Match:
         """Return how many queries have the text as a negative. Every triplet of a hub has the finding."""
         places = np.flatnonzero(planned.has("hub"))
         ids, own = np.unique(planned.negatives[places], return_inverse=True)
@@ -260,7 +260,7 @@ def text_findings(plan: Plan, planned: PlannedSource, matcher: Matcher, settings
 
 
 def row_place(planned: PlannedSource, place: int) -> RowPlace:
-    """File, line, and place in its row of the negative at `place`, as it is first listed."""
+    """Return file, line and place in its row of the first listing of the negative at `place`."""
     file, line, ordinal = planned.negative_file, planned.negative_line, planned.negative_ordinal
     return int(file[place]), int(line[place]), int(ordinal[place])
 

@@ -79,7 +79,11 @@ def text_rules(
     openings = opening_flags(facts.openings, sources, None if run is None else run.openings)
     found = []
     for source, of_copies, of_openings in zip(sources, copies, openings, strict=True):
-        hubs = hub_forms(served(source, of_queries, of_passages)) if run is None else run.hubs.get(source.name, NO_KEYS)
+        hubs = (
+            hub_forms(queries_by_form(source, of_queries, of_passages))
+            if run is None
+            else run.hubs.get(source.name, NO_KEYS)
+        )
         formal = facts.of_source(source, None if run is None else run.lengths.get(source.name))
         flags = {
             **of_copies,
@@ -119,7 +123,7 @@ def mask_of(flags: Mapping[str, Flags], n: int) -> Mask:
 
 
 def listed_before(source: PlannedSource, passages: TextForms) -> Flags:
-    """(T,) the record lists a negative of the same normal form at an earlier place.
+    """Return (T,) flags of negatives with the normal form of one that their record lists earlier.
 
     Copies of one text are one row: `copies` counts them, and all but the first are repeats too.
     """
@@ -131,7 +135,7 @@ def listed_before(source: PlannedSource, passages: TextForms) -> Flags:
 
 
 def echo_flags(source: PlannedSource, queries: TextForms, passages: TextForms) -> Flags:
-    """(T,) the negative's normal form equals its query's; no text without words equals another."""
+    """Return (T,) flags of negatives with the normal form of their query; a text without words equals no other."""
     own = passages.form[source.negatives]
     return np.asarray((own == queries.form[source.query[source.triplet_record()]]) & (own != EMPTY_FORM))
 
@@ -176,7 +180,7 @@ def restored_texts(arrays: Mapping[str, Keys], names: Sequence[str]) -> RunTexts
     )
 
 
-def served(source: PlannedSource, queries: TextForms, passages: TextForms) -> DocumentFrequencies:
+def queries_by_form(source: PlannedSource, queries: TextForms, passages: TextForms) -> DocumentFrequencies:
     """For how many of a source's queries each normal form is listed. Queries count by their normal form."""
     n_forms = max(1, passages.n_forms)
     query = queries.number[source.query[source.triplet_record()]]
@@ -186,7 +190,7 @@ def served(source: PlannedSource, queries: TextForms, passages: TextForms) -> Do
     return DocumentFrequencies(form, counts.astype(np.int64), len(distinct(pairs // n_forms)))
 
 
-def hub_forms(served: DocumentFrequencies) -> Keys:
+def hub_forms(frequencies: DocumentFrequencies) -> Keys:
     """Sorted keys of the forms that serve more than HUB_SHARE of HUB_QUERIES queries, as estimated from a source.
 
     A form that serves k of the source's Q queries serves k / Q of a random sample of HUB_QUERIES of them on average
@@ -194,4 +198,4 @@ def hub_forms(served: DocumentFrequencies) -> Keys:
     the queries that it lacks count as not served, so the estimate k / max(Q, HUB_QUERIES) is a lower bound, and a form
     needs six queries to be a hub however small the source is.
     """
-    return served.keys[served.counts > HUB_SHARE * max(served.n_documents, HUB_QUERIES)]
+    return frequencies.keys[frequencies.counts > HUB_SHARE * max(frequencies.n_documents, HUB_QUERIES)]

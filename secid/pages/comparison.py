@@ -15,7 +15,7 @@ from secid.pages.findings import NOT_RANKED, STATUS
 from secid.pages.formats import formats
 from secid.pages.glossary import CAUTION, not_ranked, terms
 from secid.pages.page import Column, Page, Section, Table, foreign, number, status, text
-from secid.pages.text import fraction, listed, named, nats, percent, plain, plural, points, score_text, short
+from secid.pages.text import fraction, listed, named, percent, plain, plural, points, score_text, short, signed
 from secid.records import encodable
 from secid.results import SCHEMA_VERSION, Run, SourceReport, Status
 from secid.results.catalogue import FINDINGS
@@ -346,26 +346,32 @@ def _difference(values: Sequence[float | None], write: Callable[[float], str]) -
 
 def _scores(runs: RunComparison) -> Table:
     two = len(runs.runs) == 2
+    apart = "; those not ranked last, without a rank" if any(any(item.unranked) for item in runs.sources) else ""
     rows = []
-    for item in runs.sources:
-        cells = [_score(item, place, runs.budgets[place]) for place in range(len(runs.runs))]
+    for item in sorted(runs.sources, key=lambda item: item.unranked[0]):
+        cells = [_score(runs, item, place) for place in range(len(runs.runs))]
         scores = [None if own is None else own.score.nats for own in item.numbers]
-        change = [_difference(scores, lambda value: nats(value, signed=True))] if two and not runs.unlike else []
+        change = [_difference(scores, signed)] if two and not runs.unlike else []
         rows.append((short(item.name), _status(item), *cells, *change, _hardness(item)))
     columns = (
         *_heads(runs, lambda label: Column(label, "wrapped")),
         *([number("difference")] * (two and not runs.unlike)),
     )
     return Table(
-        caption="Rank, and score in nats ± 95 % CI, by run",
+        caption=f"Rank, and score in nats ± 95 % CI, by run{apart}",
         columns=(foreign("source"), status("status"), *columns, text("hardness")),
         rows=tuple(rows),
     )
 
 
-def _score(item: SourceAcross, place: int, budget: float) -> str:
-    own = item.numbers[place]
-    return "–" if own is None else f"{item.ranks[place]}. {score_text(own.score.nats, own.score.interval_95, budget)}"
+def _score(runs: RunComparison, item: SourceAcross, place: int) -> str:
+    """The score of a source in a run, after its rank among the ranked sources, if it is one of them."""
+    own, rank = item.numbers[place], item.ranks[place]
+    if own is None or rank is None:
+        return "–"
+    above = (other.ranks[place] for other in runs.sources if not other.unranked[place])
+    which = "" if item.unranked[place] else f"{1 + sum(each is not None and each < rank for each in above)}. "
+    return f"{which}{score_text(own.score.nats, own.score.interval_95, runs.budgets[place])}"
 
 
 def _hardness(item: SourceAcross) -> str:

@@ -320,13 +320,19 @@ def agreement_screen(items: Sequence[Agreement], legend: bool = False) -> Screen
         *(_of_metric([item for item in shown if item.metric == metric]) for metric in metrics),
         (
             "" if legend else f"--legend prints {plural(len(items), 'comparison')}, and what the numbers mean.",
-            *(
-                f"{term}: {meaning}"
-                for term, meaning in LEGEND.items()
-                if legend or any(item.number.startswith(f"{term} = ") for item in shown)
-            ),
+            *(f"{term}: {meaning}" for term, meaning in LEGEND.items() if _is_shown(term, shown, legend)),
         ),
     )
+
+
+def _is_shown(term: str, shown: Sequence[Agreement], legend: bool) -> bool:
+    """Return whether to explain a term: with the legend what the tables have, without it only the budget."""
+    names = [number_name(item.number) for item in shown]
+    if not legend:
+        return term == "ECI at B" and any(name.startswith(term) for name in names)
+    if term == "pair, record":
+        return any(name.endswith((", pair", ", record")) for name in names)
+    return term in ("tau", "regret", "--json") or any(name.startswith(term) for name in names)
 
 
 def _of_metric(items: Sequence[Agreement]) -> tuple[Block | str, ...]:

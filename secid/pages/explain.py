@@ -44,15 +44,19 @@ CHECKS: Mapping[str, str] = {
 GATE_DOCS, MINE_DOCS, METHOD_DOCS = "docs/gate.md", "docs/mine.md", "docs/method.md"
 OTHERS = tuple(dict.fromkeys((*CAUTIONS, *CHECKS, *PRESETS, *TERMS, *NAMES)))
 """Every name but the findings."""
+BY_CASEFOLD = {name.casefold(): name for name in (*FINDINGS, *OTHERS)}
+SIMILAR = 0.75
+"""Least similarity of a name that is suggested: at difflib's 0.6, "gate" is near "negatives"."""
 
 
 def explained(name: str | None) -> dict[str, dict[str, str]]:
     """The facts of a finding, caution, check, preset or term by their labels, under its name; of all of them for None.
 
-    Raises UsageError for an unknown name.
+    Case does not matter. Raises UsageError for an unknown name.
     """
     if name is None:
         return {each: facts for each in (*FINDINGS, *OTHERS) for facts in explained(each).values()}
+    name = BY_CASEFOLD.get(name.casefold(), name)
     family, _, part = name.partition(".")
     if family == "findings" and part:
         name = part
@@ -63,7 +67,7 @@ def explained(name: str | None) -> dict[str, dict[str, str]]:
     elif name in TERMS or name in NAMES:
         return {name: {"title": name, **term_facts(NAMES.get(name, name)), "docs": METHOD_DOCS}}
     if name not in FINDINGS and name not in CAUTIONS:
-        remedy = suggest_name(name, [*FINDINGS, *OTHERS], "secid explain lists all names")
+        remedy = suggest_name(name, [*FINDINGS, *OTHERS], "secid explain lists all names", SIMILAR)
         raise UsageError(f"unknown name {name!r}", where="secid explain", remedy=remedy)
     facts = finding_facts(FINDINGS[name]) if name in FINDINGS else caution_facts(CAUTIONS[name])
     symbols = {symbol: text for symbol, text in SYMBOLS.items() if any(symbol in fact for fact in facts.values())}

@@ -111,11 +111,11 @@ def doubts(sources: Sequence[SourceReport]) -> str:
     """Name the sources whose texts the encoder cannot read, and those to check before training; "" for none."""
     unread = [source for source in sources if source.status == "no_verdict"]
     check = [source for source in sources if source.status == "no_defects" and any(_shares(source, DOUBTS))]
-    groups = {
-        "No verdict": _with_largest(unread, ("unknown_script",)) if len(unread) < len(sources) else [],
-        "Check before training": _with_largest(check, DOUBTS),
-    }
-    return " ".join(f"{label}: {listed(names)}." for label, names in groups.items() if names)
+    unread = unread if len(unread) < len(sources) else []
+    return " ".join(
+        [f"No verdict on {listed(_with_largest(unread, ('unknown_script',)))}."] * bool(unread)
+        + [f"Check {listed(_with_largest(check, DOUBTS))} before training."] * bool(check)
+    )
 
 
 def _shares(source: SourceReport, names: Sequence[str], *, above: bool = True) -> Iterator[tuple[float, str]]:
@@ -220,7 +220,7 @@ def drops(source: SourceReport, subject: str = "The repair of this source") -> s
     if set(names) != set(others):
         return f"{subject} drops the negatives with {' or '.join(names)}."
     negatives = plural(source.n_flagged, "negative")
-    return f"{subject} drops {negatives} in all ({', '.join(names)}; one with several counts once)."
+    return f"{subject} drops {negatives} in all ({', '.join(names)}; a negative with several defects counts once)."
 
 
 def _no_command(source: SourceReport, entries: Sequence[Ranked]) -> list[Ranked]:

@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 from markupsafe import Markup, escape
 
 from secid.analyses.registry import to_json
+from secid.pages.findings import NOT_RANKED, status_of
 from secid.pages.page import STATUSES, ExampleRow, Item, Page, Section, ShownFindings, Table, match_words
 from secid.pages.sections import page_of
 from secid.pages.text import CODE, END_ISOLATE, ISOLATE, fraction, inert, markdown_code, plain, plural, short
@@ -450,10 +451,13 @@ def _verdict(result: Judged) -> tuple[str, dict[str, object]]:
     facts: dict[str, object] = {"n_sources": n_sources}
     if isinstance(result, Run | Check):
         statuses = [source.status for source in result.sources]
-        facts |= _counts(statuses, get_args(Status))
+        counts = _counts(statuses, get_args(Status))
         word = next(status for status in reversed(get_args(Status)) if status in statuses)
         if isinstance(result, Run):
-            return word, {"command": "score", **facts, "run": result.folder}
+            n_not_ranked = sum(status_of(result, source) == NOT_RANKED for source in result.sources)
+            counts["n_no_defects"] -= n_not_ranked
+            return word, {"command": "score", **facts, **counts, "run": result.folder, "n_not_ranked": n_not_ranked}
+        facts |= counts
         return "fail" if result.failed else word, {"command": "check", **facts, "n_failed": len(result.failed)}
     if isinstance(result, GateVerdict):
         outcomes = [source.outcome for source in result.sources]
@@ -472,6 +476,6 @@ def _verdict(result: Judged) -> tuple[str, dict[str, object]]:
     return word, {"command": "probe", **facts, "caution": ",".join(result.doubts) or None}
 
 
-def _counts(items: Collection[str], kinds: Collection[str]) -> dict[str, object]:
+def _counts(items: Collection[str], kinds: Collection[str]) -> dict[str, int]:
     """Count the items of each kind, under n_KIND."""
     return {f"n_{kind}": sum(item == kind for item in items) for kind in kinds}

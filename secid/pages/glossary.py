@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
 
 from secid.analyses.budgets import BUDGETS
 from secid.analyses.equal_hardness import EQUAL_HARDNESS
@@ -61,13 +62,14 @@ EXPLANATIONS = {
     "outscoring": "share of the negatives that the encoder scores above their positive (π < ½): false negatives, or "
     "what training should correct.",
     "defects": "share of the listed negatives with at least one defect, such as a false negative or a repeat.",
-    "ECI_sem": "log det(I + M), in nats, from 0 to tr M: the mean of π · ρ · λ, of which the log-det takes off next to "
-    "nothing. Higher: more negatives that the encoder sees as safe, near the positive and not alike in words. It does "
-    "not reward hardness: compare at equal hardness, and with the mean residual, which needs no encoder.",
+    "ECI_sem": "log det(I + M), in nats, from 0 to tr M: usually within 1 % of the mean of π · ρ · λ. Higher: more "
+    "negatives that the encoder sees as safe, near the positive and not alike in words. It does not reward "
+    "hardness: compare at equal hardness, and with the mean residual, which needs no encoder.",
     "ECI_B": "log det(I + B·M), in nats, 0 or more: the score of B negatives drawn from the source. Small B goes by "
     "total weight, large B by variety.",
     "95 % CI": "95 % confidence interval; queries are the sampling unit.",
-    "P(first)": "chance of the highest score among these sources, 0 to 100 %, given the sampling of queries.",
+    "P(first)": "chance of the highest score among all sources of the run, ranked or not, 0 to 100 %, given the "
+    "sampling of queries; – for a source that is not ranked.",
     "new texts": "texts that are in no source and were encoded only for the control, 0 or more; fewer cost less.",
     "candidates": "documents of the run that the control's negatives were drawn from or searched in; at most 100,000 "
     "are searched.",
@@ -106,7 +108,8 @@ EXPLANATIONS = {
     "part of the score": "what negatives with the finding add to the score, to first order, in nats.",
     "shortfall": "how much a sample of this size understates ECI_B on average, in nats, 0 or more; smaller is better.",
     "B = N": "the budget of as many negatives as the source has.",
-    "order": "the sources by score under the setting, highest first, each by its rank in this run.",
+    "order": "the sources by score under the setting, highest first, each by its rank in this run; – for one that "
+    "is not ranked.",
     "stability": "share of source pairs ordered as in this run, 0 to 1; higher is steadier.",
     "shade": "place of a score between the lowest and the highest of its row: deeper is higher.",
     "pair, record": "forms of a score: of one negative at a time, or of all negatives of a record at once.",
@@ -160,6 +163,10 @@ WORDS = {
     "n": "number of negatives, each once per record.",
     "source": "the negatives of one origin, such as a miner or a generator, with their queries and positives.",
     "score without defects": "ECI_sem without the negatives that have a defect; – where none has.",
+    "gates": "consistency π, locality ρ and residual λ of a negative, each 0 to 1; the weight is their product.",
+    "gate profile": "the mean gates of each source, next to those of random passages and known positives.",
+    "failure buckets": "the findings of the report, each with its rows: `secid explain` lists them.",
+    "nats": "the unit of the score, because its logarithm is the natural one.",
     "top problem": "the most urgent finding above its limit.",
     "accepted": "every check passed, or the policy excuses those that are undecided.",
     "rejected": "at least one check failed.",
@@ -184,6 +191,7 @@ OTHER_NAMES = {
     "coverage": "c",
     "inversion_fraction": "outscoring",
     "interval_95": "95 % CI",
+    "CI": "95 % CI",
     "rank_group": "tie",
     "n_queries": "queries",
     "n_triplets": "negatives",
@@ -431,6 +439,27 @@ def not_ranked(run: Run) -> Mapping[str, str]:
     """Return why sources are not ranked, by name. Source: METHOD 16.3."""
     found = EQUAL_HARDNESS.of(run)
     return {} if found is None else found.unranked
+
+
+def as_listed(run: Run) -> Run:
+    """The run with its sources in the order of the answer: those that are not ranked last."""
+    apart = not_ranked(run)
+    return replace(run, sources=tuple(sorted(run.sources, key=lambda source: source.name in apart)))
+
+
+def listing(run: Run) -> str:
+    """The caption of a table whose sources are in the order of the answer."""
+    return "Ranked sources by score; then those not ranked" if not_ranked(run) else "Sources by score"
+
+
+def ranks(run: Run) -> dict[str, str]:
+    """The rank of each source among the ranked ones, from 1; "–" for a source that is not ranked."""
+    apart = not_ranked(run)
+    places = sorted(source.scored.rank for source in run.sources if source.name not in apart)
+    return {
+        source.name: "–" if source.name in apart else count(1 + places.index(source.scored.rank))
+        for source in run.sources
+    }
 
 
 def tie_group(run: Run, source: SourceReport) -> int:

@@ -100,8 +100,8 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
         yield f"excluded {_counted(source.excluded, EXCLUDED)}"
     if source.usage is not None:
         yield f"the model's {usage_words(source.usage)}"
-    if source.kept_beside:
-        yield f"not used of its answers: {_counted(source.kept_beside)}"
+    if source.rejected:
+        yield f"not used of its answers: {_counted(source.rejected)}"
     if source.layout == "triplets":
         short_rows = plural(source.n_short, "row is", "rows are")
         yield f"written as triplets since {short_rows} short; --on-short drop keeps n-tuples"

@@ -226,8 +226,10 @@ def fraction(value: float | None, decimals: int = 3) -> str:
 
 
 def signed(value: float | None) -> str:
-    """A difference of means or shares, with its sign."""
-    return "–" if value is None or not isfinite(value) else _minus(f"{value:+.3f}")
+    """A difference of means, scores or shares, with its sign; without one if it rounds to 0."""
+    if value is None or not isfinite(value):
+        return "–"
+    return _minus(f"{value:+.3f}") if round(value, 3) else "0.000"
 
 
 def percent(value: float | None) -> str:

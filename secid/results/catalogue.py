@@ -232,15 +232,15 @@ FINDINGS: Mapping[str, Finding] = _entries(
     ),
     Finding(
         name="valid_but_lexical", needs="rows", counted=False, limit=None, urgency=4,
-        rule="π and ρ are high, and so is the coverage: λ alone suppresses the negative",
-        says="are suppressed by λ alone",
+        rule="π and ρ are high, and so is the coverage: only λ lowers the weight",
+        says="have a low weight only because of λ",
         do="no action is needed: --ablate shows the scores without λ",
         settings=("valid", "high_coverage"),
     ),
     Finding(
         name="valid_but_far", needs="rows", counted=False, limit=None, urgency=4,
-        rule="π is high and the coverage is not, but ρ is low: ρ alone suppresses the negative",
-        says="are suppressed by ρ alone",
+        rule="π is high and the coverage is not, but ρ is low: only ρ lowers the weight",
+        says="have a low weight only because of ρ",
         do="no action is needed: --ablate shows the scores without ρ",
         settings=("valid", "high_coverage", "far"),
     ),
@@ -282,8 +282,8 @@ CAUTIONS: Mapping[str, Caution] = {
             do=f"score with {flag_of('tokenizer', 'multilingual')}, which separates the words of every script",
         ),
         Caution(
-            name="inactive_lexical_gate", of="queries' IDF weight", limit=0.95,
-            says="is missing from the labelled positives on average, so λ has no effect",
+            name="inactive_lexical_gate", of="query words", limit=0.95,
+            says="do not occur in the labelled positives (weighted by IDF), so λ has no effect",
             do=f"choose a tokenizer ({flag_of('tokenizer', 'NAME')}) under which positives cover more of their query: "
             "λ is near 1 for every negative",
         ),

@@ -229,7 +229,7 @@ def flagged_command(run: str | None, source: str, finding: str) -> str:
     """Return the command that writes the rows that have a finding, with their texts.
 
     >>> flagged_command(None, "-a/b", "hub")
-    'secid flagged RUN --source=-a/b --finding hub -o a_b-b5e0-hub.jsonl'
+    'secid flagged RUN --source=-a/b --finding hub -o a_b-dad2-hub.jsonl'
     """
     return _on_source("flagged", run, source, ("--finding", finding), finding, ".jsonl")
 

@@ -76,7 +76,7 @@ class MinedSource:
     n_passages : distinct passages used.   most_used : rows that use the most frequent passage.
     n_made_ids : rows without a query id or without ids of passages; a hash of the text is written instead.
     not_held   : names of the values that the schema cannot hold, with the number of rows that have them.
-    kept_beside: answers of a language model, and texts in them, that are no negatives, by reason; they are in the
+    rejected: answers of a language model, and texts in them, that are no negatives, by reason; they are in the
                  hidden file .NAME.rejected.jsonl.   usage : None if no model was used.
     """
 
@@ -102,7 +102,7 @@ class MinedSource:
     most_used: int
     n_made_ids: int
     not_held: Mapping[str, int]
-    kept_beside: Mapping[str, int]
+    rejected: Mapping[str, int]
     usage: Usage | None
 
 

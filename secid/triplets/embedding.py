@@ -35,7 +35,7 @@ from secid.settings import Settings
 
 # Unit rows of texts by id: in memory, or in a file that is read through a map.
 
-Put = Callable[[Index, Any], None]
+RowWriter = Callable[[Index, Any], None]
 """A function that takes positions (n,) and their rows (n, d), an array or a tensor on any device."""
 
 HELD_BYTES = 256 << 20
@@ -57,7 +57,7 @@ class DeviceRows:
     def reserve(self, n: int) -> None:
         """Do nothing: the memory is already allocated."""
 
-    def writer(self, ids: Index) -> Put:
+    def writer(self, ids: Index) -> RowWriter:
         """Return a function that writes rows of these ids, by positions in `ids`; EncoderError if the device fails."""
         device = self.values.device
 
@@ -102,7 +102,7 @@ class FileRows:
                 if shutil.disk_usage(self._path.parent).free < n_bytes:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
 
-    def writer(self, ids: Index) -> Put:
+    def writer(self, ids: Index) -> RowWriter:
         """Return a function that writes rows of these ids, by positions in `ids`; OutputError if the disk is full."""
 
         def put(positions: Index, rows: Any) -> None:

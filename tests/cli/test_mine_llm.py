@@ -274,9 +274,9 @@ def test_what_a_model_does_not_write_is_counted_kept_and_filled_up(server):
     server.usual = lambda query, n: (200, llm_server.completion(json.dumps([f"Bakers know that {query}", "", copy])))
     gpt = ask(server, on_short="random").sources[0]
     assert gpt.short == {"few_written": N}
-    assert gpt.kept_beside["empty"] == N
+    assert gpt.rejected["empty"] == N
     rejected = lines("out/.gpt.rejected.jsonl")
-    assert len(rejected) == sum(gpt.kept_beside.values())
+    assert len(rejected) == sum(gpt.rejected.values())
     assert gpt.n_negatives == 3 * N
     assert gpt.n_filled == 3 * N - sum(row["neg_miners"].count("gpt") for row in lines("out/gpt.jsonl"))
     assert gpt.n_filled > 0

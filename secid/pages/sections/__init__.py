@@ -12,7 +12,7 @@ from secid.analyses.registry import ANALYSES
 from secid.pages.charts import forest_chart, gains_chart, gates_chart, hardness_chart
 from secid.pages.examples import example_rows, rows_note
 from secid.pages.findings import findings_of, findings_section, heat_table, most_urgent
-from secid.pages.glossary import ANSWER_TERMS, EXPLANATIONS, missing_lines, skipped_lines, terms
+from secid.pages.glossary import ANSWER_TERMS, EXPLANATIONS, as_listed, missing_lines, skipped_lines, terms
 from secid.pages.page import Page, Section, each_term_once
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, findings_lines, screen, strong, warning
 from secid.pages.sections.guide import trusted
@@ -27,7 +27,7 @@ from secid.pages.sections.ranking import (
     pairs_section,
     ranking_section,
 )
-from secid.pages.sections.verdict import answer_table, as_listed, below_table, notes_section, verdict
+from secid.pages.sections.verdict import answer_table, below_table, notes_section, verdict
 from secid.pages.text import count, named, plain, plural
 from secid.results import Run
 from secid.results.probe import Probe

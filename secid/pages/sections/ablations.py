@@ -7,9 +7,9 @@ from itertools import zip_longest
 
 from secid.analyses.ablations import Ablation, AblationRow
 from secid.pages.charts import ablations_chart
-from secid.pages.glossary import SETTINGS, not_ranked, terms
+from secid.pages.glossary import SETTINGS, not_ranked, ranks, terms
 from secid.pages.page import Section, Table, number, text, wrapped
-from secid.pages.text import budget, count, fraction, listed, named, nats, plain, shown_interval
+from secid.pages.text import budget, count, fraction, listed, named, nats, plain, plural, shown_interval
 from secid.results import Run
 from secid.settings import display_name
 
@@ -113,7 +113,7 @@ def _remark(item: Ablation) -> str:
     clauses = []
     if item.name == SAMPLE:
         n_swaps, n_noise = sum(len(row.swapped) for row in rows), sum(len(row.open_swaps) for row in rows)
-        clauses += [f"swaps that are not significant: {count(n_noise)} of {count(n_swaps)}"] if n_swaps else []
+        clauses += [f"{count(n_noise)} of {plural(n_swaps, 'swap is', 'swaps are')} not significant"] if n_swaps else []
         clauses.append(OF_SAMPLE)
     if item.kendall_tau_b:
         taus = {named(name): "undefined" if tau is None else f"{tau:+.2f}" for name, tau in item.kendall_tau_b.items()}
@@ -197,6 +197,6 @@ def _score(row: AblationRow, name: str) -> str:
 
 def _order(run: Run, row: AblationRow) -> str:
     """The sources by their score under a setting, highest first, each by its rank in the run."""
-    ranks = {source.name: source.scored.rank for source in run.sources}
-    between = "\u00a0" if len(ranks) <= UNBROKEN else " "
-    return between.join(str(ranks[name]) for name in row.order if name in ranks)
+    places = ranks(run)
+    between = "\u00a0" if len(places) <= UNBROKEN else " "
+    return between.join(places[name] for name in row.order if name in places)

@@ -1,4 +1,4 @@
-"""The probe: which source training prefers, how sure that is, what it does not say, and the command that finds out."""
+"""The probe: which source is best to train on, how certain that is, what it leaves open, and the command for it."""
 
 from __future__ import annotations
 
@@ -102,7 +102,7 @@ PROBE_TERMS = (
 
 
 def probe_headline(probe: Probe) -> str:
-    """Which source is significantly best at which dose, or that none is, or why nothing is ranked."""
+    """Say which source is significantly best at which dose, or that none is, or why nothing is ranked."""
     reason = probe.abstained
     if reason == "no_gain":
         return _no_gain(probe)
@@ -113,7 +113,7 @@ def probe_headline(probe: Probe) -> str:
 
 
 def _expected(probe: Probe) -> str:
-    """How long the training runs take."""
+    """Say how long the training runs take."""
     of_training = probe.timing.get("train", {})
     n, n_kept, expected = (of_training.get(name, 0.0) for name in ("n_trainings", "n_kept", "expected_seconds"))
     if not all(map(isfinite, (n, n_kept, expected))) or n < 1:
@@ -123,7 +123,7 @@ def _expected(probe: Probe) -> str:
 
 
 def _leader(dose: Dose) -> Iterator[str]:
-    """Which source is best at a dose."""
+    """Say which source is best at a dose."""
     first, tied = dose.sources[0], dose.tied_with_first
     if len(dose.sources) == 1:
         yield f"training on {named(first.name)} changes nDCG@10 by {gain(first.gain_ndcg10, first.interval_95)}."
@@ -139,7 +139,7 @@ def _at(rates: Sequence[float]) -> str:
 
 
 def _by_words(doses: Iterable[Dose], say: Callable[[Dose], Iterable[str]]) -> dict[str, list[float]]:
-    """The rates at which each sentence holds, by the sentence. say : the sentences of a dose."""
+    """Return the rates at which each sentence holds, by sentence. say : yields the sentences of a dose."""
     rates: dict[str, list[float]] = {}
     for dose in doses:
         for words in say(dose):
@@ -148,7 +148,7 @@ def _by_words(doses: Iterable[Dose], say: Callable[[Dose], Iterable[str]]) -> di
 
 
 def _no_gain(probe: Probe) -> str:
-    """That none is worth training on, what is established among them all the same, and what to try."""
+    """Say that no source is worth training on, which differences are established even so, and what to try."""
     established = [pair for dose in probe.trained for pair in dose.pairs if pair.established]
     harmful = _by_words(probe.trained, _harm)
     pairs = _by_words(probe.trained, _differences)
@@ -177,7 +177,7 @@ def _differences(dose: Dose) -> Iterator[str]:
 
 
 def _other_trainings(probe: Probe) -> Iterator[str]:
-    """What to try next: more steps and a rate above those that were tried, or one far below where all did harm."""
+    """Yield what to try next: more steps and, unless a dose diverged, a larger rate; if all do harm, a smaller one."""
     if all(len(_harmed(dose)) == len(dose.sources) for dose in probe.trained):
         yield f"a smaller rate, {code(f'--rate {min(dose.rate for dose in probe.doses) / 16:g}')}"
         return
@@ -187,7 +187,7 @@ def _other_trainings(probe: Probe) -> Iterator[str]:
 
 
 def order_sentence(probe: Probe) -> str:
-    """Where the order of sources differs between doses; "" where no pair was compared at two."""
+    """Say where the order of sources differs between doses; "" for one dose, or if no pair is established."""
     by_pair = established_at(probe.trained)
     if len(probe.trained) < 2 or not by_pair:
         return ""
@@ -203,7 +203,7 @@ def order_sentence(probe: Probe) -> str:
 
 
 def _reversal(item: ReversedPair) -> str:
-    """Who is better where, the lowest rate first."""
+    """Say which source is better at which rates, the lowest rate first."""
     sides = [(item.first_better, item.first, item.second), (item.second_better, item.second, item.first)]
     parts = [
         f"{named(better)} over {named(worse)} at {listed([f'{rate:g}' for rate in rates])}"
@@ -213,7 +213,7 @@ def _reversal(item: ReversedPair) -> str:
 
 
 def cautions(probe: Probe) -> Iterator[str]:
-    """Where the order differs, what makes it worth less, and controls that were not made."""
+    """Yield where the order differs, what weakens the result, missing controls, and what can be told apart."""
     yield from filter(None, [order_sentence(probe)])
     unranked = [dose for dose in probe.doses if dose.not_evaluated and dose.not_evaluated != probe.abstained]
     for say, doses in ((_unranked, unranked), (_doubts, probe.trained), (_stopped, probe.trained)):
@@ -227,7 +227,7 @@ def cautions(probe: Probe) -> Iterator[str]:
 
 
 def _unranked(dose: Dose) -> Iterator[str]:
-    """Why a dose ranks nothing."""
+    """Say why a dose ranks nothing."""
     if dose.divergence is None:
         yield f"{why_not(dose.not_evaluated or '')}."
         return
@@ -245,7 +245,7 @@ def _doubts(dose: Dose) -> Iterator[str]:
 
 
 def _stopped(dose: Dose) -> Iterator[str]:
-    """Which sources were stopped early."""
+    """Say which sources were stopped early, if any."""
     n_seeds = max(item.n_seeds for item in (*dose.sources, *dose.controls))
     stopped = [source.name for source in dose.sources if source.n_seeds < n_seeds]
     if stopped:
@@ -258,7 +258,7 @@ def _stopped(dose: Dose) -> Iterator[str]:
 
 
 def _smallest_difference(probe: Probe) -> Iterator[str]:
-    """What difference of two sources this probe can show: half the 95 % interval of the pair in the middle."""
+    """Say which difference of two sources this probe can show: half the 95 % interval of the median pair."""
     shown = []
     for dose in probe.trained:
         intervals = [pair.gap.interval_95 for pair in dose.pairs]
@@ -272,7 +272,7 @@ def _smallest_difference(probe: Probe) -> Iterator[str]:
 
 
 def scope(probe: Probe) -> str:
-    """What the probe holds for; "" where nothing was trained."""
+    """Say what the result holds for; "" if nothing was trained."""
     if not probe.doses:
         return ""
     folds, seeds = plural(probe.n_folds, "fold"), plural(probe.n_seeds, "seed")
@@ -285,12 +285,12 @@ def scope(probe: Probe) -> str:
 
 
 def verdict(probe: Probe) -> tuple[str, ...]:
-    """All that it says, in sentences."""
+    """Return all sentences about the result."""
     return tuple(filter(None, (probe_headline(probe), *cautions(probe), scope(probe))))
 
 
 def gains_table(probe: Probe) -> Table:
-    """A row a source, in the order of the first dose that ranks them, then the controls; columns for each dose."""
+    """Return rows of sources, in the order of the first dose that ranks them, then of controls; columns by dose."""
     doses = probe.trained
     columns = [foreign("source")]
     for dose in doses:
@@ -316,7 +316,7 @@ def _cells(dose: Dose, name: str, is_control: bool) -> tuple[str, str]:
 
 
 def pairs_table(dose: Dose) -> Table:
-    """A row a pair of sources."""
+    """Return a row for each pair of sources."""
     columns = (foreign("pair"), number("difference ± CI"), number("Holm p"), text("significant"))
     return Table(
         caption=f"Differences of nDCG@10 between sources at the learning rate {dose.rate:g}",
@@ -335,7 +335,7 @@ def _pair_cells(pair: ProbedPair) -> tuple[str, ...]:
 
 
 def measures_table(probe: Probe, dose: Dose) -> Table:
-    """The measures after training, the frozen encoder's first, and the difference to random passages."""
+    """Return the metrics after training, the frozen encoder's first, and the difference to random passages."""
     named_sources = [(short(item.name), item) for item in dose.sources]
     named_sources += [(f"{kind_name(item.name)} (control)", item) for item in dose.controls]
     rows = [(FROZEN, *_means_of(probe.frozen), "–", "–")] if probe.frozen is not None else []
@@ -356,7 +356,7 @@ def _means_of(means: Means) -> tuple[str, str, str]:
 
 
 def protocol(probe: Probe) -> Iterator[str]:
-    """On what it was trained and judged, sentence by sentence."""
+    """Say on what the probe was trained and evaluated, sentence by sentence."""
     left_out = f" ({count(probe.n_left_out)} others left out)" if probe.n_left_out else ""
     yield (
         f"{plural(probe.n_queries, 'query', 'queries')} with a positive and negatives in every source{left_out}, in "
@@ -391,7 +391,7 @@ def probe_sentence(run: Run, probe: Probe | None) -> tuple[str, ...]:
 
 
 def probe_answer(probe: Probe | None) -> Section | None:
-    """The gains, to stand beside the answer of a score, whose verdict has the headline; None where nothing trained."""
+    """Return the gains, for the answer of a score, whose verdict has the headline; None if nothing was trained."""
     if probe is None or not probe.doses:
         return None
     own = tuple(verdict(probe)[1:])
@@ -399,7 +399,7 @@ def probe_answer(probe: Probe | None) -> Section | None:
 
 
 def probe_section(run: Run, probe: Probe | None) -> Section | None:
-    """How the probe was made, or how to make one; None where neither can be."""
+    """Return how the probe was made, or how to make one; None if there is no probe and no command."""
     if probe is not None:
         sentence = cost_sentence(run, probe)
         shown = (sentence,) if sentence else ()
@@ -410,7 +410,7 @@ def probe_section(run: Run, probe: Probe | None) -> Section | None:
 
 
 def cost_sentence(run: Run, probe: Probe) -> str:
-    """How long the probe trained beside how long scoring took; "" where nothing was trained."""
+    """Compare the times of training and of scoring; "" if nothing was trained or a time is unknown."""
     n_trainings, n_kept, trained = (
         probe.timing.get("train", {}).get(name, 0.0) for name in ("n_trainings", "n_kept", "seconds")
     )
@@ -426,7 +426,7 @@ def cost_sentence(run: Run, probe: Probe) -> str:
 
 
 def details(probe: Probe) -> Section:
-    """How it was made, the pairs, and the other measures."""
+    """Return how the probe was made, its pairs, and the other metrics."""
     tables = [pairs_table(dose) for dose in probe.trained if dose.pairs]
     tables += [measures_table(probe, dose) for dose in probe.trained]
     return Section(

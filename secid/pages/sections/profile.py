@@ -58,8 +58,8 @@ def _gap_line(name: str, gap: GapToRandom) -> str:
     if ends is None or ends[0] <= 0 <= ends[1]:
         return f"{named(name)}: not significantly different from random passages."
     gate = max(FACTORS, key=lambda name: getattr(gap, name).value / value)
-    where = f"weight {fraction(abs(value))} {'above' if value > 0 else 'below'} random passages"
-    return f"{named(name)}: {where}, mostly by {gate} ({signed(getattr(gap, gate).value)})."
+    where = f"mean weight {fraction(abs(value))} {'higher' if value > 0 else 'lower'} than random passages"
+    return f"{named(name)}: {where}, mostly because of {gate} ({signed(getattr(gap, gate).value)})."
 
 
 def log_det_lines(run: Run) -> list[str]:

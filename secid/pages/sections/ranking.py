@@ -8,10 +8,14 @@ from functools import partial
 from itertools import pairwise
 
 from secid.pages.glossary import (
+    as_listed,
     control_title,
     equal_numbers_text,
     kind_name,
+    listing,
+    not_ranked,
     on_own_queries,
+    ranks,
     score_name,
     sources_listed,
     terms,
@@ -62,18 +66,18 @@ def queries(run: Run, source: SourceReport) -> str:
 
 def ranking_section(run: Run) -> Section:
     """The score of each source with its interval and tie, and what it consists of."""
-    rows = []
-    for source in run.sources:
+    rows, places, apart = [], ranks(run), not_ranked(run)
+    for source in as_listed(run).sources:
         shown, score = source.in_table(run.budget), source.scored
         tie = tie_group(run, source)
         point = shown.score
         rows.append(
             (
                 plain(source.name),
-                f"{count(score.rank)}{f' ({letter(tie)})' if tie else ''}",
+                f"{places[source.name]}{f' ({letter(tie)})' if tie else ''}",
                 nats(point.nats),
                 shown_interval(point.interval_95, run.budget),
-                percent(score.probability_first),
+                "–" if source.name in apart else percent(score.probability_first),
                 _hardness_interval(shown),
                 percent(score.diversity_fraction),
                 queries(run, source),
@@ -95,7 +99,7 @@ def ranking_section(run: Run) -> Section:
         link="Scores",
         title="Scores",
         paragraphs=tuple(filter(None, (on_equal if numbers else "", "" if "ablations" in run.analyses else UNTRIED))),
-        tables=(Table(caption="Scores with their intervals", columns=columns, rows=tuple(rows)),),
+        tables=(Table(caption=f"{listing(run)}, with 95 % CI", columns=columns, rows=tuple(rows)),),
         terms=terms(
             *("ECI_sem" if run.budget == 1.0 else "ECI_B", "95 % CI", "tie", "P(first)", "hardness"),
             *("diversity fraction", "queries"),

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from dataclasses import replace
 from functools import partial
 from typing import Any
 
@@ -18,9 +17,11 @@ from secid.pages.glossary import (
     SHORT_HEADS,
     SUSPECTS,
     TO_CHECK,
+    as_listed,
     compares,
     equal_numbers_text,
     kind_name,
+    listing,
     not_ranked,
     on_own_queries,
     sources_listed,
@@ -52,16 +53,10 @@ from secid.settings import flag_of
 
 Cell = Callable[[Run, SourceReport], str]
 WEIGHT = (
-    "Weight: the mean product of the three gates. A gate's part can be larger than the difference where another gate's "
-    "has the opposite sign."
+    "The mean weight is the mean product of the three gates; the part of one gate can be larger than the difference if "
+    "another's has the opposite sign."
 )
 """Note below the gaps to random passages."""
-
-
-def as_listed(run: Run) -> Run:
-    """The run with its sources in the order of the answer: those that are not ranked last."""
-    apart = not_ranked(run)
-    return replace(run, sources=tuple(sorted(run.sources, key=lambda source: source.name in apart)))
 
 
 def answer_table(run: Run, *, full: bool) -> Table:
@@ -75,7 +70,7 @@ def answer_table(run: Run, *, full: bool) -> Table:
     rows = [tuple(cell(run, source) for cell in columns.values()) for source in as_listed(run).sources]
     controls = [control for control in run.controls if control.kind in REFERENCES]
     rows += [tuple(_control_cells(run, control).get(column.title, "") for column in columns) for control in controls]
-    return Table(caption="Sources by score", columns=tuple(columns), rows=tuple(rows), n_controls=len(controls))
+    return Table(caption=listing(run), columns=tuple(columns), rows=tuple(rows), n_controls=len(controls))
 
 
 def _control_cells(run: Run, control: ControlResult) -> dict[str, str]:
@@ -320,8 +315,8 @@ def cautions(run: Run) -> list[str]:
     """List what limits the answer, the most important first. The last caution always holds."""
     hard = [source for source in run.sources if most_outscore(source.in_table(run.budget))]
     weak = [source.name for source in hard if _has_weak_positives(source)]
-    outscored = f"Most negatives outscore the positive: {sources_listed([source.name for source in hard])}."
-    why = f" Many positives look no better than random passages: {sources_listed(weak)}."
+    outscored = f"In {sources_listed([source.name for source in hard])}, most negatives outscore the positive."
+    why = f" In {sources_listed(weak)}, many positives look no better than random passages."
     facts = (f"{outscored}{why if weak else ''}" if hard else "", ONE_LABEL if _one_label(run) else "")
     every = (*warning_sentences(run), " ".join(filter(None, facts)), doubts(run.sources), _unevaluated(run), CAUTION)
     return list(filter(None, every))

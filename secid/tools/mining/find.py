@@ -364,7 +364,7 @@ class MinedNegatives:
             most_used=int(uses.max(initial=0)),
             n_made_ids=written.n_made_ids,
             not_held=written.not_held,
-            kept_beside={} if answers is None else answers.reasons,
+            rejected={} if answers is None else answers.reasons,
             usage=None if answers is None else answers.usage,
         )
 

@@ -23,7 +23,7 @@ from typing import TYPE_CHECKING, Any, Unpack
 from secid.errors import UsageError
 from secid.files import work_folder
 from secid.progress import Progress
-from secid.scoring.encoders import begun, load_noted, refuse_missing
+from secid.scoring.encoders import load_noted, refuse_missing, start_command
 from secid.settings import Resolved, SettingsDict
 
 if TYPE_CHECKING:
@@ -145,7 +145,7 @@ def _opened(
     encoder: EncoderLike | None, settings: SettingsDict, progress: Progress | None
 ) -> tuple[Load | None, Resolved, Progress]:
     """Return a function that loads the encoder (None without one), the settings, and the progress."""
-    resolved, watcher = begun(encoder, settings, progress)
+    resolved, watcher = start_command(encoder, settings, progress)
     values = resolved.values
     has_encoder = encoder is not None or values.encoder is not None
     return (lambda: load_noted(encoder, values, watcher)) if has_encoder else None, resolved, watcher

@@ -1,4 +1,7 @@
-"""Which differences between trainings are real: errors of queries and of runs, pairs and ties. Source: METHOD 13."""
+"""Decides which differences between trainings are established: errors of queries and of runs, pairs, ties.
+
+Source: METHOD 13.
+"""
 
 from __future__ import annotations
 
@@ -17,16 +20,16 @@ from secid.results.probe import Gap, ProbedPair, sign
 from secid.tools.probing.task import Arm
 
 ROUNDING = 1e-12
-"""At and below which a difference, or its error, is none: two sources that trained on the same texts."""
+"""A difference, or its error, at or below this counts as 0: the two sources trained on the same texts."""
 FEWEST_TO_STOP = 4
-"""Sources from which on those that trail are stopped."""
+"""Fewest sources at which trailing ones are stopped early."""
 
 
 @dataclass(frozen=True)
 class BetweenRuns:
-    """What other runs of the same trainings would change of a mean over one seed, and its degrees of freedom.
+    """Variance between runs of the same trainings, for a mean over one seed, and its degrees of freedom.
 
-    variance : may be below 0, as an estimate of a difference of two.
+    variance : may be below 0, since it is estimated as a difference of two variances.
     """
 
     variance: float
@@ -34,10 +37,10 @@ class BetweenRuns:
 
 
 def between_runs(values: Floats, fold: Index) -> BetweenRuns | None:
-    """Of the difference of any two of K arms, pooled over all of them; None with one seed. Of one arm it is 0.
+    """Return it for the difference of any two of K arms, pooled over all; None with one seed. For one arm it is 0.
 
-    values : (K, S, n) by arm, seed and query. What a seed changes of all arms alike is no part of it, nor what
-    it changes by query, which the clustered error of the mean over queries has already.
+    values : (K, S, n) by arm, seed and query. It excludes what a seed changes in all arms alike, and what it changes by
+    query, which is part of the clustered error of the mean over queries.
     """
     n_arms, n_seeds, n = values.shape
     names = np.unique(fold)
@@ -54,7 +57,7 @@ def between_runs(values: Floats, fold: Index) -> BetweenRuns | None:
 
 
 def clustered_covariance(values: Floats, group: Index) -> Floats:
-    """(K, K) covariance, with other queries, of the means of (K, n) values by query. group : (n,) as in `gap`."""
+    """Return the (K, K) covariance over samples of queries of the means of (K, n) values. group : (n,) as in `gap`."""
     rest = (values - values.mean(axis=1, keepdims=True)) / values.shape[1]
     sums = np.stack([np.bincount(group, own) for own in rest])
     n_groups = len(np.unique(group))
@@ -63,7 +66,7 @@ def clustered_covariance(values: Floats, group: Index) -> Floats:
 
 
 def gap(values: Floats, group: Index, runs: BetweenRuns | None) -> Gap:
-    """Mean of (S, n) differences by seed and query. Without an interval where nothing is known of runs.
+    """Return the mean of (S, n) differences by seed and query; without an interval if `runs` is None or for one group.
 
     group : (n,) queries that share a relevant passage count as one.
     Variance = that of the mean over seeds, clustered by group, plus that between runs over S. Degrees of freedom:
@@ -80,7 +83,7 @@ def gap(values: Floats, group: Index, runs: BetweenRuns | None) -> Gap:
     of_runs = max(0.0, runs.variance) / n_seeds
     variance = of_queries + of_runs
     error = sqrt(variance)
-    if not np.abs(values).max() > ROUNDING or error <= ROUNDING:  # the same texts, or the same difference everywhere
+    if not np.abs(values).max() > ROUNDING or error <= ROUNDING:  # the same texts, or one difference everywhere
         p = float(abs(mean) <= ROUNDING)
         return Gap(value=mean, standard_error=0.0, error_queries=0.0, error_runs=0.0, interval_95=(mean, mean), p=p)
     freedom = variance**2 / (of_queries**2 / (n_groups - 1) + of_runs**2 / runs.degrees)
@@ -96,12 +99,12 @@ def gap(values: Floats, group: Index, runs: BetweenRuns | None) -> Gap:
 
 
 class Judge:
-    """The comparisons of all arms, with the error between runs pooled over them.
+    """Compares all arms, with the error between runs pooled over them.
 
-    values  : (S, n) nDCG@10 by seed and held-out query of each arm, sources and controls. Of two arms the seeds that
-              both have are compared, at least those that all have.
-    runs    : what other runs would change of a difference of two arms; None with one seed.
-    n_seeds : that all arms have: gains, and the order, are of these alone, since a seed is good or bad for all arms.
+    values  : (S, n) nDCG@10 by seed and held-out query of each arm, sources and controls. Two arms are compared on the
+              seeds that both have; these include the seeds that all arms have.
+    runs    : the variance between runs of a difference of two arms; None with one seed.
+    n_seeds : seeds that all arms have. Gains and the order use only these, since a seed is good or bad for all arms.
     """
 
     def __init__(self, values: Mapping[Arm, Floats], group: Index, fold: Index) -> None:
@@ -112,7 +115,7 @@ class Judge:
         self.runs = between_runs(np.stack(self._distinct), fold)
 
     def gains(self, frozen: Floats) -> dict[Arm, Gap]:
-        """Of each arm over the frozen encoder, (n,)."""
+        """Return the gain of each arm over the frozen encoder. frozen : (n,)."""
         alone = [between_runs(np.stack([own, np.zeros_like(own)]), self._fold) for own in self._distinct]
         known = [item for item in alone if item is not None]
         runs = BetweenRuns(float(np.mean([item.variance for item in known])), known[0].degrees) if known else None
@@ -120,17 +123,17 @@ class Judge:
         return dict(zip(self._values, gaps, strict=True))
 
     def difference(self, first: Arm, second: Arm) -> Gap:
-        """Mean difference of two arms."""
+        """Return the mean difference of two arms."""
         n = min(len(self._values[first]), len(self._values[second]))
         return gap(self._values[first][:n] - self._values[second][:n], self._group, self.runs)
 
     def pairs(self) -> tuple[tuple[ProbedPair, ...], Mapping[str, int]]:
-        """All pairs of sources, the better one first, with Holm-adjusted p; and each source's tie group, 1 first."""
+        """Return all pairs of sources, the better first, with Holm-adjusted p; and each source's tie group, from 1."""
         order = self._order()
         pairs = [(a, b) if self.difference(a, b).value >= 0 else (b, a) for a, b in combinations(order, 2)]
         gaps = [self.difference(a, b) for a, b in pairs]
         adjusted: list[float | None] = [None] * len(gaps)
-        if all(item.p is not None for item in gaps):  # None is that of all or of none: no source stops after one seed
+        if all(item.p is not None for item in gaps):  # all or none are None: none stops at one seed
             adjusted = holm(np.array([item.p for item in gaps], np.float64)).tolist()
         judged = tuple(
             ProbedPair(first=a.name, second=b.name, gap=item, p_holm=p, established=p is not None and p < ESTABLISHED_P)
@@ -139,11 +142,11 @@ class Judge:
         return judged, rank_groups([arm.name for arm in order], judged)
 
     def trailing(self) -> set[Arm]:
-        """The sources whose interval of the difference to the best one lies below 0; none where there are few.
+        """Return the sources whose interval of the difference to the best one lies below 0; none with few sources.
 
-        Each look is at a level of 5 %. With many sources the correction for their pairs makes up for that, with few it
-        does not: of equal sources an order was established in 8 to 13 % of simulated probes of two, in 3 to 6 % from
-        four on.
+        Each look is at a level of 5 %. With many sources the correction for their pairs compensates for that, with few
+        it does not: in simulated probes of equal sources, an order was established in 8 to 13 % of those of two
+        sources, and in 3 to 6 % of those of four or more.
         """
         leader, *others = self._order()
         if len(others) + 1 < FEWEST_TO_STOP:
@@ -157,7 +160,7 @@ class Judge:
 
 
 def effective_number(group: Index) -> float:
-    """How many groups of one size tell as much as these, 1 / sum of squared shares. group : (n,), n >= 1.
+    """Return how many groups of equal size give as much evidence: 1 / sum of squared shares. group : (n,), n >= 1.
 
     With one group of 40 % of the queries, a 95 % interval by group covered 80 to 88 % of simulations.
     """

@@ -1,4 +1,4 @@
-"""An encoder in training, and one training of the probe from a source to the measures of each query."""
+"""An encoder in training, and one training of the probe, from a source to the metrics of each query."""
 
 from __future__ import annotations
 
@@ -38,14 +38,14 @@ WEIGHT_DECAY = 0.01
 WARM_UP = 0.1
 """Share of the steps in which the rate rises to its full height; it falls to 0 over the others."""
 MAX_NORM = 1.0
-"""The norm that gradients are cut to. It and the weight decay are those of common trainers."""
+"""The largest norm of gradients. It and the weight decay are those of common trainers."""
 LORA_RANK = 16
 
 
 class DivergedError(NotEvaluatedError):
     """A loss, its gradient, or a vector after training is not finite. step : from 1; None after the last one.
 
-    run : which training run it was, where that is known.
+    run : the training run, if known.
     """
 
     def __init__(self, message: str, step: int | None = None, run: Divergence | None = None) -> None:
@@ -62,7 +62,7 @@ class Step(NamedTuple):
 
 
 class Learner:
-    """A copy of an encoder on a device. `restore` puts back the weights that it started with."""
+    """A copy of an encoder on a device. `restore` brings back the weights that it started with."""
 
     def __init__(
         self,
@@ -88,17 +88,17 @@ class Learner:
         self._whole = True
 
     def restore(self) -> None:
-        """Puts back the weights of the start."""
+        """Restore the initial weights."""
         with torch.no_grad():
             for weight, value in zip(self._weights, self._start, strict=True):
                 weight.copy_(value)
                 weight.grad = None  # a training that diverged leaves one
 
     def fit(self, steps: Iterator[Step], n_steps: int, rate: float, tick: Callable[[], None]) -> None:
-        """Trains with AdamW at a rate that rises over a tenth of the steps and falls to 0.
+        """Train with AdamW at a rate that rises over a tenth of the steps and then falls to 0.
 
-        Raises DivergedError where a loss or its gradient is not finite, EncoderError where memory runs out with a
-        single text, or with the optimizer's state.
+        Raises DivergedError if a loss or its gradient is not finite, and EncoderError if memory runs out with a
+        single text or with the optimizer's state.
         """
         fused = self._device.type in ("cpu", "cuda")
         optimizer = torch.optim.AdamW(self._weights, lr=rate, weight_decay=WEIGHT_DECAY, fused=fused)
@@ -123,12 +123,12 @@ class Learner:
             tick()
 
     def tokens(self, texts: Sequence[str], role: Role) -> Tokens:
-        """The token ids of these texts, with the recipe's prefix, cut at its maximum length."""
+        """Return the token ids of these texts, with the recipe's prefix, cut at its maximum length."""
         prefix = self._encoder.recipe.prefix(role)
         return self._encoder.parts.tokeniser.tokens([prefix + text for text in texts])
 
     def rows(self, tokens: Tokens, role: Role) -> Tensor:
-        """(n, d) float32 unit rows under the weights of now, in the order of the texts."""
+        """Return (n, d) float32 unit rows under the current weights, in the order of the texts."""
         return self._in_memory(lambda: self._rows(tokens, role), int(tokens.lengths.max()))
 
     @torch.no_grad()
@@ -139,16 +139,16 @@ class Learner:
         return out
 
     def _gradients(self, step: Step) -> float:
-        """The loss of a step, its gradients added to the weights."""
+        """Return the loss of a step, and add its gradients to the weights'."""
         queries, passages = self.tokens(step.queries, "query"), self.tokens(step.passages, "passage")
         texts: list[tuple[Role, Tokens]] = [("query", queries), ("passage", passages)]
         longest = int(max(queries.lengths.max(), passages.lengths.max()))
         return self._in_memory(lambda: self._backward(texts, step.sides), longest)
 
     def _in_memory(self, work: Callable[[], T], longest: int) -> T:
-        """What the work returns, begun anew in smaller micro-batches where memory runs out. longest : tokens of a text.
+        """Return what `work` returns, rerun in smaller micro-batches if memory runs out. longest : tokens of a text.
 
-        The first time micro-batches keep their size and lose their common graph (`_backward`).
+        The first repetition keeps the size of micro-batches, but gives each its own graph (`_backward`).
         """
         while True:
             try:
@@ -158,7 +158,7 @@ class Learner:
                     raise
                 if not self._whole and self._budget <= longest:
                     raise self._too_large("a single text", "use a smaller --max-length") from error
-            for weight in self._weights:  # after the error, which held on to the failed attempt's tensors
+            for weight in self._weights:  # only now, since the error kept the tensors of the failed attempt
                 weight.grad = None
             if is_gpu(self._device):
                 torch.cuda.empty_cache()
@@ -168,10 +168,10 @@ class Learner:
         return EncoderError(f"out of memory on {self._device} with {what}", remedy=f"{remedy}, or a smaller encoder")
 
     def _backward(self, texts: Sequence[tuple[Role, Tokens]], sides: Sides) -> float:
-        """The loss, its gradients added to the weights.
+        """Return the loss, and add its gradients to the weights'.
 
-        With gradient caching where one graph does not fit into memory: rows first, then each micro-batch again with its
-        share of the gradient, so that one micro-batch's graph is in memory at a time (Gao et al. 2021).
+        If one graph does not fit into memory, gradients are cached: first all rows, then each micro-batch again with
+        its share of the gradient, so that one micro-batch's graph is in memory at a time (Gao et al. 2021).
         """
         if self._whole:
             queries, passages = (self._joined(tokens, role) for role, tokens in texts)
@@ -209,7 +209,7 @@ class Learner:
 
 
 def _add_adapters(model: nn.Module) -> None:
-    """Freezes the model and adds adapters to the linear layers of its transformers models. They start as nothing."""
+    """Freeze the model and add adapters to the linear layers of its transformers models; at first without effect."""
     from peft import LoraConfig, inject_adapter_in_model
 
     model.requires_grad_(False)
@@ -223,9 +223,9 @@ def _add_adapters(model: nn.Module) -> None:
     torch.random.set_rng_state(state)
 
 
-# One training of the probe: a source, a fold held out, a seed and a rate, to the measures of each held-out query.
+# One training of the probe: from a source, a held-out fold, a seed and a rate to metrics of each held-out query.
 #
-# All draws go by seed and fold alone, so that every source meets the same batches. Source: METHOD 13.
+# All draws depend on seed and fold only, so that every source gets the same batches. Source: METHOD 13.
 
 DEEPEST = 100
 """Rank of the last passage that counts."""
@@ -255,10 +255,10 @@ class HeldOut:
 
 
 def steps_of(task: Task, negatives: RowLists, work: Work, batch: int, objective: Objective) -> Iterator[Step]:
-    """Batches without end: rows of the other folds in a new order each epoch, of each row a positive and a negative.
+    """Yield batches without end: rows of the other folds, shuffled each epoch, each with a positive and a negative.
 
-    Losses of several positives add others of the row's, up to MOST_POSITIVES; what else is drawn is the same.
-    batch : rows of a step, or all of the other folds where they are fewer; rows left over end an epoch.
+    Losses of several positives add others of the row, up to MOST_POSITIVES; all other draws stay the same.
+    batch : rows of a step; all rows of the other folds if there are fewer. Rows left over in an epoch are not used.
     """
     rows = np.flatnonzero(task.fold != work.fold)
     order, draws, more = (np.random.default_rng([work.seed, work.fold, purpose]) for purpose in range(3))
@@ -275,22 +275,22 @@ def steps_of(task: Task, negatives: RowLists, work: Work, batch: int, objective:
 
 
 def _drawn(lists: RowLists, rows: Index, draws: np.random.Generator) -> Index:
-    """One passage of each row: the same place of equally long lists whatever they hold."""
+    """Draw one passage of each row: in lists of equal length the same place, whatever they hold."""
     place: Index = lists.offsets[rows] + (draws.random(len(rows)) * lists.counts[rows]).astype(np.int64)
     return np.asarray(lists.ids[place])
 
 
 def _others(positives: RowLists, rows: Index, drawn: Index, most: int, draws: np.random.Generator) -> RowLists:
-    """Up to so many positives of each row beside the one that was drawn."""
+    """Draw at most `most` positives of each row besides the one already drawn."""
     lists = [own[own != one] for own, one in zip(map(positives.of, rows), drawn, strict=True)] if most else []
     chosen = [own if len(own) <= most else draws.choice(own, most, replace=False) for own in lists]
     return RowLists.of_counts(np.concatenate([np.zeros(0, np.int64), *chosen]), map(len, chosen))
 
 
 def _sides(task: Task, rows: Index, passages: Index, owner: Index, objective: Objective) -> Sides:
-    """Which passages are compared for the b rows: b positives, b negatives, then positives of the rows `owner`.
+    """Return what is compared for b rows. passages: b positives, b negatives, then positives of the rows `owner`.
 
-    A row's own negative stays one even if it is labelled; a labelled positive of it in another row is neither.
+    A row's own negative stays one even if it is labelled; its labelled positives in other rows are neither.
     """
     every, b = np.arange(len(rows)), len(rows)
     own = np.concatenate([every, every, owner]) == every[:, None]
@@ -305,7 +305,7 @@ def _sides(task: Task, rows: Index, passages: Index, owner: Index, objective: Ob
 
 
 def held_out(task: Task, fold: int, chosen: Index, candidates: Tokens, learner: Learner) -> HeldOut:
-    """The chosen rows of a fold. chosen : rows of the task that are ranked at all.   candidates : of the task."""
+    """Return the chosen rows of a fold. chosen : all rows of the task that are ranked.   candidates : of the task."""
     rows = chosen[task.fold[chosen] == fold]
     lists = task.positives.take(rows)
     return HeldOut(
@@ -326,12 +326,12 @@ def train_and_rank(
     objective: Objective,
     tick: Callable[[], None],
 ) -> Floats:
-    """(n, 3) nDCG@10, MRR@10 and recall@100 of the held-out rows after training.
+    """Return (n, 3) nDCG@10, MRR@10 and recall@100 of the held-out rows after training.
 
-    They are of the frozen encoder where the work has no arm.
+    If the work has no arm, they are those of the frozen encoder.
 
-    Raises what `Learner.fit` raises, and for a vector that is not finite DivergedError, or NonFiniteEmbeddingError of
-    the frozen encoder.
+    Raises what `Learner.fit` raises. For a vector that is not finite it raises DivergedError, or
+    NonFiniteEmbeddingError with the frozen encoder.
     """
     learner.restore()
     if work.arm is not None:
@@ -344,7 +344,7 @@ def train_and_rank(
 
 
 def _check_finite(rows: Tensor, store: TextStore, ids: Index, work: Work) -> None:
-    """A score that is no number would sort before all others. rows : (n, d) of the texts with these ids."""
+    """Raise an error for rows that are not finite: NaN would sort before all scores. rows : (n, d), of these ids."""
     wrong = (~rows.isfinite().all(dim=1)).nonzero().flatten().tolist()
     if wrong and work.arm is not None:
         raise DivergedError("the vector of a text is not finite after training")
@@ -356,10 +356,10 @@ def _check_finite(rows: Tensor, store: TextStore, ids: Index, work: Work) -> Non
 
 
 def measures(queries: Tensor, candidates: Tensor, row: Index, place: Index) -> Floats:
-    """(n, 3) nDCG@10, MRR@10 and recall@100 of each query, in [0, 1]. A passage is relevant or not. Source: METHOD 13.
+    """Return (n, 3) nDCG@10, MRR@10 and recall@100 of each query, in [0, 1], for binary relevance. Source: METHOD 13.
 
     queries, candidates : (n, d) and (C, d) unit rows.   row, place : (L,) query and candidate of each relevant pair;
-    each query has one at least. Candidates are in the order of their text keys.
+    each query has at least one. Candidates are in the order of their text keys.
     """
     vectors, numbers = Vectors(queries, candidates), np.arange(len(queries))
     first, _ = nearest_passages(vectors, numbers, np.arange(len(candidates)), DEEPEST)

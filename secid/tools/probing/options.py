@@ -1,4 +1,4 @@
-"""What `secid probe` is asked for, and what it refuses before it loads anything."""
+"""The options of `secid probe`, and what it refuses before it loads anything."""
 
 from __future__ import annotations
 
@@ -17,14 +17,14 @@ if TYPE_CHECKING:
     from secid.encode import EncoderLike
 
 RATE = {"full": 5e-5, "lora": 2e-4}
-"""The usual rate."""
+"""The usual learning rate, with all weights and with adapters."""
 SECOND_DOSE = 4.0
-"""Times the first rate. METHOD 13: the order of sources flips between the usual rate and four times it."""
+"""The second rate as a multiple of the first. METHOD 13: between these two, sources can change their order."""
 LEAST = {"steps": 1, "n_seeds": 1, "n_folds": 2, "n_held_out": FEWEST_HELD_OUT, "batch": 2}
-"""Smallest value of each option: a fold is held out of at least two, below so many held out nothing is evaluated, and a
-batch has a passage that is another row's."""
+"""Smallest value of each option: one of two folds is held out; with fewer held-out queries nothing is evaluated; and a
+batch needs another row's passage."""
 MOST = 1_000_000
-"""Largest value of each: more is a slip of the hand, and no machine would finish it."""
+"""Largest value of each: more must be a typing error, and no machine would finish it."""
 LOSSES = ("infonce", "mw", "lsepair", "sum_marginal", "joint", "gist")
 PASSAGES = ("own", "batch")
 SEVERAL_POSITIVES = frozenset({"mw", "lsepair", "sum_marginal", "joint"})
@@ -39,10 +39,10 @@ NAME_A_MODEL = "name a model: --encoder minilm, a hub name or a folder with weig
 
 @dataclass(frozen=True)
 class Options:
-    """How to probe.
+    """The options of a probe.
 
     n_held_out : most queries that are ranked.   rates : the doses, rising; every source is trained at each.
-    loss     : of LOSSES.   passages : a query's own negatives are its only ones, or those of the batch count, too.
+    loss     : of LOSSES.   passages : own: a query has only its own negatives; batch: others of the batch too.
     estimate : stop before training, with the time that it would take.
     """
 
@@ -58,8 +58,8 @@ class Options:
     estimate: bool = False
 
     def check(self) -> None:
-        """Raises SettingsError for what is no whole number, UsageError for a number out of range, a rate that is none
-        or is there twice, and LoRA without peft.
+        """Raise SettingsError for a value that is not a whole number; UsageError for a number out of range, an unknown
+        loss or kind of passages, a rate that is not between 0 and 1 or given twice, and for LoRA without peft.
         """
         for name, least in LEAST.items():
             value, flag = getattr(self, name), f"--{name.removeprefix('n_').replace('_', '-')}"
@@ -84,7 +84,7 @@ class Options:
 
 
 def rates_of(rate: float | Sequence[float] | None, lora: bool) -> tuple[float, ...]:
-    """The learning rates of the doses, rising: several as given; of one, or of the usual one, it and four times it.
+    """Return the doses' learning rates, rising: several as given; for one, or the usual one, it and four times it.
 
     Raises SettingsError for other types.
     """
@@ -97,7 +97,7 @@ def rates_of(rate: float | Sequence[float] | None, lora: bool) -> tuple[float, .
 
 
 def refuse_guide(loss: str, guide: str | None, *, named_here: bool) -> None:
-    """Raises UsageError for GIST without a guide, and for a guide named for this probe that its loss does not ask."""
+    """Raise UsageError for GIST without a guide, and for a guide named for this probe although its loss uses none."""
     if loss == "gist" and guide is None:
         raise UsageError("gist needs a guide", where="--loss", remedy="name a second encoder by --guide")
     if loss != "gist" and named_here:
@@ -105,7 +105,7 @@ def refuse_guide(loss: str, guide: str | None, *, named_here: bool) -> None:
 
 
 def refuse_untrainable(encoder: EncoderLike | None) -> None:
-    """Raises UsageError for an encoder that has no weights here: an endpoint, a vectors file, or an object."""
+    """Raise UsageError for an encoder that has no weights here: an endpoint, a vectors file, or an object."""
     if isinstance(encoder, str):
         kind: str = encoder_kind(encoder)
     else:

@@ -53,7 +53,7 @@ from secid.version import VERSION
 
 RANDOM = Arm("random", control=True)
 LONG = 3_600.0
-"""Seconds from which a note says what would make a probe shorter."""
+"""Expected seconds above which a note says how to shorten the probe."""
 
 
 def probe_sources(
@@ -66,11 +66,11 @@ def probe_sources(
     progress: Progress,
     beside: Run | None = None,
 ) -> Probe:
-    """Trains on each source and compares.
+    """Train on each source and compare.
 
-    load : gives the encoder and its recipe; called once the files are read.   folder : an empty folder for spool files;
-    the caller removes it.   beside : the run of `score` that the probe belongs to, of the same files.
-    Raises what reading and training raise (SecidError), UsageError for files that the run was not made of.
+    load : returns the encoder and its recipe; called after the files are read.   folder : an empty folder for spool
+    files; the caller removes it.   beside : the run of `score` that the probe belongs to, of the same files.
+    Raises what reading and training raise (SecidError), and UsageError if that run is of other files.
     """
     with clock.stage("read"):
         task, opened = read_task(readers, settings, folder, progress, options.n_folds)
@@ -98,7 +98,7 @@ def probe_sources(
 
 
 def _by_source(readers: Iterable[Reader], task: Task, settings: Settings) -> list[tuple[str, InputFile]]:
-    """The name of each source with each of its files. With --source-column a file holds several: file:value."""
+    """Return each source's name with each of its files. With --source-column a file holds several: file:value."""
     return [
         (name, file)
         for reader in readers
@@ -109,7 +109,7 @@ def _by_source(readers: Iterable[Reader], task: Task, settings: Settings) -> lis
 
 
 def _refuse_other_files(files: Iterable[tuple[str, InputFile]], run: Run) -> None:
-    """Raises UsageError unless the run was scored on exactly these sources, by their names and the files' SHA-256."""
+    """Raise UsageError unless the run was scored on exactly these sources, by their names and the files' SHA-256."""
     scored = _by_content((source.name, file) for source in run.sources for file in source.files)
     probed = _by_content(files)
     other = [path for key, path in probed.items() if key not in scored]
@@ -127,7 +127,7 @@ def _refuse_other_files(files: Iterable[tuple[str, InputFile]], run: Run) -> Non
 
 
 def _refuse_other_encoder(here: EncoderInfo, there: EncoderInfo) -> None:
-    """Raises UsageError for other weights or another recipe than the run's."""
+    """Raise UsageError for other weights or another recipe than the run's."""
     for name in ("weights_sha256", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "dim"):
         own, other = getattr(here, name), getattr(there, name)
         if own != other:
@@ -142,7 +142,7 @@ def _refuse_other_encoder(here: EncoderInfo, there: EncoderInfo) -> None:
 
 
 def _by_content(files: Iterable[tuple[str, InputFile]]) -> dict[tuple[str, str], str]:
-    """How a message calls each file, by the name of its source and its SHA-256."""
+    """Return the description of each file for messages, by the name of its source and its SHA-256."""
     return {(name, file.sha256): f"{file.path} as {name}" for name, file in files}
 
 
@@ -155,11 +155,12 @@ def run_probe(
     counts: dict[str, float],
     guide: Guidance | None = None,
 ) -> Probe:
-    """Trains on every source and control, dose by dose, and judges. Nothing is trained where there is too little.
+    """Train on every source and control, dose by dose, and compare. With too little data nothing is trained.
 
-    counts : takes how many trainings there were, how many of them were kept before, and the seconds expected.
-    `files` and `timing` are empty: the caller has them.
-    Raises EncoderError where the model does not fit, NotEvaluatedError where every dose diverged. Source: METHOD 13.
+    counts : filled with the number of trainings, the number in the cache before, and the expected seconds.
+    `files` and `timing` of the result are empty: the caller adds them.
+    Raises EncoderError if the model does not fit into memory, NotEvaluatedError if every dose diverged.
+    Source: METHOD 13.
     """
     chosen = _chosen_rows(task, options.n_held_out, settings.seed)
     reason = _too_little(task, chosen, options.batch)
@@ -202,7 +203,7 @@ def run_probe(
 
 
 def _announce(trainings: Trainings, options: Options, progress: Progress, counts: dict[str, float]) -> None:
-    """Notes how long it takes, and what would make it shorter."""
+    """Note how long the probe takes, and how to shorten it."""
     n, n_missing = trainings.numbers()
     seconds = trainings.seconds(n_missing)
     counts.update(n_trainings=n, n_kept=n - n_missing, expected_seconds=round(seconds, 1))
@@ -219,7 +220,7 @@ def _announce(trainings: Trainings, options: Options, progress: Progress, counts
 
 
 def _kept_note(trainings: Trainings) -> str:
-    """What an interruption leaves."""
+    """Say what is kept after an interruption."""
     if not trainings.are_kept:
         return "no training run is kept: the cache is off, or the encoder cannot be identified"
     n, n_missing = trainings.numbers()
@@ -228,13 +229,13 @@ def _kept_note(trainings: Trainings) -> str:
 
 
 def _chosen_rows(task: Task, n: int, seed: int) -> Index:
-    """Rows that are held out and ranked: at most n, by the hash of their query."""
+    """Return the rows that are held out and ranked: at most n, chosen by the hash of their query."""
     order = np.argsort(sample_order(task.queries.keys[task.query], seed), kind="stable")
     return np.sort(order[:n])
 
 
 def _too_little(task: Task, chosen: Index, batch: int) -> str | None:
-    """Why nothing can be evaluated, or None."""
+    """Return why nothing can be evaluated; None if it can."""
     if len(chosen) < FEWEST_HELD_OUT:
         return "few_queries"
     if effective_number(task.group[chosen]) < FEWEST_GROUPS:
@@ -246,7 +247,7 @@ def _too_little(task: Task, chosen: Index, batch: int) -> str | None:
 def _untrained(
     task: Task, chosen: Index, encoder: EncoderInfo, options: Options, settings: Settings, reason: str | None
 ) -> Probe:
-    """The result before any training."""
+    """Return the result before any training."""
     return Probe(
         schema_version=PROBE_SCHEMA_VERSION,
         secid_version=VERSION,
@@ -282,7 +283,7 @@ def _untrained(
 
 
 def _dose(task: Task, trainings: Trainings, rate: float, n_seeds: int, frozen: Floats) -> Dose:
-    """All trainings at one rate and what they show. frozen : (n, 3)."""
+    """Run all trainings at one rate and compare them. frozen : (n, 3)."""
     try:
         values = _all_seeds(trainings, rate, n_seeds)
     except DivergedError as error:
@@ -291,7 +292,7 @@ def _dose(task: Task, trainings: Trainings, rate: float, n_seeds: int, frozen: F
 
 
 def _refuse_all_diverged(doses: Sequence[Dose]) -> None:
-    """Raises NotEvaluatedError, with the run and step of each dose, where every dose diverged."""
+    """Raise NotEvaluatedError, with the run and step of each dose, if every dose diverged."""
     lost = [(dose.rate, dose.divergence) for dose in doses if dose.divergence is not None]
     if len(lost) == len(doses):
         runs = "; ".join(
@@ -304,9 +305,10 @@ def _refuse_all_diverged(doses: Sequence[Dose]) -> None:
 
 
 def _all_seeds(trainings: Trainings, rate: float, n_seeds: int) -> dict[Arm, Floats]:
-    """(S, n, 3) of each arm. From a third of the seeds on sources that clearly trail the best one stop, and no control.
+    """Return (S, n, 3) metrics of each arm. After a third of the seeds, sources that clearly trail the best one stop.
 
-    Not before two, since one says nothing of the error between trainings. Raises DivergedError, with its run.
+    None stops before the second seed, since one gives no error between trainings. Controls never stop.
+    Raises DivergedError, with its run.
     """
     values: dict[Arm, Floats] = {}
     running: Sequence[Arm] = trainings.arms
@@ -321,7 +323,7 @@ def _all_seeds(trainings: Trainings, rate: float, n_seeds: int) -> dict[Arm, Flo
 
 
 def _compared(task: Task, trainings: Trainings, rate: float, frozen: Floats, values: Mapping[Arm, Floats]) -> Dose:
-    """What all trainings at a rate show. frozen : (n, 3).   values : (S, n, 3) of each arm."""
+    """Compare all trainings at a rate. frozen : (n, 3).   values : (S, n, 3) of each arm."""
     judge = Judge({arm: own[:, :, 0] for arm, own in values.items()}, trainings.group, trainings.fold)
     gains = judge.gains(frozen[:, 0])
     beaten = any(sign(gain.interval_95) > 0 for arm, gain in gains.items() if not arm.control)
@@ -358,7 +360,7 @@ def _compared(task: Task, trainings: Trainings, rate: float, frozen: Floats, val
 
 
 def _reasons(reason: str | None, task: Task) -> dict[str, str]:
-    """What is not evaluated: the sources for this reason, and the controls that could not be made."""
+    """Return what is not evaluated: the sources, if there is a reason, and the controls that could not be made."""
     return {**({} if reason is None else {"sources": reason}), **task.missing}
 
 
@@ -372,6 +374,6 @@ def _means(values: Floats) -> Means:
 
 
 def _per_query(values: Floats) -> PerQuery:
-    """Of (n, 3) values."""
+    """Return the metrics by query. values : (n, 3)."""
     ndcg, mrr, recall = (tuple(column) for column in np.round(values.T, 4).tolist())
     return PerQuery(ndcg_10=ndcg, mrr_10=mrr, recall_100=recall)

@@ -32,15 +32,15 @@ from secid.tools.probing.options import Options
 from secid.tools.probing.task import Arm, Task
 
 RECIPE = (4, ".".join(version("torch").split(".")[:2]))
-"""Of the code that decides a training's numbers: the first is one more where it changes them."""
+"""Version of the code that determines a training's numbers, raised when these change; and the version of torch."""
 
 
 class Trainings:
     """The trainings of a task: a copy of the encoder on each device, and the held-out queries as tokens.
 
     arms        : all sources and controls.   identical : names of sources with the same negatives, trained once.
-    precision   : of the trainings.   faster_in_bf16 : whether --dtype bf16 would make them shorter on this CPU.
-    are_kept    : whether a finished one stays in the cache.
+    precision   : number format of the trainings.   faster_in_bf16 : whether --dtype bf16 saves time on this CPU.
+    are_kept    : whether finished ones stay in the cache.
     rows, fold, group : (n,) of the held-out queries in the order of all measures; rows of the task.
     """
 
@@ -80,7 +80,7 @@ class Trainings:
         self._n_done = self._total = 0
 
     def frozen(self) -> Floats:
-        """(n, 3) nDCG@10, MRR@10 and recall@100 of the held-out queries by the encoder as it is."""
+        """Return (n, 3) nDCG@10, MRR@10 and recall@100 of the held-out queries with the untrained encoder."""
         works = [Work(None, fold, 0, 0.0) for fold in self._held]
         self._n_done, self._total = 0, self._n_missing(works)[1]
         self._progress.start("rank by the frozen encoder", self._total, "folds")
@@ -88,7 +88,7 @@ class Trainings:
         return np.concatenate([done[work] for work in works])
 
     def seed(self, arms: Sequence[Arm], seed: int, rate: float) -> dict[Arm, Floats]:
-        """(n, 3) the same after training on each source or control. Raises DivergedError, with its run."""
+        """Return the same, (n, 3), after training on each source or control. Raises DivergedError, with its run."""
         works = {arm: [Work(arm, fold, seed, rate) for fold in self._held] for arm in arms}
         in_order = [work for of_fold in zip(*works.values(), strict=True) for work in of_fold]
         self._total = self._n_done + self._n_missing(self._ahead(arms, seed, rate))[1]
@@ -96,21 +96,21 @@ class Trainings:
         return {arm: np.concatenate([done[work] for work in own]) for arm, own in works.items()}
 
     def begin(self) -> None:
-        """The trainings begin: one stage of progress."""
+        """Start the stage of progress for all trainings."""
         self._n_done, self._total = 0, self.numbers()[1]
         self._progress.start("train", self._total, "training runs")
 
     def numbers(self) -> tuple[int, int]:
-        """How many trainings there are, none stopped early, and how many of them are not kept."""
+        """Return the number of trainings if none is stopped early, and how many of them are not in the cache."""
         return self._n_missing(self._ahead(self.arms, 0, self._options.rates[0]))
 
     def _n_missing(self, works: Iterable[Work]) -> tuple[int, int]:
-        """How many of these trainings differ, and how many of those are not kept."""
+        """Return how many of these trainings are distinct, and how many of those are not in the cache."""
         distinct = {self._files.name(work): work for work in works}  # sources with the same negatives are trained once
         return len(distinct), sum(self._files.read(work) is None for work in distinct.values())
 
     def _ahead(self, arms: Sequence[Arm], seed: int, rate: float) -> Iterator[Work]:
-        """This seed and the later ones of these arms at this rate, then all of the later rates."""
+        """Yield the trainings of these arms at this rate from this seed, then all those at the later rates."""
         rates = self._options.rates
         for own in rates[rates.index(rate) :]:
             of_rate, first = (arms, seed) if own == rate else (self.arms, 0)
@@ -118,11 +118,11 @@ class Trainings:
                 yield Work(arm, fold, later, own)
 
     def seconds(self, n: int) -> float:
-        """That so many trainings take."""
+        """Return the seconds that n trainings take."""
         return n * self._step_seconds * (self._options.steps + self._ranking_steps) / len(self._learners)
 
     def _timed(self) -> tuple[float, int]:
-        """Seconds of a step, and the steps that ranking takes as long as; by a few of each."""
+        """Return the seconds of a step, and the time of ranking as a number of steps, both measured on a few."""
         learner, (fold, held) = self._learners[0], next(iter(self._held.items()))
         negatives = next(iter(self._task.negatives.values()))
         work = Work(None, fold, 0, 0.0)
@@ -142,7 +142,7 @@ class Trainings:
         return step, max(1, round(each * int(held.candidates.lengths.sum()) / step))
 
     def _all(self, works: Sequence[Work]) -> dict[Work, Floats]:
-        """The measures of each work, kept ones read, and of equal ones the first alone trained."""
+        """Return the metrics of each work: from the cache if kept; of equal works only the first is trained."""
         kept = {self._files.name(work): self._files.read(work) for work in works}
         missing: dict[str, Work] = {}
         for work in works:
@@ -153,9 +153,9 @@ class Trainings:
         return {work: done[self._files.name(work)] for work in works}
 
     def _run(self, works: Sequence[Work]) -> dict[Work, Floats]:
-        """The measures of each work, one at a time on a device. After an error or Ctrl-C no further one begins."""
+        """Return the metrics of each work. A device does one at a time; none starts after an error or Ctrl-C."""
         stop = threading.Event()
-        free = list(self._learners)  # of each thread one; list.pop and append are atomic
+        free = list(self._learners)  # one for each thread; list.pop and append are atomic
 
         def tick() -> None:
             if stop.is_set():
@@ -191,7 +191,7 @@ class Trainings:
 
 
 def run_of(work: Work, step: int | None) -> Divergence | None:
-    """Which training run diverged, numbered from 1; None for the frozen encoder."""
+    """Return which training run diverged, numbered from 1; None for the frozen encoder."""
     if work.arm is None:
         return None
     return Divergence(
@@ -204,15 +204,15 @@ class _StoppedError(Exception):
 
 
 class TrainingFiles:
-    """Finished trainings in the cache folder: one small file each, named by all that decides its numbers.
+    """Finished trainings in the cache folder: one small file each, named by all that determines its numbers.
 
-    folder : None where they are not kept.
+    folder : None if they are not kept.
     """
 
     def __init__(
         self, task: Task, held: Mapping[int, HeldOut], settings: Settings, parts: Sequence[object] | None
     ) -> None:
-        """parts : what decides a training's numbers beside its texts; None where trainings are not kept."""
+        """parts : what determines a training's numbers besides its texts; None if trainings are not kept."""
         self.folder = CacheFolder.of(settings).trainings if settings.cache and parts is not None else None
         keys, queries = task.passages.keys, task.queries.keys[task.query]
         texts: list[Any] = [queries, keys[task.positives.ids], task.positives.offsets, task.fold, keys[task.candidates]]
@@ -221,7 +221,7 @@ class TrainingFiles:
         self._of.update({arm: _hash(keys[own.ids]) + _hash(own.offsets) for arm, own in task.arms.items()})
 
     def identical(self) -> tuple[tuple[str, ...], ...]:
-        """The names of sources that have the same negatives as another one, together."""
+        """Return groups of names of sources with the same negatives, each of two or more."""
         by_negatives: dict[str, list[str]] = {}
         for arm, name in self._of.items():
             if arm is not None and not arm.control:
@@ -229,12 +229,12 @@ class TrainingFiles:
         return tuple(tuple(names) for names in by_negatives.values() if len(names) > 1)
 
     def name(self, work: Work, numbers: str = "") -> str:
-        """SHA-256 of all that decides a training: works of one name give the same. numbers : what came of it."""
+        """Return the SHA-256 of all that determines a training: equal names, equal results. numbers : the results."""
         name = json.dumps([*self._shared, self._of[work.arm], work.fold, work.seed, work.rate, numbers])
         return hashlib.sha256(name.encode()).hexdigest()
 
     def read(self, work: Work) -> Floats | None:
-        """(n, 3) of a finished training; None where it is not kept, or the file is damaged."""
+        """Return (n, 3) metrics of a finished training; None if it is not kept or its file is damaged."""
         if self.folder is None:
             return None
         try:
@@ -246,7 +246,7 @@ class TrainingFiles:
             return None
 
     def write(self, work: Work, values: Floats) -> None:
-        """Keeps one; a folder that cannot be written costs the next run time, no more."""
+        """Keep a training's metrics; if the folder cannot be written, the next run trains again."""
         if self.folder is not None:
             with contextlib.suppress(OutputError):
                 numbers = json.dumps(values.tolist())

@@ -32,7 +32,7 @@ from secid.findings.openings import (
     tally,
 )
 from secid.findings.status import ListedNegatives, formal_excess
-from secid.findings.texts import HUB_SHARE, RunTexts, formal_masks, hub_forms, served
+from secid.findings.texts import HUB_SHARE, RunTexts, formal_masks, hub_forms, queries_by_form
 from secid.pool import DocumentFrequencies, Keys, PlannedSource, collect_sources, token_stream
 from secid.pool.collect import grouped
 from secid.pool.coverage import CHUNK_TEXTS, add_table, frequencies, merge_frequencies
@@ -50,7 +50,7 @@ from secid.settings import Settings
 from secid.triplets.estimates import GapMoments
 
 NO_TABLE = DocumentFrequencies(np.zeros(0, np.uint64), np.zeros(0, np.int64), 0)
-FREQUENT = {"negatives": SHARED_FRACTION, "served": HUB_SHARE}
+FREQUENT = {"negatives": SHARED_FRACTION, "hub_queries": HUB_SHARE}
 """Tables of a source, with the share of documents from which a key is shared or a hub."""
 FIRST, POSITIVE, NEGATIVE = range(3)
 
@@ -63,7 +63,7 @@ class Counts:
 
     tables  : by kind, and by source or "" for the run. The run has `documents` (scored positives and negatives by
               token) and `positives` (all of them, by opening). A source has `negatives` (distinct, by opening),
-              `queries` (by the opening of a negative), `served` (queries by the normal form of a negative) and
+              `queries` (by the opening of a negative), `hub_queries` (queries by the normal form of a negative) and
               `lengths` (labelled positives by number of characters).
     formal  : the formal defects of each source among negatives and positives, in the order of DAMAGE.
     phrases : sorted keys of the generators' phrases that open a positive.
@@ -106,7 +106,7 @@ class Counts:
             name: shared_openings(self.table("negatives", name), self.table("queries", name), self.table("positives"))
             for name in names
         }
-        hubs = {name: hub_forms(self.table("served", name)) for name in names}
+        hubs = {name: hub_forms(self.table("hub_queries", name)) for name in names}
         lengths = {name: ordinary_lengths(self.table("lengths", name)) for name in names}
         excess = {name: formal_excess(dict(zip(DAMAGE, own, strict=True))) for name, own in self.formal.items()}
         return RunTexts(RunOpenings(common_phrases(self.phrases), shared), hubs, lengths, excess)
@@ -156,7 +156,7 @@ def count_part(readers: Sequence[Reader], settings: Settings, shard: Shard, fold
         with Workers(len(passages), settings.threads) as workers:
             facts = PassageFacts.of(passages, workers)
         tables = {("queries", item.name): queries_by_opening(item, facts.openings) for item in sources}
-        tables |= {("served", item.name): served(item, of_queries, facts.forms) for item in sources}
+        tables |= {("hub_queries", item.name): queries_by_form(item, of_queries, facts.forms) for item in sources}
         tables |= {("lengths", item.name): facts.lengths(item) for item in sources}
         formal = {item.name: formal_moments(item, facts, queries) for item in sources if item.n_records}
         of_texts = own.counts(settings.tokenizer)

@@ -25,7 +25,7 @@ from secid.files import work_folder
 from secid.progress import Clock, Progress, Silent
 from secid.results.document import encoder_of, refuse_settings
 from secid.run_folder.write import Recorder, RunFolder
-from secid.scoring.encoders import begun, load_noted, refuse_missing, refuse_no_encoder
+from secid.scoring.encoders import load_noted, refuse_missing, refuse_no_encoder, start_command
 from secid.settings import SHARD_LOCAL_SETTINGS, Dtype, SettingsDict, flag_of, resolve
 
 if TYPE_CHECKING:
@@ -77,7 +77,7 @@ def score_shard(
     A state that exists is not computed again, unless `run` names a folder that does not exist. Raises SecidError.
     Source: METHOD 11.
     """
-    resolved, progress = begun(encoder, settings, progress, in_shards=True)
+    resolved, progress = start_command(encoder, settings, progress, in_shards=True)
     values = resolved.values
     from secid.pool.plan import Shard
     from secid.read import open_sources, sources_and_words
@@ -171,7 +171,7 @@ def merge(
     if encoder is None:
         encoder = encoder_of(name, own, state.url)
     keywords: Any = {**stored, **typed, "shard": f"0/{len(headers)}"}
-    resolved, progress = begun(encoder, keywords, progress, in_shards=True)
+    resolved, progress = start_command(encoder, keywords, progress, in_shards=True)
     resolved = resolved.changed(keyless=own.values.keyless)
     resolved = replace(resolved, origin={**resolved.origin, "tokenizer": first["tokenizer_from"]})
     values = resolved.values
@@ -284,7 +284,7 @@ def score_on_ray(
     from secid.tools.shards.shard import COUNTS, SHARD, WHOLE, Job
 
     stages = {COUNTS: "count", SHARD: "score"}
-    resolved, progress = begun(encoder, settings, progress)
+    resolved, progress = start_command(encoder, settings, progress)
     if on != "ray" and not on.startswith(CLIENT):
         raise errors.UsageError(f"expected ray or {CLIENT}HOST:PORT, got {on!r}", where="--on")
     if shards < 1:

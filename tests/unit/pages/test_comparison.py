@@ -109,7 +109,7 @@ def test_scores_statuses_and_findings_of_two_runs_stand_with_their_difference(ru
     other = replace(run, sources=tuple(clean if source is dirty else source for source in run.sources))
     page = page_of_comparison(compare([("monday", run), ("friday", other)]))
     row = next(row for row in page.answer.rows if row[0] == dirty.name)
-    assert (row[1], *row[4:]) == ("repair first → no defects", "+0.2500", f"{dirty.hardness.value:.2f} → 0.50")
+    assert (row[1], *row[4:]) == ("repair first → no defects", "+0.250", f"{dirty.hardness.value:.2f} → 0.50")
     shares = {row[:2]: row[2:] for row in page.heat.rows}
     assert shares[dirty.name, "false_negative"] == ("11.2\u00a0%", "0.0\u00a0%", "\u221211.2")
     assert all(values[0] == values[1] for (name, _), values in shares.items() if name != dirty.name)
@@ -195,7 +195,11 @@ def test_sources_of_one_run_alone_are_kept_with_gaps(run):
     assert [item.ranks for item in found.sources][2:] == [(3, None), (4, None), (5, None)]
     assert "(dense, poisoned and counterfactual)" in said(found)
     assert [item.same_files for item in found.sources] == [True, True, None, None, None]
-    assert [row[3] for row in page_of_comparison(found).answer.rows[2:]] == ["–"] * 3
+    rows = {row[0]: row[2:4] for row in page_of_comparison(found).answer.rows}
+    assert [rows[item.name][1] for item in found.sources[2:]] == ["–"] * 3
+    assert list(rows)[-1] == "random"  # not ranked: last, without a rank
+    assert rows["random"][0].startswith("0.546")
+    assert rows["bm25"][0].startswith("1. ")
 
 
 def test_fewer_than_two_common_sources_have_no_order(run):

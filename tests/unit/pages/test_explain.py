@@ -6,6 +6,7 @@ from typing import get_args
 
 import pytest
 
+from secid.errors import UsageError
 from secid.pages.check_page import answer
 from secid.pages.explain import CHECKS, TERMS, explained
 from secid.pages.findings import STATUS
@@ -70,3 +71,16 @@ def test_all_of_them_have_facts():
     every = explained(None)
     assert all(facts["title"] and facts["docs"] for facts in every.values())
     assert TERMS.keys() <= every.keys()
+
+
+@pytest.mark.parametrize("name", ["gates", "gate profile", "failure buckets", "CI", "nats", "eci_SEM", "top problem"])
+def test_words_of_the_screens_are_explained_in_any_case(name):
+    (title,) = explained(name.upper())
+    assert title.casefold() == name.casefold()
+
+
+@pytest.mark.parametrize("name", ["encoder", "tau", "zzz"])
+def test_only_a_close_name_is_suggested(name):
+    with pytest.raises(UsageError) as caught:
+        explained(name)
+    assert caught.value.remedy == "secid explain lists all names"

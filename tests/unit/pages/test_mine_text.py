@@ -38,14 +38,14 @@ SOURCE = MinedSource(
     most_used=17,
     n_made_ids=5,
     not_held={"ids of passages": 1042},
-    kept_beside={},
+    rejected={},
     usage=None,
 )
 WRITTEN = replace(
     SOURCE, name="gpt", path="mined/gpt.jsonl", n_rows=1109, n_missing=0, n_dropped=1, n_negatives=11080, n_filled=0,
     n_short=1, n_still_short=0, n_lacking=0, short={"few_written": 1}, excluded={},
     s_query_negative=None, consistency=None, inverted_share=None,
-    n_passages=0, most_used=0, n_made_ids=0, not_held={}, kept_beside={"not_json": 1, "false_negative": 12},
+    n_passages=0, most_used=0, n_made_ids=0, not_held={}, rejected={"not_json": 1, "false_negative": 12},
     usage=Usage(n_answers=1109, n_uncounted=3, n_tokens_in=110600, n_tokens_out=22120, cost=1.2345),
 )  # fmt: skip
 MINED = Mined(

@@ -25,7 +25,7 @@ def test_controls_stand_below_the_sources():
 def test_a_line_says_how_far_a_source_is_from_random_passages_and_why():
     found = RUN.analyses["profile"]
     assert without_isolates(gap_lines(found)[0]) == (
-        f"{NAMES[0]}: weight 0.200 below random passages, mostly by consistency (−0.200)."
+        f"{NAMES[0]}: mean weight 0.200 lower than random passages, mostly because of consistency (−0.200)."
     )
     gap = replace(found.sources[0].gap, weight=samples.NO_ENDS)
     level = replace(found, sources=(replace(found.sources[0], gap=gap), replace(found.sources[1], gap=None)))

@@ -118,7 +118,7 @@ def test_most_negatives_outscoring_the_positive_is_a_caution_whatever_the_status
     (source,) = with_status(status).sources[:1]
     hard = samples.changed(source, hardness=hardness, inversion_fraction=outscoring)
     run = replace(ONE, sources=(hard,))
-    assert ("Most negatives outscore the positive: " in " ".join(cautions(run))) is said
+    assert (", most negatives outscore the positive." in " ".join(cautions(run))) is said
     assert verdict(run)[0].startswith(statuses(run.sources))
 
 
@@ -127,7 +127,7 @@ def test_weak_positives_of_a_source_that_outscores_them_are_in_the_caution(share
     run = with_finding("weak_positive", share, inversion_fraction=outscoring, hardness=0.5)
     name = run.sources[1].name
     text = without_isolates(" ".join(cautions(run)))
-    assert (f"Many positives look no better than random passages: {name}." in text) is said
+    assert (f"In {name}, many positives look no better than random passages." in text) is said
 
 
 def test_sources_with_defects_within_the_limits_are_not_called_free_of_them():

@@ -12,6 +12,7 @@ from typing import Any, get_args
 import pytest
 
 from secid import api
+from secid.pages.findings import status_of
 from secid.pages.formats import verdict_line
 from secid.results import Run, Status
 from secid.results.check import AUDIT_SCHEMA_VERSION, Audit, AuditedSource, Labels
@@ -88,3 +89,10 @@ def test_names_are_one_value_on_one_line(lines):
     assert lines["probe, hostile"].isprintable()
     assert [fact.split("=")[0] for fact in facts] == ["command", "n_sources", "n_best", "first"]
     assert "run=my runs/it's" in shlex.split(lines["score, one unusable"])
+
+
+def test_a_source_that_is_not_ranked_is_not_counted_as_without_defects():
+    line = verdict_line(golden())
+    n_shown = sum(status_of(golden(), source) == "no defects" for source in golden().sources)
+    assert f" n_no_defects={n_shown} " in line
+    assert line.endswith(" n_not_ranked=1")
