@@ -338,7 +338,7 @@ def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(sources, sma
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=60)
     assert (child.returncode, out) == (130, "")
-    assert re.search(r"\d+ of 24 training runs are kept: the same command goes on from there", err), err
+    assert re.search(r"\d+ of 24 training runs are kept: the same command continues from there", err), err
     kept = len(list(cache.glob("probes/*.json")))
     done = invoke_in_process(*given, "--json")
     assert done.code == 0, done.err

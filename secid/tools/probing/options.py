@@ -71,7 +71,7 @@ class Options:
                 raise UsageError(f"is {value}, and at most {MOST:,} is possible", where=flag)
         for flag, value, known in (("--loss", self.loss, LOSSES), ("--passages", self.passages, PASSAGES)):
             if value not in known:
-                raise UsageError(f"{value!r} is none of {', '.join(known)}", where=flag)
+                raise UsageError(f"{value!r} is not one of {', '.join(known)}", where=flag)
         for rate in self.rates:
             if not (isfinite(rate) and 0 < rate < 1):
                 raise UsageError(

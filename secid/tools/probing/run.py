@@ -224,8 +224,8 @@ def _kept_note(trainings: Trainings) -> str:
     if not trainings.are_kept:
         return "no training run is kept: the cache is off, or the encoder cannot be identified"
     n, n_missing = trainings.numbers()
-    going_on = ": the same command goes on from there" if n_missing < n else ""
-    return f"{n - n_missing:,} of {n:,} training runs are kept{going_on}"
+    resume_hint = ": the same command continues from there" if n_missing < n else ""
+    return f"{n - n_missing:,} of {n:,} training runs are kept{resume_hint}"
 
 
 def _chosen_rows(task: Task, n: int, seed: int) -> Index:

@@ -107,7 +107,7 @@ class RowLists:
 
     @classmethod
     def of_counts(cls, ids: Index, counts: Iterable[int]) -> RowLists:
-        """The ids of all rows, one after the other, so many of each."""
+        """Make lists of the ids of all rows, one after the other, `counts` of each."""
         return cls(ids, np.cumsum([0, *counts]))
 
     @property
@@ -133,7 +133,7 @@ class RowLists:
         return RowLists(self.ids[np.lexsort((self.ids, self.rows))], self.offsets)
 
     def first(self, counts: Index) -> RowLists:
-        """The first so many of each row. counts : (R,) none above its own."""
+        """Return the first of each row. counts : (R,) how many, at most what the row has."""
         return RowLists.of_counts(self.ids[ranges_of(self.offsets[:-1], counts)], counts)
 
 
