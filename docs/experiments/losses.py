@@ -22,6 +22,7 @@ from __future__ import annotations
 import argparse
 import sys
 import time
+from dataclasses import asdict
 from itertools import product
 from pathlib import Path
 from typing import Any
@@ -154,14 +155,15 @@ def run(arguments: argparse.Namespace) -> None:
                     areas.append(pooled_auc(student, relevant, fold, maps))
                 values.setdefault(loss, []).append(np.concatenate(own))
                 aucs.setdefault(loss, []).append(areas)
+            owner = group[np.concatenate([fold.held for fold in folds])]
+            number = np.repeat(np.arange(len(folds)), [len(fold.held) for fold in folds])
+            outcomes = {loss: np.stack(own) for loss, own in values.items()}
             line = {
                 "collection": collection.name,
                 "passages": passages,
                 "rate": rate,
                 "several_positives": round(float(several), 4),
-                "group": group[np.concatenate([fold.held for fold in folds])].tolist(),
-                "fold": np.repeat(np.arange(len(folds)), [len(fold.held) for fold in folds]).tolist(),
-                "ndcg_10": {loss: np.round(own, 5).tolist() for loss, own in values.items()},
+                **summary(outcomes, owner, number),
                 "auc": {loss: np.round(np.mean(own, axis=1), 6).tolist() for loss, own in aucs.items()},
                 "cpu_seconds": round(time.process_time() - start, 1),
             }
@@ -170,26 +172,34 @@ def run(arguments: argparse.Namespace) -> None:
             print(f"{collection.name} {passages} {rate:g}: {means}", flush=True)
 
 
+def summary(outcomes: dict[str, Array], group: Array, fold: Array) -> dict[str, Any]:
+    """Mean nDCG@10 of each loss, and its difference from InfoNCE. outcomes : (S, n) by seed and query."""
+    base = outcomes["infonce"]
+    differences = {}
+    for loss, own in outcomes.items():
+        if loss != "infonce":
+            differences[loss] = asdict(gap(own - base, group, between_runs(np.stack([own, base]), fold)))
+    means = {loss: round(float(own.mean()), 5) for loss, own in outcomes.items()}
+    return {"n_queries": len(group), "n_groups": len(np.unique(group)), "ndcg_10": means, "difference": differences}
+
+
 def judge(arguments: argparse.Namespace) -> None:
     """Print the table of losses.md."""
     found = []
     for line in dose.read(arguments.results):
-        base = np.array(line["ndcg_10"]["infonce"])
-        for loss in [own for own in line["ndcg_10"] if own != "infonce"]:
-            own = np.array(line["ndcg_10"][loss])
-            runs = between_runs(np.stack([own, base]), np.array(line["fold"]))
-            ndcg = gap(own - base, np.array(line["group"]), runs)
+        for loss, ndcg in line["difference"].items():
             apart = np.array(line["auc"][loss]) - np.array(line["auc"]["infonce"])
-            auc = gap(apart[:, None].repeat(2, 1), np.arange(2), of_runs(apart))
-            found.append((line, loss, base.mean(), ndcg, np.mean(line["auc"]["infonce"]), auc))
-    adjusted = [holm(np.array([row[place].p for row in found])).tolist() for place in (3, 5)]
+            auc = asdict(gap(apart[:, None].repeat(2, 1), np.arange(2), of_runs(apart)))
+            bases = line["ndcg_10"]["infonce"], np.mean(line["auc"]["infonce"])
+            found.append((line, loss, bases, (ndcg, auc)))
+    adjusted = np.stack([holm(np.array([row[3][place]["p"] for row in found])) for place in (0, 1)], axis=1)
     print("| collection | passages | rate | loss | nDCG@10 of InfoNCE | difference | AUC of InfoNCE | difference |")
     print("|---|---|--:|---|--:|--:|--:|--:|")
-    for (line, loss, ndcg_base, ndcg, auc_base, auc), *ps in zip(found, *adjusted, strict=True):
+    for (line, loss, bases, items), ps in zip(found, adjusted, strict=True):
         cells = []
-        for base, item, p in ((ndcg_base, ndcg, ps[0]), (auc_base, auc, ps[1])):
-            half = (item.interval_95[1] - item.interval_95[0]) / 2
-            text = f"{item.value:+.4f} ± {half:.4f}"
+        for base, item, p in zip(bases, items, ps, strict=True):
+            low, high = item["interval_95"]
+            text = f"{item['value']:+.4f} ± {(high - low) / 2:.4f}"
             cells += [f"{base:.4f}", f"**{text}**" if p < LEVEL else text]
         print(f"| {line['collection']} | {line['passages']} | {line['rate']:g} | {loss} | {' | '.join(cells)} |")
 

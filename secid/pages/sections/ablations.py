@@ -30,13 +30,14 @@ def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
         return ""
     leader = next((source.name for source in run.sources if source.name not in not_ranked(run)), "")
     n_leader = sum(any(leader in pair for pair in row.swapped) for row in known)
+    first = f", and the place of {named(leader)} in {count(n_leader)}" if leader else ""
     apart = {frozenset((pair.first, pair.second)) for pair in run.comparisons if pair.established}
     n_apart = sum(any(frozenset(pair) in apart for pair in row.swapped) for row in known)
     kinds = ", ".join(plain(display_name(item.name)) for item in ablations if item.name != SAMPLE)
     return (
         f"Other settings tried ({kinds}): {count(len(known))}. The order of sources changes in "
         f"{count(sum(bool(row.swapped) for row in known))} of them, that of a significantly different pair in "
-        f"{count(n_apart)}, and the place of {named(leader)} in {count(n_leader)}."
+        f"{count(n_apart)}{first}."
     )
 
 
