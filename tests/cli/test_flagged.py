@@ -81,6 +81,13 @@ def test_wrong_use(run, invoke, arguments, message):
     assert listing(".") == before
 
 
+@pytest.mark.parametrize("command", [("select",), ("flagged", "--finding", "hub")])
+def test_without_a_file_to_write_to_one_line_says_so(run, invoke, command):
+    code, out, err = invoke(command[0], run, *command[1:])
+    assert (code, out) == (2, "")
+    assert err.startswith("secid: -o: no file to write to")
+
+
 def test_a_finding_that_was_not_evaluated_says_why(run, invoke):
     import pyarrow as pa
 

@@ -54,9 +54,10 @@ def test_the_conclusion_comes_first_and_once():
     assert text.count(SEVERAL_COLUMNS) == text.count(LEAKAGE) == 1
 
 
-def test_the_legend_has_every_number():
+def test_the_legend_has_every_number_of_the_tables_and_no_other():
     text = printed(*(agreement(number=name) for name in ("ECI_sem", "ECI at B = 10", "mnrl_loss_pair")), legend=True)
     assert all(f"\n{term}: " in text for term in ("tau", "regret", "ECI_sem", "ECI at B", "MNRL loss", "pair, record"))
+    assert not any(f"\n{term}: " in text for term in ("weight", "gradient energy", "ambiguity"))
 
 
 def test_all_three_have_their_intervals():
