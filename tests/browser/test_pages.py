@@ -46,7 +46,8 @@ OVERLAPPING = """[...document.querySelectorAll('.forest')].flatMap(chart => {
       .map(([other]) => [one, other]))
   })"""
 """Pairs of words in one chart that cover each other."""
-FIRST_COLUMN = "[...document.querySelectorAll('.cards tbody:not(.controls) th')].map(item => item.textContent.trim())"
+FIRST_COLUMN = """[...document.querySelectorAll('[aria-labelledby=answer] tbody:not(.controls) th')]
+  .map(item => item.textContent.trim())"""
 FIRST_ROWS = "document.querySelectorAll('tbody tr:nth-child(n+6)').forEach(row => row.remove())"
 """The others look alike, and axe spends most of its time on the contrast of cells."""
 WORD = "unbroken" * 1_250
@@ -122,9 +123,9 @@ def test_a_run_takes_few_screens_with_its_examples_in_sight(visit, pages, width,
 
 def test_the_first_screen_has_the_answer_for_every_source(visit, pages):
     with visit(pages["golden"], viewport={"width": 1280, "height": 900}) as seen:
-        bottom = seen.page.locator(".cards").bounding_box()
+        bottom = seen.page.locator("[aria-labelledby=answer]").bounding_box()
         assert bottom["y"] + bottom["height"] < 900
-        assert seen.page.locator(".cards .status").count() == len(samples.golden().sources)
+        assert seen.page.locator("[aria-labelledby=answer] .status").count() == len(samples.golden().sources)
         repairs = [source.repair for source in samples.golden().sources if source.repair]
         assert seen.page.locator("section:first-of-type > .run .command").all_text_contents() == repairs
 
@@ -132,7 +133,7 @@ def test_the_first_screen_has_the_answer_for_every_source(visit, pages):
 def test_a_click_on_a_head_sorts_by_its_column(visit, pages):
     with visit(pages["golden"]) as seen:
         by_score = seen.page.evaluate(FIRST_COLUMN)
-        head = seen.page.locator(".cards thead th", has_text="hardness")
+        head = seen.page.locator("[aria-labelledby=answer] thead th", has_text="hardness")
         head.locator("button").click()
         by_hardness = [
             item.name
@@ -145,7 +146,7 @@ def test_a_click_on_a_head_sorts_by_its_column(visit, pages):
         head.locator("button").click()
         assert seen.page.evaluate(FIRST_COLUMN) == by_hardness[::-1]
         assert head.get_attribute("aria-sort") == "ascending"
-        first = seen.page.locator(".cards thead th").first
+        first = seen.page.locator("[aria-labelledby=answer] thead th").first
         first.locator("button").focus()
         seen.page.keyboard.press("Enter")
         assert seen.page.evaluate(FIRST_COLUMN) == sorted(by_score, reverse=True)
@@ -164,7 +165,7 @@ def test_a_command_is_copied_whole(visit, pages):
 def test_without_script_the_page_says_all_and_has_no_dead_button(visit, pages):
     with visit(pages["check"], java_script_enabled=False) as seen:
         assert seen.page.locator("button").count() == 0
-        assert seen.page.locator(".cards tbody tr").count() == 2
+        assert seen.page.locator("[aria-labelledby=answer] tbody tr").count() == 2
         case = seen.page.locator(".examples > ul > li").first
         clamped = case.locator(".positive dd").bounding_box()["height"]
         case.locator("label").click()
@@ -499,9 +500,9 @@ def test_in_a_notebook_the_page_works_and_leaves_the_notebook_alone(visit, pages
         for frame in inner:
             assert frame.evaluate("self.origin") == "null"
             assert frame.evaluate("innerHeight") == 600
-            assert frame.locator(".cards thead th button").count() > 5
+            assert frame.locator("[aria-labelledby=answer] thead th button").count() > 5
             assert frame.locator("a").count() == 0
-        head = inner[0].locator(".cards thead th", has_text="hardness")
+        head = inner[0].locator("[aria-labelledby=answer] thead th", has_text="hardness")
         head.locator("button").click()
         assert head.get_attribute("aria-sort") == "descending"
         assert main.evaluate("getComputedStyle(document.querySelector('h2')).fontSize") == "9px"

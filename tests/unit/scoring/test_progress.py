@@ -57,7 +57,8 @@ def test_every_stage_advances_to_its_total(tmp_path, ablate, monkeypatch):
     assert json.loads((tmp_path / "run" / "report.json").read_text())["timing"] == run.timing
     names = [stage for stage, _, _ in told.stages]
     assert all(any(name.startswith(expected) for name in names) for expected in ADVANCING)
-    assert len([name for name in names if name.startswith("lex ")]) == (6 if ablate else 1)
+    n_lexed = len([name for name in names if name.startswith("lex ")])
+    assert n_lexed == (5 if ablate else 1), "ASCII has the same tokens under two of the six tokenizers"
     assert [stage for stage in told.stages if stage[1] is not None and stage[1] != stage[2]] == []
     assert [*dict.fromkeys(names)][:3] == ["load libraries", "open files", f"load {encoder}"]
     assert names[-1] == "write"
