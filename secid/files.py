@@ -63,7 +63,7 @@ def partial_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 def _clear_partials(folder: Path) -> None:
-    """Remove partial files in a folder that no living process has locked."""
+    """Remove partial files from a folder, except those that a living process has locked."""
     for file in folder.glob(".*.partial"):
         if PARTIAL.search(file.name):
             _remove_abandoned(file)

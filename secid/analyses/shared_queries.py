@@ -55,7 +55,7 @@ class Key(NamedTuple):
 class Shared(NamedTuple):
     """Shared queries of two sources.
 
-    n : their number.   n_larger : queries of the larger source.   identity : equal for equal sets.
+    n : their number.   n_larger : queries of the larger source.   identity : a digest of the set of queries.
     """
 
     n: int
@@ -187,7 +187,7 @@ def scored_pairs(sizes: Mapping[Pair, int], sets: Mapping[Pair, Sequence[Key]], 
 
 @dataclass(frozen=True)
 class PairGap:
-    """Difference of two sources on the queries that both have; the first is the higher one.
+    """Difference between two sources over their shared queries; the first source is the higher one.
 
     number : the number that `difference` compares.   hardness, outscoring : None if a side has no value.
     """
@@ -361,7 +361,7 @@ def _gap(first: Score, second: Score) -> Difference:
 
 
 def _known(counts: SharedCounts, items: Sequence[Measured], table: Sequence[Measured]) -> dict[Key, Score]:
-    """Return the scores that a run already has: of whole sources, and of the table if it uses the common queries."""
+    """Return scores that are already known: of each whole source, and of the table if it uses the common queries."""
     whole = {Key(place, counts.of(place, place).identity): item for place, item in enumerate(items)}
     common = {Key(place, counts.common): item for place, item in enumerate(table)} if counts.in_table else {}
     return {key: _score(item) for key, item in {**common, **whole}.items()}

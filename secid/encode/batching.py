@@ -43,7 +43,7 @@ in batches of 131,072, padding is 6 % in chunks of 4,096, 11 % in chunks of 1,02
 AHEAD = 4
 """Chunks held ready for the device."""
 GOOD_BATCHES = 64
-"""Batches that must fit before a lowered budget is doubled: the process that used the memory may have ended."""
+"""Successful batches before a lowered budget is doubled, in case another process has freed memory."""
 
 
 class Tokens(NamedTuple):

@@ -68,8 +68,8 @@ UNREADABLE = (SafetensorError, EOFError, OSError)
 
 HEADS = ("pooler.", "cls.", "lm_head.", "vocab_", "generator_", "discriminator_", "head.", "mlm_head.", "decoder.bias",
          "embeddings.position_ids")  # fmt: skip
-"""Prefixes of weights that remain from training the backbone but that no text vector uses, after the model's own
-prefix."""
+"""Beginnings of weight names (after the model's own prefix) that pre-training leaves behind. Text vectors do not use
+them."""
 
 PROBES = ["tides", "what causes tides"]
 """Texts of different lengths that every encoder encodes once when it is loaded."""

@@ -99,7 +99,7 @@ def _noise(encoder: Encoder, together: Float32Rows) -> float:
 
 
 def _largest_difference(rows: Float32Rows, others: Float32Rows) -> float:
-    """Return the largest length of the difference between two rows of one text, at unit length."""
+    """Scale both arrays to unit rows, and return the largest distance between two rows of the same text."""
     return float(np.linalg.norm(_scaled(rows) - _scaled(others), axis=1).max())
 
 

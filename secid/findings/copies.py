@@ -336,11 +336,11 @@ class TripletPairs(NamedTuple):
 
 
 class CopyFinder:
-    """Finds copies of labelled positives among negatives.
+    """Finder of copies of labelled positives among negatives.
 
-    forms : of the passages.   known : positives from outside the run, which count as its own do.
-    bits : of the passages, where they are at hand: then few pairs are compared run by run.
-    workers : that compare many texts; without them this process does.
+    forms : normal forms of the passages.   known : positives from outside the run, treated like its own.
+    bits : an optional screen of the passages, so that few pairs are compared run by run.
+    workers : processes that compare many texts; by default this process does.
     """
 
     def __init__(

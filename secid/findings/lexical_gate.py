@@ -309,8 +309,8 @@ NO_TOKENIZER = "no_tokenizer"
 SCRIPT_CHARACTERS = 300
 """Characters of each passage that are read: enough to see its script."""
 UNKNOWN = 0.5
-"""All-MiniLM-L6-v2 knows all letters of English, 99.9 % of German, a third of Chinese, and next to none of Hindi, Thai
-and Arabic (docs/findings.md)."""
+"""Share of unknown letters from which a passage counts as unknown. All-MiniLM-L6-v2 knows all letters of English,
+99.9 % of German, a third of Chinese, and next to none of Hindi, Thai and Arabic (docs/findings.md)."""
 
 
 def unknown_scripts(passages: TextStore, ids: Index, shares: UnknownShares) -> Flags:

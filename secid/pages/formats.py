@@ -50,9 +50,9 @@ CLAMPED_CHARACTERS = 150
 MOST_ROW_BYTES = 600_000
 """Size of the rows to browse, fewer than 1,000. A page of ten sources then stays below 1 MB."""
 ROW_MARKUP = 600
-"""Bytes of a row besides its texts, about."""
+"""Approximate bytes of a row without its texts."""
 ROW_CHARACTERS = 400
-"""Longest text of a row to browse."""
+"""Characters after which a text in a row to browse is cut."""
 RARE_WORD = 3.0
 """IDF from which a word shared with the query is marked: below it, one text in eight has the word."""
 MARK, END_MARK = Markup("<mark>"), Markup("</mark>")

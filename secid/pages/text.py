@@ -104,8 +104,8 @@ def without_isolates(text: str) -> str:
 def markdown(text: str, limit: int | None = None) -> str:
     """Apply `plain`, and escape every character that means something to Markdown or GitHub.
 
-    Sites look for mentions, issues and addresses after rendering, when escapes are gone: those
-    are parted by an invisible character, as is what reads like a commit.
+    Sites detect mentions, issue numbers, addresses and commit hashes after they have undone escapes, so an invisible
+    character breaks up each of these.
     """
     text = MARKDOWN_ESCAPED.sub(r"\\\g<0>", _unlinked(text, limit))
     text = MARKDOWN_ENTITY.sub(lambda match: MARKDOWN_ENTITIES[match.group()], text)

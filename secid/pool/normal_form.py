@@ -28,7 +28,7 @@ SPACE = ord(" ")
 ENTITY = re.compile(rb"&#?\w+;")
 """Scraped text often keeps its entities: `&amp;` is a mark, not the word "amp"."""
 KEPT_MARKS = "#%"
-"""Punctuation to Unicode, but C# is not C, nor 5 % 5."""
+"""Marks that are kept although Unicode calls them punctuation: C# is not C, and 5 % is not 5."""
 DROPPED_SYMBOLS = "|\u2044\u2212"
 """Symbols to Unicode that only separate, or are written as punctuation too: the slash of ½ and the minus."""
 

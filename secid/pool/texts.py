@@ -168,7 +168,7 @@ class TextSpool:
         return numbers
 
     def holds(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Return (n,) flags of the texts that were added, by the first eight bytes of their keys."""
+        """Return (n,) whether each text was added, by the first eight bytes of its key."""
         keys = np.array(np.frombuffer(self._keys, np.uint64)[::2])
         asked = b"".join([text_key(self._role, text)[:8] for text in texts])
         return np.isin(np.frombuffer(asked, np.uint64), keys)

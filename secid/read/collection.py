@@ -220,7 +220,7 @@ def open_noting_bad_rows(settings: Settings, progress: Progress) -> Collection:
 
 
 def with_commits(settings: Settings) -> Settings:
-    """Return the settings with the commit in each address of the hub, so that they name what was read."""
+    """Return the settings with every address on the hub pinned to the commit that was read."""
     name = settings.collection
     return replace(
         settings,
@@ -391,7 +391,7 @@ def _unresolved(what: str, values: Sequence[Any], binding: Binding, path: str, *
 
 
 def remedy_of_texts(binding: Binding) -> str:
-    """Return the remedy that makes the same columns read as texts."""
+    """Return the remedy for a file whose columns hold texts but were taken for ids."""
     if binding.numbers:
         return "write them as texts, in quotation marks"
     return f"--format {AS_TEXTS.get(binding.schema, binding.schema)}"

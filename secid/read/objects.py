@@ -151,7 +151,7 @@ DATASET_ROWS = 1000
 
 
 def _without_view(kind: Any) -> Any:
-    """Return a type of texts in place of polars' views of texts: each slice would be written with all texts."""
+    """Return a plain type for Arrow's views (polars): writing a slice of a view column would write all its texts."""
     import pyarrow as pa
 
     return pa.large_string() if kind == pa.string_view() else pa.large_binary() if kind == pa.binary_view() else kind

@@ -42,7 +42,7 @@ system may allow a process only 256 open files."""
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file with its schema. stream, parts: if kept, the open stream and its rows from the first one."""
+    """A file with its schema. stream, parts: the stream and all its rows if it is left open."""
 
     path: str
     container: Container

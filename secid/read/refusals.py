@@ -101,7 +101,7 @@ def _is_graded(head: Head) -> bool:
 
 
 def is_run(head: Head) -> bool:
-    """Tell whether rows are ids of query and passage and a score, or a rank from 1 (or 0) within each query."""
+    """Tell whether rows form a run: query id, passage id, and a score or a rank (from 0 or 1 within each query)."""
     if head.named or len(head.kinds) not in (3, 4) or {*map(as_number, head.column(2))} <= FLAGS:
         return False
     if len(head.kinds) == 3 and is_score(head, 2):

@@ -391,7 +391,7 @@ def _checked_shards(paths: Iterable[str]) -> list[str]:
             raise InputError(
                 f"{len(missing)} of {total} shards are missing: {shown}",
                 where=name,
-                remedy="copy them too; name=FILE takes a single shard",
+                remedy="add these files; NAME=FILE takes a single shard",
             )
     return paths
 

@@ -151,7 +151,7 @@ def _limit(text: str, spec: str) -> float:
         limit = float("nan")
     if not 0 <= limit <= 1:
         raise UsageError(
-            f"{spec!r} has no limit between 0 and 1", where="--fail-on", remedy="write 0.01 or 1%, as a share"
+            f"{spec!r} needs a limit between 0 and 1", where="--fail-on", remedy="write 0.01 or 1%, as a share"
         )
     return limit
 

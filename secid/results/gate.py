@@ -18,7 +18,7 @@ Basis = Literal["policy", "source", "extreme"]
 """Origin of a limit: the policy, one source of the baseline (the predecessor, or the only one), or the source with the
 most permissive number."""
 GROSS = 0.7
-"""Share of damaged negatives that a check must detect to be used."""
+"""A check is used only if it detects a source with this share of its negatives damaged."""
 PASSED, FAILED, UNDECIDED = 0, 1, 3
 """Exit codes of a verdict. Code 2 means wrong use or bad input, and then there is no verdict."""
 

@@ -145,7 +145,7 @@ def finished(
     """Rank and compare the sources, run all analyses, and put the run together.
 
     run_folder : where the run will be written, for the commands that act on it; None if nowhere.
-    clock : its stages are the run's timing, with those that end later.
+    clock : its stages become the run's timing, including those that end after this call.
     """
     resolved, ranked = read.resolved, context.ranked
     settings = resolved.values

@@ -43,7 +43,7 @@ HELD_BYTES = 256 << 20
 PART_BYTES = 256 << 20
 """Bytes of rows that `take` copies before it releases the map: a system may map far more than the row itself."""
 UNRESERVABLE = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
-"""Errors of file systems and systems that cannot reserve space."""
+"""Error numbers that mean that space cannot be reserved here."""
 
 
 class DeviceRows:
@@ -69,7 +69,7 @@ class DeviceRows:
                     self.values.index_copy_(0, to_device(ids[positions].astype(np.int64), device), rows.to(device))
             except RuntimeError as error:
                 raise EncoderError(
-                    f"{device} failed, which holds the rows of the texts: {plain_message(error)[:200]}",
+                    f"{device}, which holds the vectors of the texts, failed: {plain_message(error)[:200]}",
                     remedy="run the command again: it continues with what the cache has kept",
                 ) from error
 

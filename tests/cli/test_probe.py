@@ -123,11 +123,11 @@ def test_a_run_of_other_files_or_recipe_is_refused_and_stays_as_it_is(
     monkeypatch.setattr(probing, "run_probe", None)  # nothing is trained
     before = {path: path.read_bytes() for path in trained["run"].iterdir() if path.is_file()}
     for run, given, words in (
-        (trained["run"], (sources[0], other), "it was not scored on second.jsonl as second; it was also scored on"),
+        (trained["run"], (sources[0], other), "the run was not scored on second.jsonl as second; it was also"),
         (trained["run"], (*sources, "--max-length", 9), "its max length is 128, and here 9"),
         (trained["run"], (*sources, "--set", "truncate_dim=8"), "its dim is 16, and here 8"),
         ("twice", (sources[0],), "it was also scored on copy.jsonl as copy"),
-        ("twice", (sources[0], f"other={copy}"), "it was not scored on copy.jsonl as other"),
+        ("twice", (sources[0], f"other={copy}"), "the run was not scored on copy.jsonl as other"),
     ):
         refused = invoke("probe", *given, "--encoder", small, "--run", run)
         assert (refused.code, words in " ".join(refused.err.split())) == (2, True), refused.err

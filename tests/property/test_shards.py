@@ -276,7 +276,7 @@ class TestRefusals:
         with pytest.raises(InputError, match="belongs to another run: the number of sources is 3 there, and 2 here"):
             in_shards(sources[:2], half, 2, only=(1,), **EXACT)
         in_shards(sources, half, 3, only=(0,), **EXACT)
-        with pytest.raises(InputError, match="holds shards of runs in 2 and 3 parts"):
+        with pytest.raises(InputError, match="holds shards of different runs, of 2 and 3 parts"):
             secid.merge(half, HashEncoder())
 
     @pytest.mark.parametrize(

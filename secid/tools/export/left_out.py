@@ -213,7 +213,7 @@ def refuse_worse(before: Answer, after: Answer) -> None:
             f"nothing was written: the copy's status would be “{STATUS[after.status]}” ({percent(after.flagged_share)} "
             f"of its negatives have a defect), the source's is “{STATUS[before.status]}” "
             f"({percent(before.flagged_share)})",
-            remedy="drop its defects too (a ranking without --drop does so), or write the copy anyway with --force",
+            remedy="drop its defects too (a ranking without --drop does), or write the copy anyway with --force",
         )
 
 

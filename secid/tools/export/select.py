@@ -149,7 +149,9 @@ def _with_encoder(answer: Answer, run: Run, folder: Path, plan: Plan, selected: 
     planned, facts = selected.original.planned, selected.facts
     scored = selected.stays & facts.scored
     if not scored.any():  # only negatives outside the sample are left
-        raise NothingToScoreError("no negative that the run scored is left", where=selected.original.name)
+        raise NothingToScoreError(
+            "every scored negative would be dropped", where=selected.original.name, remedy="drop fewer findings"
+        )
     numbers = {name: values[scored] for name, values in facts.numbers.items()}
     arrays = read_reference(folder, run)
     reference = None if arrays is None else stored_reference(arrays, plan)
@@ -242,9 +244,9 @@ def refuse_not_evaluated(run: Run, source: str, flag: str, findings: Collection[
 
 
 def _refuse_no_evidence(run: Run, source: str, rule: Rule) -> None:
-    """Refuse a run that stopped early, and a guide whose flags are no evidence for the source. Raises UsageError.
+    """Refuse a run that stopped early, and a rule that drops `suspect` if the guide is unreliable on the source.
 
-    A copy without the negatives that such a guide flags would lose sound rows.
+    Such a guide would drop sound rows. Raises UsageError.
     """
     if run.early_stop is not None:
         raise UsageError(

@@ -48,8 +48,8 @@ LARGEST = 1e3
 HASH_DIGITS = 64
 """Number of hexadecimal digits of a SHA-256."""
 LOW_POINT = 0.02
-"""Quantile of the relation of query and negative (Sample.relation). A later version is compared by its share below this
-quantile: if a tenth of a source loses its relation to its queries, the share grows to several times 2 %."""
+"""Low quantile of the relation of query and negative (Sample.relation). The share of a later version below it is
+compared with 2 %: if a tenth of a source loses its relation to its queries, the share grows to several times 2 %."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -63,7 +63,9 @@ class GateReference:
 def comparable_guide(
     against: GateReference, settings: Settings, encoder: Encoder, progress: Progress
 ) -> tuple[Guide | None, str]:
-    """Return (guide, ""), or (None, reason) if its suspects have no limit; (None, "") if no guide is needed.
+    """Return (guide, ""), (None, "") if no guide is needed, or (None, reason).
+
+    The reason says why the baseline has no limit for its suspects.
 
     The guide is loaded but has not scored anything.
     """

@@ -49,7 +49,7 @@ LANGUAGE_TOLERANCE = 0.05
 KNOWN_LANGUAGE = 0.01
 """Least share of a source for a language to count as known to the baseline."""
 ESTIMATED = ("random_like", "weak_positive", "other_language")
-"""Findings that can fail every source."""
+"""Findings that can fail any source, new ones included."""
 NOTICED = ("inversion", "suspect", "shared_opening", "hub")
 """Findings that can fail a source with a predecessor. For a new source they are a notice, since a person must judge
 whether a new kind of miner may have them. Hubs are always a notice: a text just above or just below the limit moves the
@@ -278,7 +278,7 @@ def margin(known: Measurement, n: int, room: float = Z_ROOM) -> float:
 
 
 def _reach(known: Measurement, n: int) -> float:
-    """Return the half width of an interval in standard errors, for at least FEWEST_QUERIES queries."""
+    """Return the half width of the 95 % interval in standard errors. At least FEWEST_QUERIES queries are assumed."""
     return reach_95(max(FEWEST_QUERIES, min(known.n_queries, n)))
 
 
@@ -297,7 +297,7 @@ def share_margin(share: Measurement, n: int) -> float:
 HALF = 0.5
 """Share with the largest error."""
 FIXED_POINT_ROUNDS = 20
-"""Rounds of the fixed point. The factor grows as a root of the margin, so each round at least halves the error."""
+"""Rounds of the fixed point. The factor grows as the margin's square root, so each round at least halves the error."""
 
 
 def _least_share(n: int) -> float:

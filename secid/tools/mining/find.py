@@ -118,7 +118,7 @@ def find_negatives(
 def lowest_positives(
     plan: MiningPlan, questions: Questions, exclusions: Exclusions, embedder: Embedder | None
 ) -> tuple[Index, Floats]:
-    """Return the labelled positive of each row's query that scores lowest, (R,), and its score, (R,).
+    """Return, for each row, the lowest-scoring labelled positive of its query, (R,), and that score, (R,).
 
     Scores are NaN without an encoder. A margin below this score holds for every positive, whatever their order. A label
     of a query counts for all queries of its normal form, as in the exclusions. The candidates of dense sources are

@@ -116,7 +116,7 @@ def _refuse_other_files(files: Iterable[tuple[str, InputFile]], run: Run) -> Non
     missing = [path for key, path in scored.items() if key not in probed]
     if not other and not missing:
         return
-    parts = [f"it was not scored on {', '.join(other)}"] if other else []
+    parts = [f"the run was not scored on {', '.join(other)}"] if other else []
     parts += [f"it was also scored on {', '.join(missing)}"] if missing else []
     raise UsageError(
         "; ".join(parts),

@@ -332,7 +332,7 @@ def _joined(lists: list[Index]) -> RowLists:
 # Source: METHOD 13.
 
 MOST = 20_000
-"""Passages that are encoded after every training. Source: METHOD 13."""
+"""Most passages that are encoded after a training. Source: METHOD 13."""
 DEEPEST = 50
 """Passages of each list for a held-out query. Source: METHOD 13."""
 

@@ -169,7 +169,7 @@ def count_part(readers: Sequence[Reader], settings: Settings, shard: Shard, fold
 
 
 def formal_moments(planned: PlannedSource, facts: PassageFacts, queries: TextStore) -> tuple[GapMoments, ...]:
-    """Count the formal defects of a source, in the order of DAMAGE."""
+    """Return the gap moments of each formal defect of a source, in the order of DAMAGE."""
     flagged = planned.with_findings(formal_masks(planned, facts.of_source(planned)))
     listed = ListedNegatives(flagged, queries.keys)
     return tuple(map(listed.compared, DAMAGE))

@@ -294,7 +294,7 @@ def merged_run(
 
 
 def with_hardness(compared: Sequence[Comparison], sample: Sequence[Comparison]) -> tuple[Comparison, ...]:
-    """Take the differences of hardness from the sample's pairs."""
+    """Return `compared`, with each difference of hardness taken from the same pair in `sample`."""
     known = {(pair.first, pair.second): pair.hardness for pair in sample}
     turned = {(b, a): own and own.turned() for (a, b), own in known.items()}
     every = known | turned

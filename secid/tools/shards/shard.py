@@ -264,7 +264,7 @@ def shard_states(state: StateDir) -> dict[str, Header]:
     of = {int(name.rsplit("-", 1)[1]) for name in names}
     if len(of) > 1:
         raise InputError(
-            f"holds shards of runs in {' and '.join(map(str, sorted(of)))} parts",
+            f"holds shards of different runs, of {' and '.join(map(str, sorted(of)))} parts",
             where=state.url,
             remedy="remove the states of all runs but one",
         )
