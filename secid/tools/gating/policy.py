@@ -39,8 +39,7 @@ else:
         __base__=PolicyTable,
         __doc__="Largest share of a source's negatives that may have a finding.",
         **{
-            name: (Fraction | Off | None, Field(None, description=f"{entry.rule}."))
-            for name, entry in FINDINGS.items()
+            name: (Fraction | Off | None, Field(None, description=f"{entry.rule}.")) for name, entry in FINDINGS.items()
         },
     )
 
