@@ -116,19 +116,18 @@ with workers.in_child_process(1, 2, time.sleep, 600), workers.Workers(1, 2) as s
 """Without a guard for the main module: a child that ran it would begin again."""
 
 
+def start(path: Path, script: str) -> subprocess.Popen[bytes]:
+    """Run a script in a process group of its own, which a signal reaches as Ctrl-C does."""
+    path.write_text(script, encoding="utf-8")
+    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
+    pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
+    return subprocess.Popen([sys.executable, path], env=environment, start_new_session=True, **pipes)
+
+
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are listed by Linux")
 @pytest.mark.parametrize("sent", ["INT", "KILL"])
 def test_no_child_outlives_its_parent(tmp_path, sent):
-    script = tmp_path / "script.py"
-    script.write_text(SCRIPT, encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(
-        [sys.executable, script],
-        env=environment,
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as parent:
+    with start(tmp_path / "script.py", SCRIPT) as parent:
         listed = Path(f"/proc/{parent.pid}/task/{parent.pid}/children")
         until(
             lambda: len(listed.read_text().split()) >= 4
@@ -169,16 +168,7 @@ with workers.in_child_process(1, 2, work_of_children) as result:
 
 @pytest.mark.skipif(not Path("/proc/self/task").exists(), reason="children are listed by Linux")
 def test_a_child_that_is_ended_ends_its_own_children_and_leaks_nothing(tmp_path):
-    script = tmp_path / "script.py"
-    script.write_text(NESTED, encoding="utf-8")
-    environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
-    with subprocess.Popen(
-        [sys.executable, script],
-        env=environment,
-        start_new_session=True,
-        stdout=subprocess.PIPE,
-        stderr=subprocess.PIPE,
-    ) as parent:
+    with start(tmp_path / "script.py", NESTED) as parent:
         until(lambda: len(family(parent.pid)) >= 5)  # itself, what cleans up, a child and two of its own
         every = [Path(f"/proc/{pid}") for pid in family(parent.pid)[1:]]
         os.killpg(parent.pid, signal.SIGINT)
