@@ -96,8 +96,7 @@ EXPLANATIONS = {
     "difference is significant.",
     "queries for 80 %": "distinct queries with which a true difference of this size would be found four times in five, "
     "1 or more.",
-    "difference": "first score minus second, in nats, over the queries that both have; where marked, in tr M "
-    "instead.",
+    "difference": "first score minus second, in nats, over the queries that both have; where marked, in tr M instead.",
     "hardness, outscoring of a pair": "first source minus second over the queries that both have: the hardness, "
     "and the share of negatives that outscore their positive, in points.",
     "source minus control": "score of the source minus that of the control, in nats, with errors paired by query; "
