@@ -67,10 +67,10 @@ class SourceFinding:
     @property
     def dropping_helps(self) -> bool:
         """True if dropping these negatives brings the rest nearer to the positives; True if it is not formal."""
-        return self.positives is None or nearer_without(self.positives.share, self.positives.difference)
+        return self.positives is None or dropping_narrows_gap(self.positives.share, self.positives.difference)
 
 
-def nearer_without(share: float, difference: float) -> bool:
+def dropping_narrows_gap(share: float, difference: float) -> bool:
     """Return whether negatives without a formal finding would be nearer to the positives; they would differ by `share`.
 
     share : the positives' share.   difference : the negatives' share minus it. Source: METHOD 16.2.
@@ -89,7 +89,7 @@ def defects_to_drop(findings: Sequence[SourceFinding]) -> tuple[str, ...]:
         if (entry := FINDINGS.get(item.name)) is not None
         and entry.counted
         and item.dropping_helps
-        and item.counted_share > ((entry.limit or 0.0) if entry.formal else 0.0)
+        and (entry.exceeded_by(item.counted_share) if entry.formal else item.counted_share > 0.0)
     )
 
 

@@ -38,7 +38,7 @@ from secid.settings import Settings
 RowWriter = Callable[[Index, Any], None]
 """A function that takes positions (n,) and their rows (n, d), an array or a tensor on any device."""
 
-HELD_BYTES = 256 << 20
+ROWS_IN_MEMORY_BYTES = 256 << 20
 """Most bytes of rows in the host's memory. A larger table is a file, from which each pass first copies its rows."""
 PART_BYTES = 256 << 20
 """Bytes of rows that `take` copies before it releases the map: a system may map far more than the row itself."""
@@ -154,7 +154,7 @@ class FileRows:
 
 CachedRows = Callable[[Index, npt.NDArray[np.float32], npt.NDArray[np.bool_]], None]
 """A function that takes positions (n,), their rows (n, d), and flags (n,) of the texts that were cut."""
-COUNTED = ("n_texts", "n_cached", "n_encoded", "n_bytes", "n_tokens", "n_truncated")
+COST_COUNTS = ("n_texts", "n_cached", "n_encoded", "n_bytes", "n_tokens", "n_truncated")
 CUTS_UNKNOWN = "cuts_unknown"
 
 
@@ -164,7 +164,7 @@ class Embedder:
     vectors   : rows by id; a row that no call has asked for has no valid values.
     truncated : (n_passages,) flags of the embedded passages that were cut at the maximum length; None if the encoder
                 does not say (CUTS_UNKNOWN).
-    counts    : the cost of embedding so far, by COUNTED; without n_truncated if the encoder does not say.
+    counts    : the cost of embedding so far, by COST_COUNTS; without n_truncated if the encoder does not say.
     """
 
     def __init__(
@@ -182,11 +182,11 @@ class Embedder:
         self._encoder, self._progress, self._n_failures = encoder, progress, 0
         self._cache = _cache(info, settings)
         gpu, n_bytes = gpu_of(info.device), 4 * n * d
-        device = CPU if gpu is None and n_bytes <= HELD_BYTES else gpu_with_room(info.device, n_bytes)
+        device = CPU if gpu is None and n_bytes <= ROWS_IN_MEMORY_BYTES else gpu_with_room(info.device, n_bytes)
         self._rows = FileRows(folder / "rows.f32", n, d) if device is None else DeviceRows(device, n, d)
         self._done, self._truncated = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
         self._reports_cuts = info.pooling not in ("precomputed", "unknown")
-        counts = [name for name in COUNTED if name != "n_truncated" or self._reports_cuts]
+        counts = [name for name in COST_COUNTS if name != "n_truncated" or self._reports_cuts]
         self.counts: dict[str, float] = dict.fromkeys(counts, 0)
         self.vectors = self._vectors(gpu, d)
 

@@ -19,7 +19,7 @@ from secid.results.catalogue import FINDINGS
 from secid.results.gate import CheckExample, GateCheck, finding_of
 from secid.tools.gating.baseline import BaselineSource, Measurement
 from secid.tools.gating.collect import Sample
-from secid.tools.gating.limits import LEAST, Bound, GateLimits
+from secid.tools.gating.limits import AT_LEAST, Bound, GateLimits
 from secid.tools.gating.policy import Policy
 from secid.triplets.estimates import Estimate, paired_difference, unpaired_difference, wilson_interval
 from secid.triplets.random_reference import QUERIES as SAMPLED_QUERIES
@@ -213,7 +213,7 @@ def _queries(subject: Subject) -> GateCheck:
         outcome="pass" if enough else "undecided",
         unit="count",
         measured=float(n),
-        side=LEAST,
+        side=AT_LEAST,
         limit=float(least),
         n=n,
         n_queries_needed=None if enough else least,
@@ -282,7 +282,7 @@ def _finding(subject: Subject, name: str, bound: Bound) -> GateCheck:
         return _compared(name, result, result.positives, bound, share.n_all, n_queries)
     bounds = wilson_interval(share.estimate) if n_queries >= FEWEST_QUERIES or bound.counted else UNBOUNDED
     check = decided(name, share.estimate.value, bounds, "share", bound, n_queries, n=share.n_all)
-    if bound.counted and check.outcome == "pass" and share.estimate.value > (FINDINGS[finding].limit or 1.0):
+    if bound.counted and check.outcome == "pass" and FINDINGS[finding].exceeded_by(share.estimate.value):
         check = replace(check, notice=True)  # the policy allows more than the catalogue
     shown = check.outcome != "pass" or check.notice
     if finding == "suspect" and (why := _doubt(subject.guide, shown)):
