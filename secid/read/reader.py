@@ -78,8 +78,8 @@ class Reader:
                 self._files.append(self._inspect(path))
             if all(file.binding is None for file in self._files):
                 where = ", ".join(source.paths[:3])
-                remedy = "name a file with rows: this one is empty, or has only a header"
-                raise InputError("holds no row", where=where, remedy=remedy)
+                what, remedy = "holds no row: it is empty, or has only a header", "leave this source out, or add rows"
+                raise InputError(what, where=where, remedy=remedy)
         except BaseException:
             self.close()
             raise
