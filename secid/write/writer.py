@@ -58,7 +58,7 @@ PASSAGE_ID_KEYS: Mapping[Schema, str] = {"tevatron": "docid", "nvidia": "id"}
 QUERY_IDS = (QUERY_ID, "query-id", "qid", "question_id", "_id", "id")
 """Columns that may hold the query id. The first one with a value in a row counts."""
 NOT_FINITE = "NaN or infinity"
-MAX_EXACT_FLOAT, LONG = 2**53, 2**63
+EXACT_LIMIT, INT64_LIMIT = 2**53, 2**63
 """Limits below which 64-bit floats and 64-bit integers hold every whole number exactly."""
 KINDS = {type(None): "null", str: "text", bool: "bool"}
 PARQUET_TYPES: Mapping[str, Set[str]] = {
@@ -274,7 +274,7 @@ def _kind(value: Scalar) -> str:
         return KINDS[type(value)]
     if isinstance(value, float):
         return "float" if isfinite(value) else NOT_FINITE
-    return "int" if abs(value) <= MAX_EXACT_FLOAT else "long" if -LONG <= value < LONG else "huge"
+    return "int" if abs(value) <= EXACT_LIMIT else "long" if -LONG <= value < LONG else "huge"
 
 
 def type_of(kinds: Set[str]) -> str:
