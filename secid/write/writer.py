@@ -274,7 +274,7 @@ def _kind(value: Scalar) -> str:
         return KINDS[type(value)]
     if isinstance(value, float):
         return "float" if isfinite(value) else NOT_FINITE
-    return "int" if abs(value) <= EXACT_LIMIT else "long" if -LONG <= value < LONG else "huge"
+    return "int" if abs(value) <= EXACT_LIMIT else "long" if -INT64_LIMIT <= value < INT64_LIMIT else "huge"
 
 
 def type_of(kinds: Set[str]) -> str:
