@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -107,7 +106,8 @@ def _all_pairs(planned: PlannedSource) -> Triplets:
 
 # Coverage of a run's triplets under any tokenizer and IDF corpus, each lexed once.
 
-Pieces = Callable[[list[str]], list[list[int]]]
+Pieces = Callable[[list[str]], tuple[Index, Index]]
+"""Token ids of texts, end to end, and (n,) how many each text has."""
 WORDPIECES = "wordpieces"
 SAME_IN_ASCII = frozenset({"alphanumeric", "multilingual"})
 """Tokenizers that give the same tokens of ASCII texts."""
@@ -127,9 +127,8 @@ def piece_stream(pieces: Pieces | None) -> Callable[[Sequence[str]], tuple[Keys,
     found = pieces
 
     def lex(texts: Sequence[str]) -> tuple[Keys, Index]:
-        lists = found(list(texts))
-        counts = np.fromiter(map(len, lists), np.int64, len(lists))
-        return np.fromiter(chain.from_iterable(lists), np.uint64, int(counts.sum())), counts
+        ids, counts = found(list(texts))
+        return ids.astype(np.uint64), counts
 
     return lex
 

@@ -414,7 +414,8 @@ class Bench:
         """A decoder, whose last token is a text's vector."""
         folder = save_encoder(self.folder / "causal", causal_config_of(self.size), self.tokenizer)
         own = self.load(encoder=str(folder), pooling="last")
-        texts, lengths = self.texts[: len(self.texts) // 4], self.lengths[: len(self.texts) // 4]
+        n = max(1, len(self.texts) // 20)
+        texts, lengths = self.texts[:n], self.lengths[:n]
         seconds = seconds_of(lambda: own.encode(texts, "passage"), 1, self.device)
         rate = floating_operations(lengths, AutoModel.from_pretrained(folder)) / seconds
         print(f"  {len(texts) / seconds:,.0f} texts/s, {rate / self.peak:.1%} of the peak")
