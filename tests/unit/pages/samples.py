@@ -215,7 +215,7 @@ def early(run: Run) -> Run:
 
 
 def guided(run: Run, sample: int | None = None, **numbers: Any) -> Run:
-    """Return the run with a guide that suspects more in each source than in the one before. numbers : of all sources."""
+    """Return the run with a guide that suspects more in each source than in the last. numbers : of all sources."""
     curves = tuple(
         MarginCurve(kind=kind, values=(0.0, 0.05, 0.1, 0.8), shares=(0.1, 0.2, 0.3, 0.4))
         for kind in ("absolute", "relative", "maximum")
