@@ -223,13 +223,13 @@ def objectives(
 
     Objectives that would equal others, or lack a guide, are left out.   scores : those of each item. Source: METHOD 9.
     """
-    from secid.measure.objectives import OBJECTIVES, OF_SEVERAL_POSITIVES, objective_values
+    from secid.measure.objectives import MULTI_POSITIVE, OBJECTIVES, objective_values
 
     results = []
     single = [item.name for item, own in zip(items, scores, strict=True) if own.n_positives.max() < 2]
     blind = [item.name for item, own in zip(items, scores, strict=True) if own.records.masked is None]
     for item, own in zip(items, scores, strict=True):
-        left_out = {*(OF_SEVERAL_POSITIVES if item.name in single else ()), *(["gist"] if item.name in blind else [])}
+        left_out = {*(MULTI_POSITIVE if item.name in single else ()), *(["gist"] if item.name in blind else [])}
         names = [name for name in OBJECTIVES if name not in left_out]
         values = objective_values(own.records, own.classes, temperature, vectors.computes_on, names)
         results += [_result(item.name, name, values[name]) for name in names]
