@@ -122,7 +122,11 @@ def read_outcomes(path: Path) -> list[Outcomes]:
 def _refuse_odd_errors(values: Mapping[str, float], errors: Mapping[str, float], column: str, path: Path) -> None:
     """Raise InputError for a negative standard error, or if only some values have a standard error."""
     if negative := next((source for source, error in errors.items() if error < 0), None):
-        raise InputError(f"{column} of {negative!r} is negative: {errors[negative]:g}", where=str(path))
+        raise InputError(
+            f"{column} of {negative!r} is negative: {errors[negative]:g}",
+            where=str(path),
+            remedy="a standard error is at least 0",
+        )
     missing = [source for source in values if source not in errors]
     if errors and missing:
         raise InputError(
@@ -137,8 +141,11 @@ def _number(text: str, where: str, column: str) -> float:
         value = float(text)
     except ValueError:
         value = float("nan")
-    if not isfinite(value) or abs(value) > LARGEST_CELL:
-        raise InputError(f"{column} = {text!r} is not a number", where=where)
+    if not isfinite(value):
+        remedy = "write decimals with a point, or leave the cell empty"
+        raise InputError(f"{column} = {text!r} is not a finite number", where=where, remedy=remedy)
+    if abs(value) > LARGEST_CELL:
+        raise InputError(f"{column} = {text} is too large", where=where, remedy=f"use values up to {LARGEST_CELL:g}")
     return value
 
 
