@@ -59,7 +59,7 @@ class DeviceRows:
         """Do nothing: the memory is already allocated."""
 
     def writer(self, ids: Index) -> RowWriter:
-        """Return a function that writes rows by their positions in `ids`. It raises EncoderError if the device fails."""
+        """Return a function that writes rows by positions in `ids`. It raises EncoderError if the device fails."""
         device = self.values.device
 
         def put(positions: Index, rows: Any) -> None:

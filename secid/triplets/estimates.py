@@ -160,7 +160,7 @@ class Moments(NamedTuple):
 
     @staticmethod
     def of(amount: Floats, weight: Floats, cluster: Index, n_queries: int) -> Moments:
-        """Sum rows by query. amount, weight: (T,) whole numbers, n and all of each row.   cluster: (T,) query number."""
+        """Sum rows by query. amount, weight: (T,) whole numbers n and all of each row.   cluster: (T,) query number."""
         n, whole = (np.bincount(cluster, part, n_queries).astype(np.int64) for part in (amount, weight))
         products = (int(a @ b) for a, b in ((whole, whole), (whole, n), (n, n)))
         return Moments._make([int(whole.sum()), int(n.sum()), *products, n_queries])
