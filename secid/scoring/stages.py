@@ -1,4 +1,4 @@
-"""Turns a plan into measurements: embed, lex, controls, both passes, inspect."""
+"""Turn a plan into measurements: encode, tokenize, make controls, measure by both passes, and look for findings."""
 
 from __future__ import annotations
 
@@ -61,18 +61,18 @@ Set = TypeVar("Set", Triplets, Measured)
 NO_REFERENCE = "no_reference"
 NO_SPAN = "no_span"
 MANY_TEXTS = 5_000
-"""Number of texts from which a note suggests bf16 on a CPU: encoding them takes minutes."""
+"""Minimum number of texts for a note that suggests bf16 on a CPU. Encoding that many takes minutes."""
 PASSES = 2
-"""Passes over the triplets: one for the sums, one for the influence."""
+"""Number of passes over the triplets: one for the sums, one for the influence."""
 
 
 @dataclass(frozen=True)
 class Background:
-    """Reference data that sources are judged and measured against. If a field is None, the run provides its own.
+    """Reference data from outside the run. If a field is None, the run uses only its own data.
 
-    frequencies : document frequencies of the pool that texts are scored in.
-    known : labelled positives from outside the run, such as a baseline's; they count like the run's own.
-    run_texts : counts over the texts of a whole run, of which this run is a part.
+    frequencies : document frequencies of another pool, such as a baseline's.
+    known : further labelled positives, such as a baseline's, which count like the run's own.
+    run_texts : for a shard, counts over the texts of the whole run.
     """
 
     frequencies: DocumentFrequencies | None = None
@@ -82,13 +82,13 @@ class Background:
 
 @dataclass(frozen=True)
 class ReadSources:
-    """Sources in a plan, and what is known only when all rows are available.
+    """Sources that were read into a plan, and facts that need all rows.
 
-    draft : the plan without findings of its texts, which is all that encoding needs.   plan : with these findings.
-    wait_for_findings : waits for the findings of the texts of all rows and returns them.   texts : its result.
-    resolved : the settings, with the tokenizer that fits the texts.
-    files : what was read of each path.
-    collection : the one whose whole corpus positives are compared with (separation); None without one.
+    draft : plan without text findings, which is enough for encoding.   plan : plan with text findings.
+    wait_for_findings : function that waits for the text findings of all rows, and returns them.   texts : its result.
+    resolved : settings with the chosen tokenizer.
+    files : files that were read, by path.
+    collection : collection whose whole corpus is compared with positives (separation), or None.
     """
 
     draft: DraftPlan
@@ -106,7 +106,7 @@ class ReadSources:
         return self.draft.with_text_findings(self.texts.found).plan
 
     def batch_rows(self) -> dict[str, Conflicts]:
-        """Compare all rows of each source's files with one another. Empty if the encoder chooses the positives."""
+        """Count in-batch conflicts over all rows of each source's files. Empty if the encoder chooses the positives."""
         settings, whole = self.resolved.values, self.draft.whole
         if settings.positives not in ("first", "random", "all"):
             return {}
@@ -125,9 +125,9 @@ def measure(
     clock: Clock,
     progress: Progress,
 ) -> Context:
-    """Embed what is needed and measure sources, controls and variants.
+    """Encode the texts that are needed, and measure sources, controls and variants.
 
-    guide : a second scorer of the sources' triplets, from `load_guide`.   folder : an empty one for vectors.
+    guide : guide from `load_guide`, or None.   folder : empty folder for vectors.
     """
     settings, early = read.resolved.values, None
     embedder = embedded(read.draft.plan, encoder, settings, folder, clock, progress)
@@ -143,7 +143,7 @@ def measure(
         note_cached(embedder, progress)
     with clock.stage("controls"):
         controls, missing = make_controls(plan, triplets, embedder.vectors, settings, progress)
-        for control in controls:  # only after an early stop is anything left to encode
+        for control in controls:  # texts are left to encode only after an early stop
             embedder.need(control.triplets.query, control.triplets.negative)
     sets = measured_sets(plan, triplets, controls, measurer, suite, clock, progress)
     if guide is not None:
@@ -158,7 +158,10 @@ def measure(
 def embedded(
     plan: Plan, encoder: Encoder, settings: Settings, folder: Path, clock: Clock, progress: Progress
 ) -> Embedder:
-    """Encode all texts that the settings need; none yet if the run may stop early. Raises what `refuse` does."""
+    """Return an embedder that has encoded all texts; with --until-ranked, nothing is encoded yet.
+
+    Raises UsageError as in `refuse`.
+    """
     refuse(plan, encoder, settings)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
@@ -168,7 +171,7 @@ def embedded(
         with clock.stage("encode") as counts:
             if chosen_kinds(settings.controls):
                 embedder.everything()
-            else:  # another encoder's run may have planned texts for its controls
+            else:  # the plan may contain texts for controls that only another encoder needs
                 embedder.passages(plan.source_passages())
             counts.update(embedder.counts)
     note_cached(embedder, progress)
@@ -186,7 +189,7 @@ def measurer_of(
     clock: Clock,
     progress: Progress,
 ) -> tuple[Measurer, Sequence[Aspect]]:
-    """Split all texts under each tokenizer; return what sets are measured on, and the aspects that --ablate varies."""
+    """Tokenize all texts with each tokenizer. Return the measurer, and the aspects that --ablate varies."""
     pieces = getattr(encoder, "word_pieces", None)
     suite = aspects(settings, has_pieces=pieces is not None) if settings.ablate else ()
     known: dict[tuple[str, str], DocumentFrequencies] = {}
@@ -207,32 +210,34 @@ def variants_of(suite: Sequence[Aspect]) -> list[Variant]:
 
 
 def note_bf16(info: EncoderInfo, n_texts: int, settings: Settings, progress: Progress) -> None:
-    """Note that bf16 would be faster, if this CPU has instructions for it and encoding takes minutes."""
+    """Show a note that bf16 would be faster, if this CPU supports it and encoding takes minutes."""
     slow = info.device == "cpu" and info.dtype == "float32" and n_texts >= MANY_TEXTS
     if slow and settings.dtype == "auto" and multiplies_bf16():
         progress.note(
-            f"encode: this CPU computes in bf16 too: {flag_of('dtype', 'bf16')} takes about two thirds of the time for "
-            "texts that are not cached; scores differ by about 4e-4 nats"
+            f"encode: this CPU supports bf16. {flag_of('dtype', 'bf16')} encodes in about two thirds of the time; "
+            "scores change by about 4e-4 nats"
         )
 
 
 def note_cached(embedder: Embedder, progress: Progress) -> None:
-    """Note how many texts the cache held, if any."""
+    """Show a note on how many texts were in the cache, if any."""
     if embedder.counts["n_cached"]:
         n_cached, n_texts = embedder.counts["n_cached"], embedder.counts["n_texts"]
         progress.note(f"encode: {n_cached:,.0f} of {n_texts:,.0f} texts from the cache")
 
 
 def refuse(plan: Plan, encoder: Encoder, settings: Settings) -> None:
-    """Raise UsageError for settings that these sources or this encoder cannot serve, before anything is encoded."""
+    """Raise UsageError for settings that do not fit these sources or this encoder, before anything is encoded."""
     blocks_of(settings.block, [planned.name for planned in plan.sources])
     if settings.by is not None and plan.slices == ("",):
-        raise UsageError(f"no row has a value in a column {settings.by!r}", where="--by")
+        raise UsageError(
+            f"no row has a value in column {settings.by!r}", where="--by", remedy="name a column of the source files"
+        )
     if len(plan.slices) > MOST_SLICES:
         raise UsageError(
-            f"column {settings.by!r} has {len(plan.slices):,} values, at most {MOST_SLICES:,} slices are scored",
+            f"column {settings.by!r} has {len(plan.slices):,} values, but at most {MOST_SLICES:,} slices are scored",
             where="--by",
-            remedy="choose a column of fewer values, such as a language or a subset",
+            remedy="choose a column with fewer values, such as a language or a subset",
         )
     if settings.tokenizer == "wordpieces":
         piece_stream(getattr(encoder, "word_pieces", None))
@@ -240,10 +245,10 @@ def refuse(plan: Plan, encoder: Encoder, settings: Settings) -> None:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Sets with findings as columns.
+    """Measured sets with their findings.
 
-    reference : random passages; None if there are too few.   findings : by source.
-    missing : what could not be computed, and the kind of reason.
+    reference : random passages; None if there are too few.   findings : findings by source.
+    missing : kind of reason for each part that could not be computed, by name.
     """
 
     sets: MeasuredSets
@@ -254,7 +259,7 @@ class Inspection:
 
 @dataclass(frozen=True)
 class MeasuredSets:
-    """Sets in the order of the plan, named as in `Context`."""
+    """Measured sets in the order of the plan. Fields are as in `Context`."""
 
     items: Sequence[Measured]
     table: Sequence[Measured]
@@ -273,10 +278,11 @@ def measured_sets(
 ) -> MeasuredSets:
     """Measure every set of triplets once.
 
-    Variants are measured on the triplets that sources are ranked by: the table's; beyond budget 1, those of equal size.
+    Variants are measured on the sets by which sources are ranked: those of the table or, beyond budget 1, those of
+    equal size.
     """
     settings, variants = measurer.settings, variants_of(suite)
-    position = sample_positions(plan, settings.seed, triplets)  # after an early stop, percentages of what was scored
+    position = sample_positions(plan, settings.seed, triplets)  # after an early stop, samples of the scored queries
     n_triplets = sum(map(len, triplets)) + sum(len(control.triplets) for control in controls)
     with clock.stage("measure", n_triplets=n_triplets):
         shared = table_sets(triplets) or list(triplets)
@@ -307,7 +313,7 @@ def measured_sets(
 
 
 def among_places(item: Measured, part: Measured) -> Index:
-    """Return the places of a source's triplets whose queries are in a part of it."""
+    """Return the indices of a source's triplets whose queries occur in a part of the source."""
     return np.flatnonzero(is_known(item.triplets.query, distinct(part.triplets.query)))
 
 
@@ -333,7 +339,7 @@ def inspected(
     texts: Mapping[str, SourceFindings],
     progress: Progress,
 ) -> Inspection:
-    """Look at every triplet of the sources for findings, those of texts included."""
+    """Look for findings in every triplet of the sources. texts: text findings by source."""
     triplets = [item.triplets for item in sets.items]
     reference = random_reference(plan, triplets, measurer.vectors, measurer.settings.seed)
     means = passage_means(plan, triplets, measurer.vectors)
@@ -376,7 +382,7 @@ def context_of(
     clock: Clock,
     progress: Progress,
 ) -> Context:
-    """Compare the sources, put them into rank order and gather what the analyses start from."""
+    """Compare the sources, sort them in rank order, and build the context of the analyses."""
     settings, sets, reference = measurer.settings, found.sets, found.reference
     cut = ranked_sets(sets.table, sets.level, settings.budget)
     pairs = compared_pairs(plan, sets.items, cut, measurer, settings, reference, sets.table)
@@ -434,7 +440,7 @@ def guided(
     progress: Progress,
     counts: dict[str, float],
 ) -> list[Measured]:
-    """Return the items with the guide's scores as columns. counts: filled with the cost."""
+    """Return the items with the guide's scores as columns. counts: dictionary to which the guide's cost is added."""
     sources = [(item.triplets, item.table.s_query_negative) for item in items]
     pool = passage_pool(plan, [item.triplets for item in items])
     random = [random_rows(plan, item.triplets, pool, settings.seed) for item in items]
@@ -443,7 +449,7 @@ def guided(
 
 
 def ranked_sets(items: Sequence[Set], level: Sequence[Set] | None, budget: float) -> Sequence[Set]:
-    """Return the sets that sources are ranked by: all rows up to budget 1, else sets of equal size if there are such.
+    """Return the sets by which sources are ranked: up to budget 1 the items, beyond it sets of equal size if possible.
 
     Source: METHOD 7.
     """
