@@ -130,7 +130,7 @@ class _Auditor:
         if not any(flags.any() for flags in known):
             n_queries = len(distinct(np.concatenate([planned.query for planned in plan.sources])))
             raise InputError(
-                f"has judgements for {len(judgements.queries):,} queries, but for none of the sources' {n_queries:,}",
+                f"judges none of the sources' {n_queries:,} queries (queries judged: {len(judgements.queries):,})",
                 where=", ".join(files),
                 remedy=OTHER_COLLECTION,
             )

@@ -54,7 +54,7 @@ def start_command(
     resolved = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
     if resolved.values.shard is not None and not in_shards:
         raise UsageError(
-            "only secid score supports shards, and it needs a folder for states",
+            "needs a folder for states, which only the command `secid score` takes",
             where=flag_of("shard"),
             remedy=f"secid score … {flag_of('shard', resolved.values.shard)} --state-dir DIR",
         )

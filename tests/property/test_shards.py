@@ -424,5 +424,5 @@ class TestRunFolders:
     ) -> None:
         monkeypatch.setenv("SECID_SHARD", "0/2")
         for command in (secid.check, lambda given: secid.score(given, HashEncoder())):
-            with pytest.raises(UsageError, match="needs a folder of states"):
+            with pytest.raises(UsageError, match="needs a folder for states"):
                 command(sources)
