@@ -185,9 +185,9 @@ REASONS: Mapping[str, Reason] = {
     "duplicate_key": Reason("a JSON object has the same key twice", True),
     "late_column": Reason("negatives in a column missing or empty in the rows that the schema was inferred from", True),
     "none_relevant": Reason("no passage of the query is labelled or judged relevant", False),
-    "judged_relevant": Reason("a passage of a run that is judged relevant, so not a negative", False),
+    "judged_relevant": Reason("a passage of a run that is judged relevant, so it cannot be a negative", False),
     "repeated_passage": Reason("a passage that a run lists more than once for a query; its best rank counts", False),
-    "extra_columns": Reason("more or fewer columns than the header or the other rows", True),
+    "extra_columns": Reason("the row has more or fewer columns than the header or the other rows", True),
 }
 """Every reason to skip a row (Defect) or a single negative (Record.dropped)."""
 

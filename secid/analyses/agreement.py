@@ -277,11 +277,11 @@ def agree(run: Run, outcomes: Iterable[Outcomes]) -> tuple[Agreement, ...]:
                 remedy=f"use the names of the run's sources: {', '.join(source.name for source in run.sources)}",
             )
         for name, values in numbers.items():
-            agreements.append(_agreement(run, name, values, outcome, names))
+            agreements.append(_compare(run, name, values, outcome, names))
     return tuple(agreements)
 
 
-def _agreement(run: Run, name: str, values: Mapping[str, float], outcome: Outcomes, names: Sequence[str]) -> Agreement:
+def _compare(run: Run, name: str, values: Mapping[str, float], outcome: Outcomes, names: Sequence[str]) -> Agreement:
     a = np.array([values[source] for source in names])
     b = np.array([outcome.values[source] for source in names])
     errors = np.array([outcome.errors.get(source, 0.0) for source in names])
@@ -290,7 +290,7 @@ def _agreement(run: Run, name: str, values: Mapping[str, float], outcome: Outcom
     n_sides = of_scores + of_outcomes
     rate = ERROR_RATE / max(1, n_sides * n_pairs)
     first = _Signs.of(a, _half_widths(run, names, rate) if of_scores else np.zeros((len(a), len(a))))
-    second = _Signs.of(b, _point(rate) * np.hypot(errors[:, None], errors[None, :]))
+    second = _Signs.of(b, _critical_value(rate) * np.hypot(errors[:, None], errors[None, :]))
     tau, rho = kendall_tau_b(a, b), spearman_rho(a, b)
     chosen, best = _highest(a), _highest(b)
     return Agreement(
@@ -342,7 +342,7 @@ def _tau_interval(first: _Signs, second: _Signs, estimate: float | None) -> tupl
     pairs = np.triu_indices(len(first.low), 1)
     scale = np.sqrt(np.prod([(np.abs(side.low) > 0)[pairs].sum() for side in (first, second)], dtype=np.float64))
     low, high = (ends[pairs].sum() for ends in _products(first.low, first.high, second.low, second.high))
-    return _around(estimate, low, high, float(scale))
+    return _scaled_interval(estimate, low, high, float(scale))
 
 
 def _rho_interval(first: _Signs, second: _Signs, estimate: float | None) -> tuple[float, float] | None:
@@ -355,10 +355,10 @@ def _rho_interval(first: _Signs, second: _Signs, estimate: float | None) -> tupl
     distinct = n * (n**2 - 1) / 12.0
     squares = [float((low**2).sum()) if (low == high).all() else distinct for low, high in ranks]
     low, high = (ends.sum() for ends in _products(*ranks[0], *ranks[1]))
-    return _around(estimate, low, high, float(np.sqrt(squares[0] * squares[1])))
+    return _scaled_interval(estimate, low, high, float(np.sqrt(squares[0] * squares[1])))
 
 
-def _around(estimate: float | None, low: float, high: float, scale: float) -> tuple[float, float] | None:
+def _scaled_interval(estimate: float | None, low: float, high: float, scale: float) -> tuple[float, float] | None:
     """Return (low / scale, high / scale), limited to [-1, 1] and widened to include the estimate.
 
     None if the estimate is None or the scale is 0.
@@ -373,13 +373,13 @@ def _regret_interval(values: Floats, errors: Floats, chosen: int) -> tuple[float
 
     chosen : index of the source.
     """
-    point = _point(ERROR_RATE / max(1, len(values) - 1))
+    point = _critical_value(ERROR_RATE / max(1, len(values) - 1))
     lead, half = values - values[chosen], point * np.hypot(errors, errors[chosen])
     half[chosen] = 0.0
     return (max(0.0, float((lead - half).max())), max(0.0, float((lead + half).max())))
 
 
-def _point(rate: float) -> float:
+def _critical_value(rate: float) -> float:
     """Return the two-sided critical value of the normal distribution at this error rate."""
     return NormalDist().inv_cdf(1.0 - rate / 2.0)
 
@@ -396,5 +396,5 @@ def _half_widths(run: Run, names: Sequence[str], rate: float) -> Floats:
         if pair.first in place and pair.second in place:
             i, j = place[pair.first], place[pair.second]
             low, high = pair.interval_95
-            wide[i, j] = wide[j, i] = (high - low) / 2.0 * _point(rate) / _point(ERROR_RATE)
+            wide[i, j] = wide[j, i] = (high - low) / 2.0 * _critical_value(rate) / _critical_value(ERROR_RATE)
     return wide

@@ -48,7 +48,7 @@ def record_sizes(
     return tuple(sizes), tuple(narrowing)
 
 
-def doubled(most: int) -> list[int]:
+def doubling_counts(most: int) -> list[int]:
     """Return the powers of 2 below `most`, from 1, and then `most`."""
     return [*(1 << place for place in range(most.bit_length()) if 1 << place < most), most]
 
@@ -67,7 +67,7 @@ class _CutSource:
         rows = table.triplets
         own = np.ones(len(rows)) if rows.share is None else rows.share
         ordinal = np.arange(len(rows)) - table.repeated(rows.record_offsets[:-1])
-        numbers = doubled(int(self._scores.n_negatives[self._records].max()))
+        numbers = doubling_counts(int(self._scores.n_negatives[self._records].max()))
         sizes, h = self._sizes(table, [(None, n, own * (ordinal < n)) for n in numbers])
         return sizes, one_more_negative(rows, h)
 
@@ -85,7 +85,7 @@ class _CutSource:
         _, first, count = np.unique(record, return_index=True, return_counts=True)
         ordinal = table.repeated(np.arange(len(record)) - np.repeat(first, count))
         n_positives = table.repeated(np.repeat(count, count))
-        shares = [(n, None, (ordinal < n) / np.minimum(n_positives, n)) for n in doubled(most)]
+        shares = [(n, None, (ordinal < n) / np.minimum(n_positives, n)) for n in doubling_counts(most)]
         sizes, h = self._sizes(table, shares)
         return sizes, one_more_positive(rows, h)
 

@@ -27,7 +27,7 @@ from secid.measure.interval import (
     information_times,
     interval,
     levels_of_looks,
-    most_equal,
+    max_equal_pairs,
 )
 from secid.measure.uncertainty import holm, probability_first
 from secid.pool import Plan, select_records
@@ -73,11 +73,11 @@ def comparisons(pairs: SourcePairs, budget: float, stop: EarlyStop | None = None
             p=float(p),
             p_holm=float(adjusted),
             established=bool(known),
-            queries_needed_50=_needed(gap, step, 0.0),
-            queries_needed_80=_needed(gap, step, POWER_80),
+            queries_needed_50=_queries_needed(gap, step, 0.0),
+            queries_needed_80=_queries_needed(gap, step, POWER_80),
             number=pair.number,
-            hardness=_paired(pair.hardness),
-            outscoring=_paired(pair.outscoring),
+            hardness=_paired_difference(pair.hardness),
+            outscoring=_paired_difference(pair.outscoring),
         )
         for pair, gap, p, adjusted, known, step in zip(
             pairs.gaps, gaps, p_values, holm(p_values), established, steps, strict=True
@@ -85,7 +85,7 @@ def comparisons(pairs: SourcePairs, budget: float, stop: EarlyStop | None = None
     )
 
 
-def _paired(gap: Difference | None) -> PairedDifference | None:
+def _paired_difference(gap: Difference | None) -> PairedDifference | None:
     return None if gap is None else PairedDifference(value=gap.value, interval_95=finite_interval(gap.interval))
 
 
@@ -111,7 +111,7 @@ def _level(alpha: float, stop: EarlyStop | None) -> float:
     return float(levels_of_looks(np.asarray(stop.planned_looks, np.float64), alpha)[len(stop.looks) - 1])
 
 
-def _needed(gap: Difference, step: int, power: float) -> int | None:
+def _queries_needed(gap: Difference, step: int, power: float) -> int | None:
     """Return the number of distinct queries that would establish this difference: n ((z* + power) / z)^2.
 
     z* : critical value at the pair's step.   power : normal quantile of the power.   None if z is None or 0.
@@ -173,7 +173,7 @@ def tie_groups(names: Sequence[str], comparisons: Sequence[Ordered]) -> dict[str
     return {name: groups.get(name) for name in names}
 
 
-def chances(scores: Sequence[float], covariances: Floats, n_queries: Iterable[int], seed: int) -> Floats:
+def probabilities_first(scores: Sequence[float], covariances: Floats, n_queries: Iterable[int], seed: int) -> Floats:
     """Return (S,) probability that each source has the highest score; all are equal if a source has too few queries.
 
     covariances : (S, S) covariance of the scores.   n_queries : number of queries of each source. Source: METHOD 8.
@@ -387,7 +387,7 @@ def _first_queries(plan: Plan, sample: np.ndarray[tuple[int], np.dtype[np.bool_]
 
 def _sharing(open_pairs: Sequence[tuple[str, str]], tie: float | None) -> int:
     """Return how many pairs share the error: all open pairs if ties are allowed, else those that can all be equal."""
-    return most_equal(open_pairs) if tie is None else len(open_pairs)
+    return max_equal_pairs(open_pairs) if tie is None else len(open_pairs)
 
 
 def _look_level(levels: Levels, look: int, n_sharing: int) -> float:

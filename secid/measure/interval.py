@@ -172,7 +172,7 @@ def levels_of_looks(times: Floats, alpha: float) -> Floats:
     return np.where(others, level, first)
 
 
-def most_equal(open_pairs: Iterable[tuple[str, str]]) -> int:
+def max_equal_pairs(open_pairs: Iterable[tuple[str, str]]) -> int:
     """Return the maximum number of open pairs that can be equal at the same time, if all other pairs differ.
 
     Equality is transitive: if a and c differ, b equals at most one of them. So each open pair may use the error divided
@@ -183,7 +183,7 @@ def most_equal(open_pairs: Iterable[tuple[str, str]]) -> int:
     for first, second in open_pairs:
         partners.setdefault(first, set()).add(second)
         partners.setdefault(second, set()).add(first)
-    return sum(_most_within(partners, group) for group in _groups(partners))
+    return sum(_max_pairs_within(partners, group) for group in _groups(partners))
 
 
 def _groups(partners: dict[str, set[str]]) -> list[frozenset[str]]:
@@ -202,7 +202,7 @@ def _groups(partners: dict[str, set[str]]) -> list[frozenset[str]]:
     return groups
 
 
-def _most_within(partners: dict[str, set[str]], group: frozenset[str]) -> int:
+def _max_pairs_within(partners: dict[str, set[str]], group: frozenset[str]) -> int:
     """Split a group into sets of equal sources, and return the maximum number of pairs within the sets.
 
     For more than MAX_EXACT_SOURCES sources, return the number of open pairs.

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from secid.analyses.analysis import Context
 from secid.analyses.controls import chosen_kinds
-from secid.analyses.ranking import chances, comparisons, tie_groups
+from secid.analyses.ranking import probabilities_first, comparisons, tie_groups
 from secid.analyses.registry import analyse
 from secid.analyses.shared_queries import same_queries
 from secid.arrays import distinct, is_known
@@ -206,7 +206,7 @@ def source_reports(
             [item.nats(settings.budget) for item in ranked],
             [item.influence.n_queries for item in ranked],
         )
-        first = chances(scores, covariance([item.influence for item in ranked]), n_queries, settings.seed).tolist()
+        first = probabilities_first(scores, covariance([item.influence for item in ranked]), n_queries, settings.seed).tolist()
     level: Sequence[Measured | None] = context.level or [None] * len(ranked)
     return tuple(
         source_report(

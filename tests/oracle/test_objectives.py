@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import secid
-from secid.analyses.per_record import QUERIES, doubled, one_more_negative, one_more_positive
+from secid.analyses.per_record import QUERIES, doubling_counts, one_more_negative, one_more_positive
 from secid.measure.blocks import Triplets
 from secid.measure.objectives import MULTI_POSITIVE, OBJECTIVES
 from secid.pages.sections.objectives import NAMES, SENTENCES
@@ -241,7 +241,7 @@ def test_gradients_by_number_of_passages_are_joint_lh_of_the_first(case, first):
 
 
 def test_numbers_double_up_to_the_most():
-    assert [doubled(n) for n in (1, 2, 3, 8, 10)] == [[1], [1, 2], [1, 2, 3], [1, 2, 4, 8], [1, 2, 4, 8, 10]]
+    assert [doubling_counts(n) for n in (1, 2, 3, 8, 10)] == [[1], [1, 2], [1, 2, 3], [1, 2, 4, 8], [1, 2, 4, 8, 10]]
 
 
 def rows_of(queries: np.ndarray, groups: np.ndarray, records: np.ndarray, place: np.ndarray) -> Triplets:
