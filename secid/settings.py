@@ -441,7 +441,7 @@ def resolve(
             if name not in FIELDS:
                 raise SettingsError(f"unknown setting {name!r}", where=place, remedy=_suggest(name, FIELDS))
             values[name], origin[name] = value, place
-    settings = checked(values, origin)
+    settings = checked_settings(values, origin)
     addresses = {getattr(settings, name) or "" for name in ENCODERS if origin[name] in SETTINGS_FILES}
     keyless = sorted(address for address in addresses if encoder_kind(address) == "endpoint")
     return Resolved(replace(settings, keyless=tuple(keyless)), origin)
@@ -499,7 +499,7 @@ def _adapter(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def checked(values: Mapping[str, Any], origin: Mapping[str, str]) -> Settings:
+def checked_settings(values: Mapping[str, Any], origin: Mapping[str, str]) -> Settings:
     """Check types and ranges. Raises SettingsError with the value's origin and the allowed values."""
     from pydantic import ValidationError
 

@@ -152,10 +152,10 @@ def source_audit(
         missing["audit"] = NO_JUDGED_QUERY
     else:
         share = negatives.share_of(relevant, everything)
-        numbers = tuple(_numbers(key, rule, negatives, missing) for key, rule in rules(s_qn, s_qp).items())
+        numbers = tuple(_audit_rule(key, rule, negatives, missing) for key, rule in rules(s_qn, s_qp).items())
         if guide is not None:
             own = {key: rule for key, rule in rules(*guide).items() if key != "consistency"}
-            by_guide = tuple(_numbers(key, rule, negatives, missing, "guide's ") for key, rule in own.items())
+            by_guide = tuple(_audit_rule(key, rule, negatives, missing, "guide's ") for key, rule in own.items())
     consistency = next(iter(numbers), None)
     n_negatives = negatives.n(everything)
     return AuditedSource(
@@ -178,7 +178,7 @@ def source_audit(
     )
 
 
-def _numbers(
+def _audit_rule(
     name: str, rule: AuditRule, negatives: AuditedNegatives, missing: dict[str, str], whose: str = ""
 ) -> AuditedRule:
     """Compute the numbers of one rule, and add the reasons for missing numbers to `missing`.

@@ -264,14 +264,14 @@ def _bm25(base: Base, plan: Plan) -> Triplets | str:
         return "no_query_token"
     if not index.n_document_tokens:
         return "no_document_token"
-    places, _ = index.best(np.arange(len(base.query)), min(len(candidates), base.per_query + _most_known(base)))
+    places, _ = index.best(np.arange(len(base.query)), min(len(candidates), base.per_query + _max_positives(base)))
     table, keep = _unlabelled(base, places)
     return _from_table(base, table, keep) if keep.any() else "no_shared_token"
 
 
 def _dense(base: Base, vectors: Vectors) -> Triplets | str:
     """Take the candidates nearest to each query by the encoder, except its labelled positives."""
-    k = base.per_query + _most_known(base)
+    k = base.per_query + _max_positives(base)
     return _from_table(base, *_unlabelled(base, nearest_passages(vectors, base.query, base.candidates, k)[0]))
 
 
@@ -284,7 +284,7 @@ def _unlabelled(base: Base, places: Index) -> tuple[Index, npt.NDArray[np.bool_]
     return table, (places >= 0) & ~is_known(pairs(base.query[:, None], table, base.n_passages), base.known)
 
 
-def _most_known(base: Base) -> int:
+def _max_positives(base: Base) -> int:
     """Return the largest number of labelled positives of one query. All of them may be among its best documents."""
     query = base.known // base.n_passages
     return int(np.bincount(query).max(initial=1)) if len(query) else 1

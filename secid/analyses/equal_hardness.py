@@ -74,7 +74,7 @@ def compute(context: Context) -> AnalysisResult[EqualHardness]:
     """Compare every pair of sources that share enough queries for a comparison of their scores."""
     distance = context.measurer.smallest_distance
     compared = {frozenset((gap.first, gap.second)) for gap in context.pairs.gaps}
-    pairs = adjusted(
+    pairs = holm_adjusted(
         [
             equal_margins(first, second, distance)
             for first, second in combinations(context.items, 2)
@@ -87,7 +87,7 @@ def compute(context: Context) -> AnalysisResult[EqualHardness]:
     return AnalysisResult(EqualHardness(pairs=pairs, unranked=unranked(names, easiest, pairs)))
 
 
-def adjusted(pairs: Sequence[tuple[EqualMargins, float | None]]) -> tuple[EqualMargins, ...]:
+def holm_adjusted(pairs: Sequence[tuple[EqualMargins, float | None]]) -> tuple[EqualMargins, ...]:
     """Return the pairs with Holm's p values. pairs: each with its own p value, None without a difference."""
     from secid.measure.uncertainty import holm
 

@@ -132,7 +132,7 @@ class GuideResult:
 
 def compute(context: Context) -> AnalysisResult[GuideResult]:
     """Compute the guide's results for each source. The score without suspects needs scores of all negatives."""
-    from secid.analyses.ranking import only
+    from secid.analyses.ranking import score_subset
 
     if context.guide is None:
         return AnalysisResult(None, {"suspect": NO_GUIDE})
@@ -143,7 +143,7 @@ def compute(context: Context) -> AnalysisResult[GuideResult]:
             if item.table.guide.is_whole:
                 keep = ~item.table.has("suspect")
                 n_triplets = len(np.unique(item.triplets.place[keep]))
-                without = only(item, keep, n_triplets, context.measurer, context.reference)
+                without = score_subset(item, keep, n_triplets, context.measurer, context.reference)
             sources.append(_source(item, item.table.guide, without))
     sample = context.settings.guide_sample
     result = GuideResult(encoder=context.guide, margin=MARGIN, sample=sample, sources=tuple(sources))

@@ -98,13 +98,13 @@ def _holm_steps(p_values: Floats, stop: EarlyStop | None) -> tuple[list[int], li
     step, all_established = len(p_values), True
     for place in np.argsort(p_values, kind="stable").tolist():
         steps[place] = step
-        all_established = all_established and bool(p_values[place] < _level(ESTABLISHED_P / step, stop))
+        all_established = all_established and bool(p_values[place] < _level_at_stop(ESTABLISHED_P / step, stop))
         established[place] = all_established
         step -= all_established
     return steps, established
 
 
-def _level(alpha: float, stop: EarlyStop | None) -> float:
+def _level_at_stop(alpha: float, stop: EarlyStop | None) -> float:
     """Return the nominal level of the look that ended the sample; alpha without an early stop."""
     if stop is None:
         return alpha
@@ -189,10 +189,10 @@ def probabilities_first(scores: Sequence[float], covariances: Floats, n_queries:
 def without_flagged(item: Measured, measurer: Measurer, reference: RandomReference | None) -> WithoutFlagged:
     """Score a source without its counted defects."""
     sound = sound_negatives(item.table.source)
-    return only(item, sound[item.triplets.place], int(sound.sum()), measurer, reference)
+    return score_subset(item, sound[item.triplets.place], int(sound.sum()), measurer, reference)
 
 
-def only(
+def score_subset(
     item: Measured, keep: npt.NDArray[np.bool_], n_triplets: int, measurer: Measurer, reference: RandomReference | None
 ) -> WithoutFlagged:
     """Score a source with only some of its negatives. It is measured again if any negative is left out.
@@ -334,10 +334,10 @@ def rank_early(
             if ready
         ]
         place = min(number, len(times) - 1)  # a look at all queries has no sampling error
-        used = _used(times, levels, _sharing(open_pairs, settings.tie), place) if len(times) else 0.0
+        used = _spent_error(times, levels, _n_sharing(open_pairs, settings.tie), place) if len(times) else 0.0
         read_share = dict(zip(names, looks.read_share[number].tolist(), strict=True))
         gaps = compared_pairs(plan, items, items, measurer, settings).gaps
-        decisions = _decided(gaps, open_pairs, partial(_look_level, levels, place), size, read_share, settings.tie)
+        decisions = _decide_pairs(gaps, open_pairs, partial(_look_level, levels, place), size, read_share, settings.tie)
         pairs += decisions
         decided = {tuple(sorted((pair.first, pair.second))) for pair in decisions}
         open_pairs = [pair for pair in open_pairs if pair not in decided]
@@ -385,7 +385,7 @@ def _first_queries(plan: Plan, sample: np.ndarray[tuple[int], np.dtype[np.bool_]
     return replace(plan, sources=sources)
 
 
-def _sharing(open_pairs: Sequence[tuple[str, str]], tie: float | None) -> int:
+def _n_sharing(open_pairs: Sequence[tuple[str, str]], tie: float | None) -> int:
     """Return how many pairs share the error: all open pairs if ties are allowed, else those that can all be equal."""
     return max_equal_pairs(open_pairs) if tie is None else len(open_pairs)
 
@@ -395,7 +395,7 @@ def _look_level(levels: Levels, look: int, n_sharing: int) -> float:
     return float(levels(n_sharing)[look])
 
 
-def _used(times: Floats, levels: Levels, n_sharing: int, look: int) -> float:
+def _spent_error(times: Floats, levels: Levels, n_sharing: int, look: int) -> float:
     """Return an upper bound of the probability of a wrong order up to a look.
 
     It is the probability for one pair times the number of pairs that share the error.
@@ -403,7 +403,7 @@ def _used(times: Floats, levels: Levels, n_sharing: int, look: int) -> float:
     return float(n_sharing * error_spent(times, levels(n_sharing))[look])
 
 
-def _decided(
+def _decide_pairs(
     gaps: Sequence[PairGap],
     open_pairs: Sequence[tuple[str, str]],
     level: Callable[[int], float],
@@ -433,7 +433,7 @@ def _decided(
     decisions: list[EarlyPair] = []
     remaining = list(open_pairs)
     for p, gap_nats, error, freedom, first, second in sorted(evidence):
-        allowed = level(_sharing(remaining, tie))
+        allowed = level(_n_sharing(remaining, tie))
         half = -float(stdtrit(freedom, allowed / 2.0)) * error
         if p <= allowed:
             outcome = "ordered"

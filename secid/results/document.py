@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from secid.errors import EncoderError, InputError, SettingsError, UsageError
 from secid.records import encodable
 from secid.results import Run
-from secid.settings import ENCODERS, FIELDS, FLAG, Resolved, Settings, checked, encoder_kind, flag_of
+from secid.settings import ENCODERS, FIELDS, FLAG, Resolved, Settings, checked_settings, encoder_kind, flag_of
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -170,7 +170,7 @@ def settings_of(run: Run | Check, **changes: Any) -> Settings:
     names = FIELDS.keys() - {*ENCODERS, *LOADING_SETTINGS}
     values = {name: entry["value"] for name, entry in run.settings.items() if name in names}
     try:
-        return replace(checked(values, dict.fromkeys(values, REPORT_NAME)), **changes)
+        return replace(checked_settings(values, dict.fromkeys(values, REPORT_NAME)), **changes)
     except SettingsError as error:
         raise InputError(f"settings.{error.message}", where=REPORT_NAME, remedy=RUN_REMEDY) from None
 
@@ -192,7 +192,7 @@ def encoder_of(stored: str | None, own: Resolved, where: str) -> str | None:
     stored : name in the file `where`.   own : settings of the command.
     Raises SettingsError if the stored name is not text, and EncoderError as in `refuse_unnamed`.
     """
-    stored = checked({"encoder": stored}, {"encoder": where}).encoder
+    stored = checked_settings({"encoder": stored}, {"encoder": where}).encoder
     requested = own.values.encoder
     if own.origin["encoder"] == FLAG or requested == stored:
         return requested

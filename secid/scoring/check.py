@@ -45,7 +45,7 @@ from secid.results.check import (
     repair_defects,
 )
 from secid.results.inputs import STANDARD_INPUT, flag_words, has_hidden_characters, repair_command
-from secid.scoring.encoders import fitting
+from secid.scoring.encoders import choose_tokenizer
 from secid.settings import READING, Resolved, Settings
 from secid.version import VERSION
 
@@ -78,7 +78,7 @@ def check_sources(
         progress.start("text rules", None, "")
         plan = draft.with_text_findings(text_rules(*draft.texts, threads=settings.threads)).plan
         one_positive = has_one_positive(draft.whole)
-        settings = fitting(plan, resolved, progress).values
+        settings = choose_tokenizer(plan, resolved, progress).values
         checker = _Checker(plan, settings, folder, progress, evaluation)
         files = {reader.source.name: reader for reader in readers}
         checked = tuple(checker.source(planned, files[planned.source.name]) for planned in plan.sources)
@@ -191,7 +191,7 @@ class _Checker:
                     **_row_cautions(planned, settings.examples),
                     "tokenizer_misfit": self._misfit(planned),
                     "inactive_lexical_gate": gate,
-                    "changed_since_mined": _changed(reader),
+                    "changed_since_mined": _changed_files(reader),
                     **({} if self._leaks is None else self._leaks.cases(planned, settings.examples)),
                 }.items()
             ),
@@ -219,7 +219,7 @@ def _caution(name: str, case: CautionEvidence, settings: Settings) -> SourceCaut
     )
 
 
-def _changed(reader: Reader) -> CautionEvidence:
+def _changed_files(reader: Reader) -> CautionEvidence:
     """Return how many of a source's files differ from the hash in their manifest. Files without one do not count."""
     paths = [file.path for file in reader.files]
     n = len(changed_files(paths))

@@ -259,7 +259,7 @@ def describe_encoder(
 # The tokenizer of a run. It is chosen automatically if the default would misread a source.
 
 
-def fitting(plan: Plan, resolved: Resolved, progress: Progress) -> Resolved:
+def choose_tokenizer(plan: Plan, resolved: Resolved, progress: Progress) -> Resolved:
     """Choose another tokenizer, with a note, if the default would misread the words of a source. Source: METHOD 4.
 
     A tokenizer that was set, or that comes from a baseline, is kept.
@@ -270,21 +270,25 @@ def fitting(plan: Plan, resolved: Resolved, progress: Progress) -> Resolved:
     if resolved.origin["tokenizer"] != "default":
         return resolved
     fits = [(misread(plan, own, settings.tokenizer, settings.seed), own.name) for own in plan.sources]
-    return _chosen(resolved, fits, progress)
+    return _with_better_tokenizer(resolved, fits, progress)
 
 
-def fitting_texts(queries: Texts, passages: Texts, name: str, resolved: Resolved, progress: Progress) -> Resolved:
-    """Choose the tokenizer as in `fitting`, for distinct texts to search. name: noun for these texts in the note."""
+def choose_tokenizer_for_texts(
+    queries: Texts, passages: Texts, name: str, resolved: Resolved, progress: Progress
+) -> Resolved:
+    """Choose a tokenizer as `choose_tokenizer` does, for texts to search. name: noun for these texts in the note."""
     from secid.findings.lexical_gate import misread_texts
 
     settings = resolved.values
     if resolved.origin["tokenizer"] != "default":
         return resolved
-    return _chosen(resolved, [(misread_texts(queries, passages, settings.tokenizer, settings.seed), name)], progress)
+    return _with_better_tokenizer(
+        resolved, [(misread_texts(queries, passages, settings.tokenizer, settings.seed), name)], progress
+    )
 
 
-def fitting_files(readers: Sequence[Reader], resolved: Resolved, progress: Progress) -> Resolved:
-    """Choose the tokenizer as in `fitting`, for shards, by the first rows of each source.
+def choose_tokenizer_for_files(readers: Sequence[Reader], resolved: Resolved, progress: Progress) -> Resolved:
+    """Choose a tokenizer as `choose_tokenizer` does, for shards, by the first rows of each source.
 
     A default that fits is recorded as an automatic choice too, so that no shard chooses again by its own rows.
     """
@@ -296,11 +300,11 @@ def fitting_files(readers: Sequence[Reader], resolved: Resolved, progress: Progr
         records = islice((item for item in reader if isinstance(item, Record)), SAMPLE_TEXTS)
         texts = (text[:READ_CHARACTERS] for own in records for text in (own.query, *own.positives[:1]))
         fits.append((Misread.of(texts, split), reader.source.name))
-    chosen = _chosen(resolved, fits, progress)
+    chosen = _with_better_tokenizer(resolved, fits, progress)
     return chosen.automatic(tokenizer=chosen.values.tokenizer)
 
 
-def _chosen(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: Progress) -> Resolved:
+def _with_better_tokenizer(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: Progress) -> Resolved:
     """Choose by the source with the largest share of misread texts. fits: (misread texts, name) of each source."""
     from secid.findings.lexical_gate import BETTER, NOTICED_MISREAD, Misread
     from secid.pages.sections.verdict import MISREADS

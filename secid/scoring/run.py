@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from secid.analyses.analysis import Context
 from secid.analyses.controls import chosen_kinds
-from secid.analyses.ranking import probabilities_first, comparisons, tie_groups
+from secid.analyses.ranking import comparisons, probabilities_first, tie_groups
 from secid.analyses.registry import analyse
 from secid.analyses.shared_queries import same_queries
 from secid.arrays import distinct, is_known
@@ -45,7 +45,7 @@ from secid.read.collection import open_noting_bad_rows, with_commits
 from secid.records import Source
 from secid.results import SCHEMA_VERSION, ControlResult, InputFile, Run, SourceReport
 from secid.run_folder.write import environment
-from secid.scoring.encoders import fitting
+from secid.scoring.encoders import choose_tokenizer
 from secid.scoring.publish import control_result, source_report, table_numbers
 from secid.scoring.stages import Background, ReadSources, measure
 from secid.settings import Resolved, Settings
@@ -115,7 +115,7 @@ def read_sources(
         counts["n_distinct_passages"] = len(plan.source_passages())
     try:
         separates = settings.collection is not None and settings.shard is None  # for shards, the merge does it
-        resolved = fitting(plan, resolved, progress)
+        resolved = choose_tokenizer(plan, resolved, progress)
         rules = settings, background.known, background.run_texts
         with in_child_process(len(draft.whole.passages), settings.threads, judge_texts, draft, *rules) as wait:
             yield ReadSources(
@@ -206,7 +206,9 @@ def source_reports(
             [item.nats(settings.budget) for item in ranked],
             [item.influence.n_queries for item in ranked],
         )
-        first = probabilities_first(scores, covariance([item.influence for item in ranked]), n_queries, settings.seed).tolist()
+        first = probabilities_first(
+            scores, covariance([item.influence for item in ranked]), n_queries, settings.seed
+        ).tolist()
     level: Sequence[Measured | None] = context.level or [None] * len(ranked)
     return tuple(
         source_report(

@@ -130,7 +130,7 @@ def measure(
     guide : guide from `load_guide`, or None.   folder : empty folder for vectors.
     """
     settings, early = read.resolved.values, None
-    embedder = embedded(read.draft.plan, encoder, settings, folder, clock, progress)
+    embedder = encode_texts(read.draft.plan, encoder, settings, folder, clock, progress)
     with clock.stage("text rules"):
         progress.start("text rules", None, "")
         plan = read.plan
@@ -148,21 +148,23 @@ def measure(
     sets = measured_sets(plan, triplets, controls, measurer, suite, clock, progress)
     if guide is not None:
         with clock.stage("guide") as counts:
-            sets = replace(sets, items=guided(plan, sets.items, guide, settings, folder / "guide", progress, counts))
+            sets = replace(
+                sets, items=with_guide_scores(plan, sets.items, guide, settings, folder / "guide", progress, counts)
+            )
     with clock.stage("inspect"):
-        found = inspected(plan, sets, embedder, encoder, measurer, read.texts.of_sources, progress)
+        found = inspect_sets(plan, sets, embedder, encoder, measurer, read.texts.of_sources, progress)
         found = replace(found, missing={**missing, **found.missing})
         return context_of(read, plan, found, embedder, measurer, suite, early, guide, folder, clock, progress)
 
 
-def embedded(
+def encode_texts(
     plan: Plan, encoder: Encoder, settings: Settings, folder: Path, clock: Clock, progress: Progress
 ) -> Embedder:
     """Return an embedder that has encoded all texts; with --until-ranked, nothing is encoded yet.
 
-    Raises UsageError as in `refuse`.
+    Raises UsageError as in `refuse_unfit_settings`.
     """
-    refuse(plan, encoder, settings)
+    refuse_unfit_settings(plan, encoder, settings)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     note_bf16(encoder.info, len(plan.queries) + len(plan.passages), settings, progress)
@@ -226,7 +228,7 @@ def note_cached(embedder: Embedder, progress: Progress) -> None:
         progress.note(f"encode: {n_cached:,.0f} of {n_texts:,.0f} texts from the cache")
 
 
-def refuse(plan: Plan, encoder: Encoder, settings: Settings) -> None:
+def refuse_unfit_settings(plan: Plan, encoder: Encoder, settings: Settings) -> None:
     """Raise UsageError for settings that do not fit these sources or this encoder, before anything is encoded."""
     blocks_of(settings.block, [planned.name for planned in plan.sources])
     if settings.by is not None and plan.slices == ("",):
@@ -312,12 +314,12 @@ def measured_sets(
     return MeasuredSets(items, table, level, measured_controls)
 
 
-def among_places(item: Measured, part: Measured) -> Index:
+def indices_within(item: Measured, part: Measured) -> Index:
     """Return the indices of a source's triplets whose queries occur in a part of the source."""
     return np.flatnonzero(is_known(item.triplets.query, distinct(part.triplets.query)))
 
 
-def unlike_queries(
+def query_warnings(
     items: Sequence[Measured], pairs: SourcePairs, reference: RandomReference | None
 ) -> tuple[RunWarning, ...]:
     """Warn of comparisons that suffer from different queries; returns nothing if all sources have the same."""
@@ -330,7 +332,7 @@ def unlike_queries(
     return comparison_warnings(pairs, counts) + chosen
 
 
-def inspected(
+def inspect_sets(
     plan: Plan,
     sets: MeasuredSets,
     embedder: Embedder,
@@ -355,7 +357,7 @@ def inspected(
         items.append(replace(item, table=columns))
         progress.advance(1)
     table = [
-        new if cut is old else replace(cut, table=new.table.rows(among_places(new, cut)))
+        new if cut is old else replace(cut, table=new.table.rows(indices_within(new, cut)))
         for cut, old, new in zip(sets.table, sets.items, items, strict=True)
     ]
     level = sets.level
@@ -413,7 +415,7 @@ def context_of(
         suite=suite,
         early_stop=early,
         warnings=(
-            *unlike_queries(sets.items, pairs, reference),
+            *query_warnings(sets.items, pairs, reference),
             *noise_warnings(measurer.smallest_distance),
             *lexical(plan, sets.items, measurer.coverages, settings, folder / "cautions"),
             *few_query_warnings({item.name: item.influence.n_queries for item in sets.items}),
@@ -431,7 +433,7 @@ def context_of(
     )
 
 
-def guided(
+def with_guide_scores(
     plan: Plan,
     items: Sequence[Measured],
     guide: Guide,

@@ -183,7 +183,7 @@ class Embedder:
         self._first: dict[Role, int] = {"query": 0, "passage": len(queries)}  # one table holds the rows of all texts
         n, d, info = len(queries) + len(passages), encoder.info.dim, encoder.info
         self._encoder, self._progress, self._n_failures = encoder, progress, 0
-        self._cache = _cache(info, settings)
+        self._cache = _open_cache(info, settings)
         gpu, n_bytes = gpu_of(info.device), 4 * n * d
         device = CPU if gpu is None and n_bytes <= HELD_BYTES else gpu_with_room(info.device, n_bytes)
         self._rows = FileRows(folder / "rows.f32", n, d) if device is None else DeviceRows(device, n, d)
@@ -337,7 +337,7 @@ class Embedder:
         self._n_failures = len(failures)
 
 
-def _cache(info: EncoderInfo, settings: Settings) -> Cache | None:
+def _open_cache(info: EncoderInfo, settings: Settings) -> Cache | None:
     """Return the encoder's cache; None if the cache is off, the encoder has no fingerprint, or it is a vectors file."""
     if not settings.cache or not info.fingerprint or info.pooling == "precomputed":
         return None

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 
 from secid.analyses.overlap import OVERLAP, overlap_of
-from secid.analyses.ranking import probabilities_first, comparisons, score_interval, tie_groups
+from secid.analyses.ranking import comparisons, probabilities_first, score_interval, tie_groups
 from secid.analyses.registry import reordered
 from secid.arrays import Floats
 from secid.encode.device import gpu_of
