@@ -88,7 +88,7 @@ class GuideSource:
     @property
     def is_blind(self) -> bool:
         """True if the guide flags more random passages than the limit of the finding `suspect` allows."""
-        return self.random_share is not None and self.random_share > (FINDINGS["suspect"].limit or 0.0)
+        return self.random_share is not None and FINDINGS["suspect"].exceeded_by(self.random_share)
 
     @property
     def repeats_target(self) -> bool:

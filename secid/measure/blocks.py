@@ -23,7 +23,7 @@ from secid.arrays import Floats, Index, distinct
 # Blocks of a pass run in parallel with one thread each, since small operations gain little from more threads.
 
 
-MAX_PENDING_BYTES = 1 << 30
+PARALLEL_BYTES = 1 << 30
 """Maximum memory of all items that are being computed or wait for a thread."""
 
 
@@ -31,11 +31,11 @@ MAX_PENDING_BYTES = 1 << 30
 def side_by_side(device: torch.device, n_bytes: int = 0) -> Iterator[Callable[..., Iterator[Any]]]:
     """Yield a parallel `map`, one item per torch thread, on a CPU; the built-in `map` on other devices.
 
-    n_bytes : memory of a pending item. If all pending items would exceed MAX_PENDING_BYTES, the built-in `map` is used,
+    n_bytes : memory of a pending item. If all pending items would exceed PARALLEL_BYTES, the built-in `map` is used,
               and torch computes each item with all its threads.
     """
     n_threads = torch.get_num_threads()
-    is_large = n_bytes * (2 * n_threads + 1) > MAX_PENDING_BYTES
+    is_large = n_bytes * (2 * n_threads + 1) > PARALLEL_BYTES
     if device.type != "cpu" or n_threads == 1 or is_large or "backend: OpenMP" not in torch.__config__.parallel_info():
         yield map  # in torch's other backends, the number of threads is shared by all Python threads
         return

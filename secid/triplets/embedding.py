@@ -38,7 +38,7 @@ from secid.settings import Settings
 RowWriter = Callable[[Index, Any], None]
 """A function that stores rows, given their positions (n,) and the rows (n, d), an array or a tensor on any device."""
 
-HELD_BYTES = 256 << 20
+ROWS_IN_MEMORY_BYTES = 256 << 20
 """Maximum bytes of rows in the host's memory. A larger table is stored in a file, and each pass copies rows from it."""
 PART_BYTES = 256 << 20
 """Bytes of rows that `take` copies before it releases the mapped pages. The system may map far more pages than were
@@ -185,7 +185,7 @@ class Embedder:
         self._encoder, self._progress, self._n_failures = encoder, progress, 0
         self._cache = _open_cache(info, settings)
         gpu, n_bytes = gpu_of(info.device), 4 * n * d
-        device = CPU if gpu is None and n_bytes <= HELD_BYTES else gpu_with_room(info.device, n_bytes)
+        device = CPU if gpu is None and n_bytes <= ROWS_IN_MEMORY_BYTES else gpu_with_room(info.device, n_bytes)
         self._rows = FileRows(folder / "rows.f32", n, d) if device is None else DeviceRows(device, n, d)
         self._done, self._truncated = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
         self._reports_cuts = info.pooling not in ("precomputed", "unknown")
