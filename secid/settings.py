@@ -240,7 +240,7 @@ def value_text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-WORDS = {
+DISPLAY_NAMES = {
     "alphanumeric2": "alphanumeric ≥ 2",
     "whitespace": "white space",
     "trigrams": "character trigrams",
@@ -264,7 +264,7 @@ WORDS = {
 
 def display_name(name: str) -> str:
     """Return the name that pages show for a setting or value; an unknown name is returned unchanged."""
-    return WORDS.get(name, name)
+    return DISPLAY_NAMES.get(name, name)
 
 
 DEFAULTS = Settings()

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from secid.triplets.measure_set import Measured
     from secid.triplets.table import TripletTable
 
-COPIES = ("false_negative", "near_copy")
+COPY_FINDINGS = ("false_negative", "near_copy")
 ONE_POSITIVE = "one_positive"
 ONE_SCORED = frozenset({"single_lh", "gist"})
 """Objectives that use a single positive, so that their gradient is not divided among positives."""
@@ -220,7 +220,7 @@ def classes_of(table: TripletTable, row: Index) -> dict[str, Flags]:
     defects = [table.has(name)[row] for name, entry in FINDINGS.items() if entry.counted and name in table.evaluated]
     classes = {
         "inversion": table.has("inversion")[row],
-        "copy": np.logical_or.reduce([table.has(name)[row] for name in COPIES]),
+        "copy": np.logical_or.reduce([table.has(name)[row] for name in COPY_FINDINGS]),
         "margin": margin_flags(near, best, "relative", MARGIN),
         **({"suspect": table.has("suspect")[row]} if "suspect" in table.evaluated and judged else {}),
     }

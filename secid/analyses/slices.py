@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from secid.settings import Settings
     from secid.triplets.measure_set import Measured
 
-MOST_SLICES = 1_000
+MAX_SLICES = 1_000
 """Maximum number of slices. A column with more values identifies rows instead of parts of the data."""
 
 

@@ -163,7 +163,7 @@ PROBE_SETTINGS = ("encoder", *READING, *ENCODING, "temperature", "seed")
 STANDARD_INPUT = "-"
 NO_RUN_FOLDER = "RUN"
 """Placeholder for the run folder in a command, if no run folder was written."""
-HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories of invisible characters."""
 JOINERS = "\u200c\u200d"
 """Zero-width joiners, which are allowed in names because words in Persian and Indic scripts need them."""
@@ -279,7 +279,7 @@ def _shell_path(run: str | None) -> str:
 
 def has_hidden_characters(name: str) -> bool:
     """Return True if a name contains invisible characters, such as control, bidi or unassigned characters."""
-    return any(category(char) in HIDDEN and char not in JOINERS for char in name)
+    return any(category(char) in HIDDEN_CATEGORIES and char not in JOINERS for char in name)
 
 
 def no_command(source: str, files: Sequence[InputFile], *, names_files: bool = False) -> str:

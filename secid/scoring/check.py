@@ -49,7 +49,7 @@ from secid.scoring.encoders import choose_tokenizer
 from secid.settings import READING, Resolved, Settings
 from secid.version import VERSION
 
-SAVED = "check.json"
+SAVED_CHECK_NAME = "check.json"
 """File name in the displayed command that saves a check."""
 
 
@@ -113,12 +113,14 @@ def with_commands(check: Check, specs: Sequence[str], given: Mapping[str, object
         return check
     flags = [word for name, value in given.items() if value is not None for word in flag_words(name, value)]
     sources = tuple(
-        replace(source, repair=repair_command(SAVED, source.name, repair_defects(source), source.files[0].path))
+        replace(
+            source, repair=repair_command(SAVED_CHECK_NAME, source.name, repair_defects(source), source.files[0].path)
+        )
         if repair_defects(source)
         else source
         for source in check.sources
     )
-    return replace(check, sources=sources, save=shlex.join(["secid", "check", *specs, *flags, "-o", SAVED]))
+    return replace(check, sources=sources, save=shlex.join(["secid", "check", *specs, *flags, "-o", SAVED_CHECK_NAME]))
 
 
 def _evaluation_of(evaluation: EvaluationSet) -> Evaluation:

@@ -15,7 +15,7 @@ from secid.errors import UsageError
 from secid.progress import Progress, Silent
 from secid.records import Record
 from secid.results.inputs import probe_command
-from secid.results.probe import FEWEST_HELD_OUT
+from secid.results.probe import MIN_HELD_OUT
 from secid.settings import Resolved, Settings, SettingsDict, encoder_kind, flag_of, resolve, with_encoder, with_guide
 
 if TYPE_CHECKING:
@@ -153,7 +153,7 @@ def command_of_probe(
     """
     name = values.encoder if encoder is None else encoder
     once = any(file.read_once for source in run.sources for file in source.files)
-    few = min(source.n_queries for source in run.sources) < FEWEST_HELD_OUT
+    few = min(source.n_queries for source in run.sources) < MIN_HELD_OUT
     if once or few or not isinstance(name, str) or encoder_kind(name) != "model":
         return None
     return probe_command(words, {"encoder": encoder, **given})

@@ -24,7 +24,7 @@ from secid.analyses.shared_queries import (
     same_queries,
     table_sets,
 )
-from secid.analyses.slices import MOST_SLICES
+from secid.analyses.slices import MAX_SLICES
 from secid.arrays import Index, distinct, is_known
 from secid.encode import Encoder, smallest_distance
 from secid.encode.device import multiplies_bf16
@@ -235,9 +235,9 @@ def refuse_unfit_settings(plan: Plan, encoder: Encoder, settings: Settings) -> N
         raise UsageError(
             f"no row has a value in column {settings.by!r}", where="--by", remedy="name a column of the source files"
         )
-    if len(plan.slices) > MOST_SLICES:
+    if len(plan.slices) > MAX_SLICES:
         raise UsageError(
-            f"column {settings.by!r} has {len(plan.slices):,} values, but at most {MOST_SLICES:,} slices are scored",
+            f"column {settings.by!r} has {len(plan.slices):,} values, but at most {MAX_SLICES:,} slices are scored",
             where="--by",
             remedy="choose a column with fewer values, such as a language or a subset",
         )
