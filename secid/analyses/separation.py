@@ -238,10 +238,10 @@ def corpus_separation(context: Context, collection: Collection) -> CorpusSeparat
     keep &= np.cumsum(keep, axis=1) <= BEST_PER_QUERY
     rows = unit(torch.cat(list(rows_of_ids(vectors, "passage", passage, len(passage)))))
     positive = (anchors[torch.from_numpy(place).to(rows.device)] * rows).sum(1).cpu().numpy()
-    device, asking = vectors.computes_on, np.repeat(np.arange(len(queries)), keep.sum(axis=1))
+    device, query_number = vectors.computes_on, np.repeat(np.arange(len(queries)), keep.sum(axis=1))
     pool = Pool(
         positive=_scores(positive, place, None, device),
-        negative=_scores(scores.cpu().numpy()[keep], asking, None, device),
+        negative=_scores(scores.cpu().numpy()[keep], query_number, None, device),
         names=comparable_keys(plan.queries.keys[queries]),
     )
     return CorpusSeparation(

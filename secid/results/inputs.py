@@ -198,11 +198,11 @@ def score_command(files: Sequence[str], encoder: str | None, collection: str | N
     return shlex.join([*words, *(("--collection", collection) if collection else ())])
 
 
-def probe_command(files: Sequence[str], given: Mapping[str, object]) -> str | None:
+def probe_command(files: Sequence[str], settings: Mapping[str, object]) -> str | None:
     """Return the command that probes the sources of a score, without --run.
 
     None if a source is standard input or has invisible characters in its name, so the command cannot be typed.
-    files : sources of the score as typed.   given : its settings as typed, by name; None if not typed.
+    files : sources of the score as typed.   settings : its settings as typed, by name; None if not typed.
 
     >>> probe_command(["a.jsonl", "b=c.jsonl"], {"encoder": "minilm", "max_length": 128, "first_k": 2})
     'secid probe a.jsonl b=c.jsonl --encoder minilm --max-length 128'
@@ -211,7 +211,7 @@ def probe_command(files: Sequence[str], given: Mapping[str, object]) -> str | No
         return None
     flags = [
         word
-        for name, value in given.items()
+        for name, value in settings.items()
         if name in PROBE_SETTINGS and value is not None
         for word in flag_words(name, value)
     ]

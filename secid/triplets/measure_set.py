@@ -334,12 +334,12 @@ def variant_scores(
             n_queries=len(distinct(inside)),
         )
 
-    wanted = list(dict.fromkeys(variants))
-    if not wanted:
+    distinct_variants = list(dict.fromkeys(variants))
+    if not distinct_variants:
         return {}
     d = sums.dimension
     with side_by_side(device, 3 * 8 * d * d) as each:  # a matrix, its copy, and workspace for the decomposition
-        return dict(zip(wanted, each(score, wanted), strict=True))
+        return dict(zip(distinct_variants, each(score, distinct_variants), strict=True))
 
 
 def sample_positions(plan: Plan, seed: int, among: Sequence[Triplets] | None = None) -> Floats:
