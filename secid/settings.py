@@ -465,7 +465,7 @@ def _from_file(directory: Path) -> dict[str, tuple[Any, str]]:
             for key in ("tool", section):
                 table = table.get(key, {}) if isinstance(table, dict) else table
             if not isinstance(table, dict):
-                raise SettingsError(f"tool.{section} is not a table", where=str(path))
+                raise SettingsError(f"tool.{section} is not a table", where=str(path), remedy=f"write [tool.{section}]")
         entries = {key.replace("-", "_"): (value, name) for key, value in table.items() if key not in OTHER_TABLES}
         for key in PERMISSIONS:
             if key in entries:

@@ -72,7 +72,7 @@ def compute(context: Context) -> AnalysisResult[tuple[Ablation, ...]]:
 
 
 def ablated(aspect: Aspect, items: Sequence[Measured], blocks: Mapping[str, Sequence[str]], budget: float) -> Ablation:
-    """Compute the table of one aspect at this budget. items: the sources as they are ranked."""
+    """Compute the table of one aspect at this budget. items: sources by which the run is ranked."""
     from secid.measure.information import spectral_nats
 
     table: dict[str, dict[str, float | None]] = {}

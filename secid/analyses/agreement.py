@@ -261,8 +261,8 @@ def agree(run: Run, outcomes: Iterable[Outcomes]) -> tuple[Agreement, ...]:
     """Compare every number of a run with every downstream metric. Source: METHOD 3, 12.
 
     An interval contains the value for the true numbers with a probability of at least 95 %; see `_Signs`. All intervals
-    include the standard errors of the metric. Only the score that ranks the run has standard errors of its own; the
-    intervals of its correlations include these too. Without standard errors there is no interval.
+    include the standard errors of the metric. For the score that ranks the run, intervals of correlations also include
+    the score's standard errors. Without standard errors there is no interval.
     Raises InputError if fewer than MIN_SOURCES sources have an outcome.
     """
     numbers = numbers_of(run)

@@ -88,7 +88,7 @@ def compute(context: Context) -> AnalysisResult[EqualHardness]:
 
 
 def holm_adjusted(pairs: Sequence[tuple[EqualMargins, float | None]]) -> tuple[EqualMargins, ...]:
-    """Return the pairs with Holm's p values. pairs: each with its own p value, None without a difference."""
+    """Return the pairs with Holm-adjusted p values. pairs: (pair, p value); p is None without a difference."""
     from secid.measure.uncertainty import holm
 
     p_holm = iter(holm(np.array([p for _, p in pairs if p is not None])).tolist())

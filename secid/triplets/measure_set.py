@@ -230,7 +230,7 @@ class Measurer:
         )
 
     def part(self, item: Measured, keep: Index, budget: float) -> Measured:
-        """Measure some triplets of a measured set as a set of their own, at one budget and with the run's IDF.
+        """Measure some triplets of a measured set as a separate set, at one budget and with the run's IDF.
 
         keep : ascending indices of the triplets. With fewer than MIN_QUERIES queries, where there is no interval,
                the influence is set to 0.
