@@ -40,7 +40,7 @@ def chosen_kinds(text: str) -> tuple[str, ...]:
     """Parse the setting `controls` into kinds, in the order of KINDS. Raises UsageError for an unknown kind."""
     if text in ("all", "none"):
         return KINDS if text == "all" else ()
-    names = ["_".join(part.replace("-", " ").split()) for part in text.split(",")]  # pages write spaces
+    names = ["_".join(part.replace("-", " ").split()) for part in text.split(",")]  # pages show names with spaces
     for name in names:
         if name not in KINDS:
             problem = (

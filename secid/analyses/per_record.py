@@ -159,7 +159,7 @@ def one_more_negative(rows: Triplets, influence: Floats) -> float | None:
     A query's sum over k negatives has the variance k^2 b + k w. The variance within queries, w, is pooled over queries;
     the variance between queries, b, is what remains of the sum of squares, at least 0.
     """
-    _, negative = np.unique(rows.place, return_inverse=True)  # with several positives a negative has a row each
+    _, negative = np.unique(rows.place, return_inverse=True)  # with several positives, a negative has several rows
     h = np.bincount(negative, influence)
     query = np.empty(len(h), np.int64)
     query[negative] = np.unique(rows.query, return_inverse=True)[1]
