@@ -187,9 +187,9 @@ def over_encoders(table: Mapping[str, Scores]) -> Ablation:
 def with_noise(
     ablation: Ablation, variants: Mapping[str, Variant], items: Sequence[Measured], budget: float
 ) -> Ablation:
-    """Add numbers of queries, 95 % intervals, and swaps that may be noise to the ablation over samples.
+    """Complete the ablation over samples: add numbers of queries, 95 % intervals, and swaps that may be noise.
 
-    items : sources as ranked, at `budget`. A sample of m of n queries estimates the score of all n, so its standard
+    items : sets by which sources are ranked, at `budget`. A sample of m of n queries estimates the score of all n, so its standard
     error is the run's standard error times sqrt(n/m - 1), which is 0 for all queries. With fewer than MIN_QUERIES
     queries, every swap may be noise. Source: METHOD 8.
     """

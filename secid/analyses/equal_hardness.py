@@ -40,7 +40,7 @@ MIN_SOURCES = 3
 class EqualMargins:
     """Difference in mean weight between two sources, among negatives of equal margin, on shared queries.
 
-    overlap     : sum over deciles of the margin of the smaller of the two sources' shares, in [0, 1].
+    overlap     : for each decile of the margin, the smaller of the two sources' shares, summed; in [0, 1].
     difference  : mean weight of the first source minus that of the second; None if the overlap is below MIN_OVERLAP.
     interval_95 : 95 % interval of the difference. Queries are the sampling unit, and the shares are treated as fixed.
                   None with too few queries.
