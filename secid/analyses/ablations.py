@@ -189,9 +189,9 @@ def with_noise(
 ) -> Ablation:
     """Complete the ablation over samples: add numbers of queries, 95 % intervals, and swaps that may be noise.
 
-    items : sets by which sources are ranked, at `budget`. A sample of m of n queries estimates the score of all n, so its standard
-    error is the run's standard error times sqrt(n/m - 1), which is 0 for all queries. With fewer than MIN_QUERIES
-    queries, every swap may be noise. Source: METHOD 8.
+    items : sets by which sources are ranked, at `budget`. A sample of m of n queries estimates the score of all n,
+    so its standard error is the run's standard error times sqrt(n/m - 1), which is 0 for all queries. With fewer
+    than MIN_QUERIES queries, every swap may be noise. Source: METHOD 8.
     """
     rows = tuple(_sample_row(row, variants[row.setting], items, budget) for row in ablation.rows)
     return replace(ablation, rows=rows)
