@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import secid
-from secid.analyses.per_record import QUERIES, doubled, one_more_negative, one_more_positive
+from secid.analyses.per_record import QUERIES, doubling_counts, one_more_negative, one_more_positive
 from secid.measure.blocks import Triplets
-from secid.measure.objectives import OBJECTIVES, OF_SEVERAL_POSITIVES
+from secid.measure.objectives import MULTI_POSITIVE, OBJECTIVES
 from secid.pages.sections.objectives import NAMES, SENTENCES
 from secid.results import Run
 from tests.fake_encoder import HashEncoder
@@ -163,7 +163,7 @@ def test_what_needs_several_positives_or_a_guide_is_not_evaluated(first, case):
         for name in case.records
     }
     assert evaluated["several"] == {*OBJECTIVES} - {"gist"}
-    assert evaluated["one"] == {*OBJECTIVES} - {"gist"} - OF_SEVERAL_POSITIVES
+    assert evaluated["one"] == {*OBJECTIVES} - {"gist"} - MULTI_POSITIVE
     reasons = {name: why for name, why in first.not_evaluated.items() if "objectives" in name or "GIST" in name}
     assert reasons == {"objectives of several positives of one": "one_positive", "GIST-masked InfoNCE": "no_guide"}
 
@@ -241,7 +241,7 @@ def test_gradients_by_number_of_passages_are_joint_lh_of_the_first(case, first):
 
 
 def test_numbers_double_up_to_the_most():
-    assert [doubled(n) for n in (1, 2, 3, 8, 10)] == [[1], [1, 2], [1, 2, 3], [1, 2, 4, 8], [1, 2, 4, 8, 10]]
+    assert [doubling_counts(n) for n in (1, 2, 3, 8, 10)] == [[1], [1, 2], [1, 2, 3], [1, 2, 4, 8], [1, 2, 4, 8, 10]]
 
 
 def rows_of(queries: np.ndarray, groups: np.ndarray, records: np.ndarray, place: np.ndarray) -> Triplets:
