@@ -28,10 +28,10 @@ def sources(folder: Path) -> tuple[list[Path], int]:
     return paths, len(texts)
 
 
-def test_shards_and_their_merge(invoke: Any, tmp_path: Path, tiny: Path) -> None:
+def test_shards_and_their_merge(invoke: Any, tmp_path: Path) -> None:
     state = tmp_path / "state"
     files, n_texts = sources(tmp_path)
-    score = ("score", *files, "--encoder", tiny, "--state-dir", state)
+    score = ("score", *files, "--encoder", "minilm", "--state-dir", state)
     for shard in ("0/2", "1/2"):
         counted = invoke(*score, "--shard", shard, "--prepare")
         assert (counted.code, counted.out) == (0, "")
@@ -47,7 +47,7 @@ def test_shards_and_their_merge(invoke: Any, tmp_path: Path, tiny: Path) -> None
     assert "already exists" in invoke(*score, "--shard", "1/2").err
     merged = invoke("merge", state, "--json", "--run", "merged", "-o", "metrics.json")
     assert merged.code == 0
-    whole = invoke("score", *files, "--encoder", tiny, "--json", "--run", "whole")
+    whole = invoke("score", *files, "--encoder", "minilm", "--json", "--run", "whole")
     own, other = (json.loads(outcome.out) for outcome in (whole, merged))
     held = other["merged"].pop("n_texts_held")
     assert n_texts < held < 2 * n_texts
@@ -68,7 +68,7 @@ def test_shards_and_their_merge(invoke: Any, tmp_path: Path, tiny: Path) -> None
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--shard", "0/2"], "needs a folder of states, and only secid score supports it"),
+        (["--shard", "0/2"], "needs a folder for states"),
         (["--state-dir", "state"], "name a part of the queries"),
         (["--prepare"], "needs a folder of states"),
         (["--shard", "0/2", "--state-dir", "state", "-o", "page.html"], "a shard has no report"),
