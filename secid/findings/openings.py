@@ -18,7 +18,7 @@ from secid.findings.form import form_flags
 from secid.findings.languages import LANGUAGES, UNDECIDED, is_mojibake, language_numbers, save_model
 from secid.findings.phrases import may_be_phrases, phrase
 from secid.pool import DocumentFrequencies, Keys, PlannedSource
-from secid.pool.normal_form import STEP, FormKeys, TextForms, form_columns, mixed_bits
+from secid.pool.normal_form import FORMS_AT_ONCE, STEP, FormKeys, TextForms, form_columns, mixed_bits
 from secid.pool.texts import Packed, TextStore, pieces
 from secid.pool.workers import Workers
 
@@ -44,10 +44,10 @@ SHARED_CHANCE = 0.01
 little: if 8 of 670 negatives open with "free flight measurements of the", 89 positives without it are no evidence.
 Without this limit, 16 of 132 sound samples of Cranfield had more than 1 % of such negatives; with it, none did
 (docs/decisions/openings.md)."""
-CHUNK_TEXTS = 8192
+FACTS_AT_ONCE = 8192
 """Number of texts to process at once, which take some MB."""
-FORMS_AT_ONCE = 1024
-"""Number of texts whose words are made at once, so that they stay in the processor's cache."""
+FORM_FINDINGS = ("loop", "wrapper", "unfinished", "markup", "trailing_note", "mojibake")
+"""Formal findings that depend only on the text itself."""
 NONE = 0
 NO_KEYS = np.zeros(0, np.uint64)
 
@@ -182,7 +182,7 @@ def positives_of(sources: Sequence[PlannedSource]) -> Index:
 
 def chunks(passages: TextStore, ids: Index) -> Iterator[tuple[Index, list[str]]]:
     """Yield (ids, texts) of the passages with these ids, in parts that fit in memory."""
-    for start, stop in pieces(len(ids), CHUNK_TEXTS, passages.lengths[ids]):
+    for start, stop in pieces(len(ids), FACTS_AT_ONCE, passages.lengths[ids]):
         yield ids[start:stop], passages.take(ids[start:stop])
 
 
@@ -233,7 +233,7 @@ class PassageFacts:
     """Facts on n passages by id. Each passage is read once.
 
     language   : (n,) place in LANGUAGES, or UNDECIDED.   characters : (n,) length in characters.
-    flags      : finding -> (n,) flags, for the findings of `form_flags`, `mojibake` and `loop`.
+    flags      : finding -> (n,) flags, for the findings in FORM_FINDINGS.
     """
 
     forms: TextForms
@@ -246,7 +246,7 @@ class PassageFacts:
     @staticmethod
     def of(passages: TextStore, workers: Workers) -> PassageFacts:
         """Gather the facts on all passages of a store."""
-        ranges = pieces(len(passages), CHUNK_TEXTS, passages.lengths)
+        ranges = pieces(len(passages), FACTS_AT_ONCE, passages.lengths)
         read = partial(_facts_of, model=save_model(passages.folder) if workers.n > 1 else None)
         parts = [_facts_of(passages.only(np.zeros(0, np.int64)), None)]
         parts += workers.map(read, (passages.only(np.arange(*part)) for part in ranges))
@@ -254,7 +254,7 @@ class PassageFacts:
         forms = TextForms.of(joined["form"], joined["empty"], joined["loop"])
         openings = Openings(joined["phrase"], joined["opening"])
         runs = RunBits(joined["run_bits"], joined["n_runs"])
-        flags = {name: column for name, column in joined.items() if column.dtype == np.bool_ and name != "empty"}
+        flags = {name: joined[name] for name in FORM_FINDINGS}
         return PassageFacts(forms, runs, openings, joined["language"], joined["characters"], flags)
 
     def of_source(self, planned: PlannedSource, ordinary: LengthRange | None = None) -> dict[str, BothFlags]:

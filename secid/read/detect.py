@@ -144,7 +144,7 @@ SHAPES = (
     Shape("lists", "lists of positives and negatives (reranking)",
           columns((*QUERY, *QUERY_ID), POSITIVE, NEGATIVE, "lists"),
           ({"query": "q", "positive": ["p"], "negative": ["n"]},), rank=1),
-    Shape("objects", "objects that hold a text each", toolkits.objects,
+    Shape("objects", "objects with one text each", toolkits.objects,
           ({"query": {"text": "q"}, "positive": {"title": "T", "text": "p"}, "negative": {"text": "n"}},),
           ids=False, rank=1),
     Shape("text-and-ids", "texts of positives, ids of negatives",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow", "typer", "rich", "pydantic")
 SECRETS = ("HF_TOKEN", "SECID_API_KEY", "OPENAI_API_KEY")
-"""Environment variables whose values never enter a report. A report shows only whether they are set, which explains many
+"""Environment variables whose values never enter a report. It shows only whether they are set, which explains many
 failures."""
 
 
