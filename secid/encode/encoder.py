@@ -141,7 +141,7 @@ def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Row
         rows = np.asarray(values)
         rows = rows if rows.dtype.kind == "f" else rows.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
-        raise EncoderError(f"vectors are not arrays of numbers with equal lengths: {error}", where=where) from error
+        raise EncoderError(f"vectors must be arrays of numbers of equal length: {error}", where=where) from error
     expected = f"({n_texts}, {'d' if dimension is None else dimension})"
     if rows.ndim != 2 or len(rows) != n_texts or rows.shape[1] == 0 or dimension not in (None, rows.shape[1]):
         raise EncoderError(f"vectors of shape {rows.shape} for {n_texts} texts, expected {expected}", where=where)
