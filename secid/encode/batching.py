@@ -41,7 +41,7 @@ GPU_CHUNK = 4096
 """Texts to tokenise at once for a GPU, whose batches are a hundred times as large. For SciFact's passages (512 tokens,
 batches of 131,072 tokens), padding is 6 % with chunks of 4,096 texts, 11 % with 1,024 and 5 % with a single chunk."""
 
-AHEAD = 4
+CHUNKS_AHEAD = 4
 """Number of tokenised chunks to keep ready for the device."""
 GOOD_BATCHES = 64
 """Number of successful batches after which a lowered budget is doubled, in case another process has freed memory."""

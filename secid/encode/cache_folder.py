@@ -30,7 +30,7 @@ TRAINING_NAME = re.compile(r"[0-9a-f]{32}\.json")
 ABANDONED_SECONDS = 3600.0
 """Age at which a segment without readable rows counts as abandoned by a killed run. Live runs seal within seconds."""
 
-FREE_SHARE, LARGEST_DEFAULT = 0.5, 200 * 10**9
+FREE_SHARE, MAX_DEFAULT_BYTES = 0.5, 200 * 10**9
 """Default limit: this share of the disk's free space and the cache's present size together, but at most 200 GB, which
 holds the rows of 65 million texts with 768 dimensions."""
 
@@ -113,13 +113,13 @@ class CacheFolder:
         parents = (self.folder, *self.folder.parents)
         with contextlib.suppress(OSError):
             disk = shutil.disk_usage(next(parent for parent in parents if parent.exists()))
-            return min(int(FREE_SHARE * (disk.free + n_bytes)), LARGEST_DEFAULT)
-        return LARGEST_DEFAULT
+            return min(int(FREE_SHARE * (disk.free + n_bytes)), MAX_DEFAULT_BYTES)
+        return MAX_DEFAULT_BYTES
 
     @property
     def remedy(self) -> str:
         """Remedy for too little room. If no limit is set, the free space of the disk determines it."""
-        if self._limit_bytes is None and self.limit(sum(self._sizes().values())) < LARGEST_DEFAULT:
+        if self._limit_bytes is None and self.limit(sum(self._sizes().values())) < MAX_DEFAULT_BYTES:
             return f"free space on the disk of {self.folder}, or use another disk with {flag_of('cache_dir', 'DIR')}"
         return f"{flag_of('cache_gb', 'N')} raises the limit"
 

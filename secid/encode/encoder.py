@@ -126,7 +126,7 @@ MODEL_FIELDS = ("dtype", "device", "batch_tokens", "trust_remote_code", "allow_p
 SMALLEST_ENTRY, LARGEST_ENTRY = 1e-15, 1e15
 """Range of a row's largest number in which sums of squares stay far from the limits of float32, in any dimension."""
 
-SMALLEST_SQUARE, LARGEST_SQUARE = 1e-250, 1e250
+MIN_SQUARE, MAX_SQUARE = 1e-250, 1e250
 """Range in which squared lengths stay far from the limits of float64."""
 
 BLOCK_ROWS = 512
@@ -176,7 +176,7 @@ def _unit_rows(rows: Rows) -> Float32Rows:
         part = rows[block].astype(np.float64)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             squares = np.einsum("ij,ij->i", part, part)
-            if not ((squares > SMALLEST_SQUARE) & (squares < LARGEST_SQUARE)).all():
+            if not ((squares > MIN_SQUARE) & (squares < MAX_SQUARE)).all():
                 _, exponent = np.frexp(np.abs(part).max(axis=1, keepdims=True))
                 part = np.ldexp(part, -exponent)  # exact; the largest number of each row is now 0.5 to 1
                 squares = np.einsum("ij,ij->i", part, part)

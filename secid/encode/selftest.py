@@ -23,7 +23,7 @@ batch noise. Source: METHOD 2.6."""
 BATCH_TOLERANCE = 1e-5
 """Maximum difference between a float32 row from a batch of one text and from a batch of many."""
 
-LARGEST_NOISE = (2.0 - 2.0 * 0.99) ** 0.5 / NOISE_FACTOR
+MAX_NOISE = (2.0 - 2.0 * 0.99) ** 0.5 / NOISE_FACTOR
 """Maximum such difference for other number formats, 0.014. Directions up to NOISE_FACTOR times the noise are dropped,
 and this length must stay below that of n - p for a near-copy (s_pn 0.99)."""
 
@@ -171,7 +171,7 @@ def _batch(encoder: Encoder, passages: Float32Rows) -> SelfTestCheck:
 
 def _tolerance(encoder: Encoder) -> float:
     """Return the maximum allowed distance between two rows of the same text."""
-    return BATCH_TOLERANCE if encoder.info.dtype == "float32" else LARGEST_NOISE
+    return BATCH_TOLERANCE if encoder.info.dtype == "float32" else MAX_NOISE
 
 
 # The description of an encoder, with the outcome of its self-test.

@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from secid.encode.batching import (
-    AHEAD,
+    CHUNKS_AHEAD,
     CPU_CHUNK,
     GPU_CHUNK,
     BatchQueue,
@@ -108,7 +108,9 @@ class TransformerEncoder:
 
         on_cpu = self.parts.replica.device.type == "cpu"
         chunk, n_tokenisers = (CPU_CHUNK, 1) if on_cpu else (GPU_CHUNK, GPU_TOKENISERS)
-        chunks = merged_items([lambda: token_chunks(texts, tokenise, chunk, n_tokenisers)], AHEAD, "secid-tokenise")
+        chunks = merged_items(
+            [lambda: token_chunks(texts, tokenise, chunk, n_tokenisers)], CHUNKS_AHEAD, "secid-tokenise"
+        )
         queue = BatchQueue(chunks, self.batch_tokens, tokeniser.padding)
         threads = torch.get_num_threads()
         numbers = self._device_numbers(len(texts))

@@ -24,13 +24,13 @@ RUN_WORDS = 5
 """Number of words in a run. Texts rarely share five words in a row without copying. Source: METHOD 14."""
 RUN_CHARACTERS = 10
 """Number of characters in a run in scripts without spaces, where a word has about two. Source: METHOD 14."""
-CONTAINED = 0.8
+MIN_SHARED_FRACTION = 0.8
 """Minimum share of a copy's distinct runs that occur in the other text. Source: METHOD 14."""
 ROUNDING = 1e-9
-LEAST_RUNS = 2
+MIN_RUNS = 2
 """Minimum number of distinct runs in a negative to compare; of a shorter one, only equal forms count. Two runs are six
 words in a row, or eleven characters of a script without spaces, from a positive of the same query."""
-LEAST_WHOLE_RUNS = 3
+MIN_POSITIVE_RUNS = 3
 """Minimum number of distinct runs in a positive that a negative holds, because a question may be the start of another
 one. Also the minimum number of kept runs in a negative to compare with a baseline, because a quarter of the runs says
 less."""
@@ -41,7 +41,7 @@ LABELS_AT_ONCE = 1 << 10
 """Number of labels to compare at once. In most data, the first records show whether queries have a second positive."""
 BYTES_AT_ONCE = 1 << 22
 """Maximum bytes of texts in the pairs to compare at once. Their runs take about 30 times as much memory."""
-STORED = "positive_"
+ARRAY_PREFIX = "positive_"
 """Prefix of the names of the arrays in a baseline."""
 MIXER = np.uint64(0x9E3779B97F4A7C15)
 """Odd multiplier with the bits of the golden ratio's fraction."""
@@ -149,11 +149,11 @@ class RunBits:
         In a pair that is ruled out, each text has too few runs, or too many bits that the other text lacks.
         """
         one, other = self.bits[negatives], self.bits[positives]
-        return self._may_lie_in(other, negatives, LEAST_RUNS) | self._may_lie_in(one, positives, LEAST_WHOLE_RUNS)
+        return self._may_lie_in(other, negatives, MIN_RUNS) | self._may_lie_in(one, positives, MIN_POSITIVE_RUNS)
 
     def _may_lie_in(self, others: Keys, ids: Index, least: int) -> Flags:
         n_lacking = np.bitwise_count(self.bits[ids] & ~others).sum(axis=1)
-        flags: Flags = n_lacking <= (1 - CONTAINED) * self.n_runs[ids] + ROUNDING
+        flags: Flags = n_lacking <= (1 - MIN_SHARED_FRACTION) * self.n_runs[ids] + ROUNDING
         return flags & (self.n_runs[ids] >= least)
 
 
@@ -170,14 +170,14 @@ def n_shared(left: RunSets, right: RunSets) -> Index:
     return np.bincount((twice >> OWNER_SHIFT).astype(np.int64), minlength=len(left.offsets) - 1)
 
 
-def near_copies(negatives: RunSets, positives: RunSets, least: int = LEAST_RUNS) -> Flags:
-    """Return (n,) flags of the pairs of which one text holds most runs (CONTAINED) of the other.
+def near_copies(negatives: RunSets, positives: RunSets, least: int = MIN_RUNS) -> Flags:
+    """Return (n,) flags of pairs in which one text holds MIN_SHARED_FRACTION of the runs of the other.
 
-    least : the runs of negative i are sought in positive i only if there are at least so many.
+    least : minimum number of runs in a negative to look up in its positive.
     """
     common = n_shared(negatives, positives)
-    flags: Flags = (negatives.sizes >= least) & (common >= CONTAINED * negatives.sizes - ROUNDING)
-    flags |= (positives.sizes >= LEAST_WHOLE_RUNS) & (common >= CONTAINED * positives.sizes - ROUNDING)
+    flags: Flags = (negatives.sizes >= least) & (common >= MIN_SHARED_FRACTION * negatives.sizes - ROUNDING)
+    flags |= (positives.sizes >= MIN_POSITIVE_RUNS) & (common >= MIN_SHARED_FRACTION * positives.sizes - ROUNDING)
     return flags
 
 
@@ -269,7 +269,7 @@ def positives_of_pairs(query: Keys, ids: Index, passage_form: Keys, passages: Te
         passages.lengths[ids].astype(np.int64),
         lambda places: passages.only(ids[places]),
         1,
-        LEAST_RUNS,
+        MIN_RUNS,
         ids,
     )
 
@@ -295,11 +295,11 @@ def stored_positives(
         keys.append(runs.keys)
         sizes.append(runs.sizes)
     return {
-        f"{STORED}queries": positives.queries,
-        f"{STORED}offsets": positives.offsets,
-        f"{STORED}forms": positives.forms,
-        f"{STORED}run_offsets": np.concatenate([[0], np.cumsum(np.concatenate(sizes))]),
-        f"{STORED}runs": np.concatenate(keys),
+        f"{ARRAY_PREFIX}queries": positives.queries,
+        f"{ARRAY_PREFIX}offsets": positives.offsets,
+        f"{ARRAY_PREFIX}forms": positives.forms,
+        f"{ARRAY_PREFIX}run_offsets": np.concatenate([[0], np.cumsum(np.concatenate(sizes))]),
+        f"{ARRAY_PREFIX}runs": np.concatenate(keys),
     }
 
 
@@ -309,7 +309,7 @@ def restored(arrays: Mapping[str, npt.NDArray[Any]]) -> Positives:
     Raises KeyError for a missing array, and ValueError if the arrays do not match each other.
     """
     queries, offsets, forms, run_offsets, keys = (
-        arrays[STORED + name] for name in ("queries", "offsets", "forms", "run_offsets", "runs")
+        arrays[ARRAY_PREFIX + name] for name in ("queries", "offsets", "forms", "run_offsets", "runs")
     )
     runs = RunSets(keys.astype(np.uint32), run_offsets.astype(np.int64))
     offsets = offsets.astype(np.int64)
@@ -324,7 +324,7 @@ def restored(arrays: Mapping[str, npt.NDArray[Any]]) -> Positives:
         runs.sizes * runs.keys.itemsize,
         runs.take,
         KEPT_EVERY,
-        LEAST_WHOLE_RUNS,
+        MIN_POSITIVE_RUNS,
     )
 
 

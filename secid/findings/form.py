@@ -15,7 +15,7 @@ from secid.findings.phrases import trailing_notes
 from secid.pool.texts import Packed
 from secid.pool.tokens import UNSPACED_RANGES
 
-LEAST_WORDS, LEAST_CHARACTERS = 8, 24
+MIN_WORDS, MIN_CHARACTERS = 8, 24
 """Minimum length of an unfinished text in words, or in characters of scripts without spaces. Titles and answers are
 shorter."""
 SENTENCE_ENDS = (
@@ -96,12 +96,12 @@ def _ends_elsewhere(text: str) -> bool:
 
 
 def _is_long(text: str) -> bool:
-    """Return whether a text has LEAST_WORDS words, or LEAST_CHARACTERS characters of scripts without spaces."""
-    if len(text.split(None, LEAST_WORDS)) >= LEAST_WORDS:
+    """Return whether a text has MIN_WORDS words, or MIN_CHARACTERS characters of scripts without spaces."""
+    if len(text.split(None, MIN_WORDS)) >= MIN_WORDS:
         return True
     if text.isascii():
         return False
-    return len(UNSPACED.findall(text, 0, 2 * LEAST_CHARACTERS)) >= LEAST_CHARACTERS
+    return len(UNSPACED.findall(text, 0, 2 * MIN_CHARACTERS)) >= MIN_CHARACTERS
 
 
 def is_wrapped(text: str) -> bool:

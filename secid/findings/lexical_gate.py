@@ -35,9 +35,9 @@ READ_CHARACTERS = 300
 """Number of characters to read from each text: enough to see its script."""
 NOTICED_MISREAD = 0.05
 """Share of texts from which they are reported: fewer are quotations and names."""
-BETTER = "multilingual"
+MULTILINGUAL = "multilingual"
 """Name of the tokenizer without these faults."""
-SPLIT_AS = {"alphanumeric": "alphanumeric", "alphanumeric2": "alphanumeric", "whitespace": "whitespace"}
+WORD_TOKENIZERS = {"alphanumeric": "alphanumeric", "alphanumeric2": "alphanumeric", "whitespace": "whitespace"}
 """Tokenizers that give words -> their splitter. The others cut a text into pieces, whatever its script."""
 Texts = tuple[TextStore, Index]
 """(store, ids of the texts to read)."""
@@ -80,10 +80,10 @@ def misread(plan: Plan, planned: PlannedSource, tokenizer: str, seed: int) -> Mi
 
 def misread_texts(queries: Texts, passages: Texts, tokenizer: str, seed: int) -> Misread:
     """Count the faults as `misread` does, in distinct texts of any origin."""
-    if tokenizer not in SPLIT_AS:
+    if tokenizer not in WORD_TOKENIZERS:
         return Misread(0, {})
     texts = chain(_sample(*queries, seed), _sample(*passages, seed))
-    return Misread.of(texts, SPLITTERS[SPLIT_AS[tokenizer]])
+    return Misread.of(texts, SPLITTERS[WORD_TOKENIZERS[tokenizer]])
 
 
 def _sample(store: TextStore, ids: Index, seed: int) -> Iterator[str]:
@@ -158,8 +158,8 @@ def inactive_gate(planned: PlannedSource, sample: CoverageSample, tokenizer: str
     coverage = sample.positives(planned.name, tokenizer)
     mean = float(coverage.mean())
     values: dict[str, float | str] = {"coverage": mean}
-    if not mean >= INACTIVE_COVERAGE and tokenizer != BETTER:
-        values |= {"best": BETTER, "best_coverage": float(sample.positives(planned.name, BETTER).mean())}
+    if not mean >= INACTIVE_COVERAGE and tokenizer != MULTILINGUAL:
+        values |= {"best": MULTILINGUAL, "best_coverage": float(sample.positives(planned.name, MULTILINGUAL).mean())}
     return CautionEvidence(int((coverage == 0).sum()), 1 - mean, values), mean
 
 
@@ -226,17 +226,18 @@ class MeanCoverage:
 def _best(names: Sequence[str], others: Mapping[str, Mapping[str, MeanCoverage]], is_asked_for: bool) -> str:
     """Return the tokenizer to recommend for a run, which can have only one.
 
-    Prefer, in this order, BETTER if `is_asked_for`, an active gate for the most sources, BETTER, and the largest
-    difference in coverage between positives and negatives. A tokenizer that splits words into letters covers both.
-    is_asked_for : whether sources with misread words need BETTER.
+    Prefer, in this order, MULTILINGUAL if `is_asked_for`, an active gate for the most sources, MULTILINGUAL, and the
+    largest difference in coverage between positives and negatives. A tokenizer that splits words into letters covers
+    both.
+    is_asked_for : whether sources with misread words need MULTILINGUAL.
     """
 
     def key(name: str) -> tuple[bool, int, bool, float]:
         means = others[name].values()
         return (
-            is_asked_for and name == BETTER,
+            is_asked_for and name == MULTILINGUAL,
             sum(item.gate_is_active for item in means),
-            name == BETTER,
+            name == MULTILINGUAL,
             sum(item.positives - item.negatives for item in means),
         )
 
@@ -294,7 +295,7 @@ def _misread(words: Mapping[Fault, Sequence[tuple[float, str]]], tokenizer: str)
             values={
                 "tokenizer": tokenizer,
                 "effect": effect,
-                "best": BETTER,
+                "best": MULTILINGUAL,
                 "sources": {name: share for share, name in sorted(sources, reverse=True)},
             },
         )

@@ -23,9 +23,9 @@ from secid.triplets.estimates import GapMoments, Moments, Names, Share, comparab
 # `secid check`, `secid score` and `secid gate` decide it here, from the texts, so that they agree. Hardness, inversions
 # and the score do not affect it, because their value for training is not established. Source: METHOD 14.
 
-RECORDS_LEFT = 0.5
+MIN_FRACTION_LEFT = 0.5
 """Minimum share of records that must keep a negative after a repair. Source: METHOD 14."""
-UNREAD = 0.5
+MIN_UNREAD_FRACTION = 0.5
 """If the encoder does not know the script of this share of the negatives or more, there is no verdict."""
 DEFECT_MASK = np.uint32(sum(1 << BITS[name] for name in DEFECTS if not FINDINGS[name].formal))
 """Bits of the defects that count in every source."""
@@ -89,7 +89,7 @@ def status_of(findings: Sequence[SourceFinding], n_left: int, n_records: int) ->
     shares = {item.name: item.counted_share for item in findings}
     if all(shares[name] <= DEFECT_LIMIT for name in DEFECTS):  # NaN is not within the limit
         return "no_defects"
-    left = n_left > 0 and n_left >= RECORDS_LEFT * n_records
+    left = n_left > 0 and n_left >= MIN_FRACTION_LEFT * n_records
     return "repair" if left else "unusable"
 
 
@@ -98,7 +98,7 @@ def readable(status: Status, unknown_script: float | None) -> Status:
 
     unknown_script : share of negatives with this finding; None if it was not evaluated. Source: METHOD 14.
     """
-    unread = unknown_script is not None and not unknown_script < UNREAD
+    unread = unknown_script is not None and not unknown_script < MIN_UNREAD_FRACTION
     return "no_verdict" if status == "no_defects" and unread else status
 
 

@@ -246,7 +246,7 @@ def describe_encoder(
 
 
 def fitting(plan: Plan, resolved: Resolved, progress: Progress) -> Resolved:
-    """Choose BETTER as the tokenizer, with a note, if the default would misread the words of a source.
+    """Choose MULTILINGUAL as the tokenizer, with a note, if the default would misread the words of a source.
 
     A tokenizer that was set, or is a baseline's, stays. Source: METHOD 4.
     """
@@ -274,10 +274,10 @@ def fitting_files(readers: Sequence[Reader], resolved: Resolved, progress: Progr
 
     A default that fits counts as chosen too, so that no shard chooses again by its own rows.
     """
-    from secid.findings.lexical_gate import READ_CHARACTERS, SAMPLE_TEXTS, SPLIT_AS, Misread
+    from secid.findings.lexical_gate import READ_CHARACTERS, SAMPLE_TEXTS, WORD_TOKENIZERS, Misread
     from secid.pool import SPLITTERS
 
-    split, fits = SPLITTERS[SPLIT_AS[resolved.values.tokenizer]], []
+    split, fits = SPLITTERS[WORD_TOKENIZERS[resolved.values.tokenizer]], []
     for reader in readers:
         records = islice((item for item in reader if isinstance(item, Record)), SAMPLE_TEXTS)
         texts = (text[:READ_CHARACTERS] for own in records for text in (own.query, *own.positives[:1]))
@@ -288,7 +288,7 @@ def fitting_files(readers: Sequence[Reader], resolved: Resolved, progress: Progr
 
 def _chosen(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: Progress) -> Resolved:
     """Decide by the source with the largest share of misread texts. fits : of each source, with its name."""
-    from secid.findings.lexical_gate import BETTER, NOTICED_MISREAD, Misread
+    from secid.findings.lexical_gate import MULTILINGUAL, NOTICED_MISREAD, Misread
     from secid.pages.sections.verdict import MISREADS
     from secid.pages.text import percent, short
 
@@ -298,6 +298,7 @@ def _chosen(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: P
     default = resolved.values.tokenizer
     does = f"{default} {MISREADS[fit.effect]} ({percent(fit.fraction)} of the texts of {short(name)})"
     progress.note(
-        f"tokenizer: {BETTER}, chosen automatically, because {does}; to keep {default}: {flag_of('tokenizer', default)}"
+        f"tokenizer: {MULTILINGUAL}, chosen automatically, because {does}; "
+        f"to keep {default}: {flag_of('tokenizer', default)}"
     )
-    return resolved.automatic(tokenizer=BETTER)
+    return resolved.automatic(tokenizer=MULTILINGUAL)

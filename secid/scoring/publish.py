@@ -12,7 +12,7 @@ from secid.analyses.controls import Control
 from secid.analyses.ranking import score_interval
 from secid.analyses.shared_queries import FEWEST_SHARED, SharedCounts, SourcePairs
 from secid.arrays import Flags, Floats, distinct
-from secid.encode.selftest import LARGEST_NOISE, NOISE_FACTOR
+from secid.encode.selftest import MAX_NOISE, NOISE_FACTOR
 from secid.measure.gates import INVERSION, ProxyValues, gate_means, proxies
 from secid.measure.information import spectral_nats, spectrum, trace
 from secid.measure.interval import FEWEST_QUERIES, Difference, finite_interval
@@ -47,7 +47,7 @@ MOST_SOURCES, MOST_VALUES = 10, 5
 
 def noise_warnings(distance: float) -> tuple[RunWarning, ...]:
     """A warning where the encoder's noise hides more than near-copies. distance: as of `smallest_distance`."""
-    limit = NOISE_FACTOR * LARGEST_NOISE
+    limit = NOISE_FACTOR * MAX_NOISE
     if distance <= limit:
         return ()
     return (RunWarning(kind="noisy_encoder", values={"distance": distance, "limit": limit}),)
