@@ -164,11 +164,6 @@ def forms_of(texts: Iterable[str]) -> Keys:
     return np.concatenate(parts)
 
 
-def corpus_forms(collection: Collection) -> Keys:
-    """Return the sorted hashes of the normal forms of all passages of a collection."""
-    return distinct(forms_of(collection.passages()))
-
-
 # Texts of an evaluation set that are exactly or nearly equal to texts of a run.
 #
 # Exact: both have the same non-empty normal form (METHOD 14). Near, for queries: the sets of words have a Jaccard
