@@ -15,7 +15,7 @@ from secid.errors import UsageError
 from secid.progress import Progress, Silent
 from secid.records import Record
 from secid.results.inputs import probe_command
-from secid.results.probe import FEWEST_HELD_OUT
+from secid.results.probe import MIN_HELD_OUT
 from secid.settings import Resolved, Settings, SettingsDict, encoder_kind, flag_of, resolve, with_encoder, with_guide
 
 if TYPE_CHECKING:
@@ -144,19 +144,19 @@ def _identity(info: EncoderInfo) -> str:
 
 
 def command_of_probe(
-    words: Sequence[str], encoder: EncoderLike | None, values: Settings, given: SettingsDict, run: Run
+    words: Sequence[str], encoder: EncoderLike | None, values: Settings, typed_settings: SettingsDict, run: Run
 ) -> str | None:
     """Return the command that probes the sources of a run.
 
-    words : sources as typed.   values : resolved settings.   given : settings as typed.
+    words : sources as typed.   values : resolved settings.   typed_settings : settings as typed.
     None if a source cannot be read again or has too few queries, or if the encoder cannot be trained.
     """
     name = values.encoder if encoder is None else encoder
     once = any(file.read_once for source in run.sources for file in source.files)
-    few = min(source.n_queries for source in run.sources) < FEWEST_HELD_OUT
+    few = min(source.n_queries for source in run.sources) < MIN_HELD_OUT
     if once or few or not isinstance(name, str) or encoder_kind(name) != "model":
         return None
-    return probe_command(words, {"encoder": encoder, **given})
+    return probe_command(words, {"encoder": encoder, **typed_settings})
 
 
 def refuse_invalid_combinations(settings: Settings, others: Sequence[str]) -> None:

@@ -157,7 +157,7 @@ def test_sources_of_different_queries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, n: int, sample: int, most_sets: int
 ) -> None:
     """Shared queries are those of the whole, and so are the sets that are scored."""
-    monkeypatch.setattr(shared_queries, "MOST_SETS", most_sets)
+    monkeypatch.setattr(shared_queries, "MAX_RESTRICTED_SCORES", most_sets)
     draw = np.random.default_rng(3)
     hardness = {name: {number: draw.uniform(0.2, 1.5) for number in queries} for name, queries in UNLIKE[case].items()}
     sources = write_unlike(tmp_path / "sources", hardness)
