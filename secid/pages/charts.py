@@ -243,7 +243,7 @@ def _bar(mark: Mark, scale: Scale, class_: str) -> list[Markup]:
 
 # Scores of positives and negatives by source, and the ROC curve that follows from them.
 
-NOTE = (
+CURVES_NOTE = (
     "Left: cosines to the query of positives (filled) and negatives (line), each as shares. Right: ROC curve, share of "
     "negatives across, of positives up, above a threshold, both from 0 to 1."
 )
@@ -261,7 +261,7 @@ def separation_chart(items: Sequence[SourceSeparation]) -> Chart:
         }
         for item in items
     )
-    return Chart(title=title, description=description, draw=draw, numbers=numbers, note=NOTE)
+    return Chart(title=title, description=description, draw=draw, numbers=numbers, note=CURVES_NOTE)
 
 
 def _drawn_curves(label: str, items: Sequence[SourceSeparation]) -> Markup:

@@ -56,7 +56,7 @@ SHOWN_TEXT = 100
 TO_REPAIR = "To drop the defects, save the check first"
 LABELS = f"To check, add {code('--collection DIR')} if these queries have relevance judgements."
 SUSPECTS = f"{code('secid score')} with {code('--guide NAME')} lists negatives that look relevant to a second model."
-SCORE = f"Hardness and the score need an encoder: {code('secid score')} with {code('--encoder minilm')}."
+SCORE_ADVICE = f"Hardness and the score need an encoder: {code('secid score')} with {code('--encoder minilm')}."
 ROLES = ("query", "positive", "negative")
 
 
@@ -108,7 +108,7 @@ def verdict(check: Check) -> list[str]:
         rest = "others are not ruled out" if has_collection else f"{code('--collection DIR')} adds others"
         lines.append(f"False negatives are found by the labels in these files{more}; {rest}.")
     lines += [*damaged_positives(check.sources), *filter(None, [_no_command(check)])]
-    return [*lines, SCORE]
+    return [*lines, SCORE_ADVICE]
 
 
 def _no_command(check: Check) -> str:

@@ -247,7 +247,7 @@ DIGEST = re.compile(r"\b[0-9a-f]{32,}\b")
 SHOWN_DIGITS = 6
 """Shown digits of a hash; report.json has all of them."""
 SHOWN_PAIRS = 3
-KINDS = {
+CHANGE_KINDS = {
     "setting": "settings",
     "harmless": "settings that change no score",
     "encoder": "encoder",
@@ -310,7 +310,11 @@ def _more(pairs: Sequence[str]) -> str:
 def _changed(runs: RunComparison) -> str:
     kinds: dict[str, list[str]] = {}
     for change in runs.changes:
-        kind = KINDS["harmless"] if change.name in HARMLESS and change.what == "setting" else KINDS[change.what]
+        kind = (
+            CHANGE_KINDS["harmless"]
+            if change.name in HARMLESS and change.what == "setting"
+            else CHANGE_KINDS[change.what]
+        )
         kinds.setdefault(kind, []).append(plain(change.name))
     kinds |= {
         "files": [named(item.name) for item in runs.sources if item.same_files is False],

@@ -35,11 +35,11 @@ Strings = npt.NDArray[np.object_]
 UNSCORED = "not scored: outside the sample or the first K"
 NONE = "none"
 """Value of --drop that drops no finding."""
-ROUNDING = 1e-5
+SHARE_SLACK = 1e-5
 """Relative slack for shares, since a share in a report has six digits."""
-NUMBERS = ("s_query_positive", "s_query_negative", "weight", "influence", "information")
+RANKING_COLUMNS = ("s_query_positive", "s_query_negative", "weight", "influence", "information")
 """Columns of negatives.parquet that a ranking uses, and that the log of left-out negatives has."""
-LAST = -10.0
+BELOW_ALL_SIMILARITIES = -10.0
 """Offset below every similarity: negatives above the margin come after all others, the farthest above it last."""
 
 
@@ -207,7 +207,7 @@ def refuse_worse(before: Answer, after: Answer) -> None:
     """
     statuses = get_args(Status)
     same = after.status == before.status and after.status in ("repair", "unusable")
-    more = same and after.flagged_share > before.flagged_share * (1.0 + ROUNDING)
+    more = same and after.flagged_share > before.flagged_share * (1.0 + SHARE_SLACK)
     if more or statuses.index(after.status) > statuses.index(before.status):
         raise UsageError(
             f"nothing was written: the copy's status would be “{STATUS[after.status]}” ({percent(after.flagged_share)} "
@@ -259,7 +259,7 @@ def _rank(facts: Facts, by: By) -> Floats:
     if by != "similarity":
         return facts.numbers[by]
     negative, positive = facts.numbers["s_query_negative"], facts.numbers["s_query_positive"]
-    return np.where(margin_flags(negative, positive, "relative", MARGIN), LAST - negative, negative)
+    return np.where(margin_flags(negative, positive, "relative", MARGIN), BELOW_ALL_SIMILARITIES - negative, negative)
 
 
 def listed_reasons(planned: PlannedSource, reasons: Strings, rule: Rule) -> Strings:
@@ -384,7 +384,7 @@ class Selected:
             **(texts or dict.fromkeys(("query", "positive", "negative"))),
             **{
                 name: float(self.facts.numbers[name][triplet]) if scored else None
-                for name in NUMBERS
+                for name in RANKING_COLUMNS
                 if name in self.facts.numbers
             },
             "reason": reason,
