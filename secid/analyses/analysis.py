@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from secid.analyses.controls import Control
+    from secid.analyses.equal_hardness import EqualHardness
     from secid.analyses.shared_queries import SourcePairs
     from secid.findings.summary import SourceFindings
     from secid.measure.in_batch import Conflicts
@@ -32,13 +33,14 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """A measured run, its sources in rank order in every list.
+    """A measured run, its sources in rank order in every list, those that are not ranked last.
 
     items : the sources with all of their queries.
     table : the sources on the queries that all of them share, if the table uses these; otherwise `items`.
     level : `table` cut to equal size, for budgets beyond 1; None if that is impossible.
     ranked : the sources as they are ranked: `table`, or `level` beyond budget 1.
     pairs : all pairs of sources, at the run's budget.
+    equal_hardness : the same pairs at equal hardness, and which sources are not ranked.
     control_gaps : for each control, the sources' scores minus its own, by name.
     guide : the second scorer, whose scores are columns of the items' tables; None without one.
     collection : None without --collection.   batch_rows : conflicts over all rows of a source's files, by source.
@@ -54,6 +56,7 @@ class Context:
     level: Sequence[Measured] | None
     ranked: Sequence[Measured]
     pairs: SourcePairs
+    equal_hardness: EqualHardness
     controls: Sequence[tuple[Control, Measured]]
     control_gaps: Sequence[Mapping[str, Difference]]
     findings: Mapping[str, SourceFindings]

@@ -170,14 +170,13 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[ShownFindings, ...], int]:
             bool(number) or source.status not in TO_REPAIR,
             _is_trait(source, item),
             place,
-            source.scored.rank,
             source,
             item,
         )
         for source in run.sources
         for number, (place, item) in enumerate(ranked(run, source))
     ]
-    every.sort(key=lambda entry: entry[:4])
+    every.sort(key=lambda entry: entry[:3])
     groups = []
     for name in dict.fromkeys(source.name for *_, source, _ in every):
         source = next(source for *_, source, _ in every if source.name == name)

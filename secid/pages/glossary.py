@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from secid.analyses.budgets import BUDGETS
 from secid.analyses.equal_hardness import EQUAL_HARDNESS
@@ -37,8 +36,8 @@ NOT_RULED_OUT = (
 )
 """Sentence for runs without a guide whose queries have several positives; the others get ONE_LABEL."""
 TIE_TERM = (
-    "sources of different letters differ significantly, A the best; those that share a letter are statistically tied, "
-    "directly or through others; – marks a source that could not be compared with all the others"
+    "two sources share a letter if their difference is not significant, and none if it is; A is the highest. – marks a "
+    "source that is not ranked, or could not be compared with all the others"
 )
 STATUS_TERMS = {
     "no defects": "no counted defect is above its limit, which does not make the source good for training.",
@@ -68,8 +67,8 @@ EXPLANATIONS = {
     "ECI_B": "log det(I + B·M), in nats, 0 or more: the score of B negatives drawn from the source. Small B goes by "
     "total weight, large B by variety.",
     "95 % CI": "95 % confidence interval; queries are the sampling unit.",
-    "P(first)": "chance of the highest score among all sources of the run, ranked or not, 0 to 100 %, given the "
-    "sampling of queries; – for a source that is not ranked.",
+    "P(first)": "chance of the highest score among the ranked sources, 0 to 100 %, given the sampling of "
+    "queries; – for a source that is not ranked.",
     "new texts": "texts that are in no source and were encoded only for the control, 0 or more; fewer cost less.",
     "candidates": "documents of the run that the control's negatives were drawn from or searched in; at most 100,000 "
     "are searched.",
@@ -192,7 +191,6 @@ OTHER_NAMES = {
     "inversion_fraction": "outscoring",
     "interval_95": "95 % CI",
     "CI": "95 % CI",
-    "rank_group": "tie",
     "n_queries": "queries",
     "n_triplets": "negatives",
     "flagged_share": "defects",
@@ -441,32 +439,11 @@ def not_ranked(run: Run) -> Mapping[str, str]:
     return {} if found is None else found.unranked
 
 
-def as_listed(run: Run) -> Run:
-    """The run with its sources in the order of the answer: those that are not ranked last."""
-    apart = not_ranked(run)
-    return replace(run, sources=tuple(sorted(run.sources, key=lambda source: source.name in apart)))
-
-
 def listing(run: Run) -> str:
     """The caption of a table whose sources are in the order of the answer."""
     return "Ranked sources by score; then those not ranked" if not_ranked(run) else "Sources by score"
 
 
-def ranks(run: Run) -> dict[str, str]:
-    """The rank of each source among the ranked ones, from 1; "–" for a source that is not ranked."""
-    apart = not_ranked(run)
-    places = sorted(source.scored.rank for source in run.sources if source.name not in apart)
-    return {
-        source.name: "–" if source.name in apart else count(1 + places.index(source.scored.rank))
-        for source in run.sources
-    }
-
-
-def tie_group(run: Run, source: SourceReport) -> int:
-    """Return the group of a source's ties among the ranked sources, 1 for the highest; 0 where it is not ranked."""
-    apart = not_ranked(run)
-    own = source.scored.rank_group
-    if not run.comparisons or source.name in apart or own is None:
-        return 0
-    groups = {item.scored.rank_group for item in run.sources if item.name not in apart}
-    return 1 + sum(group < own for group in groups if group is not None)
+def rank_text(source: SourceReport) -> str:
+    """The rank of a source, from 1; "–" for a source that is not ranked."""
+    return "–" if source.scored.rank is None else count(source.scored.rank)

@@ -78,7 +78,8 @@ class ProbedSource:
                   over the same seeds for each query.   gain_ndcg10: mean nDCG@10 minus the frozen encoder's; the next
                   five fields are those of its `Gap`.
     vs_random   : nDCG@10 minus that of the control `random`, over the seeds that both have; None for that control.
-    tie         : group, 1 first; sources of a group are tied, directly or through others. None if nothing is ranked.
+    tie         : letters; two sources share one if and only if their difference is not significant. None if nothing is
+                  ranked.
     """
 
     name: str
@@ -92,7 +93,7 @@ class ProbedSource:
     error_runs: float | None
     p: float | None
     vs_random: Gap | None
-    tie: int | None
+    tie: str | None
     per_query: PerQuery
 
 

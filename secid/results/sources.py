@@ -240,18 +240,19 @@ class TableNumbers:
 class SourceScore(Score):
     """The score of a source, and its place among the other sources of its run.
 
-    rank_group        : sources whose order is not established share a group; None for a source that shares too few
-                        queries with every other. Source: METHOD 16.1.
-    probability_first : probability of the highest score under the joint normal of the scores; None if the scores are
-                        for different queries.
+    rank, tie, probability_first : among the ranked sources; None for a source that is not ranked. Source: METHOD 16.3.
+    tie               : letters. Two sources share one if and only if their difference is not significant; None also
+                        for a source that shares too few queries with others. Source: METHOD 16.1.
+    probability_first : probability of the highest score under the joint normal of the scores; None also if the scores
+                        are for different queries.
     gate_histograms   : triplets in 20 equal bins of [0, 1], by gate (consistency, locality, coverage, weight).
     equal_curve       : its budget curve on sets of equal size across the run; empty if its set was not cut.
     on_shared         : the columns of the table if these use only some of the source's queries, else None. All other
                         fields describe all its queries.
     """
 
-    rank: int
-    rank_group: int | None
+    rank: int | None
+    tie: str | None
     probability_first: float | None
     without_flagged: WithoutFlagged
     proxies: Proxies

@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from secid.analyses.ablations import Ablation, AblationRow
 from secid.pages.charts import ablations_chart
-from secid.pages.glossary import SETTINGS, not_ranked, ranks, terms
+from secid.pages.glossary import SETTINGS, rank_text, terms
 from secid.pages.page import Section, Table, number, text, wrapped
 from secid.pages.text import budget, count, fraction, listed, named, nats, plain, plural, shown_interval
 from secid.results import Run
@@ -28,16 +28,15 @@ def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
     known = [row for row in rows if row.stability is not None]
     if not known or len(run.sources) < 2:
         return ""
-    leader = next((source.name for source in run.sources if source.name not in not_ranked(run)), "")
+    leader = run.sources[0].name
     n_leader = sum(any(leader in pair for pair in row.swapped) for row in known)
-    first = f", and the place of {named(leader)} in {count(n_leader)}" if leader else ""
     apart = {frozenset((pair.first, pair.second)) for pair in run.comparisons if pair.established}
     n_apart = sum(any(frozenset(pair) in apart for pair in row.swapped) for row in known)
     kinds = ", ".join(plain(display_name(item.name)) for item in ablations if item.name != SAMPLE)
     return (
         f"Other settings tried ({kinds}): {count(len(known))}. The order of sources changes in "
         f"{count(sum(bool(row.swapped) for row in known))} of them, that of a significantly different pair in "
-        f"{count(n_apart)}{first}."
+        f"{count(n_apart)}, and the place of {named(leader)} in {count(n_leader)}."
     )
 
 
@@ -198,6 +197,6 @@ def _score(row: AblationRow, name: str) -> str:
 
 def _order(run: Run, row: AblationRow) -> str:
     """The sources by their score under a setting, highest first, each by its rank in the run."""
-    places = ranks(run)
+    places = {source.name: rank_text(source) for source in run.sources}
     between = "\u00a0" if len(places) <= UNBROKEN else " "
     return between.join(places[name] for name in row.order if name in places)

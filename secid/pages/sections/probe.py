@@ -17,7 +17,6 @@ from secid.pages.text import (
     count,
     fraction,
     gain,
-    letter,
     listed,
     named,
     percent,
@@ -312,7 +311,7 @@ def gains_table(probe: Probe) -> Table:
 def _cells(dose: Dose, name: str, is_control: bool) -> tuple[str, str]:
     items = dose.controls if is_control else dose.sources
     source = next(item for item in items if item.name == name)
-    return gain(source.gain_ndcg10, source.interval_95), "–" if source.tie is None else letter(source.tie)
+    return gain(source.gain_ndcg10, source.interval_95), source.tie or "–"
 
 
 def pairs_table(dose: Dose) -> Table:

@@ -17,7 +17,6 @@ from secid.pages.glossary import (
     SHORT_HEADS,
     SUSPECTS,
     TO_CHECK,
-    as_listed,
     compares,
     equal_numbers_text,
     kind_name,
@@ -25,7 +24,6 @@ from secid.pages.glossary import (
     not_ranked,
     on_own_queries,
     sources_listed,
-    tie_group,
 )
 from secid.pages.page import Column, Section, Table, foreign, number, status, text
 from secid.pages.sections.equal_hardness import unranked_line
@@ -36,7 +34,6 @@ from secid.pages.text import (
     budget,
     count,
     fraction,
-    letter,
     listed,
     named,
     percent,
@@ -67,7 +64,7 @@ def answer_table(run: Run, *, full: bool) -> Table:
     columns = COLUMNS if full else SHORT_COLUMNS
     if not full and len({queries(run, source) for source in run.sources} | {""}) > 2:
         columns = columns | {number("queries"): queries}
-    rows = [tuple(cell(run, source) for cell in columns.values()) for source in as_listed(run).sources]
+    rows = [tuple(cell(run, source) for cell in columns.values()) for source in run.sources]
     controls = [control for control in run.controls if control.kind in REFERENCES]
     rows += [tuple(_control_cells(run, control).get(column.title, "") for column in columns) for control in controls]
     return Table(caption=listing(run), columns=tuple(columns), rows=tuple(rows), n_controls=len(controls))
@@ -127,9 +124,8 @@ def without_defects(run: Run) -> str:
     return f"Score{at} without defects: {', '.join(scores)}." if scores else ""
 
 
-def _tie(run: Run, source: SourceReport) -> str:
-    """Return the letter of a source among the ranked ones, A for the highest."""
-    return letter(tie_group(run, source)) or "–"
+def _tie(_: Run, source: SourceReport) -> str:
+    return source.scored.tie or "–"
 
 
 def _score_and_tie(run: Run, source: SourceReport) -> str:

@@ -186,9 +186,7 @@ def test_what_is_not_ranked_stands_below_the_others_with_its_reason_and_competes
     assert len(gaps) == len(run.sources)
     assert weight == WEIGHT
     assert f"of {len(others)} ranked sources without defects" in answer(run)
-    turned = samples.replaced(
-        run, equal_hardness=replace(run.analyses["equal_hardness"], unranked={others[0]: "apart"})
-    )
+    turned = samples.unranked(run, others[0], reason="apart")
     assert [row[0] for row in answer_table(turned, full=True).rows][:5] == [*others[1:], last, others[0]]
     assert "A" in column(answer_table(turned, full=True), "tie")
     assert others[0] not in answer(turned).split("; ")[1]
@@ -244,7 +242,8 @@ def test_the_first_warning_is_the_caution_and_the_others_are_notes():
 
 
 def test_the_answer_has_a_row_a_source_with_its_numbers():
-    table = answer_table(RUN, full=True)
+    run = samples.reported()
+    table = answer_table(run, full=True)
     ordered = ["bm25", "dense", "poisoned", "counterfactual", "random"]
     assert column(table, "source")[:5] == ordered
     assert column(table, "status")[:5] == ["no defects", "no defects", "repair first", "no defects", "not ranked"]
@@ -252,9 +251,9 @@ def test_the_answer_has_a_row_a_source_with_its_numbers():
     assert column(table, "tie")[:5] == ["A", "A", "A", "B", "–"]
     assert column(table, "hardness")[:5] == ["0.41", "0.68", "0.47", "1.11", "0.01"]
     assert column(table, "consistency")[:2] == ["0.91", "0.82"]
-    poisoned = next(source for source in RUN.sources if source.name == "poisoned")
+    poisoned = next(source for source in run.sources if source.name == "poisoned")
     assert column(table, "defects")[2].replace("\u00a0", " ") == f"{100 * poisoned.flagged_share:.1f} %"
-    assert f"poisoned {poisoned.score.without_flagged.eci_nats:.3f} ±0.038" in without_isolates(" ".join(notes(RUN)))
+    assert f"poisoned {poisoned.score.without_flagged.eci_nats:.3f} ±0.038" in without_isolates(" ".join(notes(run)))
 
 
 @pytest.mark.parametrize("entry", FINDINGS.values(), ids=FINDINGS.keys())
