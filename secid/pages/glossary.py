@@ -207,6 +207,8 @@ TYPICAL = {
     "outscoring": "near 0 % for random passages; above 50 % most negatives outscore the positive.",
 }
 """Values to compare a number with. Source: METHOD 10."""
+DEFAULTS = "Settings left at their defaults"
+"""Caption of the table that a page for small spaces leaves out first."""
 REFERENCES = {"random": "random passages", "known_positive": "known positives"}
 """Controls to read every score against, as pages name them; the others go by their kind."""
 ANSWER_TERMS = (
@@ -411,7 +413,7 @@ def rule_of(name: str, run: Run) -> str:
 
 
 def in_plain_words(name: str) -> str:
-    """A reason such as `exact_repeat`, as report.json has it, in words."""
+    """A reason such as `listed_again`, as report.json has it, in words."""
     return plain(name.replace("_", " "))
 
 

@@ -91,7 +91,7 @@ def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Sc
     run = trusted(run)
     headline, *others = (*verdict(run), *probe_sentence(run, probe))
     own = next_command(run) if probe is None else ""
-    ablations, slices = (of_analysis(run, name, "sentence") for name in ("ablations", "slices"))
+    slices = of_analysis(run, "slices", "sentence")
     return screen(
         (strong(headline), *others),
         (answer_table(run, full=False),),
@@ -99,7 +99,6 @@ def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Sc
         (f"{term}: {EXPLANATIONS[term]}" for term in ANSWER_TERMS if legend),
         _urgent(run),
         (
-            f"{ablations} See “How far the order depends on the settings” in the report." if ablations else "",
             f"{slices} See “Slices” in the report." if slices else "",
             "" if run.early_stop is None else " ".join(early_sentences(run, run.early_stop)),
             *map(warning, (*skipped_lines(run.sources), *missing_lines(run, without=["cost"]))),

@@ -6,6 +6,7 @@ from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from secid.analyses.ablations import ABLATIONS
 from secid.analyses.equal_hardness import TOO_EASY
 from secid.analyses.guide import GUIDE
 from secid.analyses.profile import FACTORS, PROFILE
@@ -27,6 +28,7 @@ from secid.pages.glossary import (
     sources_listed,
 )
 from secid.pages.page import Column, Section, Table, foreign, number, status, text
+from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.equal_hardness import unranked_line
 from secid.pages.sections.guide import suspects_sentences
 from secid.pages.sections.profile import gap_lines
@@ -90,13 +92,14 @@ def _control_cells(run: Run, control: ControlResult) -> dict[str, str]:
 
 
 def below_table(run: Run) -> tuple[str, ...]:
-    """Say why sources are not ranked, and where each source's gap to random passages comes from."""
+    """Say why sources are not ranked, where gaps to random passages come from, and whether the settings decide."""
     found = PROFILE.of(run)
     gaps = gap_lines(found) if found is not None else []
     return (
         *(unranked_line(name, reason) for name, reason in not_ranked(run).items()),
         *gaps,
         *((WEIGHT,) if gaps else ()),
+        *filter(None, [ablations_sentence(run, ABLATIONS.of(run) or ())]),
     )
 
 

@@ -148,10 +148,10 @@ def test_a_score_of_too_few_queries_has_no_half_width():
 
 
 def test_what_was_left_out_or_not_evaluated_is_said():
-    source = samples.changed(RUN.sources[0], dropped_negatives={"exact_repeat": 3}, skipped={"empty_query": 2})
+    source = samples.changed(RUN.sources[0], dropped_negatives={"listed_again": 3}, skipped={"empty_query": 2})
     run = replace(RUN, sources=(source, *RUN.sources[1:]), not_evaluated={"control x": "too few"})
     text = printed(run, 200)
-    assert "2 rows (2 × empty query) and 3 negatives (3 × exact repeat)" in text
+    assert "2 rows (2 × empty query) and 3 negatives (3 × listed again)" in text
     assert "control x (too few)" in text
 
 
