@@ -21,6 +21,7 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 from markupsafe import Markup, escape
 
 from secid.analyses.registry import to_json
+from secid.pages.explain import head_words
 from secid.pages.findings import NOT_RANKED, status_of
 from secid.pages.glossary import DEFAULTS
 from secid.pages.page import STATUSES, ExampleRow, Item, Page, Section, ShownFindings, Table, match_words
@@ -170,6 +171,7 @@ def _environment() -> Environment:
         "direction": _direction,
         "breakable": _breakable,
         "fraction": fraction,
+        "head": head_words,
         "is_long": _is_long,
         "marked": _marked,
         "match": match_words,

@@ -34,10 +34,10 @@ def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
     apart = {frozenset((pair.first, pair.second)) for pair in run.comparisons if pair.established}
     n_apart = sum(any(frozenset(pair) in apart for pair in own) for own in swaps)
     kinds = listed([plain(display_name(item.name)) for item in ablations if item.name != SAMPLE], len(ablations))
-    reversed_ = f"under {count(n_apart)}" if n_apart else "under none"
     return (
         f"The order of the ranked sources holds under {count(sum(not own for own in swaps))} of {count(len(swaps))} "
-        f"other settings of {kinds}; a significant difference is reversed {reversed_}."
+        f"other settings of {kinds}; a significantly different pair changes places "
+        f"under {count(n_apart)}."
     )
 
 

@@ -362,7 +362,7 @@ def directions_section(run: Run) -> Section:
         )
         for source in run.sources
     )
-    head = ("effective rank", "‖M‖", *(f"share {count(place)}" for place in range(1, longest + 1)))
+    head = ("effective rank", "‖M‖", *(f"eigenvalue {count(place)}" for place in range(1, longest + 1)))
     table = Table(caption="Directions of the residuals", columns=(foreign("source"), *map(number, head)), rows=rows)
     return Section(
         anchor="directions",
