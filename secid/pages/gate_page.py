@@ -51,15 +51,15 @@ MEASURES: Mapping[str, str] = {
 }
 """Quantity that each check measures; checks of findings are named by the catalogue."""
 DRIFT = ("drift.score_nats", "drift.unrelated")
-UPDATE = code("secid baseline update RUN")
+UPDATE = "secid baseline update RUN"
 ADVICE: Mapping[str, str] = {
-    "new_source": f"Review it; to accept it, score it with the others and run {UPDATE}.",
+    "new_source": f"Review it; to accept it, score it with the others and run `{UPDATE}`.",
     "hardness": "Mine negatives that are nearer to the query: in-batch training gives passages like these for free.",
-    "languages": f"If the language is intended, score the source with the others and run {UPDATE}.",
+    "languages": f"If the language is intended, score the source with the others and run `{UPDATE}`.",
 }
 MOVED = (
     "Find out what changed in how the source was mined or generated; if the change is intended, score the sources "
-    f"again and run {UPDATE}."
+    f"again and run `{UPDATE}`."
 )
 EXCUSE = 'Set its limit to "off" in the policy, or add its name to allow_undecided.'
 
@@ -330,7 +330,7 @@ def _repair(source: SourceVerdict, encoder: str) -> str:
 def _item(check: GateCheck, source: SourceVerdict) -> Item:
     return Item(
         name=f"{check.name}: {mark(check)}",
-        sentence=plain(full_sentence(check, source)),
+        sentence=plain(full_sentence(check, source)).replace(f"`{UPDATE}`", code(UPDATE)),
         command="",
         examples=tuple(map(_example, check.examples)),
         n_negatives=0,

@@ -542,7 +542,7 @@ def test_other_settings_are_counted_and_samples_are_not():
     n = sum(
         row.setting != item.base for item in RUN.analyses["ablations"] if item.name != "sample" for row in item.rows
     )
-    assert f"): {n}. The order" in ablations_sentence(RUN, RUN.analyses["ablations"])
+    assert f" of {n} other settings of temperature, " in ablations_sentence(RUN, RUN.analyses["ablations"])
     assert ablations_sentence(CLEAN, CLEAN.analyses["ablations"]) == ""
 
 
