@@ -1,4 +1,4 @@
-"""Sources scored without a run folder, for tests of what a run is made of."""
+"""Score sources without a run folder, for tests of the parts of a run."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from secid.progress import Clock, Progress
 from secid.read import Reader
 from secid.records import Source
 from secid.scoring.encoders import load_guide
-from secid.scoring.run import Scored, finished, read_sources
+from secid.scoring.run import Scored, assemble_run, read_sources
 from secid.scoring.stages import Background, measure
 from secid.settings import Resolved
 
@@ -25,9 +25,9 @@ def score_sources(
     progress: Progress,
     **of_background: Any,
 ) -> Scored:
-    """What a score gives; the texts are no longer at hand. of_background : fields of `Background`."""
+    """Return the result of a score, without its texts. of_background : fields of `Background`."""
     guide, background, clock = load_guide(resolved.values, encoder, progress), Background(**of_background), Clock()
     subset = QuerySubset.of(resolved.values)
     with read_sources(sources, resolved, subset, background, folder, clock, progress) as read:
         context = measure(read, encoder, guide, background, folder, clock, progress)
-        return finished(context, read, encoder, background, clock, None)
+        return assemble_run(context, read, encoder, background, clock, None)

@@ -27,7 +27,7 @@ def check(
         str | None,
         flag(
             "--against-eval",
-            of="DIR",
+            metavar="DIR",
             text="BEIR folder, hf://datasets/OWNER/NAME, or mteb:TASK (such as mteb:SciFact) whose queries and "
             "relevant passages must not occur in the sources.",
             group="Input",
@@ -37,7 +37,7 @@ def check(
         list[str] | None,
         flag(
             "--fail-on",
-            of="NAME[=LIMIT]",
+            metavar="NAME[=LIMIT]",
             text="Exit 1 if this finding is above its limit (default: see `secid explain NAME`); repeatable. One "
             f"of {ANY} (all of them), {', '.join((*CHECKED, *CAUTIONS))}.",
         ),
@@ -81,7 +81,7 @@ def audit(
         str | None,
         flag(
             "--qrels",
-            of="FILE",
+            metavar="FILE",
             text="Relevance judgements in BEIR's or TREC's layout, instead of those of --collection. --set corpus=FILE "
             "and --set queries=FILE give the texts of their ids.",
             group=INPUT,
@@ -135,40 +135,45 @@ HELP_TEXTS = {
 @takes_settings(*PROBE_SETTINGS, *OF_GUIDE, hidden=HIDDEN_FLAGS, texts=HELP_TEXTS)
 def probe(
     sources: Sources,
-    steps: Annotated[int, training("--steps", of="N", text="Steps per training run.")] = 100,
+    steps: Annotated[int, training("--steps", metavar="N", text="Steps per training run.")] = 100,
     seeds: Annotated[
-        int, training("--seeds", of="N", text="Training runs per source and fold; one gives no interval.")
+        int, training("--seeds", metavar="N", text="Training runs per source and fold; one gives no interval.")
     ] = 3,
-    folds: Annotated[int, training("--folds", of="N", text="Parts of the queries, each held out once.")] = 3,
+    folds: Annotated[int, training("--folds", metavar="N", text="Parts of the queries, each held out once.")] = 3,
     full: Annotated[bool, training("--full/--lora", text="Train all weights, or LoRA adapters of rank 16.")] = True,
     rate: Annotated[
         list[float] | None,
         training(
             "--rate",
-            of="R",
+            metavar="R",
             text="Learning rate: every source is trained at it and at four times it. Repeat it to name the rates "
             "yourself. [default: 5e-5; with --lora 2e-4]",
         ),
     ] = None,
-    held_out: Annotated[int, training("--held-out", of="N", text="Hold out and rank at most N queries (≥ 100).")] = 500,
-    batch: Annotated[int, training("--batch", of="N", text="Queries per step.")] = 32,
+    held_out: Annotated[
+        int, training("--held-out", metavar="N", text="Hold out and rank at most N queries (≥ 100).")
+    ] = 500,
+    batch: Annotated[int, training("--batch", metavar="N", text="Queries per step.")] = 32,
     loss: Annotated[
         str,
         training(
             "--loss",
-            of="LOSS",
+            metavar="LOSS",
             text="infonce; mw (Mann-Whitney); lsepair, sum_marginal or joint (several positives); gist with --guide.",
         ),
     ] = "infonce",
     passages: Annotated[
         str,
         training(
-            "--passages", of="KIND", text="own: a query's own negatives alone; batch: those of the other rows, too."
+            "--passages",
+            metavar="KIND",
+            text="own: a query's own negatives alone; batch: those of the other rows, too.",
         ),
     ] = "batch",
     estimate: Annotated[bool, training("--estimate", text="Print how long it takes, and train nothing.")] = False,
     run: Annotated[
-        Path | None, flag("--run", of="RUN", text="Add the result to this run folder of `secid score` on these files.")
+        Path | None,
+        flag("--run", metavar="RUN", text="Add the result to this run folder of `secid score` on these files."),
     ] = None,
     out: Out = None,
     json: Json = False,

@@ -42,19 +42,19 @@ def gate(
         ),
     ] = None,
     against: Annotated[
-        Path | None, judging("--against", of="FILE", text="Baseline written by `secid baseline`.")
+        Path | None, judging("--against", metavar="FILE", text="Baseline written by `secid baseline`.")
     ] = None,
     policy: Annotated[
-        Path | None, judging("--policy", of="FILE", text="Policy file [default: the [gate] table of secid.toml].")
+        Path | None, judging("--policy", metavar="FILE", text="Policy file [default: the [gate] table of secid.toml].")
     ] = None,
     paired: Annotated[
-        Path | None, judging("--paired", of="RUN", text="Run folder of the baseline, to compare query by query.")
+        Path | None, judging("--paired", metavar="RUN", text="Run folder of the baseline, to compare query by query.")
     ] = None,
     init: Annotated[bool, judging("--init", text="Write a commented policy derived from the baseline.")] = False,
     exit_zero: Annotated[bool, judging("--exit-zero", text="Exit 0 with any verdict, for a trial period.")] = False,
     out: Annotated[
         list[Path] | None,
-        flag("-o", "--out", of="FILE", text="Also write the verdict here: .html, .json, .md or .xml (JUnit)."),
+        flag("-o", "--out", metavar="FILE", text="Also write the verdict here: .html, .json, .md or .xml (JUnit)."),
     ] = None,
     json: Json = False,
     annotations: Annotated[
@@ -148,7 +148,7 @@ def baseline(
         ),
     ],
     out: Annotated[
-        Path | None, flag("-o", "--out", of="FILE", text="The baseline to write [default: secid-baseline.json].")
+        Path | None, flag("-o", "--out", metavar="FILE", text="The baseline to write [default: secid-baseline.json].")
     ] = None,
     quiet: Annotated[bool, flag("--quiet", "-q", text="Print nothing.")] = False,
 ) -> None:

@@ -36,22 +36,23 @@ def mine(
             show_default=False,
         ),
     ],
-    out: Annotated[Path | None, flag("-o", "--out", of="FOLDER", text="A new folder for NAME.jsonl.")] = None,
-    k: Annotated[int, mining("-k", of="K", text="Negatives per row.")] = 10,
+    out: Annotated[Path | None, flag("-o", "--out", metavar="FOLDER", text="A new folder for NAME.jsonl.")] = None,
+    k: Annotated[int, mining("-k", metavar="K", text="Negatives per row.")] = 10,
     pairs: Annotated[
-        str | None, mining("--pairs", of="SOURCE", text="Take queries and positives from this source, not from qrels.")
+        str | None,
+        mining("--pairs", metavar="SOURCE", text="Take queries and positives from this source, not from qrels."),
     ] = None,
     split: Split = None,
     on_short: Annotated[
-        str, mining("--on-short", of="NAME", text="Rows with fewer than K: keep, drop, or random (fill up).")
+        str, mining("--on-short", metavar="NAME", text="Rows with fewer than K: keep, drop, or random (fill up).")
     ] = "keep",
     max_reuse: Annotated[
-        int | None, mining("--max-reuse", of="N", text="Use a passage in at most N rows of a source.")
+        int | None, mining("--max-reuse", metavar="N", text="Use a passage in at most N rows of a source.")
     ] = None,
     prompt: Annotated[
-        Path | None, mining("--prompt", of="FILE", text="The prompt of llm, with {query}, {positive} and {n}.")
+        Path | None, mining("--prompt", metavar="FILE", text="The prompt of llm, with {query}, {positive} and {n}.")
     ] = None,
-    concurrency: Annotated[int, mining("--concurrency", of="N", text="Requests that llm sends at once.")] = 8,
+    concurrency: Annotated[int, mining("--concurrency", metavar="N", text="Requests that llm sends at once.")] = 8,
     sweep: Annotated[
         bool,
         mining("--sweep", text="Write nothing; show results of other ranks and margins, with --guide also suspects."),
@@ -59,7 +60,10 @@ def mine(
     schema: Annotated[
         str,
         flag(
-            "--as", of="SCHEMA", text="Schema of the files: st-ntuple, flagembedding, tevatron or nvidia.", group=OUTPUT
+            "--as",
+            metavar="SCHEMA",
+            text="Schema of the files: st-ntuple, flagembedding, tevatron or nvidia.",
+            group=OUTPUT,
         ),
     ] = "flagembedding",
     parquet: Annotated[bool, flag("--parquet", text="Write Parquet instead of JSON lines.", group=OUTPUT)] = False,

@@ -26,7 +26,7 @@ STATISTICS = (
 )  # fmt: skip
 
 INPUT, *_, OUTPUT = GROUPS
-REST = "Options"
+OTHER_OPTIONS = "Options"
 """Group of the options that belong to no other group."""
 OUTPUTS = frozenset({"run", "force", "out", "json", "legend", "quiet", "annotations"})
 """Options that belong to Output in every command."""
@@ -34,12 +34,12 @@ MOST_LABEL = 26
 """Most characters of an option in the help; the text beside it gets the rest of 80 columns."""
 
 
-def flag(*names: str, of: str | None = None, text: str, group: str | None = None, hidden: bool = False) -> Any:
+def flag(*names: str, metavar: str | None = None, text: str, group: str | None = None, hidden: bool = False) -> Any:
     """Return an option with its help text, in a group of the help.
 
-    of : name of its value; None if typer derives it.   hidden : leave it out; another command explains it.
+    metavar : name of its value; None if typer derives it.   hidden : leave it out; another command explains it.
     """
-    return typer.Option(*names, metavar=of, help=text, rich_help_panel=group, hidden=hidden)
+    return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=group, hidden=hidden)
 
 
 Sources = Annotated[
@@ -54,7 +54,7 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `s
 Json = Annotated[bool, flag("--json", text="Print one JSON document instead of text.")]
 Out = Annotated[
     list[Path] | None,
-    flag("-o", "--out", of="FILE", text="Also write the result here: .html, .md or .json."),
+    flag("-o", "--out", metavar="FILE", text="Also write the result here: .html, .md or .json."),
 ]
 Quiet = Annotated[bool, flag("--quiet", "-q", text="No progress and no notes.")]
 Legend = Annotated[bool, flag("--legend", text="Also print what the columns and numbers mean.")]
@@ -62,7 +62,12 @@ Legend = Annotated[bool, flag("--legend", text="Also print what the columns and 
 
 Split = Annotated[
     str | None,
-    flag("--split", of="NAME", text="Only the judgements of this split of the collection. [default: all]", group=INPUT),
+    flag(
+        "--split",
+        metavar="NAME",
+        text="Only the judgements of this split of the collection. [default: all]",
+        group=INPUT,
+    ),
 ]
 
 
@@ -74,7 +79,7 @@ class GroupedCommand(TyperCommand):
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             label, text = parameter.get_help_record(ctx) or ("", "")
-            group = OUTPUT if parameter.name in OUTPUTS else REST
+            group = OUTPUT if parameter.name in OUTPUTS else OTHER_OPTIONS
             if parameter.param_type_name == "argument":  # the record of an argument names its Python type
                 label = f"{parameter.metavar or parameter.name.upper()}{'...' if parameter.nargs < 0 else ''}"
                 group = INPUT
@@ -82,8 +87,8 @@ class GroupedCommand(TyperCommand):
                 group = getattr(parameter, "rich_help_panel", None) or group
                 groups.setdefault(group, []).append((label, text))
         width = min(MOST_LABEL, max(len(label) for rows in groups.values() for label, _ in rows))
-        own = [name for name in groups if name not in (*GROUPS, REST)]
-        for name in (*own, *GROUPS, REST):
+        own = [name for name in groups if name not in (*GROUPS, OTHER_OPTIONS)]
+        for name in (*own, *GROUPS, OTHER_OPTIONS):
             if name in groups:
                 with formatter.section(name):
                     formatter.write_dl([(label.ljust(width), text) for label, text in groups[name]])
@@ -170,7 +175,7 @@ def _assignments(names: Sequence[str]) -> inspect.Parameter:
 
     # Eager, so that it works without SOURCE.
     option = typer.Option(
-        "--set", metavar="NAME=VALUE", help=text, rich_help_panel=REST, callback=print_allowed, is_eager=True
+        "--set", metavar="NAME=VALUE", help=text, rich_help_panel=OTHER_OPTIONS, callback=print_allowed, is_eager=True
     )
     return _keyword("assignments", Annotated[list[str] | None, option])
 

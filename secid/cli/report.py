@@ -24,7 +24,12 @@ def report(
     ],
     out: Annotated[
         list[Path] | None,
-        flag("-o", "--out", text="File to write: .html, .md, .json, or metrics.json with only the numbers.", of="FILE"),
+        flag(
+            "-o",
+            "--out",
+            text="File to write: .html, .md, .json, or metrics.json with only the numbers.",
+            metavar="FILE",
+        ),
     ] = None,
     json: Json = False,
     legend: Legend = False,
@@ -102,7 +107,7 @@ def compare(
         Path,
         flag(
             "--against",
-            of="FILE",
+            metavar="FILE",
             text="CSV file with a column source, and a column for each metric, split and run (its standard error, if "
             "known, in COLUMN_se); or the probe.json of `secid probe`.",
         ),

@@ -36,26 +36,26 @@ if TYPE_CHECKING:
 # `secid score` and `secid ablate`.
 
 RunOption = Annotated[
-    Path | None, flag("--run", of="DIR", text="Run folder to write [default: secid-runs/<time>-<names>-<id>].")
+    Path | None, flag("--run", metavar="DIR", text="Run folder to write [default: secid-runs/<time>-<names>-<id>].")
 ]
 Force = Annotated[bool, flag("--force", text="Replace an existing run folder.")]
 StateDirOption = Annotated[
     str | None,
-    flag("--state-dir", of="URL", text="Folder or bucket for the states of the shards.", group="Output"),
+    flag("--state-dir", metavar="URL", text="Folder or bucket for the states of the shards.", group="Output"),
 ]
 Prepare = Annotated[
     bool, flag("--prepare", text="With --shard: only count its part of the texts for all shards.", hidden=True)
 ]
 On = Annotated[
     str | None,
-    flag("--on", of="ray|ray://HOST:PORT", text="Score and merge all shards on a Ray cluster.", hidden=True),
+    flag("--on", metavar="ray|ray://HOST:PORT", text="Score and merge all shards on a Ray cluster.", hidden=True),
 ]
-NShards = Annotated[int | None, flag("--shards", of="N", text="With --on: how many shards.", hidden=True)]
+NShards = Annotated[int | None, flag("--shards", metavar="N", text="With --on: how many shards.", hidden=True)]
 Encoders = Annotated[
     list[str] | None,
     flag(
         "--encoder",
-        of="NAME",
+        metavar="NAME",
         text="Short name, hub name, folder, vectors file or http endpoint. Repeat it to compare the order under "
         "other encoders; the first is the target.",
         group="Encoder",
@@ -254,7 +254,7 @@ def _merge(
         int,
         flag(
             "--sample",
-            of="N",
+            metavar="N",
             text="Queries per source on which controls, ablations and the like are measured.",
             group="Statistics",
         ),

@@ -28,34 +28,34 @@ OUT_HELP = "A new file: .jsonl, .jsonl.gz or .parquet."
 
 def select(
     run: RunFolder,
-    out: Annotated[Path | None, flag("-o", "--out", of="FILE", text=f"{OUT_HELP} [required]")] = None,
+    out: Annotated[Path | None, flag("-o", "--out", metavar="FILE", text=f"{OUT_HELP} [required]")] = None,
     source: Annotated[
-        str | None, flag("--source", of="SOURCE", text="The source to copy, if the run has several.")
+        str | None, flag("--source", metavar="SOURCE", text="The source to copy, if the run has several.")
     ] = None,
     drop: Annotated[
         list[str] | None,
         flag(
             "--drop",
-            of="NAME,…",
+            metavar="NAME,…",
             text="Drop the negatives with these findings, such as false_negative,preamble,repeat; repeatable. "
             "[default: none; with --top, --min-weight or --max the counted defects]",
         ),
     ] = None,
-    top: Annotated[int | None, flag("--top", of="K", text="Keep at most K negatives of each record.")] = None,
+    top: Annotated[int | None, flag("--top", metavar="K", text="Keep at most K negatives of each record.")] = None,
     min_weight: Annotated[
-        float | None, flag("--min-weight", of="W", text="Keep negatives of at least this weight.")
+        float | None, flag("--min-weight", metavar="W", text="Keep negatives of at least this weight.")
     ] = None,
-    max_negatives: Annotated[int | None, flag("--max", of="N", text="Keep at most N negatives in all.")] = None,
+    max_negatives: Annotated[int | None, flag("--max", metavar="N", text="Keep at most N negatives in all.")] = None,
     by: Annotated[
         str,
         flag(
             "--by",
-            of="NAME",
+            metavar="NAME",
             text="Ranking for --top and --max: similarity (the hardest first, those within 5 % of their positive "
             "last), weight (the easiest first), influence (those that raise the score most) or information.",
         ),
     ] = "similarity",
-    schema: Annotated[str | None, flag("--as", of="SCHEMA", text=SCHEMA_HELP)] = None,
+    schema: Annotated[str | None, flag("--as", metavar="SCHEMA", text=SCHEMA_HELP)] = None,
     force: Annotated[
         bool, flag("--force", text="Write the copy even if its status is worse than the source's.")
     ] = False,
@@ -107,10 +107,10 @@ def select(
 def flagged(
     run: RunFolder,
     finding: Annotated[
-        str | None, flag("--finding", of="NAME", text="The finding, such as inversion; `secid explain` lists all.")
+        str | None, flag("--finding", metavar="NAME", text="The finding, such as inversion; `secid explain` lists all.")
     ] = None,
-    out: Annotated[str | None, flag("-o", "--out", of="FILE", text="A new .jsonl file, or - for stdout.")] = None,
-    source: Annotated[str | None, flag("--source", of="SOURCE", text="Only this source. [default: all]")] = None,
+    out: Annotated[str | None, flag("-o", "--out", metavar="FILE", text="A new .jsonl file, or - for stdout.")] = None,
+    source: Annotated[str | None, flag("--source", metavar="SOURCE", text="Only this source. [default: all]")] = None,
 ) -> None:
     """Write the negatives that have a finding, with their texts.
 
@@ -144,23 +144,25 @@ def mix(
     run: RunFolder,
     shares: Annotated[
         str | None,
-        flag("--shares", of="NAME=S,…", text="Share of each source in the mixture, as in bm25=0.6,dense=0.4."),
+        flag("--shares", metavar="NAME=S,…", text="Share of each source in the mixture, as in bm25=0.6,dense=0.4."),
     ] = None,
     budget: Annotated[
         float | None,
         flag(
             "--budget",
-            of="B",
+            metavar="B",
             text="Number of negatives drawn from the mixture, B in log det(I + B M) [default: the run's].",
         ),
     ] = None,
-    out: Annotated[Path | None, flag("-o", "--out", of="FILE", text=f"Also write the mixed file. {OUT_HELP}")] = None,
-    schema: Annotated[str | None, flag("--as", of="SCHEMA", text=SCHEMA_HELP)] = None,
+    out: Annotated[
+        Path | None, flag("-o", "--out", metavar="FILE", text=f"Also write the mixed file. {OUT_HELP}")
+    ] = None,
+    schema: Annotated[str | None, flag("--as", metavar="SCHEMA", text=SCHEMA_HELP)] = None,
     base: Annotated[
         str | None,
         flag(
             "--base",
-            of="SOURCE",
+            metavar="SOURCE",
             text="Source whose rows are written [default: the highest-ranked source with a share].",
         ),
     ] = None,

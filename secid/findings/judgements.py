@@ -15,9 +15,9 @@ import numpy.typing as npt
 from secid.arrays import Flags, Floats, Index, best_first, distinct, is_known
 from secid.errors import InputError, UsageError
 from secid.findings.copies import key_windows
-from secid.findings.summary import Case
+from secid.findings.summary import CautionEvidence
 from secid.pool import Plan, PlannedSource, token_stream
-from secid.pool.normal_form import CHUNK_TEXTS, EMPTY_FORM, FormKeys, Keys, text_forms
+from secid.pool.normal_form import EMPTY_FORM, FORMS_AT_ONCE, FormKeys, Keys, text_forms
 from secid.pool.texts import Packed, TextStore, pieces
 from secid.read.collection import BEIR_FOLDER, Collection, collection_files
 from secid.read.evaluation import EvaluationSet, of_split, read_qrels
@@ -155,14 +155,9 @@ def _forms_of(keys: Sequence[str], text_of: Callable[[str], str | None]) -> Keys
 def forms_of(texts: Iterable[str]) -> Keys:
     """Return (n,) hashes of the texts' normal forms; only a chunk of the texts is in memory."""
     remaining, parts = iter(texts), [np.zeros(0, np.uint64)]
-    while chunk := list(islice(remaining, CHUNK_TEXTS)):
+    while chunk := list(islice(remaining, FORMS_AT_ONCE)):
         parts.append(FormKeys.of(Packed.of(chunk)).hashes())
     return np.concatenate(parts)
-
-
-def corpus_forms(collection: Collection) -> Keys:
-    """Sorted hashes of the normal forms of all its passages."""
-    return distinct(forms_of(collection.passages()))
 
 
 # Texts of an evaluation set among the texts of a run, exactly or nearly equal.
@@ -317,7 +312,7 @@ class Leaks:
         self._queries = self._finders["eval_query"].find(plan.queries, tick)
         self._passages = self._finders["eval_passage"].find(plan.passages, tick)
 
-    def cases(self, planned: PlannedSource, n_examples: int) -> dict[str, Case]:
+    def cases(self, planned: PlannedSource, n_examples: int) -> dict[str, CautionEvidence]:
         """Shares of the source's distinct queries and passages that are evaluation texts, by caution."""
         record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
         ids = np.concatenate([planned.positives, planned.negatives])
@@ -350,7 +345,7 @@ class Leaks:
                 "n_evaluation_all": len(self._finders[name].ids),
                 **by_role,
             }
-            cases[name] = Case(len(leaked), len(leaked) / max(1, len(all_ids)), values, examples)
+            cases[name] = CautionEvidence(len(leaked), len(leaked) / max(1, len(all_ids)), values, examples)
         return cases
 
 

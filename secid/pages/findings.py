@@ -14,9 +14,9 @@ from operator import itemgetter
 
 from secid.analyses.guide import GUIDE
 from secid.pages.glossary import by_reason, not_ranked, rule_of, terms
-from secid.pages.page import Item, Section, ShownFindings, Table, foreign, number, text, with_equalled
+from secid.pages.page import Item, Section, ShownFindings, Table, foreign, number, showing_equal_positive, text
 from secid.pages.text import (
-    UNKNOWN,
+    UNKNOWN_INTERVAL,
     capital,
     code,
     count,
@@ -194,7 +194,7 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[ShownFindings, ...], int]:
     every = [
         (
             bool(number) or source.status not in TO_REPAIR,
-            _is_trait(source, item),
+            source.status == "unusable" and item.name not in DEFECTS,
             place,
             source,
             item,
@@ -214,10 +214,6 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[ShownFindings, ...], int]:
             groups.append((source, ShownFindings(source=plain(name), status=status, items=items, command=command)))
     groups.sort(key=lambda group: REPAIR_FIRST.index(group[0].status))
     return tuple(group for _, group in groups), max(0, len(every) - limit)
-
-
-def _is_trait(source: SourceReport, item: Item) -> bool:
-    return source.status == "unusable" and item.name not in DEFECTS
 
 
 def ranked(run: Run, source: SourceReport) -> list[Ranked]:
@@ -263,9 +259,7 @@ def above_limit(finding: SourceFinding) -> bool:
     For a formal finding, the difference from the positives counts, in either direction, by its whole interval.
     """
     entry = FINDINGS.get(finding.name)
-    if entry is None or entry.limit is None:
-        return False
-    return finding.counted_share > entry.limit or too_rare(finding)
+    return entry is not None and (entry.exceeded_by(finding.counted_share) or too_rare(finding))
 
 
 def too_rare(finding: SourceFinding) -> bool:
@@ -321,7 +315,7 @@ def damaged_positives(sources: Iterable[SourceReport]) -> list[str]:
     sentences = []
     for source in sources:
         shares = {item.name: item.positives.share for item in source.findings if item.positives and item.name in DAMAGE}
-        damaged = [f"{percent(share)} {name}" for name, share in shares.items() if share > (FINDINGS[name].limit or 0)]
+        damaged = [f"{percent(share)} {name}" for name, share in shares.items() if FINDINGS[name].exceeded_by(share)]
         if damaged:
             sentences.append(
                 f"The positives of {named(source.name)} are damaged, too: {', '.join(damaged)}. Repair them."
@@ -359,7 +353,7 @@ def _above_limit(run: Run, source: SourceReport, finding: SourceFinding) -> Rank
         sentence=said + (_unused_checks(run) if entry.name == "inversion" else ""),
         command="" if repaired else rows,
         rows=rows if repaired else "",
-        examples=tuple(map(with_equalled, finding.examples)),
+        examples=tuple(map(showing_equal_positive, finding.examples)),
         n_negatives=finding.n_negatives,
     )
     return urgency(finding), item
@@ -437,9 +431,9 @@ def _same_negatives(overlap: Overlap, jaccard: float, n_queries: Mapping[str, in
 
 
 def share_interval(finding: SourceFinding) -> str:
-    """The 95 % confidence interval of a share; UNKNOWN where there are too few queries for one."""
+    """The 95 % confidence interval of a share; UNKNOWN_INTERVAL where there are too few queries for one."""
     low, high = finding.interval_95
-    return UNKNOWN if is_unknown((low, high)) else f"{percent(low)} to {percent(high)}"
+    return UNKNOWN_INTERVAL if is_unknown((low, high)) else f"{percent(low)} to {percent(high)}"
 
 
 # Findings of all sources in numbers, their rules, and which coincide.

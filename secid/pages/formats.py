@@ -26,10 +26,20 @@ from secid.pages.findings import NOT_RANKED, status_of
 from secid.pages.glossary import DEFAULTS
 from secid.pages.page import STATUSES, ExampleRow, Item, Page, Section, ShownFindings, Table, match_words
 from secid.pages.sections import page_of
-from secid.pages.text import CODE, END_ISOLATE, ISOLATE, fraction, inert, markdown_code, plain, plural, short
+from secid.pages.text import (
+    CODE,
+    END_ISOLATE,
+    ISOLATE,
+    fraction,
+    markdown_code,
+    markdown_html,
+    markdown_sentence,
+    plain,
+    plural,
+    short,
+    without_commands,
+)
 from secid.pages.text import markdown as safe
-from secid.pages.text import markdown_html as safe_html
-from secid.pages.text import markdown_sentence as sentence_of
 from secid.records import encodable
 from secid.results import Run, Status, TripletExample
 from secid.results.check import Audit, Check
@@ -381,11 +391,11 @@ def code_block(text: str) -> str:
 def _cell(text: str) -> str:
     """A cell with its code as code. A hash stays whole, as code: sites make no link of that."""
     is_digest = DIGEST.fullmatch(text) and not text.isdigit()
-    return markdown_code(text) if is_digest else sentence_of(_clip(text, CELL_CHARACTERS))
+    return markdown_code(text) if is_digest else markdown_sentence(_clip(text, CELL_CHARACTERS))
 
 
 def _sentence(text: str) -> str:
-    return sentence_of(_clip(text, SENTENCE_CHARACTERS))
+    return markdown_sentence(_clip(text, SENTENCE_CHARACTERS))
 
 
 def _clip(text: str, limit: int) -> str:
@@ -398,7 +408,7 @@ def _line(cells: Iterable[str]) -> str:
 
 def _folded(summary: str, body: str) -> str:
     """HTML that GitHub folds; elsewhere the body is open."""
-    return f"<details><summary>{safe_html(summary, 100)}</summary>\n\n{body}\n\n</details>" if body else ""
+    return f"<details><summary>{markdown_html(summary, 100)}</summary>\n\n{body}\n\n</details>" if body else ""
 
 
 def hard_cut(text: str, limit: int, note: str) -> str:
@@ -459,7 +469,7 @@ def verdict_line(result: Judged) -> str:
     """
     word, facts = _verdict(result)
     values = (plain(f"{name}={value}") for name, value in facts.items() if value is not None)
-    return f"VERDICT: {inert(f'{word} {shlex.join(values)}')}"
+    return f"VERDICT: {without_commands(f'{word} {shlex.join(values)}')}"
 
 
 def _verdict(result: Judged) -> tuple[str, dict[str, object]]:

@@ -77,7 +77,7 @@ MESSAGE_BYTES = 4096
 """GitHub cuts longer messages; cutting them here keeps the end of a line whole."""
 SUMMARY_BYTES = 1 << 20
 """A step summary beyond 1 MiB makes GitHub drop it whole."""
-CUT_NOTE = "\n\nThe rest is cut: a step summary holds 1 MiB.\n"
+SUMMARY_NOTE = "\n\nThe rest is cut: a step summary holds 1 MiB.\n"
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 
 
@@ -91,7 +91,7 @@ def github_annotations(verdict: GateVerdict) -> list[str]:
     for source in verdict.sources:
         open_checks = too_few(source)
         for check in by_urgency(source):
-            if (check.holds_up or check.notice) and check not in open_checks:
+            if (check.blocks_pass or check.notice) and check not in open_checks:
                 level = "error" if check.outcome == "fail" else "notice" if check.notice else "warning"
                 levels[level].append(_of_check(level, source, check))
         if open_checks:
@@ -156,7 +156,7 @@ def append_step_summary(verdict: GateVerdict, environment: dict[str, str] | None
         file = Path(path)
         used = file.stat().st_size if file.exists() else 0
         with file.open("a", encoding="utf-8", newline="\n") as handle:
-            handle.write(hard_cut(to_markdown(gate_page(verdict)), SUMMARY_BYTES - used, CUT_NOTE))
+            handle.write(hard_cut(to_markdown(gate_page(verdict)), SUMMARY_BYTES - used, SUMMARY_NOTE))
     except OSError as error:
         raise OutputError(f"cannot be written: {error.strerror}", where=f"${SUMMARY_VARIABLE} {path}") from error
     return True

@@ -17,7 +17,7 @@ from secid.pool.normal_form import normal_form
 from secid.pool.texts import TextStore
 from secid.records import REASONS, Block, Defect, Record, Source
 from secid.results import Example, RowCounts
-from secid.results.catalogue import BITS
+from secid.results.catalogue import BITS, TEXT_FINDINGS
 from secid.settings import Settings, flag_of
 
 # What a plan is made of: the sources as index arrays over distinct texts.
@@ -27,9 +27,6 @@ Small = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.uint32]
 FormalMask = npt.NDArray[np.uint16]
 """A mask that holds only formal findings: their bits in the catalogue are below 16."""
-Span = slice
-EVERY = Span(None)
-"""All places. The builtin has another name here since a source has a field `slice`."""
 
 
 class TextFindings(NamedTuple):
@@ -96,7 +93,7 @@ def _n_malformed(reasons: Mapping[str, int]) -> int:
 
 
 @dataclass(frozen=True)
-class Blanks:
+class BlankNegatives:
     """Negatives without text, which give no triplet, by the E rows that list some.
 
     query : (E,) query ids, -1 for a query without a record, and keys : (E, 16) their text keys.
@@ -113,9 +110,9 @@ class Blanks:
         """Yield file, line and count of each row."""
         return zip(self.file.tolist(), self.line.tolist(), self.count.tolist(), strict=True)
 
-    def only(self, keep: npt.NDArray[np.bool_]) -> Blanks:
+    def only(self, keep: npt.NDArray[np.bool_]) -> BlankNegatives:
         """Return some of the rows. keep: (E,)."""
-        return Blanks(self.query[keep], self.keys[keep], self.count[keep], self.line[keep], self.file[keep])
+        return BlankNegatives(self.query[keep], self.keys[keep], self.count[keep], self.line[keep], self.file[keep])
 
 
 @dataclass(frozen=True)
@@ -161,7 +158,7 @@ class PlannedSource:
     findings: Mask
     positive_findings: FormalMask
     excess: Mapping[str, bool]
-    blanks: Blanks
+    blanks: BlankNegatives
 
     @property
     def n_records(self) -> int:
@@ -171,10 +168,15 @@ class PlannedSource:
     def n_triplets(self) -> int:
         return len(self.negatives)
 
-    def has(self, finding: str, places: Span = EVERY) -> npt.NDArray[np.bool_]:
+    def has(self, finding: str) -> npt.NDArray[np.bool_]:
         """Return (T,) flags of negatives with a finding of the texts; one that its record lists twice has `repeat`."""
-        found = bit_of(self.findings[places], finding)
-        return found | (self.copies[places] > 1) if finding == "repeat" else found
+        found = bit_of(self.findings, finding)
+        return found | (self.copies > 1) if finding == "repeat" else found
+
+    def findings_at(self, place: int) -> tuple[str, ...]:
+        """Return the findings of the texts that one negative has."""
+        mask, is_copied = int(self.findings[place]), self.copies[place] > 1
+        return tuple(name for name in TEXT_FINDINGS if mask >> BITS[name] & 1 or (name == "repeat" and is_copied))
 
     def again(self) -> npt.NDArray[np.bool_]:
         """Return (T,) flags of the negatives whose text the record lists before, in another spelling."""

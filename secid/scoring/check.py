@@ -1,4 +1,4 @@
-"""`secid check`: what is in the sources and what is wrong with them, without an encoder."""
+"""`secid check`: describe sources and their defects, without an encoder."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from secid.findings.judgements import Leaks
 from secid.findings.lexical_gate import CoverageSample, inactive_gate, misread, queries_without_tokens
 from secid.findings.summary import (
     TOKENS_BY,
-    Case,
+    CautionEvidence,
     Matcher,
     lengths_of,
     spread,
@@ -45,12 +45,12 @@ from secid.results.check import (
     repair_defects,
 )
 from secid.results.inputs import STANDARD_INPUT, flag_words, has_hidden_characters, repair_command
-from secid.scoring.encoders import fitting
+from secid.scoring.encoders import choose_tokenizer
 from secid.settings import READING, Resolved, Settings
 from secid.version import VERSION
 
-SAVED = "check.json"
-"""File name in the printed command that saves a check."""
+SAVED_CHECK_NAME = "check.json"
+"""File name in the displayed command that saves a check."""
 
 
 def check_sources(
@@ -60,12 +60,12 @@ def check_sources(
     progress: Progress,
     evaluation: EvaluationSet | None = None,
 ) -> Check:
-    """Counts, lengths and findings of each source. Too many malformed rows are an error, as in `secid score`.
+    """Return counts, lengths and findings of each source. Source: METHOD 1, 2.3, 4.
 
-    folder     : an empty folder for spool files; the caller removes it.
-    evaluation : a set whose queries and relevant passages are searched for in the sources.
-    Raises what opening raises (SecidError), and NothingToScoreError for a source without any triplet.
-    Source: METHOD 1, 2.3, 4.
+    folder     : empty folder for temporary files. The caller removes it.
+    evaluation : evaluation set whose queries and relevant passages are searched in the sources; None for no search.
+    Raises SecidError if a source cannot be read or has too many malformed rows, and NothingToScoreError for a source
+    without triplets.
     """
     began, settings = time.perf_counter(), resolved.values
     if settings.tokenizer not in SPLITTERS:
@@ -78,7 +78,7 @@ def check_sources(
         progress.start("text rules", None, "")
         plan = draft.with_text_findings(text_rules(*draft.texts, threads=settings.threads)).plan
         one_positive = has_one_positive(draft.whole)
-        settings = fitting(plan, resolved, progress).values
+        settings = choose_tokenizer(plan, resolved, progress).values
         checker = _Checker(plan, settings, folder, progress, evaluation)
         files = {reader.source.name: reader for reader in readers}
         checked = tuple(checker.source(planned, files[planned.source.name]) for planned in plan.sources)
@@ -91,7 +91,14 @@ def check_sources(
         secid_version=VERSION,
         tokenizer=settings.tokenizer,
         tokens_by=TOKENS_BY,
-        evaluation=None if evaluation is None else _evaluation_of(evaluation),
+        evaluation=None
+        if evaluation is None
+        else Evaluation(
+            folder=evaluation.folder,
+            qrels=evaluation.qrels,
+            n_queries=len(evaluation.queries),
+            n_relevant_passages=len(evaluation.passages),
+        ),
         sources=tuple(source for source, _ in checked),
         texts={source.name: facts for source, facts in checked},
         overlaps=overlaps(listed),
@@ -103,35 +110,28 @@ def check_sources(
     )
 
 
-def with_commands(check: Check, specs: Sequence[str], given: Mapping[str, object]) -> Check:
-    """The check with the commands that write its sources without their defects; as it is where none needs them.
+def with_commands(check: Check, specs: Sequence[str], settings: Mapping[str, object]) -> Check:
+    """Add the commands that write copies of the sources without defects. If no source needs one, change nothing.
 
-    specs, given : the sources, and the settings that are not left to files and environment.
+    specs, settings : sources and settings of the check as typed.
     """
     unusable = STANDARD_INPUT in specs or any(map(has_hidden_characters, specs))
     if unusable or not any(repair_defects(source) for source in check.sources):
         return check
-    flags = [word for name, value in given.items() if value is not None for word in flag_words(name, value)]
+    flags = [word for name, value in settings.items() if value is not None for word in flag_words(name, value)]
     sources = tuple(
-        replace(source, repair=repair_command(SAVED, source.name, repair_defects(source), source.files[0].path))
+        replace(
+            source, repair=repair_command(SAVED_CHECK_NAME, source.name, repair_defects(source), source.files[0].path)
+        )
         if repair_defects(source)
         else source
         for source in check.sources
     )
-    return replace(check, sources=sources, save=shlex.join(["secid", "check", *specs, *flags, "-o", SAVED]))
-
-
-def _evaluation_of(evaluation: EvaluationSet) -> Evaluation:
-    return Evaluation(
-        folder=evaluation.folder,
-        qrels=evaluation.qrels,
-        n_queries=len(evaluation.queries),
-        n_relevant_passages=len(evaluation.passages),
-    )
+    return replace(check, sources=sources, save=shlex.join(["secid", "check", *specs, *flags, "-o", SAVED_CHECK_NAME]))
 
 
 class _Checker:
-    """Facts that are looked up once for all sources."""
+    """Checks sources one by one, with facts about texts that are computed once for all sources."""
 
     def __init__(
         self, plan: Plan, settings: Settings, folder: Path, progress: Progress, evaluation: EvaluationSet | None
@@ -150,11 +150,11 @@ class _Checker:
         self._gates = CoverageSample(plan, folder, settings.seed)
 
     def close(self) -> None:
-        """Lets go of the spool files."""
+        """Close the temporary files."""
         self._gates.close()
 
     def source(self, planned: PlannedSource, reader: Reader) -> tuple[SourceReport, TextFacts]:
-        """Everything that is said of one source."""
+        """Return the report of one source, and the facts that only a check computes."""
         settings = self._settings
         gate, coverage = inactive_gate(planned, self._gates, settings.tokenizer)
         query = planned.query[planned.triplet_record()]
@@ -164,7 +164,7 @@ class _Checker:
             "positive": (self._passages, distinct(planned.positives)),
             "negative": (self._passages, distinct(planned.negatives)),
         }
-        found = text_findings(self._plan, planned, self._matcher, settings)
+        summary = text_findings(self._plan, planned, self._matcher, settings)
         report = SourceReport(
             name=planned.name,
             files=reader.content(),
@@ -172,12 +172,12 @@ class _Checker:
             rows=planned.tally.row_counts(planned.n_records),
             n_queries=len(texts["query"][1]),
             n_triplets=planned.n_triplets,
-            status=found.status.status,
-            n_flagged=found.status.flagged.n,
-            flagged_share=found.status.flagged.estimate.value,
-            findings=(*found.findings, wordless_finding(self._plan, planned, self._wordless, settings)),
-            finding_overlaps=found.overlaps,
-            languages=found.languages,
+            status=summary.status.status,
+            n_flagged=summary.status.flagged.n,
+            flagged_share=summary.status.flagged.estimate.value,
+            findings=(*summary.findings, wordless_finding(self._plan, planned, self._wordless, settings)),
+            finding_overlaps=summary.overlaps,
+            languages=summary.languages,
         )
         facts = TextFacts(
             n_positives=len(texts["positive"][1]),
@@ -191,21 +191,21 @@ class _Checker:
                     **_row_cautions(planned, settings.examples),
                     "tokenizer_misfit": self._misfit(planned),
                     "inactive_lexical_gate": gate,
-                    "changed_since_mined": _changed(reader),
+                    "changed_since_mined": _changed_files(reader),
                     **({} if self._leaks is None else self._leaks.cases(planned, settings.examples)),
                 }.items()
             ),
         )
         return report, facts
 
-    def _misfit(self, planned: PlannedSource) -> Case:
-        """Sampled texts of a source whose words the tokenizer misreads."""
+    def _misfit(self, planned: PlannedSource) -> CautionEvidence:
+        """Return how many sampled texts of a source have words that the tokenizer misreads."""
         fit = misread(self._plan, planned, self._settings.tokenizer, self._settings.seed)
         values = {"n_texts": fit.n_texts, "tokenizer": self._settings.tokenizer}
-        return Case(fit.n, fit.fraction, values if fit.effect is None else {**values, "effect": fit.effect})
+        return CautionEvidence(fit.n, fit.fraction, values if fit.effect is None else {**values, "effect": fit.effect})
 
 
-def _caution(name: str, case: Case, settings: Settings) -> SourceCaution:
+def _caution(name: str, case: CautionEvidence, settings: Settings) -> SourceCaution:
     entry = CAUTIONS[name]
     limit = settings.max_bad_fraction if entry.limit is None else entry.limit
     return SourceCaution(
@@ -219,23 +219,23 @@ def _caution(name: str, case: Case, settings: Settings) -> SourceCaution:
     )
 
 
-def _changed(reader: Reader) -> Case:
-    """Files whose manifest has another hash; those without one are not changed."""
+def _changed_files(reader: Reader) -> CautionEvidence:
+    """Return how many of a source's files differ from the hash in their manifest. Files without one do not count."""
     paths = [file.path for file in reader.files]
     n = len(changed_files(paths))
-    return Case(n, n / len(paths))
+    return CautionEvidence(n, n / len(paths))
 
 
-def _row_cautions(planned: PlannedSource, n_examples: int) -> dict[str, Case]:
-    """Count rows that the reader left out: malformed ones, and those without negatives.
+def _row_cautions(planned: PlannedSource, n_examples: int) -> dict[str, CautionEvidence]:
+    """Return how many rows the reader skipped because they are malformed, and because they have no negatives.
 
-    Negatives without text are not counted: they are a finding.
+    Negatives without text do not count here, since they are a finding.
     """
     tally = planned.tally
     bad, bare = bad_reasons(tally), {"no_negatives": tally.skipped.get("no_negatives", 0)}
 
-    def case(reasons: Mapping[str, int]) -> Case:
+    def case(reasons: Mapping[str, int]) -> CautionEvidence:
         n, examples = sum(reasons.values()), (example for example in tally.examples if example.reason in reasons)
-        return Case(n, min(1.0, n / max(1, tally.n_read)), reasons, tuple(examples)[:n_examples])
+        return CautionEvidence(n, min(1.0, n / max(1, tally.n_read)), reasons, tuple(examples)[:n_examples])
 
     return {"malformed_rows": case(bad), "rows_without_negatives": case(bare)}

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from secid.analyses.equal_hardness import EqualMargins, adjusted, deciles, equal_margins, unranked
+from secid.analyses.equal_hardness import EqualMargins, deciles, equal_margins, holm_adjusted, unranked
 from secid.analyses.profile import FACTORS, gap_to_random, profile, shapley
 from secid.measure.blocks import Triplets
 from secid.measure.interval import reach_95
@@ -21,7 +21,7 @@ TAU, SMALLEST = 0.1, 1e-3
 
 
 class Row(NamedTuple):
-    """A triplet: its query, what it counts, s_qp, s_qn, s_pn and coverage."""
+    """A triplet: its query, weight in counts, s_qp, s_qn, s_pn and coverage."""
 
     query: int
     share: float
@@ -80,7 +80,7 @@ def mean(own: list[Row], value: Any) -> float:
 
 
 def influence(own: list[Row], value: Any, query: int) -> float:
-    """How the mean moves with a query's weight."""
+    """Return the change of the mean with a query's weight."""
     middle, total = mean(own, value), sum(row.share for row in own)
     return sum(row.share * (value(row) - middle) for row in own if row.query == query) / total
 
@@ -214,7 +214,7 @@ def at_equal_margins(first: list[Row], second: list[Row]) -> dict[str, Any]:
 
 
 def at_equal(first: list[Row], second: list[Row]) -> EqualMargins:
-    (found,) = adjusted([equal_margins(measured(first), measured(second, "b"), SMALLEST)])
+    (found,) = holm_adjusted([equal_margins(measured(first), measured(second, "b"), SMALLEST)])
     return found
 
 

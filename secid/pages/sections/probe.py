@@ -12,7 +12,7 @@ from secid.pages.glossary import EXPLANATIONS, WORDS, kind_name, sources_listed,
 from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.text import (
     SPACE,
-    UNKNOWN,
+    UNKNOWN_INTERVAL,
     code,
     count,
     fraction,
@@ -29,8 +29,8 @@ from secid.pages.text import (
 from secid.results import Run
 from secid.results.inputs import with_run_flag
 from secid.results.probe import (
-    FEWEST_GROUPS,
-    FEWEST_HELD_OUT,
+    MIN_GROUPS,
+    MIN_HELD_OUT,
     Dose,
     Means,
     Probe,
@@ -56,12 +56,12 @@ DOUBTS = {
 }
 ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
     "few_queries": lambda probe: (
-        f"{plural(probe.n_held_out, 'query', 'queries')} can be held out, and at least {FEWEST_HELD_OUT} are needed: "
+        f"{plural(probe.n_held_out, 'query', 'queries')} can be held out, and at least {MIN_HELD_OUT} are needed: "
         "mine more queries for every source"
     ),
     "few_groups": lambda probe: (
         f"held-out queries that share a relevant passage count as one, and {count(probe.n_held_out)} of them tell as "
-        f"much as {plural(int(probe.effective_groups), 'independent one')}; at least {FEWEST_GROUPS} are needed: "
+        f"much as {plural(int(probe.effective_groups), 'independent one')}; at least {MIN_GROUPS} are needed: "
         "add queries with relevant passages of their own"
     ),
     "few_to_train_on": lambda probe: (
@@ -321,7 +321,7 @@ def _pair_cells(pair: ProbedPair) -> tuple[str, ...]:
     return (
         f"{short(pair.first)} − {short(pair.second)}",
         gain(pair.gap.value, pair.gap.interval_95),
-        UNKNOWN if pair.p_holm is None else probability(pair.p_holm),
+        UNKNOWN_INTERVAL if pair.p_holm is None else probability(pair.p_holm),
         "yes" if pair.established else "no",
     )
 

@@ -16,7 +16,7 @@ from secid.records import encodable
 from secid.results import EncoderInfo, IdfInfo
 from secid.results.catalogue import DEFECTS, FINDINGS, FORMAL
 from secid.results.document import adapter_of, parse_document, refuse_unnamed
-from secid.settings import ENCODERS, FIELDS, RECIPE_FIELDS, Dtype, Resolved, Settings, checked, value_text
+from secid.settings import ENCODERS, FIELDS, RECIPE_FIELDS, Dtype, Resolved, Settings, checked_settings, value_text
 
 if TYPE_CHECKING:
     from secid.encode import EncoderLike
@@ -43,7 +43,7 @@ RECIPE = (
 ENCODER_SETTINGS = ("encoder", *RECIPE_FIELDS)
 """Settings that identify the encoder."""
 GUIDES = ("guide", "guide_reranker")
-LARGEST = 1e3
+LARGEST_NUMBER = 1e3
 """Number above every score and every hardness."""
 HASH_DIGITS = 64
 """Number of hexadecimal digits of a SHA-256."""
@@ -159,7 +159,9 @@ def _check_settings(settings: Mapping[str, Any], where: str, remedy: str) -> Non
     if missing:
         raise InputError(f"not a valid baseline: settings.{missing[0]} is missing", where=where, remedy=remedy)
     try:
-        checked({name: value for name, value in settings.items() if name in FIELDS}, dict.fromkeys(settings, where))
+        checked_settings(
+            {name: value for name, value in settings.items() if name in FIELDS}, dict.fromkeys(settings, where)
+        )
     except SettingsError as error:
         raise InputError(f"not a valid baseline: settings.{error.message}", where=where, remedy=remedy) from None
 
@@ -175,7 +177,9 @@ def _invalid_fields(source: BaselineSource) -> Iterator[str]:
     shares["unrelated.share"] = source.unrelated.share
     known: dict[str, Measurement | None] = {**shares, "hardness": source.hardness, "score_nats": source.score()}
     for name, own in known.items():
-        if own and not (0.0 <= own.standard_error < LARGEST and own.n_queries >= 1 and abs(own.value) < LARGEST):
+        if own and not (
+            0.0 <= own.standard_error < LARGEST_NUMBER and own.n_queries >= 1 and abs(own.value) < LARGEST_NUMBER
+        ):
             yield name
     lowest = {f"findings.{name}": -1.0 for name in FORMAL}
     yield from (name for name, share in shares.items() if not lowest.get(name, 0.0) <= share.value <= 1.0)

@@ -13,13 +13,13 @@ from secid.analyses.guide import GuideSource
 from secid.arrays import Floats, best
 from secid.findings.rows import AGAINST_PASSAGES, SAMPLED
 from secid.findings.summary import SourceFindings
-from secid.measure.interval import FEWEST_QUERIES, UNBOUNDED, Difference, reach_95
+from secid.measure.interval import MIN_QUERIES, UNBOUNDED, Difference, reach_95
 from secid.results import AmongPositives, SourceFinding
 from secid.results.catalogue import FINDINGS
 from secid.results.gate import CheckExample, GateCheck, finding_of
 from secid.tools.gating.baseline import BaselineSource, Measurement
 from secid.tools.gating.collect import Sample
-from secid.tools.gating.limits import LEAST, Bound, GateLimits
+from secid.tools.gating.limits import AT_LEAST, Bound, GateLimits
 from secid.tools.gating.policy import Policy
 from secid.triplets.estimates import Estimate, paired_difference, unpaired_difference, wilson_interval
 from secid.triplets.random_reference import QUERIES as SAMPLED_QUERIES
@@ -153,7 +153,7 @@ def _needed(
 
     Wilson's interval of a share p ends at b where (p - b)^2 / (b (1 - b)) is z^2 / n.
     """
-    if n_queries < FEWEST_QUERIES:
+    if n_queries < MIN_QUERIES:
         return None
     end = min(allowed, key=lambda end: abs(measured - end))
     reached = bounds[1] if end > measured else bounds[0]
@@ -213,7 +213,7 @@ def _queries(subject: Subject) -> GateCheck:
         outcome="pass" if enough else "undecided",
         unit="count",
         measured=float(n),
-        side=LEAST,
+        side=AT_LEAST,
         limit=float(least),
         n=n,
         n_queries_needed=None if enough else least,
@@ -280,9 +280,9 @@ def _finding(subject: Subject, name: str, bound: Bound) -> GateCheck:
     n_queries = len(share.estimate.queries)
     if result.positives is not None:
         return _compared(name, result, result.positives, bound, share.n_all, n_queries)
-    bounds = wilson_interval(share.estimate) if n_queries >= FEWEST_QUERIES or bound.counted else UNBOUNDED
+    bounds = wilson_interval(share.estimate) if n_queries >= MIN_QUERIES or bound.counted else UNBOUNDED
     check = decided(name, share.estimate.value, bounds, "share", bound, n_queries, n=share.n_all)
-    if bound.counted and check.outcome == "pass" and share.estimate.value > (FINDINGS[finding].limit or 1.0):
+    if bound.counted and check.outcome == "pass" and FINDINGS[finding].exceeded_by(share.estimate.value):
         check = replace(check, notice=True)  # the policy allows more than the catalogue
     shown = check.outcome != "pass" or check.notice
     if finding == "suspect" and (why := _doubt(subject.guide, shown)):

@@ -13,9 +13,9 @@ from statistics import median
 
 from secid.errors import OutputError, SettingsError, UsageError
 from secid.files import write_whole
-from secid.measure.interval import FEWEST_QUERIES, reach_95
+from secid.measure.interval import MIN_QUERIES, reach_95
 from secid.results.catalogue import DEFECTS, FINDINGS
-from secid.results.gate import GROSS, Basis, finding_of
+from secid.results.gate import GROSS_DAMAGE, Basis, finding_of
 from secid.settings import read_toml
 from secid.tools.gating.baseline import Baseline, BaselineSource, Measurement
 from secid.tools.gating.policy import KEYS_IN, LIMITED, Policy, policy_in, table_in
@@ -48,15 +48,15 @@ LANGUAGE_TOLERANCE = 0.05
 """Share of texts, beyond the baseline's, that may be in languages that it does not have. The sample has 1,000 texts."""
 KNOWN_LANGUAGE = 0.01
 """Least share of a source for a language to count as known to the baseline."""
-ESTIMATED = ("random_like", "weak_positive", "other_language")
+CAN_FAIL_ANY = ("random_like", "weak_positive", "other_language")
 """Findings that can fail any source, new ones included."""
-NOTICED = ("inversion", "suspect", "shared_opening", "hub")
+CAN_FAIL_KNOWN = ("inversion", "suspect", "shared_opening", "hub")
 """Findings that can fail a source with a predecessor. For a new source they are a notice, since a person must judge
 whether a new kind of miner may have them. Hubs are always a notice: a text just above or just below the limit moves the
 share of a sound sample by a point."""
-COUNTED = (*DEFECTS, "languages")
+DECIDED_BY_NUMBER = (*DEFECTS, "languages")
 """Checks that the number decides, not its interval."""
-LEAST, MOST, WITHIN = "at least", "at most", "within ±"
+AT_LEAST, AT_MOST, WITHIN = "at least", "at most", "within ±"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -83,7 +83,7 @@ class Bound:
 
     def allowed(self) -> tuple[float, float]:
         """Return the smallest and the largest number that it allows."""
-        return {LEAST: (self.value, inf), MOST: (-inf, self.value), WITHIN: (-self.value, self.value)}[self.side]
+        return {AT_LEAST: (self.value, inf), AT_MOST: (-inf, self.value), WITHIN: (-self.value, self.value)}[self.side]
 
 
 @dataclass(frozen=True)
@@ -104,7 +104,7 @@ def minimum_queries(policy: Policy, baseline: Baseline, previous: str | None = N
         return policy.minimum_queries
     sizes = [source.n_queries for source in baseline.sources.values()]
     own = baseline.sources[previous].n_queries if previous else median(sizes)
-    return max(FEWEST_QUERIES, min(DECIDABLE_QUERIES, int(own)))
+    return max(MIN_QUERIES, min(DECIDABLE_QUERIES, int(own)))
 
 
 def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> GateLimits:
@@ -123,7 +123,7 @@ def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Gate
             bounds[name] = _policy_bound(name, float(own), previous)
         elif bound is None:
             left_out += [name] if name == "hardness" else []
-        elif bound.notice or bound.detects is None or bound.detects <= GROSS:
+        elif bound.notice or bound.detects is None or bound.detects <= GROSS_DAMAGE:
             bounds[name] = bound
         else:
             left_out.append(name)
@@ -133,8 +133,8 @@ def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Gate
 def _policy_bound(check: str, value: float, previous: str | None) -> Bound:
     """Return a limit that the policy sets. No estimate can be shown to be 0, so for 0 the number itself decides."""
     drift = check.startswith("drift.")
-    side = WITHIN if check == "drift.score_nats" else LEAST if check == "hardness" else MOST
-    counted = (finding_of(check) or check) in COUNTED or (value == 0.0 and side == MOST)
+    side = WITHIN if check == "drift.score_nats" else AT_LEAST if check == "hardness" else AT_MOST
+    counted = (finding_of(check) or check) in DECIDED_BY_NUMBER or (value == 0.0 and side == AT_MOST)
     reference = previous or "" if drift or check == "languages" else ""
     return Bound(side=side, value=value, basis="policy", reference=reference, counted=counted)
 
@@ -155,8 +155,8 @@ def _derived(policy: Policy, baseline: Baseline, previous: str | None, n: int) -
     if known:
         limits["languages"] = _languages(sources, known)
     for name in DEFECTS:
-        limits[f"findings.{name}"] = Bound(side=MOST, value=policy.defects_maximum, basis="policy", counted=True)
-    for name in (*ESTIMATED, *NOTICED):
+        limits[f"findings.{name}"] = Bound(side=AT_MOST, value=policy.defects_maximum, basis="policy", counted=True)
+    for name in (*CAN_FAIL_ANY, *CAN_FAIL_KNOWN):
         limits[f"findings.{name}"] = _share(sources, name, n, notice=name == "hub" or previous is None)
     if previous:
         limits["drift.score_nats"] = _score(previous, sources[previous], n)
@@ -186,9 +186,9 @@ def _hardness(sources: Mapping[str, BaselineSource], n: int) -> Bound | None:
     if not known:
         return None
     easiest, before = _extreme(known, n, -1.0)
-    limit = down(before.value - margin(before, n))
+    limit = round_down(before.value - margin(before, n))
     return Bound(
-        side=LEAST,
+        side=AT_LEAST,
         value=limit,
         basis=_basis(sources, "extreme"),
         reference=easiest,
@@ -207,7 +207,7 @@ def _languages(sources: Mapping[str, BaselineSource], known: set[str]) -> Bound:
     before = new[largest]
     limit = _rounded_up(before + LANGUAGE_TOLERANCE)
     basis = _basis(sources, "extreme")
-    return Bound(side=MOST, value=limit, basis=basis, reference=largest, before=before, counted=True)
+    return Bound(side=AT_MOST, value=limit, basis=basis, reference=largest, before=before, counted=True)
 
 
 def _rounded_up(share: float) -> float:
@@ -229,15 +229,15 @@ def _share(sources: Mapping[str, BaselineSource], name: str, n: int, notice: boo
     room, least = share_margin(before, n), _least_share(n)
     if entry.formal:  # a difference has an error even if it is 0
         room, least = max(room, margin(before, n)), max(least, entry.limit or 0.0)
-    limit = up(max(before.value + room, least))
+    limit = round_up(max(before.value + room, least))
     full = RANDOM_LIKE_OF_RANDOM if name == "random_like" else 1.0
     return Bound(
-        side=MOST,
+        side=AT_MOST,
         value=limit,
         basis=_basis(sources, "extreme"),
         reference=largest,
         before=before.value,
-        notice=notice and name in NOTICED,
+        notice=notice and name in CAN_FAIL_KNOWN,
         detects=_detects(lambda share: _beyond(before, before.value + share * (full - before.value), limit)),
     )
 
@@ -245,23 +245,23 @@ def _share(sources: Mapping[str, BaselineSource], name: str, n: int, notice: boo
 def _score(name: str, source: BaselineSource, n: int) -> Bound | None:
     """Return the limit of the score: within ± a margin of the predecessor's; None with too few queries for an error."""
     score = source.score()
-    if score.n_queries < FEWEST_QUERIES:
+    if score.n_queries < MIN_QUERIES:
         return None
-    limit = up(margin(score, n, Z_95))
+    limit = round_up(margin(score, n, Z_95))
     return Bound(side=WITHIN, value=limit, basis="source", reference=name, before=score.value)
 
 
 def _unrelated(name: str, source: BaselineSource, n: int) -> Bound:
     """Return the limit of unrelated negatives: at most a margin above the predecessor's share."""
     tail = source.unrelated.share
-    limit = up(max(share_margin(tail, n), _least_share(n) - tail.value))
+    limit = round_up(max(share_margin(tail, n), _least_share(n) - tail.value))
 
     def beyond(share: float) -> tuple[float, float]:
         damaged = tail.value + share * (SHUFFLED_BELOW - tail.value)
         distance, error = _beyond(tail, damaged, tail.value + limit)
         return distance, hypot(error, tail.standard_error)
 
-    return Bound(side=MOST, value=limit, basis="source", reference=name, before=tail.value, detects=_detects(beyond))
+    return Bound(side=AT_MOST, value=limit, basis="source", reference=name, before=tail.value, detects=_detects(beyond))
 
 
 def _basis(sources: Mapping[str, BaselineSource], basis_of_several: Basis) -> Basis:
@@ -278,8 +278,8 @@ def margin(known: Measurement, n: int, room: float = Z_ROOM) -> float:
 
 
 def _reach(known: Measurement, n: int) -> float:
-    """Return the half width of the 95 % interval in standard errors. At least FEWEST_QUERIES queries are assumed."""
-    return reach_95(max(FEWEST_QUERIES, min(known.n_queries, n)))
+    """Return the half width of the 95 % interval in standard errors. At least MIN_QUERIES queries are assumed."""
+    return reach_95(max(MIN_QUERIES, min(known.n_queries, n)))
 
 
 def share_margin(share: Measurement, n: int) -> float:
@@ -287,14 +287,14 @@ def share_margin(share: Measurement, n: int) -> float:
     p, reach = share.value, _reach(share, n)
     base = sqrt(p * (1.0 - p) / _draws(share)) * sqrt(1.0 + share.n_queries / n)
     result = (reach + Z_ROOM) * base
-    if 0.0 < p < HALF:
+    if 0.0 < p < LARGEST_ERROR_SHARE:
         for _ in range(FIXED_POINT_ROUNDS):
-            limit = min(HALF, p + result)
+            limit = min(LARGEST_ERROR_SHARE, p + result)
             result = base * (Z_ROOM + reach * sqrt(limit * (1.0 - limit) / (p * (1.0 - p))))
     return result
 
 
-HALF = 0.5
+LARGEST_ERROR_SHARE = 0.5
 """Share with the largest error."""
 FIXED_POINT_ROUNDS = 20
 """Rounds of the fixed point. The factor grows as the margin's square root, so each round at least halves the error."""
@@ -302,7 +302,7 @@ FIXED_POINT_ROUNDS = 20
 
 def _least_share(n: int) -> float:
     """Return 1.25 times the upper end of Wilson's interval for 0 of n queries."""
-    z2 = reach_95(max(FEWEST_QUERIES, n)) ** 2
+    z2 = reach_95(max(MIN_QUERIES, n)) ** 2
     return 1.25 * z2 / (n + z2)
 
 
@@ -341,28 +341,28 @@ def above_advice(baseline: Baseline) -> dict[str, dict[str, float]]:
     Only findings that the gate checks are included. For a formal finding the share is the difference from the
     positives, and the lower end of its interval must be above the limit, as for a later source.
     """
-    checked = (*DEFECTS, *ESTIMATED, *NOTICED)
+    checked = (*DEFECTS, *CAN_FAIL_ANY, *CAN_FAIL_KNOWN)
     return {
         name: above
         for name, source in baseline.sources.items()
         if (above := {finding: share.value for finding, share in source.findings.items()
-                      if finding in checked and _excess(finding, share) > (FINDINGS[finding].limit or inf)})
+                      if finding in checked and FINDINGS[finding].exceeded_by(_excess(finding, share))})
     }  # fmt: skip
 
 
 def _excess(finding: str, share: Measurement) -> float:
     """Return the number that a limit applies to; see `SourceFinding.counted_share`."""
-    if not FINDINGS[finding].formal or share.n_queries < FEWEST_QUERIES:
+    if not FINDINGS[finding].formal or share.n_queries < MIN_QUERIES:
         return share.value
     return share.value - reach_95(share.n_queries) * share.standard_error
 
 
-def up(value: float) -> float:
+def round_up(value: float) -> float:
     """Round up to two significant digits, so that a limit reads well and is never tighter."""
     return _rounded(value, ceil)
 
 
-def down(value: float) -> float:
+def round_down(value: float) -> float:
     """Round down to two significant digits."""
     return _rounded(value, floor)
 

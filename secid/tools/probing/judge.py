@@ -17,7 +17,7 @@ from secid.analyses.ranking import ESTABLISHED_P, tie_letters
 from secid.arrays import Floats, Index
 from secid.measure.uncertainty import holm
 from secid.results.probe import Gap, ProbedPair, sign
-from secid.tools.probing.task import Arm
+from secid.tools.probing.task import NegativeSource
 
 ROUNDING = 1e-12
 """A difference, or its error, at or below this counts as 0: the two sources trained on the same texts."""
@@ -37,17 +37,17 @@ class BetweenRuns:
 
 
 def between_runs(values: Floats, fold: Index) -> BetweenRuns | None:
-    """Return it for the difference of any two of K arms, pooled over all; None with one seed. For one arm it is 0.
+    """Return it for the difference of any two of K sources, pooled over all; None with one seed. 0 for one source.
 
-    values : (K, S, n) by arm, seed and query. It excludes what a seed changes in all arms alike, and what it changes by
-    query, which is part of the clustered error of the mean over queries.
+    values : (K, S, n) by source, seed and query. It excludes what a seed changes in all sources alike, and what it
+    changes by query, which is part of the clustered error of the mean over queries.
     """
-    n_arms, n_seeds, n = values.shape
+    n_sources, n_seeds, n = values.shape
     names = np.unique(fold)
     if n_seeds < 2:
         return None
     rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean(axis=(0, 1))
-    free, total = max(1, n_arms - 1) * (n_seeds - 1), 0.0
+    free, total = max(1, n_sources - 1) * (n_seeds - 1), 0.0
     for name in names:
         own = rest[:, :, fold == name]
         runs = own.mean(axis=2)
@@ -99,31 +99,32 @@ def gap(values: Floats, group: Index, runs: BetweenRuns | None) -> Gap:
 
 
 class Judge:
-    """Compares all arms, with the error between runs pooled over them.
+    """Compares all sources, with the error between runs pooled over them.
 
-    values  : (S, n) nDCG@10 by seed and held-out query of each arm, sources and controls. Two arms are compared on the
-              seeds that both have; these include the seeds that all arms have.
-    runs    : the variance between runs of a difference of two arms; None with one seed.
-    n_seeds : seeds that all arms have. Gains and the order use only these, since a seed is good or bad for all arms.
+    values  : (S, n) nDCG@10 by seed and held-out query of each source and control. Two of them are compared on the
+              seeds that both have; these include the seeds that all sources have.
+    runs    : the variance between runs of a difference of two sources; None with one seed.
+    n_seeds : seeds that all sources have. Gains and the order use only these, since a seed is good or bad for all of
+              them.
     """
 
-    def __init__(self, values: Mapping[Arm, Floats], group: Index, fold: Index) -> None:
+    def __init__(self, values: Mapping[NegativeSource, Floats], group: Index, fold: Index) -> None:
         self._values, self._group, self._fold = values, group, fold
         self.n_seeds = min(map(len, values.values()))
         self._common = np.stack([own[: self.n_seeds] for own in values.values()])
         self._distinct = [*{own.tobytes(): own for own in self._common}.values()]  # the same negatives: one training
         self.runs = between_runs(np.stack(self._distinct), fold)
 
-    def gains(self, frozen: Floats) -> dict[Arm, Gap]:
-        """Return the gain of each arm over the frozen encoder. frozen : (n,)."""
+    def gains(self, frozen: Floats) -> dict[NegativeSource, Gap]:
+        """Return the gain of each source over the frozen encoder. frozen : (n,)."""
         alone = [between_runs(np.stack([own, np.zeros_like(own)]), self._fold) for own in self._distinct]
         known = [item for item in alone if item is not None]
         runs = BetweenRuns(float(np.mean([item.variance for item in known])), known[0].degrees) if known else None
         gaps = [gap(own - frozen, self._group, runs) for own in self._common]
         return dict(zip(self._values, gaps, strict=True))
 
-    def difference(self, first: Arm, second: Arm) -> Gap:
-        """Return the mean difference of two arms."""
+    def difference(self, first: NegativeSource, second: NegativeSource) -> Gap:
+        """Return the mean difference of two sources."""
         n = min(len(self._values[first]), len(self._values[second]))
         return gap(self._values[first][:n] - self._values[second][:n], self._group, self.runs)
 
@@ -139,9 +140,9 @@ class Judge:
             ProbedPair(first=a.name, second=b.name, gap=item, p_holm=p, established=p is not None and p < ESTABLISHED_P)
             for (a, b), item, p in zip(pairs, gaps, adjusted, strict=True)
         )
-        return judged, tie_letters([arm.name for arm in order], judged)
+        return judged, tie_letters([source.name for source in order], judged)
 
-    def trailing(self) -> set[Arm]:
+    def trailing(self) -> set[NegativeSource]:
         """Return the sources whose interval of the difference to the best one lies below 0; none with few sources.
 
         Each look is at a level of 5 %. With many sources the correction for their pairs compensates for that, with few
@@ -151,12 +152,14 @@ class Judge:
         leader, *others = self._order()
         if len(others) + 1 < FEWEST_TO_STOP:
             return set()
-        gaps = {arm: self.difference(arm, leader) for arm in others}
-        return {arm for arm, item in gaps.items() if sign(item.interval_95) < 0}
+        gaps = {source: self.difference(source, leader) for source in others}
+        return {source for source, item in gaps.items() if sign(item.interval_95) < 0}
 
-    def _order(self) -> list[Arm]:
+    def _order(self) -> list[NegativeSource]:
         means = dict(zip(self._values, self._common.mean(axis=(1, 2)), strict=True))
-        return sorted((arm for arm in means if not arm.control), key=lambda arm: (-means[arm], arm.name))
+        return sorted(
+            (source for source in means if not source.control), key=lambda source: (-means[source], source.name)
+        )
 
 
 def effective_number(group: Index) -> float:

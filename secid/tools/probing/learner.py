@@ -21,7 +21,7 @@ from secid.pool.texts import TextStore
 from secid.results.probe import Divergence
 from secid.tools.probing.losses import Objective, Sides, training_loss
 from secid.tools.probing.options import Options
-from secid.tools.probing.task import Arm, RowLists, Task
+from secid.tools.probing.task import NegativeSource, RowLists, Task
 from secid.triplets.search import nearest_passages
 
 # An encoder in training: weights that can be put back, steps of a loss, rows of texts.
@@ -227,14 +227,14 @@ def _add_adapters(model: nn.Module) -> None:
 #
 # All draws depend on seed and fold only, so that every source gets the same batches. Source: METHOD 13.
 
-DEEPEST = 100
+RANK_CUTOFF = 100
 """Rank of the last passage that counts."""
 
 
 class Work(NamedTuple):
-    """One training and its ranking. arm : what it trains on; None ranks by the frozen encoder."""
+    """One training and its ranking. source : what it trains on; None ranks by the frozen encoder."""
 
-    arm: Arm | None
+    source: NegativeSource | None
     fold: int
     seed: int
     rate: float
@@ -328,14 +328,14 @@ def train_and_rank(
 ) -> Floats:
     """Return (n, 3) nDCG@10, MRR@10 and recall@100 of the held-out rows after training.
 
-    If the work has no arm, they are those of the frozen encoder.
+    If the work has no source, they are those of the frozen encoder.
 
     Raises what `Learner.fit` raises. For a vector that is not finite it raises DivergedError, or
     NonFiniteEmbeddingError with the frozen encoder.
     """
     learner.restore()
-    if work.arm is not None:
-        steps = steps_of(task, task.arms[work.arm], work, options.batch, objective)
+    if work.source is not None:
+        steps = steps_of(task, task.sources[work.source], work, options.batch, objective)
         learner.fit(steps, options.steps, work.rate, tick)
     queries, candidates = learner.rows(held.queries, "query"), learner.rows(held.candidates, "passage")
     _check_finite(queries, task.queries, task.query[held.rows], work)
@@ -346,7 +346,7 @@ def train_and_rank(
 def _check_finite(rows: Tensor, store: TextStore, ids: Index, work: Work) -> None:
     """Raise an error for rows that are not finite: NaN would sort before all scores. rows : (n, d), of these ids."""
     wrong = (~rows.isfinite().all(dim=1)).nonzero().flatten().tolist()
-    if wrong and work.arm is not None:
+    if wrong and work.source is not None:
         raise DivergedError("the vector of a text is not finite after training")
     if wrong:
         raise NonFiniteEmbeddingError(
@@ -362,7 +362,7 @@ def measures(queries: Tensor, candidates: Tensor, row: Index, place: Index) -> F
     each query has at least one. Candidates are in the order of their text keys.
     """
     vectors, numbers = Vectors(queries, candidates), np.arange(len(queries))
-    first, _ = nearest_passages(vectors, numbers, np.arange(len(candidates)), DEEPEST)
+    first, _ = nearest_passages(vectors, numbers, np.arange(len(candidates)), RANK_CUTOFF)
     hit = is_known(pairs(numbers[:, None], first, len(candidates)), np.sort(pairs(row, place, len(candidates))))
     n_relevant = np.bincount(row, minlength=len(queries))
     discount = 1.0 / np.log2(np.arange(2, 12))

@@ -10,7 +10,7 @@ from numbers import Real
 from typing import TYPE_CHECKING
 
 from secid.errors import SettingsError, UsageError
-from secid.results.probe import FEWEST_HELD_OUT
+from secid.results.probe import MIN_HELD_OUT
 from secid.settings import encoder_kind
 
 if TYPE_CHECKING:
@@ -20,10 +20,10 @@ RATE = {"full": 5e-5, "lora": 2e-4}
 """The usual learning rate, with all weights and with adapters."""
 SECOND_DOSE = 4.0
 """The second rate as a multiple of the first. METHOD 13: between these two, sources can change their order."""
-LEAST = {"steps": 1, "n_seeds": 1, "n_folds": 2, "n_held_out": FEWEST_HELD_OUT, "batch": 2}
+SMALLEST_OPTIONS = {"steps": 1, "n_seeds": 1, "n_folds": 2, "n_held_out": MIN_HELD_OUT, "batch": 2}
 """Smallest value of each option: one of two folds is held out; with fewer held-out queries nothing is evaluated; and a
 batch needs another row's passage."""
-MOST = 1_000_000
+LARGEST_OPTION = 1_000_000
 """Largest value of each: more must be a typing error, and no machine would finish it."""
 LOSSES = ("infonce", "mw", "lsepair", "sum_marginal", "joint", "gist")
 PASSAGES = ("own", "batch")
@@ -61,14 +61,14 @@ class Options:
         """Raise SettingsError for a value that is not a whole number; UsageError for a number out of range, an unknown
         loss or kind of passages, a rate that is not between 0 and 1 or given twice, and for LoRA without peft.
         """
-        for name, least in LEAST.items():
+        for name, least in SMALLEST_OPTIONS.items():
             value, flag = getattr(self, name), f"--{name.removeprefix('n_').replace('_', '-')}"
             if not isinstance(value, int) or isinstance(value, bool):
                 raise SettingsError(f"{value!r} is no whole number", where=flag, remedy=f"at least {least}")
             if value < least:
                 raise UsageError(f"is {value}, and at least {least} is needed", where=flag)
-            if value > MOST:
-                raise UsageError(f"is {value}, and at most {MOST:,} is possible", where=flag)
+            if value > LARGEST_OPTION:
+                raise UsageError(f"is {value}, and at most {LARGEST_OPTION:,} is possible", where=flag)
         for flag, value, known in (("--loss", self.loss, LOSSES), ("--passages", self.passages, PASSAGES)):
             if value not in known:
                 raise UsageError(f"{value!r} is not one of {', '.join(known)}", where=flag)

@@ -137,7 +137,7 @@ class RowLists:
         return RowLists.of_counts(self.ids[ranges_of(self.offsets[:-1], counts)], counts)
 
 
-class Arm(NamedTuple):
+class NegativeSource(NamedTuple):
     """What a training draws its negatives from: a source, or the control of that name, which is not the same."""
 
     name: str
@@ -174,10 +174,10 @@ class Task:
     folder: Path
 
     @cached_property
-    def arms(self) -> dict[Arm, RowLists]:
+    def sources(self) -> dict[NegativeSource, RowLists]:
         """The negatives of all sources, then those of the controls, of each row by id: rows of a file have no order."""
-        sources = {Arm(name): own.by_id() for name, own in self.negatives.items()}
-        return sources | {Arm(name, control=True): own.by_id() for name, own in self.controls.items()}
+        sources = {NegativeSource(name): own.by_id() for name, own in self.negatives.items()}
+        return sources | {NegativeSource(name, control=True): own.by_id() for name, own in self.controls.items()}
 
     @cached_property
     def relevant(self) -> Index:
@@ -331,29 +331,30 @@ def _joined(lists: list[Index]) -> RowLists:
 #
 # Source: METHOD 13.
 
-MOST = 20_000
+MOST_CANDIDATES = 20_000
 """Most passages that are encoded after a training. Source: METHOD 13."""
-DEEPEST = 50
+DEEPEST_LIST = 50
 """Passages of each list for a held-out query. Source: METHOD 13."""
 
 
 def candidates_of(
     task: Task, rows: Index, encoder: Encoder, settings: Settings, progress: Progress
 ) -> tuple[Index, int | None]:
-    """Rising ids of the passages that these held-out rows rank, and the depth of the lists that they come from.
+    """Return rising ids of the passages that these held-out rows rank, and the depth of the lists that they come from.
 
-    All of the task where there are at most MOST, with depth None. Else the rows' positives, and the first of each list
-    for each row: every source's negatives, the nearest by the frozen encoder, and the best by BM25; to the largest
-    depth up to DEEPEST at which all are at most MOST, or to 1.
+    These are all passages of the task if there are at most MOST_CANDIDATES; the depth is then None. Otherwise they are
+    the rows' positives, and the first of each list for each row: every source's negatives, the nearest by the frozen
+    encoder, and the best by BM25. The depth is the largest up to DEEPEST_LIST at which they are at most
+    MOST_CANDIDATES, and at least 1.
     """
-    if len(task.passages) <= MOST:
+    if len(task.passages) <= MOST_CANDIDATES:
         return np.arange(len(task.passages)), None
     lists = [own.take(rows) for own in task.negatives.values()]
     lists += [_dense(task, rows, encoder, settings, progress), _bm25(task, rows)]
-    for depth in range(DEEPEST, 0, -1):
+    for depth in range(DEEPEST_LIST, 0, -1):
         parts = [own.first(np.minimum(own.counts, depth)).ids for own in lists]
         ids = distinct(np.concatenate([task.positives.take(rows).ids, *parts]))
-        if len(ids) <= MOST:
+        if len(ids) <= MOST_CANDIDATES:
             break
     return ids, depth
 
@@ -363,7 +364,7 @@ def _dense(task: Task, rows: Index, encoder: Encoder, settings: Settings, progre
     queries, every = task.query[rows], np.arange(len(task.passages))
     with closing(Embedder(task.queries, task.passages, encoder, settings, task.folder, progress)) as embedder:
         embedder.need(queries, every)
-        places, _ = nearest_passages(embedder.vectors, queries, every, DEEPEST)
+        places, _ = nearest_passages(embedder.vectors, queries, every, DEEPEST_LIST)
     return RowLists.of_counts(places.ravel(), np.full(len(rows), places.shape[1]))
 
 
@@ -372,5 +373,5 @@ def _bm25(task: Task, rows: Index) -> RowLists:
     passages = task.passages
     documents = (passages.packed(start, stop) for start, stop in pieces(len(passages), TEXTS_AT_ONCE, passages.lengths))
     index = Bm25Index(task.queries.packed_of(task.query[rows]), documents, "multilingual")
-    places, _ = index.best(np.arange(len(rows)), DEEPEST)
+    places, _ = index.best(np.arange(len(rows)), DEEPEST_LIST)
     return RowLists.of_counts(places[places >= 0], (places >= 0).sum(axis=1))

@@ -16,7 +16,7 @@ import torch
 
 from secid.analyses.equal_hardness import EQUAL_HARDNESS
 from secid.analyses.overlap import OVERLAP, overlap_of
-from secid.analyses.ranking import chances, comparisons, score_interval, tie_letters
+from secid.analyses.ranking import comparisons, probabilities_first, score_interval, tie_letters
 from secid.analyses.registry import reordered
 from secid.arrays import Floats
 from secid.encode.device import gpu_of
@@ -49,7 +49,7 @@ from secid.results.catalogue import BITS, FINDINGS
 from secid.results.document import adapter_of
 from secid.results.run import Merged
 from secid.results.sources import TableNumbers, WithoutFlagged
-from secid.scoring.publish import SHOWN_GATES, few_queries, repair_of, score_fields, unlike
+from secid.scoring.publish import SHOWN_GATES, comparison_warnings, few_query_warnings, repair_of, score_fields
 from secid.tools.shards.between import NO_SUM, MergedPairs, MergedScore, ShardPart
 from secid.tools.shards.counts import Counts
 from secid.tools.shards.shard import ROWS
@@ -267,10 +267,10 @@ def merged_run(
     if counts_shared.one_set:
         places = between.places(*ranked)
         nats, n = [table[name].nats for name in ranked], [table[name].n_queries for name in ranked]
-        chance = chances(nats, between.covariance[np.ix_(places, places)], n, seed)
+        chance = probabilities_first(nats, between.covariance[np.ix_(places, places)], n, seed)
         first = dict(zip(ranked, chance.tolist(), strict=True))
     sampled = {source.name: source for source in sample.sources}
-    few = {item.source: item for item in few_queries(n_queries)}
+    few = {item.source: item for item in few_query_warnings(n_queries)}
     others = [
         few.get(item.source) if item.kind == "few_queries" else item
         for item in sample.warnings
@@ -289,10 +289,10 @@ def merged_run(
         ),
         comparisons=compared,
         analyses={
-            **reordered(sample.analyses, order),
+            **{name: own for name, own in reordered(sample.analyses, order).items() if name != "cost"},
             OVERLAP.name: tuple(overlap(a, b, n_queries, between, counts) for a, b in combinations(order, 2)),
         },
-        warnings=(*unlike(pairs, counts_shared), *filter(None, others)),
+        warnings=(*comparison_warnings(pairs, counts_shared), *filter(None, others)),
         merged=merged,
     )  # fmt: skip
 
@@ -300,8 +300,8 @@ def merged_run(
 def with_hardness(compared: Sequence[Comparison], sample: Sequence[Comparison]) -> tuple[Comparison, ...]:
     """Return `compared`, with each difference of hardness taken from the same pair in `sample`."""
     known = {(pair.first, pair.second): pair.hardness for pair in sample}
-    turned = {(b, a): own and own.turned() for (a, b), own in known.items()}
-    every = known | turned
+    negated = {(b, a): own and own.negated() for (a, b), own in known.items()}
+    every = known | negated
     return tuple(replace(pair, hardness=every.get((pair.first, pair.second))) for pair in compared)
 
 

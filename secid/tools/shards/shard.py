@@ -129,13 +129,13 @@ class Job:
     @staticmethod
     def of(sources: Sequence[str], state_dir: str | PathLike[str], resolved: Resolved, progress: Progress) -> Job:
         """Choose the tokenizer, so that all shards have the same. Raises UsageError; see `refuse_in_shards`."""
-        from secid.scoring.encoders import fitting_files
+        from secid.scoring.encoders import choose_tokenizer_for_files
 
         refuse_in_shards(resolved.values, sources)
         if resolved.origin["tokenizer"] == "default":
             files, _ = sources_and_words(list(sources), resolved.values, Silent())
             with open_sources(files, resolved.values) as readers:
-                resolved = fitting_files(readers, resolved, progress)
+                resolved = choose_tokenizer_for_files(readers, resolved, progress)
         return Job(StateDir(fspath(state_dir)), tuple(map(str, sources)), resolved)
 
     @property
@@ -214,7 +214,7 @@ def score_shard(
 
     work : an empty folder.
     """
-    from secid.scoring.run import finished, read_sources
+    from secid.scoring.run import assemble_run, read_sources
     from secid.scoring.stages import Background, measure
     from secid.tools.shards.state import ShardNumbers, numbers_without_triplets, state_of, write_vectors
 
@@ -231,7 +231,7 @@ def score_shard(
         subset = QuerySubset.of(resolved.values)
         with read_sources(readers, resolved, subset, background, work, clock, progress) as read:
             context = measure(read, encoder, None, background, work, clock, progress)
-            scored = finished(context, read, encoder, background, clock, run_folder)
+            scored = assemble_run(context, read, encoder, background, clock, run_folder)
             files = files_of(readers)
             counted = name_of(COUNTS, WHOLE)
             check_files(name, files, counted, job.state.header(counted)["files"], job.state.url)

@@ -68,7 +68,7 @@ def flags_of(mask, name):
 
 
 @given(st.lists(ROWS, min_size=1, max_size=3))
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_masks_equal_plain_sets(sources):
     with pooled(*sources) as plan:
         masks = text_masks(plan.queries, plan.passages, plan.sources)
@@ -282,7 +282,7 @@ def test_the_order_of_sources_and_rows_and_the_sizes_of_batches_change_nothing(m
     assert flagged(sources[::-1]) == expected
     monkeypatch.setattr(copies, "PAIRS_AT_ONCE", 7)
     monkeypatch.setattr(copies, "BYTES_AT_ONCE", 100)
-    monkeypatch.setattr(forms_module, "CHUNK_TEXTS", 3)
+    monkeypatch.setattr(forms_module, "FORMS_AT_ONCE", 3)
     assert flagged([rows[::-1] for rows in sources]) == expected
 
 

@@ -1,4 +1,4 @@
-"""Probes with made-up numbers: one in full, and the same with another verdict."""
+"""Probes with made-up numbers: a complete one, and variants with other verdicts."""
 
 from __future__ import annotations
 
@@ -121,13 +121,13 @@ def of_doses(*doses: Dose) -> Probe:
 
 
 def each_dose(whole: Probe, change: Callable[[Dose], Dose]) -> Probe:
-    """The same with each dose changed."""
+    """Return the probe with each dose changed."""
     doses = tuple(map(change, whole.doses))
     return replace(whole, doses=doses, reversals=reversals_of(doses))
 
 
 def untrained(reason: str = "few_queries") -> Probe:
-    """A probe that trained on nothing."""
+    """Return a probe without training runs."""
     return replace(
         probe(), precision=None, n_queries=66, n_held_out=66, n_left_out=0, n_groups=66, effective_groups=66.0,
         n_candidates=0, queries=None, frozen=None, frozen_per_query=None, doses=(), reversals=(),
@@ -146,7 +146,7 @@ def of_one_source(whole: Probe) -> Probe:
 
 
 def of_one_seed() -> Probe:
-    """A probe that trained, and established nothing."""
+    """Return a probe that trained but established nothing."""
 
     def alone(own: Dose) -> Dose:
         sources = tuple(replace(item, tie=None, interval_95=None) for item in own.sources)
@@ -176,7 +176,7 @@ def joined_by_a_third() -> Probe:
 
 
 def with_harm(whole: Probe, n: int) -> Probe:
-    """The last n sources are significantly below the frozen encoder, and below random passages."""
+    """Return the probe with the last n sources significantly below the frozen encoder and random passages."""
 
     def harmed(own: Dose) -> Dose:
         kept, last = own.sources[: len(own.sources) - n], own.sources[len(own.sources) - n :]
