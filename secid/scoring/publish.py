@@ -12,7 +12,7 @@ from secid.analyses.controls import Control
 from secid.analyses.ranking import score_interval
 from secid.analyses.shared_queries import MIN_SHARED_QUERIES, SharedCounts, SourcePairs
 from secid.arrays import Flags, Floats, distinct
-from secid.encode.selftest import LARGEST_NOISE, NOISE_FACTOR
+from secid.encode.selftest import MAX_NOISE, NOISE_FACTOR
 from secid.measure.gates import INVERSION, ProxyValues, gate_means, proxies
 from secid.measure.information import spectral_nats, spectrum, trace
 from secid.measure.interval import MIN_QUERIES, Difference, finite_interval
@@ -47,7 +47,7 @@ MAX_SHOWN_SOURCES, MAX_SHOWN_VALUES = 10, 5
 
 def noise_warnings(distance: float) -> tuple[RunWarning, ...]:
     """Warn if the encoder is so noisy that more than near copies count as equal. distance: `smallest_distance`."""
-    limit = NOISE_FACTOR * LARGEST_NOISE
+    limit = NOISE_FACTOR * MAX_NOISE
     if distance <= limit:
         return ()
     return (RunWarning(kind="noisy_encoder", values={"distance": distance, "limit": limit}),)
