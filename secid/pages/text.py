@@ -281,17 +281,6 @@ def two_digits(number: int) -> int:
     return -(-number // step) * step
 
 
-def letter(group: int | None) -> str:
-    """The letter of a group of ties: A for 1, Z for 26, AA for 27; "–" for a source that is compared with no other."""
-    if group is None:
-        return "–"
-    text = ""
-    while group > 0:
-        group, place = divmod(group - 1, 26)
-        text = chr(ord("A") + place) + text
-    return text
-
-
 def listed(items: Sequence[str], limit: int = 4) -> str:
     """`a`, `a and b`, `a, b and c`; beyond the limit, how many more."""
     shown = list(items[:limit])

@@ -157,6 +157,7 @@ class Answer:
 class Selection(WrittenFile):
     """The written copy, with the answer before and after.
 
+    encoder      : that of the run, as it was typed; None for a check.
     drop         : the findings whose negatives were dropped.
     n_listed     : negatives as the source's rows list them, repeats and blank ones included:
                    n_negatives + sum(left_out).
@@ -172,6 +173,7 @@ class Selection(WrittenFile):
     """
 
     source: str
+    encoder: str | None
     path: str
     left_out_path: str
     drop: tuple[str, ...]
@@ -187,7 +189,7 @@ class Selection(WrittenFile):
 
 
 def widened(findings: Sequence[SourceFinding], copy: Mapping[str, float]) -> dict[str, tuple[float, float]]:
-    """Return the formal findings in which the copy differs more from its positives, by more than a point.
+    """Return the formal findings above their limit in which the copy differs more from its positives, by over a point.
 
     The values are the difference in the source and in the copy.
     findings : those of the source.   copy : by name, the share of the copy's negatives minus that of its positives.
@@ -197,7 +199,11 @@ def widened(findings: Sequence[SourceFinding], copy: Mapping[str, float]) -> dic
         for item in findings
         if item.positives is not None and item.name in copy
     }
-    return {name: (before, after) for name, (before, after) in pairs.items() if abs(after) > abs(before) + DEFECT_LIMIT}
+    return {
+        name: (before, after)
+        for name, (before, after) in pairs.items()
+        if abs(after) > max(abs(before) + DEFECT_LIMIT, FINDINGS[name].limit or 0.0)
+    }
 
 
 def refuse_worse(before: Answer, after: Answer) -> None:
