@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from secid import results
+from tests.tiny_bert import save_tiny_bert
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -157,14 +158,14 @@ def test_every_section_of_the_method_that_the_code_points_to_is_there():
 def test_every_control_weight_and_tokenizer_is_described():
     from typing import get_args
 
-    from secid.analyses.controls import KINDS
+    from secid.analyses.controls import CONTROL_KINDS
     from secid.measure.gates import WEIGHTS
     from secid.settings import IdfCorpus, Positives
     from secid.triplets.measure_set import TOKENIZERS
 
     page = text_of(ROOT / "docs" / "method.md")
     named = words_in_code(page)
-    assert {*WEIGHTS, *KINDS, *TOKENIZERS, *get_args(IdfCorpus), *get_args(Positives)} <= named
+    assert {*WEIGHTS, *CONTROL_KINDS, *TOKENIZERS, *get_args(IdfCorpus), *get_args(Positives)} <= named
 
 
 def test_every_finding_and_caution_has_an_anchor_that_explain_names():
@@ -239,10 +240,18 @@ def commands_in(page: Path) -> list[str]:
     return [line for line in lines_in(page) if line.startswith("secid ")]
 
 
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    return save_tiny_bert(tmp_path_factory.mktemp("tiny") / "encoder")
+
+
 @pytest.mark.parametrize("name", ["agents.md", "how-to.md", "skill/SKILL.md", "tutorial.md"])
-def test_commands_of_a_page_run_as_typed(here, name):
+def test_commands_of_a_page_run_as_typed(here, name, tiny, monkeypatch):
+    """With a tiny model behind the name "minilm"; the margins of the tutorial need the real one."""
     from secid.cli.app import main
 
+    if name != "tutorial.md":
+        monkeypatch.setattr("secid.encode.locate.offline_minilm", lambda memory=None: tiny)
     assert len(commands_in(ROOT / "docs" / name)) >= 2
     for command in lines_in(ROOT / "docs" / name):
         if not command.startswith("secid "):

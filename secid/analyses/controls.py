@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from secid.analyses.shared_queries import FEWEST_SHARED
+from secid.analyses.shared_queries import MIN_SHARED_QUERIES
 from secid.arrays import Index, distinct, first_in_row, is_known, narrow, pairs
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets, Vectors
@@ -27,7 +27,7 @@ from secid.triplets.measure_set import Measured, Measurer
 from secid.triplets.random_reference import passage_pool
 from secid.triplets.search import Bm25Index, nearest_passages
 
-KINDS = ("random", "known_positive", "shuffled", "query_echo", "bm25_pool", "dense_pool")
+CONTROL_KINDS = ("random", "known_positive", "shuffled", "query_echo", "bm25_pool", "dense_pool")
 TOO_FEW = "too_few_queries"
 CANDIDATES = 100_000
 """Maximum number of documents that the controls bm25_pool and dense_pool search. A larger pool is sampled.
@@ -37,17 +37,19 @@ TEXTS_AT_ONCE = 4_096
 
 
 def chosen_kinds(text: str) -> tuple[str, ...]:
-    """Parse the setting `controls` into kinds, in the order of KINDS. Raises UsageError for an unknown kind."""
+    """Parse the setting `controls` into kinds, in the order of CONTROL_KINDS. Raises UsageError for an unknown kind."""
     if text in ("all", "none"):
-        return KINDS if text == "all" else ()
-    names = ["_".join(part.replace("-", " ").split()) for part in text.split(",")]  # pages write spaces
+        return CONTROL_KINDS if text == "all" else ()
+    names = ["_".join(part.replace("-", " ").split()) for part in text.split(",")]  # pages show names with spaces
     for name in names:
-        if name not in KINDS:
+        if name not in CONTROL_KINDS:
             problem = (
                 f"{name!r} cannot be combined, got {text!r}" if name in ("all", "none") else f"unknown control {name!r}"
             )
-            raise UsageError(problem, where=flag_of("controls"), remedy=f"all, none, or some of {', '.join(KINDS)}")
-    return tuple(kind for kind in KINDS if kind in names)
+            raise UsageError(
+                problem, where=flag_of("controls"), remedy=f"all, none, or some of {', '.join(CONTROL_KINDS)}"
+            )
+    return tuple(kind for kind in CONTROL_KINDS if kind in names)
 
 
 @dataclass(frozen=True)
@@ -298,7 +300,7 @@ def control_gaps(
     of : name of the only source to compare; None for all.
     same_queries : True if all sources have the same queries. Otherwise the control is restricted to the source's
                    queries. A source is skipped if this leaves only some of the control's queries, fewer than
-                   FEWEST_SHARED.
+                   MIN_SHARED_QUERIES.
     """
     gaps, parts = {}, {b"": (control.influence, control.nats(1.0))}
     for source in table:
@@ -306,7 +308,7 @@ def control_gaps(
             continue
         keep = is_known(control.triplets.query, source.influence.queries)
         key = b"" if same_queries or keep.all() else np.packbits(keep).tobytes()
-        if key and len(distinct(control.triplets.query[keep])) < FEWEST_SHARED:
+        if key and len(distinct(control.triplets.query[keep])) < MIN_SHARED_QUERIES:
             continue
         if key not in parts:
             parts[key] = measurer.score_of(control, np.flatnonzero(keep), 1.0)

@@ -17,22 +17,24 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from secid.analyses.analysis import Analysis, AnalysisResult, Context
+from secid.analyses.analysis import Analysis, AnalysisResult
 from secid.arrays import Floats, Index, is_known
 from secid.measure.interval import Difference, finite_interval
 
 if TYPE_CHECKING:
+    from secid.analyses.shared_queries import SourcePairs
+    from secid.triplets.estimates import Estimate
     from secid.triplets.measure_set import Measured
     from secid.triplets.table import TripletTable
 
 STRATA = 10
 """Number of strata of the margin. Their edges are deciles. Source: METHOD 15."""
-LEAST_OVERLAP = 0.2
+MIN_OVERLAP = 0.2
 """Minimum overlap of margins for a comparison. Below it, there are too few negatives of equal margin."""
 TOO_EASY = 0.1
 """A source whose hardness interval ends below this is not ranked. Source: METHOD 16.3."""
 SIGNIFICANT = 0.05
-FEWEST_SOURCES = 3
+MIN_SOURCES = 3
 """Minimum number of sources for a run in which a lack of overlap can exclude a source from the ranking."""
 
 
@@ -40,8 +42,8 @@ FEWEST_SOURCES = 3
 class EqualMargins:
     """Difference in mean weight between two sources, among negatives of equal margin, on shared queries.
 
-    overlap     : sum over deciles of the margin of the smaller of the two sources' shares, in [0, 1].
-    difference  : mean weight of the first source minus that of the second; None if the overlap is below LEAST_OVERLAP.
+    overlap     : for each decile of the margin, the smaller of the two sources' shares, summed; in [0, 1].
+    difference  : mean weight of the first source minus that of the second; None if the overlap is below MIN_OVERLAP.
     interval_95 : 95 % interval of the difference. Queries are the sampling unit, and the shares are treated as fixed.
                   None with too few queries.
     p_holm      : two-sided p value, adjusted for all compared pairs of the run; None without a difference.
@@ -60,7 +62,7 @@ class EqualMargins:
 
 @dataclass(frozen=True, kw_only=True)
 class EqualHardness:
-    """Pairs of sources with shared queries, the higher-ranked source first, and the sources that are not ranked.
+    """Pairs of sources with shared queries, the higher-scored first, and the sources that are not ranked.
 
     unranked : reason by source: "too_easy" (as easy as random passages), or "apart" (its margins overlap too little
                with those of every other source).
@@ -69,26 +71,37 @@ class EqualHardness:
     pairs: tuple[EqualMargins, ...]
     unranked: Mapping[str, str]
 
+    def ranked(self, names: Sequence[str]) -> list[str]:
+        """Return those of the names that are ranked."""
+        return [name for name in names if name not in self.unranked]
 
-def compute(context: Context) -> AnalysisResult[EqualHardness]:
-    """Compare every pair of sources that share enough queries for a comparison of their scores."""
-    distance = context.measurer.smallest_distance
-    compared = {frozenset((gap.first, gap.second)) for gap in context.pairs.gaps}
-    pairs = holm_adjusted(
+    def listed(self, names: Sequence[str]) -> list[str]:
+        """Return the names with those that are not ranked last."""
+        return sorted(names, key=lambda name: name in self.unranked)
+
+
+def equal_hardness(
+    items: Sequence[Measured], pairs: SourcePairs, hardness: Mapping[str, Estimate], smallest_distance: float
+) -> EqualHardness:
+    """Compare every pair of sources that share enough queries for a comparison of their scores.
+
+    items : by score.   smallest_distance : see `equal_margins`.
+    """
+    compared = {frozenset((gap.first, gap.second)) for gap in pairs.gaps}
+    at_margins = holm_adjusted(
         [
-            equal_margins(first, second, distance)
-            for first, second in combinations(context.items, 2)
+            equal_margins(first, second, smallest_distance)
+            for first, second in combinations(items, 2)
             if frozenset((first.name, second.name)) in compared
         ]
     )
-    names = [item.name for item in context.items]
-    ends = {name: finite_interval(estimate.interval) for name, estimate in context.hardness.items()}
+    ends = {name: finite_interval(estimate.interval) for name, estimate in hardness.items()}
     easiest = {name: end[1] for name, end in ends.items() if end is not None}
-    return AnalysisResult(EqualHardness(pairs=pairs, unranked=unranked(names, easiest, pairs)))
+    return EqualHardness(pairs=at_margins, unranked=unranked([item.name for item in items], easiest, at_margins))
 
 
 def holm_adjusted(pairs: Sequence[tuple[EqualMargins, float | None]]) -> tuple[EqualMargins, ...]:
-    """Return the pairs with Holm's p values. pairs: each with its own p value, None without a difference."""
+    """Return the pairs with Holm-adjusted p values. pairs: (pair, p value); p is None without a difference."""
     from secid.measure.uncertainty import holm
 
     p_holm = iter(holm(np.array([p for _, p in pairs if p is not None])).tolist())
@@ -106,8 +119,8 @@ def unranked(names: Sequence[str], upper: Mapping[str, float], pairs: Sequence[E
             ranked.
     """
     reasons: dict[str, str] = {name: "too_easy" for name in names if upper.get(name, TOO_EASY) < TOO_EASY}
-    if len(names) >= FEWEST_SOURCES and upper:
-        overlapping = {name for pair in pairs if pair.overlap >= LEAST_OVERLAP for name in (pair.first, pair.second)}
+    if len(names) >= MIN_SOURCES and upper:
+        overlapping = {name for pair in pairs if pair.overlap >= MIN_OVERLAP for name in (pair.first, pair.second)}
         compared = {name for pair in pairs for name in (pair.first, pair.second)}
         reasons |= {name: "apart" for name in names if name in compared - overlapping and name not in reasons}
     return {} if len(reasons) == len(names) else reasons
@@ -129,7 +142,7 @@ def equal_margins(first: Measured, second: Measured, smallest_distance: float) -
     smaller = np.minimum(*masses)
     overlap = min(1.0, float(smaller.sum()))
     gap: Difference | None = None
-    if overlap >= LEAST_OVERLAP:
+    if overlap >= MIN_OVERLAP:
         one, other = (
             side.standardised(own, mass, smaller / smaller.sum(), len(shared))
             for side, own, mass in zip(sides, strata, masses, strict=True)
@@ -198,4 +211,4 @@ class _Side:
         return float(weights @ mean), off.astype(np.float64)
 
 
-EQUAL_HARDNESS = Analysis("equal_hardness", EqualHardness, compute)
+EQUAL_HARDNESS = Analysis("equal_hardness", EqualHardness, lambda context: AnalysisResult(context.equal_hardness))

@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import combinations
+from itertools import combinations, product
 from math import ceil
 from typing import Protocol
 
@@ -19,7 +20,7 @@ from secid.errors import UsageError
 from secid.findings.status import sound_negatives
 from secid.measure.blocks import Triplets
 from secid.measure.interval import (
-    FEWEST_QUERIES,
+    MIN_QUERIES,
     ROUNDING_NATS,
     Difference,
     error_spent,
@@ -40,7 +41,7 @@ from secid.triplets.measure_set import Measured, Measurer, sample_positions
 from secid.triplets.random_reference import RandomReference
 from secid.triplets.table import triplets_of
 
-# Ranking: intervals, paired comparisons with Holm's adjustment, tie groups, and the probability of being first.
+# Ranking: intervals, paired comparisons with Holm, tie letters, probability of being first.
 
 ESTABLISHED_P = 0.05
 POWER_80 = 0.8416212335729143
@@ -130,47 +131,55 @@ class Ordered(Protocol):
     def established(self) -> bool: ...
 
 
-def rank_groups(names: Sequence[str], comparisons: Sequence[Ordered]) -> dict[str, int]:
-    """Return the tie group of each source, from 1. Two sources share a group unless their order is established.
+def tie_letters(names: Sequence[str], comparisons: Iterable[Ordered]) -> dict[str, str | None]:
+    """Return the letters of each source: two sources share a letter if and only if their order is not established.
 
-    names : sources in rank order. Every order between different groups is established. A pair that is missing, or
-            whose established order contradicts the rank order, also puts its sources into one group.
+    names : in rank order, in which the letters are assigned: A is one of the first source's.
+    A source that lacks pairs has None: the one that lacks most (the last of several) is left out first, until no pair
+    is missing. If fewer than two sources are left, all have None. No source has a letter that it could do without.
     """
-    leader = {name: name for name in names}
-    ahead = {(pair.first, pair.second) for pair in comparisons if pair.established}
-
-    def find(name: str) -> str:
-        while leader[name] != name:
-            name = leader[name]
-        return name
-
-    for first, second in combinations(names, 2):
-        if (first, second) not in ahead:
-            leader[find(second)] = find(first)
-    groups: dict[str, int] = {}
-    for name in names:
-        groups.setdefault(find(name), len(groups) + 1)
-    return {name: groups[find(name)] for name in names}
+    established = {frozenset((pair.first, pair.second)): pair.established for pair in comparisons}
+    lettered = list(names)
+    while missing := [pair for pair in map(frozenset, combinations(lettered, 2)) if pair not in established]:
+        n_missing = Counter(name for pair in missing for name in pair)
+        lettered.remove(max(reversed(lettered), key=n_missing.__getitem__))
+    apart = [pair for pair in combinations(lettered, 2) if established[frozenset(pair)]]
+    letters = dict.fromkeys(names, "")
+    for number, column in enumerate(_columns(lettered, apart) if len(lettered) > 1 else []):
+        for name in column:
+            letters[name] += letter(number)
+    return {name: own or None for name, own in letters.items()}
 
 
-def tie_groups(names: Sequence[str], comparisons: Sequence[Ordered]) -> dict[str, int | None]:
-    """Return the groups of `rank_groups` for sources that were all compared with each other, and None for the others.
+def _columns(names: Sequence[str], apart: Iterable[tuple[str, str]]) -> list[list[str]]:
+    """Return the sources of each letter, in rank order.
 
-    Until no pair is missing, the source with the most missing pairs is left out; the last one if several have as many.
-    If only one of several sources would remain, every group is None.
+    Insert and absorb: each established pair splits the columns that hold both. A column is absorbed as soon as the
+    others hold all its pairs, so there are never more columns than pairs.
+    Source: Piepho 2004, An algorithm for a letter-based representation of all-pairwise comparisons.
     """
-    compared = {frozenset((pair.first, pair.second)) for pair in comparisons}
-    grouped = list(names)
-    while True:
-        missing = [
-            sum(frozenset((name, other)) not in compared for other in grouped if other != name) for name in grouped
-        ]
-        if not any(missing):
-            break
-        worst = max(missing)
-        del grouped[len(grouped) - 1 - missing[::-1].index(worst)]
-    groups = rank_groups(grouped, comparisons) if len(grouped) > 1 or len(names) == 1 else {}
-    return {name: groups.get(name) for name in names}
+    columns = [set(names)]
+    for pair in apart:
+        parts = [column - {name} for column in columns if column.issuperset(pair) for name in pair]
+        columns = [column for column in columns if not column.issuperset(pair)] + parts
+        for part in sorted(parts, key=len):
+            if all(_held_elsewhere(name, part, columns) for name in part):
+                columns = [column for column in columns if column is not part]
+    for column, name in product(columns, reversed(names)):
+        if name in column and _held_elsewhere(name, column, columns):
+            column.remove(name)
+    places = sorted([place for place, name in enumerate(names) if name in column] for column in columns if column)
+    return [[names[place] for place in column] for column in places]
+
+
+def _held_elsewhere(name: str, column: set[str], columns: Sequence[set[str]]) -> bool:
+    """Return whether the other columns hold every pair of a source with those of this column, and the source itself."""
+    return column <= set[str]().union(*(other for other in columns if other is not column and name in other))
+
+
+def letter(place: int) -> str:
+    """Return A for 0 to Z for 25, then A1 to Z1, so that several in a row cannot be mistaken."""
+    return f"{chr(ord('A') + place % 26)}{place // 26 or ''}"
 
 
 def probabilities_first(scores: Sequence[float], covariances: Floats, n_queries: Iterable[int], seed: int) -> Floats:
@@ -178,7 +187,7 @@ def probabilities_first(scores: Sequence[float], covariances: Floats, n_queries:
 
     covariances : (S, S) covariance of the scores.   n_queries : number of queries of each source. Source: METHOD 8.
     """
-    if min(n_queries) < FEWEST_QUERIES:
+    if min(n_queries) < MIN_QUERIES:
         return np.full(len(scores), 1.0 / len(scores))
     return probability_first(np.array(scores), covariances, seed)
 
@@ -231,7 +240,7 @@ GROWTH = 1.5
 """Ratio of the sizes of consecutive looks."""
 LAST_STEP = 1.1
 """The look before the last is skipped if the last one is less than 10 % larger: it would spend error for no gain."""
-SMALLEST_GAIN, LARGEST_GAIN = 1.05, 1e6
+MIN_GAIN, MAX_GAIN = 1.05, 1e6
 """Limits of the ratio of information between consecutive looks. Below the first, two looks are practically one, and a
 larger gain is only stricter. Above the second, looks are practically independent."""
 Levels = Callable[[int], Floats]
@@ -288,14 +297,14 @@ def _times(counts: Index, population: Index, ready: npt.NDArray[np.bool_]) -> Fl
 
     No pair gains information faster, and a faster gain makes more errors at the same level, so this is conservative. A
     source gains nothing before it is ready and after all its queries are read. When its last query is read, its gain is
-    infinite, since its variance becomes 0; gains are limited to SMALLEST_GAIN and LARGEST_GAIN.
+    infinite, since its variance becomes 0; gains are limited to MIN_GAIN and MAX_GAIN.
     """
     with np.errstate(divide="ignore"):
         information = information_times(counts, population)
     before, after = information[:-1], information[1:]
     known = ready[:-1] & np.isfinite(before)
     gains = np.divide(after, before, out=np.ones_like(before), where=known).max(axis=1)
-    return np.cumprod([*np.ones(len(counts) and 1), *gains.clip(SMALLEST_GAIN, LARGEST_GAIN)])
+    return np.cumprod([*np.ones(len(counts) and 1), *gains.clip(MIN_GAIN, MAX_GAIN)])
 
 
 def rank_early(
@@ -424,7 +433,7 @@ def _decide_pairs(
     for pair in gaps:
         first, second = sorted((pair.first, pair.second))
         gap = pair.difference
-        if pair.number == "score" and gap.n_queries >= FEWEST_QUERIES and (first, second) in open_pairs:
+        if pair.number == "score" and gap.n_queries >= MIN_QUERIES and (first, second) in open_pairs:
             nats = gap.value if first == pair.first else -gap.value
             share = min(read_share[first], read_share[second])
             error = gap.standard_error * float(np.sqrt(max(0.0, 1.0 - share)))

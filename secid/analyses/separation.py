@@ -12,7 +12,7 @@ from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Floats, Index, distinct, is_known, pairs
 from secid.errors import NumericalError
 from secid.measure.interval import finite_interval
-from secid.triplets.estimates import Estimate, Names, combined, comparable_keys, wilson_interval
+from secid.triplets.estimates import Estimate, Names, comparable_keys, estimated_gap, wilson_interval
 
 if TYPE_CHECKING:
     import torch
@@ -24,12 +24,12 @@ if TYPE_CHECKING:
 
 BINS = 60
 """Number of bins in a histogram. The ROC curve has a point at each edge of a bin."""
-BEST = 500
+BEST_PER_QUERY = 500
 """Number of best-scored other passages per query that are taken from the whole corpus. Source: METHOD 10."""
 CORPUS_QUERIES, CORPUS_SCORES = 500, 200_000_000
 """Maximum number of queries for which the corpus is searched, and of scores. With more than 400,000 passages, fewer
 queries are used. With SciFact's 5,183 passages and ten sources, the analysis took 0.6 s on a busy two-core machine."""
-ROUNDING = 1e-9
+SUM_ROUNDING = 1e-9
 """Relative rounding error of sums over pairs, when AoC is checked against the MW loss."""
 NOT_ENCODED = "corpus_not_encoded"
 
@@ -174,7 +174,7 @@ def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
 
     parts = separation(pool.positive, pool.negative, len(pool.names))
     loss = mw_loss(pool.positive, pool.negative, temperature)
-    if not parts.aoc <= (loss / log(2)) * (1 + ROUNDING) + ROUNDING:
+    if not parts.aoc <= (loss / log(2)) * (1 + SUM_ROUNDING) + SUM_ROUNDING:
         raise NumericalError(
             f"internal error: AoC {parts.aoc} is above MW loss / log 2 = {loss / log(2)}",
             where=where,
@@ -185,7 +185,7 @@ def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
         Estimate(value, pool.names[order], influence.cpu().numpy()[order])
         for value, influence in ((parts.auc, parts.auc_influence), (parts.within_auc, parts.within_influence))
     )
-    gap = combined(within, auc)
+    gap = estimated_gap(within, auc)
     return {
         "n_queries": len(pool.names),
         "n_positives": len(pool.positive.values),
@@ -227,7 +227,7 @@ def corpus_separation(context: Context, collection: Collection) -> CorpusSeparat
     place, label = labels_of(plan, queries)
     passage = plan.known_positives[label] % len(plan.passages)
     embedder.need(queries, passage)
-    most = BEST + int(np.bincount(place).max())
+    most = BEST_PER_QUERY + int(np.bincount(place).max())
     anchors = unit(torch.cat(list(rows_of_ids(vectors, "query", queries, len(queries)))))
     scores, best = nearest([anchors], corpus.windows(), most)
     if not corpus.complete:
@@ -235,17 +235,17 @@ def corpus_separation(context: Context, collection: Collection) -> CorpusSeparat
     ids = np.concatenate(corpus.ids)[best.cpu().numpy()]
     known = distinct(pairs(queries[place], passage, len(plan.passages)))
     keep = (ids < 0) | ~is_known(pairs(queries[:, None], ids, len(plan.passages)), known)
-    keep &= np.cumsum(keep, axis=1) <= BEST
+    keep &= np.cumsum(keep, axis=1) <= BEST_PER_QUERY
     rows = unit(torch.cat(list(rows_of_ids(vectors, "passage", passage, len(passage)))))
     positive = (anchors[torch.from_numpy(place).to(rows.device)] * rows).sum(1).cpu().numpy()
-    device, asking = vectors.computes_on, np.repeat(np.arange(len(queries)), keep.sum(axis=1))
+    device, query_number = vectors.computes_on, np.repeat(np.arange(len(queries)), keep.sum(axis=1))
     pool = Pool(
         positive=_scores(positive, place, None, device),
-        negative=_scores(scores.cpu().numpy()[keep], asking, None, device),
+        negative=_scores(scores.cpu().numpy()[keep], query_number, None, device),
         names=comparable_keys(plan.queries.keys[queries]),
     )
     return CorpusSeparation(
-        n_passages=corpus.n_passages, n_per_query=BEST, **separated(pool, settings.temperature, "the corpus")
+        n_passages=corpus.n_passages, n_per_query=BEST_PER_QUERY, **separated(pool, settings.temperature, "the corpus")
     )
 
 

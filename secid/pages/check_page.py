@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from secid.pages.findings import (
     REPAIR_FIRST,
     STATUS,
-    above_limit,
+    above_limits,
     advice,
     damaged_positives,
     drops,
@@ -19,6 +19,7 @@ from secid.pages.findings import (
     repeated_rows,
     sentence,
     statuses_line,
+    urgency,
     with_number,
 )
 from secid.pages.formats import formats
@@ -41,7 +42,7 @@ from secid.pages.sections.overlap import overlap_section
 from secid.pages.sections.verdict import MISREADS
 from secid.pages.text import capital, code, count, fraction, listed, named, percent, plain, plural, short
 from secid.results import Example, SourceFinding, SourceReport, TripletExample
-from secid.results.catalogue import BITS, CAUTIONS, DEFECTS, FINDINGS
+from secid.results.catalogue import CAUTIONS, DEFECTS, FINDINGS
 from secid.results.check import Check, SourceCaution, Spread, TextFacts, repair_defects
 from secid.results.document import json_of
 from secid.results.inputs import no_command
@@ -56,7 +57,7 @@ SHOWN_TEXT = 100
 TO_REPAIR = "To drop the defects, save the check first"
 LABELS = f"To check, add {code('--collection DIR')} if these queries have relevance judgements."
 SUSPECTS = f"{code('secid score')} with {code('--guide NAME')} lists negatives that look relevant to a second model."
-SCORE = f"Hardness and the score need an encoder: {code('secid score')} with {code('--encoder minilm')}."
+SCORE_ADVICE = f"Hardness and the score need an encoder: {code('secid score')} with {code('--encoder minilm')}."
 ROLES = ("query", "positive", "negative")
 
 
@@ -108,7 +109,7 @@ def verdict(check: Check) -> list[str]:
         rest = "others are not ruled out" if has_collection else f"{code('--collection DIR')} adds others"
         lines.append(f"False negatives are found by the labels in these files{more}; {rest}.")
     lines += [*damaged_positives(check.sources), *filter(None, [_no_command(check)])]
-    return [*lines, SCORE]
+    return [*lines, SCORE_ADVICE]
 
 
 def _no_command(check: Check) -> str:
@@ -122,19 +123,15 @@ def _no_command(check: Check) -> str:
 class Problem(NamedTuple):
     """A finding or caution above its limit in a source, by urgency, then the larger share, then the catalogue."""
 
-    place: tuple[int, float, int]
+    place: tuple[float, float]
     source: SourceReport
     item: SourceFinding | SourceCaution
 
 
 def problems(source: SourceReport, facts: TextFacts) -> list[Problem]:
     """List what is above its limit in a source, the most urgent first, cautions after the findings."""
-    every = [
-        Problem((FINDINGS[item.name].urgency, -item.share, BITS[item.name]), source, item)
-        for item in source.findings
-        if above_limit(item)
-    ]
-    every += [Problem((len(FINDINGS), -item.fraction, 0), source, item) for item in facts.cautions if item.exceeded]
+    every = [Problem(urgency(item), source, item) for item in above_limits(source)]
+    every += [Problem((len(FINDINGS), -item.fraction), source, item) for item in facts.cautions if item.exceeded]
     return sorted(every, key=lambda one: one.place)
 
 

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from secid.pages.charts import gains_chart
 from secid.pages.formats import formats
-from secid.pages.glossary import EXPLANATIONS, SETTINGS, terms, why_not
+from secid.pages.glossary import EXPLANATIONS, SETTINGS, TERM_WORDS, terms, why_not
 from secid.pages.page import Page, Section, Table, foreign, number, text, wrapped
 from secid.pages.screen import Block, Screen, screen, strong
 from secid.pages.sections.probe import cautions, details, gains_table, probe_headline, protocol, scope, verdict
@@ -37,10 +37,6 @@ UNKNOWN_LABELS = {
 INCOMPLETE = (
     "Labels are incomplete: an unjudged negative may be relevant too, so counts and precision are lower bounds."
 )
-AUROC = (
-    "chance that a labelled relevant negative looks more suspect than another one, ties counting half, 0 to 1: at ½ a "
-    "rule is blind, below ½ they look safer than the rest. It depends on no threshold."
-)
 ABSOLUTE = "score at least the positive's: it orders negatives as π does, and is shown where ties make it flag more."
 ONCE = (
     f"Each negative of a record counts once here; {code('secid score')} and {code('secid check')} divide by all that a "
@@ -59,10 +55,10 @@ FINDERS = {
 WHO = {"The encoder's π": "consistency", "The guide": "relative"}
 """Whose score, and the rule that orders by it."""
 TERMS = (
-    ("AUROC", AUROC),
+    ("AUROC", TERM_WORDS["AUROC"]),
     ("absolute margin", ABSOLUTE),
-    ("precision", "share of the flagged negatives that are labelled relevant, 0 to 100 %; higher is better."),
-    ("recall", "share of the labelled relevant negatives that are flagged, 0 to 100 %; higher is better."),
+    ("precision", TERM_WORDS["precision"]),
+    ("recall", TERM_WORDS["recall"]),
     *terms("95 % CI"),
 )
 

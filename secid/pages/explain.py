@@ -4,11 +4,13 @@ for `secid explain`, and for docs/findings.md.
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Mapping
 
 from secid.errors import UsageError, suggest_name
 from secid.pages.findings import STATUS
-from secid.pages.glossary import EXPLANATIONS, OTHER_NAMES, STATUS_TERMS, TYPICAL, WORDS
+from secid.pages.glossary import EXPLANATIONS, OTHER_NAMES, SETTINGS, STATUS_TERMS, TERM_WORDS, TYPICAL
 from secid.pages.screen import Line, Screen, command, screen
 from secid.pages.text import SPACE, listed
 from secid.results.catalogue import CAUTIONS, FINDINGS, Caution, Finding
@@ -22,7 +24,8 @@ NEEDS = {
     "guide": "--guide or --guide-reranker",
 }
 """Words for what a finding needs, by its entry."""
-TERMS: Mapping[str, str] = {**EXPLANATIONS, **STATUS_TERMS, **WORDS}
+VARIED = {name: SETTINGS[name][1] for name in ("temperature", "tokenizer", "idf", "sample")}
+TERMS: Mapping[str, str] = {**EXPLANATIONS, **STATUS_TERMS, **TERM_WORDS, **VARIED}
 """Columns, statuses and words, as pages write them."""
 NAMES: Mapping[str, str] = {**OTHER_NAMES, **{str(name): title for name, title in STATUS.items()}}
 """Further names of terms."""
@@ -42,11 +45,38 @@ CHECKS: Mapping[str, str] = {
 }
 """Requirement of each check of the gate, by its name up to the first point. Limits are in the policy, `[gate]`."""
 GATE_DOCS, MINE_DOCS, METHOD_DOCS = "docs/gate.md", "docs/mine.md", "docs/method.md"
-OTHERS = tuple(dict.fromkeys((*CAUTIONS, *CHECKS, *PRESETS, *TERMS, *NAMES)))
+EXPLAINED_NAMES = tuple(dict.fromkeys((*CAUTIONS, *CHECKS, *PRESETS, *TERMS, *NAMES)))
 """Every name but the findings."""
-BY_CASEFOLD = {name.casefold(): name for name in (*FINDINGS, *OTHERS)}
+BY_CASEFOLD = {name.casefold(): name for name in (*FINDINGS, *EXPLAINED_NAMES)}
 SIMILAR = 0.75
 """Least similarity of a name that is suggested: at difflib's 0.6, "gate" is near "negatives"."""
+SUFFIX = re.compile(r"(?<=.)( \(.*\)| ± CI| in \S.*)$")
+"""What follows the name of a number in a head: its unit, its interval, or the block that it is of."""
+NUMBERED = re.compile(r"( =| at)? [0-9.,e+-]+( %)?$")
+
+
+def term_of(head: str) -> str | None:
+    """Return the term, or the finding, that explains the head of a table; None if there is none.
+
+    Numbers, units and intervals in a head do not count: "gain at 5e-05" is the gain.
+    """
+    title = unicodedata.normalize("NFKC", head)
+    shorter = SUFFIX.sub("", title)
+    for name in (title, shorter, shorter.split(", ")[0], NUMBERED.sub("", shorter)):
+        known = BY_CASEFOLD.get(name.casefold(), "")
+        known = NAMES.get(known, known)
+        if known in TERMS or known in FINDINGS:
+            return known
+    return None
+
+
+def head_words(head: str) -> str:
+    """Return what the head of a table means, in one sentence; "" for a name."""
+    term = term_of(head)
+    if term is None:
+        return ""
+    words = TERMS.get(term) or f"share of the negatives that {FINDINGS[term].says}."
+    return f"{words.split('. ')[0].rstrip('.')}."
 
 
 def explained(name: str | None) -> dict[str, dict[str, str]]:
@@ -55,8 +85,8 @@ def explained(name: str | None) -> dict[str, dict[str, str]]:
     Case does not matter. Raises UsageError for an unknown name.
     """
     if name is None:
-        return {each: facts for each in (*FINDINGS, *OTHERS) for facts in explained(each).values()}
-    name = BY_CASEFOLD.get(name.casefold(), name)
+        return {each: facts for each in (*FINDINGS, *EXPLAINED_NAMES) for facts in explained(each).values()}
+    name = BY_CASEFOLD.get(name.casefold()) or term_of(name) or name
     family, _, part = name.partition(".")
     if family == "findings" and part:
         name = part
@@ -67,7 +97,7 @@ def explained(name: str | None) -> dict[str, dict[str, str]]:
     elif name in TERMS or name in NAMES:
         return {name: {"title": name, **term_facts(NAMES.get(name, name)), "docs": METHOD_DOCS}}
     if name not in FINDINGS and name not in CAUTIONS:
-        remedy = suggest_name(name, [*FINDINGS, *OTHERS], "secid explain lists all names", SIMILAR)
+        remedy = suggest_name(name, [*FINDINGS, *EXPLAINED_NAMES], "secid explain lists all names", SIMILAR)
         raise UsageError(f"unknown name {name!r}", where="secid explain", remedy=remedy)
     facts = finding_facts(FINDINGS[name]) if name in FINDINGS else caution_facts(CAUTIONS[name])
     symbols = {symbol: text for symbol, text in SYMBOLS.items() if any(symbol in fact for fact in facts.values())}

@@ -21,13 +21,25 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 from markupsafe import Markup, escape
 
 from secid.analyses.registry import to_json
+from secid.pages.explain import head_words
 from secid.pages.findings import NOT_RANKED, status_of
+from secid.pages.glossary import DEFAULTS
 from secid.pages.page import STATUSES, ExampleRow, Item, Page, Section, ShownFindings, Table, match_words
 from secid.pages.sections import page_of
-from secid.pages.text import CODE, END_ISOLATE, ISOLATE, fraction, markdown_code, plain, plural, short, without_commands
+from secid.pages.text import (
+    CODE,
+    END_ISOLATE,
+    ISOLATE,
+    fraction,
+    markdown_code,
+    markdown_html,
+    markdown_sentence,
+    plain,
+    plural,
+    short,
+    without_commands,
+)
 from secid.pages.text import markdown as safe
-from secid.pages.text import markdown_html as safe_html
-from secid.pages.text import markdown_sentence as sentence_of
 from secid.records import encodable
 from secid.results import Run, Status, TripletExample
 from secid.results.check import Audit, Check
@@ -169,6 +181,7 @@ def _environment() -> Environment:
         "direction": _direction,
         "breakable": _breakable,
         "fraction": fraction,
+        "head": head_words,
         "is_long": _is_long,
         "marked": _marked,
         "match": match_words,
@@ -253,26 +266,39 @@ DIGEST = re.compile(r"[0-9a-f]{7,64}")
 
 
 def to_markdown(page: Page) -> str:
-    """The page in at most LARGEST_PAGE bytes. Where it is larger the examples go, then the largest details; what a flag
-    asked for stays.
+    """The page in at most LARGEST_PAGE bytes. Where it is larger, default settings go, then the largest details, then
+    the examples; what a flag asked for stays.
     """
     text, smaller = _fill(page), _smaller(page)
     while len(text.encode()) > LARGEST_PAGE and (part := next(smaller, None)):
         missing = ["Examples"] if part.findings != page.findings else []
-        missing += [section.title for section in page.details if section not in part.details]
+        kept = {section.anchor for section in part.details}
+        missing += [DEFAULTS] * (_without_defaults(page) != page)
+        missing += [section.title for section in page.details if section.anchor not in kept]
         text = f"{_fill(part)}\nLeft out for size: {safe(', '.join(missing))}. The HTML page has all.\n"
     return hard_cut(text, LARGEST_PAGE, CUT_NOTE)
 
 
 def _smaller(page: Page) -> Iterator[Page]:
-    """The page without examples, then without its largest section that no flag asked for, and so on."""
-    short_page = replace(page, findings=tuple(map(_without_examples, page.findings)))
+    """The page without the settings left at their defaults, then without its largest section that no flag asked for,
+    and so on; at last without examples.
+    """
+    short_page = _without_defaults(page)
     if short_page != page:
         yield short_page
-    spare = [section for section in page.details if section.anchor not in ASKED]
-    for section in sorted(spare, key=lambda section: -len("".join(_section(section)).encode())):
+    spare = [section for section in short_page.details if section.anchor not in ASKED]
+    for section in sorted(spare, key=lambda own: -len("".join(_section(own)).encode())):
         short_page = replace(short_page, details=tuple(own for own in short_page.details if own is not section))
         yield short_page
+    if any(item.examples for group in page.findings for item in group.items):
+        yield replace(short_page, findings=tuple(map(_without_examples, page.findings)))
+
+
+def _without_defaults(page: Page) -> Page:
+    details = (
+        replace(own, tables=tuple(table for table in own.tables if table.caption != DEFAULTS)) for own in page.details
+    )
+    return replace(page, details=tuple(details))
 
 
 def _without_examples(group: ShownFindings) -> ShownFindings:
@@ -365,11 +391,11 @@ def code_block(text: str) -> str:
 def _cell(text: str) -> str:
     """A cell with its code as code. A hash stays whole, as code: sites make no link of that."""
     is_digest = DIGEST.fullmatch(text) and not text.isdigit()
-    return markdown_code(text) if is_digest else sentence_of(_clip(text, CELL_CHARACTERS))
+    return markdown_code(text) if is_digest else markdown_sentence(_clip(text, CELL_CHARACTERS))
 
 
 def _sentence(text: str) -> str:
-    return sentence_of(_clip(text, SENTENCE_CHARACTERS))
+    return markdown_sentence(_clip(text, SENTENCE_CHARACTERS))
 
 
 def _clip(text: str, limit: int) -> str:
@@ -382,7 +408,7 @@ def _line(cells: Iterable[str]) -> str:
 
 def _folded(summary: str, body: str) -> str:
     """HTML that GitHub folds; elsewhere the body is open."""
-    return f"<details><summary>{safe_html(summary, 100)}</summary>\n\n{body}\n\n</details>" if body else ""
+    return f"<details><summary>{markdown_html(summary, 100)}</summary>\n\n{body}\n\n</details>" if body else ""
 
 
 def hard_cut(text: str, limit: int, note: str) -> str:

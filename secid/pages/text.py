@@ -164,7 +164,7 @@ SPACE = "\u00a0"
 SMALLEST_P = 1e-4
 UNKNOWN_INTERVAL, UNKNOWN_HALF_WIDTH = "unknown: too few queries", "±?"
 """In the place of an interval, and of its half-width."""
-ROUNDING = 1e-12
+NATS_ROUNDING = 1e-12
 """Nats below which a difference is left by adding float64 numbers in another order."""
 GIVEN_CHARACTERS = 6
 """Longest budget that a person would type; those that are computed have more."""
@@ -175,7 +175,7 @@ def nats(value: float | None, *, signed: bool = False) -> str:
     if value is None or not isfinite(value):
         return "–"
     size = abs(value)
-    if ROUNDING < size < 5e-5:
+    if NATS_ROUNDING < size < 5e-5:
         return _minus(f"{value:+.1e}" if signed else f"{value:.1e}")
     decimals = 4 if size < 10 else 2 if size < 100 else 1 if size < 1000 else 0
     return _minus(f"{value:+,.{decimals}f}" if signed else f"{value:,.{decimals}f}")
@@ -279,17 +279,6 @@ def two_digits(number: int) -> int:
     """An estimate to two significant digits, upwards: it is no more exact than that."""
     step: int = 10 ** max(0, len(str(number)) - 2)
     return -(-number // step) * step
-
-
-def letter(group: int | None) -> str:
-    """The letter of a group of ties: A for 1, Z for 26, AA for 27; "–" for a source that is compared with no other."""
-    if group is None:
-        return "–"
-    text = ""
-    while group > 0:
-        group, place = divmod(group - 1, 26)
-        text = chr(ord("A") + place) + text
-    return text
 
 
 def listed(items: Sequence[str], limit: int = 4) -> str:

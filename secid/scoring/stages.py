@@ -15,6 +15,7 @@ import torch
 from secid.analyses.ablations import blocks_of
 from secid.analyses.analysis import Context
 from secid.analyses.controls import Control, chosen_kinds, control_gaps, make_controls
+from secid.analyses.equal_hardness import equal_hardness
 from secid.analyses.in_batch import conflicts
 from secid.analyses.ranking import rank_early, without_flagged
 from secid.analyses.shared_queries import (
@@ -25,7 +26,7 @@ from secid.analyses.shared_queries import (
     same_queries,
     table_sets,
 )
-from secid.analyses.slices import MOST_SLICES
+from secid.analyses.slices import MAX_SLICES
 from secid.arrays import Index, distinct, is_known
 from secid.encode import Encoder, smallest_distance
 from secid.encode.device import multiplies_bf16
@@ -160,9 +161,9 @@ def measure(
                 sets, items=with_guide_scores(plan, sets.items, guide, settings, folder / "guide", progress, counts)
             )
     with clock.stage("inspect"):
-        found = inspect_sets(plan, sets, embedder, encoder, measurer, read.texts.of_sources, progress)
-        found = replace(found, missing={**missing, **found.missing})
-        return context_of(read, plan, found, embedder, measurer, suite, early, guide, folder, clock, progress)
+        inspection = inspect_sets(plan, sets, embedder, encoder, measurer, read.texts.of_sources, progress)
+        inspection = replace(inspection, missing={**missing, **inspection.missing})
+        return context_of(read, plan, inspection, embedder, measurer, suite, early, guide, folder, clock, progress)
 
 
 def encode_texts(
@@ -266,9 +267,9 @@ def refuse_unfit_settings(plan: Plan, encoder: Encoder, settings: Settings) -> N
         raise UsageError(
             f"no row has a value in column {settings.by!r}", where="--by", remedy="name a column of the source files"
         )
-    if len(plan.slices) > MOST_SLICES:
+    if len(plan.slices) > MAX_SLICES:
         raise UsageError(
-            f"column {settings.by!r} has {len(plan.slices):,} values, but at most {MOST_SLICES:,} slices are scored",
+            f"column {settings.by!r} has {len(plan.slices):,} values, but at most {MAX_SLICES:,} slices are scored",
             where="--by",
             remedy="choose a column with fewer values, such as a language or a subset",
         )
@@ -405,7 +406,7 @@ def inspect_sets(
 def context_of(
     read: ReadSources,
     plan: Plan,
-    found: Inspection,
+    inspection: Inspection,
     embedder: Embedder,
     measurer: Measurer,
     suite: Sequence[Aspect],
@@ -416,14 +417,17 @@ def context_of(
     progress: Progress,
 ) -> Context:
     """Compare the sources, sort them in rank order, and build the context of the analyses."""
-    settings, sets, reference = measurer.settings, found.sets, found.reference
+    settings, sets, reference = measurer.settings, inspection.sets, inspection.reference
     cut = ranked_sets(sets.table, sets.level, settings.budget)
     pairs = compared_pairs(plan, sets.items, cut, measurer, settings, reference, sets.table)
     hard = {} if reference is None else {item.name: item.table.hardness(reference) for item in sets.items}
     same = same_queries(sets.items)
     place_of = {item.name: place for place, item in enumerate(cut)}
-    order = pairs.order({item.name: item.nats(settings.budget) for item in cut}, same_queries=same_queries(cut))
-    places = [place_of[name] for name in order]
+    by_score = pairs.order({item.name: item.nats(settings.budget) for item in cut}, same_queries=same_queries(cut))
+    known = {name: estimate for name, estimate in hard.items() if estimate is not None}
+    items = [sets.items[place_of[name]] for name in by_score]
+    equal = equal_hardness(items, pairs, known, measurer.smallest_distance)
+    places = [place_of[name] for name in equal.listed(by_score)]
     return Context(
         plan=plan,
         settings=settings,
@@ -432,12 +436,13 @@ def context_of(
         level=None if sets.level is None else [sets.level[place] for place in places],
         ranked=[cut[place] for place in places],
         pairs=pairs,
+        equal_hardness=equal,
         controls=sets.controls,
         control_gaps=[
             control_gaps(item, control.of, sets.table, measurer, same_queries=same) for control, item in sets.controls
         ],
-        findings=found.findings,
-        hardness={name: estimate for name, estimate in hard.items() if estimate is not None},
+        findings=inspection.findings,
+        hardness=known,
         without_flagged={item.name: without_flagged(item, measurer, reference) for item in sets.items},
         reference=reference,
         guide=None if guide is None else guide.info,
@@ -454,7 +459,7 @@ def context_of(
             *slice_warnings(plan, settings),
         ),
         not_evaluated={
-            **found.missing,
+            **inspection.missing,
             **{f"hardness of {name}": NO_SPAN for name, estimate in hard.items() if estimate is None},
         },
         embedder=embedder,

@@ -49,7 +49,7 @@ class Bm25Index:
         """Index the texts. A query without tokens gets no result, and a document without tokens is never a result."""
         keys, n_tokens = token_stream(queries, tokenizer, "query")
         vocabulary = Vocabulary(distinct(keys))
-        self._asked = _counts(vocabulary, keys, n_tokens)
+        self._query_tokens = _counts(vocabulary, keys, n_tokens)
         parts, lengths = [_counts(vocabulary, keys[:0], n_tokens[:0])], [np.zeros(0, np.int64)]
         for texts in documents:
             keys, n_tokens = token_stream(texts, tokenizer, "passage")
@@ -75,14 +75,18 @@ class Bm25Index:
         of_all = of_block.ravel()
         for row, query in enumerate(queries.tolist()):
             of_all.fill(0.0)
-            asked = slice(*self._asked.indptr[query : query + 2])
-            for token, times in zip(self._asked.indices[asked].tolist(), self._asked.data[asked].tolist(), strict=True):
+            own_tokens = slice(*self._query_tokens.indptr[query : query + 2])
+            for token, times in zip(
+                self._query_tokens.indices[own_tokens].tolist(),
+                self._query_tokens.data[own_tokens].tolist(),
+                strict=True,
+            ):
                 documents, weights = self._postings[token]
                 of_all[documents] += weights if times == 1 else times * weights
             largest = of_block.max(axis=0)
             kth = np.partition(largest, -k)[-k] if k <= len(largest) else 0.0  # at least k documents score this much
-            found = np.flatnonzero(of_all >= max(kth - SCORE_UNIT, WEIGHT_UNIT))
-            own = found[best(of_all[found], found, k)]
+            candidates = np.flatnonzero(of_all >= max(kth - SCORE_UNIT, WEIGHT_UNIT))
+            own = candidates[best(of_all[candidates], candidates, k)]
             places[row, : len(own)], scores[row, : len(own)] = own, of_all[own]
         return places, scores
 
@@ -137,7 +141,7 @@ PAIRS_AT_ONCE = 1 << 11
 """Number of pairs of rows multiplied in float64 at a time: 6 MB at 384 dimensions, which fit the CPU's cache."""
 COMPARED_BEYOND = 8
 """Number of candidates beyond the k best that are compared exactly, so that few queries need a second search."""
-ROUNDING = 2.0**-24
+FLOAT32_ROUNDING = 2.0**-24
 """Maximum relative error of one float32 operation."""
 
 
@@ -185,10 +189,10 @@ def _candidates(scores: Tensor, best: Tensor, k: int) -> tuple[Tensor, Tensor]:
     if most > 4 * k:  # the passages happen to be sorted from far to near
         return scores.topk(min(k, scores.shape[1]), dim=1)
     column = torch.arange(len(query)) - (n.cumsum(0) - n)[query]
-    found = scores.new_full((len(scores), most), -torch.inf)
-    places = torch.zeros(found.shape, dtype=torch.long)
-    found[query, column], places[query, column] = scores[query, place], place
-    return found, places
+    padded = scores.new_full((len(scores), most), -torch.inf)
+    places = torch.zeros(padded.shape, dtype=torch.long)
+    padded[query, column], places[query, column] = scores[query, place], place
+    return padded, places
 
 
 def nearest_passages(vectors: Vectors, queries: Index, candidates: Index, k: int) -> tuple[Index, Floats]:
@@ -226,7 +230,7 @@ def _compared(vectors: Vectors, queries: Index, candidates: Index, n: int) -> tu
     rough, places = (part.cpu().numpy() for part in nearest(anchors, parts(), n))
     scores = dots(vectors, np.repeat(queries, n), candidates[places.ravel()]).reshape(places.shape)
     longest = torch.cat([rows.norm(dim=1) for rows in anchors]) * torch.stack(lengths).max()
-    error = (vectors.dimension + 4) * ROUNDING * longest.double().cpu().numpy()
+    error = (vectors.dimension + 4) * FLOAT32_ROUNDING * longest.double().cpu().numpy()
     order = best_first(scores, places)
     best, values = (np.take_along_axis(array, order, axis=1) for array in (places, scores))
     return best, values, rough[:, -1] + error

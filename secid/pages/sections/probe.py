@@ -8,7 +8,7 @@ from datetime import timedelta
 from math import isfinite
 
 from secid.pages.findings import TO_REPAIR
-from secid.pages.glossary import TIE_TERM, kind_name, sources_listed, why_not
+from secid.pages.glossary import EXPLANATIONS, TERM_WORDS, kind_name, sources_listed, why_not
 from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.text import (
     SPACE,
@@ -17,7 +17,6 @@ from secid.pages.text import (
     count,
     fraction,
     gain,
-    letter,
     listed,
     named,
     percent,
@@ -30,8 +29,8 @@ from secid.pages.text import (
 from secid.results import Run
 from secid.results.inputs import with_run_flag
 from secid.results.probe import (
-    FEWEST_GROUPS,
-    FEWEST_HELD_OUT,
+    MIN_GROUPS,
+    MIN_HELD_OUT,
     Dose,
     Means,
     Probe,
@@ -57,12 +56,12 @@ DOUBTS = {
 }
 ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
     "few_queries": lambda probe: (
-        f"{plural(probe.n_held_out, 'query', 'queries')} can be held out, and at least {FEWEST_HELD_OUT} are needed: "
+        f"{plural(probe.n_held_out, 'query', 'queries')} can be held out, and at least {MIN_HELD_OUT} are needed: "
         "mine more queries for every source"
     ),
     "few_groups": lambda probe: (
         f"held-out queries that share a relevant passage count as one, and {count(probe.n_held_out)} of them tell as "
-        f"much as {plural(int(probe.effective_groups), 'independent one')}; at least {FEWEST_GROUPS} are needed: "
+        f"much as {plural(int(probe.effective_groups), 'independent one')}; at least {MIN_GROUPS} are needed: "
         "add queries with relevant passages of their own"
     ),
     "few_to_train_on": lambda probe: (
@@ -89,15 +88,8 @@ NO_GAIN = (
     "any of them than before."
 )
 NO_DIFFERENCE = "No difference between them is significant."
-PROBE_TERMS = (
-    ("gain", "nDCG@10 minus the frozen encoder's, −1 to 1, over seeds that all sources finished; higher is better."),
-    (
-        "±",
-        "half of a 95 % confidence interval: what other queries, and other runs of the same training, would change.",
-    ),
-    ("tie", f"{TIE_TERM} (Holm)."),
-    ("vs random", "nDCG@10 minus that after training on random passages, over the seeds that both have."),
-    ("seeds", "runs of each fold; fewer where a source was stopped."),
+PROBE_TERMS = tuple(
+    (name, TERM_WORDS.get(name) or EXPLANATIONS[name]) for name in ("gain", "±", "tie", "vs random", "seeds")
 )
 
 
@@ -312,7 +304,7 @@ def gains_table(probe: Probe) -> Table:
 def _cells(dose: Dose, name: str, is_control: bool) -> tuple[str, str]:
     items = dose.controls if is_control else dose.sources
     source = next(item for item in items if item.name == name)
-    return gain(source.gain_ndcg10, source.interval_95), "–" if source.tie is None else letter(source.tie)
+    return gain(source.gain_ndcg10, source.interval_95), source.tie or "–"
 
 
 def pairs_table(dose: Dose) -> Table:

@@ -8,18 +8,15 @@ from functools import partial
 from itertools import pairwise
 
 from secid.pages.glossary import (
-    as_listed,
     control_title,
     equal_numbers_text,
     kind_name,
     listing,
-    not_ranked,
     on_own_queries,
-    ranks,
+    rank_text,
     score_name,
     sources_listed,
     terms,
-    tie_group,
 )
 from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number, text, wrapped
 from secid.pages.text import (
@@ -27,7 +24,6 @@ from secid.pages.text import (
     code,
     count,
     fraction,
-    letter,
     listed,
     named,
     nats,
@@ -66,18 +62,17 @@ def queries(run: Run, source: SourceReport) -> str:
 
 def ranking_section(run: Run) -> Section:
     """The score of each source with its interval and tie, and what it consists of."""
-    rows, places, apart = [], ranks(run), not_ranked(run)
-    for source in as_listed(run).sources:
+    rows = []
+    for source in run.sources:
         shown, score = source.in_table(run.budget), source.scored
-        tie = tie_group(run, source)
         point = shown.score
         rows.append(
             (
                 plain(source.name),
-                f"{places[source.name]}{f' ({letter(tie)})' if tie else ''}",
+                f"{rank_text(source)}{f' ({score.tie})' if score.tie else ''}",
                 nats(point.nats),
                 shown_interval(point.interval_95, run.budget),
-                "–" if source.name in apart else percent(score.probability_first),
+                percent(score.probability_first),
                 _hardness_interval(shown),
                 percent(score.diversity_fraction),
                 queries(run, source),
@@ -181,7 +176,7 @@ def _needed(number: int | None) -> str:
 
 # What the controls say of the sources: one line, and two tables.
 
-KINDS = {
+CONTROL_NAMES = {
     "random": "Random passages",
     "known_positive": "Known positives, used as negatives",
     "bm25_pool": "The bm25 pool, the best BM25 passages of the run",
@@ -229,7 +224,7 @@ def controls_line(run: Run) -> str:
     """A sentence for each kind of control: the sources that it scores above and is tied with, else those below it."""
     if not run.controls:
         return "No control was scored."
-    found = {name: outcome(run, kind) for kind, name in KINDS.items()}
+    found = {name: outcome(run, kind) for kind, name in CONTROL_NAMES.items()}
     lines = [f"{name}: {_placed(item)}." for name, item in found.items() if item.compares]
     at = "" if run.budget == 1.0 else "At B = 1. "
     return f"{at}{' '.join(lines)}" if lines else "No control could be compared with a source."
@@ -367,7 +362,7 @@ def directions_section(run: Run) -> Section:
         )
         for source in run.sources
     )
-    head = ("effective rank", "‖M‖", *(f"share {count(place)}" for place in range(1, longest + 1)))
+    head = ("effective rank", "‖M‖", *(f"eigenvalue {count(place)}" for place in range(1, longest + 1)))
     table = Table(caption="Directions of the residuals", columns=(foreign("source"), *map(number, head)), rows=rows)
     return Section(
         anchor="directions",

@@ -35,11 +35,11 @@ Strings = npt.NDArray[np.object_]
 UNSCORED = "not scored: outside the sample or the first K"
 NONE = "none"
 """Value of --drop that drops no finding."""
-ROUNDING = 1e-5
+SHARE_SLACK = 1e-5
 """Relative slack for shares, since a share in a report has six digits."""
-NUMBERS = ("s_query_positive", "s_query_negative", "weight", "influence", "information")
+RANKING_COLUMNS = ("s_query_positive", "s_query_negative", "weight", "influence", "information")
 """Columns of negatives.parquet that a ranking uses, and that the log of left-out negatives has."""
-LAST = -10.0
+BELOW_ALL_SIMILARITIES = -10.0
 """Offset below every similarity: negatives above the margin come after all others, the farthest above it last."""
 
 
@@ -157,6 +157,7 @@ class Answer:
 class Selection(WrittenFile):
     """The written copy, with the answer before and after.
 
+    encoder      : that of the run, as it was typed; None for a check.
     drop         : the findings whose negatives were dropped.
     n_listed     : negatives as the source's rows list them, repeats and blank ones included:
                    n_negatives + sum(left_out).
@@ -172,6 +173,7 @@ class Selection(WrittenFile):
     """
 
     source: str
+    encoder: str | None
     path: str
     left_out_path: str
     drop: tuple[str, ...]
@@ -187,7 +189,7 @@ class Selection(WrittenFile):
 
 
 def widened(findings: Sequence[SourceFinding], copy: Mapping[str, float]) -> dict[str, tuple[float, float]]:
-    """Return the formal findings in which the copy differs more from its positives, by more than a point.
+    """Return the formal findings above their limit in which the copy differs more from its positives, by over a point.
 
     The values are the difference in the source and in the copy.
     findings : those of the source.   copy : by name, the share of the copy's negatives minus that of its positives.
@@ -197,7 +199,11 @@ def widened(findings: Sequence[SourceFinding], copy: Mapping[str, float]) -> dic
         for item in findings
         if item.positives is not None and item.name in copy
     }
-    return {name: (before, after) for name, (before, after) in pairs.items() if abs(after) > abs(before) + DEFECT_LIMIT}
+    return {
+        name: (before, after)
+        for name, (before, after) in pairs.items()
+        if abs(after) > max(abs(before) + DEFECT_LIMIT, FINDINGS[name].limit or 0.0)
+    }
 
 
 def refuse_worse(before: Answer, after: Answer) -> None:
@@ -207,7 +213,7 @@ def refuse_worse(before: Answer, after: Answer) -> None:
     """
     statuses = get_args(Status)
     same = after.status == before.status and after.status in ("repair", "unusable")
-    more = same and after.flagged_share > before.flagged_share * (1.0 + ROUNDING)
+    more = same and after.flagged_share > before.flagged_share * (1.0 + SHARE_SLACK)
     if more or statuses.index(after.status) > statuses.index(before.status):
         raise UsageError(
             f"nothing was written: the copy's status would be “{STATUS[after.status]}” ({percent(after.flagged_share)} "
@@ -259,7 +265,7 @@ def _rank(facts: Facts, by: By) -> Floats:
     if by != "similarity":
         return facts.numbers[by]
     negative, positive = facts.numbers["s_query_negative"], facts.numbers["s_query_positive"]
-    return np.where(margin_flags(negative, positive, "relative", MARGIN), LAST - negative, negative)
+    return np.where(margin_flags(negative, positive, "relative", MARGIN), BELOW_ALL_SIMILARITIES - negative, negative)
 
 
 def listed_reasons(planned: PlannedSource, reasons: Strings, rule: Rule) -> Strings:
@@ -384,7 +390,7 @@ class Selected:
             **(texts or dict.fromkeys(("query", "positive", "negative"))),
             **{
                 name: float(self.facts.numbers[name][triplet]) if scored else None
-                for name in NUMBERS
+                for name in RANKING_COLUMNS
                 if name in self.facts.numbers
             },
             "reason": reason,

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from secid.findings.rows import SAMPLED
+from secid.findings.rows import SAMPLED_FINDINGS
 from secid.pages.findings import STATUS, statuses_line
 from secid.pages.glossary import lost_lines
 from secid.pages.page import Table, foreign, number, status
@@ -104,7 +104,7 @@ def _copy(selected: Selection, named: bool) -> Iterator[str]:
         yield UNSCORED.format(plural(selected.n_unscored, "negative"))
         if by_encoder := [name for name in selected.drop if FINDINGS[name].needs != "texts"]:
             yield TEXTS_ONLY.format(", ".join(by_encoder))
-    if sampled := [name for name in selected.drop if name in SAMPLED]:
+    if sampled := [name for name in selected.drop if name in SAMPLED_FINDINGS]:
         yield SAMPLED_ONLY.format(", ".join(sampled))
     if selected.drop and not named:
         yield DEFAULT_DROP.format(", ".join(selected.drop))
@@ -145,7 +145,7 @@ def _notes(selected: Selection, by: str) -> Iterator[str | Line]:
     if by in ("weight", "influence") and not {"top", "max"}.isdisjoint(selected.left_out):
         yield EASIEST.format(by)
     yield NOT_SCORED
-    yield command(score_command([selected.path], "ENCODER", None, ()), 2)
+    yield command(score_command([selected.path], selected.encoder or "ENCODER", None, ()), 2)
 
 
 def _shares(mixture: MixtureScore) -> Table:

@@ -11,9 +11,9 @@ import numpy.typing as npt
 
 from secid.analyses.guide import GuideSource
 from secid.arrays import Floats, best
-from secid.findings.rows import AGAINST_PASSAGES, SAMPLED
+from secid.findings.rows import AGAINST_PASSAGES, SAMPLED_FINDINGS
 from secid.findings.summary import SourceFindings
-from secid.measure.interval import FEWEST_QUERIES, UNBOUNDED, Difference, reach_95
+from secid.measure.interval import MIN_QUERIES, UNBOUNDED, Difference, reach_95
 from secid.results import AmongPositives, SourceFinding
 from secid.results.catalogue import FINDINGS
 from secid.results.gate import CheckExample, GateCheck, finding_of
@@ -135,7 +135,7 @@ def decided(
     if beyond:
         return replace(check, outcome="fail")
     needed = _needed(measured, bounds, (bottom, top), n_queries, bool(check.finding), fixed_error)
-    sampled = name == "hardness" or check.finding in SAMPLED
+    sampled = name == "hardness" or check.finding in SAMPLED_FINDINGS
     return replace(check, n_queries_needed=None if sampled and (needed or 0) > SAMPLED_QUERIES else needed)
 
 
@@ -153,7 +153,7 @@ def _needed(
 
     Wilson's interval of a share p ends at b where (p - b)^2 / (b (1 - b)) is z^2 / n.
     """
-    if n_queries < FEWEST_QUERIES:
+    if n_queries < MIN_QUERIES:
         return None
     end = min(allowed, key=lambda end: abs(measured - end))
     reached = bounds[1] if end > measured else bounds[0]
@@ -280,7 +280,7 @@ def _finding(subject: Subject, name: str, bound: Bound) -> GateCheck:
     n_queries = len(share.estimate.queries)
     if result.positives is not None:
         return _compared(name, result, result.positives, bound, share.n_all, n_queries)
-    bounds = wilson_interval(share.estimate) if n_queries >= FEWEST_QUERIES or bound.counted else UNBOUNDED
+    bounds = wilson_interval(share.estimate) if n_queries >= MIN_QUERIES or bound.counted else UNBOUNDED
     check = decided(name, share.estimate.value, bounds, "share", bound, n_queries, n=share.n_all)
     if bound.counted and check.outcome == "pass" and FINDINGS[finding].exceeded_by(share.estimate.value):
         check = replace(check, notice=True)  # the policy allows more than the catalogue

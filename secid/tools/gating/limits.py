@@ -13,12 +13,12 @@ from statistics import median
 
 from secid.errors import OutputError, SettingsError, UsageError
 from secid.files import write_whole
-from secid.measure.interval import FEWEST_QUERIES, reach_95
+from secid.measure.interval import MIN_QUERIES, reach_95
 from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.results.gate import GROSS_DAMAGE, Basis, finding_of
 from secid.settings import read_toml
 from secid.tools.gating.baseline import Baseline, BaselineSource, Measurement
-from secid.tools.gating.policy import KEYS_IN, LIMITED, Policy, policy_in, table_in
+from secid.tools.gating.policy import KEYS_IN, LIMITED_CHECKS, Policy, policy_in, table_in
 from secid.triplets.estimates import NO_SPREAD
 
 # Limits come from the policy, else from the baseline. Each has the least damage that it detects.
@@ -104,7 +104,7 @@ def minimum_queries(policy: Policy, baseline: Baseline, previous: str | None = N
         return policy.minimum_queries
     sizes = [source.n_queries for source in baseline.sources.values()]
     own = baseline.sources[previous].n_queries if previous else median(sizes)
-    return max(FEWEST_QUERIES, min(DECIDABLE_QUERIES, int(own)))
+    return max(MIN_QUERIES, min(DECIDABLE_QUERIES, int(own)))
 
 
 def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> GateLimits:
@@ -114,7 +114,7 @@ def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Gate
     derived = _derived(policy, baseline, previous, max(least, min(usual, LEAST_SAMPLE)))
     bounds: dict[str, Bound] = {}
     left_out: list[str] = []
-    for name in LIMITED:
+    for name in LIMITED_CHECKS:
         own = of_policy(policy, name)
         if own == "off" or (previous is None and name.startswith("drift.")):
             continue
@@ -245,7 +245,7 @@ def _share(sources: Mapping[str, BaselineSource], name: str, n: int, notice: boo
 def _score(name: str, source: BaselineSource, n: int) -> Bound | None:
     """Return the limit of the score: within ± a margin of the predecessor's; None with too few queries for an error."""
     score = source.score()
-    if score.n_queries < FEWEST_QUERIES:
+    if score.n_queries < MIN_QUERIES:
         return None
     limit = round_up(margin(score, n, Z_95))
     return Bound(side=WITHIN, value=limit, basis="source", reference=name, before=score.value)
@@ -278,8 +278,8 @@ def margin(known: Measurement, n: int, room: float = Z_ROOM) -> float:
 
 
 def _reach(known: Measurement, n: int) -> float:
-    """Return the half width of the 95 % interval in standard errors. At least FEWEST_QUERIES queries are assumed."""
-    return reach_95(max(FEWEST_QUERIES, min(known.n_queries, n)))
+    """Return the half width of the 95 % interval in standard errors. At least MIN_QUERIES queries are assumed."""
+    return reach_95(max(MIN_QUERIES, min(known.n_queries, n)))
 
 
 def share_margin(share: Measurement, n: int) -> float:
@@ -302,7 +302,7 @@ FIXED_POINT_ROUNDS = 20
 
 def _least_share(n: int) -> float:
     """Return 1.25 times the upper end of Wilson's interval for 0 of n queries."""
-    z2 = reach_95(max(FEWEST_QUERIES, n)) ** 2
+    z2 = reach_95(max(MIN_QUERIES, n)) ** 2
     return 1.25 * z2 / (n + z2)
 
 
@@ -352,7 +352,7 @@ def above_advice(baseline: Baseline) -> dict[str, dict[str, float]]:
 
 def _excess(finding: str, share: Measurement) -> float:
     """Return the number that a limit applies to; see `SourceFinding.counted_share`."""
-    if not FINDINGS[finding].formal or share.n_queries < FEWEST_QUERIES:
+    if not FINDINGS[finding].formal or share.n_queries < MIN_QUERIES:
         return share.value
     return share.value - reach_95(share.n_queries) * share.standard_error
 
@@ -378,7 +378,7 @@ def _rounded(value: float, way: Callable[[float], int]) -> float:
 # baseline.
 
 WIDTH = 118
-HEAD = (
+POLICY_HEAD = (
     "Policy of `secid gate`. Limits that are not set here follow from the baseline each time; a key that is set here "
     'wins, and "off" skips its check. What each check asks, and every key: docs/gate.md.'
 )
@@ -388,7 +388,7 @@ def policy_text(baseline: Baseline, where: str, table: str = "gate") -> str:
     """Return a commented policy table: keys for all sources, and the limits from the baseline as comments."""
     policy = Policy()
     lines = [
-        *_comment(HEAD),
+        *_comment(POLICY_HEAD),
         "",
         f"[{table}]",
         f"# minimum_queries = {minimum_queries(policy, baseline)}",

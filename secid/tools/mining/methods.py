@@ -31,7 +31,7 @@ Pick = Literal["top", "random", "simans"]
 OnShort = Literal["keep", "drop", "random"]
 DEPTH = 200
 """Last rank of the default window; K if that is more."""
-LAST = 2**31 - 1
+LARGEST_RANK = 2**31 - 1
 """Largest rank and K, limited by arrays of 32 bits. No collection has more candidates."""
 NAME = re.compile(r"[\w][\w.+-]*")
 
@@ -115,7 +115,7 @@ class Miner:
     @property
     def window(self) -> tuple[int, int]:
         """Return the first and the last rank that may be taken."""
-        return self.method.ranks if isinstance(self.method, Bm25 | Dense) else (1, LAST)
+        return self.method.ranks if isinstance(self.method, Bm25 | Dense) else (1, LARGEST_RANK)
 
     @property
     def pick(self) -> Pick:
@@ -184,8 +184,8 @@ def parse_miners(specs: str | Sequence[str], k: int) -> tuple[Miner, ...]:
 
     Raises UsageError for a name, method, option or value that cannot be used; it lists those that can.
     """
-    if not 1 <= k <= LAST:
-        raise UsageError(f"expected a number from 1 to {LAST}, got {k}", where="-k")
+    if not 1 <= k <= LARGEST_RANK:
+        raise UsageError(f"expected a number from 1 to {LARGEST_RANK}, got {k}", where="-k")
     if isinstance(specs, str):
         specs = [specs]
     if not specs:
@@ -277,7 +277,7 @@ class Option:
 def _count(value: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]*", value):
         raise ValueError
-    return min(int(value), LAST)
+    return min(int(value), LARGEST_RANK)
 
 
 def _ranks(value: str) -> tuple[int, int]:

@@ -13,13 +13,13 @@ from math import sqrt
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from secid.analyses.ranking import ESTABLISHED_P, rank_groups
+from secid.analyses.ranking import ESTABLISHED_P, tie_letters
 from secid.arrays import Floats, Index
 from secid.measure.uncertainty import holm
 from secid.results.probe import Gap, ProbedPair, sign
 from secid.tools.probing.task import NegativeSource
 
-ROUNDING = 1e-12
+DIFFERENCE_ROUNDING = 1e-12
 """A difference, or its error, at or below this counts as 0: the two sources trained on the same texts."""
 FEWEST_TO_STOP = 4
 """Fewest sources at which trailing ones are stopped early."""
@@ -83,8 +83,10 @@ def gap(values: Floats, group: Index, runs: BetweenRuns | None) -> Gap:
     of_runs = max(0.0, runs.variance) / n_seeds
     variance = of_queries + of_runs
     error = sqrt(variance)
-    if not np.abs(values).max() > ROUNDING or error <= ROUNDING:  # the same texts, or one difference everywhere
-        p = float(abs(mean) <= ROUNDING)
+    if (
+        not np.abs(values).max() > DIFFERENCE_ROUNDING or error <= DIFFERENCE_ROUNDING
+    ):  # the same texts, or one difference everywhere
+        p = float(abs(mean) <= DIFFERENCE_ROUNDING)
         return Gap(value=mean, standard_error=0.0, error_queries=0.0, error_runs=0.0, interval_95=(mean, mean), p=p)
     freedom = variance**2 / (of_queries**2 / (n_groups - 1) + of_runs**2 / runs.degrees)
     half = float(stdtrit(freedom, 0.975)) * error
@@ -128,8 +130,8 @@ class Judge:
         n = min(len(self._values[first]), len(self._values[second]))
         return gap(self._values[first][:n] - self._values[second][:n], self._group, self.runs)
 
-    def pairs(self) -> tuple[tuple[ProbedPair, ...], Mapping[str, int]]:
-        """Return all pairs of sources, the better first, with Holm-adjusted p; and each source's tie group, from 1."""
+    def pairs(self) -> tuple[tuple[ProbedPair, ...], Mapping[str, str | None]]:
+        """Return all pairs of sources, the better first, with Holm-adjusted p; and each source's letters."""
         order = self._order()
         pairs = [(a, b) if self.difference(a, b).value >= 0 else (b, a) for a, b in combinations(order, 2)]
         gaps = [self.difference(a, b) for a, b in pairs]
@@ -140,7 +142,7 @@ class Judge:
             ProbedPair(first=a.name, second=b.name, gap=item, p_holm=p, established=p is not None and p < ESTABLISHED_P)
             for (a, b), item, p in zip(pairs, gaps, adjusted, strict=True)
         )
-        return judged, rank_groups([source.name for source in order], judged)
+        return judged, tie_letters([source.name for source in order], judged)
 
     def trailing(self) -> set[NegativeSource]:
         """Return the sources whose interval of the difference to the best one lies below 0; none with few sources.

@@ -10,7 +10,7 @@ from numbers import Real
 from typing import TYPE_CHECKING
 
 from secid.errors import SettingsError, UsageError
-from secid.results.probe import FEWEST_HELD_OUT
+from secid.results.probe import MIN_HELD_OUT
 from secid.settings import encoder_kind
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ RATE = {"full": 5e-5, "lora": 2e-4}
 """The usual learning rate, with all weights and with adapters."""
 SECOND_DOSE = 4.0
 """The second rate as a multiple of the first. METHOD 13: between these two, sources can change their order."""
-SMALLEST_OPTIONS = {"steps": 1, "n_seeds": 1, "n_folds": 2, "n_held_out": FEWEST_HELD_OUT, "batch": 2}
+SMALLEST_OPTIONS = {"steps": 1, "n_seeds": 1, "n_folds": 2, "n_held_out": MIN_HELD_OUT, "batch": 2}
 """Smallest value of each option: one of two folds is held out; with fewer held-out queries nothing is evaluated; and a
 batch needs another row's passage."""
 LARGEST_OPTION = 1_000_000

@@ -7,7 +7,7 @@ query, positive, negative : (T,) rows of its triplets in the file `rows`.
 offsets            : start of each record's triplets, then the number of triplets.
 squared, weight, findings, is_sound : (T,) ||n - p||^2, w, the mask of findings, and a flag: no counted defect.
 keys               : (Q, 16) text keys of its queries, by rising number.
-priorities         : the first SAMPLED of its queries in the order of every sample.
+priorities         : the first MOST_SAMPLED of its queries in the order of every sample.
 
 Source: METHOD 2, 8, 11, 14.
 """
@@ -41,7 +41,7 @@ from secid.triplets.embedding import rows_of_ids
 from secid.triplets.estimates import GapMoments, Moments
 from secid.triplets.measure_set import Measured, base_variant
 
-SAMPLED = 100_000
+MOST_SAMPLED = 100_000
 """Largest number of queries of a source that a merge can sample."""
 ROWS_AT_ONCE = 65_536
 Arrays = dict[str, npt.NDArray[Any]]
@@ -139,7 +139,7 @@ def arrays_of(item: Measured, plan: Plan, vectors: Vectors, smallest_distance: f
     else:
         sound_total = total
     used = plan.source_passages()
-    priorities = np.sort(sample_order(plan.queries.keys[distinct(rows.query)], settings.seed))[:SAMPLED]
+    priorities = np.sort(sample_order(plan.queries.keys[distinct(rows.query)], settings.seed))[:MOST_SAMPLED]
     return {
         "total": total.numpy(),
         "sound": sound_total.numpy(),
