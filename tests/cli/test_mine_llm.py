@@ -34,7 +34,7 @@ SECRET = "sk-very-secret-0123456789"
 N = 12
 """Queries of the collection."""
 OPTIONS = ["--collection", "../beir", "-k", 3, "--prompt", "prompt.txt", "-o", "out"]
-KEPT = "the same command resumes from them"
+KEPT = "the same command reuses them"
 
 
 @pytest.fixture

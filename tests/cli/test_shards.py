@@ -69,7 +69,7 @@ def test_shards_and_their_merge(invoke: Any, tmp_path: Path) -> None:
     ("flags", "message"),
     [
         (["--shard", "0/2"], "needs a folder of states, and only secid score supports it"),
-        (["--state-dir", "state"], "name a part of the queries"),
+        (["--state-dir", "state"], "needs a part of the queries"),
         (["--prepare"], "needs a folder of states"),
         (["--shard", "0/2", "--state-dir", "state", "-o", "page.html"], "a shard has no report"),
         (["--shard", "0/2", "--state-dir", "state", "--json"], "a shard has no report"),
