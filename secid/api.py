@@ -96,7 +96,7 @@ def score(
         refuse_missing(encoder, values, recorder, other_encoders)  # the last error before libraries that take seconds
         from secid.pool.plan import QuerySubset
         from secid.scoring.encoders import load_guide
-        from secid.scoring.run import finished, read_sources
+        from secid.scoring.run import assemble_run, read_sources
         from secid.scoring.stages import Background, measure
 
         loaded, info = load_noted(encoder, values, recorder)
@@ -106,7 +106,7 @@ def score(
         subset, background = QuerySubset.of(values), Background()
         with read_sources(readers, resolved, subset, background, work, clock, recorder) as read:
             context = measure(read, loaded, guide, background, work, clock, recorder)
-            scored = finished(context, read, loaded, background, clock, run_name)
+            scored = assemble_run(context, read, loaded, background, clock, run_name)
             command = command_of_probe(words, encoder, values, settings, scored.run)
             scored = replace(scored, run=replace(scored.run, encoder=info, probe=command))
             if other_encoders:

@@ -64,8 +64,8 @@ EQUIVALENT: dict[str, str] = {
         "no cosine exceeds a percentile by exactly 1e-12"
     ),
     (
-        "triplets/random_reference.py near_positive(): return usable & (s_query_negative - random > NEAR * span - "
-        "DOT_ROUNDING), h"
+        "triplets/random_reference.py near_positive(): return usable & (s_query_negative - random > NEAR_HARDNESS * "
+        "span - DOT_ROUNDING), h"
     ): "no negative lies exactly 1e-12 below the limit",
     "triplets/random_reference.py near_positive(): usable = span >= DOT_ROUNDING": "likewise",
     "triplets/random_reference.py : ROWS_AT_ONCE = 1025": "how many rows are added up together",

@@ -12,7 +12,7 @@ from secid.progress import Clock, Progress
 from secid.read import Reader
 from secid.records import Source
 from secid.scoring.encoders import load_guide
-from secid.scoring.run import Scored, finished, read_sources
+from secid.scoring.run import Scored, assemble_run, read_sources
 from secid.scoring.stages import Background, measure
 from secid.settings import Resolved
 
@@ -30,4 +30,4 @@ def score_sources(
     subset = QuerySubset.of(resolved.values)
     with read_sources(sources, resolved, subset, background, folder, clock, progress) as read:
         context = measure(read, encoder, guide, background, folder, clock, progress)
-        return finished(context, read, encoder, background, clock, None)
+        return assemble_run(context, read, encoder, background, clock, None)

@@ -31,7 +31,7 @@ from secid.progress import Clock, Silent
 from secid.read import open_source, resolve_sources
 from secid.records import Record
 from secid.results.gate import SourceVerdict
-from secid.scoring.run import finished, read_sources
+from secid.scoring.run import assemble_run, read_sources
 from secid.scoring.stages import Background, measure
 from secid.settings import Settings, resolve
 from secid.tools.gating.baseline import check_table, settings_for
@@ -240,7 +240,7 @@ def verdicts(
         read_sources(sources, resolved, QuerySubset(), background, Path(work), Clock(), Silent()) as read,
     ):
         context = measure(read, encoder, None, background, Path(work), Clock(), Silent())
-        scored, plan = finished(context, read, encoder, background, Clock(), None), read.plan
+        scored, plan = assemble_run(context, read, encoder, background, Clock(), None), read.plan
         yield "new", source_verdict(scored, plan, against, "")
         if source in against.baseline.sources:
             as_known = replace(against, policy=Policy(names={"incoming": source}))

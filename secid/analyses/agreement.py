@@ -21,7 +21,7 @@ from secid.results.run import PROBE_METRIC
 
 # Downstream results of sources, from a CSV file.
 
-LARGEST = 1e100
+LARGEST_CELL = 1e100
 """Largest absolute value of a cell. It is far beyond any metric, and its square is still finite."""
 ERROR_SUFFIX = "_se"
 SHOWN_NAMES = 3
@@ -133,7 +133,7 @@ def _number(text: str, where: str, column: str) -> float:
         value = float(text)
     except ValueError:
         value = float("nan")
-    if not isfinite(value) or abs(value) > LARGEST:
+    if not isfinite(value) or abs(value) > LARGEST_CELL:
         raise InputError(f"{column} = {text!r} is not a number", where=where)
     return value
 

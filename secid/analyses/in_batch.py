@@ -22,7 +22,7 @@ if TYPE_CHECKING:
 SIZES = tuple(2**power for power in range(5, 16))
 """Batch sizes, 32 to 32,768. Source: METHOD 10."""
 ONE_ROW = "one_row"
-FEW = 0.01
+FEW_ROWS_FRACTION = 0.01
 """Share of affected rows that the largest batch stays below. Source: METHOD 10."""
 BATCH_ROWS, BATCHES = 64, 8
 """Rows of a sampled batch, and number of these batches: 355,000 pairs with 10 negatives per row. Ten sources of SciFact
@@ -104,7 +104,7 @@ def in_batch(context: Context, item: Measured) -> InBatch:
             for size in SIZES
             if size <= n_rows
         ),
-        largest_batch=own.largest_batch(FEW),
+        largest_batch=own.largest_batch(FEW_ROWS_FRACTION),
         relative_margin=MARGIN,
         flagged_share=None if share is None else share.estimate.value,
         flagged_interval_95=None if share is None else wilson_interval(share.estimate),

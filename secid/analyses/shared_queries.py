@@ -199,13 +199,13 @@ class PairGap:
     hardness: Difference | None = None
     outscoring: Difference | None = None
 
-    def turned(self) -> PairGap:
+    def higher_first(self) -> PairGap:
         """Put the higher source first; equal sources go by name."""
         value = self.difference.value
         if value > 0 or (value == 0 and self.first < self.second):
             return self
-        hardness, outscoring = (gap and gap.turned() for gap in (self.hardness, self.outscoring))
-        return PairGap(self.second, self.first, self.difference.turned(), self.number, hardness, outscoring)
+        hardness, outscoring = (gap and gap.negated() for gap in (self.hardness, self.outscoring))
+        return PairGap(self.second, self.first, self.difference.negated(), self.number, hardness, outscoring)
 
 
 @dataclass(frozen=True)
@@ -341,7 +341,7 @@ def pair_gap(first: tuple[str, Columns], second: tuple[str, Columns], gap: Diffe
         gap, number = ratio_difference(own.trace, other.trace), "trace"
         if gap is None:
             raise ValueError("no negatives")
-    return PairGap(a, b, gap, number, hardness, outscoring).turned()
+    return PairGap(a, b, gap, number, hardness, outscoring).higher_first()
 
 
 def _columns(item: Measured, distance: float, reference: RandomReference | None) -> Columns:

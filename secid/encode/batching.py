@@ -101,11 +101,11 @@ def halves(batch: TokenBatch) -> tuple[TokenBatch, TokenBatch]:
     return first, TokenBatch(ids, batch.positions[middle:], batch.lengths[middle:], batch.truncated[middle:])
 
 
-class FeedError(Exception):
+class BatchQueueError(Exception):
     """Reading or tokenising the texts failed; its cause is the original error. No device is at fault."""
 
 
-class Feed:
+class BatchQueue:
     """Batches of a stream of tokenised chunks for any number of threads; each text is handed out once.
 
     The batches, and so the rows, do not depend on the number of threads (docs/decisions/encoder-workers.md).
@@ -126,7 +126,7 @@ class Feed:
         """Return the next batch; None when none is left.
 
         wait : wait for batches that other threads hold, since one of them may be given back.
-        Raises FeedError in every thread once reading or tokenising the texts has failed.
+        Raises BatchQueueError in every thread once reading or tokenising the texts has failed.
         """
         with self._changed:
             while True:
@@ -144,7 +144,7 @@ class Feed:
                 return next(self._batches, None)
         except Exception as error:
             self._error = error
-        raise FeedError from self._error
+        raise BatchQueueError from self._error
 
     def done(self, n: int = 1) -> None:
         """Report that n of the batches taken are encoded, or lost to an error that ends the stream."""
@@ -157,7 +157,7 @@ class Feed:
             self._changed.notify_all()
 
     def give_back(self, batch: TokenBatch, *parts: TokenBatch) -> None:
-        """Return a batch to the feed, whole or as these parts of it, for any thread to take."""
+        """Return a batch to the queue, whole or as these parts of it, for any thread to take."""
         with self._changed:
             self._returned.extend(reversed(parts or (batch,)))
             self._n_taken -= 1

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import torch
 from torch import Tensor, nn
 
-from secid.encode.batching import Feed, TokenBatch, halves
+from secid.encode.batching import BatchQueue, TokenBatch, halves
 from secid.encode.encoder import EncodedBatch, host_rows, to_device
 from secid.encode.modules import SAVE_AGAIN
 from secid.encode.recipe import Recipe, position_room
@@ -148,7 +148,7 @@ on MPS and on the CPU, torch raises a plain RuntimeError."""
 
 
 class DeviceError(Exception):
-    """A device failed. The batches that it had taken are back in the feed."""
+    """A device failed. The batches that it had taken are back in the queue."""
 
 
 class Limits(NamedTuple):
@@ -222,17 +222,17 @@ class Replica(NamedTuple):
         copies |= {id(tensor): nn.Parameter(tensor.to(device), False) for tensor in self.model.parameters()}
         return Replica(copy.deepcopy(self.model, copies), device, keeps=False)
 
-    def work(self, feed: Feed, recipe: Recipe, skip: int) -> Iterator[EncodedBatch]:
-        """Encode batches of the feed until it is empty; runs in its own thread.
+    def work(self, queue: BatchQueue, recipe: Recipe, skip: int) -> Iterator[EncodedBatch]:
+        """Encode batches of the queue until it is empty; runs in its own thread.
 
         A batch is fetched when the next one is in flight. A batch that does not fit into the device's memory is
-        halved and tried again, and the feed's later batches are smaller. Encoded batches are not lost.
+        halved and tried again, and the queue's later batches are smaller. Encoded batches are not lost.
         Raises DeviceError if the device fails: other workers can take the batches that it had taken.
         """
         taken: list[TokenBatch] = []
         try:
             self._bind_thread()
-            yield from self._stream(feed, recipe, skip, taken)
+            yield from self._stream(queue, recipe, skip, taken)
         except RuntimeError as error:
             if "device-side assert" in str(error):
                 raise EncoderError(
@@ -240,17 +240,17 @@ class Replica(NamedTuple):
                     remedy="--device cpu names the cause; usually the tokenizer belongs to another model",
                 ) from error
             for batch in taken:
-                feed.give_back(batch)
+                queue.give_back(batch)
             taken.clear()
             raise DeviceError(plain_message(error)[:200]) from error
         finally:
-            feed.done(len(taken))
+            queue.done(len(taken))
 
-    def _stream(self, feed: Feed, recipe: Recipe, skip: int, taken: list[TokenBatch]) -> Iterator[EncodedBatch]:
+    def _stream(self, queue: BatchQueue, recipe: Recipe, skip: int, taken: list[TokenBatch]) -> Iterator[EncodedBatch]:
         """Yield the encoded batches of `work`. taken : filled with the batches that are not encoded yet."""
         limits, waiting = Limits.of(self.model), None
         while True:
-            batch = feed.take(wait=waiting is None)
+            batch = queue.take(wait=waiting is None)
             pending = None
             if batch is not None:
                 taken.append(batch)
@@ -258,14 +258,14 @@ class Replica(NamedTuple):
                 pending = self._launch(batch, recipe, skip)
                 if pending is None:  # here the error no longer holds the failed attempt's tensors
                     torch.cuda.empty_cache()
-                    feed.shrink(batch.ids.size)
-                    feed.give_back(taken.pop(), *halves(batch))
+                    queue.shrink(batch.ids.size)
+                    queue.give_back(taken.pop(), *halves(batch))
                     continue
             elif waiting is None:
                 return
             if waiting is not None:
                 encoded = waiting.fetch()
-                feed.done()
+                queue.done()
                 taken.pop(0)
                 yield encoded
             waiting = pending

@@ -125,7 +125,7 @@ def own_stream(rows: Any) -> Iterator[None]:
 MODEL_FIELDS = ("dtype", "device", "batch_tokens", "trust_remote_code", "allow_pickle")
 """Settings for loading and running a model. They have no effect if secid does not run one."""
 
-SMALLEST, LARGEST = 1e-15, 1e15
+SMALLEST_ENTRY, LARGEST_ENTRY = 1e-15, 1e15
 """Range of a row's largest number in which squared sums stay far from the limits of float32, in any dimension."""
 
 SMALLEST_SQUARE, LARGEST_SQUARE = 1e-250, 1e250
@@ -163,7 +163,7 @@ def finish_rows(rows: Rows, truncate_dim: int | None, normalize: bool) -> Float3
     if rows.dtype.itemsize <= np.dtype(np.float32).itemsize:
         return rows.astype(np.float32, copy=False)
     largest = np.abs(rows).max(axis=1)
-    outside = (largest > 0) & (largest < np.inf) & ((largest < SMALLEST) | (largest > LARGEST))
+    outside = (largest > 0) & (largest < np.inf) & ((largest < SMALLEST_ENTRY) | (largest > LARGEST_ENTRY))
     with np.errstate(over="ignore"):
         finished = rows.astype(np.float32)
     finished[outside] = _unit_rows(rows[outside])

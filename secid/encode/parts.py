@@ -66,8 +66,8 @@ def mask(attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
 UNREADABLE = (SafetensorError, EOFError, OSError)
 """Errors from reading a truncated or damaged weights file."""
 
-HEADS = ("pooler.", "cls.", "lm_head.", "vocab_", "generator_", "discriminator_", "head.", "mlm_head.", "decoder.bias",
-         "embeddings.position_ids")  # fmt: skip
+HEAD_PREFIXES = ("pooler.", "cls.", "lm_head.", "vocab_", "generator_", "discriminator_", "head.", "mlm_head.",
+                 "decoder.bias", "embeddings.position_ids")  # fmt: skip
 """Beginnings of weight names (after the model's own prefix) that pre-training leaves behind. Text vectors do not use
 them."""
 
@@ -305,7 +305,7 @@ def _check_weights(repository: Repository, reports: list[Report]) -> None:
                 where=where,
                 remedy="check config.json: the files belong to another architecture",
             )
-        unused = sorted(key for key in report["unexpected_keys"] if not key.removeprefix(own).startswith(HEADS))
+        unused = sorted(key for key in report["unexpected_keys"] if not key.removeprefix(own).startswith(HEAD_PREFIXES))
         if unused:
             raise EncoderError(
                 f"the files hold weights that the model would not use ({len(unused)}): {', '.join(unused[:3])}",

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 PAIRS_AT_ONCE = 4096
 """Pairs per call, which sorts them by length. The cache gets the scores of each call."""
 HEAD = "ForSequenceClassification"
-OWN = "sentence_transformers."
+LIBRARY_PREFIX = "sentence_transformers."
 """Package of the modules that a repository may use without running its own code."""
 Texts = Callable[[NDArray[np.int64]], list[tuple[str, str]]]
 """A function that returns the texts of pairs, (query, passage), by their positions."""
@@ -179,7 +179,9 @@ def _refuse_other_models(folder: Path, settings: Settings) -> None:
             remedy=f"if it is a dense encoder, use {flag_of('guide', 'NAME')}",
         )
     modules = parse_json(folder / "modules.json") or []
-    own = [part for part in modules if not (isinstance(part, dict) and str(part.get("type")).startswith(OWN))]
+    own = [
+        part for part in modules if not (isinstance(part, dict) and str(part.get("type")).startswith(LIBRARY_PREFIX))
+    ]
     if (own or config.get("auto_map")) and not settings.trust_remote_code:
         raise EncoderError(
             "needs its repository's own code", where=str(folder), remedy=f"read it, then {flag_of('trust_remote_code')}"

@@ -13,7 +13,16 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from secid.encode.batching import AHEAD, CPU_CHUNK, GPU_CHUNK, Feed, FeedError, Tokens, merged_items, token_chunks
+from secid.encode.batching import (
+    AHEAD,
+    CPU_CHUNK,
+    GPU_CHUNK,
+    BatchQueue,
+    BatchQueueError,
+    Tokens,
+    merged_items,
+    token_chunks,
+)
 from secid.encode.cache_folder import hash_memory
 from secid.encode.device import DeviceError, Replica, choose_devices, choose_dtype, default_budget, n_devices
 from secid.encode.encoder import EncodedBatch, Float32Rows, Role, host_rows, in_text_order
@@ -99,14 +108,14 @@ class TransformerEncoder:
         on_cpu = self.parts.replica.device.type == "cpu"
         chunk, n_tokenisers = (CPU_CHUNK, 1) if on_cpu else (GPU_CHUNK, GPU_TOKENISERS)
         chunks = merged_items([lambda: token_chunks(texts, tokenise, chunk, n_tokenisers)], AHEAD, "secid-tokenise")
-        feed = Feed(chunks, self.batch_tokens, tokeniser.padding)
+        queue = BatchQueue(chunks, self.batch_tokens, tokeniser.padding)
         threads = torch.get_num_threads()
         numbers = self._device_numbers(len(texts))
         errors: list[DeviceError] = []
 
         def work(number: int) -> Iterator[EncodedBatch]:
             try:
-                yield from self._replica(number).work(feed, recipe, skip)
+                yield from self._replica(number).work(queue, recipe, skip)
             except DeviceError as error:
                 errors.append(error)
                 self._lost[number] = f"{self.parts.devices[number]} failed; the other devices continue: {error}"
@@ -120,11 +129,11 @@ class TransformerEncoder:
             yield from merged_items(
                 [partial(work, number) for number in numbers], ENCODED_AHEAD * len(numbers), "secid-encode"
             )
-        except FeedError as error:
+        except BatchQueueError as error:
             raise error.__cause__ or error from None
         finally:
             chunks.close()
-            self.batch_tokens = feed.budget
+            self.batch_tokens = queue.budget
             torch.set_num_threads(threads)
 
     @property

@@ -45,7 +45,7 @@ STORED = "positive_"
 MIXER = np.uint64(0x9E3779B97F4A7C15)
 """Odd, its bits those of the golden ratio's fraction."""
 MIXING_SHIFT = np.uint64(29)
-HALF = np.uint64(32)
+OWNER_SHIFT = np.uint64(32)
 
 
 def key_windows(keys: Keys, counts: Index, width: int) -> tuple[Keys, Index]:
@@ -76,9 +76,9 @@ class RunSets:
     @staticmethod
     def of(keys: npt.NDArray[np.uint32], owners: Index, n: int) -> RunSets:
         """Return the distinct runs with these keys. owners: the text of each, below n."""
-        ordered = np.sort(_owned(keys, owners))
+        ordered = np.sort(_with_owner(keys, owners))
         ordered = ordered[np.diff(ordered, prepend=~ordered[:1]) != 0]
-        offsets = np.searchsorted(ordered, np.arange(n + 1, dtype=np.uint64) << HALF)
+        offsets = np.searchsorted(ordered, np.arange(n + 1, dtype=np.uint64) << OWNER_SHIFT)
         return RunSets(ordered.astype(np.uint32), offsets)
 
     @property
@@ -91,13 +91,13 @@ class RunSets:
         sizes = self.sizes[ids]
         return RunSets(self.keys[ranges_of(self.offsets[ids], sizes)], np.concatenate([[0], np.cumsum(sizes)]))
 
-    def owned(self) -> Keys:
+    def keys_with_owner(self) -> Keys:
         """Return each run, with the number of its set in the upper half of its 64 bits."""
-        return _owned(self.keys, np.repeat(np.arange(len(self.offsets) - 1), self.sizes))
+        return _with_owner(self.keys, np.repeat(np.arange(len(self.offsets) - 1), self.sizes))
 
 
-def _owned(keys: npt.NDArray[np.uint32], owners: Index) -> Keys:
-    return owners.astype(np.uint64) << HALF | keys
+def _with_owner(keys: npt.NDArray[np.uint32], owners: Index) -> Keys:
+    return owners.astype(np.uint64) << OWNER_SHIFT | keys
 
 
 def run_sets(forms: FormKeys, every: int = 1) -> RunSets:
@@ -118,7 +118,7 @@ def _runs(forms: FormKeys) -> tuple[npt.NDArray[np.uint32], Index]:
     words = key_windows(spaced, counts, RUN_WORDS)
     characters = key_windows(forms.characters, forms.n_characters, RUN_CHARACTERS)
     # All characters of a run went into the upper half of its key.
-    return (np.concatenate([words[0], characters[0]]) >> HALF).astype(np.uint32), np.concatenate(
+    return (np.concatenate([words[0], characters[0]]) >> OWNER_SHIFT).astype(np.uint32), np.concatenate(
         [words[1], characters[1]]
     )
 
@@ -164,9 +164,9 @@ def ranges_of(starts: Index, counts: Index) -> Index:
 
 def n_shared(left: RunSets, right: RunSets) -> Index:
     """Return (n,) the number of runs that set i of one and set i of the other both hold."""
-    ordered = np.sort(np.concatenate([left.owned(), right.owned()]))
+    ordered = np.sort(np.concatenate([left.keys_with_owner(), right.keys_with_owner()]))
     twice = ordered[1:][ordered[1:] == ordered[:-1]]  # distinct within a set: so one is of each
-    return np.bincount((twice >> HALF).astype(np.int64), minlength=len(left.offsets) - 1)
+    return np.bincount((twice >> OWNER_SHIFT).astype(np.int64), minlength=len(left.offsets) - 1)
 
 
 def near_copies(negatives: RunSets, positives: RunSets, least: int = LEAST_RUNS) -> Flags:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from secid.arrays import Flags, Floats, Index, best_first, distinct, is_known
 from secid.errors import InputError, UsageError
 from secid.findings.copies import key_windows
-from secid.findings.summary import Case
+from secid.findings.summary import CautionEvidence
 from secid.pool import Plan, PlannedSource, token_stream
 from secid.pool.normal_form import CHUNK_TEXTS, EMPTY_FORM, FormKeys, Keys, text_forms
 from secid.pool.texts import Packed, TextStore, pieces
@@ -317,7 +317,7 @@ class Leaks:
         self._queries = self._finders["eval_query"].find(plan.queries, tick)
         self._passages = self._finders["eval_passage"].find(plan.passages, tick)
 
-    def cases(self, planned: PlannedSource, n_examples: int) -> dict[str, Case]:
+    def cases(self, planned: PlannedSource, n_examples: int) -> dict[str, CautionEvidence]:
         """Shares of the source's distinct queries and passages that are evaluation texts, by caution."""
         record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
         ids = np.concatenate([planned.positives, planned.negatives])
@@ -350,7 +350,7 @@ class Leaks:
                 "n_evaluation_all": len(self._finders[name].ids),
                 **by_role,
             }
-            cases[name] = Case(len(leaked), len(leaked) / max(1, len(all_ids)), values, examples)
+            cases[name] = CautionEvidence(len(leaked), len(leaked) / max(1, len(all_ids)), values, examples)
         return cases
 
 

@@ -23,7 +23,7 @@ from py3langid.langid import MODEL_DIR, MODEL_FILE
 
 from secid.arrays import Index, distinct
 from secid.pool import first_sampled
-from secid.pool.texts import Packed, TextStore
+from secid.pool.texts import Packed, TextStore, is_plain_ascii
 from secid.results import Languages
 
 LANGUAGES = (
@@ -97,12 +97,10 @@ def _heads(texts: Packed, places: Index, n: int) -> list[bytes]:
     Most are taken as they are: printable ASCII with a small letter, no blank in front and no two together.
     """
     rows = texts.first(n + 1)[places]
-    blank, odd = rows == ord(" "), rows - ord(" ") >= 0x7F - ord(" ")
-    odd[:, 1:] |= blank[:, 1:] & blank[:, :-1]
     small = (rows[:, :SMALL_LETTERS] - ord("a") < 26).any(axis=1)
     starts = (texts.ends() - texts.lengths)[places]
     heads = [texts.data[start : start + n] for start in starts.tolist()]
-    closer = np.flatnonzero(odd.any(axis=1) | blank[:, 0] | ~small)
+    closer = np.flatnonzero(~is_plain_ascii(rows) | (rows[:, 0] == ord(" ")) | ~small)
     for place, text in zip(closer.tolist(), texts.take(places[closer]), strict=True):
         head = _head(text, n)
         heads[place] = normalize("NFC", head.lower() if head.isupper() else head).encode()

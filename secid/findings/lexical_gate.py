@@ -14,7 +14,7 @@ import numpy.typing as npt
 
 from secid.arrays import Flags, Floats, Index, distinct
 from secid.findings.openings import chunks
-from secid.findings.summary import Case
+from secid.findings.summary import CautionEvidence
 from secid.pool import SPLITTERS, Lexicon, Plan, PlannedSource, first_sampled, select_records, token_stream
 from secid.pool.texts import TextStore, pieces
 from secid.pool.tokens import Fault, fault
@@ -154,14 +154,14 @@ class CoverageSample:
         return lexicon, lexicon.idf(lexicon.pooled())
 
 
-def inactive_gate(planned: PlannedSource, sample: CoverageSample, tokenizer: str) -> tuple[Case, float]:
+def inactive_gate(planned: PlannedSource, sample: CoverageSample, tokenizer: str) -> tuple[CautionEvidence, float]:
     """Return how much of the queries' weight the labelled positives lack, and their mean coverage."""
     coverage = sample.positives(planned.name, tokenizer)
     mean = float(coverage.mean())
     values: dict[str, float | str] = {"coverage": mean}
     if not mean >= INACTIVE_COVERAGE and tokenizer != BETTER:
         values |= {"best": BETTER, "best_coverage": float(sample.positives(planned.name, BETTER).mean())}
-    return Case(int((coverage == 0).sum()), 1 - mean, values), mean
+    return CautionEvidence(int((coverage == 0).sum()), 1 - mean, values), mean
 
 
 def queries_without_tokens(queries: TextStore, tokenizer: str) -> npt.NDArray[np.bool_]:
@@ -191,14 +191,14 @@ def lexical(
     warnings = []
     for item in inactive:
         most = max(names, key=lambda name: others[name][item.name].positives)
-        name = best if others[best][item.name].lifts or not others[most][item.name].lifts else most
+        name = best if others[best][item.name].gate_is_active or not others[most][item.name].gate_is_active else most
         values = {
             "tokenizer": settings.tokenizer,
             "coverage": means[item.name],
             "best": name,
             "best_positives": others[name][item.name].positives,
             "best_negatives": others[name][item.name].negatives,
-            "helps": others[name][item.name].lifts,
+            "helps": others[name][item.name].gate_is_active,
             "for_all": name == best,
         }
         warnings.append(RunWarning(kind="inactive_lexical_gate", source=item.name, values=values))
@@ -218,7 +218,7 @@ class MeanCoverage:
     negatives: float
 
     @property
-    def lifts(self) -> bool:
+    def gate_is_active(self) -> bool:
         """Return whether the gate is active under this tokenizer."""
         return self.positives >= INACTIVE_COVERAGE
 
@@ -234,7 +234,7 @@ def _best(names: Sequence[str], others: Mapping[str, Mapping[str, MeanCoverage]]
         means = others[name].values()
         return (
             is_asked_for and name == BETTER,
-            sum(item.lifts for item in means),
+            sum(item.gate_is_active for item in means),
             name == BETTER,
             sum(item.positives - item.negatives for item in means),
         )
@@ -308,7 +308,7 @@ UnknownShares = Callable[[list[str]], npt.NDArray[np.float64]]
 NO_TOKENIZER = "no_tokenizer"
 SCRIPT_CHARACTERS = 300
 """Characters of each passage that are read: enough to see its script."""
-UNKNOWN = 0.5
+UNKNOWN_SCRIPT_SHARE = 0.5
 """Share of unknown letters from which a passage counts as unknown. All-MiniLM-L6-v2 knows all letters of English,
 99.9 % of German, a third of Chinese, and next to none of Hindi, Thai and Arabic (docs/findings.md)."""
 
@@ -324,7 +324,7 @@ def unknown_scripts(passages: TextStore, ids: Index, shares: UnknownShares) -> F
         foreign = np.array([_mostly_beyond_ascii(head) for head in heads])
         if foreign.any():
             candidates = [head for head, is_foreign in zip(heads, foreign, strict=True) if is_foreign]
-            flags[part[foreign]] = shares(candidates) >= UNKNOWN
+            flags[part[foreign]] = shares(candidates) >= UNKNOWN_SCRIPT_SHARE
     return flags
 
 

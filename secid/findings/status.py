@@ -15,7 +15,7 @@ from secid.pool import PlannedSource
 from secid.pool.plan import bit_of
 from secid.results import SourceFinding, Status, defects_to_drop
 from secid.results.catalogue import BITS, DAMAGE, DEFECTS, FINDINGS, TEXT_FINDINGS
-from secid.results.sources import nearer_without
+from secid.results.sources import dropping_narrows_gap
 from secid.triplets.estimates import GapMoments, Moments, Names, Share, comparable_keys
 
 # Whether a source can be trained on as it is, decided only by its counted defects.
@@ -198,7 +198,7 @@ def formal_excess(compared: Mapping[str, GapMoments]) -> dict[str, bool]:
     """
     known = {name: own for name, own in compared.items() if own.negatives.all and own.positives.all}
     return {
-        name: nearer_without(moments.positives.value, moments.value)
+        name: dropping_narrows_gap(moments.positives.value, moments.value)
         for name, moments in known.items()
         if moments.excess > (FINDINGS[name].limit or 0.0)
     }

@@ -15,7 +15,7 @@ from secid.findings.copies import Positives, has_one_positive, stored_positives
 from secid.findings.languages import damage_start, languages_of
 from secid.findings.status import ListedNegatives, SourceStatus, source_status
 from secid.findings.texts import RunTexts, text_rules
-from secid.pool import Draft, Plan, PlannedSource, content_of, labels_of, sample_order
+from secid.pool import DraftPlan, Plan, PlannedSource, content_of, labels_of, sample_order
 from secid.pool.normal_form import FormKeys, Keys, text_forms
 from secid.pool.plan import TextFindings
 from secid.pool.texts import TextStore, pieces
@@ -163,7 +163,7 @@ SEVERITY_UNIT = 2.0**-17
 
 
 @dataclass(frozen=True)
-class Case:
+class CautionEvidence:
     """n things that a caution of the catalogue is about, and the share of all in [0, 1].
 
     values : as SourceCaution's.
@@ -206,7 +206,7 @@ class RunTextFindings(NamedTuple):
     one_positive: bool
 
 
-def judge_texts(draft: Draft, settings: Settings, known: Positives | None, run: RunTexts | None) -> RunTextFindings:
+def judge_texts(draft: DraftPlan, settings: Settings, known: Positives | None, run: RunTexts | None) -> RunTextFindings:
     """Apply the text rules to all rows read, on all cores but one.
 
     known, run : as in `text_rules`.

@@ -67,7 +67,7 @@ class Difference:
     n_queries: int
     n_shared: int = 0
 
-    def turned(self) -> Difference:
+    def negated(self) -> Difference:
         """Return the opposite difference, the second minus the first."""
         return replace(self, value=-self.value)
 

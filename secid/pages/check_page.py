@@ -32,9 +32,9 @@ from secid.pages.page import (
     foreign,
     match_words,
     number,
+    showing_equal_positive,
     status,
     text,
-    with_equalled,
 )
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, screen, strong, warning
 from secid.pages.sections.overlap import overlap_section
@@ -179,7 +179,7 @@ def _finding(source: SourceReport, item: SourceFinding) -> Item:
         name=item.name,
         sentence=sentence(item),
         command="" if item.name in repair_defects(source) and source.repair else f"secid explain {item.name}",
-        examples=tuple(map(with_equalled, item.examples)),
+        examples=tuple(map(showing_equal_positive, item.examples)),
         n_negatives=item.n_negatives,
     )
 

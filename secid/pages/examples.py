@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from math import isfinite
 
-from secid.pages.page import ExampleRow, with_equalled
+from secid.pages.page import ExampleRow, showing_equal_positive
 from secid.pages.text import code, plain, plural
 from secid.results import Run, TripletExample
 
@@ -24,7 +24,10 @@ def example_rows(run: Run) -> tuple[ExampleRow, ...]:
         names = dict.fromkeys(map(plain, (*(name for name, _ in listed_as), *example.findings)))
         rows.append(
             ExampleRow(
-                source=plain(name), findings=tuple(names), example=with_equalled(example), margin=_margin(example)
+                source=plain(name),
+                findings=tuple(names),
+                example=showing_equal_positive(example),
+                margin=_margin(example),
             )
         )
     return tuple(rows)

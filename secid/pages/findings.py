@@ -14,9 +14,9 @@ from operator import itemgetter
 
 from secid.analyses.guide import GUIDE
 from secid.pages.glossary import by_reason, not_ranked, rule_of, terms
-from secid.pages.page import Item, Section, ShownFindings, Table, foreign, number, text, with_equalled
+from secid.pages.page import Item, Section, ShownFindings, Table, foreign, number, showing_equal_positive, text
 from secid.pages.text import (
-    UNKNOWN,
+    UNKNOWN_INTERVAL,
     capital,
     code,
     count,
@@ -334,7 +334,7 @@ def _above_limit(run: Run, source: SourceReport, finding: SourceFinding) -> Rank
         sentence=said + (_unused_checks(run) if entry.name == "inversion" else ""),
         command="" if repaired else rows,
         rows=rows if repaired else "",
-        examples=tuple(map(with_equalled, finding.examples)),
+        examples=tuple(map(showing_equal_positive, finding.examples)),
         n_negatives=finding.n_negatives,
     )
     return (entry.urgency, -finding.share), item
@@ -412,9 +412,9 @@ def _same_negatives(overlap: Overlap, jaccard: float, n_queries: Mapping[str, in
 
 
 def share_interval(finding: SourceFinding) -> str:
-    """The 95 % confidence interval of a share; UNKNOWN where there are too few queries for one."""
+    """The 95 % confidence interval of a share; UNKNOWN_INTERVAL where there are too few queries for one."""
     low, high = finding.interval_95
-    return UNKNOWN if is_unknown((low, high)) else f"{percent(low)} to {percent(high)}"
+    return UNKNOWN_INTERVAL if is_unknown((low, high)) else f"{percent(low)} to {percent(high)}"
 
 
 # Findings of all sources in numbers, their rules, and which coincide.

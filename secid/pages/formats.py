@@ -24,7 +24,7 @@ from secid.analyses.registry import to_json
 from secid.pages.findings import NOT_RANKED, status_of
 from secid.pages.page import STATUSES, ExampleRow, Item, Page, Section, ShownFindings, Table, match_words
 from secid.pages.sections import page_of
-from secid.pages.text import CODE, END_ISOLATE, ISOLATE, fraction, inert, markdown_code, plain, plural, short
+from secid.pages.text import CODE, END_ISOLATE, ISOLATE, fraction, markdown_code, plain, plural, short, without_commands
 from secid.pages.text import markdown as safe
 from secid.pages.text import markdown_html as safe_html
 from secid.pages.text import markdown_sentence as sentence_of
@@ -443,7 +443,7 @@ def verdict_line(result: Judged) -> str:
     """
     word, facts = _verdict(result)
     values = (plain(f"{name}={value}") for name, value in facts.items() if value is not None)
-    return f"VERDICT: {inert(f'{word} {shlex.join(values)}')}"
+    return f"VERDICT: {without_commands(f'{word} {shlex.join(values)}')}"
 
 
 def _verdict(result: Judged) -> tuple[str, dict[str, object]]:

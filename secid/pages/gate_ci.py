@@ -91,7 +91,7 @@ def github_annotations(verdict: GateVerdict) -> list[str]:
     for source in verdict.sources:
         open_checks = too_few(source)
         for check in by_urgency(source):
-            if (check.holds_up or check.notice) and check not in open_checks:
+            if (check.blocks_pass or check.notice) and check not in open_checks:
                 level = "error" if check.outcome == "fail" else "notice" if check.notice else "warning"
                 levels[level].append(_of_check(level, source, check))
         if open_checks:

@@ -24,7 +24,7 @@ from secid.pages.text import (
 from secid.records import fault_text
 from secid.results import TripletExample
 from secid.results.catalogue import DEFECTS, FINDINGS
-from secid.results.gate import GROSS, CheckExample, GateCheck, GateVerdict, Outcome, SourceVerdict
+from secid.results.gate import GROSS_DAMAGE, CheckExample, GateCheck, GateVerdict, Outcome, SourceVerdict
 from secid.results.inputs import no_command, unused_name
 
 # A verdict in words, the same on every page.
@@ -34,7 +34,7 @@ DECISIONS: Mapping[Outcome, str] = {"pass": "accepted", "fail": "rejected", "und
 ORDER: tuple[Outcome, ...] = ("fail", "undecided", "pass")
 MARKS = ("pass", "fail", "undecided", "excused", "notice")
 EXAMPLE_CHARACTERS = 160
-FEW = ("", "no_reference")
+NEEDS_QUERIES = ("", "no_reference")
 """Reasons for an undecided check that more queries remove."""
 BLIND_SPOT = (
     "Relevant passages that nobody labelled are not detected: in simulations no check failed where they were 10 % of "
@@ -74,14 +74,16 @@ def worst_first(verdict: GateVerdict) -> list[SourceVerdict]:
 
 def by_urgency(source: SourceVerdict) -> list[GateCheck]:
     """Sort the checks: those that keep the source from passing first, then notices, otherwise in their own order."""
-    return sorted(source.checks, key=lambda check: (not check.holds_up, ORDER.index(check.outcome), not check.notice))
+    return sorted(
+        source.checks, key=lambda check: (not check.blocks_pass, ORDER.index(check.outcome), not check.notice)
+    )
 
 
 def too_few(source: SourceVerdict) -> list[GateCheck]:
     """The undecided checks of a source of fewer queries than limits are made for, to be said in one sentence."""
     undecided = [check for check in source.checks if check.outcome == "undecided" and not check.excused]
     small = any(check.name == "queries" for check in undecided)
-    return [check for check in undecided if small and check.name != "new_source" and check.reason in FEW]
+    return [check for check in undecided if small and check.name != "new_source" and check.reason in NEEDS_QUERIES]
 
 
 def too_few_sentence(source: SourceVerdict) -> str:
@@ -223,7 +225,7 @@ def left_out(source: SourceVerdict) -> str:
         return ""
     return (
         f"Not checked: {listed(source.left_out, len(source.left_out))}. This baseline is too small or too varied to "
-        f"detect even {100 * GROSS:.0f} % damaged negatives."
+        f"detect even {100 * GROSS_DAMAGE:.0f} % damaged negatives."
     )
 
 
@@ -300,7 +302,7 @@ def _answer(verdict: GateVerdict) -> Table:
 def _findings(source: SourceVerdict) -> ShownFindings:
     """The checks that keep the source from passing, failed ones first, then notices. Too few queries are said once."""
     few = too_few(source)
-    shown = [check for check in by_urgency(source) if (check.holds_up or check.notice) and check not in few]
+    shown = [check for check in by_urgency(source) if (check.blocks_pass or check.notice) and check not in few]
     items = [_item(check, source) for check in shown]
     if few:
         examples = tuple(_example(example) for check in few if check.name == "queries" for example in check.examples)

@@ -176,7 +176,7 @@ def described(items: Iterable[tuple[str, str]]) -> str:
     return "; ".join(f"{short(name, SHOWN_CHARACTERS)}: {clause}" for name, clause in islice(items, MOST_DESCRIBED))
 
 
-def with_equalled(example: TripletExample) -> TripletExample:
+def showing_equal_positive(example: TripletExample) -> TripletExample:
     """The example with the labelled positive that its negative equals, if known, in place of the scored one."""
     text = example.match.text if example.match else ""
     return replace(example, positive=text, s_query_positive=None) if text else example

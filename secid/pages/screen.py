@@ -14,7 +14,7 @@ from rich.console import Console
 from rich.text import Text
 
 from secid.pages.page import STATUSES, Page, Section, ShownFindings, Table, match_words
-from secid.pages.text import CODE, SPACE, inert, plain, without_isolates
+from secid.pages.text import CODE, SPACE, plain, without_commands, without_isolates
 from secid.results import TripletExample
 
 SHOWN_FINDINGS = 5
@@ -139,8 +139,8 @@ def print_page(console: Console, screen: Screen) -> None:
             console.print()
         for block in part:
             for line in _of_table(block, console) if isinstance(block, Table) else _of_line(block, console):
-                if inert(line.plain) != line.plain:  # a wrapped line may begin anywhere in a sentence
-                    line = Text(inert(line.plain), style=line.style)
+                if without_commands(line.plain) != line.plain:  # a wrapped line may begin anywhere in a sentence
+                    line = Text(without_commands(line.plain), style=line.style)
                 console.print(line, soft_wrap=True)
 
 

@@ -56,7 +56,7 @@ def plain(text: str, limit: int | None = None) -> str:
     return "".join(map(_visible, text))
 
 
-def inert(line: str) -> str:
+def without_commands(line: str) -> str:
     """Change a line so that no CI service takes it for a command, and no script for a verdict.
 
     GitHub acts on lines with :: first, after white space, and on ##[ anywhere; `verdict_line` begins with VERDICT:.
@@ -67,8 +67,8 @@ def inert(line: str) -> str:
 
 
 def log_line(text: str) -> str:
-    """Return any text as one line for a terminal or a log: `plain`, then `inert`."""
-    return inert(plain(text))
+    """Return any text as one line for a terminal or a log: `plain`, then `without_commands`."""
+    return without_commands(plain(text))
 
 
 def json_shown(text: str) -> str:
@@ -162,7 +162,7 @@ def _visible(char: str) -> str:
 
 SPACE = "\u00a0"
 SMALLEST_P = 1e-4
-UNKNOWN, HALF_UNKNOWN = "unknown: too few queries", "±?"
+UNKNOWN_INTERVAL, UNKNOWN_HALF_WIDTH = "unknown: too few queries", "±?"
 """In the place of an interval, and of its half-width."""
 ROUNDING = 1e-12
 """Nats below which a difference is left by adding float64 numbers in another order."""
@@ -187,8 +187,8 @@ def is_unknown(ends: tuple[float, float], budget: float = 1.0) -> bool:
 
 
 def shown_interval(ends: tuple[float, float], budget: float = 1.0) -> str:
-    """Both ends of an interval at a budget, in nats; UNKNOWN where there are too few queries for one."""
-    return UNKNOWN if is_unknown(ends, budget) else f"{nats(ends[0])} to {nats(ends[1])}"
+    """Both ends of an interval at a budget, in nats; UNKNOWN_INTERVAL where there are too few queries for one."""
+    return UNKNOWN_INTERVAL if is_unknown(ends, budget) else f"{nats(ends[0])} to {nats(ends[1])}"
 
 
 def with_interval(
@@ -198,7 +198,7 @@ def with_interval(
     if value is None or ends is None:
         return write(value)
     if is_unknown(ends):
-        return f"{write(value)} {HALF_UNKNOWN}"
+        return f"{write(value)} {UNKNOWN_HALF_WIDTH}"
     low, high = (write(end).removesuffix(f"{SPACE}%") for end in ends)
     return f"{write(value)}{between}{low} to {high})"
 
@@ -210,7 +210,7 @@ def score_text(value: float | None, ends: tuple[float, float] | None, budget: fl
     half = ends[1] - value
     decimals = (3 if half >= 0.001 or half < 5e-5 else 4) if value < 10 else 2 if value < 100 else 1
     if is_unknown(ends, budget):
-        return f"{value:,.{decimals}f} {HALF_UNKNOWN}"
+        return f"{value:,.{decimals}f} {UNKNOWN_HALF_WIDTH}"
     return f"{value:,.{decimals}f} ±{half:,.{decimals}f}"
 
 

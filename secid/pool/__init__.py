@@ -6,10 +6,10 @@ Source: METHOD 1, 2.3, 4.
 from secid.pool.collect import collect_sources
 from secid.pool.coverage import DocumentFrequencies, Lexicon
 from secid.pool.make import (
-    Draft,
+    DraftPlan,
     bad_reasons,
     content_of,
-    draft_of,
+    draft_plan,
     first_sampled,
     key_ranks,
     restricted,
@@ -22,7 +22,7 @@ from secid.pool.tokens import SPLITTERS, Keys, TokenSets, splitter, term_keys, t
 __all__ = [
     "SPLITTERS",
     "DocumentFrequencies",
-    "Draft",
+    "DraftPlan",
     "Keys",
     "Lexicon",
     "Plan",
@@ -32,7 +32,7 @@ __all__ = [
     "bad_reasons",
     "collect_sources",
     "content_of",
-    "draft_of",
+    "draft_plan",
     "first_sampled",
     "key_ranks",
     "labels_of",

@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Index, distinct, narrow
-from secid.pool.plan import Blanks, PlannedSource, Tally
+from secid.pool.plan import BlankNegatives, PlannedSource, Tally
 from secid.pool.texts import TextSpool
 from secid.records import Block, Defect, Fact, Record, Scalar, Source
 from secid.results import Example
@@ -281,10 +281,10 @@ def grouped(rows: Rows, query_ids: Index, passage_ids: Index, query_keys: npt.ND
     )
 
 
-def _blanks(rows: Rows, query_ids: Index, query_keys: npt.NDArray[np.uint8]) -> Blanks:
+def _blanks(rows: Rows, query_ids: Index, query_keys: npt.NDArray[np.uint8]) -> BlankNegatives:
     query = query_ids[_int64(rows.blank_query)]
     count, line, file = (_int64(values) for values in (rows.blank_count, rows.blank_line, rows.blank_file))
-    return Blanks(query, query_keys[query], count, line, file.astype(np.int32))
+    return BlankNegatives(query, query_keys[query], count, line, file.astype(np.int32))
 
 
 def _int64(values: array[int]) -> Index:

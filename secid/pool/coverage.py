@@ -103,7 +103,7 @@ SLOTS_PER_KEY = 4
 
 
 @dataclass(frozen=True)
-class Cut:
+class IndexedTokens:
     """Token sets of n texts under a vocabulary of V tokens.
 
     columns : vocabulary places of each text's tokens, sorted within a text.   counts : (n,) how many each text has.
@@ -136,14 +136,14 @@ class Vocabulary:
     def __len__(self) -> int:
         return len(self.keys)
 
-    def cut(self, keys: Keys, counts: Index, counted: npt.NDArray[np.bool_]) -> Cut:
+    def indexed(self, keys: Keys, counts: Index, counted: npt.NDArray[np.bool_]) -> IndexedTokens:
         """Token sets of texts. keys, counts : as token_stream gives them.   counted : (n,) texts that are documents."""
         numbers, others = self._numbers(keys)
         present, sizes = distinct_in_blocks(numbers, np.cumsum(counts), len(self) + len(others))
         elsewhere = np.flatnonzero(present >= len(self))
         text = np.searchsorted(np.cumsum(sizes), elsewhere, side="right")
         held_by = np.bincount(present[elsewhere[counted[text]]] - len(self), minlength=len(others))
-        return Cut(
+        return IndexedTokens(
             present[present < len(self)],
             sizes - np.bincount(text, minlength=len(sizes)),
             DocumentFrequencies(others[held_by > 0], held_by[held_by > 0], 0),
@@ -250,20 +250,20 @@ class Lexicon:
             def sets(start: int, stop: int) -> TokenSets:
                 return distinct_tokens(*self._tokens(queries(start, stop), "query"))
 
-            def cut(start: int, stop: int) -> Cut:
-                return vocabulary.cut(*self._tokens(passages(start, stop), "passage"), counted[start:stop])
+            def indexed(start: int, stop: int) -> IndexedTokens:
+                return vocabulary.indexed(*self._tokens(passages(start, stop), "passage"), counted[start:stop])
 
             self._query_sets = _joined(parts(sets, n_queries, of_queries))
             vocabulary = Vocabulary(self._query_sets.table)
             self.vocabulary: Keys = vocabulary.keys
-            self._take(parts(cut, len(counted), of_passages), counted, spool)
+            self._take(parts(indexed, len(counted), of_passages), counted, spool)
 
     def _tokens(self, texts: Sequence[str] | Packed, role: Role) -> tuple[Keys, Index]:
         if not (isinstance(texts, Packed) and texts.data.isascii()):
             self.is_ascii = False
         return self._lex(texts) if self._lex else token_stream(texts, self.tokenizer, role)
 
-    def _take(self, parts: Iterable[Cut], counted: npt.NDArray[np.bool_], spool: Path) -> None:
+    def _take(self, parts: Iterable[IndexedTokens], counted: npt.NDArray[np.bool_], spool: Path) -> None:
         """Count the token sets of all passages, and write them to the spool."""
         self._others: list[DocumentFrequencies] = []
         self._n_counted = int(counted.sum())
@@ -286,7 +286,7 @@ class Lexicon:
                 self._mapped = mmap.mmap(written.fileno(), 0, access=mmap.ACCESS_READ)
             self._columns = np.frombuffer(self._mapped, np.int32)
 
-    def _count(self, part: Cut, counted: npt.NDArray[np.bool_]) -> None:
+    def _count(self, part: IndexedTokens, counted: npt.NDArray[np.bool_]) -> None:
         self._waiting.append(part.columns if counted.all() else part.columns[np.repeat(counted, part.counts)])
         if sum(map(len, self._waiting)) >= len(self._held_by):  # a count takes time for each token of the vocabulary
             self._count_waiting()

@@ -264,7 +264,7 @@ def _with_positives(planned: PlannedSource, places: Index, offsets: Index) -> Pl
 
 
 @dataclass(frozen=True)
-class Draft:
+class DraftPlan:
     """A plan before the findings of its texts are known: what has to be encoded does not depend on them.
 
     plan   : what has to be encoded. No triplet has a finding yet.
@@ -284,7 +284,7 @@ class Draft:
         """Return the input of the text rules: queries, passages, and all that was read; labels come last."""
         return self.whole.queries, self.whole.passages, [*self.read, *self.labels]
 
-    def with_text_findings(self, found: Sequence[TextFindings]) -> Draft:
+    def with_text_findings(self, found: Sequence[TextFindings]) -> DraftPlan:
         """Return the draft with findings. found : of each source in `texts`, in their order."""
         own_found = found[: len(self.read)]
         read = tuple(planned.with_findings(own) for planned, own in zip(self.read, own_found, strict=True))
@@ -315,9 +315,9 @@ def scored_part(planned: PlannedSource, queries: TextStore, settings: Settings) 
     return with_scorable_positives(restricted(planned, queries, settings), queries, settings)
 
 
-def draft_of(
+def draft_plan(
     gathered: Gathered, settings: Settings, *, with_positives: bool = False, with_echoes: bool = False
-) -> Draft:
+) -> DraftPlan:
     """Plan what has to be encoded of all that was read.
 
     with_positives, with_echoes : also plan, for the sample of queries that controls are made of, the
@@ -376,7 +376,7 @@ def draft_of(
         tallies=tallies,
         without_triplets=without_triplets,
     )
-    return Draft(plan, tuple(whole), tuple(labels), all_rows, settings)
+    return DraftPlan(plan, tuple(whole), tuple(labels), all_rows, settings)
 
 
 class _Labels(NamedTuple):

@@ -96,7 +96,7 @@ def _n_malformed(reasons: Mapping[str, int]) -> int:
 
 
 @dataclass(frozen=True)
-class Blanks:
+class BlankNegatives:
     """Negatives without text, which give no triplet, by the E rows that list some.
 
     query : (E,) query ids, -1 for a query without a record, and keys : (E, 16) their text keys.
@@ -113,9 +113,9 @@ class Blanks:
         """Yield file, line and count of each row."""
         return zip(self.file.tolist(), self.line.tolist(), self.count.tolist(), strict=True)
 
-    def only(self, keep: npt.NDArray[np.bool_]) -> Blanks:
+    def only(self, keep: npt.NDArray[np.bool_]) -> BlankNegatives:
         """Return some of the rows. keep: (E,)."""
-        return Blanks(self.query[keep], self.keys[keep], self.count[keep], self.line[keep], self.file[keep])
+        return BlankNegatives(self.query[keep], self.keys[keep], self.count[keep], self.line[keep], self.file[keep])
 
 
 @dataclass(frozen=True)
@@ -161,7 +161,7 @@ class PlannedSource:
     findings: Mask
     positive_findings: FormalMask
     excess: Mapping[str, bool]
-    blanks: Blanks
+    blanks: BlankNegatives
 
     @property
     def n_records(self) -> int:

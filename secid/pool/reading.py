@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any
 
 from secid.errors import UsageError
-from secid.pool import Draft, collect_sources, draft_of
+from secid.pool import DraftPlan, collect_sources, draft_plan
 from secid.pool.collect import Collected, Gathered
 from secid.pool.plan import QuerySubset
 from secid.progress import Progress
@@ -82,11 +82,11 @@ def read_draft(
     with_echoes: bool = False,
     with_labels: bool = True,
     subset: QuerySubset | None = None,
-) -> tuple[Draft, list[Reader]]:
+) -> tuple[DraftPlan, list[Reader]]:
     """Read all sources into a plan, and report how each file was understood.
 
     sources : those that are not open yet are opened here.
-    folder : an empty folder for spool files.   with_positives, with_echoes : as in `draft_of`.
+    folder : an empty folder for spool files.   with_positives, with_echoes : as in `draft_plan`.
     subset : the queries whose rows are planned; with None, those that the settings ask for.
     with_labels : whether a collection's qrels add labelled positives, and an unneeded collection is an error.
     Raises what opening and planning raise (SecidError), and UsageError for a collection that no source needs.
@@ -113,7 +113,7 @@ def read_draft(
             add_labels(gathered, judgements, settings)
             if gathered.labels is None and subset.has is None:  # else the whole may have some
                 refuse_unused_collection(readers, settings)
-        draft = draft_of(gathered, settings, with_positives=with_positives, with_echoes=with_echoes)
+        draft = draft_plan(gathered, settings, with_positives=with_positives, with_echoes=with_echoes)
     except BaseException:
         gathered.close()
         raise

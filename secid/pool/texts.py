@@ -8,7 +8,7 @@ from __future__ import annotations
 import mmap
 import shutil
 from array import array
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from hashlib import blake2b
 from pathlib import Path
@@ -26,6 +26,8 @@ WAITING_BYTES = 1 << 20
 """Texts, or bytes of them, that are written at once."""
 PIECE_BYTES = 16 << 20
 """Bytes of texts processed at once: more than the passages of a chunk, and a few MB more if texts are books."""
+DELETE = 0x7F
+"""The first byte after those that ASCII prints."""
 BETWEEN = b"\n"
 """Follows every text of the spool. No token contains it, so adjacent texts can be lexed as one."""
 RESIDENT_BYTES = 64 << 20
@@ -108,6 +110,12 @@ class Packed:
         places = np.flatnonzero((codes - least).astype(np.uint8, copy=False) < below - least)
         return np.searchsorted(places, ends) - np.searchsorted(places, ends - self.lengths)
 
+    def flags(self, rule: Callable[[str], bool], candidates: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
+        """Return (n,) flags of the candidates that a rule holds for. candidates: (n,)."""
+        places, flags = np.flatnonzero(candidates), np.zeros(len(self), np.bool_)
+        flags[places] = list(map(rule, self.take(places)))
+        return flags
+
     def matches(self, pattern: str) -> npt.NDArray[np.bool_]:
         """Return (n,) flags of the texts in which RE2 finds the pattern; each text is followed by BETWEEN.
 
@@ -122,6 +130,13 @@ class Packed:
         texts = pa.LargeStringArray.from_buffers(len(self), pa.py_buffer(offsets), pa.py_buffer(self.data))
         bits = np.frombuffer(pc.match_substring_regex(texts, pattern).buffers()[1], np.uint8)
         return np.unpackbits(bits, count=len(self), bitorder="little").astype(np.bool_)
+
+
+def is_plain_ascii(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
+    """Return (n,) flags of the rows of bytes that are printable ASCII without two blanks together."""
+    blank, outside = rows == ord(" "), rows - ord(" ") >= DELETE - ord(" ")
+    outside[:, 1:] |= blank[:, 1:] & blank[:, :-1]
+    return np.asarray(~outside.any(axis=1))
 
 
 def _windows(data: bytes, n: int, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:

@@ -51,7 +51,7 @@ from secid.read.refusals import (
     undecided,
 )
 from secid.read.stream import Row, leaves, shorten
-from secid.read.toolkits import are_miners, list_binding, no_wider, own_labels, pair_binding
+from secid.read.toolkits import are_miners, list_binding, own_labels, pair_binding, refuse_wider_rows
 from secid.settings import Settings
 
 # The table of shapes: one entry per family, each with an example that its test reads.
@@ -329,7 +329,7 @@ def _by_flags(head: Head, settings: Settings, path: str) -> Binding:
         negatives = groups[0]
     splits = len(negatives) == 1 and head.kinds[negatives[0]] == "struct" and are_miners(head, negatives[0])
     binding = bind_columns(head, query, positive, negatives, splits=splits, either=splits)
-    return binding if head.named else no_wider(binding, head)
+    return binding if head.named else refuse_wider_rows(binding, head)
 
 
 def _pair(head: Head, settings: Settings, path: str) -> Binding | None:

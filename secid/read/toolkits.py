@@ -374,7 +374,7 @@ def positional_triplet(head: Head) -> list[Binding]:
         return []
     if not ids[0] and any(head.is_tag(0, key) for key in (1, 2)):
         return []
-    return [no_wider(bind_columns(head, 0, 1, [2]), head)]
+    return [refuse_wider_rows(bind_columns(head, 0, 1, [2]), head)]
 
 
 def positional_tuple(head: Head) -> list[Binding]:
@@ -382,11 +382,11 @@ def positional_tuple(head: Head) -> list[Binding]:
     if head.named or len(head.kinds) < 3 or any(kind not in SCALARS for kind in head.kinds.values()):
         return positional_triplet(head)
     if len(head.kinds) == 3:
-        return [no_wider(bind_columns(head, 0, 1, [2]), head)]
+        return [refuse_wider_rows(bind_columns(head, 0, 1, [2]), head)]
     return [Binding("0", "1", "2…", lambda row: (row[0], (row[1],), tuple(row[2:])), None)]
 
 
-def no_wider(binding: Binding, head: Head) -> Binding:
+def refuse_wider_rows(binding: Binding, head: Head) -> Binding:
     """Return the binding for rows no wider than the head. A wider row is a defect, else cells would be lost."""
     extract, width = binding.extract, len(head.kinds)
 
@@ -419,7 +419,7 @@ def positional_pair(head: Head) -> list[Binding]:
     label = n_columns - 1
     if not are_numbers(head, label) or {*map(as_number, head.column(label))} - FLAGS:
         return []
-    return [no_wider(pair_binding(0, 1, 2) if n_columns == 3 else pair_binding(0, 2, 3, 1), head)]
+    return [refuse_wider_rows(pair_binding(0, 1, 2) if n_columns == 3 else pair_binding(0, 2, 3, 1), head)]
 
 
 def by_order(head: Head) -> list[Binding]:

@@ -17,7 +17,7 @@ Outcome = Literal["pass", "fail", "undecided"]
 Basis = Literal["policy", "source", "extreme"]
 """Origin of a limit: the policy, one source of the baseline (the predecessor, or the only one), or the source with the
 most permissive number."""
-GROSS = 0.7
+GROSS_DAMAGE = 0.7
 """A check is used only if it detects a source with this share of its negatives damaged."""
 PASSED, FAILED, UNDECIDED = 0, 1, 3
 """Exit codes of a verdict. Code 2 means wrong use or bad input, and then there is no verdict."""
@@ -85,7 +85,7 @@ class GateCheck:
     examples: tuple[CheckExample, ...] = ()
 
     @property
-    def holds_up(self) -> bool:
+    def blocks_pass(self) -> bool:
         """True if this check keeps the source from passing."""
         return self.outcome == "fail" or (self.outcome == "undecided" and not self.excused)
 

@@ -40,7 +40,7 @@ class PairedDifference:
     value: float
     interval_95: tuple[float, float] | None
 
-    def turned(self) -> PairedDifference:
+    def negated(self) -> PairedDifference:
         """Return second source minus first."""
         ends = self.interval_95
         return PairedDifference(value=-self.value, interval_95=ends and (-ends[1], -ends[0]))

@@ -67,10 +67,10 @@ class SourceFinding:
     @property
     def dropping_helps(self) -> bool:
         """True if dropping these negatives brings the rest nearer to the positives; True if it is not formal."""
-        return self.positives is None or nearer_without(self.positives.share, self.positives.difference)
+        return self.positives is None or dropping_narrows_gap(self.positives.share, self.positives.difference)
 
 
-def nearer_without(share: float, difference: float) -> bool:
+def dropping_narrows_gap(share: float, difference: float) -> bool:
     """Return whether negatives without a formal finding would be nearer to the positives; they would differ by `share`.
 
     share : the positives' share.   difference : the negatives' share minus it. Source: METHOD 16.2.

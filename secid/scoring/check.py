@@ -18,7 +18,7 @@ from secid.findings.judgements import Leaks
 from secid.findings.lexical_gate import CoverageSample, inactive_gate, misread, queries_without_tokens
 from secid.findings.summary import (
     TOKENS_BY,
-    Case,
+    CautionEvidence,
     Matcher,
     lengths_of,
     spread,
@@ -198,14 +198,14 @@ class _Checker:
         )
         return report, facts
 
-    def _misfit(self, planned: PlannedSource) -> Case:
+    def _misfit(self, planned: PlannedSource) -> CautionEvidence:
         """Sampled texts of a source whose words the tokenizer misreads."""
         fit = misread(self._plan, planned, self._settings.tokenizer, self._settings.seed)
         values = {"n_texts": fit.n_texts, "tokenizer": self._settings.tokenizer}
-        return Case(fit.n, fit.fraction, values if fit.effect is None else {**values, "effect": fit.effect})
+        return CautionEvidence(fit.n, fit.fraction, values if fit.effect is None else {**values, "effect": fit.effect})
 
 
-def _caution(name: str, case: Case, settings: Settings) -> SourceCaution:
+def _caution(name: str, case: CautionEvidence, settings: Settings) -> SourceCaution:
     entry = CAUTIONS[name]
     limit = settings.max_bad_fraction if entry.limit is None else entry.limit
     return SourceCaution(
@@ -219,14 +219,14 @@ def _caution(name: str, case: Case, settings: Settings) -> SourceCaution:
     )
 
 
-def _changed(reader: Reader) -> Case:
+def _changed(reader: Reader) -> CautionEvidence:
     """Files whose manifest has another hash; those without one are not changed."""
     paths = [file.path for file in reader.files]
     n = len(changed_files(paths))
-    return Case(n, n / len(paths))
+    return CautionEvidence(n, n / len(paths))
 
 
-def _row_cautions(planned: PlannedSource, n_examples: int) -> dict[str, Case]:
+def _row_cautions(planned: PlannedSource, n_examples: int) -> dict[str, CautionEvidence]:
     """Count rows that the reader left out: malformed ones, and those without negatives.
 
     Negatives without text are not counted: they are a finding.
@@ -234,8 +234,8 @@ def _row_cautions(planned: PlannedSource, n_examples: int) -> dict[str, Case]:
     tally = planned.tally
     bad, bare = bad_reasons(tally), {"no_negatives": tally.skipped.get("no_negatives", 0)}
 
-    def case(reasons: Mapping[str, int]) -> Case:
+    def case(reasons: Mapping[str, int]) -> CautionEvidence:
         n, examples = sum(reasons.values()), (example for example in tally.examples if example.reason in reasons)
-        return Case(n, min(1.0, n / max(1, tally.n_read)), reasons, tuple(examples)[:n_examples])
+        return CautionEvidence(n, min(1.0, n / max(1, tally.n_read)), reasons, tuple(examples)[:n_examples])
 
     return {"malformed_rows": case(bad), "rows_without_negatives": case(bare)}

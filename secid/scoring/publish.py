@@ -45,7 +45,7 @@ MOST_SOURCES, MOST_VALUES = 10, 5
 """Sources whose values of --by no other source has, and values of each."""
 
 
-def noisy(distance: float) -> tuple[RunWarning, ...]:
+def noise_warnings(distance: float) -> tuple[RunWarning, ...]:
     """A warning where the encoder's noise hides more than near-copies. distance: as of `smallest_distance`."""
     limit = NOISE_FACTOR * LARGEST_NOISE
     if distance <= limit:
@@ -53,7 +53,7 @@ def noisy(distance: float) -> tuple[RunWarning, ...]:
     return (RunWarning(kind="noisy_encoder", values={"distance": distance, "limit": limit}),)
 
 
-def unlike(pairs: SourcePairs, counts: SharedCounts) -> tuple[RunWarning, ...]:
+def comparison_warnings(pairs: SourcePairs, counts: SharedCounts) -> tuple[RunWarning, ...]:
     """Warn of pairs that are not compared, of pairs compared by tr M, and of table rows with different queries.
 
     Source: METHOD 16.1.
@@ -72,7 +72,7 @@ def unlike(pairs: SourcePairs, counts: SharedCounts) -> tuple[RunWarning, ...]:
     return tuple(warnings)
 
 
-def chosen_queries(
+def chosen_query_warnings(
     names: Sequence[str], has: Flags, hardness: Sequence[QuerySums], n_queries: int
 ) -> tuple[RunWarning, ...]:
     """Warn of sources that have only some of the run's queries.
@@ -97,7 +97,7 @@ def chosen_queries(
     return (RunWarning(kind="chosen_queries", values={"n_queries": n_queries, "sources": sources}),)
 
 
-def few_queries(n_queries: Mapping[str, int]) -> tuple[RunWarning, ...]:
+def few_query_warnings(n_queries: Mapping[str, int]) -> tuple[RunWarning, ...]:
     """One warning for each source with too few queries for intervals and comparisons.
 
     n_queries: distinct queries of each source.
@@ -109,14 +109,14 @@ def few_queries(n_queries: Mapping[str, int]) -> tuple[RunWarning, ...]:
     )
 
 
-def not_level(level: Sequence[Measured] | None, settings: Settings) -> tuple[RunWarning, ...]:
+def unequal_size_warnings(level: Sequence[Measured] | None, settings: Settings) -> tuple[RunWarning, ...]:
     """A warning where sources are ranked at a budget beyond 1 by samples of unequal size."""
     if level is not None or settings.budget <= 1.0:
         return ()
     return (RunWarning(kind="unequal_sizes", values={"budget": settings.budget}),)
 
 
-def odd_slices(plan: Plan, settings: Settings) -> tuple[RunWarning, ...]:
+def slice_warnings(plan: Plan, settings: Settings) -> tuple[RunWarning, ...]:
     """Warnings on --by: sources without the column, and records whose rows do not agree on its value."""
     if settings.by is None:
         return ()

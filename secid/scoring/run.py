@@ -2,7 +2,7 @@
 
     read_sources  reads files into a plan, with what only all rows together show (`ReadSources`)
     measure       measures what was read with an encoder and a `Background`, in stages: embed, measure, inspect
-    finished      turns measurements into a `Run`, with what its folder keeps
+    assemble_run  turns measurements into a `Run`, with what its folder keeps
 
 Read in this order: run, stages, publish (warnings, and numbers to results), check (the same files without an encoder).
 
@@ -139,7 +139,7 @@ def scores_under(
     return {item.name: item.nats(settings.budget) for item in context.ranked}
 
 
-def finished(
+def assemble_run(
     context: Context, read: ReadSources, encoder: Encoder, background: Background, clock: Clock, run_folder: str | None
 ) -> Scored:
     """Rank and compare the sources, run all analyses, and put the run together.

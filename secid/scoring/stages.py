@@ -37,12 +37,19 @@ from secid.findings.texts import RunTexts
 from secid.measure.blocks import Triplets
 from secid.measure.in_batch import Conflicts
 from secid.measure.sweep import Variant
-from secid.pool import DocumentFrequencies, Draft, Plan, PlannedSource
+from secid.pool import DocumentFrequencies, DraftPlan, Plan, PlannedSource
 from secid.pool.make import scored_part
 from secid.progress import Clock, Progress
 from secid.read.collection import Collection
 from secid.results import EarlyStop, EncoderInfo, InputFile, RunWarning
-from secid.scoring.publish import chosen_queries, few_queries, noisy, not_level, odd_slices, unlike
+from secid.scoring.publish import (
+    chosen_query_warnings,
+    comparison_warnings,
+    few_query_warnings,
+    noise_warnings,
+    slice_warnings,
+    unequal_size_warnings,
+)
 from secid.settings import Resolved, Settings, flag_of
 from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
 from secid.triplets.guide import Guide, guide_scores, random_rows
@@ -84,7 +91,7 @@ class ReadSources:
     collection : the one whose whole corpus positives are compared with (separation); None without one.
     """
 
-    draft: Draft
+    draft: DraftPlan
     wait_for_findings: Callable[[], RunTextFindings]
     resolved: Resolved
     files: Mapping[str, InputFile]
@@ -313,8 +320,8 @@ def unlike_queries(
     has = flags_of([item.influence.queries for item in items])
     counts = counts_of(has)
     hardness = [] if reference is None else [item.table.hardness_sums(reference) for item in items]
-    chosen = chosen_queries([item.name for item in items], has, hardness, counts.n_queries) if hardness else ()
-    return unlike(pairs, counts) + chosen
+    chosen = chosen_query_warnings([item.name for item in items], has, hardness, counts.n_queries) if hardness else ()
+    return comparison_warnings(pairs, counts) + chosen
 
 
 def inspected(
@@ -401,11 +408,11 @@ def context_of(
         early_stop=early,
         warnings=(
             *unlike_queries(sets.items, pairs, reference),
-            *noisy(measurer.smallest_distance),
+            *noise_warnings(measurer.smallest_distance),
             *lexical(plan, sets.items, measurer.coverages, settings, folder / "cautions"),
-            *few_queries({item.name: item.influence.n_queries for item in sets.items}),
-            *not_level(sets.level, settings),
-            *odd_slices(plan, settings),
+            *few_query_warnings({item.name: item.influence.n_queries for item in sets.items}),
+            *unequal_size_warnings(sets.level, settings),
+            *slice_warnings(plan, settings),
         ),
         not_evaluated={
             **found.missing,

@@ -154,7 +154,7 @@ class FileRows:
 
 CachedRows = Callable[[Index, npt.NDArray[np.float32], npt.NDArray[np.bool_]], None]
 """A function that takes positions (n,), their rows (n, d), and flags (n,) of the texts that were cut."""
-COUNTED = ("n_texts", "n_cached", "n_encoded", "n_bytes", "n_tokens", "n_truncated")
+COST_COUNTS = ("n_texts", "n_cached", "n_encoded", "n_bytes", "n_tokens", "n_truncated")
 CUTS_UNKNOWN = "cuts_unknown"
 
 
@@ -164,7 +164,7 @@ class Embedder:
     vectors   : rows by id; a row that no call has asked for has no valid values.
     truncated : (n_passages,) flags of the embedded passages that were cut at the maximum length; None if the encoder
                 does not say (CUTS_UNKNOWN).
-    counts    : the cost of embedding so far, by COUNTED; without n_truncated if the encoder does not say.
+    counts    : the cost of embedding so far, by COST_COUNTS; without n_truncated if the encoder does not say.
     """
 
     def __init__(
@@ -186,7 +186,7 @@ class Embedder:
         self._rows = FileRows(folder / "rows.f32", n, d) if device is None else DeviceRows(device, n, d)
         self._done, self._truncated = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
         self._reports_cuts = info.pooling not in ("precomputed", "unknown")
-        counts = [name for name in COUNTED if name != "n_truncated" or self._reports_cuts]
+        counts = [name for name in COST_COUNTS if name != "n_truncated" or self._reports_cuts]
         self.counts: dict[str, float] = dict.fromkeys(counts, 0)
         self.vectors = self._vectors(gpu, d)
 

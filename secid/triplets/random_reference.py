@@ -303,7 +303,7 @@ def random_like(query: Index, score: Floats, reference: RandomReference) -> Flag
     return flags
 
 
-NEAR = 0.9
+NEAR_HARDNESS = 0.9
 """Hardness of a single negative from which it is near the positive. Source: METHOD 15."""
 ROWS_AT_ONCE = 1_024
 """Whose float64 copies stay in the cache: 0.8 s for 370,000 rows of 384 numbers, 1.0 s with 4,096 rows at once."""
@@ -355,7 +355,7 @@ def passage_means(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors) ->
 def near_positive(
     query: Index, s_query_negative: Floats, s_query_positive: Floats, means: PassageMeans
 ) -> tuple[Flags, Floats]:
-    """(T,) where h = (s_qn - r) / (s_qp - r) is at least NEAR, and (T,) h; r is the mean of the query.
+    """(T,) where h = (s_qn - r) / (s_qp - r) is at least NEAR_HARDNESS, and (T,) h; r is the mean of the query.
 
     query, s_query_negative, s_query_positive : (T,); the means must have the queries.
     Equality to rounding counts. h is NaN, and nothing is flagged, where the positive is no nearer than r or r is NaN.
@@ -365,4 +365,4 @@ def near_positive(
     span = s_query_positive - random
     usable = span > DOT_ROUNDING
     h = np.divide(s_query_negative - random, span, out=np.full(len(query), np.nan), where=usable)
-    return usable & (s_query_negative - random >= NEAR * span - DOT_ROUNDING), h
+    return usable & (s_query_negative - random >= NEAR_HARDNESS * span - DOT_ROUNDING), h

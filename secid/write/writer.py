@@ -58,7 +58,7 @@ PASSAGE_ID_KEYS: Mapping[Schema, str] = {"tevatron": "docid", "nvidia": "id"}
 QUERY_IDS = (QUERY_ID, "query-id", "qid", "question_id", "_id", "id")
 """Columns that may hold the id of the query; the first that a row has counts."""
 NOT_FINITE = "NaN or infinity"
-EXACT, LONG = 2**53, 2**63
+EXACT_LIMIT, INT64_LIMIT = 2**53, 2**63
 """Limits up to which 64-bit floats, and 64-bit integers, hold every whole number."""
 KINDS = {type(None): "null", str: "text", bool: "bool"}
 PARQUET_TYPES: Mapping[str, Set[str]] = {
@@ -265,7 +265,7 @@ def _kind(value: Scalar) -> str:
         return KINDS[type(value)]
     if isinstance(value, float):
         return "float" if isfinite(value) else NOT_FINITE
-    return "int" if abs(value) <= EXACT else "long" if -LONG <= value < LONG else "huge"
+    return "int" if abs(value) <= EXACT_LIMIT else "long" if -INT64_LIMIT <= value < INT64_LIMIT else "huge"
 
 
 def type_of(kinds: Set[str]) -> str:

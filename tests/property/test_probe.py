@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from secid.tools.probing.task import Arm, Task, folds
+from secid.tools.probing.task import NegativeSource, Task, folds
 from tests.oracle import probe as reference
 from tests.tiny_probe import Row, task_of
 
@@ -53,7 +53,7 @@ def test_no_fold_shares_a_relevant_text_or_a_near_copy_of_one(seed: int, tmp_pat
 
 def described(task: Task) -> dict[str, tuple[int, list[str], list[str], list[str]]]:
     """Of each query its fold, positives, and what a training on source one and on the random control draws from."""
-    lists = (task.positives, task.arms[Arm("one")], task.arms[Arm("random", control=True)])
+    lists = (task.positives, task.sources[NegativeSource("one")], task.sources[NegativeSource("random", control=True)])
     return {
         query: (int(task.fold[row]), *(task.passages.take(own.of(row)) for own in lists))
         for row, query in enumerate(task.queries.take(task.query))

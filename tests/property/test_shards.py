@@ -271,7 +271,7 @@ class TestRefusals:
             secid.merge(tmp_path, HashEncoder())
 
     def test_two_runs_in_one_folder(self, sources: list[str], half: Path) -> None:
-        with pytest.raises(InputError, match="belongs to another run: temperature is the default there"):
+        with pytest.raises(InputError, match="belongs to another run: temperature is the default in it"):
             in_shards(sources, half, 2, only=(1,), temperature=0.1, **EXACT)
         with pytest.raises(InputError, match="belongs to another run: the number of sources is 3 in it, but 2 here"):
             in_shards(sources[:2], half, 2, only=(1,), **EXACT)
@@ -342,7 +342,7 @@ class TestRefusals:
         os.mkfifo(tmp_path / "pipe.jsonl")
         given: Any = {"shard": "0/2", "state_dir": tmp_path / "state", **EXACT}
         for source in ("-", f"one={tmp_path}/pipe.jsonl", [{"query": "q", "pos": ["p"], "neg": ["n"]}]):
-            with pytest.raises(UsageError, match="every shard reads all rows"):
+            with pytest.raises(UsageError, match="a shard reads all rows"):
                 secid.score_shard([*sources, source], HashEncoder(), **given)  # type: ignore[list-item]
 
     def test_an_encoder_that_does_not_load_is_an_error_before_texts_are_counted(

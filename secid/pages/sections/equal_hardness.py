@@ -7,7 +7,7 @@ from collections.abc import Mapping
 from secid.analyses.equal_hardness import TOO_EASY, EqualHardness, EqualMargins
 from secid.pages.glossary import terms
 from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number, text, wrapped
-from secid.pages.text import UNKNOWN, count, named, percent, plain, signed, with_interval
+from secid.pages.text import UNKNOWN_INTERVAL, count, named, percent, plain, signed, with_interval
 from secid.results import Run
 
 REASONS: Mapping[str, str] = {
@@ -63,7 +63,7 @@ def _difference(pair: EqualMargins) -> str:
     if pair.difference is None:
         return "–"
     if pair.interval_95 is None:
-        return f"{signed(pair.difference)}\n({UNKNOWN})"
+        return f"{signed(pair.difference)}\n({UNKNOWN_INTERVAL})"
     return with_interval(pair.difference, pair.interval_95, signed)
 
 

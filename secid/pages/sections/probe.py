@@ -12,7 +12,7 @@ from secid.pages.glossary import TIE_TERM, kind_name, sources_listed, why_not
 from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.text import (
     SPACE,
-    UNKNOWN,
+    UNKNOWN_INTERVAL,
     code,
     count,
     fraction,
@@ -329,7 +329,7 @@ def _pair_cells(pair: ProbedPair) -> tuple[str, ...]:
     return (
         f"{short(pair.first)} − {short(pair.second)}",
         gain(pair.gap.value, pair.gap.interval_95),
-        UNKNOWN if pair.p_holm is None else probability(pair.p_holm),
+        UNKNOWN_INTERVAL if pair.p_holm is None else probability(pair.p_holm),
         "yes" if pair.established else "no",
     )
 

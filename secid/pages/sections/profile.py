@@ -8,7 +8,7 @@ from itertools import combinations
 from secid.analyses.profile import FACTORS, GapToRandom, GateProfile, Mean, Profiles
 from secid.pages.glossary import kind_name, terms
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.text import UNKNOWN, count, fraction, named, percent, plain, plural, signed, with_interval
+from secid.pages.text import UNKNOWN_INTERVAL, count, fraction, named, percent, plain, plural, signed, with_interval
 from secid.results import Run
 
 
@@ -88,5 +88,5 @@ def _mean(mean: Mean) -> str:
 
 def _gap(mean: Mean) -> str:
     if mean.interval_95 is None:
-        return f"{signed(mean.value)}\n({UNKNOWN})"
+        return f"{signed(mean.value)}\n({UNKNOWN_INTERVAL})"
     return with_interval(mean.value, mean.interval_95, signed)

@@ -23,7 +23,7 @@ from secid.pages.glossary import (
 )
 from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number, text, wrapped
 from secid.pages.text import (
-    UNKNOWN,
+    UNKNOWN_INTERVAL,
     code,
     count,
     fraction,
@@ -111,7 +111,7 @@ def _hardness_interval(shown: TableNumbers) -> str:
     if shown.hardness is None:
         return "–"
     ends = shown.hardness.interval_95
-    return UNKNOWN if ends is None else f"{fraction(ends[0], 2)} to {fraction(ends[1], 2)}"
+    return UNKNOWN_INTERVAL if ends is None else f"{fraction(ends[0], 2)} to {fraction(ends[1], 2)}"
 
 
 def pairs_section(run: Run) -> Section | None:

@@ -9,7 +9,7 @@ from secid.analyses.separation import CorpusSeparation, Separation, SourceSepara
 from secid.pages.charts import separation_chart
 from secid.pages.glossary import terms
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.text import UNKNOWN, count, fraction, nats, plain, plural, with_interval
+from secid.pages.text import UNKNOWN_INTERVAL, count, fraction, nats, plain, plural, with_interval
 from secid.results import Run
 
 SHOWN = (0.05, 0.5, 0.95)
@@ -61,7 +61,7 @@ def _cosines(items: Sequence[SourceSeparation]) -> Table:
 def _quantiles(item: SourceSeparation, counts: Sequence[int]) -> str:
     low, median, high = (quantile(counts, item.low, item.high, share) for share in SHOWN)
     if low is None or high is None:
-        return UNKNOWN
+        return UNKNOWN_INTERVAL
     return with_interval(median, (low, high), fraction)
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 from secid.errors import InputError, UsageError
 from secid.findings.copies import Positives, restored
 from secid.findings.texts import restored_texts, text_rules
-from secid.pool import Plan, PlannedSource, collect_sources, draft_of
+from secid.pool import Plan, PlannedSource, collect_sources, draft_plan
 from secid.pool.plan import QuerySubset, TextFindings
 from secid.pool.reading import add_labels, bytes_read_by, judgement_files
 from secid.pool.texts import TextStore
@@ -157,7 +157,7 @@ def plan_again(
     gathered = collect_sources(streams, folder, bytes_read_by(readers.values(), progress))
     if with_labels and (judgements := judgement_files(settings)):
         add_labels(gathered, judgements, settings)
-    draft = draft_of(gathered, settings)
+    draft = draft_plan(gathered, settings)
     try:
         if text_rules is not None:
             draft = draft.with_text_findings(text_rules(*draft.texts))

@@ -43,7 +43,7 @@ RECIPE = (
 ENCODER_SETTINGS = ("encoder", *RECIPE_FIELDS)
 """Settings that identify the encoder."""
 GUIDES = ("guide", "guide_reranker")
-LARGEST = 1e3
+LARGEST_NUMBER = 1e3
 """Scores and hardness are below this. A larger number in a baseline is an error."""
 HASH_DIGITS = 64
 """Number of hexadecimal digits of a SHA-256."""
@@ -176,7 +176,9 @@ def _invalid_fields(source: BaselineSource) -> Iterator[str]:
     shares["unrelated.share"] = source.unrelated.share
     known: dict[str, Measurement | None] = {**shares, "hardness": source.hardness, "score_nats": source.score()}
     for name, own in known.items():
-        if own and not (0.0 <= own.standard_error < LARGEST and own.n_queries >= 1 and abs(own.value) < LARGEST):
+        if own and not (
+            0.0 <= own.standard_error < LARGEST_NUMBER and own.n_queries >= 1 and abs(own.value) < LARGEST_NUMBER
+        ):
             yield name
     lowest = {f"findings.{name}": -1.0 for name in FORMAL}
     yield from (name for name, share in shares.items() if not lowest.get(name, 0.0) <= share.value <= 1.0)

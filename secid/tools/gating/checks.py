@@ -19,7 +19,7 @@ from secid.results.catalogue import FINDINGS
 from secid.results.gate import CheckExample, GateCheck, finding_of
 from secid.tools.gating.baseline import BaselineSource, Measurement
 from secid.tools.gating.collect import Sample
-from secid.tools.gating.limits import LEAST, Bound, GateLimits
+from secid.tools.gating.limits import AT_LEAST, Bound, GateLimits
 from secid.tools.gating.policy import Policy
 from secid.triplets.estimates import Estimate, paired_difference, unpaired_difference, wilson_interval
 from secid.triplets.random_reference import QUERIES as SAMPLED_QUERIES
@@ -221,7 +221,7 @@ def _queries(subject: Subject) -> GateCheck:
         outcome="pass" if enough else "undecided",
         unit="count",
         measured=float(n),
-        side=LEAST,
+        side=AT_LEAST,
         limit=float(least),
         n=n,
         n_queries_needed=None if enough else least,

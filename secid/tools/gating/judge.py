@@ -19,7 +19,7 @@ from secid.results import Run
 from secid.results.document import settings_of
 from secid.results.gate import VERDICT_SCHEMA_VERSION, CheckExample, GateVerdict, SourceVerdict, overall_outcome
 from secid.scoring.encoders import load_guide
-from secid.scoring.run import Scored, finished, read_sources
+from secid.scoring.run import Scored, assemble_run, read_sources
 from secid.scoring.stages import Background, measure
 from secid.settings import Resolved, Settings
 from secid.tools.gating.baseline import (
@@ -150,7 +150,7 @@ def judge(
             folder.mkdir()
             with read_sources([source], resolved, subset, background, folder, clock, progress) as read:
                 context = measure(read, loaded, guide, background, folder, clock, progress)
-                scored = finished(context, read, loaded, background, clock, None)
+                scored = assemble_run(context, read, loaded, background, clock, None)
                 with clock.stage("judge"):
                     verdicts.append(source_verdict(scored, read.plan, against, why))
     return GateVerdict(
@@ -178,7 +178,7 @@ def source_verdict(scored: Scored, plan: Plan, against: GateReference, no_guide:
     subject = _subject(item, scored, plan, against, no_guide)
     checks = tuple(all_checks(subject))
     fails = [check for check in checks if check.outcome == "fail"]
-    blocking = [check for check in checks if check.holds_up]
+    blocking = [check for check in checks if check.blocks_pass]
     return SourceVerdict(
         report=report,
         outcome="fail" if fails else "undecided" if blocking else "pass",

@@ -15,7 +15,7 @@ from secid.errors import OutputError, SettingsError, UsageError
 from secid.files import write_whole
 from secid.measure.interval import FEWEST_QUERIES, reach_95
 from secid.results.catalogue import DEFECTS, FINDINGS
-from secid.results.gate import GROSS, Basis, finding_of
+from secid.results.gate import GROSS_DAMAGE, Basis, finding_of
 from secid.settings import read_toml
 from secid.tools.gating.baseline import Baseline, BaselineSource, Measurement
 from secid.tools.gating.policy import KEYS_IN, LIMITED, Policy, policy_in, table_in
@@ -48,15 +48,15 @@ LANGUAGE_TOLERANCE = 0.05
 """Extra share of texts in new languages that a source may have, above the baseline's share. 1,000 texts are sampled."""
 KNOWN_LANGUAGE = 0.01
 """Minimum share of a source's texts that makes a language a known one."""
-ESTIMATED = ("random_like", "weak_positive", "other_language")
+CAN_FAIL_ANY = ("random_like", "weak_positive", "other_language")
 """Findings that can fail any source, including a new one."""
-NOTICED = ("inversion", "suspect", "shared_opening", "hub")
+CAN_FAIL_KNOWN = ("inversion", "suspect", "shared_opening", "hub")
 """Findings that can fail a source with a predecessor. For a new source they are a notice, because a person must judge
 whether they are normal for its miner. Hubs are always a notice, because one text near the limit can move the share of a
 sound sample by a point."""
-COUNTED = (*DEFECTS, "languages")
+DECIDED_BY_NUMBER = (*DEFECTS, "languages")
 """Checks that are decided by the number instead of its interval."""
-LEAST, MOST, WITHIN = "at least", "at most", "within ±"
+AT_LEAST, AT_MOST, WITHIN = "at least", "at most", "within ±"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -85,7 +85,7 @@ class Bound:
 
     def allowed(self) -> tuple[float, float]:
         """Return the smallest and the largest allowed number."""
-        return {LEAST: (self.value, inf), MOST: (-inf, self.value), WITHIN: (-self.value, self.value)}[self.side]
+        return {AT_LEAST: (self.value, inf), AT_MOST: (-inf, self.value), WITHIN: (-self.value, self.value)}[self.side]
 
 
 @dataclass(frozen=True)
@@ -129,7 +129,7 @@ def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Gate
             bounds[name] = _policy_bound(name, float(own), previous)
         elif bound is None:
             left_out += [name] if name == "hardness" else []
-        elif bound.notice or bound.detects is None or bound.detects <= GROSS:
+        elif bound.notice or bound.detects is None or bound.detects <= GROSS_DAMAGE:
             bounds[name] = bound
         else:
             left_out.append(name)
@@ -139,8 +139,8 @@ def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Gate
 def _policy_bound(check: str, value: float, previous: str | None) -> Bound:
     """Return a limit that the policy sets. A limit of 0 applies to the number, since no interval lies at or below 0."""
     drift = check.startswith("drift.")
-    side = WITHIN if check == "drift.score_nats" else LEAST if check == "hardness" else MOST
-    counted = (finding_of(check) or check) in COUNTED or (value == 0.0 and side == MOST)
+    side = WITHIN if check == "drift.score_nats" else AT_LEAST if check == "hardness" else AT_MOST
+    counted = (finding_of(check) or check) in DECIDED_BY_NUMBER or (value == 0.0 and side == AT_MOST)
     reference = previous or "" if drift or check == "languages" else ""
     return Bound(side=side, value=value, basis="policy", reference=reference, counted=counted)
 
@@ -164,8 +164,8 @@ def _derived(policy: Policy, baseline: Baseline, previous: str | None, n: int) -
     if known:
         limits["languages"] = _languages(sources, known)
     for name in DEFECTS:
-        limits[f"findings.{name}"] = Bound(side=MOST, value=policy.defects_maximum, basis="policy", counted=True)
-    for name in (*ESTIMATED, *NOTICED):
+        limits[f"findings.{name}"] = Bound(side=AT_MOST, value=policy.defects_maximum, basis="policy", counted=True)
+    for name in (*CAN_FAIL_ANY, *CAN_FAIL_KNOWN):
         limits[f"findings.{name}"] = _share(sources, name, n, notice=name == "hub" or previous is None)
     if previous:
         limits["drift.score_nats"] = _score(previous, sources[previous], n)
@@ -195,9 +195,9 @@ def _hardness(sources: Mapping[str, BaselineSource], n: int) -> Bound | None:
     if not known:
         return None
     easiest, before = _extreme(known, n, -1.0)
-    limit = down(before.value - margin(before, n))
+    limit = round_down(before.value - margin(before, n))
     return Bound(
-        side=LEAST,
+        side=AT_LEAST,
         value=limit,
         basis=_basis(sources, "extreme"),
         reference=easiest,
@@ -216,7 +216,7 @@ def _languages(sources: Mapping[str, BaselineSource], known: set[str]) -> Bound:
     before = new[largest]
     limit = _rounded_up(before + LANGUAGE_TOLERANCE)
     basis = _basis(sources, "extreme")
-    return Bound(side=MOST, value=limit, basis=basis, reference=largest, before=before, counted=True)
+    return Bound(side=AT_MOST, value=limit, basis=basis, reference=largest, before=before, counted=True)
 
 
 def _rounded_up(share: float) -> float:
@@ -239,15 +239,15 @@ def _share(sources: Mapping[str, BaselineSource], name: str, n: int, notice: boo
     room, least = share_margin(before, n), _least_share(n)
     if entry.formal:  # a difference has an error even if it is 0
         room, least = max(room, margin(before, n)), max(least, entry.limit or 0.0)
-    limit = up(max(before.value + room, least))
+    limit = round_up(max(before.value + room, least))
     full = RANDOM_LIKE_OF_RANDOM if name == "random_like" else 1.0
     return Bound(
-        side=MOST,
+        side=AT_MOST,
         value=limit,
         basis=_basis(sources, "extreme"),
         reference=largest,
         before=before.value,
-        notice=notice and name in NOTICED,
+        notice=notice and name in CAN_FAIL_KNOWN,
         detects=_detects(lambda share: _beyond(before, before.value + share * (full - before.value), limit)),
     )
 
@@ -260,21 +260,21 @@ def _score(name: str, source: BaselineSource, n: int) -> Bound | None:
     score = source.score()
     if score.n_queries < FEWEST_QUERIES:
         return None
-    limit = up(margin(score, n, Z_95))
+    limit = round_up(margin(score, n, Z_95))
     return Bound(side=WITHIN, value=limit, basis="source", reference=name, before=score.value)
 
 
 def _unrelated(name: str, source: BaselineSource, n: int) -> Bound:
     """Return the limit of unrelated negatives: at most a margin above the predecessor's share."""
     tail = source.unrelated.share
-    limit = up(max(share_margin(tail, n), _least_share(n) - tail.value))
+    limit = round_up(max(share_margin(tail, n), _least_share(n) - tail.value))
 
     def beyond(share: float) -> tuple[float, float]:
         damaged = tail.value + share * (SHUFFLED_BELOW - tail.value)
         distance, error = _beyond(tail, damaged, tail.value + limit)
         return distance, hypot(error, tail.standard_error)
 
-    return Bound(side=MOST, value=limit, basis="source", reference=name, before=tail.value, detects=_detects(beyond))
+    return Bound(side=AT_MOST, value=limit, basis="source", reference=name, before=tail.value, detects=_detects(beyond))
 
 
 def _basis(sources: Mapping[str, BaselineSource], basis_of_several: Basis) -> Basis:
@@ -300,14 +300,14 @@ def share_margin(share: Measurement, n: int) -> float:
     p, reach = share.value, _reach(share, n)
     base = sqrt(p * (1.0 - p) / _draws(share)) * sqrt(1.0 + share.n_queries / n)
     result = (reach + Z_ROOM) * base
-    if 0.0 < p < HALF:
+    if 0.0 < p < LARGEST_ERROR_SHARE:
         for _ in range(FIXED_POINT_ROUNDS):
-            limit = min(HALF, p + result)
+            limit = min(LARGEST_ERROR_SHARE, p + result)
             result = base * (Z_ROOM + reach * sqrt(limit * (1.0 - limit) / (p * (1.0 - p))))
     return result
 
 
-HALF = 0.5
+LARGEST_ERROR_SHARE = 0.5
 """Share with the largest error."""
 FIXED_POINT_ROUNDS = 20
 """Iterations to find the margin. The factor grows as the margin's square root, so each at least halves the error."""
@@ -357,7 +357,7 @@ def above_advice(baseline: Baseline) -> dict[str, dict[str, float]]:
     Only findings that the gate checks are included. For a formal finding, the share is the difference from the
     positives. It is included if the lower end of its interval is above the limit, as for a later source.
     """
-    checked = (*DEFECTS, *ESTIMATED, *NOTICED)
+    checked = (*DEFECTS, *CAN_FAIL_ANY, *CAN_FAIL_KNOWN)
     return {
         name: above
         for name, source in baseline.sources.items()
@@ -373,12 +373,12 @@ def _excess(finding: str, share: Measurement) -> float:
     return share.value - reach_95(share.n_queries) * share.standard_error
 
 
-def up(value: float) -> float:
+def round_up(value: float) -> float:
     """Round up to two significant digits, so that a maximum is short and never tighter."""
     return _rounded(value, ceil)
 
 
-def down(value: float) -> float:
+def round_down(value: float) -> float:
     """Round down to two significant digits."""
     return _rounded(value, floor)
 

@@ -19,8 +19,8 @@ import numpy.typing as npt
 
 from secid.errors import InputError, SecidError
 from secid.findings.copies import near_copies, run_sets
-from secid.findings.form import is_refusal, phrase
 from secid.findings.languages import UNDECIDED, language_numbers
+from secid.findings.phrases import is_refusal, phrase
 from secid.pages.text import plural
 from secid.pool.normal_form import FormKeys, is_empty, normal_form
 from secid.pool.texts import Packed

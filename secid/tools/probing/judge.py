@@ -17,7 +17,7 @@ from secid.analyses.ranking import ESTABLISHED_P, rank_groups
 from secid.arrays import Floats, Index
 from secid.measure.uncertainty import holm
 from secid.results.probe import Gap, ProbedPair, sign
-from secid.tools.probing.task import Arm
+from secid.tools.probing.task import NegativeSource
 
 ROUNDING = 1e-12
 """A difference or an error up to this counts as 0. It is that small only if both sources have the same texts."""
@@ -37,20 +37,20 @@ class BetweenRuns:
 
 
 def between_runs(values: Floats, fold: Index) -> BetweenRuns | None:
-    """Return the between-run variance of a difference between two arms, pooled over K arms.
+    """Return the between-run variance of a difference between two sources, pooled over K sources.
 
-    None with one seed; the variance is 0 with one arm.
+    None with one seed; the variance is 0 with one source.
 
-    values : (K, S, n) metric by arm, seed and query.   fold : (n,) fold of each query.
-    A seed's effect that is the same for all arms is excluded. So is its effect on single queries, which the clustered
+    values : (K, S, n) metric by source, seed and query.   fold : (n,) fold of each query.
+    An effect of the seed that all sources have is excluded. So is its effect on single queries, which the clustered
     error over queries already covers.
     """
-    n_arms, n_seeds, n = values.shape
+    n_sources, n_seeds, n = values.shape
     names = np.unique(fold)
     if n_seeds < 2:
         return None
     rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean(axis=(0, 1))
-    free, total = max(1, n_arms - 1) * (n_seeds - 1), 0.0
+    free, total = max(1, n_sources - 1) * (n_seeds - 1), 0.0
     for name in names:
         own = rest[:, :, fold == name]
         runs = own.mean(axis=2)
@@ -103,32 +103,32 @@ def gap(values: Floats, group: Index, runs: BetweenRuns | None) -> Gap:
 
 
 class Judge:
-    """Compares all arms, with a between-run error that is pooled over them.
+    """Compares all sources, with a between-run error that is pooled over them.
 
-    values  : for each source and control, (S, n) nDCG@10 by seed and held-out query. Two arms are compared on the seeds
-              that both have.
-    runs    : the between-run variance of a difference between two arms; None with one seed.
-    n_seeds : number of seeds that all arms have. Gains and the order use only these, because a seed can be good or bad
-              for every arm.
+    values  : for each source and control, (S, n) nDCG@10 by seed and held-out query. Two sources are compared on the
+              seeds that both have.
+    runs    : between-run variance of a difference between two sources; None with one seed.
+    n_seeds : number of seeds that all sources have. Gains and the order use only these, because a seed can be good or
+              bad for every source.
     """
 
-    def __init__(self, values: Mapping[Arm, Floats], group: Index, fold: Index) -> None:
+    def __init__(self, values: Mapping[NegativeSource, Floats], group: Index, fold: Index) -> None:
         self._values, self._group, self._fold = values, group, fold
         self.n_seeds = min(map(len, values.values()))
         self._common = np.stack([own[: self.n_seeds] for own in values.values()])
         self._distinct = [*{own.tobytes(): own for own in self._common}.values()]  # the same negatives: one training
         self.runs = between_runs(np.stack(self._distinct), fold)
 
-    def gains(self, frozen: Floats) -> dict[Arm, Gap]:
-        """Return the gain of each arm over the frozen encoder. frozen : (n,) nDCG@10 of the frozen encoder."""
+    def gains(self, frozen: Floats) -> dict[NegativeSource, Gap]:
+        """Return the gain of each source over the frozen encoder. frozen : (n,) nDCG@10 of the frozen encoder."""
         alone = [between_runs(np.stack([own, np.zeros_like(own)]), self._fold) for own in self._distinct]
         known = [item for item in alone if item is not None]
         runs = BetweenRuns(float(np.mean([item.variance for item in known])), known[0].degrees) if known else None
         gaps = [gap(own - frozen, self._group, runs) for own in self._common]
         return dict(zip(self._values, gaps, strict=True))
 
-    def difference(self, first: Arm, second: Arm) -> Gap:
-        """Return the mean difference between two arms."""
+    def difference(self, first: NegativeSource, second: NegativeSource) -> Gap:
+        """Return the mean difference between two sources."""
         n = min(len(self._values[first]), len(self._values[second]))
         return gap(self._values[first][:n] - self._values[second][:n], self._group, self.runs)
 
@@ -147,9 +147,9 @@ class Judge:
             ProbedPair(first=a.name, second=b.name, gap=item, p_holm=p, established=p is not None and p < ESTABLISHED_P)
             for (a, b), item, p in zip(pairs, gaps, adjusted, strict=True)
         )
-        return judged, rank_groups([arm.name for arm in order], judged)
+        return judged, rank_groups([source.name for source in order], judged)
 
-    def trailing(self) -> set[Arm]:
+    def trailing(self) -> set[NegativeSource]:
         """Return the sources that are significantly worse than the best one; none with few sources.
 
         A source is worse if the whole 95 % interval of its difference lies below 0. Each look has a level of 5 %, and
@@ -160,12 +160,14 @@ class Judge:
         leader, *others = self._order()
         if len(others) + 1 < MIN_SOURCES_TO_STOP:
             return set()
-        gaps = {arm: self.difference(arm, leader) for arm in others}
-        return {arm for arm, item in gaps.items() if sign(item.interval_95) < 0}
+        gaps = {source: self.difference(source, leader) for source in others}
+        return {source for source, item in gaps.items() if sign(item.interval_95) < 0}
 
-    def _order(self) -> list[Arm]:
+    def _order(self) -> list[NegativeSource]:
         means = dict(zip(self._values, self._common.mean(axis=(1, 2)), strict=True))
-        return sorted((arm for arm in means if not arm.control), key=lambda arm: (-means[arm], arm.name))
+        return sorted(
+            (source for source in means if not source.control), key=lambda source: (-means[source], source.name)
+        )
 
 
 def effective_number(group: Index) -> float:

@@ -21,7 +21,7 @@ from secid.pool.texts import TextStore
 from secid.results.probe import Divergence
 from secid.tools.probing.losses import Objective, Sides, training_loss
 from secid.tools.probing.options import Options
-from secid.tools.probing.task import Arm, RowLists, Task
+from secid.tools.probing.task import NegativeSource, RowLists, Task
 from secid.triplets.search import nearest_passages
 
 # A trainable copy of the encoder: restore its weights, take training steps, and encode texts.
@@ -231,14 +231,14 @@ def _add_adapters(model: nn.Module) -> None:
 #
 # All draws depend only on seed and fold, so every source gets the same batches. Source: METHOD 13.
 
-RANKING_DEPTH = 100
+RANK_CUTOFF = 100
 """Number of passages that are ranked for a query; the metrics ignore the others."""
 
 
 class Work(NamedTuple):
-    """One training run and its ranking. arm : source or control to train on; None to rank by the frozen encoder."""
+    """One training run and its ranking. source : source or control to train on; None to rank by the frozen encoder."""
 
-    arm: Arm | None
+    source: NegativeSource | None
     fold: int
     seed: int
     rate: float
@@ -342,14 +342,14 @@ def train_and_rank(
 ) -> Floats:
     """Train, and return nDCG@10, MRR@10 and recall@100 of the held-out rows, (n, 3).
 
-    Without an arm nothing is trained, and the metrics are those of the frozen encoder.
+    Without an source nothing is trained, and the metrics are those of the frozen encoder.
 
     Raises the errors of `Learner.fit`. For a vector that is not finite it raises DivergedError, or
     NonFiniteEmbeddingError with the frozen encoder.
     """
     learner.restore()
-    if work.arm is not None:
-        steps = steps_of(task, task.arms[work.arm], work, options.batch, objective)
+    if work.source is not None:
+        steps = steps_of(task, task.sources[work.source], work, options.batch, objective)
         learner.fit(steps, options.steps, work.rate, tick)
     queries, candidates = learner.rows(held.queries, "query"), learner.rows(held.candidates, "passage")
     _check_finite(queries, task.queries, task.query[held.rows], work)
@@ -363,7 +363,7 @@ def _check_finite(rows: Tensor, store: TextStore, ids: Index, work: Work) -> Non
     rows : (n, d) vectors of the texts with these ids. Raises DivergedError or NonFiniteEmbeddingError.
     """
     wrong = (~rows.isfinite().all(dim=1)).nonzero().flatten().tolist()
-    if wrong and work.arm is not None:
+    if wrong and work.source is not None:
         raise DivergedError("the vector of a text is not finite after training")
     if wrong:
         raise NonFiniteEmbeddingError(
@@ -379,7 +379,7 @@ def measures(queries: Tensor, candidates: Tensor, row: Index, place: Index) -> F
     row, place : (L,) query and candidate of each relevant pair. Each query has at least one.
     """
     vectors, numbers = Vectors(queries, candidates), np.arange(len(queries))
-    first, _ = nearest_passages(vectors, numbers, np.arange(len(candidates)), RANKING_DEPTH)
+    first, _ = nearest_passages(vectors, numbers, np.arange(len(candidates)), RANK_CUTOFF)
     hit = is_known(pairs(numbers[:, None], first, len(candidates)), np.sort(pairs(row, place, len(candidates))))
     n_relevant = np.bincount(row, minlength=len(queries))
     discount = 1.0 / np.log2(np.arange(2, 12))

@@ -20,10 +20,10 @@ RATE = {"full": 5e-5, "lora": 2e-4}
 """Default learning rate when all weights are trained, and with adapters."""
 SECOND_DOSE = 4.0
 """Ratio of the second learning rate to the first. Sources can change order between the two. Source: METHOD 13."""
-MINIMUM_OF = {"steps": 1, "n_seeds": 1, "n_folds": 2, "n_held_out": FEWEST_HELD_OUT, "batch": 2}
+SMALLEST_OPTIONS = {"steps": 1, "n_seeds": 1, "n_folds": 2, "n_held_out": FEWEST_HELD_OUT, "batch": 2}
 """Minimum of each option. One of two folds is held out, fewer held-out queries give no result, and a batch needs a
 passage of another row."""
-MOST = 1_000_000
+LARGEST_OPTION = 1_000_000
 """Maximum of each option. A larger number must be a typing error."""
 LOSSES = ("infonce", "mw", "lsepair", "sum_marginal", "joint", "gist")
 PASSAGES = ("own", "batch")
@@ -65,15 +65,15 @@ class Options:
         Raises SettingsError for a value that is not a whole number. Raises UsageError for a number out of range, an
         unknown loss or value of passages, a rate outside (0, 1) or repeated, and for LoRA without peft.
         """
-        for name, least in MINIMUM_OF.items():
+        for name, least in SMALLEST_OPTIONS.items():
             value, flag = getattr(self, name), f"--{name.removeprefix('n_').replace('_', '-')}"
             if not isinstance(value, int) or isinstance(value, bool):
                 message = f"{value!r} is not a whole number"
                 raise SettingsError(message, where=flag, remedy=f"give a whole number, at least {least}")
             if value < least:
                 raise UsageError(f"expected at least {least}, got {value}", where=flag)
-            if value > MOST:
-                raise UsageError(f"expected at most {MOST:,}, got {value}", where=flag)
+            if value > LARGEST_OPTION:
+                raise UsageError(f"expected at most {LARGEST_OPTION:,}, got {value}", where=flag)
         for flag, value, known in (("--loss", self.loss, LOSSES), ("--passages", self.passages, PASSAGES)):
             if value not in known:
                 raise UsageError(f"{value!r} is not one of {', '.join(known)}", where=flag)

@@ -48,11 +48,11 @@ from secid.tools.probing.learner import DivergedError
 from secid.tools.probing.losses import Guidance
 from secid.tools.probing.options import NAME_A_MODEL, UNTRAINABLE, Options
 from secid.tools.probing.schedule import Trainings
-from secid.tools.probing.task import Arm, RowLists, Task, candidates_of, read_task
+from secid.tools.probing.task import NegativeSource, RowLists, Task, candidates_of, read_task
 from secid.version import VERSION
 
-RANDOM = Arm("random", control=True)
-LONG = 3_600.0
+RANDOM = NegativeSource("random", control=True)
+LONG_SECONDS = 3_600.0
 """Expected seconds above which a note says how to shorten the probe."""
 
 
@@ -222,7 +222,7 @@ def _announce(trainings: Trainings, options: Options, progress: Progress, counts
         f"takes up to {timedelta(seconds=round(seconds))}; {n - n_missing:,} of {n:,} training runs are in the cache; "
         f"{kept}"
     )
-    if seconds > LONG:
+    if seconds > LONG_SECONDS:
         ways = ["--dtype bf16 (about two thirds of the time on this CPU)"] if trainings.faster_in_bf16 else []
         progress.note(f"to save time: {', '.join([*ways, 'a smaller --max-length', 'fewer --steps'])}")
 
@@ -313,41 +313,43 @@ def _refuse_all_diverged(doses: Sequence[Dose]) -> None:
         )
 
 
-def _all_seeds(trainings: Trainings, rate: float, n_seeds: int) -> dict[Arm, Floats]:
-    """Return the metrics of each arm, (S, n, 3).
+def _all_seeds(trainings: Trainings, rate: float, n_seeds: int) -> dict[NegativeSource, Floats]:
+    """Return the metrics of each source, (S, n, 3).
 
     After a third of the seeds, sources that are significantly worse than the best one stop. None stops before the
     second seed, since one seed gives no between-run error. Controls never stop. Raises DivergedError, with its run.
     """
-    values: dict[Arm, Floats] = {}
-    running: Sequence[Arm] = trainings.arms
+    values: dict[NegativeSource, Floats] = {}
+    running: Sequence[NegativeSource] = trainings.sources
     for seed in range(n_seeds):
         done = trainings.seed(running, seed, rate)
-        values |= {arm: np.stack([*values.get(arm, ()), own]) for arm, own in done.items()}
+        values |= {source: np.stack([*values.get(source, ()), own]) for source, own in done.items()}
         if seed and seed + 1 >= ceil(n_seeds / 3):
-            running_values = {arm: values[arm][:, :, 0] for arm in running}
+            running_values = {source: values[source][:, :, 0] for source in running}
             behind = Judge(running_values, trainings.group, trainings.fold).trailing()
-            running = [arm for arm in running if arm not in behind]
+            running = [source for source in running if source not in behind]
     return values
 
 
-def _compared(task: Task, trainings: Trainings, rate: float, frozen: Floats, values: Mapping[Arm, Floats]) -> Dose:
+def _compared(
+    task: Task, trainings: Trainings, rate: float, frozen: Floats, values: Mapping[NegativeSource, Floats]
+) -> Dose:
     """Compare all trainings at one learning rate.
 
-    frozen : (n, 3) metrics of the frozen encoder.   values : (S, n, 3) metrics of each arm.
+    frozen : (n, 3) metrics of the frozen encoder.   values : (S, n, 3) metrics of each source.
     """
-    judge = Judge({arm: own[:, :, 0] for arm, own in values.items()}, trainings.group, trainings.fold)
+    judge = Judge({source: own[:, :, 0] for source, own in values.items()}, trainings.group, trainings.fold)
     gains = judge.gains(frozen[:, 0])
-    beaten = any(sign(gain.interval_95) > 0 for arm, gain in gains.items() if not arm.control)
+    beaten = any(sign(gain.interval_95) > 0 for source, gain in gains.items() if not source.control)
     reason = "one_seed" if judge.runs is None else None if beaten else "no_gain"
     pairs, ties = judge.pairs()
 
-    def of_arm(arm: Arm, lists: RowLists) -> ProbedSource:
-        gain, mean = gains[arm], values[arm][: judge.n_seeds].mean(axis=0)
+    def of_source(source: NegativeSource, lists: RowLists) -> ProbedSource:
+        gain, mean = gains[source], values[source][: judge.n_seeds].mean(axis=0)
         return ProbedSource(
-            name=arm.name,
+            name=source.name,
             n_negatives=len(lists.ids),
-            n_seeds=len(values[arm]),
+            n_seeds=len(values[source]),
             trained=_means(mean),
             gain_ndcg10=gain.value,
             interval_95=gain.interval_95,
@@ -355,18 +357,18 @@ def _compared(task: Task, trainings: Trainings, rate: float, frozen: Floats, val
             error_queries=gain.error_queries,
             error_runs=gain.error_runs,
             p=gain.p,
-            vs_random=judge.difference(arm, RANDOM) if RANDOM in values and arm != RANDOM else None,
-            tie=None if arm.control or reason == "one_seed" else ties[arm.name],
+            vs_random=judge.difference(source, RANDOM) if RANDOM in values and source != RANDOM else None,
+            tie=None if source.control or reason == "one_seed" else ties[source.name],
             per_query=_per_query(mean),
         )
 
-    results = {arm: of_arm(arm, lists) for arm, lists in task.arms.items()}
+    results = {source: of_source(source, lists) for source, lists in task.sources.items()}
     return Dose(
         rate=rate,
         not_evaluated=reason,
         divergence=None,
-        sources=_by_gain(item for arm, item in results.items() if not arm.control),
-        controls=_by_gain(item for arm, item in results.items() if arm.control),
+        sources=_by_gain(item for source, item in results.items() if not source.control),
+        controls=_by_gain(item for source, item in results.items() if source.control),
         pairs=() if reason == "one_seed" else pairs,
     )
 

@@ -29,7 +29,7 @@ from secid.settings import Settings
 from secid.tools.probing.learner import DivergedError, HeldOut, Learner, Work, held_out, steps_of, train_and_rank
 from secid.tools.probing.losses import Guidance, Objective
 from secid.tools.probing.options import Options
-from secid.tools.probing.task import Arm, Task
+from secid.tools.probing.task import NegativeSource, Task
 
 RECIPE = (4, ".".join(version("torch").split(".")[:2]))
 """Version of the training code, raised when its numbers change, and the version of torch."""
@@ -38,7 +38,7 @@ RECIPE = (4, ".".join(version("torch").split(".")[:2]))
 class Trainings:
     """The trainings of a task, with a copy of the encoder on each device and the held-out queries as tokens.
 
-    arms        : all sources and controls.
+    sources        : all sources and controls.
     identical   : groups of names of sources with the same negatives. Each group is trained once.
     precision   : number format of the trainings.   faster_in_bf16 : True if --dtype bf16 saves time on this CPU.
     are_kept    : True if finished trainings stay in the cache.
@@ -78,7 +78,7 @@ class Trainings:
         own = (options.lora, options.steps, options.batch, settings.temperature, options.loss, options.passages)
         parts = [*known, self.precision, devices[0].type, *own] if all(known) else None
         self._files = TrainingFiles(task, self._held, settings, parts)
-        self.arms, self.identical = tuple(task.arms), self._files.identical()
+        self.sources, self.identical = tuple(task.sources), self._files.identical()
         self.are_kept = self._files.folder is not None
         self._step_seconds, self._ranking_steps = self._time_steps()
         self._n_done = self._total = 0
@@ -91,16 +91,16 @@ class Trainings:
         done = self._all(works)
         return np.concatenate([done[work] for work in works])
 
-    def seed(self, arms: Sequence[Arm], seed: int, rate: float) -> dict[Arm, Floats]:
+    def seed(self, sources: Sequence[NegativeSource], seed: int, rate: float) -> dict[NegativeSource, Floats]:
         """Return the metrics of the held-out queries, (n, 3), after training on each source or control.
 
         Raises DivergedError, with its run.
         """
-        works = {arm: [Work(arm, fold, seed, rate) for fold in self._held] for arm in arms}
+        works = {source: [Work(source, fold, seed, rate) for fold in self._held] for source in sources}
         in_order = [work for of_fold in zip(*works.values(), strict=True) for work in of_fold]
-        self._total = self._n_done + self._n_missing(self._remaining(arms, seed, rate))[1]
+        self._total = self._n_done + self._n_missing(self._remaining(sources, seed, rate))[1]
         done = self._all(in_order)
-        return {arm: np.concatenate([done[work] for work in own]) for arm, own in works.items()}
+        return {source: np.concatenate([done[work] for work in own]) for source, own in works.items()}
 
     def begin(self) -> None:
         """Start the stage of progress for all trainings."""
@@ -109,20 +109,20 @@ class Trainings:
 
     def numbers(self) -> tuple[int, int]:
         """Return the number of trainings if no source stops early, and how many of them are not in the cache."""
-        return self._n_missing(self._remaining(self.arms, 0, self._options.rates[0]))
+        return self._n_missing(self._remaining(self.sources, 0, self._options.rates[0]))
 
     def _n_missing(self, works: Iterable[Work]) -> tuple[int, int]:
         """Return the number of distinct trainings, and how many of them are not in the cache."""
         distinct = {self._files.name(work): work for work in works}  # sources with the same negatives are trained once
         return len(distinct), sum(self._files.read(work) is None for work in distinct.values())
 
-    def _remaining(self, arms: Sequence[Arm], seed: int, rate: float) -> Iterator[Work]:
-        """Yield the trainings of these arms at this rate from this seed, then all those at the later rates."""
+    def _remaining(self, sources: Sequence[NegativeSource], seed: int, rate: float) -> Iterator[Work]:
+        """Yield the trainings of these sources at this rate from this seed, then all those at the later rates."""
         rates = self._options.rates
         for own in rates[rates.index(rate) :]:
-            of_rate, first = (arms, seed) if own == rate else (self.arms, 0)
-            for later, arm, fold in product(range(first, self._options.n_seeds), of_rate, self._held):
-                yield Work(arm, fold, later, own)
+            of_rate, first = (sources, seed) if own == rate else (self.sources, 0)
+            for later, source, fold in product(range(first, self._options.n_seeds), of_rate, self._held):
+                yield Work(source, fold, later, own)
 
     def seconds(self, n: int) -> float:
         """Return the seconds that n trainings take."""
@@ -171,8 +171,8 @@ class Trainings:
 
         def one(work: Work) -> Floats:
             learner = free.pop()
-            if work.arm is not None:
-                place = f"{work.arm.name}, fold {work.fold + 1}, seed {work.seed + 1}, rate {work.rate:g}"
+            if work.source is not None:
+                place = f"{work.source.name}, fold {work.fold + 1}, seed {work.seed + 1}, rate {work.rate:g}"
                 self._progress.at(place, self._total)
             try:
                 held = self._held[work.fold]
@@ -200,10 +200,10 @@ class Trainings:
 
 def run_of(work: Work, step: int | None) -> Divergence | None:
     """Return which training run diverged, numbered from 1; None for the frozen encoder."""
-    if work.arm is None:
+    if work.source is None:
         return None
     return Divergence(
-        source=work.arm.name, is_control=work.arm.control, fold=work.fold + 1, seed=work.seed + 1, step=step
+        source=work.source.name, is_control=work.source.control, fold=work.fold + 1, seed=work.seed + 1, step=step
     )
 
 
@@ -226,15 +226,15 @@ class TrainingFiles:
         keys, queries = task.passages.keys, task.queries.keys[task.query]
         texts: list[Any] = [queries, keys[task.positives.ids], task.positives.offsets, task.fold, keys[task.candidates]]
         self._shared = [RECIPE, str(parts), *map(_hash, [*texts, *(each.rows for each in held.values())])]
-        self._of: dict[Arm | None, str] = {None: ""}
-        self._of.update({arm: _hash(keys[own.ids]) + _hash(own.offsets) for arm, own in task.arms.items()})
+        self._of: dict[NegativeSource | None, str] = {None: ""}
+        self._of.update({source: _hash(keys[own.ids]) + _hash(own.offsets) for source, own in task.sources.items()})
 
     def identical(self) -> tuple[tuple[str, ...], ...]:
         """Return groups of two or more sources with the same negatives, by name."""
         by_negatives: dict[str, list[str]] = {}
-        for arm, name in self._of.items():
-            if arm is not None and not arm.control:
-                by_negatives.setdefault(name, []).append(arm.name)
+        for source, name in self._of.items():
+            if source is not None and not source.control:
+                by_negatives.setdefault(name, []).append(source.name)
         return tuple(tuple(names) for names in by_negatives.values() if len(names) > 1)
 
     def name(self, work: Work, numbers: str = "") -> str:
@@ -242,7 +242,7 @@ class TrainingFiles:
 
         numbers : results of the training, to hash them too for a checksum.
         """
-        name = json.dumps([*self._shared, self._of[work.arm], work.fold, work.seed, work.rate, numbers])
+        name = json.dumps([*self._shared, self._of[work.source], work.fold, work.seed, work.rate, numbers])
         return hashlib.sha256(name.encode()).hexdigest()
 
     def read(self, work: Work) -> Floats | None:

@@ -139,7 +139,7 @@ class RowLists:
         return RowLists.of_counts(self.ids[ranges_of(self.offsets[:-1], counts)], counts)
 
 
-class Arm(NamedTuple):
+class NegativeSource(NamedTuple):
     """The origin of a training's negatives: a source, or a control. The two may have the same name."""
 
     name: str
@@ -177,13 +177,13 @@ class Task:
     folder: Path
 
     @cached_property
-    def arms(self) -> dict[Arm, RowLists]:
+    def sources(self) -> dict[NegativeSource, RowLists]:
         """Return the negatives of all sources, then of the controls.
 
         They are sorted by id in each row, so that their order in a file has no effect.
         """
-        sources = {Arm(name): own.by_id() for name, own in self.negatives.items()}
-        return sources | {Arm(name, control=True): own.by_id() for name, own in self.controls.items()}
+        sources = {NegativeSource(name): own.by_id() for name, own in self.negatives.items()}
+        return sources | {NegativeSource(name, control=True): own.by_id() for name, own in self.controls.items()}
 
     @cached_property
     def relevant(self) -> Index:
@@ -344,9 +344,9 @@ def _joined(lists: list[Index]) -> RowLists:
 #
 # Source: METHOD 13.
 
-MOST = 20_000
+MOST_CANDIDATES = 20_000
 """Maximum number of passages that are encoded after a training. Source: METHOD 13."""
-MAX_DEPTH = 50
+DEEPEST_LIST = 50
 """Maximum number of passages that each list gives for a held-out query. Source: METHOD 13."""
 
 
@@ -355,19 +355,19 @@ def candidates_of(
 ) -> tuple[Index, int | None]:
     """Return the rising ids of the passages that these held-out rows rank, and the depth of their lists.
 
-    If the task has at most MOST passages, all are candidates and the depth is None. Otherwise the candidates are the
-    rows' positives and the first passages of several lists for each row: each source's negatives, the nearest by the
-    frozen encoder, and the best by BM25. The depth is the largest up to MAX_DEPTH that gives at most MOST candidates,
-    but at least 1.
+    If the task has at most MOST_CANDIDATES passages, all are candidates and the depth is None. Otherwise the candidates
+    are the rows' positives and the first passages of several lists for each row: each source's negatives, the nearest
+    by the frozen encoder, and the best by BM25. The depth is the largest up to DEEPEST_LIST that gives at most
+    MOST_CANDIDATES, but at least 1.
     """
-    if len(task.passages) <= MOST:
+    if len(task.passages) <= MOST_CANDIDATES:
         return np.arange(len(task.passages)), None
     lists = [own.take(rows) for own in task.negatives.values()]
     lists += [_dense(task, rows, encoder, settings, progress), _bm25(task, rows)]
-    for depth in range(MAX_DEPTH, 0, -1):
+    for depth in range(DEEPEST_LIST, 0, -1):
         parts = [own.first(np.minimum(own.counts, depth)).ids for own in lists]
         ids = distinct(np.concatenate([task.positives.take(rows).ids, *parts]))
-        if len(ids) <= MOST:
+        if len(ids) <= MOST_CANDIDATES:
             break
     return ids, depth
 
@@ -377,7 +377,7 @@ def _dense(task: Task, rows: Index, encoder: Encoder, settings: Settings, progre
     queries, every = task.query[rows], np.arange(len(task.passages))
     with closing(Embedder(task.queries, task.passages, encoder, settings, task.folder, progress)) as embedder:
         embedder.need(queries, every)
-        places, _ = nearest_passages(embedder.vectors, queries, every, MAX_DEPTH)
+        places, _ = nearest_passages(embedder.vectors, queries, every, DEEPEST_LIST)
     return RowLists.of_counts(places.ravel(), np.full(len(rows), places.shape[1]))
 
 
@@ -386,5 +386,5 @@ def _bm25(task: Task, rows: Index) -> RowLists:
     passages = task.passages
     documents = (passages.packed(start, stop) for start, stop in pieces(len(passages), TEXTS_AT_ONCE, passages.lengths))
     index = Bm25Index(task.queries.packed_of(task.query[rows]), documents, "multilingual")
-    places, _ = index.best(np.arange(len(rows)), MAX_DEPTH)
+    places, _ = index.best(np.arange(len(rows)), DEEPEST_LIST)
     return RowLists.of_counts(places[places >= 0], (places >= 0).sum(axis=1))

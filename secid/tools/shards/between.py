@@ -238,7 +238,7 @@ class MergedPairs:
                 gap = Difference(first - second, float(np.sqrt(self.squares[pair])), own.n, own.n)
             a, b = (self.names[place] for place in pair)
             number: Number = "score" if pair in self.scored else "trace"
-            gaps.append(PairGap(a, b, gap, number, None, outscoring).turned())
+            gaps.append(PairGap(a, b, gap, number, None, outscoring).higher_first())
         apart = [pair for pair in self._ratios if pair not in self.shared]
         return SourcePairs(tuple(gaps), tuple((self.names[a], self.names[b], self.counts.of(a, b).n) for a, b in apart))
 

@@ -48,7 +48,7 @@ from secid.results.catalogue import BITS, FINDINGS
 from secid.results.document import adapter_of
 from secid.results.run import Merged
 from secid.results.sources import TableNumbers, WithoutFlagged
-from secid.scoring.publish import SHOWN_GATES, few_queries, repair_of, score_fields, unlike
+from secid.scoring.publish import SHOWN_GATES, comparison_warnings, few_query_warnings, repair_of, score_fields
 from secid.tools.shards.between import NO_SUM, MergedPairs, MergedScore, ShardPart
 from secid.tools.shards.counts import Counts
 from secid.tools.shards.shard import ROWS
@@ -269,7 +269,7 @@ def merged_run(
         nats, n = [table[name].nats for name in order], [table[name].n_queries for name in order]
         first = chances(nats, between.covariance[np.ix_(places, places)], n, seed).tolist()
     sampled = {source.name: source for source in sample.sources}
-    few = {item.source: item for item in few_queries(n_queries)}
+    few = {item.source: item for item in few_query_warnings(n_queries)}
     others = [
         few.get(item.source) if item.kind == "few_queries" else item
         for item in sample.warnings
@@ -291,7 +291,7 @@ def merged_run(
             **reordered(sample.analyses, order),
             OVERLAP.name: tuple(overlap(a, b, n_queries, between, counts) for a, b in combinations(order, 2)),
         },
-        warnings=(*unlike(pairs, counts_shared), *filter(None, others)),
+        warnings=(*comparison_warnings(pairs, counts_shared), *filter(None, others)),
         merged=merged,
     )  # fmt: skip
 
@@ -299,8 +299,8 @@ def merged_run(
 def with_hardness(compared: Sequence[Comparison], sample: Sequence[Comparison]) -> tuple[Comparison, ...]:
     """Return `compared` with the hardness differences that the same pairs have in `sample`."""
     known = {(pair.first, pair.second): pair.hardness for pair in sample}
-    turned = {(b, a): own and own.turned() for (a, b), own in known.items()}
-    every = known | turned
+    negated = {(b, a): own and own.negated() for (a, b), own in known.items()}
+    every = known | negated
     return tuple(replace(pair, hardness=every.get((pair.first, pair.second))) for pair in compared)
 
 

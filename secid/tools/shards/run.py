@@ -148,7 +148,7 @@ def merge(
     from secid.read import open_sources, sources_and_words
     from secid.results import InputFile
     from secid.results.run import Merged
-    from secid.scoring.run import finished, read_sources
+    from secid.scoring.run import assemble_run, read_sources
     from secid.scoring.stages import Background, measure
     from secid.tools.shards.merge import merge_states, merged_run, states_of
     from secid.tools.shards.shard import Job, check_encoder, check_files, files_of, shard_states, subset_of_sample
@@ -212,7 +212,7 @@ def merge(
             named = None if run is None else fspath(run)
             with read_sources(readers, of_sample, subset, background, work, clock, recorder) as read:
                 context = measure(read, loaded, None, background, work, clock, recorder)
-                scored = finished(context, read, loaded, background, clock, named)
+                scored = assemble_run(context, read, loaded, background, clock, named)
                 check_files("merge", files_of(readers), shard_0[0], first["files"], state.url)
                 input_files = {path: InputFile(**file) for path, file in first["files"].items()}  # as in all shards
                 merged = Merged(

@@ -225,7 +225,7 @@ def score_shard(
 
     work : an empty folder for temporary files.
     """
-    from secid.scoring.run import finished, read_sources
+    from secid.scoring.run import assemble_run, read_sources
     from secid.scoring.stages import Background, measure
     from secid.tools.shards.state import ShardNumbers, numbers_without_triplets, state_of, write_vectors
 
@@ -242,7 +242,7 @@ def score_shard(
         subset = QuerySubset.of(resolved.values)
         with read_sources(readers, resolved, subset, background, work, clock, progress) as read:
             context = measure(read, encoder, None, background, work, clock, progress)
-            scored = finished(context, read, encoder, background, clock, run_folder)
+            scored = assemble_run(context, read, encoder, background, clock, run_folder)
             files = files_of(readers)
             counted = name_of(COUNTS, WHOLE)
             check_files(name, files, counted, job.state.header(counted)["files"], job.state.url)

@@ -35,7 +35,7 @@ def item(name: str, values: np.ndarray) -> SimpleNamespace:
 def gaps(items: list[SimpleNamespace]) -> list[PairGap]:
     """All pairs, whichever queries they share."""
     return [
-        PairGap(a.name, b.name, difference(a.influence, b.influence, a.nats(1.0) - b.nats(1.0))).turned()
+        PairGap(a.name, b.name, difference(a.influence, b.influence, a.nats(1.0) - b.nats(1.0))).higher_first()
         for a, b in combinations(items, 2)
     ]
 

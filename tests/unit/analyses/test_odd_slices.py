@@ -13,7 +13,7 @@ from secid.pool import Plan
 from secid.pool.collect import slice_value
 from secid.read import open_source, resolve_sources
 from secid.results import RunWarning
-from secid.scoring.publish import odd_slices
+from secid.scoring.publish import slice_warnings
 from secid.settings import Settings
 from tests.planning import make_plan
 
@@ -37,27 +37,27 @@ def planned(folder: Path, rows: dict[str, list[tuple[str, str | None]]], setting
 def test_rows_of_a_record_that_differ_are_told_and_the_first_counts(tmp_path):
     plan = planned(tmp_path, {"a": [("q", "x"), ("q", "y"), ("r", "y"), ("r", "y"), ("q", "x")]})
     assert [plan.slices[number] for number in plan.sources[0].slice] == ["x", "y"]
-    (note,) = odd_slices(plan, BY_KIND)
+    (note,) = slice_warnings(plan, BY_KIND)
     assert note == RunWarning(kind="mixed_slice_values", source="a", values={"column": "kind", "n_records": 1})
 
 
 def test_a_source_without_the_column_is_told(tmp_path):
     plan = planned(tmp_path, {"a": [("q", "x"), ("r", None)], "b": [("q", None), ("r", None)]})
-    (note,) = odd_slices(plan, BY_KIND)
+    (note,) = slice_warnings(plan, BY_KIND)
     assert (note.kind, note.source, note.values["column"]) == ("no_slice_value", "b", "kind")
 
 
 def test_nothing_is_said_without_the_option_or_where_all_is_well(tmp_path):
     rows = {"a": [("q", "x"), ("q", "x"), ("r", "y")]}
-    assert odd_slices(planned(tmp_path, rows), BY_KIND) == ()
-    assert odd_slices(planned(tmp_path, {"a": [("q", None)]}, Settings()), Settings()) == ()
+    assert slice_warnings(planned(tmp_path, rows), BY_KIND) == ()
+    assert slice_warnings(planned(tmp_path, {"a": [("q", None)]}, Settings()), Settings()) == ()
 
 
 def test_sources_whose_values_no_other_has_are_told(tmp_path):
     plan = planned(tmp_path, {"a": [("q", "de"), ("r", "en")], "b": [("q", "DE")], "c": [("q", "en")]})
-    (note,) = odd_slices(plan, BY_KIND)
+    (note,) = slice_warnings(plan, BY_KIND)
     assert note == RunWarning(kind="no_common_slice_value", values={"column": "kind", "sources": {"b": ["DE"]}})
-    assert odd_slices(planned(tmp_path, {"a": [("q", "de")]}), BY_KIND) == ()
+    assert slice_warnings(planned(tmp_path, {"a": [("q", "de")]}), BY_KIND) == ()
 
 
 @pytest.mark.parametrize(
@@ -82,4 +82,4 @@ def test_whole_numbers_and_truth_values_of_json_parquet_and_csv_meet_in_one_slic
     plan = make_plan([(source, open_source(source, BY_KIND).blocks()) for source in sources], BY_KIND, tmp_path)
     plan.close()
     assert plan.slices == ("0", "1")
-    assert odd_slices(plan, BY_KIND) == ()
+    assert slice_warnings(plan, BY_KIND) == ()

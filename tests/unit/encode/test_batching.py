@@ -15,7 +15,7 @@ from hypothesis import strategies as st
 from secid.encode import batching
 from secid.encode.batching import (
     GOOD_BATCHES,
-    Feed,
+    BatchQueue,
     TokenBatch,
     Tokens,
     halves,
@@ -60,48 +60,48 @@ def test_chunks_come_longest_first() -> None:
     assert (np.diff(lengths) <= 0).all()
 
 
-def fed(lists: list[list[int]], budget: int) -> Feed:
+def queue_of(lists: list[list[int]], budget: int) -> BatchQueue:
     places = np.arange(len(lists))
-    return Feed(iter([(places, tokens_of(lists))]), budget, 0)
+    return BatchQueue(iter([(places, tokens_of(lists))]), budget, 0)
 
 
 LISTS = [[7] * length for length in (9, 1, 4, 4, 7, 2, 2, 5, 8)]
 
 
-def taken_from(feed: Feed) -> Iterator[TokenBatch]:
-    while (batch := feed.take()) is not None:
-        feed.done()
+def taken_from(queue: BatchQueue) -> Iterator[TokenBatch]:
+    while (batch := queue.take()) is not None:
+        queue.done()
         yield batch
 
 
 def test_a_feed_hands_each_text_to_one_thread() -> None:
-    feed = fed(LISTS * 40, 16)
-    producers = [lambda: taken_from(feed)] * 4
+    queue = queue_of(LISTS * 40, 16)
+    producers = [lambda: taken_from(queue)] * 4
     batches: list[TokenBatch] = list(merged_items(producers, 3, "test"))
-    alone = list(taken_from(fed(LISTS * 40, 16)))
+    alone = list(taken_from(queue_of(LISTS * 40, 16)))
     assert sorted(np.concatenate([batch.positions for batch in batches])) == list(range(len(LISTS) * 40))
     assert sorted(batch.positions.tolist() for batch in batches) == sorted(batch.positions.tolist() for batch in alone)
 
 
 def test_a_feed_gives_smaller_batches_after_one_that_did_not_fit() -> None:
-    feed = fed(LISTS, 64)
-    feed.shrink(40)
-    feed.shrink(40)  # the same batch size, from another worker: no reason to go lower
-    assert feed.budget == 32
-    sizes = [batch.ids.size for batch in taken_from(feed)]
+    queue = queue_of(LISTS, 64)
+    queue.shrink(40)
+    queue.shrink(40)  # the same batch size, from another worker: no reason to go lower
+    assert queue.budget == 32
+    sizes = [batch.ids.size for batch in taken_from(queue)]
     assert max(sizes) <= 32 < sum(sizes)
 
 
 def test_a_lowered_budget_grows_back_ever_more_slowly() -> None:
-    feed = fed([[7] * 4] * 2000, 16)
+    queue = queue_of([[7] * 4] * 2000, 16)
     seen = []
     for n_failures in (1, 2):
         for _ in range(n_failures):
-            feed.shrink(16)
+            queue.shrink(16)
         before = 0
-        while feed.budget < 16:
-            assert feed.take() is not None
-            feed.done()
+        while queue.budget < 16:
+            assert queue.take() is not None
+            queue.done()
             before += 1
         seen.append(before)
     assert seen == [2 * GOOD_BATCHES, 8 * GOOD_BATCHES]
@@ -109,20 +109,20 @@ def test_a_lowered_budget_grows_back_ever_more_slowly() -> None:
 
 def test_what_a_thread_gives_back_another_encodes() -> None:
     """The second thread waits for the first one's batch although the stream is at its end."""
-    feed = fed([[7] * 4], 16)
-    batch = feed.take()
+    queue = queue_of([[7] * 4], 16)
+    batch = queue.take()
     assert batch is not None
-    assert feed.take(wait=False) is None
+    assert queue.take(wait=False) is None
     taken: list[TokenBatch | None] = []
-    other = threading.Thread(target=lambda: taken.append(feed.take()))
+    other = threading.Thread(target=lambda: taken.append(queue.take()))
     other.start()
     time.sleep(0.02)
     assert taken == []
-    feed.give_back(batch)
+    queue.give_back(batch)
     other.join(10)
     assert [item is batch for item in taken] == [True]
-    feed.done()
-    assert feed.take() is None
+    queue.done()
+    assert queue.take() is None
 
 
 class Lazy(Sequence[str]):
@@ -174,7 +174,7 @@ def test_the_order_of_chunks_does_not_depend_on_the_number_of_threads(
 
 
 def test_halves_hold_the_same_texts() -> None:
-    batch = fed(LISTS, 1000).take()
+    batch = queue_of(LISTS, 1000).take()
     assert batch is not None
     first, second = halves(batch)
     assert [part.ids.shape for part in (first, second)] == [(4, 9), (5, 4)]

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from secid.findings.form import _note, is_markup, is_unfinished, is_wrapped, trailing_notes
+from secid.findings.form import is_markup, is_unfinished, is_wrapped
+from secid.findings.phrases import _note, trailing_notes
 from secid.pool.normal_form import FormKeys, _loops
 from secid.pool.texts import Packed
 

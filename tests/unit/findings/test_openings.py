@@ -10,7 +10,16 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from secid.findings.form import (
+from secid.findings.openings import (
+    NONE,
+    SHARED_CHANCE,
+    Openings,
+    chance_of_fewer,
+    opening_flags,
+    opening_keys,
+    phrase_keys,
+)
+from secid.findings.phrases import (
     ENGLISH,
     ENGLISH_REFUSAL,
     LANGUAGES,
@@ -21,15 +30,6 @@ from secid.findings.form import (
     may_be_phrases,
     phrase,
     without_dotless,
-)
-from secid.findings.openings import (
-    NONE,
-    SHARED_CHANCE,
-    Openings,
-    chance_of_fewer,
-    opening_flags,
-    opening_keys,
-    phrase_keys,
 )
 from secid.pool.normal_form import FormKeys
 from secid.pool.texts import Packed

@@ -10,7 +10,7 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from secid.encode.batching import Tokeniser
 from secid.encode.locate import offline_minilm
-from secid.findings.lexical_gate import SCRIPT_CHARACTERS, UNKNOWN, unknown_scripts
+from secid.findings.lexical_gate import SCRIPT_CHARACTERS, UNKNOWN_SCRIPT_SHARE, unknown_scripts
 from secid.pages.findings import STATUS, statuses_line
 from secid.pages.formats import verdict_line
 from secid.pages.glossary import REASONS
@@ -41,7 +41,7 @@ def minilm() -> Tokeniser:
 
 def test_minilm_knows_latin_script_alone():
     shares = dict(zip(SENTENCES, minilm().unknown_shares(list(SENTENCES.values())), strict=True))
-    assert [name for name, share in shares.items() if share < UNKNOWN] == list(KNOWN)
+    assert [name for name, share in shares.items() if share < UNKNOWN_SCRIPT_SHARE] == list(KNOWN)
     assert all(shares[name] < 0.05 for name in KNOWN)
     assert min(share for name, share in shares.items() if name not in KNOWN) > 0.55
 
@@ -76,7 +76,7 @@ def test_a_tokenizer_that_has_learned_a_script_knows_it_and_one_of_english_does_
 def test_what_lies_beyond_the_maximum_length_does_not_count():
     tokeniser = minilm()
     text = f"A short English opening. {SENTENCES['Thai'] * 3}"
-    assert tokeniser.unknown_shares([text])[0] > UNKNOWN
+    assert tokeniser.unknown_shares([text])[0] > UNKNOWN_SCRIPT_SHARE
     tokeniser._core.enable_truncation(5)
     assert tokeniser.unknown_shares([text])[0] == 0.0
 

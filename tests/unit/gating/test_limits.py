@@ -12,16 +12,16 @@ from scipy.stats import norm, t
 from secid.results.catalogue import DEFECTS
 from secid.tools.gating.baseline import Tail
 from secid.tools.gating.limits import (
-    GROSS,
+    GROSS_DAMAGE,
     Bound,
     above_advice,
-    down,
     known_languages,
     limits_for,
     margin,
     minimum_queries,
+    round_down,
+    round_up,
     share_margin,
-    up,
 )
 from secid.tools.gating.policy import Policy, parse_policy
 from tests.unit.gating.conftest import baseline_of, measured, source_of
@@ -47,10 +47,10 @@ def wilson(share, n, n_queries=None):
 
 def test_limits_are_rounded_away_from_the_reference():
     for value in (0.001234, 0.0999, 0.5, 1.0, 23.4, 7.0e-9):
-        assert up(value) >= value - 1e-12
-        assert down(value) <= value + 1e-12
-        assert up(value) == pytest.approx(value, rel=0.11)
-    assert (up(0.1234), down(0.1278), down(-0.1234), up(0.0)) == (0.13, 0.12, -0.13, 0.0)
+        assert round_up(value) >= value - 1e-12
+        assert round_down(value) <= value + 1e-12
+        assert round_up(value) == pytest.approx(value, rel=0.11)
+    assert (round_up(0.1234), round_down(0.1278), round_down(-0.1234), round_up(0.0)) == (0.13, 0.12, -0.13, 0.0)
 
 
 @pytest.mark.parametrize(("n_known", "n"), [(400, 100), (12, 400), (400, 12), (50, 50)])
@@ -224,7 +224,7 @@ def test_a_check_that_would_not_see_gross_damage_is_left_out():
     weak = bounds_of(own=source_of(random_like=0.75))
     assert weak.left_out == ("findings.random_like",)
     assert "findings.random_like" not in weak.bounds
-    assert strong.bounds["findings.random_like"].detects < GROSS
+    assert strong.bounds["findings.random_like"].detects < GROSS_DAMAGE
     assert bounds_of(own=source_of(random_like=0.5)).bounds["findings.random_like"].detects == 0.69
     assert bounds_of(own=source_of(random_like=0.58)).left_out == ("findings.random_like",)  # 0.86 would do
     given = bounds_of("own", {"findings": {"random_like": 0.8}}, own=source_of(random_like=0.75))

@@ -237,7 +237,7 @@ def test_exit_codes(outcomes, expected, code):
     [("fail", False, True), ("undecided", False, True), ("undecided", True, False), ("pass", False, False)],
 )
 def test_what_keeps_a_source_from_passing(outcome, excused, holds):
-    assert GateCheck(name="hardness", outcome=outcome, excused=excused).holds_up is holds
+    assert GateCheck(name="hardness", outcome=outcome, excused=excused).blocks_pass is holds
 
 
 def test_every_page_says_what_was_left_out():

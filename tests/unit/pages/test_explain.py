@@ -27,7 +27,7 @@ TABLES = [
     GATE.answer,
     *(t for part in GATE.details for t in part.tables),
 ]
-HEADS = {column.title for table in TABLES for column in table.columns}
+COLUMN_TITLES = {column.title for table in TABLES for column in table.columns}
 CONTROLS = {row[0] for table in TABLES for row in table.rows[len(table.rows) - table.n_controls :]}
 ASKED = (
     "score hardness outscoring tie defects queries consistency locality residual no_defects repair unusable no_verdict"
@@ -38,7 +38,7 @@ ASKED = (
     "name",
     sorted(
         {
-            *HEADS,
+            *COLUMN_TITLES,
             *CONTROLS,
             *STATUS,
             *STATUSES,

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from secid.findings.texts import text_rules
-from secid.pool import collect_sources, draft_of
+from secid.pool import collect_sources, draft_plan
 from secid.records import Record, Source
 from secid.settings import Settings
 from tests.planning import make_plan
@@ -22,7 +22,7 @@ def test_labels_outside_the_sample_still_mark_negatives(tmp_path):
     for folder, max_records in (("all", None), ("some", N_SAMPLED)):
         (tmp_path / folder).mkdir()
         read = collect_sources(streams(), tmp_path / folder, lambda: None)
-        draft = draft_of(read, Settings(max_records=max_records))
+        draft = draft_plan(read, Settings(max_records=max_records))
         plan = draft.with_text_findings(text_rules(*draft.texts)).plan
         miner, labels = plan.sources
         sampled = set(labels.query.tolist())

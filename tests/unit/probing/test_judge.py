@@ -8,7 +8,7 @@ from scipy import stats
 
 from secid.results.probe import Gap
 from secid.tools.probing.judge import Judge, between_runs, effective_number, gap
-from secid.tools.probing.task import Arm
+from secid.tools.probing.task import NegativeSource
 
 N, PER_GROUP, N_FOLDS = 300, 2, 3
 GROUP = np.arange(N) // PER_GROUP
@@ -86,7 +86,7 @@ def test_identical_sources_are_no_different() -> None:
 
 
 def judge(values: dict[str, np.ndarray]) -> Judge:
-    return Judge({Arm(name): own for name, own in values.items()}, GROUP, FOLD)
+    return Judge({NegativeSource(name): own for name, own in values.items()}, GROUP, FOLD)
 
 
 def shifted(*shifts: float, n_seeds: int = 3) -> dict[str, np.ndarray]:
@@ -124,12 +124,12 @@ def test_a_copy_of_a_source_changes_no_error_of_another() -> None:
     values = shifted(0.0, 0.05, 0.051)
     values["b"][1] += 0.02 * FOLD  # runs of one source differ more
     gains, with_copy = (judge(own).gains(np.zeros(N)) for own in (values, values | {"copy": values["b"]}))
-    assert {arm: with_copy[arm] for arm in gains} == gains
+    assert {source: with_copy[source] for source in gains} == gains
 
 
 def test_only_clear_losers_trail() -> None:
     values = shifted(0.0, 0.05, 0.0499, 0.0501)
-    assert judge(values).trailing() == {Arm("a")}
+    assert judge(values).trailing() == {NegativeSource("a")}
     assert judge({name: values[name] for name in "abc"}).trailing() == set(), "of few sources none stops"
     assert judge({name: own[:1] for name, own in values.items()}).trailing() == set()
 
@@ -143,7 +143,7 @@ def test_a_source_that_was_stopped_is_not_ranked_by_the_seeds_that_it_had() -> N
     judged = judge(values)
     pairs, ties = judged.pairs()
     gains = judged.gains(np.zeros(N))
-    assert gains[Arm("b")].value < min(gains[Arm(name)].value for name in "acd")
+    assert gains[NegativeSource("b")].value < min(gains[NegativeSource(name)].value for name in "acd")
     assert all(pair.gap.value >= 0 for pair in pairs)
     assert ties["b"] == 2
     assert judged.n_seeds == 2
@@ -171,7 +171,7 @@ def test_equal_sources_are_rarely_told_apart(n_seeds: int) -> None:
 
 
 def test_without_pooled_runs_equal_sources_are_told_apart_more_often(monkeypatch: pytest.MonkeyPatch) -> None:
-    def of_the_pair(judge: Judge, first: Arm, second: Arm) -> Gap:
+    def of_the_pair(judge: Judge, first: NegativeSource, second: NegativeSource) -> Gap:
         return alone(judge._values[first] - judge._values[second])
 
     monkeypatch.setattr(Judge, "difference", of_the_pair)
@@ -193,8 +193,8 @@ def test_stopping_sources_that_trail_establishes_no_order_of_equal_ones() -> Non
         values = equal_sources(seed, 4, 4)
         for n_seeds in (2, 3):
             running = {name: own[:n_seeds] for name, own in values.items() if len(own) == 4}
-            for arm in judge(running).trailing():
-                values[arm.name] = values[arm.name][:n_seeds]
+            for source in judge(running).trailing():
+                values[source.name] = values[source.name][:n_seeds]
         wrong.append(any(pair.established for pair in judge(values).pairs()[0]))
     assert np.mean(wrong) <= 0.08
 

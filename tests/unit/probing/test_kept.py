@@ -22,7 +22,7 @@ from secid.tools.probing.learner import Work
 from secid.tools.probing.options import Options
 from secid.tools.probing.run import run_probe
 from secid.tools.probing.schedule import TrainingFiles
-from secid.tools.probing.task import Arm, RowLists, Task
+from secid.tools.probing.task import NegativeSource, RowLists, Task
 from tests.kills import fork
 from tests.tiny_probe import PLANTED, before_each_run, keyed_task, probe_planted, tiny_encoder
 
@@ -117,7 +117,7 @@ def name_of(
     """The name of a training."""
     held = {0: learner.HeldOut(rows, None, None, rows, rows)}  # type: ignore[arg-type]
     own = TrainingFiles(task, held, Settings(cache_dir="/nowhere"), parts or ["fingerprint", 12, 2, 0.05])
-    return own.name(work or Work(Arm(source), 0, 0, 3e-3))
+    return own.name(work or Work(NegativeSource(source), 0, 0, 3e-3))
 
 
 def moved(lists: RowLists) -> RowLists:
@@ -139,9 +139,9 @@ def test_each_part_of_a_training_changes_its_name(task: Task, monkeypatch: pytes
         "candidates": name_of(replace(task, candidates=task.candidates[1:]), rows),
         "queries": name_of(replace(task, query=task.query[::-1]), rows),
         "ranked": name_of(task, rows[1:]),
-        "seed": name_of(task, rows, work=Work(Arm("hard"), 0, 1, 3e-3)),
-        "held out": name_of(task, rows, work=Work(Arm("hard"), 1, 0, 3e-3)),
-        "rate": name_of(task, rows, work=Work(Arm("hard"), 0, 0, 1e-3)),
+        "seed": name_of(task, rows, work=Work(NegativeSource("hard"), 0, 1, 3e-3)),
+        "held out": name_of(task, rows, work=Work(NegativeSource("hard"), 1, 0, 3e-3)),
+        "rate": name_of(task, rows, work=Work(NegativeSource("hard"), 0, 0, 1e-3)),
         "frozen": name_of(task, rows, work=Work(None, 0, 0, 3e-3)),
         "source": name_of(task, rows, source="easy"),
         "part": name_of(task, rows, ["fingerprint", 12, 2, 0.06]),
@@ -169,8 +169,8 @@ def test_other_settings_use_no_kept_training(
     first = list(works)
     works.clear()
     probed(one, tiny_encoder(folder, **recipe), tmp_path, replace(short, **options), **settings)
-    trained = {work.fold for work in works if work.arm}
-    assert trained == {work.fold for work in first if work.arm}
+    trained = {work.fold for work in works if work.source}
+    assert trained == {work.fold for work in first if work.source}
 
 
 def test_clearing_the_cache_removes_trainings_and_no_other_file(

@@ -14,12 +14,18 @@ from secid.settings import Settings
 from secid.tools.probing.learner import Step, Work, steps_of
 from secid.tools.probing.losses import MAX_POSITIVES, Guidance, Objective
 from secid.tools.probing.options import PASSAGES
-from secid.tools.probing.task import Arm, RowLists, Task
+from secid.tools.probing.task import NegativeSource, RowLists, Task
 
 
 def steps(task: Task, loss: str, passages: str, n: int = 6, guide: Guidance | None = None) -> list[Step]:
     """The first n steps of five rows."""
-    batches = steps_of(task, task.arms[Arm("hard")], Work(Arm("hard"), 0, 0, 1e-3), 5, Objective(loss, passages, guide))
+    batches = steps_of(
+        task,
+        task.sources[NegativeSource("hard")],
+        Work(NegativeSource("hard"), 0, 0, 1e-3),
+        5,
+        Objective(loss, passages, guide),
+    )
     return [step for step, _ in zip(batches, range(n), strict=False)]
 
 

@@ -23,7 +23,7 @@ from secid.tools.probing import schedule
 from secid.tools.probing.learner import DivergedError, Learner, Step, Work
 from secid.tools.probing.options import Options
 from secid.tools.probing.run import RANDOM, run_probe
-from secid.tools.probing.task import Arm, RowLists, Task
+from secid.tools.probing.task import NegativeSource, RowLists, Task
 from tests.snapshots import refusal
 from tests.tiny_probe import PLANTED, before_each_run, tiny_encoder
 
@@ -139,8 +139,8 @@ def test_other_batches_for_each_source_are_noticed(
     real = training.steps_of
 
     def own_batches(task: Task, negatives: RowLists, work: Work, *rest: Any) -> Iterator[Step]:
-        assert work.arm is not None
-        return real(task, negatives, work._replace(seed=100 * len(work.arm.name) + work.seed), *rest)
+        assert work.source is not None
+        return real(task, negatives, work._replace(seed=100 * len(work.source.name) + work.seed), *rest)
 
     monkeypatch.setattr(training, "steps_of", own_batches)
     assert pair(probed(task, encoder, QUICK), "hard", "again").gap.value != 0.0
@@ -173,8 +173,7 @@ def test_a_long_probe_says_what_would_shorten_it(task: Task, encoder: Transforme
     with pytest.raises(KeyboardInterrupt):
         probed(task, encoder, PLANTED, notes)
     assert notes.notes[1] == (
-        "to save time: --dtype bf16 (about two thirds of the time on this CPU), "
-        "a smaller --max-length, fewer --steps"
+        "to save time: --dtype bf16 (about two thirds of the time on this CPU), a smaller --max-length, fewer --steps"
     )
 
 
@@ -206,7 +205,7 @@ def test_a_gain_of_a_control_is_none_of_a_source(
     real = training.train_and_rank
 
     def random_alone(learner: Any, task: Task, held: Any, work: Work, *rest: Any) -> Any:
-        return real(learner, task, held, work if work.arm == RANDOM else work._replace(arm=None), *rest)
+        return real(learner, task, held, work if work.source == RANDOM else work._replace(source=None), *rest)
 
     monkeypatch.setattr(schedule, "train_and_rank", random_alone)
     outcome = probed(task, encoder)
@@ -258,9 +257,9 @@ def test_sources_that_change_places_are_named(
     real, own = training.steps_of, two_of(task)
 
     def swapped(task: Task, negatives: RowLists, work: Work, *rest: Any) -> Iterator[Step]:
-        other = {Arm("hard"): Arm("easy"), Arm("easy"): Arm("hard")}
-        arm = other.get(work.arm, work.arm) if work.rate > 3e-3 else work.arm
-        return real(task, task.arms[arm], work, *rest)
+        other = {NegativeSource("hard"): NegativeSource("easy"), NegativeSource("easy"): NegativeSource("hard")}
+        source = other.get(work.source, work.source) if work.rate > 3e-3 else work.source
+        return real(task, task.sources[source], work, *rest)
 
     monkeypatch.setattr(training, "steps_of", swapped)
     outcome = probed(own, encoder, replace(PLANTED, rates=(3e-3, 3.1e-3)))
@@ -343,7 +342,7 @@ def test_where_every_dose_diverges_the_error_says_where(
     assert "--rate 1e+36" in message
 
     def diverge(_: Any, work: Work) -> None:
-        if work.seed == 1 and work.arm == Arm("easy"):
+        if work.seed == 1 and work.source == NegativeSource("easy"):
             raise DivergedError("the loss is nan at step 3", 3)
 
     before_each_run(monkeypatch, diverge)
@@ -359,7 +358,7 @@ def test_devices_share_the_runs_and_give_the_same(
     works: list[Work] = []
 
     def note(learner: Any, work: Work) -> None:
-        if work.arm is not None and work.seed == 0 and len(taken) < 2:
+        if work.source is not None and work.seed == 0 and len(taken) < 2:
             both.wait(20)  # neither goes on before the other has a source, too
         works.append(work)
         taken[(id(learner), threading.get_ident())] += 1
@@ -378,7 +377,7 @@ def test_a_device_that_fails_ends_the_probe(
 
     def fail(_: Any, work: Work) -> None:
         works.append(work)
-        if work.arm == Arm("easy"):
+        if work.source == NegativeSource("easy"):
             raise EncoderError("out of memory on cuda:1 with a single text")
 
     before_each_run(monkeypatch, fail)
