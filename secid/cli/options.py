@@ -193,6 +193,6 @@ def refuse_repeated(words: Sequence[str]) -> None:
     for flag in map(flag_of, ("format", *(name for name in READING if name.endswith("_column")))):
         if flags.count(flag) > 1:
             raise UsageError(
-                f"{flag} is repeated {flags.count(flag)} times, but only one is used",
+                f"{flag} appears {flags.count(flag)} times, but only one is used",
                 remedy="for columns x_1, x_2, name their prefix x; to score two columns, score two sources",
             )

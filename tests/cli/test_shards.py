@@ -74,7 +74,7 @@ def test_shards_and_their_merge(invoke: Any, tmp_path: Path) -> None:
         (["--shard", "0/2", "--state-dir", "state", "-o", "page.html"], "a shard has no report"),
         (["--shard", "0/2", "--state-dir", "state", "--json"], "a shard has no report"),
         (["--shard", "0/2", "--state-dir", "state", "--encoder", "other"], "shards are scored with one encoder"),
-        (["--shard", "0/2", "--state-dir", "state", "--prepare", "--run", "run"], "counting writes no run folder"),
+        (["--shard", "0/2", "--state-dir", "state", "--prepare", "--run", "run"], "--prepare writes no run folder"),
         (["--shard", "0/2", "--state-dir", "nowhere://bucket"], "nowhere"),
     ],
 )
