@@ -1,9 +1,9 @@
-"""Writes the generated parts of the pages: option tables, the table of schemas, the findings, the README's output.
+"""Write the generated parts of the pages: option tables, settings, findings, and the README's output.
 
     python docs/build.py            # the tables, from the code
     python docs/build.py --output   # also the output in the README, by running its first command (seconds to a minute)
 
-tests/test_docs.py fails while a generated part is not current.
+tests/test_docs.py fails if a generated part is out of date.
 """
 
 from __future__ import annotations
@@ -25,7 +25,7 @@ README = ROOT / "README.md"
 
 
 def commands() -> dict[str, tuple[Any, Any]]:
-    """The commands of the app by their words, each with the function behind it; the app itself under ""."""
+    """Return each command of the app with its function, by its words; the app itself is under ""."""
     from typer.main import get_command
 
     from secid.cli.app import program
@@ -49,7 +49,7 @@ def commands() -> dict[str, tuple[Any, Any]]:
 
 
 def option_table(command: Any, function: Any) -> str:
-    """Arguments and options of a command as a Markdown table, in the order of its help."""
+    """Return the arguments and options of a command as a Markdown table, in the order of its help."""
     types = get_type_hints(function) if function else {}
     lines = ["| option | values | meaning |", "|---|---|---|"]
     for parameter in command.params:
@@ -68,7 +68,7 @@ NAMES = {bool: "", str: "text", int: "whole number", float: "number", Path: "pat
 
 
 def _values(kind: Any) -> str:
-    """What an option takes, from its type."""
+    """Return the values that an option takes, from its type."""
     origin, arguments = get_origin(kind), get_args(kind)
     if origin is Literal:
         return ", ".join(f"`{value}`" for value in arguments)
@@ -86,15 +86,15 @@ def _cell(text: str) -> str:
 
 
 def block(text: str, name: str, content: str) -> str:
-    """The page with what stands between `<!-- name -->` and `<!-- end -->` replaced."""
+    """Return the page with new content between `<!-- name -->` and `<!-- end -->`."""
     pattern = re.compile(rf"(<!-- {re.escape(name)} -->\n)(.*?)(<!-- end -->)", re.DOTALL)
     if not pattern.search(text):
-        raise SystemExit(f"no place for <!-- {name} -->")
+        raise SystemExit(f"the page has no <!-- {name} --> … <!-- end -->: add both comments")
     return pattern.sub(lambda match: f"{match[1]}{content}\n{match[3]}", text, count=1)
 
 
 def cli_page() -> str:
-    """cli.md with current tables. A command without a section gets one, from its own help."""
+    """Return cli.md with current tables. A command without a section gets one from its help."""
     text = CLI_PAGE.read_text(encoding="utf-8")
     for name, (command, function) in commands().items():
         place = f"options: {name}".rstrip()
@@ -106,7 +106,7 @@ def cli_page() -> str:
 
 
 def settings_table() -> str:
-    """The settings without a flag of their own."""
+    """Return the table of settings without a flag."""
     from secid.settings import DEFAULTS, FIELDS, value_range, value_text
 
     lines = ["| setting | values | default | meaning |", "|---|---|---|---|"]
@@ -122,15 +122,15 @@ SECTIONS_END = "## Settings\n"
 
 
 def section(name: str, help_text: str, place: str) -> str:
-    """A command's section as its docstring tells it; the paragraphs may then be written out by hand."""
-    told, _, example = help_text.partition("Example:")
+    """Return a command's section, made from its docstring. The paragraphs can be rewritten by hand later."""
+    description, _, example = help_text.partition("Example:")
     shown = f"```sh\n{' '.join(example.split())}\n```\n\n" if example else ""
-    paragraphs = "\n\n".join(" ".join(part.split()) for part in told.strip().split("\n\n"))
+    paragraphs = "\n\n".join(" ".join(part.split()) for part in description.strip().split("\n\n"))
     return f"## secid {name}\n\n{shown}{paragraphs}\n\n<!-- {place} -->\n<!-- end -->\n\n"
 
 
 def findings_table() -> str:
-    """All findings, each linked to its section."""
+    """Return the table of all findings, each linked to its section."""
     from secid.pages.explain import NEEDS
     from secid.results.catalogue import FINDINGS
 
@@ -145,7 +145,7 @@ def findings_table() -> str:
 
 
 def findings_page() -> str:
-    """findings.md with its table, and a heading for each finding and caution, so that each has an anchor."""
+    """Return findings.md with its table, and a heading for each finding and caution, so that each has an anchor."""
     from secid.pages.explain import caution_facts, command_of
     from secid.results.catalogue import CAUTIONS, FINDINGS
 
@@ -167,7 +167,7 @@ def _capital(text: str) -> str:
 
 
 def first_output() -> str:
-    """What the README's first command prints on standard output."""
+    """Return the standard output of the README's first command."""
     from secid.cli.app import main as secid
 
     sources = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "fixtures" / "sources").iterdir())
@@ -184,7 +184,7 @@ def first_output() -> str:
 
 
 def shown(output: str) -> str:
-    """The verdict, the table, the first source's findings, and where the page is; the run folder under a short name."""
+    """Return the verdict, the table, the first source's findings and the page's path, with a short run folder name."""
     output = re.sub(r"\S+/run\b", "secid-runs/NAME", output)
     head, found, findings = re.split(r"(\nFindings.*, and what to run\n)", output, maxsplit=1)
     first = re.split(r"\n(?=\S)", findings)[0]
@@ -192,12 +192,12 @@ def shown(output: str) -> str:
 
 
 def readme() -> str:
-    """README.md with the current output."""
+    """Return README.md with the current output."""
     return block(README.read_text(encoding="utf-8"), "output", f"```text\n{shown(first_output())}\n```")
 
 
 def main(arguments: list[str]) -> None:
-    """Writes the pages."""
+    """Write the pages."""
     CLI_PAGE.write_text(cli_page(), encoding="utf-8")
     FINDINGS_PAGE.write_text(findings_page(), encoding="utf-8")
     if "--output" in arguments:

@@ -172,7 +172,7 @@ REASONS: Mapping[str, Reason] = {
     "broken_line": Reason("not valid JSON, CSV or text: cut, mis-encoded or malformed", True),
     "wrong_type": Reason("a field has another type than its schema asks for", True),
     "string_for_list": Reason("a string where a list of texts is expected", True),
-    "missing_field": Reason("a field the schema needs is absent or null", True),
+    "missing_field": Reason("a field that the schema needs is absent or null", True),
     "empty_query": Reason("the query is empty or white space", True),
     "no_positive": Reason("no labelled positive, or only empty ones", True),
     "no_negatives": Reason("no explicit negative", False),
@@ -185,10 +185,10 @@ REASONS: Mapping[str, Reason] = {
     "too_deep": Reason("JSON nested deeper than the reader's limit", True),
     "duplicate_key": Reason("a JSON object names one key twice", True),
     "late_column": Reason("negatives in a column missing or empty in the rows that the schema was inferred from", True),
-    "none_relevant": Reason("its labels or judgements call no passage of the query relevant", False),
-    "judged_relevant": Reason("a passage of a run that is judged relevant, so no negative", False),
+    "none_relevant": Reason("no passage of the query is labelled or judged relevant", False),
+    "judged_relevant": Reason("a passage of a run that is judged relevant, so it cannot be a negative", False),
     "repeated_passage": Reason("a passage that a run lists again for the query; its best rank counts", False),
-    "extra_columns": Reason("more or fewer columns than the header or the other rows", True),
+    "extra_columns": Reason("the row has more or fewer columns than the header or the other rows", True),
 }
 """Every reason to leave out a row (Defect) or a single negative (Record.dropped)."""
 

@@ -1,4 +1,4 @@
-"""What holds for all tests, and for the processes that they start."""
+"""Settings and fixtures for all tests, and for the processes that they start."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ import pytest
 
 from tests import fast, snapshots
 
-# Two workers with a thread pool each get in each other's way; numbers do not depend on it.
+# One thread: the thread pools of two test workers slow each other down. No number depends on it.
 os.environ.setdefault("OMP_NUM_THREADS", "1")
 os.environ.setdefault("TOKENIZERS_PARALLELISM", "false")
-gc.disable()  # until the tests are found: what is imported stays
+gc.disable()  # until the tests are collected: imported modules stay in memory anyway
 
 
 def pytest_addoption(parser: pytest.Parser) -> None:
@@ -23,7 +23,7 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """The tests of all workers share a cache that is empty at first, and leave the user's alone."""
+    """Let the tests of all workers share one cache, empty at first, instead of the user's."""
     base = tmp_path_factory.getbasetemp()
     with pytest.MonkeyPatch.context() as patch:
         of_all = base.parent if base.name.startswith("popen-") else base
@@ -33,19 +33,19 @@ def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
 
 @pytest.fixture
 def snapshot(pytestconfig: pytest.Config) -> snapshots.Snapshot:
-    """snapshot(name, text): the text is exactly what tests/snapshots/NAME holds."""
+    """Return snapshot(name, text), which asserts that the text equals tests/snapshots/NAME."""
     update = bool(pytestconfig.getoption("--update-snapshots"))
     return lambda name, text: snapshots.compare(snapshots.FOLDER / name, text, update)
 
 
 def pytest_ignore_collect(collection_path: Path, config: pytest.Config) -> bool | None:
-    """Under `-m fast` no other test file is imported: importing them all takes longer than the fast tests do."""
+    """Skip all but the fast test files under `-m fast`: importing every file takes longer than the fast tests do."""
     other = collection_path.suffix == ".py" and not fast.is_fast(collection_path)
     return True if other and config.getoption("markexpr") == "fast" else None
 
 
 def pytest_collection_finish() -> None:
-    """Leave libraries and tests, which stay to the end, out of what the garbage collector looks through."""
+    """Exclude libraries and tests, which live to the end, from garbage collection."""
     gc.freeze()
     gc.enable()
 

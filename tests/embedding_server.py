@@ -1,4 +1,4 @@
-"""An embedding server on loopback that can misbehave, and that keeps what it was asked and the keys it was sent."""
+"""Run an embedding server on loopback that can misbehave, and that records requests and keys."""
 
 from __future__ import annotations
 
@@ -15,13 +15,13 @@ def vector(text: str) -> list[float]:
 
 
 def right(texts: list[str]) -> tuple[int, Any]:
-    """A proper answer, out of order as servers may send it."""
+    """Return a correct answer, with its vectors out of order, as servers may send them."""
     data = [{"index": place, "embedding": vector(text)} for place, text in enumerate(texts)]
     return 200, {"data": data[::-1], "usage": {"prompt_tokens": 2 * len(texts)}}
 
 
 class Server(LoopbackServer):
-    """Answers with `script` first, one entry a request, then properly. Records the requests."""
+    """Answer the first requests from `script`, one entry each, and all later ones correctly. Record the requests."""
 
     def __init__(self) -> None:
         super().__init__(Handler)
@@ -49,5 +49,5 @@ class Handler(LoopbackHandler, BaseHTTPRequestHandler):
 
 
 def running() -> AbstractContextManager[Server]:
-    """A server until the end of the block."""
+    """Run a server until the end of the block."""
     return serving(Server())

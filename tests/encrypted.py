@@ -1,4 +1,4 @@
-"""Encrypted Parquet files, with a key service that hides nothing."""
+"""Write encrypted Parquet files, with a key service that keeps keys in the clear."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Keys(pe.KmsClient):  # type: ignore[misc]
 
 
 def save_encrypted(path: Path, table: pa.Table, *, plain_footer: bool = False) -> Path:
-    """Writes a table whose columns are all encrypted, and its footer unless `plain_footer`."""
+    """Write a table with all columns encrypted, and the footer too unless `plain_footer`."""
     how = pe.EncryptionConfiguration(
         footer_key="footer", column_keys={"columns": table.column_names}, plaintext_footer=plain_footer
     )

@@ -1,4 +1,4 @@
-"""An encoder without a model: each text's row is drawn from its own hash, so it needs no weights and no time."""
+"""Encode without a model: each text's row is drawn from its own hash, which needs no weights and no time."""
 
 from __future__ import annotations
 
@@ -13,9 +13,9 @@ from secid.results import EncoderInfo
 
 
 class HashEncoder:
-    """Unit rows from the hash of (role, text). rotation: (d, d) orthogonal matrix applied to every row.
+    """Encoder whose unit rows come from the hash of (role, text). rotation : (d, d) orthogonal matrix for every row.
 
-    Texts of the same first word lie nearer to each other, so that scores of sources differ.
+    Texts with the same first word lie nearer to each other, so that scores of sources differ.
     """
 
     def __init__(self, dimension: int = 16, rotation: np.ndarray | None = None, name: str = "hash") -> None:
@@ -43,14 +43,14 @@ class HashEncoder:
         return rows.astype(np.float32)
 
     def row(self, text: str, role: Role) -> np.ndarray:
-        """The float64 unit row that a text has before rounding to float32."""
+        """Return the float64 unit row of a text, before rounding to float32."""
         subject = text.split(" ", 1)[0]
         row = _drawn(f"subject {subject}", self.dimension) + 0.7 * _drawn(f"{role} {text}", self.dimension)
         row /= np.linalg.norm(row)
         return row if self.rotation is None else row @ self.rotation
 
     def table(self, texts: Sequence[str], role: Role) -> dict[str, np.ndarray]:
-        """Rows as the score sees them, float32 scaled to exact unit length, for an independent computation."""
+        """Return rows as the score uses them (float32, scaled to exact unit length), for an independent computation."""
         rows = self.encode(texts, role).astype(np.float64)
         rows /= np.linalg.norm(rows, axis=1, keepdims=True)
         return dict(zip(texts, rows, strict=True))
@@ -63,13 +63,13 @@ def _drawn(seed: str, dimension: int) -> np.ndarray:
 
 
 class PieceEncoder(HashEncoder):
-    """A hash encoder whose word pieces are runs of up to three characters of a lower-cased word."""
+    """Hash encoder whose word pieces are runs of up to three characters of a lower-cased word."""
 
     def word_pieces(self, texts: list[str]) -> list[list[int]]:
         return [[_number(piece) for piece in re.findall(r"\S{1,3}", text.lower())] for text in texts]
 
     def unknown_shares(self, texts: list[str]) -> np.ndarray:
-        """As if it knew no Cyrillic."""
+        """Return the share of unknown letters, as for a tokenizer without Cyrillic."""
         return np.array([len(re.findall("[а-яА-Я]", text)) / max(1, sum(map(str.isalpha, text))) for text in texts])
 
 

@@ -1,7 +1,7 @@
-"""Which files `pytest -m fast` runs: a part of the tests of every folder, in less than a minute on two cores.
+"""List the files that `pytest -m fast` runs: some tests of every folder, in less than a minute on two cores.
 
-Files are listed, and tests are not marked one by one, so that the others are not even imported. A new file under
-`unit/` is fast unless it is named in SLOW.
+The list has files rather than marked tests, so that the other files are not even imported. A new file under `unit/` is
+fast unless SLOW names it.
 """
 
 from __future__ import annotations
@@ -27,7 +27,7 @@ FAST = (
     "test_packaging.py",
     "test_snapshots.py",
 )
-"""Files, and folders with all that is in them, below `tests/`."""
+"""Files and whole folders below `tests/`."""
 
 SLOW = {
     "imports transformers, sentence-transformers or datasets: three to six seconds, in every worker": (
@@ -81,11 +81,11 @@ SLOW = {
         "unit/triplets/test_table.py",
     ),
 }
-"""Files that FAST leaves out, by the reason."""
+"""Files that are not fast, by reason."""
 
 
 def is_fast(path: Path) -> bool:
-    """Whether the file belongs to the fast tests."""
+    """Return whether the file belongs to the fast tests."""
     if not path.is_relative_to(TESTS):
         return False
     name = path.relative_to(TESTS).as_posix()

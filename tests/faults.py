@@ -1,4 +1,4 @@
-"""One-line faults that `tests.mutation` injects: which expressions, what becomes of them, and which change nothing."""
+"""One-line faults that `tests.mutation` injects: expressions, their replacements, and faults without effect."""
 
 from __future__ import annotations
 
@@ -122,13 +122,13 @@ EQUIVALENT: dict[str, str] = {
     ): "the density is symmetric, and so are the nodes and the masses before it",
     "analyses/audit.py : DECIMALS = 13": "as far above the error of a dot product, and below the distance of scores",
 }
-"""Faults that change no result, and why. Key: module, function, and the line with the fault."""
+"""Reasons why some faults change no result. Key: module, function, and the line with the fault."""
 
 
 class Fault(NamedTuple):
-    """One expression replaced, from byte start to byte end of the module.
+    """One replaced expression, from byte start to byte end of the module.
 
-    owner : the function around it.   first, last : its lines, from 0.   line : the first of them with the fault.
+    owner : enclosing function.   first, last : lines of the expression, from 0.   line : text of the first faulty line.
     """
 
     path: str
@@ -149,7 +149,7 @@ class Fault(NamedTuple):
 
 
 def replacements(node: ast.AST) -> Iterator[ast.expr]:
-    """What a fault may make of this expression; nothing for texts, paths and joined lists."""
+    """Yield the faulty versions of an expression; none for texts, paths and joined lists."""
     match node:
         case ast.Compare(left, [operator], right):
             for other in SWAPS.get(type(operator), ()):
@@ -180,7 +180,7 @@ def replacements(node: ast.AST) -> Iterator[ast.expr]:
 
 
 def is_text(node: ast.expr) -> bool:
-    """Whether an operand is a text, a list, a set or a path, which have no other operator."""
+    """Return whether an operand is a text, list, set or path, for which no other operator works."""
     if isinstance(node, ast.BinOp):
         return is_text(node.left)
     words = ast.unparse(node).lower()
@@ -188,7 +188,7 @@ def is_text(node: ast.expr) -> bool:
 
 
 def expressions(node: ast.AST, owner: str) -> Iterator[tuple[Any, str]]:
-    """Every expression that a fault may change, and the function that runs it, with () after its name."""
+    """Yield every expression that a fault may change, and the enclosing function's name followed by ()."""
     if isinstance(node, ast.JoinedStr | ast.Raise | ast.Assert | ast.Slice):
         return
     if isinstance(node, ast.expr):
@@ -205,7 +205,7 @@ def expressions(node: ast.AST, owner: str) -> Iterator[tuple[Any, str]]:
 
 
 def drawn(tree: Path, seed: int) -> list[Fault]:
-    """One fault of each line in random order: by a hash, so that a change of one module moves no other fault."""
+    """Return one fault per line in random order: by a hash, so that changing one module moves no other fault."""
     found: dict[tuple[str, str], tuple[str, Fault]] = {}
     for path in targets(tree):
         source = (tree / path).read_bytes()

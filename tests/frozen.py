@@ -1,12 +1,12 @@
-"""Runs commands of secid on fixed inputs, and compares what they return with what an earlier tree returned.
+"""Run secid's commands on fixed inputs, and compare their results with those of an earlier tree.
 
     python -m tests.frozen freeze FOLDER --data DIR [--tree PATH]
     python -m tests.frozen compare FOLDER [--tree PATH] [--only CASE] [--strict] [--text] [--jobs 2]
 
-`freeze` prepares the inputs in FOLDER from the collections in DIR (scifact/ and cranfield/ in BEIR's layout) and keeps
-all JSON documents, rows and exit codes. `compare` runs the same commands on another tree, or the same tree later, and
-exits with 1 if a number differs by more than 1e-9 of its size, or anything else at all. A key of the new tree alone is
-counted as added. Where a refactoring moves a key on purpose, RENAMED says so. Needs Linux.
+`freeze` prepares the inputs in FOLDER from the collections in DIR (scifact/ and cranfield/ in BEIR's layout) and stores
+all JSON documents, rows and exit codes. `compare` runs the same commands on another tree, or on the same tree later. It
+exits with 1 if a number differs by more than a relative 1e-9, or if anything else differs. A key that only the new tree
+has counts as added. List keys that a refactoring moves on purpose in RENAMED. Needs Linux.
 """
 
 from __future__ import annotations
@@ -32,18 +32,18 @@ from tests.frozen_inputs import cases, prepare, rows_of
 
 ROOT = Path(__file__).resolve().parents[1]
 Key = tuple[str | int, ...]
-"""The place of a value in a file: keys of objects, positions in lists."""
+"""Place of a value in a file: keys of objects, positions in lists."""
 
 RENAMED: Mapping[str, str | None] = {"analyses.ablations[*].range_nats": None}
-"""Places in the files of the frozen tree, and where the new tree has them; None if they are dropped on purpose.
+"""Places in the frozen tree's files, with their places in the new tree; None for places removed on purpose.
 
-A place covers all below it, and * is any key or position: "sources[*].eci_nats": "sources[*].score.nats". Before a
-colon it may name a file: "check.json:sources[*].n_rows". The stars of both sides correspond in order. An entry is
-passed over in files where the new tree still has the place, other than as the new place of an entry, or has nothing
-below the first key of the other one. If the place as a whole was null or empty, the new tree need not have it.
+A place covers everything below it, and * is any key or position: "sources[*].eci_nats": "sources[*].score.nats". A file
+name may precede it: "check.json:sources[*].n_rows". The stars of both sides correspond in order. An entry is ignored in
+files where the new tree still has the old place (unless as the new place of an entry), or has nothing below the first
+key of the new place. If the old place was null or empty as a whole, the new tree need not have it.
 """
 REORDERED = ("analyses.margins", "analyses.guide.sources")
-"""Lists, by their place in the new tree, whose parts are compared by `name` or `source`. A changed order is noted."""
+"""Places in the new tree of lists whose parts are compared by `name` or `source`. A changed order is reported."""
 VARIES = (
     "timing",
     "seconds",
@@ -56,9 +56,9 @@ VARIES = (
         for name in ("scoring_seconds", "tokens_per_second", "epoch_seconds", "epoch_share")
     ),
 )
-"""Places that differ from run to run, from machine to machine or from version to version. Never compared."""
+"""Places that vary by run, machine or version. Never compared."""
 LEFT_OUT = ("state", "states", "cache", "*.html", "log.txt", "*.stderr", "*.safetensors")
-"""Folders and files that are not compared: the commands that read them are."""
+"""Folders and files that are not compared; the commands that read them are."""
 AS_TEXT = (".md", ".xml", ".toml", ".stdout")
 """Wording, compared with --text only. A stdout that is a JSON document is compared as such."""
 
@@ -66,7 +66,7 @@ SECONDS = re.compile(r"[\d.,]+\u00a0(s|min)\b")
 
 TOLERANCE = 1e-9
 NEAR_ZERO = 1e-3
-"""Part of the tolerance that two numbers may differ by absolutely: what is left of 1 by a subtraction."""
+"""Absolute tolerance as a part of the relative one, for numbers near 0 that are differences of numbers near 1."""
 
 PROGRAM = """
 import json, os, runpy, sys
@@ -82,8 +82,8 @@ for line in sys.stdin:
         sys.exit(0)
     print(os.waitstatus_to_exitcode(os.waitpid(child, 0)[1]), flush=True)
 """
-"""Reads labelled commands line by line and prints their exit codes. Each is a fork that has the large packages, which
-saves the two seconds that every process takes to load them.
+"""Program that reads labelled commands line by line and prints their exit codes. Each command runs in a fork that has
+the large packages, which saves the two seconds that a process takes to load them.
 """
 
 
@@ -116,7 +116,7 @@ def run_all(folder: Path, chosen: Mapping[str, Mapping[str, list[str]]], tree: P
 
 
 def values_of(folder: Path, with_text: bool) -> dict[str, dict[Key, Any]]:
-    """By file, every value with its place. Empty lists and objects are values too."""
+    """Return every value with its place, by file. Empty lists and objects are values too."""
     found: dict[str, dict[Key, Any]] = {}
     for path in sorted(path for path in folder.rglob("*") if path.is_file()):
         name = path.relative_to(folder)
@@ -129,7 +129,7 @@ def values_of(folder: Path, with_text: bool) -> dict[str, dict[Key, Any]]:
 
 
 def read(path: Path, with_text: bool) -> Any:
-    """A file's document, rows or text; None if it is wording that is not compared. Rows are lists by column."""
+    """Return a file's document, rows or text; None for wording that is not compared. Rows are lists by column."""
     if path.suffix in (".parquet", ".jsonl", ".gz"):
         rows = rows_of(path)
         names = dict.fromkeys(name for row in rows for name in row)
@@ -143,7 +143,7 @@ def read(path: Path, with_text: bool) -> Any:
 
 
 def flat(value: Any, place: Key) -> Iterator[tuple[Key, Any]]:
-    """Every value below a place that holds no others."""
+    """Yield every value below a place that holds no other values."""
     items = value.items() if isinstance(value, dict) else enumerate(value) if isinstance(value, list) else ()
     if not value or not items:
         yield place, value
@@ -152,12 +152,12 @@ def flat(value: Any, place: Key) -> Iterator[tuple[Key, Any]]:
 
 
 def keys_of(pattern: str) -> tuple[str, ...]:
-    """The keys, positions and stars of a pattern of places."""
+    """Return the keys, positions and stars of a pattern of places."""
     return tuple(re.findall(r"[^.\[\]]+", pattern))
 
 
 def covers(pattern: tuple[str, ...], place: Key) -> bool:
-    """Whether a place is the pattern's or below it."""
+    """Return whether a place matches the pattern or lies below it."""
     return len(pattern) <= len(place) and all(a in ("*", str(b)) for a, b in zip(pattern, place, strict=False))
 
 
@@ -172,7 +172,7 @@ class Places:
                 self.patterns[keys_of(place)] = target
 
     def drop_unmoved(self, new: Iterable[Key]) -> None:
-        """Leave out patterns that the new tree does not follow in this file; see RENAMED."""
+        """Drop the patterns that RENAMED ignores in this file."""
         places = {place[:length] for place in new for length in range(1, len(place) + 1)}
         aims = [keys_of(target) for target in self.patterns.values() if target is not None]
         for pattern, target in list(self.patterns.items()):
@@ -183,7 +183,7 @@ class Places:
                 del self.patterns[pattern]
 
     def matched(self, place: Key) -> tuple[tuple[str, ...], str | None] | None:
-        """The longest pattern that covers a place, and its target."""
+        """Return the longest pattern that covers a place, and its target."""
         for length in range(len(place), 0, -1):
             for pattern, target in self.patterns.items():
                 if len(pattern) == length and covers(pattern, place):
@@ -191,7 +191,7 @@ class Places:
         return None
 
     def moved(self, place: Key) -> Key | None:
-        """Where the new tree has a place; None if it is dropped."""
+        """Return a place's position in the new tree; None if it was removed."""
         found = self.matched(place) if self.patterns else None
         if found is None:
             return place
@@ -204,7 +204,7 @@ class Places:
 
 
 def equal(old: Any, new: Any, tolerance: float) -> bool:
-    """Whether two values are the same: numbers to the tolerance, anything else exactly. NaN equals NaN."""
+    """Return whether two values are equal: numbers within the tolerance, anything else exactly. NaN equals NaN."""
     if type(old) in (int, float) and type(new) in (int, float):
         close = math.isclose(old, new, rel_tol=tolerance, abs_tol=NEAR_ZERO * tolerance)
         return close or (math.isnan(old) and math.isnan(new))
@@ -212,7 +212,7 @@ def equal(old: Any, new: Any, tolerance: float) -> bool:
 
 
 def positions(values: Mapping[Key, Any], place: Key) -> dict[Any, int]:
-    """The positions of a list's parts by their names or sources; empty if a part has neither, or two have the same."""
+    """Return the positions of a list's parts by name or source; empty if a part has neither, or two share one."""
     labels = [(key[-2], value) for key, value in values.items() if key[:-2] == place and key[-1] in ("name", "source")]
     n_parts = len({key[len(place)] for key in values if key[: len(place)] == place and len(key) > len(place)})
     found = {label: int(position) for position, label in labels}
@@ -220,7 +220,7 @@ def positions(values: Mapping[Key, Any], place: Key) -> dict[Any, int]:
 
 
 def in_order_of(old: Mapping[Key, Any], new: Mapping[Key, Any]) -> tuple[dict[Key, Any], list[Key]]:
-    """The old values with the parts of REORDERED lists where the new tree has them, and the lists that changed."""
+    """Return the old values with REORDERED lists in the new tree's order, and the lists whose order changed."""
     values, changed = dict(old), []
     for place in map(keys_of, REORDERED):
         before, after = positions(values, place), positions(new, place)
@@ -241,7 +241,7 @@ def compared(
     renamed: Mapping[str, str | None] = RENAMED,
     tolerance: float = TOLERANCE,
 ) -> tuple[list[tuple[str, Key, str]], list[tuple[str, Key]], list[tuple[str, Key]]]:
-    """Return the differences (file, place, what), what the new tree alone has, and reordered lists (file, place)."""
+    """Return differences (file, place, what), values only in the new tree, and reordered lists (file, place)."""
     differences: list[tuple[str, Key, str]] = []
     added: list[tuple[str, Key]] = [(file, ()) for file in new if file not in old]
     reordered: list[tuple[str, Key]] = []
@@ -264,7 +264,7 @@ def compared(
 def moved_values(
     old: Mapping[Key, Any], new: Mapping[Key, Any], renamed: Mapping[str, str | None], file: str
 ) -> dict[Key, Any]:
-    """The old values that are compared, where the new tree should have them."""
+    """Return the old values to compare, at their places in the new tree."""
     places, ignored = Places(renamed, file), Places(dict.fromkeys(VARIES), file)
     places.drop_unmoved(new)
     found: dict[Key, Any] = {}
@@ -280,7 +280,7 @@ def moved_values(
 
 
 def named(place: Key, any_position: bool = False) -> str:
-    """A place as RENAMED writes it, with * for each position if wanted."""
+    """Return a place as RENAMED writes it, optionally with * for each position."""
     parts = [f"[{'*' if any_position else key}]" if isinstance(key, int) else f".{key}" for key in place]
     return "".join(parts).removeprefix(".")
 
@@ -309,7 +309,7 @@ def report(
 
 
 def seconds_since(start: float) -> str:
-    """Wall time, and the processor time of all commands, which other programs on the machine change less."""
+    """Return the wall time, and the processor time of all commands, which depends less on other programs."""
     used = resource.getrusage(resource.RUSAGE_CHILDREN)
     return f"{time.perf_counter() - start:.0f} s, {used.ru_utime + used.ru_stime:.0f} s of processor time"
 

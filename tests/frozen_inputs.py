@@ -1,6 +1,6 @@
 """Inputs and commands of `python -m tests.frozen`: small collections, sources with planted defects, and vectors.
 
-Everything is drawn by hashes and seeds, so that two folders that are prepared from the same data are equal.
+Hashes and seeds draw everything, so two folders prepared from the same data are equal.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ SIZES = {"scifact": (240, 1500), "cranfield": (150, 900)}
 PREAMBLES = ("Here is a hard negative passage: ", "Sure! Here's a passage that looks relevant:\n\n", "", "", "")
 DEFECTS = ("", "<p>See <b>table</b></p> ", "Itâ€™s knownÂ that ", "again and again " * 12)
 RESULTS = "source,ndcg,ndcg_se\nbm25,0.41,0.01\npoisoned,0.33,0.02\nrandom,0.37,0.01\nllm,0.3,0.02\nswapped,0.35,0.01\n"
-"""Made-up results of trainings, for `secid compare`."""
+"""Made-up training results, for `secid compare`."""
 
 SCORED = "{own}/bm25.jsonl.gz {own}/random.parquet {own}/swapped.jsonl {own}/llm.jsonl {own}/poisoned.jsonl"
 ENCODED = "--encoder {own}/vectors.npz"
@@ -103,13 +103,13 @@ CASES: Mapping[str, Mapping[str, str]] = {
         "compare": "compare run --against probe.json --json",
     },
 }
-"""By case, labelled commands that run one after the other in a folder of their own. {in}: the inputs; {own}: those
-of the collection after which the case is named, and of Cranfield for the other cases.
+"""By case, labelled commands that run one after the other in a separate folder. {in} : the inputs; {own} : the inputs
+of the collection with the case's name, and of Cranfield for other cases.
 """
 
 
 def cases(inputs: Path) -> dict[str, dict[str, list[str]]]:
-    """Return the arguments of each command. Patterns such as * are left to secid."""
+    """Return the arguments of each command. secid itself expands patterns such as *."""
     found = {}
     for name, commands in CASES.items():
         set_name = name if name in SIZES else "cranfield"
@@ -130,7 +130,7 @@ class Collection:
     relevant: dict[str, list[str]]
 
     def text(self, number: str) -> str:
-        """The passage as secid reads it: the title, if there is one, a space and the text."""
+        """Return the passage as secid reads it: the title, if any, a space and the text."""
         return " ".join(filter(None, (self.passages[number]["title"].strip(), self.passages[number]["text"].strip())))
 
 
@@ -158,7 +158,7 @@ def prepare(inputs: Path, data: Path, fixtures: Path) -> None:
 
 
 def rows_of(path: Path) -> list[Any]:
-    """The rows of a file of JSON lines, compressed or not, or of a Parquet file."""
+    """Return the rows of a file of JSON lines, compressed or not, or of a Parquet file."""
     if path.suffix == ".parquet":
         import pyarrow.parquet as pq
 
@@ -168,7 +168,7 @@ def rows_of(path: Path) -> list[Any]:
 
 
 def texts_of(value: Any) -> Iterator[str]:
-    """All strings in a value, and titles joined with their texts."""
+    """Yield all strings in a value, and titles joined with their texts."""
     if isinstance(value, str):
         yield value
     elif isinstance(value, dict):
@@ -181,7 +181,7 @@ def texts_of(value: Any) -> Iterator[str]:
 
 
 def part_of(folder: Path, n_queries: int, n_passages: int) -> Collection:
-    """The queries that come first by hash, their relevant passages, and other passages by hash."""
+    """Return the first queries by hash, their relevant passages, and other passages by hash."""
     relevant: dict[str, list[str]] = {}
     for path in sorted(folder.rglob("*qrels*.tsv")):
         for line in path.read_text(encoding="utf-8").splitlines()[1:]:
@@ -203,7 +203,7 @@ def part_of(folder: Path, n_queries: int, n_passages: int) -> Collection:
 
 
 def by_hash(values: Iterable[str], salt: str = "") -> list[str]:
-    """The values in the order of a hash."""
+    """Return the values in the order of a hash."""
     return sorted(values, key=lambda value: sha256(f"{salt}{value}".encode()).digest())
 
 
@@ -220,8 +220,8 @@ def save_collection(folder: Path, part: Collection) -> None:
 
 
 def sources_of(part: Collection) -> dict[str, list[dict[str, Any]]]:
-    """Rows by file name: BM25, random, positives of other queries, as if by a language model, labelled false negatives,
-    passages by id, and a few rows of BM25.
+    """Return rows by file name: BM25, random, positives of other queries, imitated language model output, labelled
+    false negatives, passages by id, and a few rows of BM25.
     """
     import bm25s
 
@@ -263,7 +263,7 @@ def sources_of(part: Collection) -> dict[str, list[dict[str, Any]]]:
 
 
 def rewritten(text: str, draw: random.Random) -> str:
-    """The text with its words partly exchanged, a preamble or a defect in front of it, or cut within a word."""
+    """Return the text with some words exchanged, a preamble or defect before it, or cut within a word."""
     tokens = text.split()
     for _ in range(1 + len(tokens) // 8):
         place = draw.randrange(len(tokens))
@@ -274,7 +274,7 @@ def rewritten(text: str, draw: random.Random) -> str:
 
 
 def words(text: str) -> list[str]:
-    """Lower-case words of letters and digits."""
+    """Return the lower-case words of letters and digits."""
     return re.findall(r"\w+", text.lower())
 
 
@@ -293,8 +293,8 @@ def write_rows(path: Path, rows: list[dict[str, Any]]) -> None:
 
 def save_vectors(folder: Path, texts: set[str], answers: Mapping[str, list[str]] | None = None) -> None:
     """Write vectors.npz and guide.npz: sums of a random direction for each word, weighted by the square of the word's
-    rarity, in float64 and rounded to float32. Texts without a word get a direction of their own. Queries are moved
-    towards their answers, the guide's more, so that both find most of them as encoders do.
+    rarity, in float64 and rounded to float32. Texts without a word each get a random direction. Queries are moved
+    towards their answers, further in the guide's file, so that both find most answers, as encoders do.
     """
     import numpy as np
 

@@ -1,4 +1,4 @@
-"""A small model hub on loopback: data sets in memory, through the part of its API that huggingface_hub asks."""
+"""Run a small hub on loopback: data sets in memory, behind the part of the API that huggingface_hub uses."""
 
 from __future__ import annotations
 
@@ -19,14 +19,14 @@ CONVERTED = "refs/convert/parquet"
 
 
 def commit_of(name: str, revision: str) -> str:
-    """The commit that a revision of a data set stands for."""
+    """Return the commit of a revision of a data set."""
     return hashlib.sha1(f"{name} {revision}".encode()).hexdigest()
 
 
 class Hub(LoopbackServer):
     """data : {(OWNER/NAME, revision): {path: bytes}}.   private : data sets that need `token`.
 
-    status : what every request gets, in place of an answer.   cut : answers to GET that lack their last half.
+    status : error status for every request.   cut : number of answers to GET that lack their second half.
     """
 
     path = ""
@@ -42,7 +42,7 @@ class Hub(LoopbackServer):
         self.asked: list[str] = []
 
     def add(self, name: str, files: dict[str, bytes | str], revision: str = "main") -> str:
-        """Adds a data set; returns its commit."""
+        """Add a data set; return its commit."""
         content = {path: data.encode() if isinstance(data, str) else data for path, data in files.items()}
         commit = commit_of(name, revision)
         self.data[name, revision] = self.data[name, commit] = {".gitattributes": b"", **content}
@@ -111,5 +111,5 @@ class Handler(LoopbackHandler, BaseHTTPRequestHandler):
 
 
 def running() -> AbstractContextManager[Hub]:
-    """A hub until the end of the block."""
+    """Run a hub until the end of the block."""
     return serving(Hub())

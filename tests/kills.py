@@ -1,4 +1,4 @@
-"""`secid score` as a child that is killed, and what must hold of its cache and report whenever that happens."""
+"""Run `secid score` as a child process and kill it; check its cache and report afterwards."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from secid.settings import Settings
 
 ROOT = Path(__file__).resolve().parents[1]
 SEAL_SECONDS = 0.1
-"""Instead of 30 s, so that a run of seconds is sealed often."""
+"""Seconds between two seals of the cache, instead of 30, so that short runs seal often."""
 
 PROGRAM = "import sys; from tests.kills import run_program; run_program(sys.argv[1:])"
 IMPORTED = ["secid.api", "secid.encode.transformer", "secid.scoring.run", "secid.run_folder", "secid.cli.score"]
@@ -32,15 +32,15 @@ IMPORTED += ["transformers.models.bert.modeling_bert", "transformers.models.auto
 another list elsewhere would hold for whichever test comes first."""
 NOT_OF_THE_RESULT = ("timing", "environment", "folder")
 RELATIVE, ABSOLUTE = 1e-4, 1e-6
-"""A text's row depends on its batch by float32 rounding (1e-7), and what a resumed run encodes falls into other
-batches; differences of scores and their z lose digits to it."""
+"""Tolerances. A text's row depends on its batch by float32 rounding (1e-7), and a resumed run has other batches.
+Differences of scores, and their z, magnify this."""
 
 
 Run = Callable[[list[str]], None]
 
 
 class Killable:
-    """One score command on one cache, run as often as wanted. folder: for its caches and runs."""
+    """One score command on one cache, to be run any number of times. folder : folder for its caches and runs."""
 
     def __init__(self, folder: Path, encoder: Path, sources: list[Path]) -> None:
         self.folder = folder
@@ -48,11 +48,11 @@ class Killable:
         self._arguments = ["score", *map(str, sources), "--encoder", str(encoder), "--quiet"]
 
     def arguments(self, run: str, cache: str = "cache") -> list[str]:
-        """The command line after the program's name."""
+        """Return the command line after the program's name."""
         return [*self._arguments, "--set", f"cache_dir={self.folder / cache}", "--run", str(self.folder / "runs" / run)]
 
     def start(self, run: str) -> subprocess.Popen[str]:
-        """A child that scores, on one thread, from the start of Python."""
+        """Start a child that scores on one thread, in a new Python process."""
         return subprocess.Popen(
             [sys.executable, "-c", PROGRAM, *self.arguments(run)],
             env=_environment(),
@@ -63,25 +63,25 @@ class Killable:
         )
 
     def fork(self, run: str) -> Forked:
-        """A child that scores, on one thread, with all imports made."""
+        """Fork a child that scores on one thread, with all imports done."""
         return fork(self.arguments(run), self.folder, self.folder / run)
 
     def report(self, run: str) -> dict[str, Any] | None:
-        """The report of a run, None where it left none."""
+        """Return the report of a run; None if there is none."""
         path = self.folder / "runs" / run / "report.json"
         if not path.is_file():
             return None
         report: dict[str, Any] = json.loads(path.read_text(encoding="utf-8"))
-        report["analyses"].pop("cost", None)  # how long it took, unless rows came from the cache
+        report["analyses"].pop("cost", None)  # depends on time, and is absent if rows came from the cache
         report["not_evaluated"].pop("cost", None)
         return report
 
     def n_sealed(self) -> int:
-        """Rows that the cache has for sure."""
+        """Return the number of sealed rows in the cache."""
         return sum(use.n_rows for use in self._folder().info().encoders)
 
     def n_rows(self) -> int:
-        """The same. Raises AssertionError where a segment is damaged or a text is in two of them."""
+        """Return that number. Raise AssertionError if a segment is damaged or two segments have the same text."""
         assert self._folder().verify().damaged == ()
         keys = [Segment(path.parent).keys()[0] for path in sorted(self.cache.glob("*/[0-9]*/contents.json"))]
         if not keys:
@@ -91,7 +91,7 @@ class Killable:
         return len(table)
 
     def wait_for_rows(self, n: int, child: Child, patience_seconds: float = 60.0) -> None:
-        """Returns when the cache has more than n rows. Raises AssertionError where the child ends before."""
+        """Wait until the cache has more than n rows. Raise AssertionError if the child ends before."""
         end = time.monotonic() + patience_seconds
         while self.n_sealed() <= n:
             assert child.poll() is None, child.communicate()[1]
@@ -109,7 +109,7 @@ def _environment() -> dict[str, str]:
 
 
 def run_program(arguments: list[str]) -> None:
-    """The command, with segments sealed early. Ends the process."""
+    """Run the command with segments sealed early, and exit."""
     from secid.cli.app import entry
     from secid.encode import cache
 
@@ -119,16 +119,16 @@ def run_program(arguments: list[str]) -> None:
 
 
 def fork(arguments: Sequence[object], folder: Path, said: Path, run: Run | None = None, **environment: str) -> Forked:
-    """A child that runs a command in a folder, on one thread: a fork of a server that has the imports and nothing else.
+    """Start a child that runs a command in a folder, on one thread: a fork of a server that only has the imports.
 
-    said : without its suffixes, the files that take what the child prints. run : what runs the command line, a function
-    of a module; by default `run_program`. environment : more of it.
+    said : path, without suffix, of the files for the child's output. run : function of a module that runs the command
+    line; by default `run_program`. environment : additional variables.
     """
     return Forked(forked(run_forked, run or run_program, [*map(str, arguments)], folder, said, environment), said)
 
 
 def forked(function: Callable[..., None], *arguments: Any) -> Any:
-    """A process that calls a function of a module: a fork of the one server that all tests of this process share."""
+    """Start a process that calls a function of a module: a fork of the server that this process's tests share."""
     context = multiprocessing.get_context("forkserver")
     context.set_forkserver_preload(IMPORTED)
     process = context.Process(target=function, args=arguments)
@@ -138,7 +138,7 @@ def forked(function: Callable[..., None], *arguments: Any) -> Any:
 
 
 def run_forked(run: Run, arguments: list[str], folder: Path, said: Path, environment: dict[str, str]) -> None:
-    """A command in a forked child, which writes what it prints to files. Ctrl-C works there."""
+    """Run a command in a forked child, which writes its output to files and reacts to Ctrl-C."""
     signal.signal(signal.SIGINT, signal.default_int_handler)
     os.environ.update(environment)
     os.chdir(folder)
@@ -148,7 +148,7 @@ def run_forked(run: Run, arguments: list[str], folder: Path, said: Path, environ
 
 
 def die_with_a_file_written(arguments: list[str]) -> None:
-    """A miner that is killed when its first file is whole, under its partial name."""
+    """Mine, and die when the first file is complete but still has its partial name."""
     from secid.tools.mining import find
 
     write = find.write_rows
@@ -162,7 +162,7 @@ def die_with_a_file_written(arguments: list[str]) -> None:
 
 
 def die_between_names(n: int, arguments: list[str]) -> None:
-    """A miner that is killed when n files in `out` have their own names."""
+    """Mine, and die when n files in `out` have their final names."""
     replace, names = Path.replace, []
 
     def killed(path: Path, target: Any) -> Path:
@@ -177,7 +177,7 @@ def die_between_names(n: int, arguments: list[str]) -> None:
 
 
 class Forked:
-    """A forked child, in the words of subprocess.Popen."""
+    """Forked child with the interface of subprocess.Popen."""
 
     def __init__(self, process: Any, said: Path) -> None:
         self._process, self._said = process, said
@@ -207,7 +207,7 @@ Child = subprocess.Popen[str] | Forked
 
 
 def kill(child: Child) -> bool:
-    """SIGKILL; False where the child was done already, and then successfully."""
+    """Send SIGKILL. Return False if the child had already ended successfully."""
     alive = child.poll() is None
     child.kill()
     _, err = child.communicate()
@@ -217,7 +217,7 @@ def kill(child: Child) -> bool:
 
 
 def differences(first: Any, second: Any, where: str = "report") -> list[str]:
-    """What two reports do not have in common, beyond rounding. Times and machine are no result."""
+    """List the differences of two reports beyond rounding. Times and machine do not count."""
     if isinstance(first, dict) and isinstance(second, dict):
         ignored = NOT_OF_THE_RESULT if where in ("report", "report.not_evaluated") else ()
         if odd := (first.keys() ^ second.keys()).difference(ignored):

@@ -1,4 +1,4 @@
-"""A small OpenAI-compatible chat server on loopback that misbehaves on request, and programs that ask it."""
+"""Run a small OpenAI-compatible chat server on loopback that misbehaves on request, and programs that query it."""
 
 from __future__ import annotations
 
@@ -12,19 +12,19 @@ from typing import Any
 from tests.loopback_server import LoopbackHandler, LoopbackServer, serving
 
 PROMPT = "Query: {query}\nPositive: {positive}\nNumber: {n}"
-"""Short enough that the server can read the query back."""
+"""Prompt from which the server can read the query back."""
 POSITIVE = "Bread rises because yeast turns the sugar of the flour into carbon dioxide, which the gluten holds."
 TOPICS = ("rye starter", "oven steam", "gluten network", "malt flour", "cold proofing", "baking stone", "salt ratio")
 
 
 def texts(query: str, n: int) -> list[str]:
-    """n different passages for a query."""
+    """Return n different passages for a query."""
     topics = [f"{TOPICS[place % len(TOPICS)]} number {place}" for place in range(n)]
     return [f"Bakers who read about {query} also ask how {topic} behaves in a home kitchen." for topic in topics]
 
 
 def completion(content: str | None, **changed: Any) -> dict[str, Any]:
-    """A chat completion. changed: finish_reason, refusal, usage, model."""
+    """Return a chat completion. changed : finish_reason, refusal, usage, model."""
     message = {"role": "assistant", "content": content, "refusal": changed.get("refusal")}
     choice = {"index": 0, "message": message, "finish_reason": changed.get("finish_reason", "stop")}
     usage = changed.get("usage", {"prompt_tokens": 100, "completion_tokens": 20, "total_tokens": 120})
@@ -33,19 +33,19 @@ def completion(content: str | None, **changed: Any) -> dict[str, Any]:
 
 
 def right(query: str, n: int) -> tuple[int, Any]:
-    """A proper answer."""
+    """Return a correct answer."""
     return 200, completion(json.dumps({"negatives": texts(query, n)}))
 
 
 Reply = Callable[[str, int], tuple[int, Any]]
-"""Query and number of negatives -> status and document; bytes are sent as they are."""
+"""Function from query and number of negatives to status and document. Bytes are sent unchanged."""
 
 
 class Server(LoopbackServer):
-    """Answers with `script` first, one entry a request, then by `usual`; records what came.
+    """Answer the first requests from `script`, one entry each, and later ones with `usual`. Record the requests.
 
-    refuses : words of a request's body that get a 400 which names them.
-    cut     : leaves the last bytes of that many answers out.
+    refuses : words in a request's body that get a 400 naming them.
+    cut     : number of answers that lack their last bytes.
     delay   : seconds from a request to its answer, by its query.
     """
 
@@ -97,7 +97,7 @@ class Handler(LoopbackHandler, BaseHTTPRequestHandler):
 
 
 def running() -> AbstractContextManager[Server]:
-    """A server until the end of the block."""
+    """Run a server until the end of the block."""
     return serving(Server())
 
 
@@ -124,4 +124,4 @@ llm_negatives(
     lambda pair, result: print(pair.query, *result.texts, sep="|", flush=True),
 )
 """
-"""A program: URL, JOURNAL, NUMBER OF PAIRS."""
+"""Program with three arguments: URL, journal, number of pairs."""

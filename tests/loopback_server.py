@@ -1,4 +1,4 @@
-"""The base of the HTTP servers of tests, which answer on loopback."""
+"""Base of the tests' HTTP servers, which answer on loopback."""
 
 from __future__ import annotations
 
@@ -11,10 +11,10 @@ from typing import Any, TypeVar
 
 
 class LoopbackServer(ThreadingHTTPServer):
-    """Keeps the keys that it was sent.
+    """Serve HTTP on loopback, and record the keys of requests.
 
-    path          : what its address ends in.
-    error_headers : headers of answers that are no success.   hold : an answer may wait for it; set at the end.
+    path          : end of the address.
+    error_headers : headers of error answers.   hold : event that an answer may wait for; set at the end.
     """
 
     daemon_threads = True
@@ -31,7 +31,7 @@ class LoopbackServer(ThreadingHTTPServer):
     def url(self) -> str:
         return f"http://127.0.0.1:{self.server_port}{self.path}"
 
-    def handle_error(self, *_: Any) -> None:  # a client that went away is what the timeout test is about
+    def handle_error(self, *_: Any) -> None:  # the timeout test has a client that disconnects
         return
 
 
@@ -46,7 +46,7 @@ class LoopbackHandler(BaseHTTPRequestHandler):
         return document
 
     def send(self, code: int, document: Any, *, cut: bool = False) -> None:
-        """Send a document as JSON, bytes as they are. cut : leave the second half out."""
+        """Send a document as JSON, or bytes unchanged. cut : leave out the second half."""
         content = document if isinstance(document, bytes) else json.dumps(document).encode()
         self.send_response(code)
         for name, value in self.server.error_headers.items() if code != 200 else ():

@@ -1,4 +1,4 @@
-"""A device that holds no numbers, and a mode that rejects what would make a host wait for a device."""
+"""Check on the meta device, which holds no numbers, that code never makes the host wait for a device."""
 
 from __future__ import annotations
 
@@ -10,15 +10,15 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 WAITS = ("_local_scalar_dense", "nonzero", "is_nonzero", "masked_select", "unique", "equal", "item")
-"""Operations whose result, or the shape of it, the host has to ask for."""
+"""Operations whose result, or its shape, the host must read from the device."""
 
 
 class WaitError(AssertionError):
-    """The host would wait for the device here, or two devices meet."""
+    """An operation makes the host wait for the device, or mixes two devices."""
 
 
 class NoWait(TorchDispatchMode):
-    """Rejects host synchronisation and mixed devices. counts: how often each operation ran on `device`."""
+    """Reject host synchronisation and mixed devices. counts : number of calls of each operation on `device`."""
 
     def __init__(self, device: str = "meta") -> None:
         super().__init__()

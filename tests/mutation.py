@@ -1,14 +1,14 @@
-"""Injects one-line faults into the modules that make numbers, and prints those that no test notices.
+"""Inject one-line faults into the modules that compute numbers, and print those that no test notices.
 
 python -m tests.mutation --cache DIR [--faults 200] [--seed 0] [--tests tests/unit/measure ...] [--again]
 
 Needs Linux, and no package beyond those of the tests. Every run of tests is a fork of this process, which has loaded
-torch and the other large packages once. DIR holds a copy of the repository, in which the faults are made, the lines
-that each test reaches (measured anew for a test file that changed) and one JSON line per outcome. A second start goes
-on from there; with --again it first retries what was not noticed or not decided, since tests may have been added.
+torch and the other large packages once. DIR holds a copy of the repository for the faults, the lines that each
+test reaches (measured again for a test file that changed) and one JSON line per outcome. A second start resumes from
+there; with --again it first retries the faults that were not noticed or not decided, since tests may have been added.
 
-A fault is tried on the tests that reach its line: those of the module and of its folder first, then those that reach
-the fewest lines. It is noticed once a test fails, and undecided after 60 seconds of processor time.
+Each fault runs the tests that reach its line: those of the module and of its folder first, then those that reach the
+fewest lines. A fault is noticed once a test fails, and undecided after 60 seconds of processor time.
 """
 
 from __future__ import annotations
@@ -44,11 +44,11 @@ PRELOADED = ["bm25s", "ftfy", "hypothesis", "pandas", "py3langid", "pyarrow.data
 PRELOADED += ["scipy.special", "scipy.stats", "sentence_transformers", "torch", "typer.testing"]
 PRELOADED += ["transformers.models.bert.modeling_bert"]
 STAMPS = count(1_000_000_000 + int(time.time()) % 100_000_000 * 10)
-"""Times for changed files: Python takes a compiled module for current if size and second are the same."""
+"""Modification times for changed files: Python reuses a compiled module if size and second are the same."""
 
 
 class Recorder:
-    """By test, the lines of target modules that it reaches. Those that a fixture reaches belong to the whole file."""
+    """Record the lines of target modules that each test reaches. A fixture's lines count for the whole file."""
 
     def __init__(self, tree: Path) -> None:
         self.modules = {str(tree / path): path for path in targets(tree)}
@@ -59,7 +59,7 @@ class Recorder:
         self.of_tests: dict[str, set[int]] = {}
 
     def call(self, frame: Any, event: str, _: object) -> Any:
-        """Traces a function until all of its lines were seen."""
+        """Trace a function until all of its lines were seen."""
         if frame.f_code.co_filename not in self.modules:
             return None
         if frame.f_code not in self.unseen:
@@ -75,7 +75,7 @@ class Recorder:
 
     def traced(self, into: set[int]) -> Iterator[None]:
         self.lines, self.unseen = into, {}
-        for name, module in list(sys.modules.items()):  # what an earlier test left in a cache counts as not computed
+        for name, module in list(sys.modules.items()):  # so that cached results are computed again
             for value in list(vars(module).values()) if name.startswith(("secid", "tests")) else ():
                 if hasattr(value, "cache_clear"):
                     value.cache_clear()
@@ -99,7 +99,7 @@ class Recorder:
 
 
 class Chosen:
-    """Runs these tests alone, and notes the first error."""
+    """Run only these tests, and record the first error."""
 
     def __init__(self, tests: set[str], note: Path) -> None:
         self.tests, self.note = tests, note
@@ -112,7 +112,7 @@ class Chosen:
 
 
 def line_key(path: str, line: str) -> int:
-    """A line by its text, so that a line added above does not make what was measured stale."""
+    """Return a key of a line from its text, so that a line added above does not invalidate measurements."""
     return crc32(f"{path} {line.strip()}".encode())
 
 
@@ -122,7 +122,7 @@ def run_tests(cache: Path, files: list[str], *options: str, plugin: object) -> i
 
 
 def in_fork(cache: Path, work: Callable[[], int], seconds: float) -> int | None:
-    """Exit code of work() in a fork with the modules of the copy; None after these seconds of processor time."""
+    """Return the exit code of work() in a fork with the copy's modules; None after these seconds of processor time."""
     tree, pid = cache / "tree", os.fork()
     if not pid:
         code = 70
@@ -151,13 +151,13 @@ def in_fork(cache: Path, work: Callable[[], int], seconds: float) -> int | None:
         return os.WEXITSTATUS(status) if done and os.WIFEXITED(status) else None
     finally:
         with suppress(ProcessLookupError):
-            os.killpg(pid, signal.SIGKILL)  # what its tests have started as well
+            os.killpg(pid, signal.SIGKILL)  # also processes started by its tests
         if not done:
             os.waitpid(pid, 0)
 
 
 def measured(cache: Path, file: str) -> dict[str, set[int]]:
-    """By test of one file: the lines that it reaches. Measured unless the file is as it was."""
+    """Return the lines that each test of a file reaches. They are measured only if the file has changed."""
     tree, kept = cache / "tree", cache / "lines" / f"{file.replace('/', ' ')}.json"
     digest = hashlib.sha256((tree / file).read_bytes()).hexdigest()
 
@@ -179,7 +179,7 @@ def measured(cache: Path, file: str) -> dict[str, set[int]]:
 
 
 def reaching(fault: Fault, texts: list[str], lines: dict[str, set[int]]) -> list[str]:
-    """Tests that reach the fault, the closest first; those that reach its module where it is run by the import."""
+    """Return the tests that reach the fault, closest first. For a line run on import: those that reach the module."""
     keys = {line_key(fault.path, text) for text in texts[fault.first : fault.last + 1]}
     tests = [test for test, reached in lines.items() if not keys.isdisjoint(reached)] if "()" in fault.owner else []
     if not tests:
@@ -190,7 +190,7 @@ def reaching(fault: Fault, texts: list[str], lines: dict[str, set[int]]) -> list
 
 
 def attempt(cache: Path, fault: Fault, lines: dict[str, set[int]]) -> dict[str, str]:
-    """The outcome of the tests that reach the fault, which is made in the copy and taken back."""
+    """Inject the fault into the copy, run the tests that reach it, undo it, and return the outcome."""
     file, note, left = cache / "tree" / fault.path, cache / "note.txt", float(SECONDS)
     source = file.read_bytes()
     tests = reaching(fault, source.decode().splitlines(), lines)
@@ -200,7 +200,7 @@ def attempt(cache: Path, fault: Fault, lines: dict[str, set[int]]) -> dict[str, 
         file.write_bytes(fault.within(source))
         os.utime(file, (next(STAMPS),) * 2)
         while outcome == "survived" and n_tried < len(files):
-            part = files[n_tried : 3 * n_tried + 2]  # few first, since to collect takes time as well
+            part = files[n_tried : 3 * n_tried + 2]  # few files first, since collecting tests takes time, too
             note.write_text("the import", encoding="utf-8")
             chosen, before = Chosen(set(tests), note), sum(os.times()[2:4])
             code = in_fork(cache, partial(run_tests, cache, part, "-x", plugin=chosen), left)
@@ -217,7 +217,7 @@ def attempt(cache: Path, fault: Fault, lines: dict[str, set[int]]) -> dict[str, 
 
 
 def synchronise(tree: Path) -> None:
-    """Makes the copy hold what git does not ignore in the repository, and no module beyond that."""
+    """Bring the copy up to date with all files that git does not ignore, and remove other modules from it."""
     listed = subprocess.run(["git", "ls-files", "-co", "--exclude-standard"], cwd=ROOT, check=True, capture_output=True)
     names = [name for name in listed.stdout.decode().splitlines() if (ROOT / name).is_file()]
     for name in names:
@@ -230,7 +230,7 @@ def synchronise(tree: Path) -> None:
 
 
 def summary(faults: list[Fault], outcomes: dict[str, dict[str, str]], wanted: int, tree: Path) -> str:
-    """The survivors of the first faults that are decided, each with its line before and after, and the numbers."""
+    """Return the numbers of the first decided faults, and each survivor with its line before and after."""
     of_kind: dict[str, list[Fault]] = {"noticed": [], "survived": [], "undecided": []}
     for fault in faults:
         if fault.name in outcomes and len(of_kind["noticed"]) + len(of_kind["survived"]) < wanted:
@@ -261,7 +261,7 @@ def main() -> None:
     tree, kept = cache / "tree", cache / "outcomes.jsonl"
     (cache / "lines").mkdir(parents=True, exist_ok=True)
     synchronise(tree)
-    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that a fork is ended too
+    signal.signal(signal.SIGTERM, lambda *_: sys.exit(1))  # so that a fork ends, too
     os.environ |= {"OMP_NUM_THREADS": "1", "TOKENIZERS_PARALLELISM": "false"}
     for module in PRELOADED:
         importlib.import_module(module)

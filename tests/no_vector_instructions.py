@@ -2,9 +2,9 @@
 
     python tests/no_vector_instructions.py tests/property/test_selection.py tests/oracle     # arguments go to pytest
 
-The settings are in the environment, so that the processes which tests start have them too. Before the run, a process of
-its own shows that each library obeys: NumPy, for one, only warns of a name that it does not know. What is equal with
-and without them is in docs/decisions/processors.md.
+The settings are environment variables, so that processes started by tests have them too. Before the run, a separate
+process shows that each library obeys, because NumPy, for example, only warns of a name that it does not know.
+docs/decisions/processors.md says which results are equal with and without vector instructions.
 """
 
 from __future__ import annotations
@@ -38,14 +38,14 @@ torch.nn.functional.conv2d(torch.ones(1, 8, 32, 32).to_mkldnn(), torch.ones(8, 8
 
 
 def environment() -> dict[str, str]:
-    """This process's environment with every feature that NumPy dispatches on, and those of the others, turned off."""
+    """Return this process's environment with the vector instructions of NumPy and the other libraries turned off."""
     from numpy._core._multiarray_umath import __cpu_dispatch__
 
     return {**os.environ, **OFF, "NPY_DISABLE_CPU_FEATURES": " ".join(__cpu_dispatch__)}
 
 
 def assert_off(off: dict[str, str]) -> None:
-    """Raises AssertionError or CalledProcessError if a library still uses AVX."""
+    """Raise AssertionError or CalledProcessError if a library still uses AVX."""
     command, verbose = [sys.executable, "-W", "error", "-c", CHECK], {"MKL_VERBOSE": "1", "ONEDNN_VERBOSE": "1"}
     lines = subprocess.run(command, env=off | verbose, check=True, capture_output=True, text=True).stdout.splitlines()
     heads = [line for line in lines if line.startswith("MKL_VERBOSE oneMKL") or ",cpu,isa:" in line]

@@ -1,4 +1,4 @@
-"""What a run reports of its progress, kept."""
+"""Record the progress that a run reports."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ from secid.progress import Silent
 
 
 class Notes(Silent):
-    """Notes, and how far the last stage came; its total is -1 before the first."""
+    """Record notes and how far the last stage came. The total is -1 before the first stage."""
 
     def __init__(self) -> None:
         self.notes: list[str] = []

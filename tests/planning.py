@@ -1,4 +1,4 @@
-"""A plan of streams of rows, for tests of what is made of one."""
+"""Make a plan from streams of rows, for tests of the code that uses one."""
 
 from __future__ import annotations
 
@@ -14,5 +14,5 @@ Streams = Iterable[tuple[Source, Iterable[Record | Defect | Block]]]
 
 
 def make_plan(streams: Streams, settings: Settings, folder: Path, **options: Any) -> Plan:
-    """What `draft_plan` plans of these streams. folder: an existing one, for spool files."""
+    """Return the plan of these streams by `draft_plan`. folder : existing folder for spool files."""
     return draft_plan(collect_sources(streams, folder, lambda: None), settings, **options).plan

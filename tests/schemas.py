@@ -1,4 +1,4 @@
-"""Whether a document fits a JSON Schema, as far as the schemas that pydantic writes for us go."""
+"""Check a document against a JSON Schema, for the parts of JSON Schema that pydantic writes for us."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ KINDS: dict[str, Any] = {
 
 
 def disagreements(value: Any, schema: Any, root: Any, place: str = "document") -> list[str]:
-    """Where a document does not fit; an object's keys that the schema does not know count too."""
+    """List the places where a document does not fit the schema, keys that the schema lacks included."""
     if "$ref" in schema:
         schema = root["$defs"][schema["$ref"].rsplit("/", 1)[-1]]
     if "anyOf" in schema:

@@ -1,4 +1,4 @@
-"""Sources scored without a run folder, for tests of what a run is made of."""
+"""Score sources without a run folder, for tests of the parts of a run."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ def score_sources(
     progress: Progress,
     **of_background: Any,
 ) -> Scored:
-    """What a score gives; the texts are no longer at hand. of_background : fields of `Background`."""
+    """Return the result of a score, without its texts. of_background : fields of `Background`."""
     guide, background, clock = load_guide(resolved.values, encoder, progress), Background(**of_background), Clock()
     subset = QuerySubset.of(resolved.values)
     with read_sources(sources, resolved, subset, background, folder, clock, progress) as read:

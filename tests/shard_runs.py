@@ -1,4 +1,4 @@
-"""Runs in shards for tests: sources with everything that crosses shards, and what sets a merged run apart from one."""
+"""Test runs in shards: make sources with everything that crosses shards, and compare a merged run with one process."""
 
 from __future__ import annotations
 
@@ -23,13 +23,13 @@ TO_1E_12 = 1e-12
 OF_SAMPLE = frozenset({"hardness", "languages", "repair"})
 """Fields of a source that a merge measures on its sample."""
 OF_MERGE = frozenset({"timing", "environment", "folder", "settings", "probe", "merged"})
-"""Fields of a run that tell how it was made."""
+"""Fields of a run that describe how it was made."""
 NAMES = ("one", "two", "three")
 
 
 def write_sources(folder: Path, seed: int = 0, n_queries: int = 60) -> list[str]:
-    """Three files of the same queries: hubs, shared openings, preambles, copies, blanks, repeats, queries that differ
-    in case alone, rows of one record apart from each other, and broken lines.
+    """Write three files with the same queries: hubs, shared openings, preambles, copies, blanks, repeats, queries that
+    differ only in case, rows of one record apart from each other, and broken lines.
     """
     draw = random.Random(seed)
     folder.mkdir(parents=True, exist_ok=True)
@@ -65,7 +65,7 @@ def write_sources(folder: Path, seed: int = 0, n_queries: int = 60) -> list[str]
 
 
 def score_shard_and_die(n_texts: int, arguments: list[str]) -> None:
-    """The API's function on sources, a shard and a folder of states, killed as it encodes after n_texts or more."""
+    """Score a shard of sources into a folder of states, and kill the process once n_texts or more are encoded."""
     import secid
 
     class Dying(HashEncoder):
@@ -79,7 +79,7 @@ def score_shard_and_die(n_texts: int, arguments: list[str]) -> None:
 
 
 def _without_cost(run: Run) -> Run:
-    """A run without what it took, which depends on the machine and on what the cache holds."""
+    """Return a run without its cost, which depends on the machine and on the cache."""
     analyses, missing = (
         {name: item for name, item in items.items() if name != "cost"} for items in (run.analyses, run.not_evaluated)
     )
@@ -89,8 +89,10 @@ def _without_cost(run: Run) -> Run:
 def differences(
     one: Run, merged: Run, tolerance: float = TO_1E_12, absolute: float = 0.0
 ) -> list[tuple[str, Any, Any]]:
-    """Where a merged run differs from that of one process: place and both values. Of a merge on a sample, what it adds
-    up over all rows is compared. absolute : what may also differ, where a number near 0 is a difference of larger ones.
+    """List where a merged run differs from a run of one process: place and both values.
+
+    For a merge on a sample, compare only the parts summed over all rows.
+    absolute : tolerance for numbers near 0 that are differences of larger ones.
     """
     if merged.merged is None or merged.merged.sampled_queries is None:
         fields = [field.name for field in dataclasses.fields(Run) if field.name not in OF_MERGE]

@@ -1,9 +1,9 @@
-"""Prints how large and how entangled the package is: lines, modules that one record passes, types that repeat.
+"""Print how large and how entangled the package is: lines, modules that one record passes through, repeated types.
 
     python -m tests.sizes [--tree PATH] [--encoder NAME] [--modules]
 
-All but the trace is read from the source. The trace scores 20 records in another process, with an encoder that needs no
-network, and counts the modules of which a function ran; what runs while modules are imported is left out.
+Everything but the trace comes from the source text. The trace scores 20 records in another process, with an encoder
+that needs no network, and counts the modules in which a function ran. Code that runs on import does not count.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ finally:
     with open(out, "w") as file:
         json.dump([[code.co_filename, code.co_qualname, code.co_firstlineno] for code in ran], file)
 """
-"""Code objects that are modules, comprehensions or bodies of classes do not count: flag 1 marks functions."""
+"""Only functions count (flag 1): no modules, comprehensions or class bodies."""
 
 FACTS = {
     "identity": {"name", "source"},
@@ -62,7 +62,7 @@ FACTS = {
     "status": {"status", "statuses", "outcome"},
 }
 PER_SOURCE = 4
-"""A dataclass with so many of these facts, inherited ones included, reports on a source."""
+"""Minimum number of these facts, inherited ones included, with which a dataclass reports on a source."""
 
 
 class Package:
@@ -82,14 +82,14 @@ class Package:
                     self.functions[node.name].append((path, node))
 
     def dataclasses(self) -> Iterator[tuple[str, ast.ClassDef]]:
-        """Path and node of each."""
+        """Yield the path and node of each dataclass."""
         for found in self.classes.values():
             yield from (
                 (path, node) for path, node in found if any("dataclass" in ast.unparse(d) for d in node.decorator_list)
             )
 
     def fields(self, node: ast.ClassDef, inherited: bool = True) -> set[str]:
-        """Names of annotated fields; of base classes too, found by name."""
+        """Return the names of annotated fields, those of base classes (found by name) included."""
         own = {
             item.target.id
             for item in node.body
@@ -102,7 +102,7 @@ class Package:
 
 
 def complexity(function: ast.AST) -> int:
-    """McCabe's: 1, and 1 for each branch, loop, handler, comprehension with its conditions, and operand of and/or."""
+    """Return McCabe's complexity: 1, plus 1 for each branch, loop, handler, comprehension, condition and operand."""
     branches = (ast.If, ast.IfExp, ast.For, ast.AsyncFor, ast.While, ast.ExceptHandler, ast.Assert, ast.match_case)
     total = 1
     for node in ast.walk(function):
@@ -116,15 +116,15 @@ def complexity(function: ast.AST) -> int:
 
 
 def parameters(function: ast.FunctionDef | ast.AsyncFunctionDef) -> list[ast.arg]:
-    """All parameters, * and ** included."""
+    """Return all parameters, * and ** included."""
     stated = function.args
     extra = [item for item in (stated.vararg, stated.kwarg) if item is not None]
     return [*stated.posonlyargs, *stated.args, *stated.kwonlyargs, *extra]
 
 
 def printers(package: Package) -> list[str]:
-    """Modules that lay out text for a terminal beside print_page: a function gets a rich Console, or the lines of a
-    table of the renderer (`secid.pages.screen`) are imported. Consoles and the renderer are left out.
+    """Return modules other than print_page's that lay out text for a terminal: a function takes a rich Console, or the
+    module imports table lines of the renderer (`secid.pages.screen`). Consoles and the renderer do not count.
     """
     found = set()
     for path, module in package.modules.items():
@@ -143,7 +143,7 @@ def printers(package: Package) -> list[str]:
 
 
 def traced(tree: Path, encoder: str) -> list[tuple[str, str, int]]:
-    """Path, name and first line of every function that `secid score` of a small file runs."""
+    """Return path, name and first line of every function that `secid score` runs on a small file."""
     with tempfile.TemporaryDirectory() as name:
         folder = Path(name)
         (folder / "one.jsonl").write_bytes(b"".join(gzip.decompress(SAMPLE.read_bytes()).splitlines(True)[:N_RECORDS]))

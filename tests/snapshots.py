@@ -1,7 +1,7 @@
-"""Wording, kept in files that are reviewed as diffs: tests/snapshots/NAME holds exactly what a page says.
+"""Compare wording with files that are reviewed as diffs: tests/snapshots/NAME holds the exact text of a page.
 
-`pytest --update-snapshots` writes the files anew. A name is written out in the test that uses it, so that a file which
-no test names is noticed without running all of them.
+`pytest --update-snapshots` rewrites the files. Each test spells out the names of its files, so a file that no test uses
+is found without running all tests.
 """
 
 from __future__ import annotations
@@ -20,7 +20,7 @@ Snapshot = Callable[[str, str], None]
 
 
 def compare(path: Path, text: str, update: bool) -> None:
-    """Holds text against the file, or writes the file. Raises AssertionError with the differing lines."""
+    """Compare text with the file, or write the file. Raise AssertionError with the differing lines."""
     if update:
         path.parent.mkdir(exist_ok=True)
         path.write_bytes(text.encode())
@@ -32,13 +32,13 @@ def compare(path: Path, text: str, update: bool) -> None:
 
 
 def unused(names: Iterable[str], sources: Iterable[str]) -> list[str]:
-    """The names that no source text mentions as a string."""
+    """Return the names that no source text contains as a string."""
     texts = list(sources)
     return sorted(name for name in names if not any(f'"{name}"' in text for text in texts))
 
 
 def situations(texts: Mapping[str, str | Iterable[str]]) -> str:
-    """One text of many: a line for each situation, and its text indented below it."""
+    """Join texts into one: a line for each situation, and its text indented below it."""
     lines: list[str] = []
     for situation, text in texts.items():
         parts = text.splitlines() if isinstance(text, str) else text
@@ -47,7 +47,7 @@ def situations(texts: Mapping[str, str | Iterable[str]]) -> str:
 
 
 def refusal(call: Callable[[], object], kind: type[SecidError], where: str | Path | None) -> str:
-    """The message and remedy of the error that the call raises, which must be of exactly this class and place."""
+    """Return message and remedy of the error that the call raises. Class and place must be exactly these."""
     with pytest.raises(SecidError) as caught:
         call()
     error = caught.value

@@ -1,4 +1,4 @@
-"""The import layers of the package, and what must stay light."""
+"""The import layers of the package, and the imports that must stay light."""
 
 from __future__ import annotations
 
@@ -41,7 +41,7 @@ FORBIDDEN = {
 
 
 def room(path: Path, root: Path) -> str:
-    """The name in LEVELS of where a file is: each tool is a room of its own."""
+    """Return the name in LEVELS of a file's folder. Each tool counts separately."""
     return room_of(path.relative_to(root).with_suffix("").parts)
 
 
@@ -52,7 +52,7 @@ def room_of(parts: Sequence[str]) -> str:
 
 @cache
 def imports(path: Path) -> frozenset[str]:
-    """Modules that a file imports anywhere, type-checking blocks left out."""
+    """Return the modules that a file imports anywhere outside type-checking blocks."""
     found = set()
     nodes: list[ast.AST] = [ast.parse(path.read_text(encoding="utf-8"))]
     for node in nodes:
@@ -60,7 +60,7 @@ def imports(path: Path) -> frozenset[str]:
             continue
         if isinstance(
             node, ast.stmt | ast.mod | ast.ExceptHandler | ast.match_case
-        ):  # no statement is in an expression
+        ):  # expressions contain no statements
             nodes += ast.iter_child_nodes(node)
         if isinstance(node, ast.Import):
             found |= {alias.name for alias in node.names}
@@ -115,11 +115,11 @@ def test_an_import_upward_or_sideways_is_noticed(tmp_path, file, line):
 
 
 KNOW_TOOLS = ("__init__", "api", "cli")
-"""Rooms that may name tools: their functions and commands are here."""
+"""Modules and folders that may name tools, because they hold the tools' functions and commands."""
 
 
 def repeated_classes(root: Path) -> list[str]:
-    """Names that more than one module gives to a class of its own."""
+    """Return class names that more than one module defines."""
     texts = [path.read_text(encoding="utf-8") for path in root.rglob("*.py")]
     names = Counter(name for text in texts for name in re.findall(r"^class (\w+)", text, re.MULTILINE))
     return sorted(name for name, n in names.items() if n > 1)
@@ -136,7 +136,7 @@ def test_a_second_meaning_is_noticed(tmp_path):
 
 
 def tools_named(root: Path) -> list[str]:
-    """Where the core, or another tool, names a tool, be it for a type or to import it by name."""
+    """Return the places where the core, or another tool, names a tool, for a type or for an import by name."""
     found = []
     for path in sorted(root.rglob("*.py")):
         own = room(path, root)
@@ -179,11 +179,11 @@ def loaded_by(code: str) -> str:
 
 RUNS_WHAT_IT_READS = {"pickle", "dill", "cloudpickle", "joblib", "marshal", "shelve"}
 SUSPECT = re.compile("|".join([*RUNS_WHAT_IT_READS, r"torch\.load", "allow_pickle"]))
-"""What a file holds that can have one of these problems."""
+"""Text in every file that can have one of these problems."""
 
 
 def unsafe(path: Path) -> list[str]:
-    """Where a file could run what it reads: imports, and loaders called without their safe form."""
+    """Return the places where a file could execute data that it reads: imports, and loaders without their safe form."""
     if SUSPECT.search(path.read_text(encoding="utf-8")) is None:
         return []
     found = [f"imports {module}" for module in imports(path) if module.split(".")[0] in RUNS_WHAT_IT_READS]

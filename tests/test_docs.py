@@ -1,4 +1,4 @@
-"""The pages fit the code, and their snippets run."""
+"""The pages match the code, and their snippets run."""
 
 from __future__ import annotations
 
@@ -30,12 +30,12 @@ PAGES = [
 ]  # fmt: skip
 NUMBER = re.compile(r"[-+]?\d+(?:\.\d+)?%?")
 ROUNDING = 0.002
-"""Another processor adds in another order, and the last digit shown may fall to the other side."""
+"""Tolerance: another processor adds in another order, which can change the last digit shown."""
 
 
 @cache
 def builder() -> ModuleType:
-    """docs/build.py, which is no package."""
+    """Import docs/build.py, which is not in a package."""
     spec = importlib.util.spec_from_file_location("docs_build", ROOT / "docs" / "build.py")
     assert spec is not None
     assert spec.loader is not None
@@ -46,7 +46,7 @@ def builder() -> ModuleType:
 
 @cache
 def options() -> dict[str, set[str]]:
-    """The options of each command."""
+    """Return the options of each command."""
     return {
         name: {flag for parameter in command.params for flag in (*parameter.opts, *parameter.secondary_opts)}
         for name, (command, _) in builder().commands().items()
@@ -62,12 +62,12 @@ def blocks(path: Path, language: str) -> list[str]:
 
 
 def words_in_code(text: str) -> set[str]:
-    """Every identifier that stands in `code`."""
+    """Return every identifier in `code` spans."""
     return {word for span in re.findall(r"`([^`\n]+)`", text) for word in re.findall(r"[A-Za-z_]\w*", span)}
 
 
 def trackers() -> dict[str, Any]:
-    """Stand-ins for the trackers that snippets log to, which take numbers by name, and files that exist."""
+    """Return stand-ins for the trackers in snippets, which accept numbers by name and existing files."""
 
     def numbers(values: dict[str, float]) -> None:
         assert values
@@ -81,13 +81,13 @@ def trackers() -> dict[str, Any]:
         "mlflow": {"start_run": nullcontext, "log_metrics": numbers, "log_artifact": file},
         "wandb": {"init": lambda project: run},
     }
-    # transformers looks for the spec of both
+    # transformers looks up the spec of both
     return {name: SimpleNamespace(__spec__=ModuleSpec(name, None), **made) for name, made in own.items()}
 
 
 @pytest.fixture
 def here(monkeypatch, tmp_path_factory):
-    """Where snippets run: a folder with the fixtures in it."""
+    """Run snippets in a new folder that contains the fixtures."""
     folder = tmp_path_factory.mktemp("snippets")
     (folder / "fixtures").symlink_to(ROOT / "fixtures", target_is_directory=True)
     places = "".join(f"bread-q01 Q0 bread-0{n} {n} {9.5 - n} bm25\n" for n in range(1, 8))
@@ -101,11 +101,11 @@ def here(monkeypatch, tmp_path_factory):
     return folder
 
 
-# what the pages name
+# names on the pages
 
 
 def test_generated_tables_are_current():
-    """Else: python docs/build.py"""
+    """If it fails, run: python docs/build.py"""
     assert builder().cli_page() == text_of(builder().CLI_PAGE)
     assert builder().findings_page() == text_of(builder().FINDINGS_PAGE)
 
@@ -204,11 +204,11 @@ def test_links_lead_somewhere(page):
             assert anchor in slugs, target
 
 
-# what the pages run
+# commands and snippets of the pages
 
 
 def test_the_first_command_prints_what_the_readme_shows(here):
-    """Else: python docs/build.py --output"""
+    """If it fails, run: python docs/build.py --output"""
     page = re.search(r"<!-- output -->\n```text\n(.*?)```", text_of(ROOT / "README.md"), re.DOTALL)
     assert page is not None
     printed = builder().shown(builder().first_output())
@@ -216,7 +216,7 @@ def test_the_first_command_prints_what_the_readme_shows(here):
 
 
 def same_but_for_rounding(first: str, second: str) -> bool:
-    """Same words in the same places, numbers within ROUNDING (a tenth of a per cent point where there is a %)."""
+    """Return whether words and their order are equal and numbers are within ROUNDING (0.1 points for percentages)."""
     if NUMBER.sub("#", " ".join(first.split())) != NUMBER.sub("#", " ".join(second.split())):
         return False
     pairs = zip(NUMBER.findall(first), NUMBER.findall(second), strict=True)
@@ -265,7 +265,7 @@ def test_commands_name_options_that_exist(page):
 
 OF_SCRIPTS = {"--check", "--help", "--update-snapshots"}
 OF_SLURM = {"--parsable", "--array", "--wrap", "--gres", "--dependency"}
-"""Flags that pages name and that are not of secid: of the fixtures' script, of typer, of pytest; of sbatch."""
+"""Flags on the pages that belong to other programs: the fixtures' script, typer and pytest; sbatch."""
 ABOUT_SCRIPTS = {
     "changelog.md", "performance.md", "scale.md", "finetuning.md in experiments", "gate.md in experiments",
     "subsamples.md in experiments",

@@ -35,7 +35,7 @@ def test_every_file_that_is_named_is_there_and_named_once():
 
 @pytest.mark.parametrize("folder", dict.fromkeys(name for name in FOLDERS if name != "tools"))
 def test_every_folder_of_the_package_has_fast_tests(folder: str):
-    """tests/unit has the package's folders and those of tools; commands are tested in tests/cli."""
+    """tests/unit mirrors the folders of the package and of the tools; tests/cli tests commands."""
     own = TESTS / ("cli" if folder == "cli" else f"unit/{folder}")
     assert any(path.is_relative_to(own) for path in fast_files())
 

@@ -1,4 +1,4 @@
-"""The comparison of `python -m tests.frozen` notices what it must, and RENAMED moves what it says."""
+"""`python -m tests.frozen compare` notices differences, and RENAMED moves the right keys."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def written(folder: Path, document: Any, rows: list[dict[str, Any]] = ROWS) -> d
 
 
 def changed(**values: Any) -> dict[str, Any]:
-    """The document with other values in its first source."""
+    """Return the document with other values in its first source."""
     return {**DOCUMENT, "sources": [{**DOCUMENT["sources"][0], **values}, DOCUMENT["sources"][1]]}  # type: ignore[index,dict-item]
 
 

@@ -1,4 +1,4 @@
-"""The wheel that users install holds what it must, and nothing else."""
+"""The wheel holds the package's files and no others."""
 
 from __future__ import annotations
 
@@ -18,12 +18,12 @@ import secid
 ROOT = Path(__file__).resolve().parents[1]
 ACTIONS = re.compile(r"uses: (actions/\S+)")
 COME_WITH_OTHERS = {"markupsafe": "jinja2", "pydantic_core": "pydantic", "typing_extensions": "pydantic"}
-"""Packages that are part of another one's interface: its escaped text, its JSON, its types."""
+"""Packages that belong to another package's interface: its escaped text, its JSON, its types."""
 
 
 @pytest.fixture(scope="module")
 def wheel(tmp_path_factory):
-    """Built with the build backend that is installed here, so that no network is needed."""
+    """Build the wheel with the installed build backend, without a network."""
     folder = tmp_path_factory.mktemp("wheel")
     done = subprocess.run(
         [sys.executable, "-m", "hatchling", "build", "-t", "wheel", "-d", str(folder)],
@@ -69,7 +69,7 @@ def test_the_version_stands_in_two_places_that_agree():
 
 
 def test_the_wheel_is_tried_on_every_system_and_python_that_is_promised():
-    """With the oldest and the newest dependencies; actions are pinned as the gate's action and its example pin them."""
+    """It runs with the oldest and newest dependencies. Actions have the versions of the gate's action and example."""
     text = (ROOT / ".github" / "workflows" / "wheel.yml").read_text(encoding="utf-8")
     workflow = yaml.safe_load(text)
     matrix = {name: job["strategy"]["matrix"] for name, job in workflow["jobs"].items()}
@@ -87,13 +87,13 @@ def test_the_wheel_is_tried_on_every_system_and_python_that_is_promised():
 
 
 def known_actions() -> set[str]:
-    """Those of the gate's action and of its example, with their versions."""
+    """Return the actions that the gate's action and its example use, with their versions."""
     elsewhere = [*(ROOT / ".github" / "actions").rglob("action.yml"), ROOT / "docs" / "ci" / "github.yml"]
     return {action for path in elsewhere for action in ACTIONS.findall(path.read_text(encoding="utf-8"))}
 
 
 def test_pull_requests_run_the_tests_on_every_python_that_is_promised():
-    """With no more than the right to read, and no secret, since the code of a pull request runs."""
+    """The workflow may only read and has no secrets, because it runs the code of a pull request."""
     text = (ROOT / ".github" / "workflows" / "tests.yml").read_text(encoding="utf-8")
     workflow = yaml.safe_load(text)
     assert workflow[True] == {"pull_request": None, "push": {"branches": ["main"]}}
@@ -116,7 +116,7 @@ def test_pull_requests_run_the_tests_on_every_python_that_is_promised():
 
 
 def test_hooks_run_what_is_installed():
-    """Local hooks alone, so that they download nothing; the fast tests run before a push."""
+    """All hooks are local, so they download nothing. The fast tests run before a push."""
     config = yaml.safe_load((ROOT / ".pre-commit-config.yaml").read_text(encoding="utf-8"))
     assert [repository["repo"] for repository in config["repos"]] == ["local"]
     hooks = {hook["id"]: hook for hook in config["repos"][0]["hooks"]}

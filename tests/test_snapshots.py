@@ -1,4 +1,4 @@
-"""The snapshots themselves: a change fails, an update writes it, and a file that no test names is noticed."""
+"""Snapshots: a changed text fails, an update writes it, and a file that no test names is found."""
 
 from __future__ import annotations
 

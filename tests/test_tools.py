@@ -1,4 +1,4 @@
-"""Each tool is removable: without its folder only its own commands and functions are missing."""
+"""Each tool can be removed: without its folder, only its own commands and functions are missing."""
 
 from __future__ import annotations
 
@@ -30,13 +30,13 @@ FUNCTIONS: dict[str, dict[str, list[Any]]] = {
     "probing": {"probe": [["a.jsonl"], "encoder"]},
     "shards": {"merge": ["states"], "score_on_ray": [["a.jsonl"]], "score_shard": [["a.jsonl"]]},
 }  # fmt: skip
-"""What each tool adds to the API, with arguments that reach it."""
+"""Functions that each tool adds to the API, with arguments that reach the tool."""
 
 
 def without_tool(copy: str, commands: list[list[str]], functions: dict[str, list[Any]]) -> list[Any]:
-    """What commands end with and print, and how functions are refused, where the package lacks the folder of a tool.
+    """Return the exit codes and output of commands, and the refusals of functions, if a tool's folder is missing.
 
-    All modules of the copy are imported anew; libraries stay loaded.
+    All modules of the copy are imported again; libraries stay loaded.
     """
     for name in list(sys.modules):
         if re.match(r"secid($|\.)", name):
@@ -64,12 +64,12 @@ def without_tool(copy: str, commands: list[list[str]], functions: dict[str, list
 
 
 def print_without_tools(arguments: list[str]) -> None:
-    """One process for all tools, since it loads libraries once."""
+    """Run all tools in one process, which loads the libraries once."""
     print(json.dumps([without_tool(*case) for case in json.loads(arguments[0])]))
 
 
 def listed(text: str) -> set[str]:
-    """The commands in a help text."""
+    """Return the commands in a help text."""
     return set(re.findall(r"^  ([a-z]+)  ", text.split("Commands:")[1], re.MULTILINE))
 
 

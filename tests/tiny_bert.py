@@ -1,4 +1,4 @@
-"""A BERT small enough to be made and run in a moment: random weights, real files, the real loading path."""
+"""Make a BERT small enough to save and run in a moment: random weights, real files, the real loading code."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ MAX_TOKENS = 128
 
 
 def save_tiny_bert(folder: Path, *, width: int = 32, layers: int = 2, seed: int = 0) -> Path:
-    """Writes a complete encoder folder. Words become letters, so that different texts get different rows."""
+    """Write a complete encoder folder. Words are split into letters, so that different texts get different rows."""
     from transformers import BertConfig, BertModel  # here, so that fast tests do not import it with their conftest.py
 
     folder.mkdir(parents=True, exist_ok=True)
@@ -39,14 +39,14 @@ def save_tiny_bert(folder: Path, *, width: int = 32, layers: int = 2, seed: int 
             num_attention_heads=4,
             intermediate_size=4 * width,
             max_position_embeddings=MAX_TOKENS,
-            initializer_range=0.2,  # the usual 0.02 leaves all texts nearly in one direction
+            initializer_range=0.2,  # with the usual 0.02 all texts point in nearly the same direction
         )
         BertModel(config).save_pretrained(folder)
     return folder
 
 
 def save_in_hub_cache(home: Path, name: str, *, revision: str = "0123456789abcdef0123456789abcdef01234567") -> Path:
-    """The same encoder laid out as the hub cache lays out a downloaded one. home: what HF_HOME names."""
+    """Save the same encoder in the layout of the hub's cache. home : the folder for HF_HOME."""
     repository = home / "hub" / f"models--{name.replace('/', '--')}"
     (repository / "refs").mkdir(parents=True)
     (repository / "refs" / "main").write_text(revision, encoding="utf-8")

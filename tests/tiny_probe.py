@@ -1,4 +1,4 @@
-"""Tasks for the probe that take seconds: rows in memory to a task, and an encoder small enough to train."""
+"""Make probe tasks that take seconds, from rows in memory, and an encoder small enough to train."""
 
 from __future__ import annotations
 
@@ -26,20 +26,20 @@ Row = tuple[str, Sequence[str], Sequence[str]]
 """A query, its positives and its negatives."""
 
 KEYS = {"a": "t", "b": "u", "c": "v", "d": "w", "e": "x", "f": "y"}
-"""What a query calls it, and what its passage calls it."""
+"""Spelling of a key in queries, and in passages."""
 TOPICS = ["ghij", "hkli", "klmn", "mgop", "opqr", "rsgh", "qmik", "nlps", "jrqo", "shnk",
           "gggl", "hhhm", "iiin", "jjjo", "kkkp", "lllq", "mmmr", "nnns", "ooog", "ppph"]  # fmt: skip
 
 
 def write_source(path: Path, rows: Sequence[Row]) -> Path:
-    """A source as a file."""
+    """Write a source to a file."""
     lines = [json.dumps({"query": query, "positives": pos, "negatives": neg}) for query, pos, neg in rows]
     path.write_text("\n".join(lines), encoding="utf-8")
     return path
 
 
 def task_of(folder: Path, sources: Mapping[str, Sequence[Row]], seed: int = 0, n_folds: int = 3) -> Task:
-    """The task of sources written in this order."""
+    """Write sources in this order, and return their task."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = [str(write_source(folder / f"{name}.jsonl", rows)) for name, rows in sources.items()]
     settings = Settings(format="lists", seed=seed)
@@ -47,9 +47,9 @@ def task_of(folder: Path, sources: Mapping[str, Sequence[Row]], seed: int = 0, n
 
 
 def keyed_rows(hard: bool) -> list[Row]:
-    """120 rows of a topic and a key that query and passage spell differently, so that an untrained encoder knows the
-    topic alone. hard : negatives of the same topic and other keys, which teach the spelling; else one and the same text
-    of no topic, from which there is nothing to learn.
+    """Return 120 rows with a topic and a key. Query and passage spell the key differently, so an untrained encoder
+    recognises only the topic. hard : negatives with the same topic and other keys, which teach the spelling. Otherwise
+    all negatives are one text without a topic, which teaches nothing.
     """
     rows: list[Row] = []
     for topic in TOPICS:
@@ -60,7 +60,7 @@ def keyed_rows(hard: bool) -> list[Row]:
 
 
 def tiny_encoder(folder: Path, **settings: Any) -> TransformerEncoder:
-    """A tiny BERT of its own; its files are made where they are missing."""
+    """Load a tiny BERT, and write its files first if they are missing."""
     if not folder.exists():
         save_tiny_bert(folder, width=32, layers=1)
     encoder = load(Settings(encoder=str(folder), **{"device": "cpu", "cache": False, **settings}))
@@ -69,17 +69,17 @@ def tiny_encoder(folder: Path, **settings: Any) -> TransformerEncoder:
 
 
 def keyed_task(folder: Path) -> Task:
-    """A source with informative negatives, one with none, and the first again under another name; two folds."""
+    """Return the task of a source with informative negatives, one without, and a copy of the first; two folds."""
     hard, easy = keyed_rows(True), keyed_rows(False)
     return task_of(folder, {"hard": hard, "easy": easy, "again": hard}, n_folds=2)
 
 
 PLANTED = Options(steps=6, n_seeds=2, n_folds=2, batch=2, n_held_out=500, lora=False, rates=(3e-3,))
-"""With two queries a batch nearly all that tells keys apart are the negatives of the source."""
+"""With two queries per batch, an encoder learns the keys almost only from the source's negatives."""
 
 
 def before_each_run(patch: pytest.MonkeyPatch, act: Callable[[Any, Work], Any]) -> None:
-    """Something happens before each run. act : gets its learner and work."""
+    """Call a function before each training run. act : function of learner and work."""
     real = training.train_and_rank
 
     def train_and_rank(learner: Any, task: Task, held: Any, work: Work, *rest: Any) -> Any:
@@ -90,7 +90,7 @@ def before_each_run(patch: pytest.MonkeyPatch, act: Callable[[Any, Work], Any]) 
 
 
 def probe_planted(_: list[str]) -> None:
-    """The probe of `keyed_task`, kept in a cache in the working directory: the program of a process to be killed."""
+    """Probe `keyed_task` with a cache in the working directory. A test kills the process that runs this."""
     import torch
 
     torch.set_num_threads(1)

@@ -1,4 +1,4 @@
-"""Sources of different queries, with vectors of a known hardness: negatives say how near they are to their query."""
+"""Make sources with different queries and vectors of known hardness. The text of a negative states its hardness."""
 
 from __future__ import annotations
 
@@ -11,12 +11,14 @@ import numpy as np
 from tests.fake_encoder import HashEncoder, _drawn
 
 POSITIVE = 0.5
-"""Cosine of a query and its positive; one of hardness h lies at h times that, but for the mean of random passages."""
+"""Cosine of a query and its positive. A negative of hardness h has h times that, apart from the mean of random
+passages.
+"""
 DIMENSION = 64
 
 
 class HardnessEncoder(HashEncoder):
-    """Rows of texts such as "query 12", "positive 12" and "dense 12 0.80 1", whose third word is the hardness."""
+    """Encode texts such as "query 12", "positive 12" and "dense 12 0.80 1", whose third word is the hardness."""
 
     def __init__(self) -> None:
         super().__init__(DIMENSION, name="hardness")
@@ -34,7 +36,7 @@ class HardnessEncoder(HashEncoder):
 
 
 def write_unlike(folder: Path, sources: Mapping[str, Mapping[int, float]], n_negatives: int = 2) -> list[str]:
-    """A file for each source. sources : by name the hardness of the negatives of each query, by its number."""
+    """Write a file for each source. sources : by name, the hardness of the negatives of each query by its number."""
     folder.mkdir(parents=True, exist_ok=True)
     paths = []
     for name, queries in sources.items():
@@ -53,8 +55,8 @@ def write_unlike(folder: Path, sources: Mapping[str, Mapping[int, float]], n_neg
 
 
 def margin_case(folder: Path) -> list[str]:
-    """A miner with a margin: `dense` keeps the 35 of 120 queries on which nothing outscores the positive. On these bm25
-    has hardness 0.67 and dense 0.79; on all of its queries bm25 has 1.5.
+    """Write sources of a miner with a margin: `dense` keeps the 35 of 120 queries on which no negative outscores the
+    positive. On these bm25 has hardness 0.67 and dense 0.79; on all of its queries bm25 has 1.5.
     """
     kept = range(35)
     bm25 = {number: 0.67 if number in kept else 1.85 for number in range(120)}

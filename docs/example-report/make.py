@@ -1,4 +1,4 @@
-"""Makes the example report from the fixtures, checks that it is current (--check), or draws its picture (--picture).
+"""Make the example report from the fixtures, check that it is current (--check), or draw its picture (--picture).
 
 The picture is the first screen of the page in headless Chromium, 1100 pixels wide.
 """
@@ -20,21 +20,21 @@ from secid.results import Run
 FOLDER = Path(__file__).resolve().parent
 REPOSITORY = FOLDER.parents[1]
 DIGITS = 6
-"""Significant digits kept: another processor adds in another order and differs in the seventh."""
+"""Significant digits: another processor adds in another order, which changes the seventh digit."""
 TOLERANCE = 0.01
-"""Relative difference that a check forgives: other versions of torch move scores in the sixth digit, and what is
-derived from small differences of scores (z, p, queries needed) far more."""
+"""Relative tolerance of a check: other versions of torch change the sixth digit of scores, and far more in numbers
+derived from small differences of scores (z, p, queries needed)."""
 ABSOLUTE_TOLERANCE = 1e-5
 EXACT_COUNTS = 1000
-"""Counts up to this are compared exactly."""
+"""Maximum count that is compared exactly."""
 
 
 def example() -> Run:
-    """The run over the fixtures without what changes from machine to machine."""
+    """Return the run over the fixtures, without parts that depend on the machine."""
     sources = sorted(str(path.relative_to(REPOSITORY)) for path in (REPOSITORY / "fixtures" / "sources").iterdir())
     with contextlib.chdir(REPOSITORY):
         document = json.loads(to_json(api.score(sources, "minilm", ablate=True, threads=1)))
-    for part in ("analyses", "not_evaluated"):  # what encoding cost is only known where nothing was in the cache
+    for part in ("analyses", "not_evaluated"):  # the cost is known only if no text was in the cache
         document[part].pop("cost", None)
     document |= {"timing": {}, "environment": {"machine": "left out of the example"}}
     document["settings"]["threads"] = {"value": None, "from": "default"}
@@ -50,12 +50,12 @@ def _rounded(value: Any) -> Any:
 
 
 def pages(run: Run) -> dict[str, str]:
-    """File name -> text of every page."""
+    """Return the text of every page by file name."""
     return {f"report{suffix}": render(run) for suffix, render in FORMATS.items()}
 
 
 def differences(new: Any, old: Any, place: str = "report") -> list[str]:
-    """Where two documents differ by more than rounding."""
+    """List the places where two documents differ by more than rounding."""
     if isinstance(old, int | float) and (isinstance(new, float) or (type(new) is int and abs(new) > EXACT_COUNTS)):
         close = abs(new - old) <= ABSOLUTE_TOLERANCE + TOLERANCE * max(abs(new), abs(old))
         return [] if close else [f"{place}: {old} is now {new}"]
@@ -71,13 +71,13 @@ def differences(new: Any, old: Any, place: str = "report") -> list[str]:
 
 
 def check() -> list[str]:
-    """What the committed report says otherwise than a run of today."""
+    """List the differences between the committed report and a new run."""
     old = json.loads((FOLDER / "report.json").read_text(encoding="utf-8"))
     return differences(json.loads(to_json(example())), old)
 
 
 def main(arguments: list[str]) -> int:
-    """Writes the pages, names what is not current, or draws the picture of the README."""
+    """Write the pages, list differences, or draw the picture of the README."""
     if arguments == ["--picture"]:
         page, picture = FOLDER / "report.html", FOLDER / "report.png"
         options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1100,950"]

@@ -83,7 +83,7 @@ class GuideSource:
     @property
     def is_blind(self) -> bool:
         """Return whether the share of random passages that the guide flags is above the limit of suspects."""
-        return self.random_share is not None and self.random_share > (FINDINGS["suspect"].limit or 0.0)
+        return self.random_share is not None and FINDINGS["suspect"].exceeded_by(self.random_share)
 
     @property
     def repeats_target(self) -> bool:

@@ -17,7 +17,7 @@ from secid.errors import InputError, UsageError
 from secid.findings.copies import key_windows
 from secid.findings.summary import CautionEvidence
 from secid.pool import Plan, PlannedSource, token_stream
-from secid.pool.normal_form import CHUNK_TEXTS, EMPTY_FORM, FormKeys, Keys, text_forms
+from secid.pool.normal_form import EMPTY_FORM, FORMS_AT_ONCE, FormKeys, Keys, text_forms
 from secid.pool.texts import Packed, TextStore, pieces
 from secid.read.collection import BEIR_FOLDER, Collection, collection_files
 from secid.read.evaluation import EvaluationSet, of_split, read_qrels
@@ -155,7 +155,7 @@ def _forms_of(keys: Sequence[str], text_of: Callable[[str], str | None]) -> Keys
 def forms_of(texts: Iterable[str]) -> Keys:
     """Return (n,) hashes of the texts' normal forms; only a chunk of the texts is in memory."""
     remaining, parts = iter(texts), [np.zeros(0, np.uint64)]
-    while chunk := list(islice(remaining, CHUNK_TEXTS)):
+    while chunk := list(islice(remaining, FORMS_AT_ONCE)):
         parts.append(FormKeys.of(Packed.of(chunk)).hashes())
     return np.concatenate(parts)
 

@@ -16,6 +16,7 @@ from secid.arrays import Flags, Floats, Index, distinct
 from secid.findings.openings import chunks
 from secid.findings.summary import CautionEvidence
 from secid.pool import SPLITTERS, Lexicon, Plan, PlannedSource, first_sampled, select_records, token_stream
+from secid.pool.coverage import LEXED_AT_ONCE
 from secid.pool.texts import TextStore, pieces
 from secid.pool.tokens import Fault, fault
 from secid.results import RunWarning
@@ -101,8 +102,6 @@ CHECKED_QUERIES = 4000
 """Queries of each source that `check` lexes: the mean coverage of their positives has a standard error below 0.01."""
 TRIED_QUERIES = 200
 """Queries of a source that other tokenizers are tried on: a mean coverage has a standard error of at most 0.02."""
-CHUNK = 4096
-"""Queries split at once."""
 
 
 class CoverageSample:
@@ -167,7 +166,8 @@ def inactive_gate(planned: PlannedSource, sample: CoverageSample, tokenizer: str
 def queries_without_tokens(queries: TextStore, tokenizer: str) -> npt.NDArray[np.bool_]:
     """Return (n_queries,) flags of queries without a token."""
     counts = [
-        token_stream(queries.packed(*part), tokenizer)[1] for part in pieces(len(queries), CHUNK, queries.lengths)
+        token_stream(queries.packed(*part), tokenizer)[1]
+        for part in pieces(len(queries), LEXED_AT_ONCE, queries.lengths)
     ]
     return np.asarray(np.concatenate([np.zeros(0, np.int64), *counts]) == 0)
 

@@ -18,7 +18,7 @@ from secid.findings.form import form_flags
 from secid.findings.languages import LANGUAGES, UNDECIDED, is_mojibake, language_numbers, save_model
 from secid.findings.phrases import may_be_phrases, phrase
 from secid.pool import DocumentFrequencies, Keys, PlannedSource
-from secid.pool.normal_form import STEP, FormKeys, TextForms, form_columns, mixed_bits
+from secid.pool.normal_form import FORMS_AT_ONCE, STEP, FormKeys, TextForms, form_columns, mixed_bits
 from secid.pool.texts import Packed, TextStore, pieces
 from secid.pool.workers import Workers
 
@@ -41,10 +41,10 @@ SHARED_CHANCE = 0.01
 """Largest chance of so few positives that open so, if they did as often as the negatives. Few positives say little: 89
 without "free flight measurements of the" are no sign where 8 of 670 negatives open so. Without this bound 16 of 132
 sound samples of Cranfield had more than 1 % of such negatives, with it none (docs/decisions/openings.md)."""
-CHUNK_TEXTS = 8192
+FACTS_AT_ONCE = 8192
 """Texts worked on at once: some MB."""
-FORMS_AT_ONCE = 1024
-"""Texts whose words are made at once: these stay in the processor's cache."""
+FORM_FINDINGS = ("loop", "wrapper", "unfinished", "markup", "trailing_note", "mojibake")
+"""Formal findings that a text alone decides."""
 NONE = 0
 NO_KEYS = np.zeros(0, np.uint64)
 
@@ -179,7 +179,7 @@ def positives_of(sources: Sequence[PlannedSource]) -> Index:
 
 def chunks(passages: TextStore, ids: Index) -> Iterator[tuple[Index, list[str]]]:
     """The passages with these ids in parts that fit in memory, each with its ids."""
-    for start, stop in pieces(len(ids), CHUNK_TEXTS, passages.lengths[ids]):
+    for start, stop in pieces(len(ids), FACTS_AT_ONCE, passages.lengths[ids]):
         yield ids[start:stop], passages.take(ids[start:stop])
 
 
@@ -229,7 +229,7 @@ class PassageFacts:
     """Facts of n passages, by id, each read once.
 
     language   : (n,) place in LANGUAGES, UNDECIDED where the library is not sure.
-    characters : (n,) length.   flags : (n,) by finding, of `form_flags`, `mojibake` and `loop`.
+    characters : (n,) length.   flags : (n,) by finding, of FORM_FINDINGS.
     """
 
     forms: TextForms
@@ -242,7 +242,7 @@ class PassageFacts:
     @staticmethod
     def of(passages: TextStore, workers: Workers) -> PassageFacts:
         """Facts of all passages of a store."""
-        ranges = pieces(len(passages), CHUNK_TEXTS, passages.lengths)
+        ranges = pieces(len(passages), FACTS_AT_ONCE, passages.lengths)
         read = partial(_facts_of, model=save_model(passages.folder) if workers.n > 1 else None)
         parts = [_facts_of(passages.only(np.zeros(0, np.int64)), None)]
         parts += workers.map(read, (passages.only(np.arange(*part)) for part in ranges))
@@ -250,7 +250,7 @@ class PassageFacts:
         forms = TextForms.of(joined["form"], joined["empty"], joined["loop"])
         openings = Openings(joined["phrase"], joined["opening"])
         runs = RunBits(joined["run_bits"], joined["n_runs"])
-        flags = {name: column for name, column in joined.items() if column.dtype == np.bool_ and name != "empty"}
+        flags = {name: joined[name] for name in FORM_FINDINGS}
         return PassageFacts(forms, runs, openings, joined["language"], joined["characters"], flags)
 
     def of_source(self, planned: PlannedSource, ordinary: LengthRange | None = None) -> dict[str, BothFlags]:

@@ -14,7 +14,7 @@ from secid.findings.openings import first_labels
 from secid.pool import PlannedSource
 from secid.pool.plan import bit_of
 from secid.results import SourceFinding, Status, defects_to_drop
-from secid.results.catalogue import BITS, DAMAGE, DEFECTS, FINDINGS, TEXT_FINDINGS
+from secid.results.catalogue import BITS, DAMAGE, DEFECT_LIMIT, DEFECTS, FINDINGS, TEXT_FINDINGS
 from secid.results.sources import dropping_narrows_gap
 from secid.triplets.estimates import GapMoments, Moments, Names, Share, comparable_keys
 
@@ -29,7 +29,6 @@ UNREAD = 0.5
 """If the encoder does not know the script of at least this share of the negatives, there is no verdict."""
 DEFECT_MASK = np.uint32(sum(1 << BITS[name] for name in DEFECTS if not FINDINGS[name].formal))
 """The defects that count in every source."""
-LIMITS: Mapping[str, float] = {name: FINDINGS[name].limit or 0.0 for name in DEFECTS}
 
 
 @dataclass(frozen=True)
@@ -87,7 +86,7 @@ def records_left(planned: PlannedSource) -> tuple[int, int]:
 def status_of(findings: Sequence[SourceFinding], n_left: int, n_records: int) -> Status:
     """Decide the status from numbers. findings: of the texts.   n_left, n_records: from `records_left`."""
     shares = {item.name: item.counted_share for item in findings}
-    if all(shares[name] <= LIMITS[name] for name in DEFECTS):  # "no defects if at most the limit": NaN is not
+    if all(shares[name] <= DEFECT_LIMIT for name in DEFECTS):  # "no defects if at most the limit": NaN is not
         return "no_defects"
     left = n_left > 0 and n_left >= RECORDS_LEFT * n_records
     return "repair" if left else "unusable"
@@ -200,5 +199,5 @@ def formal_excess(compared: Mapping[str, GapMoments]) -> dict[str, bool]:
     return {
         name: dropping_narrows_gap(moments.positives.value, moments.value)
         for name, moments in known.items()
-        if moments.excess > (FINDINGS[name].limit or 0.0)
+        if FINDINGS[name].exceeded_by(moments.excess)
     }

@@ -21,14 +21,14 @@ from secid.pool.plan import TextFindings
 from secid.pool.texts import TextStore, pieces
 from secid.pool.workers import n_cores
 from secid.results import AmongPositives, Example, Languages, Match, SourceFinding, TripletExample
-from secid.results.catalogue import FORMAL, TEXT_FINDINGS
+from secid.results.catalogue import FORMAL
 from secid.results.check import Lengths, Spread
 from secid.settings import Settings
 from secid.triplets.estimates import GapMoments, HasError, Share, comparable_keys, wilson_interval
 
 # Lengths of texts, from their bytes: what `secid check` shows of queries, positives and negatives.
 
-CHUNK_TEXTS = 4096
+LENGTHS_AT_ONCE = 4096
 TOKENS_BY = "bytes"
 """Way in which tokens are counted, a kind of pages.check_page.TOKENS."""
 ASCII_PER_TOKEN, TWO_BYTE_PER_TOKEN = 4.5, 2.0
@@ -50,7 +50,7 @@ class TextLengths:
 def text_lengths(store: TextStore, tick: Callable[[int], None] = lambda n: None) -> TextLengths:
     """Lengths of all texts. tick: called with the number of texts done."""
     characters, tokens = np.zeros(len(store), np.int64), np.zeros(len(store), np.int64)
-    for start, stop in pieces(len(store), CHUNK_TEXTS, store.lengths):
+    for start, stop in pieces(len(store), LENGTHS_AT_ONCE, store.lengths):
         chunk = store.packed(start, stop)
         n_beyond = chunk.n_bytes(CONTINUES, BYTES)
         n_two, n_more = chunk.n_bytes(TWO_BYTES, THREE_BYTES), chunk.n_bytes(THREE_BYTES, BYTES)
@@ -338,7 +338,7 @@ def text_example(
         query=cut(plan.queries.take(planned.query[[record]])[0]),
         positive=cut(positive),
         negative=cut(negative, start_of(negative) if start_of else 0),
-        findings=tuple(name for name in TEXT_FINDINGS if planned.has(name, slice(place, place + 1))[0]),
+        findings=planned.findings_at(place),
     )
 
 

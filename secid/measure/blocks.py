@@ -23,7 +23,7 @@ from secid.arrays import Floats, Index, distinct
 # Blocks of a pass in parallel, one thread each: small operations gain little from several threads each.
 
 
-HELD_BYTES = 1 << 30
+PARALLEL_BYTES = 1 << 30
 """Memory of all items that are computed in parallel or wait for a thread."""
 
 
@@ -31,11 +31,11 @@ HELD_BYTES = 1 << 30
 def side_by_side(device: torch.device, n_bytes: int = 0) -> Iterator[Callable[..., Iterator[Any]]]:
     """Yield a parallel `map` with one item per thread of torch on a CPU; the ordinary `map` on other devices.
 
-    n_bytes : memory of a waiting item. If all pending items would exceed HELD_BYTES, the ordinary `map` is used, and
-              torch's threads share one item after the other.
+    n_bytes : memory of a waiting item. If all pending items would exceed PARALLEL_BYTES, the ordinary `map` is used,
+              and torch's threads share one item after the other.
     """
     n_threads = torch.get_num_threads()
-    is_large = n_bytes * (2 * n_threads + 1) > HELD_BYTES
+    is_large = n_bytes * (2 * n_threads + 1) > PARALLEL_BYTES
     if device.type != "cpu" or n_threads == 1 or is_large or "backend: OpenMP" not in torch.__config__.parallel_info():
         yield map  # other backends of torch have one number of threads for all threads of Python
         return

@@ -238,9 +238,7 @@ def above_limit(finding: SourceFinding) -> bool:
     For a formal finding, the difference from the positives counts, in either direction, by its whole interval.
     """
     entry = FINDINGS.get(finding.name)
-    if entry is None or entry.limit is None:
-        return False
-    return finding.counted_share > entry.limit or too_rare(finding)
+    return entry is not None and (entry.exceeded_by(finding.counted_share) or too_rare(finding))
 
 
 def too_rare(finding: SourceFinding) -> bool:
@@ -296,7 +294,7 @@ def damaged_positives(sources: Iterable[SourceReport]) -> list[str]:
     sentences = []
     for source in sources:
         shares = {item.name: item.positives.share for item in source.findings if item.positives and item.name in DAMAGE}
-        damaged = [f"{percent(share)} {name}" for name, share in shares.items() if share > (FINDINGS[name].limit or 0)]
+        damaged = [f"{percent(share)} {name}" for name, share in shares.items() if FINDINGS[name].exceeded_by(share)]
         if damaged:
             sentences.append(
                 f"The positives of {named(source.name)} are damaged, too: {', '.join(damaged)}. Repair them."

@@ -63,19 +63,19 @@ EXPLANATIONS = {
     "what training should correct.",
     "defects": "share of the listed negatives with at least one defect, such as a false negative or a repeat.",
     "ECI_sem": "log det(I + M), in nats, from 0 to tr M: usually within 1 % of the mean of π · ρ · λ. Higher: more "
-    "negatives that the encoder sees as safe, near the positive and not alike in words. It does not reward "
+    "negatives that the encoder sees as safe, near the positive and unlike the query in words. It does not reward "
     "hardness: compare at equal hardness, and with the mean residual, which needs no encoder.",
     "ECI_B": "log det(I + B·M), in nats, 0 or more: the score of B negatives drawn from the source. Small B goes by "
     "total weight, large B by variety.",
     "95 % CI": "95 % confidence interval; queries are the sampling unit.",
     "P(first)": "chance of the highest score among all sources of the run, ranked or not, 0 to 100 %, given the "
     "sampling of queries; – for a source that is not ranked.",
-    "new texts": "texts that are in no source and were encoded only for the control, 0 or more; fewer cost less.",
+    "new texts": "texts that no source contains, encoded only for the control, 0 or more; fewer cost less.",
     "candidates": "documents of the run that the control's negatives were drawn from or searched in; at most 100,000 "
     "are searched.",
     "negatives": "triplets (query, positive, negative) scored, 1 or more.",
-    "queries": "distinct queries, 1 or more: the sampling unit. 35/120: the row is of 35 that all sources share, of "
-    "its 120. *: rows are of different queries, so compare only pairs.",
+    "queries": "distinct queries, 1 or more: the sampling unit. 35/120: the row covers the 35 that all sources "
+    "share, out of its 120. *: rows cover different queries, so compare only pairs.",
     "tr M": "the mean weight, in which a copy of the positive counts 0, from 0 to 1: the score is at most this, "
     "and usually within 1 % of it.",
     "π": "probability that the encoder prefers the positive to the negative, 0 to 1. Near 1 the negative is easy, "
@@ -87,7 +87,7 @@ EXPLANATIONS = {
     "weight": "π · ρ · λ, 0 to 1: what a negative adds to the score. A copy of the positive adds nothing.",
     "λ": "0 to 1: how little the negative repeats the query's words, by IDF; the score rewards more.",
     "gap to random": "mean weight of a source minus that of random passages for the same queries; the parts of the "
-    "gates (Shapley values) add up to it, and one is larger than the gap where another has the opposite sign.",
+    "gates (Shapley values) add up to it, and one can exceed the gap if another has the opposite sign.",
     "at equal hardness": "mean weight of one source minus that of another within each tenth of the margins s(q, p) − "
     "s(q, n), averaged over the margins that both have.",
     "overlap of margins": "share of the margins that two sources have in common, 0 to 100 %; below 20 % they are not "
@@ -96,23 +96,23 @@ EXPLANATIONS = {
     "difference is significant.",
     "queries for 80 %": "distinct queries with which a true difference of this size would be found four times in five, "
     "1 or more.",
-    "difference": "first score minus second, in nats, over the queries that both have; of tr M where that is marked.",
-    "hardness, outscoring of a pair": "first minus second over the queries that both have: of hardness, and of the "
-    "share of negatives that outscore their positive, in points.",
+    "difference": "first score minus second, in nats, over the queries that both have; where marked, in tr M instead.",
+    "hardness, outscoring of a pair": "first source minus second over the queries that both have: the hardness, "
+    "and the share of negatives that outscore their positive, in points.",
     "source minus control": "score of the source minus that of the control, in nats, with errors paired by query; "
     "where sources have different queries, the control is taken on those of the source.",
-    "share": "share of a source's negatives that have the finding, 0 to 100 %: of those that its records list for a "
-    "finding of the texts, else of those scored. A negative may have several findings.",
+    "share": "percentage of a source's negatives that have the finding, 0 to 100 %. Findings of the texts cover all "
+    "listed negatives, the others all scored ones. A negative may have several findings.",
     "share of weight": "share of a source's total weight that negatives with the finding hold, 0 to 100 %: how much of "
     "the score rests on them.",
     "part of the score": "what negatives with the finding add to the score, to first order, in nats.",
     "shortfall": "how much a sample of this size understates ECI_B on average, in nats, 0 or more; smaller is better.",
-    "B = N": "the budget of as many negatives as the source has.",
-    "order": "the sources by score under the setting, highest first, each by its rank in this run; – for one that "
-    "is not ranked.",
+    "B = N": "a budget equal to the source's number of negatives.",
+    "order": "the sources by score under this setting, highest first, each shown as its rank in this run; – for a "
+    "source that is not ranked.",
     "stability": "share of source pairs ordered as in this run, 0 to 1; higher is steadier.",
     "shade": "place of a score between the lowest and the highest of its row: deeper is higher.",
-    "pair, record": "forms of a score: of one negative at a time, or of all negatives of a record at once.",
+    "pair, record": "two forms of a score: one negative at a time, or all negatives of a record at once.",
     "gradient energy": "mean squared length of the loss gradient on the query, 0 or more.",
     "MNRL loss": "mean contrastive loss at this temperature, in nats, 0 or more; higher is harder.",
     "ambiguity": "share of pairs or records in which a negative outscores the positive, 0 to 100 %; higher is harder.",
@@ -141,16 +141,16 @@ EXPLANATIONS = {
     "suspects": "share of the negatives that the guide scores at most 5 % lower than their positive, 0 to 100 %. What "
     "part of them is relevant depends on the guide.",
     "of random passages": "share of random passages for the same queries that the guide flags by the same margin, 0 to "
-    "100 %: near 0 for a useful guide. Above 10 %, or where a source has not significantly more, its suspects are no "
-    "evidence.",
+    "100 %: near 0 for a useful guide. Above 10 %, or if a source does not have significantly more, its suspects are "
+    "no evidence.",
     "agreement": "share of the negatives that the encoder and the guide put on the same side of the positive, 0 to "
     "100 %.",
     "rank correlation": "Spearman's, of how far negatives lie below their positive by the encoder and by the guide, "
     "−1 to 1.",
-    "relative margin": "share of the negatives that score above the positive, or below it by at most this share of its "
-    "score.",
-    "absolute margin": "the same, by at most this difference of scores.",
-    "maximum": "share of the negatives scored this or higher, whatever their positive.",
+    "relative margin": "share of the negatives that score above the positive, or below it by at most this fraction of "
+    "its score.",
+    "absolute margin": "share of the negatives that score above the positive, or below it by at most this difference.",
+    "maximum": "share of the negatives that score at or above this threshold, whatever the score of their positive.",
     "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 the two are one source.",
 }
 SHORT_HEADS = {"consistency": "consist.", "locality": "local.", "residual": "resid.", "hardness": "hard."}
@@ -158,8 +158,8 @@ SHORT_HEADS = {"consistency": "consist.", "locality": "local.", "residual": "res
 WORDS = {
     "score ± CI tie": f"{EXPLANATIONS['score ± CI']} The letter: {TIE_TERM}.",
     "random passages": "a control: for each query, passages of other queries drawn at random.",
-    "known positives": "a control: of queries with two or more labelled positives, the others as if they were "
-    "negatives.",
+    "known positives": "a control: for queries with two or more labelled positives, the other positives, scored as "
+    "if they were negatives.",
     "n": "number of negatives, each once per record.",
     "source": "the negatives of one origin, such as a miner or a generator, with their queries and positives.",
     "score without defects": "ECI_sem without the negatives that have a defect; – where none has.",
@@ -172,16 +172,16 @@ WORDS = {
     "rejected": "at least one check failed.",
     "undecided": "no check failed, and at least one is undecided: its interval holds the limit, or it could not be "
     "evaluated.",
-    "check": "one question that the gate puts to a source, with a limit.",
+    "check": "one test that the gate applies to a source, with a limit.",
     "outcome": "pass, fail, undecided, notice or excused.",
     "pass": "the measured number is within its limit.",
     "fail": "the measured number is beyond its limit by more than sampling explains.",
-    "notice": "beyond the limit without failing the source: for a person to look at.",
-    "excused": "undecided, and the policy lets it stay so.",
+    "notice": "beyond the limit, but not a failure: a person should look at it.",
+    "excused": "undecided, but the policy accepts that.",
     "failed": "number of checks that failed; one is enough to reject the source.",
     "notices": "number of checks that are beyond their limit without failing the source.",
-    "value": "the measured number, in the unit of its limit; of drift the difference from the predecessor.",
-    "limit": "on which side of which number the check passes; – for a check without a number.",
+    "value": "the measured number, in the unit of its limit; for drift, the difference from the predecessor.",
+    "limit": "the threshold, and the side of it on which the check passes; – for a check without a threshold.",
 }
 """Columns and words of the printed tables that no section of a page explains, and symbols of the score."""
 OTHER_NAMES = {
@@ -274,8 +274,8 @@ REASONS: Mapping[str, str] = {
     "one_positive": "no record lists two positives, and with one these equal InfoNCE; positives of qrels count once a "
     "record lists them",
     "no_guide": f"no second scorer was named: {flag_of('guide', 'NAME')}",
-    "other_guide": "the guide is not the baseline's, and suspects of two guides do not compare; without "
-    f"{flag_of('guide')} the gate uses the baseline's",
+    "other_guide": "this is not the baseline's guide, and suspects of two guides cannot be compared; without "
+    f"{flag_of('guide')} the gate uses the baseline's guide",
     "weak_baseline": "this baseline is too small or too varied to detect even 70 % random passages",
     "no_guide_before": "the baseline was made without a guide, so its suspects are not known",
     "guide_flags_random": "the guide flags random passages too, or had none to be measured on",
@@ -288,7 +288,7 @@ REASONS: Mapping[str, str] = {
     "no_threshold": "the rule has no default threshold",
     "few_second_positives": "too few queries have a second labelled positive",
     "no_span": "the positives are no nearer to their queries than random passages",
-    "one_seed": "it has one seed, so nothing is known of what another run would give",
+    "one_seed": "with one seed, the error between training runs is unknown",
     "no_gain": "training on no source was significantly better than the frozen encoder",
 }
 """Reasons why a part was not evaluated, by the kind that Run.not_evaluated holds."""

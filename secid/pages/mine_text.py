@@ -187,8 +187,8 @@ def _sweep_lines(sweep: Sweep) -> Iterator[str]:
             f"{100 * sweep.guide_margin:g}{SPACE}% lower than their positive, with its 95 % confidence interval; "
             f"estimated from {count(sweep.guide_sample)} of each row"
         )
-        limit, random = FINDINGS["suspect"].limit or 0.0, sweep.random.suspects
-        if random is not None and random.share > limit:
+        random = sweep.random.suspects
+        if random is not None and FINDINGS["suspect"].exceeded_by(random.share):
             yield (
                 f"of random candidates it suspects {percent(random.share)}, so its suspects say little of these texts"
             )

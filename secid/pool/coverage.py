@@ -203,7 +203,7 @@ Stream = Callable[[Any], tuple[Keys, Index]]
 """Keys of all tokens of what a Texts gives, in order, and how many each text has."""
 Counted = TypeVar("Counted", bound=Sized)
 
-CHUNK_TEXTS = 4096
+LEXED_AT_ONCE = 4096
 """Texts lexed at once: more take more memory, and no less time."""
 
 MAX_THREADS = 4
@@ -235,6 +235,13 @@ class Lexicon:
         lexed: Callable[[int], None] = lambda n: None,
     ) -> None:
         self.tokenizer, self._lex, self.is_ascii = tokenizer, lex, True
+        self._others: list[DocumentFrequencies] = []
+        self._n_counted = int(counted.sum())
+        self._pool: DocumentFrequencies | None = None
+        self._waiting = [np.zeros(0, np.int32)]
+        self._offsets = np.zeros(len(counted) + 1, np.int64)
+        self._mapped: mmap.mmap | None = None
+        self._columns: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         # A lexer that is handed in may not be thread-safe.
         n_threads = 1 if lex else min(MAX_THREADS, os.cpu_count() or 1)
         of_queries, of_passages = (store.lengths for store in stores) if stores else (None, None)
@@ -242,7 +249,7 @@ class Lexicon:
         with ThreadPoolExecutor(n_threads) as pool:
 
             def parts(make: Callable[[int, int], Counted], n: int, lengths: Any) -> Iterator[Counted]:
-                ranges = pieces(n, CHUNK_TEXTS, lengths)
+                ranges = pieces(n, LEXED_AT_ONCE, lengths)
                 for part in in_order(lambda ends: pool.submit(make, *ends), ranges, n_threads):
                     lexed(len(part))
                     yield part
@@ -256,6 +263,7 @@ class Lexicon:
             self._query_sets = _joined(parts(sets, n_queries, of_queries))
             vocabulary = Vocabulary(self._query_sets.table)
             self.vocabulary: Keys = vocabulary.keys
+            self._held_by = np.zeros(len(self.vocabulary), np.int64)
             self._take(parts(indexed, len(counted), of_passages), counted, spool)
 
     def _tokens(self, texts: Sequence[str] | Packed, role: Role) -> tuple[Keys, Index]:
@@ -265,12 +273,7 @@ class Lexicon:
 
     def _take(self, parts: Iterable[IndexedTokens], counted: npt.NDArray[np.bool_], spool: Path) -> None:
         """Count the token sets of all passages, and write them to the spool."""
-        self._others: list[DocumentFrequencies] = []
-        self._n_counted = int(counted.sum())
-        self._pool: DocumentFrequencies | None = None
-        self._held_by = np.zeros(len(self.vocabulary), np.int64)
-        self._waiting = [np.zeros(0, np.int32)]
-        self._offsets, start = np.zeros(len(counted) + 1, np.int64), 0
+        start = 0
         with spool.open("wb") as file:
             for part in parts:
                 stop = start + len(part)
@@ -279,8 +282,6 @@ class Lexicon:
                 self._count(part, counted[start:stop])
                 start = stop
         np.cumsum(self._offsets, out=self._offsets)
-        self._mapped: mmap.mmap | None = None
-        self._columns: npt.NDArray[np.int32] = np.zeros(0, np.int32)
         if self._offsets[-1]:
             with spool.open("rb") as written:
                 self._mapped = mmap.mmap(written.fileno(), 0, access=mmap.ACCESS_READ)
@@ -337,8 +338,8 @@ class Lexicon:
         covered = np.zeros((len(several), len(query_ids)))
         queries = self._matrix(sets.numbers, sets.offsets)
         order = np.argsort(passage_ids, kind="stable")
-        for start in range(0, len(order), CHUNK_TEXTS):
-            pairs = order[start : start + CHUNK_TEXTS]
+        for start in range(0, len(order), LEXED_AT_ONCE):
+            pairs = order[start : start + LEXED_AT_ONCE]
             passages, local = np.unique(passage_ids[pairs], return_inverse=True)
             offsets, columns = self._passage_columns(passages)
             shared = queries[query_ids[pairs]].multiply(self._matrix(columns, offsets)[local])

@@ -70,8 +70,8 @@ FEW_WORDS = 4
 LOOP_TOKENS, LOOP_REACH = 20, 4
 """Source for the first: METHOD 16.2. A sequence of two that makes up more than half returns every fourth token on
 average, or sooner."""
-CHUNK_TEXTS = 2048
-"""Texts worked on at once: enough to hide the cost of a numpy call, at most some MB."""
+FORMS_AT_ONCE = 1024
+"""Texts worked on at once: enough to hide the cost of a numpy call, and their words stay in the processor's cache."""
 REMEMBERED_TEXTS, REMEMBERED_BYTES = 1 << 12, 1 << 12
 """Normal forms that are remembered, and the longest text: at most about 50 MB, and of most passages all."""
 STEP, FIRST_FACTOR, SECOND_FACTOR = (
@@ -228,7 +228,7 @@ class TextForms:
 def text_forms(store: TextStore) -> TextForms:
     """Return the normal forms of all texts of a store, in its order. They are kept as long as the store is."""
     if store not in _KNOWN:
-        packed = (store.packed(*part) for part in pieces(len(store), CHUNK_TEXTS, store.lengths))
+        packed = (store.packed(*part) for part in pieces(len(store), FORMS_AT_ONCE, store.lengths))
         parts = [form_columns(FormKeys.of(texts)) for texts in (Packed.of([]), *packed)]
         _KNOWN[store] = TextForms.of(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
     return _KNOWN[store]

@@ -17,7 +17,7 @@ from secid.pool.normal_form import normal_form
 from secid.pool.texts import TextStore
 from secid.records import REASONS, Block, Defect, Record, Source
 from secid.results import Example, RowCounts
-from secid.results.catalogue import BITS
+from secid.results.catalogue import BITS, TEXT_FINDINGS
 from secid.settings import Settings, flag_of
 
 # What a plan is made of: the sources as index arrays over distinct texts.
@@ -27,9 +27,6 @@ Small = npt.NDArray[np.int32]
 Mask = npt.NDArray[np.uint32]
 FormalMask = npt.NDArray[np.uint16]
 """A mask that holds only formal findings: their bits in the catalogue are below 16."""
-Span = slice
-EVERY = Span(None)
-"""All places. The builtin has another name here since a source has a field `slice`."""
 
 
 class TextFindings(NamedTuple):
@@ -171,10 +168,15 @@ class PlannedSource:
     def n_triplets(self) -> int:
         return len(self.negatives)
 
-    def has(self, finding: str, places: Span = EVERY) -> npt.NDArray[np.bool_]:
+    def has(self, finding: str) -> npt.NDArray[np.bool_]:
         """Return (T,) flags of negatives with a finding of the texts; one that its record lists twice has `repeat`."""
-        found = bit_of(self.findings[places], finding)
-        return found | (self.copies[places] > 1) if finding == "repeat" else found
+        found = bit_of(self.findings, finding)
+        return found | (self.copies > 1) if finding == "repeat" else found
+
+    def findings_at(self, place: int) -> tuple[str, ...]:
+        """Return the findings of the texts that one negative has."""
+        mask, is_copied = int(self.findings[place]), self.copies[place] > 1
+        return tuple(name for name in TEXT_FINDINGS if mask >> BITS[name] & 1 or (name == "repeat" and is_copied))
 
     def again(self) -> npt.NDArray[np.bool_]:
         """Return (T,) flags of the negatives whose text the record lists before, in another spelling."""

@@ -1,4 +1,4 @@
-"""The cells of a row that hold the query, the positives and the negatives, from column names and first rows."""
+"""Find the cells of a row that hold the query, positives and negatives, from column names and first rows."""
 
 from __future__ import annotations
 
@@ -19,22 +19,23 @@ from secid.read.stream import Row
 Key = str | int
 
 ID = re.compile(r"(?=[^ ]*\d)[A-Za-z0-9_.:/#@+-]{1,64}")
-"""A text that looks like an id: one short ASCII word with a digit. It needs a collection, or `--format`."""
+"""Pattern of an id: one short ASCII word with a digit. A column of such words needs a collection, or `--format`."""
 
 ASCII_WORD = re.compile(r"[!-~]{1,256}")
 MARK = re.compile(r"[_:]")
-"""Marks that at least half of a column's ASCII words have if they are ids: FEVER's (`Fox_Broadcasting`), DBpedia's."""
+"""Marks in ids that are names, such as FEVER's (`Fox_Broadcasting`) and DBpedia's. At least half of the ASCII words in
+a column of such ids have one."""
 
 CELL_WORD = re.compile(r"\S{2,64}")
 
-ID_FRACTION = 0.9
-"""Share of id-like values that makes a column one of ids. A few odd cells must not turn all the others into texts."""
+MIN_ID_FRACTION = 0.9
+"""Minimum share of id-like values in a column of ids. A few odd cells must not turn all the others into texts."""
 
-TAG_LENGTH = 24
-"""Characters of the longest word that names a class or topic."""
+MAX_TAG_CHARS = 24
+"""Maximum length of a word that names a class or topic."""
 
-QUERIES_A_TAG = 4
-"""Least queries per tag, on average. Two queries seldom share so short a passage."""
+MIN_QUERIES_PER_TAG = 4
+"""Minimum number of queries per tag, on average. Two queries seldom share such a short passage."""
 
 LISTS = frozenset({"texts", "ids", "structs", "lists", "numbers", "empty"})
 SCALARS = frozenset({"text", "id"})
@@ -42,9 +43,9 @@ SCALARS = frozenset({"text", "id"})
 
 @dataclass(frozen=True, slots=True)
 class Head:
-    """Good rows from a file's start, at least one, all dicts or all lists.
+    """Parsed rows from the start of a file: at least one, and either all dicts or all lists.
 
-    kinds: each column's commonest kind of value (`kind_of`), in order of first appearance.
+    kinds : the commonest kind of value in each column (`kind_of`), in order of first appearance.
     """
 
     rows: tuple[Row, ...]
@@ -56,11 +57,11 @@ class Head:
         return isinstance(self.rows[0], dict)
 
     def column(self, key: Key) -> list[Any]:
-        """Return the values of a column, without nulls and absent ones."""
+        """Return the values of a column, without nulls and missing cells."""
         return [value for row in self.rows if (value := cell(row, key)) is not None]
 
     def typical(self, key: Key) -> list[Any]:
-        """Return the values of a column that are of its commonest kind."""
+        """Return the values of a column that have its commonest kind."""
         return [value for value in self.column(key) if kind_of(value) == self.kinds[key]]
 
     def is_tag(self, query: Key, key: Key) -> bool:
@@ -68,7 +69,9 @@ class Head:
         pairs = {(cell(row, query), value) for row in self.rows if isinstance(value := cell(row, key), str)
                  if isinstance(cell(row, query), str | int)}  # fmt: skip
         values = {value for _, value in pairs}
-        return 0 < len(values) * QUERIES_A_TAG <= len(pairs) and all(len(value) <= TAG_LENGTH for value in values)
+        return 0 < len(values) * MIN_QUERIES_PER_TAG <= len(pairs) and all(
+            len(value) <= MAX_TAG_CHARS for value in values
+        )
 
 
 def cell(row: Row, key: Key) -> Any:
@@ -79,7 +82,7 @@ def cell(row: Row, key: Key) -> Any:
 
 
 def make_head(rows: Sequence[Row]) -> Head:
-    """Return the head of the rows in the commoner form (named or positional). `rows` holds at least one."""
+    """Return the head of the rows that have the commoner form, named or positional. `rows` holds at least one row."""
     named = [row for row in rows if isinstance(row, dict)]
     alike: Sequence[Row] = named if 2 * len(named) >= len(rows) else [row for row in rows if isinstance(row, list)]
     counts: dict[Key, Counter[str]] = {}
@@ -105,7 +108,7 @@ def kind_of(value: Any) -> str:
         return "text"
     if isinstance(value, list):
         inner = next((item for item in value if item is not None), None)
-        if isinstance(inner, list):  # no recursion: a bad row may be nested without end
+        if isinstance(inner, list):  # no recursion, because a bad row may be nested to any depth
             return "lists"
         return "empty" if inner is None else LIST_KINDS.get(kind_of(inner), "lists")
     return SCALAR_KINDS.get(type(value), "other")
@@ -116,32 +119,32 @@ LIST_KINDS = {"text": "texts", "id": "ids", "struct": "structs", "number": "numb
 
 
 def look_like_words(values: Sequence[Any]) -> bool:
-    """Tell whether ID_FRACTION of the values are single short words, as all ids are; False without values."""
+    """Tell whether MIN_ID_FRACTION of the values are single short words, as all ids are; False without values."""
     n_words = sum(bool(CELL_WORD.fullmatch(str(value))) for value in values)
-    return bool(values) and n_words >= ID_FRACTION * len(values)
+    return bool(values) and n_words >= MIN_ID_FRACTION * len(values)
 
 
 def look_like_names(values: Sequence[Any]) -> bool:
-    """Tell whether ID_FRACTION of the values are single ASCII words, and half of these have `_` or `:`."""
+    """Tell whether MIN_ID_FRACTION of the values are single ASCII words, and half of these have `_` or `:`."""
     words = [value for value in values if isinstance(value, str) and ASCII_WORD.fullmatch(value)]
     n_marked = sum(bool(MARK.search(word)) for word in words)
-    return bool(words) and len(words) >= ID_FRACTION * len(values) and 2 * n_marked >= len(words)
+    return bool(words) and len(words) >= MIN_ID_FRACTION * len(values) and 2 * n_marked >= len(words)
 
 
 def look_like_ids(values: Sequence[Any]) -> bool:
-    """Tell whether ID_FRACTION of the values are whole numbers or id-like words; False without values."""
+    """Tell whether MIN_ID_FRACTION of the values are whole numbers or id-like words; False without values."""
     n_ids = sum(bool(ID.fullmatch(value)) if isinstance(value, str) else type(value) is int for value in values)
-    return bool(values) and n_ids >= ID_FRACTION * len(values)
+    return bool(values) and n_ids >= MIN_ID_FRACTION * len(values)
 
 
-# A binding: which cells of a row hold the query, the positives and the negatives.
+# A binding: the cells of a row that hold the query, the positives and the negatives.
 
 Labelled = Literal["", "pair", "list"]
 
 Extract = Callable[[Any], tuple[Any, Any, Any]]
-"""Function from a row to (query, positives, negatives), as the row holds them.
+"""Function from a row to its (query, positives, negatives), unchanged.
 
-positives, negatives: a tuple of single cells, or the value of the one column (a list, in a good row).
+positives, negatives : a tuple of single cells, or the value of a single column (a list, in a good row).
 Raises one of NOT_THE_SHAPE for a row of another shape.
 """
 
@@ -153,19 +156,20 @@ NOT_THE_SHAPE = (KeyError, IndexError, TypeError, AttributeError)
 class Binding:
     """A way to read rows of one shape.
 
-    query, positives, negatives : their columns, in words for the user.
-    columns    : all columns that `extract` touches; None for rows without names.
-    splits     : negatives are a dict {split: negatives} ("the keys of neg").
-    pairs      : texts are [instruction, text] pairs.
-    either     : a single text may replace a list.
-    labelled   : `extract` gives (query, passage, label), one row a "pair", or (query, passages, labels), a "list".
-    query_ids, passage_ids : ids replace the texts.   positive_texts : except the texts of positives.
-    numbers    : some of these ids are JSON numbers.
-    inner      : the list inside an object of parallel lists that holds the passages ("doc_id"), else "".
-    empty_columns : names of columns of passages that are empty in the first rows; they are not read.
-    known      : names of the other columns of the first rows; empty if rows have no names.
-    counted    : roles ("positive", "negative") that no flag settles; unread columns of these roles are counted.
-    numbered   : name of the columns of negatives without its final number, if each holds one negative; else "".
+    query, positives, negatives : names of their columns, as shown to the user.
+    columns        : all columns that `extract` touches; None for rows without names.
+    splits         : whether negatives are a dict {split: negatives} ("the keys of neg").
+    pairs          : whether texts are [instruction, text] pairs.
+    either         : whether a single text may replace a list.
+    labelled       : "pair" if `extract` returns (query, passage, label), "list" for (query, passages, labels), else "".
+    query_ids, passage_ids : whether rows hold ids in place of these texts.
+    positive_texts : whether positives are texts even if `passage_ids` is set.
+    numbers        : whether some of these ids are JSON numbers.
+    inner          : key of the passages in an object of parallel lists ("doc_id"), else "".
+    empty_columns  : names of passage columns that are empty in the first rows; they are not read.
+    head_columns   : names of the other columns of the first rows; empty if rows have no names.
+    open_roles     : roles ("positive", "negative") that no flag settles; unread columns of these roles are counted.
+    numbered_name  : common name of numbered columns that hold one negative each, without the number; else "".
     """
 
     query: str
@@ -185,20 +189,20 @@ class Binding:
     numbers: bool = False
     inner: str = ""
     empty_columns: tuple[str, ...] = ()
-    known: frozenset[str] = frozenset()
-    counted: frozenset[str] = frozenset(("positive", "negative"))
-    numbered: str = ""
+    head_columns: frozenset[str] = frozenset()
+    open_roles: frozenset[str] = frozenset(("positive", "negative"))
+    numbered_name: str = ""
 
-    def later(self, row: Row) -> list[str]:
-        """Return columns of one negative, numbered like the bound ones, that this row has and the first rows lack."""
-        if not self.known or not self.numbered or not isinstance(row, dict):
+    def late_negatives(self, row: Row) -> list[str]:
+        """Return numbered columns of single negatives that this row has and the first rows lack."""
+        if not self.head_columns or not self.numbered_name or not isinstance(row, dict):
             return []
-        keys = [key for key in row if key not in self.known and unnumbered(key) == self.numbered]
+        keys = [key for key in row if key not in self.head_columns and unnumbered(key) == self.numbered_name]
         return sorted((key for key in keys if not isinstance(row[key], list)), key=number_of)
 
     @property
     def text_columns(self) -> tuple[str, ...]:
-        """Return the names of all columns of queries and passages, including those that only later rows fill."""
+        """Return the names of all query and passage columns, including those that only later rows fill."""
         return (*(self.columns or ()), *self.empty_columns)
 
     @property
@@ -212,17 +216,17 @@ class Binding:
 
 
 def extract_rows(binding: Binding, head: Head) -> Iterator[tuple[Any, Any, Any]]:
-    """Yield what the binding extracts from each of the first rows, without rows of another shape."""
+    """Yield (query, positives, negatives) of each of the first rows, and leave out rows of another shape."""
     for row in head.rows:
         with suppress(*NOT_THE_SHAPE):
             yield binding.extract(with_nulls(row, binding))
 
 
 def bind_columns(head: Head, query: Key, positive: Key, negatives: Sequence[Key], **options: Any) -> Binding:
-    """Return the binding of plain columns: a query, a positive, and one or several columns of negatives.
+    """Return the binding of plain columns: one query column, one positive column, and one or more negative columns.
 
-    The commonest kind of a column decides whether it is read as single cells or as lists. If the first rows have
-    only nulls, each row decides. Several columns of negatives hold one cell each.
+    A column is read as single cells or as lists, whichever is commoner in it. If the first rows have only nulls,
+    each row decides. Several negative columns hold one cell each.
     """
     kinds = head.kinds
     unknown = "null" in (kinds[positive], kinds[negatives[0]]) and len(negatives) == 1
@@ -235,15 +239,15 @@ def bind_columns(head: Head, query: Key, positive: Key, negatives: Sequence[Key]
         negatives=span(negatives),
         extract=column_extract(query, positive, negatives, scalar_positive, scalar_negative),
         columns=tuple(map(str, (query, positive, *negatives))) if head.named else None,
-        numbered=unnumbered(str(negatives[0])) if head.named and scalar_negative else "",
+        numbered_name=unnumbered(str(negatives[0])) if head.named and scalar_negative else "",
         **options,
     )
 
 
 def column_extract(query: Key, positive: Key, negatives: Sequence[Key], cell_p: bool, cell_n: bool) -> Extract:
-    """Return an extractor that makes one itemgetter call per row.
+    """Return an extractor that calls itemgetter once per row.
 
-    cell_p, cell_n: whether positives, negatives are single cells, which become a tuple.
+    cell_p, cell_n : whether positives and negatives are single cells; these become a tuple.
     """
     get = itemgetter(query, positive, *negatives)
     if not (cell_p or cell_n):
@@ -257,12 +261,12 @@ def column_extract(query: Key, positive: Key, negatives: Sequence[Key], cell_p: 
 
 
 def span(keys: Sequence[Key]) -> str:
-    """Return columns in words: "negative", "negative_1…negative_10"."""
+    """Return the names of columns as one text: "negative", "negative_1…negative_10"."""
     return str(keys[0]) if len(keys) == 1 else f"{keys[0]}…{keys[-1]}"
 
 
 def number_of(name: str) -> int:
-    """Return the number at the end of a column's name; -1 without one, so that `negative` sorts before `negative_1`."""
+    """Return the number that ends a column's name; -1 if none does, so that `negative` sorts before `negative_1`."""
     number = re.search(r"(\d+)$", name)
     return int(number.group(1)) if number else -1
 
@@ -279,13 +283,13 @@ def with_nulls(row: Row, binding: Binding) -> Row:
     return row
 
 
-# Usual names of columns, and binders made from them.
+# Usual column names, and binders made from them.
 
 Bind = Callable[[Head], list[Binding]]
 """Function from a head to all its readings in one shape; empty if it has another shape."""
 
 Form = Literal["cells", "lists", "any"]
-"""cells: single cells throughout. lists: lists on at least one side. any: each row decides."""
+"""Form of positives and negatives. cells: single cells. lists: a list on at least one side. any: each row decides."""
 
 VIETNAMESE = "((đoạn|đoạn[_ ]văn|văn[_ ]bản|tài[_ ]liệu|câu)[_ ])?"
 TEXTS = "([_ ]?(文档|文本|文書|段落|문서|지문|단락|텍스트))?"
@@ -308,9 +312,9 @@ NEGATIVE = (
     rf"(wrong|bad|incorrect|false)([_ -]?{NOUN})?([_ -]?\d+)?",
     rf"(([难難]|困[難难])?[负負](例|样本|樣本)|不正解|오답|부정|{VIETNAMESE}sai|âm[_ ]tính){TEXTS}([_ -]?\d+)?",
 )
-"""Tiers of names, the surest first. A tier counts only if no column has a name of an earlier one.
+"""Patterns of column names in tiers, the most certain first. A tier counts only if no column fits an earlier tier.
 
-The last tier of each holds the commonest names in Chinese, Japanese, Korean and Vietnamese.
+The last tier of each role holds the commonest names in Chinese, Japanese, Korean and Vietnamese.
 """
 QUERY_ID = (r"qid|query[_-]id", r"question[_-]id")
 PASSAGE = (
@@ -334,7 +338,7 @@ ABOUT = re.compile(
     r"ind(ex|exes|ices)|refs?|scores?|sim(ilarity|ilarities)?|ranks?|margins?|labels?|num(ber)?|count|len(gth)?s?|types?|sources?|"
     r"miners?|models?|methods?|splits?|lang(uage)?s?|prompts?|meta(data)?|extra|tokens?|embeddings?|vectors?"
 )
-"""Words in the names of columns that describe a passage but hold none."""
+"""Words in the names of columns that describe passages but do not hold them."""
 
 
 def has_word(name: str, word: re.Pattern[str]) -> bool:
@@ -343,7 +347,7 @@ def has_word(name: str, word: re.Pattern[str]) -> bool:
 
 
 def columns_named(head: Head, tiers: tuple[str, ...]) -> list[str]:
-    """Return the columns whose whole name fits the first tier that any column fits, ignoring case."""
+    """Return the columns that fit the first tier that any column fits. Whole names are compared, ignoring case."""
     for tier in tiers:
         names = [key for key in head.kinds if isinstance(key, str) and fits(key, (tier,))]
         if names:
@@ -352,7 +356,7 @@ def columns_named(head: Head, tiers: tuple[str, ...]) -> list[str]:
 
 
 def query_columns(head: Head) -> list[str]:
-    """Return the columns named as queries, else those named as their ids."""
+    """Return the columns named as queries; if there are none, those named as query ids."""
     return columns_named(head, QUERY) or columns_named(head, QUERY_ID)
 
 
@@ -362,7 +366,7 @@ def fits(name: str, tiers: tuple[str, ...]) -> bool:
 
 
 def composed(name: str) -> str:
-    """Return a name in Unicode's NFC. macOS writes accents and Korean syllables in pieces (NFD)."""
+    """Return a name in Unicode's composed form (NFC). macOS decomposes accents and Korean syllables (NFD)."""
     return normalize("NFC", name)
 
 
@@ -372,20 +376,23 @@ def says_negative(name: str) -> bool:
 
 
 def unread_role(name: str, binding: Binding) -> Literal["", "positive", "negative"]:
-    """Return the role that the name of an unread column gives it; "" without one, or if a flag settles that role.
+    """Return the role that an unread column has by its name; "" if it has none, or if a flag settles that role.
 
-    It is a positive if its name differs from that of the column of positives only in the number at the end.
+    A column is a positive if its name differs from the bound positive column only in its final number.
     """
-    if binding.numbered and unnumbered(name) == binding.numbered:
+    if binding.numbered_name and unnumbered(name) == binding.numbered_name:
         return "negative"
     if says_negative(name):
-        return "negative" if "negative" in binding.counted else ""
+        return "negative" if "negative" in binding.open_roles else ""
     same = unnumbered(name) == unnumbered(binding.positives)
-    return "positive" if same and "positive" in binding.counted else ""
+    return "positive" if same and "positive" in binding.open_roles else ""
 
 
 def negative_groups(head: Head, names: list[str]) -> Iterator[list[Key]]:
-    """Yield columns of negatives that belong together: names that differ only in their final number, in its order."""
+    """Yield groups of negative columns whose names differ only in their final number, sorted by that number.
+
+    A numbered column of lists is a group by itself.
+    """
     groups: dict[str, list[str]] = {}
     for name in names:
         if number_of(name) >= 0 and head.kinds[name] in LISTS:
@@ -403,7 +410,7 @@ def columns(
     form: Form,
     **options: Any,
 ) -> Bind:
-    """Return a binder of plain columns by their names (patterns of whole names, or tiers of them)."""
+    """Return a binder of plain columns. query, positive, negative : pattern of whole column names, or tiers of them."""
     tiers = [(names,) if isinstance(names, str) else names for names in (query, positive, negative)]
     kinds = {"cells": SCALARS, "lists": SCALARS | LISTS, "any": SCALARS | LISTS | {"struct"}}[form] | {"null"}
 
@@ -415,7 +422,7 @@ def columns(
         return [
             bind_columns(head, q, p, n, either=form == "any", **options)
             for q, p, n in product(queries, positives, list(negative_groups(head, negatives)))
-            # Numbered columns are n-tuples; a single list on either side makes the row one of lists.
+            # Numbered columns form an n-tuple. A list on either side makes the shape "lists".
             if form != "lists" or (len(n) == 1 and LISTS & {head.kinds[p], head.kinds[n[0]]})
         ]
 

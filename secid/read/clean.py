@@ -1,4 +1,4 @@
-"""One row in, one record or one defect out: every type is checked, nothing is repaired."""
+"""Turn each row into a record or a defect. Every type is checked, and nothing is repaired."""
 
 from __future__ import annotations
 
@@ -20,20 +20,20 @@ Lookup = Callable[[str], str | None]
 
 Item = Record | Defect
 Dropped = Counter[tuple[str, Fact | None]]
-"""Number of values that were left out, by reason and detail."""
+"""Number of omitted values by reason and detail."""
 NONE_DROPPED: Dropped = Counter()
 NULL = ("missing_field", Fact("absent", {"of": "passage"}))
 SEQUENCES = frozenset({list, tuple})
-FEW_ROWS = 4
-"""Most rows that are read one by one if one of them is bad; more are halved first."""
+MAX_ROWS_ONE_BY_ONE = 4
+"""Maximum number of rows read one by one if one of them is bad. A longer block is first split in halves."""
 
 
 class Pair(NamedTuple):
     """One labelled pair, to be grouped by query.
 
-    split : as in Record; None for a positive of no source.
-    n_late : negatives of its row in columns that the first rows lack.
-    columns : the other columns of its row as JSON, if they are kept; else "".
+    split   : as in Record; None for a positive without a source.
+    n_late  : number of negatives in columns of the row that the first rows lack.
+    columns : the other columns of the row as JSON, if they are kept; else "".
     """
 
     split: str | None
@@ -47,7 +47,7 @@ class Pair(NamedTuple):
 
 
 class _Unusable(Exception):  # noqa: N818 - never leaves this module
-    """A row, or a cell of it, that cannot be used. query, dropped: as in Defect."""
+    """A row or cell that cannot be used. query, dropped: as in Defect."""
 
     def __init__(self, reason: str, fact: Fact | None = None, query: str = "", dropped: Dropped = NONE_DROPPED) -> None:
         super().__init__(reason)
@@ -60,8 +60,9 @@ class _Unusable(Exception):  # noqa: N818 - never leaves this module
 class Cleaner:
     """Turns the rows of one file into records and defects.
 
-    query_of, passage_of : id lookups; needed if the binding reads ids.
-    keep : whether records come with their row's extras.   without_negatives : whether they may lack negatives.
+    query_of, passage_of : functions from an id to its text; required if the binding reads ids.
+    keep              : whether records include the extras of their row.
+    without_negatives : whether records may lack negatives.
     """
 
     def __init__(
@@ -80,19 +81,19 @@ class Cleaner:
         self._query_of = query_of if binding.query_ids else None
         self._passage_of = passage_of if binding.passage_ids else None
         plain = not (binding.splits or binding.pairs or binding.labelled or self._source_column)
-        self._known = set(binding.known)
+        self._known = set(binding.head_columns)
         self._roles: dict[str, str] = {}
         self._n_columns = len(set(binding.columns or ()))
         self._quick = plain and not keep and self._by is None and self._query_of is None and self._passage_of is None
 
     def blocks(self, numbers: Sequence[int], rows: Sequence[Any]) -> Iterator[Item | Block]:
-        """Yield what rows give: one block if all rows are good, else single items around the bad rows."""
+        """Yield one block if all rows are good; otherwise smaller blocks, and single items near bad rows."""
         if self._quick:
             block = self._block(numbers, rows)
             if block is not None:
                 yield block
                 return
-            if len(rows) > FEW_ROWS:
+            if len(rows) > MAX_ROWS_ONE_BY_ONE:
                 middle = len(rows) // 2
                 yield from self.blocks(numbers[:middle], rows[:middle])
                 yield from self.blocks(numbers[middle:], rows[middle:])
@@ -101,7 +102,7 @@ class Cleaner:
             yield from self.items(number, row)
 
     def _block(self, numbers: Sequence[int], rows: Sequence[Any]) -> Block | None:
-        """Return the rows' records; None if some row needs a closer look."""
+        """Return the records of the rows as a block; None if some row must be checked by itself."""
         try:
             queries, positives, negatives = zip(*map(self._extract, rows), strict=True)
             n_positives, n_negatives = list(map(len, positives)), list(map(len, negatives))
@@ -117,15 +118,15 @@ class Cleaner:
         return None
 
     def _has_late_columns(self, rows: Sequence[Any]) -> bool:
-        """Tell whether a row has passages in columns that the first rows lack. It has all columns of the binding."""
+        """Tell whether any row has passages in columns that the first rows lack. Each row has all bound columns."""
         if not self._known or sum(map(len, rows)) == self._n_columns * len(rows):
             return False
         return not self._known.issuperset(chain.from_iterable(rows)) and any(map(self._late_columns, rows))
 
     def _late_columns(self, row: Any) -> dict[str, str]:
-        """Return the columns of passages that this row has and the first rows lack, as "negative" or "positive".
+        """Return column -> role ("negative" or "positive") for passages in columns that the first rows lack.
 
-        Columns that hold neither become known.
+        Columns without a role are remembered, so that later rows skip them.
         """
         late = {}
         for key in row.keys() - self._known if self._known and isinstance(row, dict) else ():
@@ -138,13 +139,13 @@ class Cleaner:
         return late
 
     def _n_cells(self, value: Any) -> int:
-        """Count the negatives that a cell or list may hold: non-empty texts, objects and lists; numbers too as ids."""
+        """Count the negatives that a cell or list may hold: non-empty texts, objects, lists; whole numbers if ids."""
         kinds = str | dict | list | int if self._binding.passage_ids else str | dict | list
         cells = value if isinstance(value, list) else [value]
         return sum(cell not in ("", {}, []) and isinstance(cell, kinds) and type(cell) is not bool for cell in cells)
 
     def _texts(self, cells: Iterable[Sequence[Any]]) -> list[str]:
-        """Return the texts of the rows' passages, titles joined; [""] (never usable) if one needs a closer look."""
+        """Return the passage texts of the rows, titles joined; [""], which is never usable, if a text is blank."""
         passages = list(chain.from_iterable(cells))
         if dict not in set(map(type, passages)):
             return passages
@@ -159,13 +160,13 @@ class Cleaner:
         ]
 
     def items(self, line: int, row: Any) -> Iterator[Item]:
-        """Yield what one row gives: one item for each source that it belongs to."""
+        """Yield one item for each source that a row belongs to."""
         split: str | None = None if self._source_column or self._binding.splits else ""
         left_out: Dropped = Counter()
         try:
             query, positives, negatives = self._cells(row)
             if late := self._late_columns(row):
-                for key in late.keys() - set(self._binding.later(row)):
+                for key in late.keys() - set(self._binding.late_negatives(row)):
                     reason = "late_column" if late[key] == "negative" else "unusable_positive"
                     left_out[reason, Fact("late_columns", {"columns": key})] += self._n_cells(row[key])
             if self._source_column:
@@ -192,7 +193,7 @@ class Cleaner:
             left_out = Counter()
 
     def pair(self, line: int, row: Any) -> Pair | Defect:
-        """Return the labelled pair of a row, or its defect."""
+        """Return a row as a labelled pair, or its defect."""
         split: str | None = None if self._source_column else ""
         try:
             query, passage, label = self._cells(row)
@@ -210,9 +211,9 @@ class Cleaner:
             return self._defect(line, trouble, split)
 
     def _columns_of_pair(self, row: Any, query: Any, passage: Any) -> str:
-        """Return the unread columns, and ids whose texts the collection has, as JSON.
+        """Return the unread columns, and the ids that the collection resolves, as JSON.
 
-        A value that JSON cannot hold becomes an empty list; no copy holds it either.
+        A value that JSON cannot hold becomes an empty list. Copies cannot hold it either.
         """
         ids = {"query_id": query} if self._query_of is not None else {}
         if self._passage_of is not None:
@@ -220,7 +221,7 @@ class Cleaner:
         return json.dumps({**ids, **self._unread_columns(row)}, default=lambda _: [])
 
     def _with_extras(self, item: Item, row: Any, query: Any, positives: Any, negatives: Any) -> Item:
-        """Return the item, with its row's extras if it is a record and extras are kept."""
+        """Return the item. If it is a record and extras are kept, add the extras of its row."""
         if not self._keep or not isinstance(item, Record):
             return item
         good, bad = self._listed(positives, "no_negatives"), self._listed(self._or_empty(negatives), "no_negatives")
@@ -229,11 +230,11 @@ class Cleaner:
 
     def _unread_columns(self, row: Any) -> dict[str, Any]:
         """Return the columns of a row that are not read."""
-        read = {*(self._binding.columns or ()), *self._binding.later(row)}
+        read = {*(self._binding.columns or ()), *self._binding.late_negatives(row)}
         return {key: value for key, value in row.items() if key not in read} if isinstance(row, dict) else {}
 
     def _cells_used(self, cells: Any, empty: str) -> list[tuple[int, Any]]:
-        """Return place and value of each cell that gives a text. empty: as in `_passage`."""
+        """Return (place, value) of each cell that has a usable text. empty: as in `_passage`."""
         return [(place, cell) for place, cell in enumerate(cells) if self._usable((cell,), empty)[0]]
 
     def _split_name(self, row: Any, key: Any) -> str:
@@ -241,7 +242,7 @@ class Cleaner:
         return f"{self._split_of(row)}:{key}" if self._source_column else str(key)
 
     def _fields(self, row: Any) -> Mapping[str, Scalar]:
-        """Return the column that the run is sliced by, with its value; None for a value that is not a scalar."""
+        """Return {slicing column: value}, with None for a value that is not a scalar; {} without slices."""
         if self._by is None or not isinstance(row, dict):
             return NO_FIELDS
         value = row.get(self._by)
@@ -251,7 +252,7 @@ class Cleaner:
         self, line: int, query: Any, positives: Any, negatives: Any, split: str, row_fields: Mapping[str, Scalar],
         left_out: Dropped,
     ) -> Item:  # fmt: skip
-        """Return the record of these cells, or a defect. left_out: passages of unread columns, by (reason, fact)."""
+        """Return the record of these cells, or a defect. left_out: numbers of unread passages by (reason, fact)."""
         try:
             text = self._query(query)
             good, dropped = self._usable(self._listed(positives, "missing_field"), "no_positive")
@@ -270,7 +271,7 @@ class Cleaner:
         return Record(text, tuple(good), tuple(bad), self._path, line, split, counts, row_fields)
 
     def _cells(self, row: Any) -> tuple[Any, Any, Any]:
-        """Return the row's query, positives and negatives; absent columns count as null."""
+        """Return (query, positives, negatives) of a row. Missing columns count as null."""
         if isinstance(row, Broken):
             raise _Unusable(row.reason, row.fact)
         columns = self._binding.columns
@@ -278,7 +279,7 @@ class Cleaner:
             raise _Unusable("wrong_type", wrong_type(row, "row", "list" if columns is None else "object"))
         try:
             query, positives, negatives = self._extract(with_nulls(row, self._binding))
-            for key in self._binding.later(row) if self._late_columns(row) else ():
+            for key in self._binding.late_negatives(row) if self._late_columns(row) else ():
                 negatives = (*negatives, row[key])
             return query, positives, negatives
         except NOT_THE_SHAPE as error:
@@ -335,11 +336,11 @@ class Cleaner:
         return value
 
     def _or_empty(self, negatives: Any) -> Any:
-        """Return the negatives of a row; () for null if rows may lack negatives."""
+        """Return the negatives of a row, or () for null if rows may lack negatives."""
         return () if negatives is None and self._without_negatives else negatives
 
     def _listed(self, values: Any, absent: str) -> Any:
-        """Return the list (or tuple of cells) of a row's positives or negatives."""
+        """Return the positives or negatives of a row as a list or a tuple of cells."""
         if isinstance(values, list | tuple):
             return values
         of = "negatives" if absent == "no_negatives" else "positives"
@@ -352,25 +353,25 @@ class Cleaner:
         raise _Unusable("wrong_type", wrong_type(values, of, "list"))
 
     def _usable(self, values: Any, empty: str) -> tuple[list[str], Dropped]:
-        """Return the texts of the usable values, and counts of what is wrong with the others."""
+        """Return the texts of the usable values, and the numbers of other values by reason and fact."""
         texts: list[str] = []
         dropped: Dropped = Counter()
         n_null = 0
         for value in values:
             if value is None:
-                n_null += 1  # lists may be padded with thousands of nulls: no exception for each
+                n_null += 1  # lists may be padded with thousands of nulls, so raise no exception for each
                 continue
             try:
                 texts.append(self._passage(value, empty))
             except _Unusable as trouble:
-                # A list in place of a text leaves out all its texts.
+                # A list in place of a text counts as all its texts.
                 dropped[trouble.reason, trouble.fact] += max(1, self._n_cells(value))
         if n_null:
             dropped[NULL] += n_null
         return texts, dropped
 
     def _passage(self, value: Any, empty: str) -> str:
-        """Return the text of one passage cell. empty: the reason if it is blank, "no_positive" for positives."""
+        """Return the text of one passage cell. empty: reason for a blank text; "no_positive" marks a positive."""
         title: Any = None
         if isinstance(value, Broken):
             raise _Unusable(value.reason, value.fact)
@@ -416,7 +417,7 @@ def _by_reason(dropped: Dropped) -> Counter[str]:
 
 
 def _verdict(dropped: Dropped, none: str) -> tuple[str, Fact | None]:
-    """Return why nothing is left: the commonest reason (the first among equals); `none` if nothing was dropped."""
+    """Return why no text is left: the commonest reason other than null (the first in a tie), else `none`."""
     reasons = [(key, n) for key, n in dropped.items() if key[0] != "missing_field"]
     if not reasons:
         return (none, NULL[1]) if dropped else (none, Fact("empty_list"))

@@ -1,4 +1,4 @@
-"""Texts by id, from a collection that stays on disk, and the decision whether a file holds ids or texts."""
+"""Look up texts by id in a collection that stays on disk, and decide whether a file holds ids or texts."""
 
 from __future__ import annotations
 
@@ -41,20 +41,24 @@ from secid.read.stream import (
 from secid.records import fault_text
 from secid.settings import Settings, flag_of
 
-# Texts by id: a BEIR folder or data set of the hub, or a corpus and a queries file. The texts stay on disk.
+# Texts by id, from a BEIR folder, a data set on the hub, or a corpus and a queries file. The texts stay on disk.
 
 Role = Literal["passages", "queries"]
 QUERY_ID_KEYS = ("_id", "qid", "query_id", "query-id", "id", "question_id")
 QUERY_TEXT_KEYS = ("text", "query", "query_text", "question")
 HUB_QRELS = "BeIR/NAME has its qrels in BeIR/NAME-qrels; data sets under mteb/ have corpus, queries and qrels"
 TASK = "mteb:"
-"""Start of the name of an mteb task, for which the hub has a collection."""
+"""Prefix of an mteb task, whose collection is on the hub."""
 MAX_BAD_ROWS = 100
-"""Most unreadable rows of a collection that are skipped; with more, it counts as damaged. Skipped ids are missing."""
+"""Maximum number of unreadable rows to skip in a collection. With more, it counts as damaged. Skipped ids are missing.
+"""
 
 
 class CollectionFiles(NamedTuple):
-    """Paths of a collection's files by role; () without files. where: the folder, or the address and its commit."""
+    """Paths of a collection's files by role; () for a role without files.
+
+    where : the folder, or the address with its commit.   note : as in `HubFiles`.
+    """
 
     where: str
     corpus: tuple[str, ...]
@@ -75,7 +79,7 @@ class CollectionFiles(NamedTuple):
 class Collection:
     """Passages and queries by id. Ids are compared as strings: 7 and "7" are the same.
 
-    bad : file, line and fault of each row that cannot be read.
+    bad : "FILE:LINE: FAULT" of each unreadable row, by role.
     """
 
     def __init__(self, corpus: Sequence[str], queries: Sequence[str], *, titles: bool) -> None:
@@ -88,11 +92,11 @@ class Collection:
                 self._load(role, files, titles)
 
     def has(self, role: Role) -> bool:
-        """Tell whether there is a file for the role."""
+        """Tell whether the role has a file."""
         return bool(self._files[role])
 
     def passage(self, key: str) -> str | None:
-        """Return the text of a passage, its title joined; None if the id is unknown."""
+        """Return the text of a passage with its title joined; None if the id is unknown."""
         return self._text("passages", key)
 
     def query(self, key: str) -> str | None:
@@ -100,12 +104,12 @@ class Collection:
         return self._text("queries", key)
 
     def passages(self) -> Iterator[str]:
-        """Yield the texts of all passages, titles joined, in file order, the same each time."""
+        """Yield the texts of all passages with titles joined, in file order."""
         for row in self._database.execute("SELECT text FROM passages ORDER BY rowid"):
             yield row[0]
 
     def passage_ids(self, places: Iterable[int]) -> list[str]:
-        """Return the ids of the passages at these places, from 0, in file order."""
+        """Return the ids of the passages at these places. A place counts passages in file order, from 0."""
         rows = (self._database.execute("SELECT id FROM passages WHERE rowid = ?", (place + 1,)) for place in places)
         return [row.fetchone()[0] for row in rows]
 
@@ -134,10 +138,11 @@ class Collection:
 def texts_with_ids(
     role: Role, files: Sequence[str], *, titles: bool, skipped: list[str] | None = None
 ) -> Iterator[tuple[str, str]]:
-    """Yield (id, text) of each row of the files (at least one) of a corpus or of queries, in file order.
+    """Yield (id, text) of each row of corpus or query files, in file order.
 
-    skipped : gets file, line and fault of each row that cannot be read.
-    Raises InputError if a file cannot be read, the files hold no row, or rows are not ids and texts.
+    files : at least one path.   skipped : list to which "FILE:LINE: FAULT" of each unreadable row is added.
+    Raises InputError if a file cannot be read, the first row is unreadable, there are no rows, or more than
+    MAX_BAD_ROWS rows of a file are unreadable.
     """
     n_read = 0
     bad: list[tuple[int, str]] = []
@@ -167,7 +172,7 @@ def _refuse(role: Role, file: str, bad: list[tuple[int, str]]) -> None:
 
 
 def _id_and_text(row: Row | Broken, role: Role, *, titles: bool) -> tuple[str, str] | str:
-    """Return (id, text) of a row, or what is wrong with it."""
+    """Return (id, text) of a row, or its fault as text."""
     if isinstance(row, Broken):
         return fault_text(row.fact)
     title: Any = None
@@ -195,9 +200,10 @@ def _opened(
 
 
 def open_collection(settings: Settings) -> Collection:
-    """Return the collection of the settings, loaded once per process. `corpus` and `queries` override `collection`.
+    """Return the collection that the settings name, and load it once per process.
 
-    Raises InputError if a file is missing or is not a collection.
+    The settings `corpus` and `queries` override `collection`. Raises InputError if a file is missing or is not a
+    collection.
     """
     corpus, queries = (tuple(data_files(path)) if path else () for path in (settings.corpus, settings.queries))
     if settings.collection is not None:
@@ -207,20 +213,22 @@ def open_collection(settings: Settings) -> Collection:
 
 
 def open_noting_bad_rows(settings: Settings, progress: Progress) -> Collection:
-    """Open the collection of the settings, and note its Parquet conversion and its rows that cannot be read."""
+    """Open the collection, and note whether it is a Parquet conversion and which rows are unreadable."""
     collection = open_collection(settings)
     note = collection_files(settings.collection, BEIR_FOLDER).note if settings.collection else ""
     if note:
         progress.note(note)
     for role, bad in collection.bad.items():
         if bad:
-            rows = "1 row cannot be read and is" if len(bad) == 1 else f"{len(bad)} rows cannot be read and are"
-            progress.note(f"{role} of the collection: {rows} left out, the first: {bad[0]}")
+            if len(bad) == 1:
+                progress.note(f"1 unreadable row among the collection's {role} is left out: {bad[0]}")
+            else:
+                progress.note(f"{len(bad)} unreadable rows among the collection's {role} are left out; first: {bad[0]}")
     return collection
 
 
 def with_commits(settings: Settings) -> Settings:
-    """Return the settings with every address on the hub pinned to the commit that was read."""
+    """Return the settings with every hub address pinned to the commit that was read."""
     name = settings.collection
     return replace(
         settings,
@@ -249,7 +257,7 @@ BEIR_FOLDER = (
 
 
 def stamp(path: str) -> tuple[int, int]:
-    """Return modification time (ns) and size of a file, which change with its contents. Raises InputError."""
+    """Return (modification time in ns, size in bytes) of a file. Raises InputError if it cannot be opened."""
     try:
         status = Path(on_disk(path)).stat()
     except OSError as error:
@@ -258,10 +266,11 @@ def stamp(path: str) -> tuple[int, int]:
 
 
 def collection_files(collection: str, remedy: str) -> CollectionFiles:
-    """Return the files of a collection: a BEIR folder (corpus.*, queries.*, qrels/*.tsv or qrels*.tsv), a data set of
-    the hub, or an mteb task (`mteb:SciFact`).
+    """Return the files of a collection.
 
-    Raises InputError, with the remedy, if there is no such folder.
+    collection : a BEIR folder (corpus.*, queries.*, qrels/*.tsv or qrels*.tsv), the address of a data set on the hub,
+                 or an mteb task (`mteb:SciFact`).
+    remedy     : advice in the InputError raised if no such folder exists.
     """
     if _on_hub(collection):
         from secid.read import hub
@@ -280,31 +289,33 @@ def collection_files(collection: str, remedy: str) -> CollectionFiles:
     return CollectionFiles(collection, corpus, queries, tuple(judgements))
 
 
-# Ids or texts? The collection decides; without one, the names of the columns and the form of the values.
+# Ids or texts? The collection decides. Without one, column names and the form of the values decide.
 
-RESOLVED = 0.1
-"""Share of a column's values in the collection that makes them ids. A small corpus lacks many; a text is never one."""
+MIN_RESOLVED_FRACTION = 0.1
+"""Minimum share of a column's values found in the collection if they are ids. A small corpus lacks many ids, but a text
+is never an id."""
 
-MOST_LOOKUPS = 2000
-"""Most values that are looked up: enough for a share, and it takes milliseconds."""
+MAX_LOOKUPS = 2000
+"""Maximum number of values to look up: enough to estimate a share, within milliseconds."""
 
-LONGEST_ID = 512
-"""Most characters of a value that is looked up as an id."""
+MAX_ID_CHARS = 512
+"""Maximum length of a value to look up as an id."""
 
 ID_COLUMN = (r"(.*[_-])?ids?|[qp]ids?|doc_?ids?", *PASSAGE_ID, *QUERY_ID, POSITIVE_IDS, NEGATIVE_IDS)
 """Names of columns that never hold texts."""
 
 AS_TEXTS = {"ids": "triplet", "id-rows": "rows", "columns": "triplet"}
 ONLY_IDS = frozenset({"id-columns", "text-and-ids", "tevatron-ids", "colbert"})
-"""AS_TEXTS: the schema that reads the same columns as texts. ONLY_IDS: schemas whose columns hold only ids."""
+"""AS_TEXTS: id schema -> the schema that reads the same columns as texts. ONLY_IDS: schemas that hold only ids."""
 
 
 def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, texts: bool) -> Binding:
-    """Return the binding with `query_ids` and `passage_ids`: whether ids replace the texts.
+    """Return the binding with `query_ids` and `passage_ids` set.
 
-    With a collection, values that it holds are ids, and so are single words. Without one, whole numbers and words with
-    a digit, `_` or `:` are ids, and so are words next to ids of queries. A column named as ids never holds texts.
-    texts : the user says by `--format` that words are texts. Raises InputError if the collection holds none of the ids.
+    With a collection, values in it are ids, and so are single words. Without one, whole numbers and words with a
+    digit, `_` or `:` are ids, and so are words next to query ids. A column named as ids never holds texts.
+    texts : whether the user's `--format` says that words are texts.
+    Raises InputError if the collection holds none of the ids.
     """
     if binding.pairs:
         return binding
@@ -316,7 +327,7 @@ def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, tex
     columns = (*(binding.columns or ())[1:], binding.inner)
     columns = columns[:1] if binding.labelled else columns
     passages_named = any(fits(name, ID_COLUMN) for name in columns) or _are_references(passages)
-    values = [value for value in leaves(passages) if isinstance(value, str | int)][:MOST_LOOKUPS]
+    values = [value for value in leaves(passages) if isinstance(value, str | int)][:MAX_LOOKUPS]
     has_collection = bool(settings.collection or settings.corpus or settings.queries)
     queries_named = fits(binding.query, ID_COLUMN)
     whole_numbers = bool(queries) and all(type(query) is int or str(query).isdecimal() for query in queries)
@@ -324,7 +335,7 @@ def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, tex
     if collection is not None and collection.has("passages"):
         n = _n_resolved(values, collection.passage)
         like_ids = look_like_ids(values) or look_like_words(values)
-        passage_ids = passages_named or n >= RESOLVED * max(1, len(values)) or (like_ids and not texts)
+        passage_ids = passages_named or n >= MIN_RESOLVED_FRACTION * max(1, len(values)) or (like_ids and not texts)
         if passage_ids and values and not n:
             raise _unresolved("passage", values, binding, path, certain=passages_named)
     else:
@@ -334,7 +345,7 @@ def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, tex
     query_ids = queries_named or (whole_numbers and not texts)
     if collection is not None and collection.has("queries"):
         n = _n_resolved(queries, collection.query)
-        query_ids = query_ids or n >= RESOLVED * max(1, len(queries))
+        query_ids = query_ids or n >= MIN_RESOLVED_FRACTION * max(1, len(queries))
         if query_ids and queries and not n:
             raise _unresolved("query", queries, binding, path, certain=queries_named)
     elif passage_ids and not texts:
@@ -347,14 +358,14 @@ def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, tex
 
 def _are_ids(values: list[str | int], settings: Settings) -> bool:
     """Tell whether values are ids: the collection holds some of them, or they look like ids."""
-    values = values[:MOST_LOOKUPS]
+    values = values[:MAX_LOOKUPS]
     has_passages = bool(settings.collection or settings.corpus)
     n = _n_resolved(values, open_collection(settings).passage) if has_passages else 0
-    return n >= RESOLVED * max(1, len(values)) or look_like_ids(values) or look_like_names(values)
+    return n >= MIN_RESOLVED_FRACTION * max(1, len(values)) or look_like_ids(values) or look_like_names(values)
 
 
 def _cells(binding: Binding, head: Head) -> tuple[list[Any], list[Any]]:
-    """Return the queries of the rows and the cells of their passages."""
+    """Return the queries of the first rows, and their passage cells."""
     queries: list[Any] = []
     passages: list[Any] = []
     for query, *cells in extract_rows(binding, head):
@@ -375,7 +386,7 @@ def _n_resolved(values: Sequence[Any], lookup: Callable[[str], str | None]) -> i
     known: dict[str, bool] = {}
     for text in map(str, values):
         if text not in known:
-            known[text] = len(text) <= LONGEST_ID and lookup(text) is not None
+            known[text] = len(text) <= MAX_ID_CHARS and lookup(text) is not None
     return sum(known[text] for text in map(str, values))
 
 
@@ -391,7 +402,7 @@ def _unresolved(what: str, values: Sequence[Any], binding: Binding, path: str, *
 
 
 def remedy_of_texts(binding: Binding) -> str:
-    """Return the remedy for a file whose columns hold texts but were taken for ids."""
+    """Return the remedy for a file whose texts look like ids."""
     if binding.numbers:
         return "write them as texts, in quotation marks"
     return f"--format {AS_TEXTS.get(binding.schema, binding.schema)}"

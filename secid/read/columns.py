@@ -1,4 +1,4 @@
-"""Decide whether the first row of a table names its columns, and show columns and their values in errors."""
+"""Decide whether the first row of a table names its columns, and show columns with examples in errors."""
 
 from __future__ import annotations
 
@@ -28,7 +28,7 @@ from secid.read.binding import (
     says_negative,
 )
 from secid.read.stream import leaves, shorten, shown
-from secid.read.toolkits import FLAGS, as_label, flag_columns
+from secid.read.toolkits import BINARY_LABELS, as_label, flag_columns
 from secid.settings import flag_of
 
 # Does the first row of a table name its columns?
@@ -42,10 +42,10 @@ KNOWN_WORD = re.compile(
 """Words of column names."""
 
 NAME = re.compile(r"(?:[^\W\d_]|\ufffd)[^.?!,;。？！，；、؟،]{0,39}")
-"""A possible column name: it starts with a letter (or a byte not in UTF-8) and has no mark of a sentence or list."""
+"""Pattern of a possible column name: a letter (or a byte not in UTF-8), then no punctuation of sentences or lists."""
 
 PANDAS_INDEX = re.compile(r"Unnamed: \d+")
-"""Name that pandas gives a column without one. It leaves the name of its index empty."""
+"""Name that pandas gives an unnamed column. The name of its index is empty."""
 
 
 def header_of(
@@ -53,10 +53,11 @@ def header_of(
 ) -> tuple[str, ...]:
     """Return the names of the columns if the first row gives them, else ().
 
-    rows : the first rows, at least one.   header : the setting `header`; None if it is not given.
-    named : columns that flags name.
-    The first row is a header if it has two known names, or all names that flags give. Raises InputError for any other
-    first row that may be one: names of one word each, or short ones above a row twice as long.
+    rows   : the first rows, at least one.
+    header : the setting `header`; None if the user did not set it.
+    named  : columns that flags name.
+    The first row is a header if it has two known names, or all names that flags give. Raises InputError if it is
+    unclear whether another first row is a header: one-word names, or short names above a row twice as long.
     """
     first = [composed(cell.strip()) for cell in rows[0]]
     known = sum(map(_is_known, first))
@@ -86,7 +87,10 @@ def _is_known(name: str) -> bool:
 
 
 def _distinct(first: Sequence[str], path: str) -> tuple[str, ...]:
-    """Return names without marks around them, repeated ones numbered. An empty first one is the index of pandas."""
+    """Return distinct column names: a leading `#` is removed, `[1]` becomes `_1`, repeated names get numbers.
+
+    An empty first name is the index of pandas. Raises InputError if names still repeat.
+    """
     names = [re.sub(r"\[(\d+)\]$", r"_\1", cell.removeprefix("#").strip()) for cell in first]
     names = [name or ("index" if at == 0 else f"column {at + 1}") for at, name in enumerate(names)]
     uses, numbers = Counter(names), Counter[str]()
@@ -101,44 +105,44 @@ def _distinct(first: Sequence[str], path: str) -> tuple[str, ...]:
 
 # Columns in errors: an example of each, and the flags that name them.
 
-SHOWN = 16
-"""Most columns that are shown; an object keyed by query may have thousands."""
+MAX_COLUMNS_SHOWN = 16
+"""Maximum number of columns in an error. An object keyed by query may have thousands."""
 
-EXAMPLE_LENGTH = 60
-NAME_LENGTH = 100
-"""Most characters of a value, and of a column's name, in a message."""
+MAX_EXAMPLE_CHARS = 60
+MAX_NAME_CHARS = 100
+"""Maximum length of a value, and of a column name, in a message."""
 
-MINE = "mine negatives first: `secid mine --help`"
+MINE_FIRST = "mine negatives first: `secid mine --help`"
 ALL_FLAGS = "--query-column NAME --positive-column NAME --negative-column NAME"
 TEXTS = LISTS | {"text", "struct"}
 
 
 def list_columns(head: Head) -> str:
-    """Return the columns with their kinds and an example each, one per line, to follow a message."""
+    """Return one line per column, with its kind and an example, to follow an error message."""
     if not head.kinds:
         return ": the rows are empty"
-    columns = list(head.kinds.items())[:SHOWN]
-    lines = [f"    {shorten(str(key), NAME_LENGTH)}: {kind}{_example(head, key)}" for key, kind in columns]
+    columns = list(head.kinds.items())[:MAX_COLUMNS_SHOWN]
+    lines = [f"    {shorten(str(key), MAX_NAME_CHARS)}: {kind}{_example(head, key)}" for key, kind in columns]
     more = len(head.kinds) - len(lines)
     return "\n  columns:\n" + "\n".join([*lines, *([f"    … and {more} more"] if more else [])])
 
 
 def _example(head: Head, key: Key) -> str:
     value = next(iter(head.typical(key)), None)
-    return "" if value is None else ", " + shown(value, EXAMPLE_LENGTH)
+    return "" if value is None else ", " + shown(value, MAX_EXAMPLE_CHARS)
 
 
 def ready_flags(head: Head) -> str:
-    """Return the flags that name the columns: with the columns' names if these are clear, else with NAME to fill in."""
+    """Return the flags that name the columns, with NAME as a placeholder where the column is unclear."""
     n, texts = len(head.kinds), not head.named and {*head.kinds.values()} == {"text"}
     in_order = texts and (n == 3 or (n > 3 and not any(look_like_ids(head.column(key)) for key in head.kinds)))
     if not in_order and (labelled := label_flags(head)):
         return labelled
     query = _one(head, QUERY)
-    positive = _one(head, POSITIVE if query else POSITIVE[:1])  # a `doc` may be the query of a `code`
+    positive = _one(head, POSITIVE if query else POSITIVE[:1])  # in code search, a `doc` may be the query
     negatives = [str(key) for key in head.kinds if says_negative(str(key)) and head.kinds[key] in TEXTS]
     negatives = [name for name in negatives if name not in (query, positive)]
-    none = f"if no column holds negatives, {MINE}"
+    none = f"if no column holds negatives, {MINE_FIRST}"
     if not head.named:
         by_position = f"name the columns by position, from 0: {ALL_FLAGS.replace('NAME', 'N')}"
         rows = "--format rows reads query, positive and negatives in this order; or " if in_order else ""
@@ -152,7 +156,7 @@ def ready_flags(head: Head) -> str:
 
 
 def pair_flags(head: Head) -> str:
-    """Return the flags that name queries and positives, as in `ready_flags`."""
+    """Return the flags that name the query and positive columns, as in `ready_flags`."""
     if not head.named:
         return "--query-column 0 --positive-column 1, or other positions"
     names = _quoted(_one(head, QUERY)), _quoted(_one(head, POSITIVE))
@@ -160,7 +164,7 @@ def pair_flags(head: Head) -> str:
 
 
 def label_flags(head: Head) -> str:
-    """Return the flags that name passages and their labels if a column holds labels or is named so; else ""."""
+    """Return the flags that name passages and their labels; "" if no column holds labels or some hold negatives."""
     labels = flag_columns(head) or [
         key
         for key in columns_named(head, LABEL)
@@ -170,14 +174,14 @@ def label_flags(head: Head) -> str:
         return ""
     query = _one(head, QUERY)
     passage = _one(head, (*PASSAGE, *DOCS, *POSITIVE)) if query else None
-    cut = "" if {*map(as_label, leaves(head.column(labels[0])))} - {None} <= FLAGS else " --positive-score X"
+    cut = "" if {*map(as_label, leaves(head.column(labels[0])))} - {None} <= BINARY_LABELS else " --positive-score X"
     flags = (f"if {labels[0]} says which passages are positives: --query-column {_quoted(query)} "
              f"--positive-column {_quoted(passage)} --label-column {_quoted(str(labels[0]))}{cut}")  # fmt: skip
     return flags if head.named else flags.replace("NAME", "N")
 
 
 def _one(head: Head, tiers: tuple[str, ...]) -> str | None:
-    """Return the column of texts whose name fits the tiers, if there is only one."""
+    """Return the only text column whose name fits the tiers; None if there is none, or several."""
     names = [name for name in columns_named(head, tiers) if head.kinds[name] in TEXTS]
     return names[0] if len(names) == 1 else None
 
@@ -185,5 +189,5 @@ def _one(head: Head, tiers: tuple[str, ...]) -> str | None:
 def _quoted(name: str | None) -> str:
     if name is None:
         return "NAME"
-    name = name if len(name) <= NAME_LENGTH else f"{name[:NAME_LENGTH]}…"
+    name = name if len(name) <= MAX_NAME_CHARS else f"{name[:MAX_NAME_CHARS]}…"
     return name if re.fullmatch(r"[\w.:/@][\w.:/@-]*", name) else shlex.quote(name)

@@ -1,4 +1,4 @@
-"""Containers of rows: recognised from a file's first bytes and opened as numbered rows, columnar ones by batches."""
+"""Recognise the container of a file from its first bytes, and read it as numbered rows, columnar files by batches."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from secid.read.stream import (
 )
 from secid.read.textrows import (
     BOM,
-    KNOWN,
+    READABLE_FORMATS,
     SNIFFED_LINES,
     Dialect,
     json_document,
@@ -63,15 +63,15 @@ OTHER_MAGIC = {
     b"\xfe\xff": ("UTF-16 text", UTF_8),
     b"version https://git-lfs": ("a Git LFS pointer, not the file itself", "fetch the file: git lfs pull"),
 }
-"""First bytes of other kinds of files, with the name and the remedy of each."""
+"""First bytes of unsupported kinds of files -> (kind, remedy)."""
 TAR_PLACE, TAR = 257, b"ustar"
 PICKLE = re.compile(rb"\x80[\x02-\x05]")
-PICKLE_REMEDY = "export it as Parquet or JSON lines where it was made"
+PICKLE_REMEDY = "export it as Parquet or JSON lines with the program that wrote it"
 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """The container of one file's rows. dialect: for tables only.   run: how the lines of a TREC run are read."""
+    """The container of one file's rows. dialect: format of a table or None. run: settings of a TREC run or None."""
 
     kind: Kind
     compression: str = ""
@@ -90,7 +90,7 @@ def sniff(stream: ByteStream, header: bool | None = None, named: Collection[str]
     """Return the container of a stream from its first bytes (at most CHUNK), without consuming them.
 
     header, named : as in `header_of`.
-    Raises InputError for a kind of file that secid does not read.
+    Raises InputError for an unsupported kind of file.
     """
     head, packed, path = stream.peek(), stream.compression, stream.path
     for magic, kind in MAGIC.items():
@@ -104,7 +104,7 @@ def sniff(stream: ByteStream, header: bool | None = None, named: Collection[str]
         return Container(_json_kind(text, path), packed)
     if _lines_by_name(path):
         if any(map(_parsed, text.split(b"\n", SNIFFED_LINES)[:SNIFFED_LINES])):
-            return Container("jsonl", packed)  # what a language model says before its rows is bad lines
+            return Container("jsonl", packed)  # prose that a language model writes before its rows is bad lines
         raise InputError(
             f"named as JSON lines, but the first lines are not: {shorten(text[:200].decode(errors='replace'), 60)!r}",
             where=path,
@@ -125,19 +125,19 @@ def _refuse_other_kinds(head: bytes, text: bytes, path: str) -> None:
     is_json = text[:1] in (b"{", b"[") and b"\0" not in text[:4]
     if b"\0" in head[:512].split(b"\n", 1)[0] and not is_json:
         what = "this is binary data (an archive, a database), or UTF-16 text"
-        raise InputError(what, where=path, remedy=f"{KNOWN}; if it is text, {UTF_8}")
+        raise InputError(what, where=path, remedy=f"{READABLE_FORMATS}; if it is text, {UTF_8}")
 
 
 def _json_kind(text: bytes, path: str) -> Kind:
-    """Tell JSON lines, one array and one object apart.
+    """Tell apart JSON lines, a single array and a single object.
 
-    A file whose first line is complete JSON is JSON lines, unless that line is the array or wrapper itself. If only a
-    later line is complete JSON, the file is JSON lines with a bad first line.
+    A file whose first line is complete JSON is JSON lines, unless that line is the whole array or wrapper object. If
+    only a later line is complete JSON, the file is JSON lines with a bad first line.
     """
     document: Kind = "json_array" if text[:1] == b"[" else "json_object"
     lines = text.split(b"\n")
     whole = lines if len(text) < CHUNK // 2 else lines[:-1]
-    if not whole:  # the first line is longer than the head: only the name can tell
+    if not whole:  # the first line is longer than the head, so the name decides
         return document if document == "json_array" or not _lines_by_name(path) else "jsonl"
     first = _parsed(whole[0])
     if first is None:
@@ -157,7 +157,7 @@ def _lines_by_name(path: str) -> bool:
 
 
 def _parsed(line: bytes) -> Row | None:
-    """Return a line's object or array; None if it is not JSON. The reader checks for repeated keys and the like."""
+    """Return a line's object or array, or None for anything else. The reader later checks for repeated keys."""
     try:
         value = json.loads(line)
     except (ValueError, RecursionError):
@@ -166,7 +166,7 @@ def _parsed(line: bytes) -> Row | None:
 
 
 def read_rows(path: str) -> Iterator[tuple[int, Row | Broken]]:
-    """Yield the rows of a file, each with its 1-based line or row number."""
+    """Yield (1-based line or row number, row) of a file."""
     stream = ByteStream(path)
     try:
         for part in open_parts(stream, sniff(stream)):
@@ -176,7 +176,7 @@ def read_rows(path: str) -> Iterator[tuple[int, Row | Broken]]:
 
 
 def open_parts(stream: ByteStream, container: Container, columns: Sequence[str] | None = None) -> Parts:
-    """Return the rows of a stream, many at a time. columns: the only ones to read; used by columnar files only."""
+    """Return the rows of a stream in parts. columns: names of the columns to read from columnar files; None for all."""
     if container.run is not None:
         return container.run.parts(stream)
     if container.kind == "jsonl":
@@ -194,19 +194,24 @@ def open_parts(stream: ByteStream, container: Container, columns: Sequence[str] 
     return iter(())
 
 
-# Rows of Parquet and Arrow files, a small batch at a time and only the columns that are needed.
+# Rows of Parquet and Arrow files, in small batches of the needed columns.
 
 BATCH_ROWS = 256
-"""Rows decoded at once: larger batches read no faster, and lists may be padded with a million nulls."""
+"""Maximum number of rows to decode at once. Larger batches are not faster, and lists may be padded with a million
+nulls."""
 
 BATCH_BYTES = 16 << 20
-"""Most bytes of these rows, by the average of their row group; rows of megabytes are decoded a few at a time."""
+"""Maximum bytes to decode at once, estimated from the average of a row group, so that rows of megabytes come a few at
+a time."""
 
-SMALLER = "free memory, or write the file with fewer rows per batch or row group, with shorter texts, or as JSON lines"
+SMALLER = "free memory, or rewrite the file: fewer rows per batch or row group, shorter texts, or JSON lines"
 
 
 def parquet_rows(file: BinaryIO, path: str, columns: Sequence[str] | None) -> Parts:
-    """Yield the rows of a Parquet file as dicts of `columns` (all if None). Raises InputError if it is damaged."""
+    """Yield the rows of a Parquet file as dicts of `columns`, or of all columns if None.
+
+    Raises InputError if the file is damaged or its rows are larger than ROW_LIMIT on average.
+    """
     import pyarrow.parquet as pq
 
     with _errors(path):
@@ -220,7 +225,7 @@ def parquet_rows(file: BinaryIO, path: str, columns: Sequence[str] | None) -> Pa
         row_bytes = max(1, group.total_byte_size // max(1, group.num_rows))
         if row_bytes > ROW_LIMIT:
             raise InputError(
-                f"rows of {row_bytes >> 20} MiB on average; secid reads rows of up to {ROW_LIMIT >> 20} MiB",
+                f"rows average {row_bytes >> 20} MiB; secid reads rows of up to {ROW_LIMIT >> 20} MiB",
                 where=path,
                 remedy="write shorter texts or fewer of them per row",
             )
@@ -233,7 +238,7 @@ def parquet_rows(file: BinaryIO, path: str, columns: Sequence[str] | None) -> Pa
 
 
 def arrow_rows(file: BinaryIO, path: str, columns: Sequence[str] | None, *, streamed: bool) -> Parts:
-    """Yield the rows of an Arrow IPC stream (`datasets` writes these) or file. A whole batch is in memory at a time."""
+    """Yield the rows of an Arrow IPC stream (as `datasets` writes) or file. Each batch is held in memory as a whole."""
     import pyarrow as pa
 
     n_bytes = file.seek(0, 2)
@@ -272,7 +277,7 @@ def _column_names(schema: pa.Schema, columns: Sequence[str] | None, path: str) -
 
 
 def row_slices(batch: pa.RecordBatch, *, single: bool = False) -> Iterator[pa.RecordBatch]:
-    """Return slices of one row, or of at most BATCH_ROWS rows and, on average, BATCH_BYTES."""
+    """Return slices of a batch: single rows, or at most BATCH_ROWS rows and about BATCH_BYTES each."""
     n_rows = 1 if single else min(BATCH_ROWS, max(1, batch.num_rows * BATCH_BYTES // max(1, batch.nbytes)))
     return (batch.slice(at, n_rows) for at in range(0, batch.num_rows, n_rows))
 
@@ -293,9 +298,9 @@ def _is_utf8(batch: pa.RecordBatch) -> bool:
 
 
 def _rows(batch: pa.RecordBatch, path: str, *, checked: bool) -> list[Row | Broken]:
-    """Return the rows of a batch. A row over the limit, or with a text that is not UTF-8, is Broken.
+    """Return the rows of a batch. A row over the limit, or with text that is not UTF-8, becomes Broken.
 
-    checked : whether the batch's offsets are known to be valid, as those from the Parquet decoder are.
+    checked : whether the offsets of the batch are known to be valid. Those of the Parquet decoder always are.
     """
     if checked and batch.num_rows == 1 and batch.nbytes > ROW_LIMIT:
         return [too_large("row")]
@@ -309,7 +314,7 @@ def _rows(batch: pa.RecordBatch, path: str, *, checked: bool) -> list[Row | Brok
 
 
 def _values(batch: pa.RecordBatch) -> list[list[Any]] | None:
-    """Return the Python values, column by column; None if a text is not UTF-8."""
+    """Return the Python values of each column; None if a text is not UTF-8."""
     try:
         return [_cells(column) for column in batch.columns]
     except UnicodeDecodeError:
@@ -317,7 +322,7 @@ def _values(batch: pa.RecordBatch) -> list[list[Any]] | None:
 
 
 def _cells(column: pa.Array) -> list[Any]:
-    """Return the Python values. Times that datetime cannot hold (nanoseconds, far years) become whole numbers."""
+    """Return the Python values. Times outside the range of datetime (nanoseconds, far years) become whole numbers."""
     try:
         values: list[Any] = column.to_pylist()
     except UnicodeDecodeError:
@@ -331,14 +336,14 @@ def _cells(column: pa.Array) -> list[Any]:
 
 
 def _without_time(kind: pa.DataType) -> pa.DataType:
-    """Return a type of whole numbers in place of a date, a time or a duration."""
+    """Return an integer type for a date, time or duration type, and any other type unchanged."""
     import pyarrow as pa
 
     return (pa.int32() if kind.bit_width == 32 else pa.int64()) if pa.types.is_temporal(kind) else kind
 
 
 def with_inner_types(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataType]) -> pa.DataType:
-    """Return the type with its inner types changed, at any depth of structs and lists."""
+    """Return the type with `change` applied to its inner types, at any depth of structs and lists."""
     import pyarrow as pa
 
     if pa.types.is_struct(kind):
@@ -350,7 +355,7 @@ def with_inner_types(kind: pa.DataType, change: Callable[[pa.DataType], pa.DataT
 
 @contextmanager
 def _errors(path: str) -> Iterator[None]:
-    """Raise errors of pyarrow as InputError, in the user's words."""
+    """Raise errors of pyarrow as InputError, with a plain message."""
     import pyarrow as pa
 
     try:
@@ -363,10 +368,10 @@ def _errors(path: str) -> Iterator[None]:
         ) from error
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         if is_encryption_error(error):
-            remedy = "decrypt it first: secid takes no keys"
+            remedy = "decrypt it first: secid cannot take keys"
             raise InputError("this Parquet file is encrypted", where=path, remedy=remedy) from error
         raise InputError(
             f"cannot be read as Parquet or Arrow: cut short or damaged ({shorten(plain_message(error), 160)})",
             where=path,
-            remedy="copy or make the file again",
+            remedy="copy or write the file again",
         ) from error

@@ -1,4 +1,4 @@
-"""The table of shapes, and the choice of a file's binding from its first rows, or an error that names the flags."""
+"""List the known shapes of rows, and choose a file's binding from its first rows, or name the flags that decide."""
 
 from __future__ import annotations
 
@@ -51,26 +51,28 @@ from secid.read.refusals import (
     undecided,
 )
 from secid.read.stream import Row, leaves, shorten
-from secid.read.toolkits import are_miners, list_binding, own_labels, pair_binding, refuse_wider_rows
+from secid.read.toolkits import are_miners, labelled_objects, list_binding, pair_binding, refuse_wider_rows
 from secid.settings import Settings
 
-# The table of shapes: one entry per family, each with an example that its test reads.
+# The table of shapes has one entry per family, each with an example that a test reads.
 #
-# To add a family, add an entry. Within a rank, order matters only for the name that is shown: if two entries read
-# the same columns, the first gives the name; if they read different ones, detection refuses and lists both.
+# To add a family, add an entry. Within a rank, the order decides only which name is shown if two entries read the same
+# columns: the first one's. If two entries read different columns, detection refuses the file and lists both.
 
 
 @dataclass(frozen=True, slots=True)
 class Shape:
     """A family of record formats.
 
-    name    : what `--format` takes.
-    example : rows that the shape reads as query "q", positive "p" (title "T"), negatives "n", "m", "h"
-              (ids 11; 1, d1; 2, 3, d2).
+    name    : value of `--format`.
+    title   : name for people.
+    bind    : the binder that detection uses.
+    example : rows that the shape reads as query "q", positive "p" (title "T"), negatives "n", "m", "h"; as ids,
+              query 11, positives 1 and d1, negatives 2, 3 and d2.
     ids     : True if passages must be ids, False if they must be texts, None for either.
-    rank    : 0 for a family with specific column names, 1 for general names, 2 for the last resort; a rank
-              counts only if no shape of a lower one fits.
-    by_name : the binder for `--format` with this name, if it reads more than detection does.
+    rank    : 0 for specific column names, 1 for general names, 2 for a last resort. Shapes count only if no shape of
+              lower rank fits.
+    by_name : the binder for `--format` with this name, if it accepts more rows than detection; else None.
     """
 
     name: str
@@ -142,7 +144,7 @@ SHAPES = (
     Shape("lists", "lists of positives and negatives (reranking)",
           columns((*QUERY, *QUERY_ID), POSITIVE, NEGATIVE, "lists"),
           ({"query": "q", "positive": ["p"], "negative": ["n"]},), rank=1),
-    Shape("objects", "objects that hold a text each", toolkits.objects,
+    Shape("objects", "objects with one text each", toolkits.objects,
           ({"query": {"text": "q"}, "positive": {"title": "T", "text": "p"}, "negative": {"text": "n"}},),
           ids=False, rank=1),
     Shape("text-and-ids", "texts of positives, ids of negatives",
@@ -155,20 +157,21 @@ SHAPES = (
 )  # fmt: skip
 
 RUN = "trec"
-"""The format of runs. `read.evaluation` makes rows from their lines."""
+"""Name of the format of runs. `read.evaluation` makes rows from their lines."""
 FORMATS = {**{shape.name: shape.title for shape in SHAPES}, RUN: "TREC run, with the judgements of a collection"}
-"""Values of `--format`, with titles."""
+"""Values of `--format` -> titles."""
 
 
 # The binding of a file from its first rows, or an error that names the flags that decide.
 
 
 def detect(rows: Sequence[Row], settings: Settings, path: str, *, without_negatives: bool = False) -> Binding:
-    """Return the one binding that fits the first rows of a file.
+    """Return the only binding that fits the first rows of a file.
 
-    rows : at least one good row.   without_negatives : whether a query and a positive are enough.
-    Raises SchemaError if no shape fits or several do, with the candidates, the columns and the flags that decide;
-    InputError if the collection resolves none of the ids.
+    rows              : first rows that could be parsed, at least one.
+    without_negatives : whether a query and a positive are enough.
+    Raises SchemaError if no shape fits, or several do, and lists the candidates, the columns and the flags that
+    decide. Raises InputError if the collection resolves none of the ids.
     """
     head = make_head(rows)
     if not head.named and settings.header is None:
@@ -184,7 +187,7 @@ def detect(rows: Sequence[Row], settings: Settings, path: str, *, without_negati
         binding = replace(binding, note=note)
     else:
         binding = _detected(head, settings, path, pairs=without_negatives and not columns_named(head, NEGATIVE))
-    binding = replace(binding, counted=_unsettled(binding, settings))
+    binding = replace(binding, open_roles=_open_roles(binding, settings))
     if settings.titles:
         refuse_titles(binding, head, path)
     empty = refuse_unread(binding, head, settings.source_column, path)
@@ -194,20 +197,20 @@ def detect(rows: Sequence[Row], settings: Settings, path: str, *, without_negati
     if not head.named:
         return binding
     if settings.negative_column and _column_named(head, settings.negative_column) is not None:
-        binding = replace(binding, numbered="")  # a full name asks for this column only
-    return replace(binding, empty_columns=empty, known=frozenset(map(str, head.kinds)).difference(empty))
+        binding = replace(binding, numbered_name="")  # --negative-column with a full name selects only this column
+    return replace(binding, empty_columns=empty, head_columns=frozenset(map(str, head.kinds)).difference(empty))
 
 
 def _note_on_unread(binding: Binding, head: Head) -> str:
-    """Return a note on unread columns that differ from a read one only in their number; "" without any."""
+    """Return a note on unread columns whose names differ from a bound column only in the number; "" without any."""
     columns = binding.columns or ()
     stems = {unnumbered(name) for name in columns[1:]}
     left = [str(key) for key in head.kinds if key not in columns and unnumbered(str(key)) in stems]
     return f"left out: {', '.join(left)}" if left else ""
 
 
-def _unsettled(binding: Binding, settings: Settings) -> frozenset[str]:
-    """Return the roles whose columns no flag of the user settles."""
+def _open_roles(binding: Binding, settings: Settings) -> frozenset[str]:
+    """Return the roles whose columns are not set by a flag."""
     if binding.labelled and (settings.format or settings.label_column):
         return frozenset()
     flags = {"positive": settings.positive_column, "negative": settings.negative_column}
@@ -231,7 +234,7 @@ def _detected(head: Head, settings: Settings, path: str, *, pairs: bool) -> Bind
 
 
 def _deciding_flag(binding: Binding, readings: Sequence[Binding]) -> str:
-    """Return the flag that chooses this reading: its format, or the column in which it differs."""
+    """Return the flag that selects this reading: its format, or the column that differs from the other readings."""
     if len({reading.schema for reading in readings}) == len(readings):
         return f"--format {binding.schema}"
     roles = {"negative": "negatives", "positive": "positives", "query": "query"}
@@ -241,10 +244,10 @@ def _deciding_flag(binding: Binding, readings: Sequence[Binding]) -> str:
 
 
 def _best_readings(shapes: Sequence[Shape], head: Head, settings: Settings, path: str) -> list[Binding]:
-    """Return the readings of the lowest rank that fit the head's rows, one for each set of columns.
+    """Return the fitting readings of the lowest rank, one for each set of columns.
 
-    A reading does not count if it fits less than half as many rows as the best one: it rests on the columns of a few
-    odd rows.
+    A reading counts only if it fits at least half as many rows as the best one. Otherwise it depends on the columns
+    of a few odd rows.
     """
     readings: dict[tuple[str, str, str], tuple[int, int, Binding]] = {}
     unresolved: InputError | None = None
@@ -271,7 +274,7 @@ def _best_readings(shapes: Sequence[Shape], head: Head, settings: Settings, path
 
 
 def _n_fitting(binding: Binding, head: Head) -> int:
-    """Count the rows in which the binding finds a query, a positive and a negative, none null or an empty list."""
+    """Count the rows in which the binding finds a query, a positive and a negative that are neither null nor []."""
     return sum(all(map(_is_filled, cells)) for cells in extract_rows(binding, head))
 
 
@@ -280,7 +283,7 @@ def _is_filled(cell: Any) -> bool:
 
 
 def _unknown(head: Head, settings: Settings, path: str, *, pairs: bool) -> SchemaError:
-    """Return the error for rows that no shape fits. pairs : whether only queries and positives were sought."""
+    """Return the error for rows that no shape fits. pairs: whether queries and positives would be enough."""
     if settings.format:
         row = _shapes(settings.format, path)[0].example[0]
         in_table = isinstance(row, list) and {".csv", ".tsv"} & set(PurePath(path).suffixes)
@@ -288,12 +291,12 @@ def _unknown(head: Head, settings: Settings, path: str, *, pairs: bool) -> Schem
         message = f"does not match --format {settings.format}{list_columns(head)}"
         return SchemaError(message, where=path, remedy=f"a row of that schema: {example}")
     if "bytes" in head.kinds.values():
-        message = f"columns of bytes, expected texts{list_columns(head)}"
+        message = f"columns hold bytes, expected texts{list_columns(head)}"
         return SchemaError(message, where=path, remedy="decode them to UTF-8 text first")
     labels = columns_named(head, ("(.+[_ -])?labels?|relevance",))
     refuse_words([value for key in labels for value in leaves(head.column(key))], path)
     if pairs:
-        message = f"no column of queries, or none of positives{list_columns(head)}"
+        message = f"no clear query column or positive column{list_columns(head)}"
         return SchemaError(message, where=path, remedy=pair_flags(head))
     for refusal in REFUSALS:
         if refusal.late and refusal.fits(head):
@@ -314,7 +317,7 @@ def _shapes(name: str, path: str) -> tuple[Shape, ...]:
 
 
 def _by_flags(head: Head, settings: Settings, path: str) -> Binding:
-    """Return the binding of columns that flags name. A role without a flag is found by its usual names."""
+    """Return the binding of the columns that flags name. A role without a flag is bound by its usual column names."""
     query = _column(head, settings.query_column, QUERY, "--query-column", path)
     if settings.label_column:
         return _labelled(head, query, settings, path)
@@ -333,9 +336,10 @@ def _by_flags(head: Head, settings: Settings, path: str) -> Binding:
 
 
 def _pair(head: Head, settings: Settings, path: str) -> Binding | None:
-    """Return the binding of queries and positives; None if either is not clear, or for rows of another kind.
+    """Return the binding of queries and positives; None if either column is unclear.
 
-    These are rows with columns of negatives or labels, or with --format, --negative-column or --label-column.
+    Return None also if there are columns of negatives or labels, or with --format, --negative-column or
+    --label-column.
     """
     if settings.format or settings.negative_column or settings.label_column or columns_named(head, NEGATIVE):
         return None
@@ -354,22 +358,22 @@ def _pair(head: Head, settings: Settings, path: str) -> Binding | None:
         schema="pairs",
         negatives="none",
         columns=columns,
-        numbered="",
+        numbered_name="",
         extract=lambda row: (*bound(row)[:2], ()),
     )
     return with_ids(binding, head, settings, path, texts=False)
 
 
 def _labelled(head: Head, query: Key, settings: Settings, path: str) -> Binding:
-    """Return the binding of rows with a passage and its label, or a list of either."""
+    """Return the binding of rows with a passage and its label, or with a list of passages and their labels."""
     if settings.negative_column:
-        message = "--label-column makes the negatives, --negative-column names others"
-        raise undecided(head, [], message, path, "leave one of them out")
+        message = "--label-column and --negative-column both set the negatives"
+        raise undecided(head, [], message, path, "use only one of them")
     passage = _column(head, settings.positive_column, (*PASSAGE, *DOCS, *POSITIVE), "--positive-column", path)
     own = settings.label_column or ""
     objects = head.typical(passage) if head.kinds[passage] == "structs" else []
     if any(isinstance(item, dict) and own in item for items in objects for item in items):
-        return own_labels(query, passage, own)
+        return labelled_objects(query, passage, own)
     label = _column(head, settings.label_column, (), "--label-column", path)
     if head.kinds[passage] in LISTS:
         return list_binding(query, passage, label)
@@ -394,7 +398,7 @@ def _no_column(head: Head, flag: str, name: str, path: str) -> SchemaError:
 
 
 def _column_named(head: Head, name: str) -> Key | None:
-    """Return the column of that name, however its letters are composed, or at that position; None without one."""
+    """Return the column with that name (in any Unicode composition) or position; None without one."""
     if not head.named:
         return int(name) if name.isdecimal() and int(name) in head.kinds else None
     if name in head.kinds:

@@ -1,8 +1,8 @@
-"""Evaluation sets in BEIR layout, with the passages that are relevant to each query, and TREC runs as rows.
+"""Read evaluation sets in BEIR layout, and TREC runs as rows.
 
-A row of a run holds the relevant passages of a query, and those of a window of ranks that are not relevant.
+A row of a run holds the relevant passages of a query, and the passages in a window of ranks that are not relevant.
 
->>> run = Run(6, (1, 2), {"q1": {"d1": 1.0, "d2": 0.0}})
+>>> run = RetrievalRun(6, (1, 2), {"q1": {"d1": 1.0, "d2": 0.0}})
 >>> lines = (b"q1 Q0 d1 1 9.5 bm25", b"q1 Q0 d3 2 7.5 bm25", b"q1 Q0 d2 3 8.5 bm25")
 >>> [row] = [row for part in run.rows(enumerate(lines, 1), "run.trec") for row in part.rows]
 >>> row["positives"], [cell["docid"] for cell in row["negatives"] if isinstance(cell, dict)]
@@ -49,26 +49,26 @@ from secid.read.toolkits import is_score
 from secid.records import Fact
 from secid.settings import Settings, flag_of
 
-# An evaluation set in BEIR layout: its queries and the passages that are relevant to them.
+# An evaluation set in BEIR layout: queries and the passages that are relevant to them.
 
 QUERY_KEYS = ("query-id", "query_id", "qid", "query")
 SCORE_KEYS = ("score", "label", "relevance", "rel")
-FOLDER = "--against-eval takes a BEIR folder (queries, a corpus, qrels), hf://datasets/OWNER/NAME, or mteb:TASK"
+FOLDER_HELP = "--against-eval takes a BEIR folder (queries, a corpus, qrels), hf://datasets/OWNER/NAME, or mteb:TASK"
 JUDGED_ROW = re.compile(rb"(\S+[ \t]+\S+[ \t]+\S+[ \t]+-?\d+[ \t]*|\S+ +\S+ +-?\d+ *)\r?(\n|\Z)")
-"""A judgement as trec_eval reads it (query, iteration, passage, grade), or one of three words separated by spaces."""
-MOST_BYTES = 1 << 16
-"""Most bytes of a line of such a file."""
+"""Pattern of a judgement as trec_eval reads it (query, iteration, passage, grade), or of three words between spaces."""
+MAX_LINE_BYTES = 1 << 16
+"""Maximum length of a line of judgements in bytes."""
 EVALUATION_SPLIT = "test"
-"""The split for evaluation in a folder that has several, by BEIR's convention."""
+"""The evaluation split in a folder with several splits, by BEIR's convention."""
 EVALUATED_ELSEWHERE = {"mteb:MSMARCO": "dev"}
-"""Tasks of mteb with another evaluation split."""
+"""Tasks of mteb -> their evaluation split, if it is not EVALUATION_SPLIT."""
 
 
 @dataclass(frozen=True)
 class EvaluationSet:
-    """Queries and relevant passages by id. qrels: files of the judgements; empty if every query counts.
+    """Queries and relevant passages by id. A judgement above 0 makes a passage relevant.
 
-    A judgement above 0 makes a passage relevant.
+    folder : the folder, or the address with its commit.   qrels : files of judgements; empty if every query counts.
     """
 
     folder: str
@@ -78,14 +78,16 @@ class EvaluationSet:
 
 
 def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
-    """Return the evaluation set of a collection: a BEIR folder, a data set of the hub, or an mteb task.
+    """Return the evaluation set of a collection.
 
-    Only the queries of the test split count if there is one, else those of all qrels, else all queries (then no
-    passage is known to be relevant). titles: join a passage's title before its text.
-    Raises InputError if the folder or its queries are missing, or a file is not what it should be.
+    folder : a BEIR folder, the address of a data set on the hub, or an mteb task.
+    titles : whether to join each passage's title before its text.
+    Only queries of the evaluation split count. If there is no such split, the queries of all qrels count; without
+    qrels, all queries do, and no passage is known to be relevant.
+    Raises InputError if the folder or its queries are missing, or a file has an unexpected format.
     """
-    files_by_role = collection_files(folder, FOLDER)
-    queries_files = files_by_role.required("queries", FOLDER)
+    files_by_role = collection_files(folder, FOLDER_HELP)
+    queries_files = files_by_role.required("queries", FOLDER_HELP)
     if files_by_role.where.startswith(HUB):
         files_by_role.required("qrels", "")
     files = of_split(files_by_role.qrels, EVALUATED_ELSEWHERE.get(folder, EVALUATION_SPLIT)) or files_by_role.qrels
@@ -101,7 +103,7 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
     }  # fmt: skip
     if not queries:
         raise InputError("no query of the qrels is in the queries file", where=folder)
-    corpus = files_by_role.required("corpus", FOLDER) if wanted_passages else ()
+    corpus = files_by_role.required("corpus", FOLDER_HELP) if wanted_passages else ()
     passages = {
         key: text for key, text in (texts_with_ids("passages", corpus, titles=titles) if corpus else ())
         if key in wanted_passages
@@ -112,7 +114,7 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
 def read_qrels(path: str) -> Iterator[tuple[str, str, float]]:
     """Yield (query id, passage id, score) of each row of qrels. Raises InputError for any other row.
 
-    Rows have BEIR's three columns or TREC's four, separated by tabs or spaces; with spaces there is no header.
+    Rows have BEIR's three columns or TREC's four, separated by tabs or spaces. A file with spaces has no header.
     """
     for line, row in _rows(path):
         cells = _cells(row)
@@ -128,7 +130,7 @@ def read_qrels(path: str) -> Iterator[tuple[str, str, float]]:
 
 
 def relevant_pairs(path: str) -> Iterator[tuple[str, str]]:
-    """Return (query id, passage id) of each judgement above 0."""
+    """Iterate over (query id, passage id) of each judgement above 0."""
     return ((query, passage) for query, passage, score in read_qrels(path) if score > 0)
 
 
@@ -140,11 +142,11 @@ def _grade(cell: object) -> float:
 
 
 def _rows(path: str) -> Iterator[tuple[int, Row | Broken]]:
-    """Yield rows with their line numbers, from any container, or from lines like JUDGED_ROW, split into words."""
+    """Yield (line number, row) of a file in any container. Lines like JUDGED_ROW are split into words."""
     stream = ByteStream(path)
     try:
         if JUDGED_ROW.match(stream.peek()):
-            for line, text in enumerate(stream.lines(MOST_BYTES), 1):
+            for line, text in enumerate(stream.lines(MAX_LINE_BYTES), 1):
                 if text is None or text.strip():
                     yield line, (text or b"").decode("utf-8-sig", "replace").split()
             return
@@ -162,22 +164,25 @@ def _cells(row: Row | Broken) -> list[Any]:
 
 
 def of_split(files: Sequence[str], split: str) -> list[str]:
-    """Return the qrels files of a split: qrels/NAME.tsv, qrels.NAME.tsv, or 0000.parquet in a folder NAME."""
+    """Return the qrels files of a split NAME: qrels/NAME.tsv, qrels.NAME.tsv, or 0000.parquet in a folder NAME."""
     names = {file: stem(file).removeprefix("qrels").strip("._-") for file in files}
     return [file for file, name in names.items() if split in (name, name.isdecimal() and Path(file).parent.name)]
 
 
-DEPTH = 10
-"""Last rank of the default window: as many passages as `secid mine` searches for."""
+DEFAULT_LAST_RANK = 10
+"""Last rank of the default window: the number of passages that `secid mine` searches for."""
 WIDTHS = {3: "query, passage, rank", 4: "query, passage, rank, score", 6: "query, Q0, passage, rank, score, tag"}
-"""Columns of MS MARCO's, ColBERT's and TREC's runs."""
+"""Number of columns -> columns, for the runs of MS MARCO, ColBERT and TREC."""
 TREC_LINE = re.compile(rb"\s*\S+\s+[Qq]?0\s+\S+\s+-?\d+\s")
 JUDGED, WORDS = "judged", {True: "nonrelevant", False: "unjudged"}
-"""The column, added if a flag asks for it, that says whether a row's negatives are judged; and its values."""
+"""Column that a flag adds to tell whether the negatives of a row are judged, and its values."""
 
 
 class _Line(NamedTuple):
-    """One line of a run. number : of the line, from 1.   key : rises with the rank.   score, tag : None without one."""
+    """One line of a run.
+
+    number : line number, from 1.   key : sort key that rises with the rank.   score, tag : None without one.
+    """
 
     number: int
     passage: str
@@ -190,10 +195,11 @@ class _Line(NamedTuple):
 class RetrievalRun:
     """Settings for reading a run.
 
-    width    : columns of a line, a key of WIDTHS.   ranks : first and last rank of the window, from 1.
-    grades   : query -> passage -> grade; above 0 is relevant.
-    by_judgement : whether a query gives two rows, one of judged and one of unjudged negatives.
-    counts   : negatives of the rows read so far, by the values of WORDS.
+    width        : number of columns, a key of WIDTHS.
+    ranks        : first and last rank of the window, from 1.
+    grades       : query -> passage -> grade; a grade above 0 is relevant.
+    by_judgement : whether a query gives two rows, one with judged and one with unjudged negatives.
+    counts       : number of negatives in the rows read so far, by the values of WORDS.
     """
 
     width: int
@@ -204,7 +210,7 @@ class RetrievalRun:
 
     @property
     def binding(self) -> Binding:
-        """Return the binding of the rows."""
+        """Return the binding of the rows of a run."""
         names = ("query_id", "positives", "negatives")
         window = f"the others at ranks {self.ranks[0]}-{self.ranks[1]}"
         return Binding(
@@ -213,12 +219,12 @@ class RetrievalRun:
         )  # fmt: skip
 
     def parts(self, stream: ByteStream) -> Parts:
-        """Return the rows of a file, numbered by the first line of each query."""
+        """Return the rows of a run file. A row has the number of its query's first line."""
         self.counts.clear()
         return self.rows(enumerate(stream.lines(ROW_LIMIT), 1), stream.path)
 
     def rows(self, lines: Iterable[tuple[int, bytes | None]], path: str) -> Parts:
-        """Return the rows of numbered lines. Memory grows with the lines of one query, and with the number of queries.
+        """Return the rows of (number, line). Memory grows with the lines per query and with the number of queries.
 
         Raises InputError if the lines of a query are not contiguous.
         """
@@ -237,17 +243,18 @@ class RetrievalRun:
                     done.add(query)
                     query, own = parsed[0], []
                     if query in done:
-                        what = f"lines of query {query[:60]!r} in two places"
-                        raise InputError(what, where=f"{path}:{number}", remedy="sort it by query: sort -s -k 1,1")
+                        what = f"the lines of query {query[:60]!r} are not contiguous"
+                        remedy = "sort the file by query: sort -s -k 1,1"
+                        raise InputError(what, where=f"{path}:{number}", remedy=remedy)
                 own.append(parsed[1])
         yield from self._of_query(query, own)
 
     def _of_query(self, query: str, lines: list[_Line]) -> Iterator[tuple[int, Row | Broken]]:
-        """Yield the row of a query, or two, and a defect for each repeated line of a passage."""
+        """Yield one or two rows of a query, and a defect for each repeated passage."""
         if not lines:
             return
         start, best = lines[0].number, dict[str, _Line]()
-        if self.width > 3:  # as trec_eval: by score, equal scores by passage id, both descending
+        if self.width > 3:  # as trec_eval does: by score, ties by passage id, both descending
             lines.sort(key=itemgetter(1), reverse=True)
         lines.sort(key=itemgetter(2))
         for line in lines:
@@ -272,7 +279,7 @@ class RetrievalRun:
 
 
 def _parsed(width: int, number: int, text: bytes | None) -> tuple[str, _Line] | Broken | None:
-    """Return the query and the rest of a line; None for an empty one."""
+    """Return the query of a line and the line without it; None for an empty line."""
     if text is None:
         return too_large("line")
     try:
@@ -296,7 +303,7 @@ def _parsed(width: int, number: int, text: bytes | None) -> tuple[str, _Line] | 
 
 
 def _cell(line: _Line, rank: int, grades: Mapping[str, float]) -> dict[str, Any] | Broken:
-    """Return a negative as copies of its row hold it; Broken if it is relevant."""
+    """Return a negative as an object with its rank, score and tag; Broken if the passage is relevant."""
     if grades.get(line.passage, 0) > 0:
         return Broken("judged_relevant", _named("passage", line.passage))
     own = {"rank": rank, "score": line.score, "miner": line.tag}
@@ -308,15 +315,15 @@ def _named(of: str, key: str) -> Fact:
 
 
 def _size(row: Row | Broken) -> int:
-    """Estimate the bytes of a row: what its negatives take in memory."""
+    """Estimate the bytes that the negatives of a row take in memory."""
     return 256 * len(row["negatives"]) if isinstance(row, dict) else 256
 
 
 def run_of(stream: ByteStream, settings: Settings) -> Container | None:
-    """Return the container of a file that is a run by its first lines or by --format; None for any other file.
+    """Return the container of a run, recognised from its first lines; None for any other file.
 
-    Nothing of the stream is consumed. Raises InputError for a run without judgements, or if --format says run for
-    another file; UsageError for flags that runs do not support.
+    The stream is not consumed. Raises InputError for a run without judgements, or if --format asks for a run and the
+    file has another format. Raises UsageError for flags that runs do not support.
     """
     if settings.format not in (None, RUN):
         return None
@@ -342,7 +349,7 @@ def run_of(stream: ByteStream, settings: Settings) -> Container | None:
 
 
 def _looks_like_run(lines: list[bytes], width: int) -> bool:
-    """Tell whether most lines are TREC's, or all have ranks that count the passages of each query."""
+    """Tell whether most lines are TREC's, or whether the third column of all lines ranks the passages of each query."""
     if width == 6:
         return 2 * sum(bool(TREC_LINE.match(line)) for line in lines) > len(lines)
     head = make_head([line.decode(errors="replace").split() for line in lines])
@@ -350,8 +357,11 @@ def _looks_like_run(lines: list[bytes], width: int) -> bool:
 
 
 def window_of(ranks: str | None) -> tuple[int, int]:
-    """Return first and last rank of `--ranks 11-20`; 1 and DEPTH by default. Raises UsageError for another form."""
-    window = re.fullmatch(r"(\d{1,9})-(\d{1,9})", ranks or f"1-{DEPTH}")
+    """Return (first rank, last rank) of a window such as "11-20"; (1, DEFAULT_LAST_RANK) for None.
+
+    Raises UsageError for any other form.
+    """
+    window = re.fullmatch(r"(\d{1,9})-(\d{1,9})", ranks or f"1-{DEFAULT_LAST_RANK}")
     first, last = map(int, window.groups()) if window else (0, 0)
     if not 1 <= first <= last:
         raise UsageError(
@@ -361,22 +371,22 @@ def window_of(ranks: str | None) -> tuple[int, int]:
 
 
 def _grades(settings: Settings, path: str) -> Mapping[str, Mapping[str, float]]:
-    """Return the judgements of --collection, of all splits. Raises InputError if there are none."""
+    """Return the judgements of all splits of --collection. Raises InputError if there are none."""
     files = () if settings.collection is None else collection_files(settings.collection, BEIR_FOLDER).qrels
     if not files:
         missing = "no collection is given" if settings.collection is None else f"{settings.collection} has none"
         raise InputError(
             f"a run takes its positives from judgements (qrels), but {missing}",
             where=path,
-            remedy=f"--collection DIR: a BEIR folder with a corpus, queries, and judgements in DIR/qrels "
-            f"({flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')} take the place of the first two)",
+            remedy=f"--collection DIR names a BEIR folder with a corpus, queries, and judgements in DIR/qrels "
+            f"({flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')} replace the first two)",
         )
     return _read_grades(tuple((file, stamp(file)) for file in files))
 
 
 @lru_cache(maxsize=1)
 def _read_grades(stamps: tuple[tuple[str, object], ...]) -> Mapping[str, Mapping[str, float]]:
-    """Return query -> passage -> its highest grade. It is kept, since several runs share the same judgements."""
+    """Return query -> passage -> its highest grade. The result is cached because several runs share judgements."""
     grades: dict[str, dict[str, float]] = {}
     for file, _ in stamps:
         for query, passage, grade in read_qrels(file):

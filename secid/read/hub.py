@@ -1,10 +1,10 @@
-"""Data sets of the model hub: the files that an address names, and their copies on disk.
+"""Fetch data sets from the model hub: list the files that an address names, and keep copies on disk.
 
 `hf://datasets/OWNER/NAME[@REVISION][/PATH]` names a file, a folder, or the data files that a pattern matches (`*` and
 `?` in a folder, `**` across folders). `OWNER/NAME[@REVISION]:CONFIG:SPLIT` names the files of one split. The revision
-is first resolved to a commit. The path of a file is its address with that commit, so that results name it and any
-machine can read it again; its bytes are in the hub's own cache. HF_HOME, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE work
-as in huggingface_hub. This module is imported only for an address.
+is first resolved to a commit. A file's path is its address with that commit, so that any machine can read it again; its
+bytes are in the hub's cache. HF_HOME, HF_TOKEN, HF_ENDPOINT and HF_HUB_OFFLINE work as in huggingface_hub. This module
+is imported only if a source is an address.
 """
 
 from __future__ import annotations
@@ -53,16 +53,17 @@ ADDRESS = re.compile(
 )
 FORM = "hf://datasets/OWNER/NAME, with @REVISION and /PATH where needed"
 CONVERTED = "refs/convert/parquet"
-"""Branch of the hub's Parquet copy of a data set."""
+"""Branch with the hub's Parquet copy of a data set."""
 CONVERTED_FILE = re.compile(r"(?P<config>[^/]+)/(?P<split>[^/]+)/\d{4}\.parquet")
 REVISIONS = {"~parquet": CONVERTED}
 README = "README.md"
-MOST_PATTERNS = 100_000
-"""Most patterns in a README. Large data sets have 6,000; references within YAML can turn a few into any number."""
-MOST_LISTED = 8
+MAX_PATTERNS = 100_000
+"""Maximum number of patterns in a README. Large data sets have 6,000; YAML references can multiply a few without limit.
+"""
+MAX_LISTED = 8
 NAME_FILES = "name files: hf://datasets/{}/PATH"
 CORPORA = ("corpus", "documents")
-"""Names of the config, or first words of the file name, that hold the passages."""
+"""Names of the config that holds the passages, or first words of its file names."""
 TASKS = {
     "ArguAna": "arguana", "ClimateFEVER": "climate-fever", "DBPedia": "dbpedia", "FEVER": "fever", "FiQA2018": "fiqa",
     "HotpotQA": "hotpotqa", "MSMARCO": "msmarco", "NFCorpus": "nfcorpus", "NQ": "nq", "QuoraRetrieval": "quora",
@@ -77,15 +78,16 @@ TASKS = {
         "ArguAna", "ClimateFever", "DBPedia", "FEVER", "FiQA2018", "HotpotQA", "MSMARCO", "NFCorpus", "NQ", "Quora",
         "SCIDOCS", "SciFact", "Touche2020")},
 }  # fmt: skip
-"""Retrieval tasks of BEIR, MTEB(eng, v2) and NanoBEIR, and the data sets under mteb/ that mteb 2.26 reads for them."""
+"""Retrieval tasks of BEIR, MTEB(eng, v2) and NanoBEIR -> the data sets under mteb/ that mteb 2.26 reads for them."""
 
 
 @dataclass(frozen=True)
 class HubFiles:
-    """The files of an address. files: addresses with the commit, sorted.
+    """Files that an address names.
 
-    name : name of a source of all files; None if the address names files, which have their own names.
-    note : what a user should know; "" for nothing.
+    files : addresses with the commit, sorted.
+    name  : name of a source with all these files; None if the address names files, whose names are used instead.
+    note  : note for the user, or "".
     """
 
     files: tuple[str, ...]
@@ -95,21 +97,21 @@ class HubFiles:
 
 @dataclass(frozen=True)
 class _Repository:
-    """A data set at one commit. files: paths of all its files, sorted."""
+    """A data set at one commit. files: sorted paths of all its files."""
 
     name: str
     commit: str
     files: tuple[str, ...]
 
     def fetch(self, paths: Sequence[str]) -> tuple[str, ...]:
-        """Return the addresses of these files, after fetching them into the cache."""
+        """Fetch these files into the cache, and return their addresses."""
         address = f"hf://datasets/{self.name}@{self.commit}"
         missing = [path for path in paths if not self._is_cached(path)]
         if missing:
             options: dict[str, Any] = {"repo_type": "dataset", "revision": self.commit, "tqdm_class": Bars}
             with _errors(address):
                 snapshot_download(self.name, allow_patterns=[README], **options)  # keeps the list of files
-                for path in missing:  # one by one: Ctrl-C would wait for the threads of a snapshot
+                for path in missing:  # one by one, because Ctrl-C would wait for the threads of a snapshot
                     hf_hub_download(self.name, path, **options)
         return tuple(f"{address}/{path}" for path in paths)
 
@@ -122,11 +124,11 @@ class _Repository:
         return [path for path in self.files if path.startswith(folder) and is_data(path.rpartition("/")[2])]
 
     def listed(self) -> str:
-        """Return a short list of its files, in words."""
+        """Return a short list of its files for a message."""
         return f"it holds {_some(self.files)}"
 
     def splits(self) -> dict[tuple[str, str], list[str]]:
-        """Return data files by config and split, from the README or the file names of a Parquet conversion, else {}."""
+        """Return (config, split) -> data files, from the README or the names in a Parquet conversion; else {}."""
         if README in self.files and (listed := self._listed_splits()):
             return listed
         splits: dict[tuple[str, str], list[str]] = {}
@@ -143,20 +145,22 @@ class _Repository:
                 for entry in [{"split": "train", "path": listed}] if _patterns(listed) else listed:
                     patterns = _patterns(entry["path"])
                     n_patterns += max(1, len(patterns))
-                    if n_patterns > MOST_PATTERNS:
-                        raise ValueError(f"more than {MOST_PATTERNS} patterns")
+                    if n_patterns > MAX_PATTERNS:
+                        raise ValueError(f"more than {MAX_PATTERNS} patterns")
                     files = sorted({file for pattern in patterns for file in self._matching(pattern)})
                     splits[_name(config["config_name"]), _name(entry["split"])] = files
         except InputError:
             raise
-        except Exception as error:  # anyone's header, and errors of the YAML parser
-            remedy = NAME_FILES.format(self.name)
-            raise InputError("its header does not list configs and their files", where=readme, remedy=remedy) from error
+        except Exception as error:  # the header may hold anything, and the YAML parser has its own errors
+            remedy, what = NAME_FILES.format(self.name), "the README's header does not list configs and their files"
+            raise InputError(what, where=readme, remedy=remedy) from error
         return {key: files for key, files in splits.items() if files}
 
     def _matching(self, pattern: str) -> Iterator[str]:
-        """Return the files that a pattern matches. It is compared only with files that share its literal start, since a
-        README may have a pattern for each of a thousand languages.
+        """Return the files that a pattern matches.
+
+        A pattern is compared only with files that share its literal prefix, because a README may have a pattern for
+        each of a thousand languages.
         """
         start = re.split(r"[*?[]", pattern.removeprefix("./"), maxsplit=1)[0]
         following = islice(self.files, bisect_left(self.files, start), None)
@@ -169,11 +173,11 @@ class _NoRevisionError(InputError):
 
 @lru_cache(maxsize=64)
 def fetch_files(word: str) -> HubFiles:
-    """Return the files that an address names, fetched into the hub's cache.
+    """Fetch the files that an address names into the hub's cache, and return them.
 
-    A data set without a data file is read from its Parquet conversion, and the note says so.
-    Raises InputError if the data set cannot be read or nothing matches; UsageError for an unknown config, or for a
-    data set of several configs.
+    If a data set has no data file, its Parquet conversion is read, and the note says so.
+    Raises InputError if the data set cannot be read or no file matches. Raises UsageError for an unknown config or
+    split, or if the address names a data set with several configs.
     """
     if split := SPLIT.fullmatch(word):
         return _split(word, **split.groupdict())
@@ -189,7 +193,7 @@ def fetch_files(word: str) -> HubFiles:
     note = ""
     if not path:
         if not repository.data() and revision is None:
-            repository, note = _conversion(repository, word, "it has no data file of its own")
+            repository, note = _conversion(repository, word, "the data set itself has no data file")
         _refuse_several_configs(repository, revision, word)
     files = repository.data(path and f"{path}/")
     if not files:
@@ -200,11 +204,11 @@ def fetch_files(word: str) -> HubFiles:
 
 @lru_cache(maxsize=64)
 def collection(word: str) -> tuple[dict[str, tuple[str, ...]], str]:
-    """Return the files of a collection by role (corpus, queries, qrels), fetched, and a note as in `HubFiles`.
+    """Fetch the files of a collection, and return them by role (corpus, queries, qrels) with a note as in `HubFiles`.
 
-    A role may have no files. They are the files of the configs with these names (qrels: `default`, else `qrels`); else
-    those named as in a BEIR folder, under the path of the address; else those of the Parquet conversion.
-    Raises InputError if the data set cannot be read, or has no corpus and no queries.
+    A role may have no files. Its files are those of the config of the same name (for qrels, `default` or `qrels`).
+    Without such configs, they are the files named as in a BEIR folder under the address's path, or else those of the
+    Parquet conversion. Raises InputError if the data set cannot be read, or has neither corpus nor queries.
     """
     name, revision, path = _parts(word)
     repository, folder, note = _repository(name, revision), path and f"{path}/", ""
@@ -215,7 +219,7 @@ def collection(word: str) -> tuple[dict[str, tuple[str, ...]], str]:
             by_word.setdefault(re.split(r"[/.]", file.removeprefix(folder))[0], []).append(file)
         roles = _roles(by_word)
     if not roles and not path and revision is None:
-        repository, note = _conversion(repository, word, "it has no corpus and no queries of its own")
+        repository, note = _conversion(repository, word, "the data set itself has no corpus and no queries")
         roles = _roles(_by_config(repository))
     if not roles:
         single = f"{flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')} take addresses of single files"
@@ -225,7 +229,7 @@ def collection(word: str) -> tuple[dict[str, tuple[str, ...]], str]:
 
 
 def pinned(word: str, files: Sequence[str]) -> str:
-    """Return an address with the commit of the files that it gave."""
+    """Return an address with the commit of its fetched files."""
     match = SPLIT.fullmatch(word) or ADDRESS.fullmatch(word)
     read = ADDRESS.fullmatch(files[0])
     if match is None or read is None:
@@ -242,7 +246,7 @@ def task(name: str) -> str:
 
 
 def local(address: str) -> str:
-    """Return the file behind an address of `fetch_files` or `collection`, fetched again if the cache has lost it."""
+    """Return the path on disk of an address from `fetch_files` or `collection`. Fetch it again if the cache lost it."""
     name, commit, path = _parts(address)
     with _errors(address):
         return hf_hub_download(name, path, repo_type="dataset", revision=commit)
@@ -274,7 +278,7 @@ def _repository(name: str, revision: str | None) -> _Repository:
 
 
 def _conversion(repository: _Repository, word: str, lacks: str) -> tuple[_Repository, str]:
-    """Return the Parquet conversion of a data set, with a note; the data set itself, and "", if there is none."""
+    """Return (Parquet conversion, note) of a data set, or (the data set itself, "") if no conversion exists."""
     try:
         converted = _repository(repository.name, CONVERTED)
     except _NoRevisionError:
@@ -296,26 +300,26 @@ def _split(word: str, name: str, revision: str | None, config: str, split: str) 
 
 
 def _some(words: Sequence[str]) -> str:
-    return ", ".join([*words[:MOST_LISTED], *["…"][: len(words) > MOST_LISTED]]) or "nothing"
+    return ", ".join([*words[:MAX_LISTED], *["…"][: len(words) > MAX_LISTED]]) or "nothing"
 
 
 def _name(value: Any) -> str:
-    """Return a name, which YAML may read as a number. Raises ValueError for a list or table of any length."""
+    """Return a name as text, because YAML may read it as a number. Raises ValueError for a list or a table."""
     if isinstance(value, list | dict):
         raise ValueError("not a name")
     return str(value)
 
 
 def _patterns(value: Any) -> list[str]:
-    """Return a pattern or a list of patterns as a list; [] for anything else."""
+    """Return one pattern or several as a list; [] if some items are not texts."""
     values = [value] if isinstance(value, str) else list(value)
     return values if all(isinstance(item, str) for item in values) else []
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Tell whether a pattern matches a path: `**` is any number of folders, other parts work as in `fnmatch`.
+    """Tell whether a pattern matches a path. `**` matches any number of folders; other parts work as in `fnmatch`.
 
-    Each pair of places is compared once, so that no pattern takes exponential time.
+    Each pair of positions is compared once, so that no pattern takes exponential time.
     """
     names, parts = path.split("/"), pattern.removeprefix("./").split("/")
 
@@ -338,7 +342,7 @@ def _by_config(repository: _Repository) -> dict[str, list[str]]:
 
 
 def _roles(named: Mapping[str, list[str]]) -> dict[str, list[str]]:
-    """Return files by role; {} if there are neither corpus nor queries."""
+    """Return role -> files; {} if there is neither a corpus nor queries."""
     corpus = next((named[name] for name in CORPORA if name in named), [])
     queries = named.get("queries") or named.get("query") or []
     qrels = named.get("default") or [file for name in named if name.startswith("qrels") for file in named[name]]
@@ -346,21 +350,22 @@ def _roles(named: Mapping[str, list[str]]) -> dict[str, list[str]]:
 
 
 def _refuse_several_configs(repository: _Repository, revision: str | None, word: str) -> None:
-    """Refuse a data set of several configs, which hold different things. Raises UsageError."""
+    """Refuse a data set with several configs, because they hold different data. Raises UsageError."""
     configs = _by_config(repository)
     if len(configs) > 1:
         at = f"@{revision}" if revision else ""
         words = [f"{repository.name}{at}:{config}:{split}" for config, split in repository.splits()]
         ids = f"; --collection {word} resolves the ids of one" if _roles(configs) else ""
         raise UsageError(
-            "has several configs, which are not read together", where=word, remedy=f"name one: {_some(words)}{ids}"
+            "has several configs; secid reads one at a time", where=word, remedy=f"name one: {_some(words)}{ids}"
         )
 
 
 @contextmanager
 def _errors(where: str) -> Iterator[None]:
-    """Raise errors of the hub's client as InputError, in the user's words. None shows a token or a URL, which may be
-    signed. The client's own warnings show them and are suppressed.
+    """Raise errors of the hub's client as InputError, with a plain message.
+
+    No message shows a token or a URL, which may be signed. The client's warnings do, so they are suppressed.
     """
     log = logging.getLogger("huggingface_hub")
     level = log.level
@@ -384,7 +389,7 @@ def _errors(where: str) -> Iterator[None]:
 def _explained(error: Exception, where: str) -> InputError:
     causes = (error, error.__cause__, error.__context__)
     answer = next((cause for cause in causes if isinstance(cause, HfHubHTTPError)), None)
-    token = "HF_TOKEN to a token that may read it" + ("; the current one may not" if get_token() else "")
+    token = "HF_TOKEN to a token with access" + ("; the current one may lack it" if get_token() else "")
     if isinstance(answer, GatedRepoError):
         remedy = f"accept them on its page, then set {token}"
         return InputError("the data set has terms that you must accept first", where=where, remedy=remedy)
@@ -406,5 +411,5 @@ def _explained(error: Exception, where: str) -> InputError:
     return InputError(
         f"not in the hub cache, and cannot be fetched ({why})",
         where=where,
-        remedy="try again with a network: finished downloads are kept; or set HF_HOME to a cache that holds it",
+        remedy="connect to the network and try again (finished downloads are kept), or set HF_HOME to a cache with it",
     )

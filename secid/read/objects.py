@@ -1,7 +1,8 @@
-"""Sources that are Python objects: rows in memory, written once to a temporary file that is read like any other.
+"""Take Python objects as sources: write their rows to a temporary file, and read it like any other.
 
-The methods of an object show what it is, so no library of tables is imported. Like standard input, it is read once, and
-no later command can read it again. Results and messages show its name in angle brackets in place of a path: <bm25>.
+An object's type is recognised from its methods, so no table library is imported. Like standard input, an object can be
+read only once, and no later command can read it again. Results and messages show its name in angle brackets in place of
+a path: <bm25>.
 """
 
 from __future__ import annotations
@@ -25,12 +26,12 @@ SOURCE_TYPES = (
     "newer, polars, pyarrow); an iterable of dicts; or any of these as (name, object)"
 )
 ONE_TYPE = "give each column one type, texts or lists of texts, or leave out those that secid does not need"
-AS_JSON = "a row holds texts, numbers, lists and dicts, and None where a value is missing"
+AS_JSON = "use only texts, numbers, lists and dicts in a row, and None for a missing value"
 
 
 @dataclass(frozen=True, eq=False)
 class ObjectSpec:
-    """A source in memory. kind: the container of the bytes that `write` writes to a file."""
+    """A source in memory. kind: container that `write` produces. write: function that writes all rows to a file."""
 
     name: str
     kind: str
@@ -38,11 +39,14 @@ class ObjectSpec:
 
     @property
     def path(self) -> str:
-        """Return the text in place of a path in results and messages."""
+        """Return the text that replaces a path in results and messages."""
         return path_of_object(self.name)
 
     def open(self) -> BinaryIO:
-        """Return a temporary file with all rows, at its start. Raises InputError for rows that cannot be written."""
+        """Return a temporary file with all rows, positioned at its start.
+
+        Raises InputError if a row cannot be written.
+        """
         file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by its reader
         try:
             self.write(file)
@@ -57,17 +61,17 @@ Spec = str | ObjectSpec
 
 
 def specs_of(sources: Any) -> list[Spec]:
-    """Return the sources of a call of the API: paths and `name=path` as text, objects with their names.
+    """Return the sources of an API call: paths and `name=path` as text, and objects as ObjectSpec.
 
-    sources : one source, several, or sources by name.
-    An object without a name is named after its place in the list: source-1, source-2.
-    Raises UsageError for anything else, with a list of what is a source.
+    sources : one source, a list of sources, or a dict of name -> source.
+    An object without a name is named after its position in the list: source-1, source-2.
+    Raises UsageError for anything else, and lists what a source can be.
     """
     return [_spec(source, place) for place, source in enumerate(_listed(sources), 1)]
 
 
 def _listed(sources: Any) -> list[Any]:
-    """Return sources as a list: sources by name as (name, source). A list of only dicts is the rows of one source."""
+    """Return sources as a list, with items of a dict as (name, source). A list of dicts is one source."""
     if isinstance(sources, Mapping):
         return list(sources.items())
     if isinstance(sources, str | PathLike) or _is_table(sources) or not isinstance(sources, Iterable):
@@ -116,19 +120,19 @@ def _kind(value: Any) -> str:
 
 
 def _is_dataset(value: Any) -> bool:
-    """Tell whether a value is a Dataset or IterableDataset of the library datasets."""
+    """Tell whether a value is a Dataset or IterableDataset of the `datasets` library."""
     return hasattr(value, "with_format") and hasattr(value, "features") and hasattr(value, "iter")
 
 
 def _write_arrow(value: Any, name: str, file: BinaryIO) -> None:
-    """Write an object that exports an Arrow stream, or a datasets.Dataset, which has no such method, batch by batch."""
+    """Write a datasets.Dataset, or an object that exports an Arrow stream, batch by batch."""
     import pyarrow as pa
 
     from secid.read.containers import row_slices, with_inner_types
 
     try:
         if _is_dataset(value):
-            # A shuffled one gives each row as a chunk, and writing a batch per row takes minutes.
+            # A shuffled Dataset gives each row as a chunk, and writing a batch per row takes minutes.
             tables = (table.combine_chunks() for table in value.with_format("arrow").iter(DATASET_ROWS))
             schema, batches = value.features.arrow_schema, (batch for table in tables for batch in table.to_batches())
         else:
@@ -138,7 +142,7 @@ def _write_arrow(value: Any, name: str, file: BinaryIO) -> None:
         with pa.ipc.new_stream(file, whole) as writer:
             for batch in batches:
                 for piece in row_slices(batch if schema == whole else batch.cast(whole)):
-                    writer.write_batch(piece)  # a DataFrame is one batch, and a reader holds whole batches
+                    writer.write_batch(piece)  # slices, because a DataFrame is one batch and readers hold whole ones
     except (pa.ArrowException, ValueError, TypeError) as error:
         problem = shorten(" ".join(map(str, error.args)), 160)
         raise InputError(
@@ -147,18 +151,22 @@ def _write_arrow(value: Any, name: str, file: BinaryIO) -> None:
 
 
 DATASET_ROWS = 1000
-"""Rows taken at once from a Dataset."""
+"""Number of rows to take from a Dataset at once."""
 
 
 def _without_view(kind: Any) -> Any:
-    """Return a plain type for Arrow's views (polars): writing a slice of a view column would write all its texts."""
+    """Return a plain type for Arrow's view types (as in polars). A slice of a view column is written with all texts."""
     import pyarrow as pa
 
     return pa.large_string() if kind == pa.string_view() else pa.large_binary() if kind == pa.binary_view() else kind
 
 
 def _write_dicts(rows: Iterable[Any], name: str, file: BinaryIO) -> None:
-    """Write rows as JSON lines, NaN as null. A value that JSON lacks is an error; a row that is no dict is bad."""
+    """Write rows as JSON lines, with NaN as null.
+
+    Raises InputError if the first row is not a dict or JSON cannot hold a value. A later row that is not a dict is
+    written too, and the reader counts it as bad.
+    """
     for number, row in enumerate(rows, 1):
         if number == 1 and not isinstance(row, Mapping):
             raise InputError(
@@ -173,7 +181,7 @@ def _json(row: Any, name: str, number: int) -> bytes:
     try:
         return orjson.dumps(row, option=orjson.OPT_SERIALIZE_NUMPY | orjson.OPT_APPEND_NEWLINE)
     except TypeError:
-        pass  # long integers, keys that are not text, lone surrogates: the reader says what is wrong with them
+        pass  # long integers, keys that are not text, lone surrogates: the reader reports these
     try:
         return f"{json.dumps(row)}\n".encode()
     except (TypeError, ValueError, RecursionError) as error:

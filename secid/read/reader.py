@@ -1,4 +1,4 @@
-"""An open source: the schemas of its files, and its stream of records and defects."""
+"""Open a source: infer the schemas of its files, and stream its records and defects."""
 
 from __future__ import annotations
 
@@ -21,28 +21,28 @@ from secid.read.containers import COLUMNAR, DOCUMENTS, Container, open_parts, sn
 from secid.read.detect import detect
 from secid.read.evaluation import run_of
 from secid.read.stream import Broken, ByteStream, Part, Parts, Row, on_disk, once_only
-from secid.read.textrows import JSON_REMEDIES, KNOWN
+from secid.read.textrows import JSON_REMEDIES, READABLE_FORMATS
 from secid.records import Block, Defect, Extras, Fact, Record, Source, fault_text
 from secid.results import InputFile
 from secid.settings import Settings, flag_of
 
 HEAD_ROWS = 64
-"""Good rows that detection looks at: enough to outvote a few odd ones, few enough to cost nothing."""
+"""Number of parsed rows from which the schema is inferred: enough to outvote a few odd rows, at little cost."""
 
-HEAD_TRIES = 1000
-"""Rows that detection tries for a good one before it calls the file unreadable."""
+MAX_HEAD_TRIES = 1000
+"""Maximum number of rows to try before a file without a parsed row counts as unreadable."""
 
-HEAD_PARTS = 16
-"""Most parts of a file that these rows may fill, so that dozens of rows of megabytes are not held in memory."""
+MAX_HEAD_PARTS = 16
+"""Maximum number of parts to read for these rows, so that dozens of megabyte rows do not fill memory."""
 
-MAX_OPEN = 8
-"""Most files of a source that stay open from detection to reading. Further shards are opened again, since an operating
-system may allow a process only 256 open files."""
+MAX_OPEN_FILES = 8
+"""Maximum number of a source's files that stay open from detection to reading. Further shards are opened again, because
+an operating system may allow a process only 256 open files."""
 
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file with its schema. stream, parts: the stream and all its rows if it is left open."""
+    """A file with its schema. stream, parts: the open stream and all its rows; None if the file is opened again."""
 
     path: str
     container: Container
@@ -57,10 +57,10 @@ class _File:
 
 
 class Reader:
-    """A source's rows as records and defects. Iterable once.
+    """Iterator over the records and defects of a source. It can be iterated once.
 
-    files   : container and schema of each file, known before the first row is requested.
-    n_bytes : bytes of all files on disk; None for standard input and pipes.
+    files   : container and schema of each file, known before iteration.
+    n_bytes : size of all files on disk in bytes; None for standard input, pipes and objects.
     """
 
     def __init__(
@@ -78,7 +78,8 @@ class Reader:
                 self._files.append(self._inspect(path))
             if all(file.binding is None for file in self._files):
                 where = ", ".join(source.paths[:3])
-                raise InputError("holds no row: it is empty, or has only a header", where=where)
+                what, remedy = "holds no row: it is empty, or has only a header", "leave this source out, or add rows"
+                raise InputError(what, where=where, remedy=remedy)
         except BaseException:
             self.close()
             raise
@@ -87,20 +88,20 @@ class Reader:
         self.n_bytes = None if once else sum(Path(on_disk(path)).stat().st_size for path in source.paths)
 
     def close(self) -> None:
-        """Close the files that are still open; needed only if the reader is not iterated to its end."""
+        """Close the files that are still open. Needed only if the reader is not iterated to its end."""
         for file in self._files:
             if file.stream is not None:
                 file.stream.close()
 
     @property
     def uses_collection(self) -> bool:
-        """Tell whether some file holds ids, whose texts the collection has."""
+        """Tell whether any file holds ids, whose texts come from the collection."""
         return any(
             file.binding is not None and (file.binding.query_ids or file.binding.passage_ids) for file in self._files
         )
 
     def unused_flags(self) -> set[str]:
-        """Return the flags, as typed, that have no effect on any of these files."""
+        """Return the flags that have no effect on any of these files, as the user types them."""
         bindings = [(file.container.kind, file.binding) for file in self._files if file.binding is not None]
         labelled = any(binding.labelled for _, binding in bindings)
         nameless = any(kind == "table" or binding.columns is None for kind, binding in bindings)
@@ -111,22 +112,22 @@ class Reader:
         return unused if nameless or header is None else unused | {flag_of("header", header)}
 
     def count_judged(self) -> Counter[str]:
-        """Count the negatives of runs read so far, by whether they are judged."""
+        """Count the judged and the unjudged negatives of the runs read so far."""
         runs = (file.container.run for file in self._files)
         return sum((run.counts for run in runs if run is not None), Counter[str]())
 
     def bytes_read(self) -> int:
-        """Return the bytes read from disk so far; estimated from the share of rows for Parquet and Arrow."""
+        """Return the bytes read from disk so far. For Parquet and Arrow, estimate them from the share of rows read."""
         return self._bytes_done + max(self._bytes_within, self._stream.n_bytes_read if self._stream else 0)
 
     def content(self) -> tuple[InputFile, ...]:
-        """Return the files with hash and size. Raises RuntimeError before the iteration has ended."""
+        """Return the files with their hashes and sizes. Raises RuntimeError before the iteration has ended."""
         if self._content is None or len(self._content) < len(self._files):
             raise RuntimeError("content() is known after the last row")
         return tuple(self._content)
 
     def __iter__(self) -> Iterator[Item]:
-        """Yield one item for each row and source in it; labelled pairs as one item per query, after all other rows."""
+        """Yield one item per row and source in it. Labelled pairs come last, as one item per query and source."""
         for item in self.blocks():
             if isinstance(item, Block):
                 yield from item.records()
@@ -134,7 +135,7 @@ class Reader:
                 yield item
 
     def blocks(self) -> Iterator[Item | Block]:
-        """Yield the items of the iteration, with good rows in blocks."""
+        """Yield the same items as the iteration, with good rows in blocks."""
         if self._content is not None:
             raise RuntimeError("a reader can be iterated once")
         self._content = []
@@ -169,7 +170,7 @@ class Reader:
         self._bytes_done += stream.n_bytes_read
 
     def _columns(self, file: _File) -> tuple[str, ...] | None:
-        """Return the columns to read; None for all."""
+        """Return the names of the columns to read; None for all."""
         binding = file.binding
         if binding is None or binding.columns is None or self._keep:
             return None
@@ -177,7 +178,7 @@ class Reader:
         return (*binding.text_columns, *extra)
 
     def _inspect(self, path: str) -> _File:
-        """Return the container, schema and cleaner of a file, from its first rows."""
+        """Infer the container and schema of a file from its first rows."""
         data = self.source.data
         stream, keep = ByteStream(path, None if data is None else data.open()), False
         try:
@@ -192,8 +193,8 @@ class Reader:
             good: list[Row] = [row for _, row in tried if not isinstance(row, Broken)]
             if tried and not good and run is None:
                 _refuse_unreadable(tried, path)
-            # A document is parsed again; otherwise several whole sources would be in memory.
-            keep = once_only(path) or (len(self._files) < MAX_OPEN and container.kind not in DOCUMENTS)
+            # A document is parsed again, because otherwise several whole sources would be in memory.
+            keep = once_only(path) or (len(self._files) < MAX_OPEN_FILES and container.kind not in DOCUMENTS)
             rows = None if container.kind in COLUMNAR or not keep else chain(head, parts)
             file = _File(path, container, stream=stream if keep else None, parts=rows)
             if run is not None or good:
@@ -218,18 +219,18 @@ class Reader:
 
 
 def open_source(source: Source, settings: Settings, *, keep: bool = False, without_negatives: bool = False) -> Reader:
-    """Open a source: containers and schemas are inferred from the files' first rows.
+    """Open a source, and infer containers and schemas from the first rows of its files.
 
-    keep : whether records come with the rest of their rows (Record.extras), for copies of them.
+    keep              : whether records include the rest of their rows (Record.extras), as copies need it.
     without_negatives : whether rows with only a query and positives are records too; only with `keep`.
-    Raises InputError if a file cannot be read, SchemaError if its schema cannot be inferred.
+    Raises InputError if a file cannot be read. Raises SchemaError if its schema cannot be inferred.
     """
     return Reader(source, settings, keep=keep, without_negatives=without_negatives)
 
 
 @contextmanager
 def open_sources(sources: Iterable[Source], settings: Settings) -> Iterator[list[Reader]]:
-    """Open all sources before the first is read, and close them at the end."""
+    """Open all sources before reading the first, and close them at the end."""
     with ExitStack() as stack:
         yield [stack.enter_context(closing(open_source(source, settings))) for source in sources]
 
@@ -247,19 +248,19 @@ def _items(part: Part, file: _File, cleaner: Cleaner, groups: PairGroups | None)
 
 
 def first_rows(parts: Parts) -> tuple[list[Part], list[tuple[int, Row | Broken]]]:
-    """Return the parts that hold a file's head, and its numbered rows, from which the schema is inferred.
+    """Return the first parts of a file, and their (number, row) pairs, from which the schema is inferred.
 
     The head ends at HEAD_ROWS good rows, HEAD_PARTS parts or HEAD_TRIES rows.
     """
     head: list[Part] = []
     tried: list[tuple[int, Row | Broken]] = []
     n_good = 0
-    for part in islice(parts, HEAD_PARTS):
+    for part in islice(parts, MAX_HEAD_PARTS):
         head.append(part)
         for line, row in zip(part.numbers, part.rows, strict=True):
             tried.append((line, row))
             n_good += not isinstance(row, Broken)
-            if n_good == HEAD_ROWS or len(tried) == HEAD_TRIES:
+            if n_good == HEAD_ROWS or len(tried) == MAX_HEAD_TRIES:
                 return head, tried
     return head, tried
 
@@ -268,19 +269,19 @@ def _refuse_unreadable(tried: list[tuple[int, Row | Broken]], path: str) -> None
     line, problem = tried[0]
     if isinstance(problem, Broken):
         what = f"none of the first {len(tried)} rows can be read; the first: {fault_text(problem.fact)}"
-        remedy = JSON_REMEDIES.get(problem.fact.kind, KNOWN)
+        remedy = JSON_REMEDIES.get(problem.fact.kind, READABLE_FORMATS)
         raise InputError(what, where=f"{path}:{line}", remedy=remedy)
 
 
 def _collection_for(binding: Binding, path: str, settings: Settings) -> Collection:
     if settings.collection is None and (settings.corpus if binding.passage_ids else settings.queries) is None:
         what = " and ".join(["queries"] * binding.query_ids + ["passages"] * binding.passage_ids)
-        texts = f"; if they are texts, {remedy_of_texts(binding)}"
+        files = f"{flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')}"
+        remedy = f"name their texts with --collection DIR (a BEIR folder), or {files}"
+        if binding.schema not in ONLY_IDS:
+            remedy = f"{remedy}; if they are texts, {remedy_of_texts(binding)}"
         raise InputError(
-            f"holds ids of {what}, not texts ({binding.mapping}), and no collection was given",
-            where=path,
-            remedy=f"--collection DIR (a BEIR folder), or {flag_of('corpus', 'FILE')} and "
-            f"{flag_of('queries', 'FILE')}, resolve the ids" + (texts if binding.schema not in ONLY_IDS else ""),
+            f"holds ids of {what}, not texts ({binding.mapping}), but no collection is given", where=path, remedy=remedy
         )
     collection = open_collection(settings)
     roles: tuple[tuple[Role, str, bool], ...] = (
@@ -289,14 +290,14 @@ def _collection_for(binding: Binding, path: str, settings: Settings) -> Collecti
     )
     for role, flag, needed in roles:
         if needed and not collection.has(role):
-            missing = f"{settings.collection} has none" if settings.collection else f"no file of {role} was given"
-            remedy = f"{flag_of(flag, 'FILE')} names their texts"
+            missing = f"{settings.collection} has none" if settings.collection else f"no file of {role} is given"
+            remedy = f"name their texts with {flag_of(flag, 'FILE')}"
             raise InputError(f"holds ids of {role}, but {missing}", where=path, remedy=remedy)
     return collection
 
 
 INSERT_ROWS = 1000
-"""Pairs per call to SQLite: a call for each would cost more than the insertion."""
+"""Pairs per SQLite call. One call per pair would cost more than the insertion."""
 
 OF_SOURCE = (
     "SELECT split, query, passage, positive, path, line, n_late, columns FROM pairs "
@@ -307,25 +308,26 @@ POSITIVES = (
     "WHERE key = ? AND positive ORDER BY rowid"
 )
 NEGATIVES = "SELECT passage FROM pairs WHERE key = ? AND NOT positive AND split IS NOT NULL"
-"""Pairs of a query: those without a source or of one source, its positives, and its negatives, which all have one."""
+"""Pairs of a query. OF_SOURCE: those of one source and those without a source. POSITIVES: its positives. NEGATIVES: its
+negatives, which all have a source."""
 
 
 class PairGroups:
-    """Groups of pairs, which give one record or defect for each query and source.
+    """Group labelled pairs into one record or defect per query and source.
 
-    A positive belongs to the query. One without a source counts for each of the query's sources, and a source without
-    a positive for the query takes those of the query's other sources.
+    A positive without a source counts for every source of its query. A source that has no positive for a query takes
+    the positives of the query's other sources.
     """
 
     def __init__(self, *, without_negatives: bool = False) -> None:
-        """Start without pairs. without_negatives: whether queries with only positives give a record."""
+        """Start without pairs. without_negatives: whether queries with only positives become records."""
         self._database, self._least = temporary_database(self), 0 if without_negatives else 1
         self._database.execute("CREATE TABLE pairs (key, split, query, passage, positive, path, line, n_late, columns)")
         self._waiting: list[tuple[bytes, Pair]] = []
 
     def add(self, pair: Pair) -> None:
         """Add one pair."""
-        # 16 bytes sort and compare faster than queries; two texts never share them in practice.
+        # A 16-byte hash sorts and compares faster than a query. In practice, two texts never share a hash.
         self._waiting.append((blake2b(pair.query.encode(), digest_size=16).digest(), pair))
         if len(self._waiting) >= INSERT_ROWS:
             self._insert()
@@ -338,7 +340,10 @@ class PairGroups:
         self._waiting.clear()
 
     def items(self) -> Iterator[Item]:
-        """Yield one item per (source, query), in order of first appearance, passages in file order. Ends the groups."""
+        """Yield one item per (source, query) in order of first appearance, then delete the pairs.
+
+        Passages are in file order.
+        """
         self._insert()
         database = self._database
         database.execute("CREATE INDEX by_key ON pairs (key, split)")
@@ -347,7 +352,7 @@ class PairGroups:
         )
         for key, split, _ in groups:
             if split is None and database.execute(NEGATIVES, (key,)).fetchone():
-                continue  # positives of no source: rows of the sources that have negatives
+                continue  # positives without a source belong to the sources that have negatives
             pairs = [Pair._make(row) for row in database.execute(OF_SOURCE, (key, split))]
             own = [pair for pair in pairs if pair.split == split]
             positives = [pair for pair in pairs if pair.positive]
@@ -373,9 +378,9 @@ def _item(pairs: list[Pair], split: str | None, positives: list[Pair], least: in
 
 
 def _extras(query: str, positives: Sequence[Pair], negatives: Sequence[Pair]) -> Extras:
-    """Return the other columns of a query's pairs: the value that all pairs share, else the list of their values.
+    """Return the other columns of a query's pairs: the shared value of each column, or the list of its values.
 
-    A column of passage ids goes into the cells of the passages.
+    A column of passage ids becomes the cells of the passages.
     """
     rows = [json.loads(pair.columns) for pair in (*positives, *negatives)]
     columns = {name: [row.get(name) for row in rows] for name in dict.fromkeys(chain.from_iterable(rows))}

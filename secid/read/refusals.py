@@ -1,4 +1,4 @@
-"""Refusals: shapes that hold no records with negatives, and faults of the one reading that fits."""
+"""Refuse shapes without records with negatives, and faults of the only reading that fits."""
 
 from __future__ import annotations
 
@@ -25,9 +25,9 @@ from secid.read.binding import (
     look_like_ids,
     unread_role,
 )
-from secid.read.columns import MINE, TEXTS, header_of, list_columns, ready_flags
+from secid.read.columns import MINE_FIRST, TEXTS, header_of, list_columns, ready_flags
 from secid.read.stream import TEXT_KEYS, passage_text, shorten, shown
-from secid.read.toolkits import FLAGS, LABEL_WORDS, as_label, as_number, is_score
+from secid.read.toolkits import BINARY_LABELS, LABEL_WORDS, as_label, as_number, is_score
 from secid.settings import Settings, flag_of
 
 COLLECTION = (
@@ -35,35 +35,38 @@ COLLECTION = (
     "next to a file of records"
 )
 RUN_LINE = "301 Q0 d7 1 12.5 bm25"
-AS_RUN = f"a run has lines of six columns, such as `{RUN_LINE}`, or of three, whose third is the rank"
+AS_RUN = f"a run has six columns, such as `{RUN_LINE}`, or three, of which the last is the rank"
 IDS_THIRD = "--format id-rows if the third column holds ids of negatives"
 QRELS = "relevance judgements (qrels), not records with negatives"
-QRELS_REMEDY = f"score a run with --collection DIR and these judgements in DIR/qrels; or {MINE}"
+QRELS_REMEDY = f"score a run with --collection DIR and these judgements in DIR/qrels; or {MINE_FIRST}"
 BY_GRADE = (
-    "to take passages judged below X as negatives: --query-column 0 --positive-column 1 --label-column 2 "
-    f"--positive-score X --collection DIR; or {MINE}; {IDS_THIRD}"
+    "to use passages judged below X as negatives: --query-column 0 --positive-column 1 --label-column 2 "
+    f"--positive-score X --collection DIR; or {MINE_FIRST}; {IDS_THIRD}"
 )
 
-SMALL = range(-2, 11)
-"""Relevance grades in use; TREC judges spam as -2."""
+GRADE_RANGE = range(-2, 11)
+"""Range of relevance grades in common use. TREC judges spam as -2."""
 
-GRADES = 5
-"""Most different grades in one file."""
+MAX_DISTINCT_GRADES = 5
+"""Maximum number of different grades in one file."""
 
 WRITTEN_LIST = re.compile(
     r"""(?s)(\[\s*(["'\[{]|None|null|array\()|\{\s*["']|\(\s*["']|array\().*[\])}]|\[[\s\d.,-]*\]"""
 )
-"""A list, tuple, array or object as Python, numpy or JSON prints it."""
+"""Pattern of a list, tuple, array or object as Python, numpy or JSON prints it."""
 
 TITLE = re.compile(r"(?i)titles?")
 
-HEADER_ROWS = 20
-"""Most rows of arrays that show whether the first holds the names."""
+MAX_HEADER_ROWS = 20
+"""Maximum number of rows to inspect for a first row with column names."""
 
 
 @dataclass(frozen=True, slots=True)
 class Refusal:
-    """A shape that cannot be scored, the reason, and the remedy. late: refused only if no schema fits."""
+    """A shape that secid cannot score.
+
+    fits : test of a file's head.   message, remedy : parts of the error.   late : refuse only if no schema fits.
+    """
 
     fits: Callable[[Head], bool]
     message: str
@@ -71,7 +74,7 @@ class Refusal:
     late: bool = False
 
     def error(self, head: Head, path: str) -> SchemaError:
-        """Return the error, with the columns of this file."""
+        """Return the error with the columns of this file."""
         remedy = self.remedy if isinstance(self.remedy, str) else self.remedy(head)
         return SchemaError(f"{self.message}{list_columns(head)}", where=path, remedy=remedy)
 
@@ -96,13 +99,13 @@ def _is_graded(head: Head) -> bool:
         return False
     grades = [as_number(value) for value in head.column(2)]
     distinct = set(grades)
-    few = 0 < len(distinct) < len(grades) and len(distinct) <= GRADES
-    return few and all(grade in SMALL for grade in distinct)
+    few = 0 < len(distinct) < len(grades) and len(distinct) <= MAX_DISTINCT_GRADES
+    return few and all(grade in GRADE_RANGE for grade in distinct)
 
 
 def is_run(head: Head) -> bool:
-    """Tell whether rows form a run: query id, passage id, and a score or a rank (from 0 or 1 within each query)."""
-    if head.named or len(head.kinds) not in (3, 4) or {*map(as_number, head.column(2))} <= FLAGS:
+    """Tell whether rows form a run: query id, passage id, and a score or a rank that starts at 0 or 1 per query."""
+    if head.named or len(head.kinds) not in (3, 4) or {*map(as_number, head.column(2))} <= BINARY_LABELS:
         return False
     if len(head.kinds) == 3 and is_score(head, 2):
         return all(look_like_ids(head.column(key)) for key in (0, 1))
@@ -114,13 +117,13 @@ def is_run(head: Head) -> bool:
 
 
 def _are_ranked(rows: list[tuple[str, str]]) -> bool:
-    """Tell whether different passages have the ranks 1, 2, 3, ... or 0, 1, 2, ..."""
+    """Tell whether distinct passages have the ranks 1, 2, 3, ... or 0, 1, 2, ... in any order."""
     n, ranks = len(rows), {rank for rank, _ in rows}
     return len({passage for _, passage in rows}) == n and ranks in ({*map(str, range(n))}, {*map(str, range(1, n + 1))})
 
 
 def _is_by_columns(head: Head) -> bool:
-    """Tell whether one row holds a whole table: columns as objects by row number, as pandas writes."""
+    """Tell whether one row holds a whole table: each column as an object keyed by row number, as pandas writes it."""
     if len(head.rows) > 1 or not isinstance(head.rows[0], dict):
         return False
     return all(isinstance(value, dict) and value and all(map(str.isdecimal, value)) for value in head.rows[0].values())
@@ -151,19 +154,19 @@ def _has_no_negatives(head: Head) -> bool:
 
 
 REFUSALS = (
-    Refusal(_has("queries", "corpus", "relevant_docs"), "a LlamaIndex data set: it has no negatives", MINE),
-    Refusal(_is_by_columns, "one object that holds a whole table by columns",
-            "write it by rows; in pandas: to_json(path, orient=\"records\", lines=True)"),
+    Refusal(_has("queries", "corpus", "relevant_docs"), "a LlamaIndex data set: it has no negatives", MINE_FIRST),
+    Refusal(_is_by_columns, "one object holds a whole table, column by column",
+            "write it row by row; in pandas: to_json(path, orient=\"records\", lines=True)"),
     Refusal(_has("query-id", "corpus-id"), QRELS, QRELS_REMEDY),
     Refusal(_is_qrels, QRELS, QRELS_REMEDY),
     Refusal(is_run, "a run (query, passage, rank or score), not triples of ids",
             f"{AS_RUN}; {IDS_THIRD}"),
     Refusal(_is_graded, QRELS, BY_GRADE),
     Refusal(_is_chat, "conversations without positives and negatives",
-            f"ms-swift has these under positive_messages and negative_messages; or {MINE}"),
+            f"add positive_messages and negative_messages, as in ms-swift; or {MINE_FIRST}"),
     Refusal(_is_collection, "a collection of texts, not records with negatives", COLLECTION),
     Refusal(_has_several_queries, "lists of queries, where one text is expected",
-            "write one text as the query of each row; an [instruction, text] pair has two parts (--format instructor)",
+            "write one query text per row; --format instructor reads [instruction, text] pairs",
             late=True),
     Refusal(_are_keyed, "negatives that are objects without a text of known name",
             'write them as a list of texts, or as a list for each miner (`{"bm25": [...]}`)', late=True),
@@ -172,15 +175,15 @@ REFUSALS = (
 
 
 def refuse_unread(binding: Binding, head: Head, source_column: str | None, path: str) -> tuple[str, ...]:
-    """Return the unread columns that by name hold passages and are empty in the first rows.
+    """Return the unread columns that are named like passages but are empty in the first rows.
 
-    Raises SchemaError if such a column is not empty there.
+    Raises SchemaError if such a column holds values there.
     """
     if binding.columns is None:
         return ()
     others = [key for key in map(str, head.kinds) if key not in binding.columns and key != source_column]
     others = [key for key in others if unread_role(key, binding)]
-    # A value in a single odd row of many says nothing about the column.
+    # A value in only one of many rows says nothing about the column.
     empty = [key for key in others if sum(map(bool, head.column(key))) < min(2, len(head.rows))]
     kinds = SCALARS | LISTS if binding.passage_ids else TEXTS
     for role, read in (("negative", binding.negatives), ("positive", binding.positives)):
@@ -201,7 +204,7 @@ def refuse_unread(binding: Binding, head: Head, source_column: str | None, path:
 
 
 def refuse_textless(binding: Binding, head: Head, path: str) -> None:
-    """Refuse passages that are mostly objects whose text has no known key. Raises SchemaError."""
+    """Refuse passages if most are objects without a known key for the text. Raises SchemaError."""
     if binding.passage_ids or binding.splits:
         return
     for side in (1,) if binding.labelled else (1, 2):
@@ -219,7 +222,7 @@ def refuse_textless(binding: Binding, head: Head, path: str) -> None:
 
 
 def refuse_odd_lists(binding: Binding, head: Head, path: str) -> None:
-    """Refuse passages that are lists in lists, or lists written as text with their brackets. Raises SchemaError."""
+    """Refuse nested lists of passages, and lists written as text with their brackets. Raises SchemaError."""
     keys = binding.columns if binding.columns is not None else list(head.kinds)
     for key in keys:
         texts = [value.strip() for value in head.column(key) if isinstance(value, str)]
@@ -239,62 +242,62 @@ def refuse_odd_lists(binding: Binding, head: Head, path: str) -> None:
 
 
 def refuse_labels(binding: Binding, head: Head, settings: Settings, path: str) -> None:
-    """Refuse labels that are scores without a threshold, or words. Raises SchemaError.
+    """Refuse labels that are words, or scores without a threshold. Raises SchemaError.
 
-    A few odd labels are not refused but counted as defects.
+    A few odd labels are accepted, and counted as defects.
     """
     if not binding.labelled or settings.positive_score is not None:
         return
     labels: list[object] = []
     for *_, value in extract_rows(binding, head):
         labels.extend(value if isinstance(value, list) else [value])
-    # `secid check` accepts any number of bad rows, but there too it must be clear what the labels mean.
+    # `secid check` accepts any number of bad rows, but even there the labels must have a clear meaning.
     single = settings.max_bad_fraction if math.isfinite(settings.max_bad_fraction) else Settings().max_bad_fraction
     refuse_words(labels, path, min(single, 0.5))
-    odd = [number for label in labels if (number := as_label(label)) is not None and number not in FLAGS]
+    odd = [number for label in labels if (number := as_label(label)) is not None and number not in BINARY_LABELS]
     if len(odd) > single * len(labels):
         some = ", ".join(f"{number:g}" for number in list(dict.fromkeys(odd))[:6])
         raise SchemaError(
-            f"labels other than 0 and 1 ({some}): which of them are positives?",
+            f"labels other than 0 and 1 ({some}) do not show which passages are positives",
             where=path,
-            remedy="--positive-score X makes passages scored X or more the positives and the others the negatives",
+            remedy="--positive-score X takes passages labelled X or more as positives, and the others as negatives",
         )
 
 
 def refuse_words(labels: Sequence[Any], path: str, limit: float = 0.5) -> None:
-    """Refuse labels if more than a share of them are words that do not say which passages are positives.
+    """Refuse labels if too many are words that do not mark positives. Raises SchemaError.
 
-    Raises SchemaError.
+    limit : maximum share of such words.
     """
     words = [label for label in labels if isinstance(label, str) and as_label(label) is None]
     if len(words) > limit * len(labels):
         some = ", ".join(shorten(word, 30) for word in list(dict.fromkeys(words))[:6])
         raise SchemaError(
-            f"labels in words ({some}): which of them are positives?",
+            f"labels in unknown words ({some}) do not show which passages are positives",
             where=path,
-            remedy=f"write 1 and 0 (known words are {', '.join(LABEL_WORDS)}), or scores, with --positive-score X",
+            remedy=f"write 1 and 0, known words ({', '.join(LABEL_WORDS)}), or scores with --positive-score X",
         )
 
 
 def refuse_names(head: Head, path: str) -> None:
-    """Refuse rows without names if the first may hold the names, as a table's header does. Raises SchemaError."""
-    rows = [[*map(shown, row)] for row in head.rows[:HEADER_ROWS] if len(row) == len(head.rows[0])]
+    """Refuse rows without names if the first row may be a header. Raises SchemaError."""
+    rows = [[*map(shown, row)] for row in head.rows[:MAX_HEADER_ROWS] if len(row) == len(head.rows[0])]
     try:
         names = header_of(rows, None, path)
     except InputError:
         names = tuple(rows[0])
     if names:
         raise SchemaError(
-            f"the first row may name the columns or be data: {shorten(', '.join(names), 100)}",
+            f"the first row may be column names or data: {shorten(', '.join(names), 100)}",
             where=path,
-            remedy=f"{flag_of('header', False)} reads it as a row; if it holds the names, write each row as an object",
+            remedy=f"{flag_of('header', False)} reads it as data; if it is names, write each row as an object",
         )
 
 
 def refuse_titles(binding: Binding, head: Head, path: str) -> None:
-    """Refuse titles in separate columns next to passages that are texts. Raises SchemaError.
+    """Refuse columns of titles next to passages that are texts. Raises SchemaError.
 
-    A column `title` of a row with several passages may belong to any of them, and is not read.
+    A column `title` is ignored in a row with several passages, because it may belong to any of them.
     """
     if binding.columns is None or binding.passage_ids or head.kinds.get(binding.columns[1]) not in ("text", "texts"):
         return
@@ -304,12 +307,12 @@ def refuse_titles(binding: Binding, head: Head, path: str) -> None:
         raise SchemaError(
             f"titles in separate columns: {shorten(', '.join(titles))}{list_columns(head)}",
             where=path,
-            remedy=f"{flag_of('titles', False)} leaves them out; to join them, write each passage as an object: "
+            remedy=f"{flag_of('titles', False)} omits them; to join them, write each passage as an object: "
             '{"title": "...", "text": "..."}',
         )
 
 
 def undecided(head: Head, keys: Sequence[Key], message: str, path: str, remedy: str) -> SchemaError:
-    """Return an error that shows the columns, and those that all fit."""
+    """Return an error that shows all columns. keys: columns among which the user must choose, or none."""
     fit = f": {', '.join(map(str, keys))} all fit" if keys else ""
     return SchemaError(f"{message}{fit}{list_columns(head)}", where=path, remedy=remedy)

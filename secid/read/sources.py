@@ -1,4 +1,4 @@
-"""Named sources with their files, from the words given as SOURCE, and the hashes that a manifest has of files."""
+"""Resolve the words given as SOURCE to named sources with files, and compare files with the hashes in a manifest."""
 
 from __future__ import annotations
 
@@ -24,15 +24,15 @@ from secid.settings import Settings
 if TYPE_CHECKING:
     from secid.read.hub import HubFiles
 
-# The manifest next to the files of `secid mine`, and the files that were changed since.
+# The manifest next to the files of `secid mine`, and files that changed since it was written.
 
 MANIFEST = ".manifest.json"
 
 
 def changed_files(paths: Iterable[str]) -> list[str]:
-    """Return the files whose hash differs from the one in the manifest next to them.
+    """Return the files whose hash differs from the one in the manifest in their folder.
 
-    A file of that name that is not a manifest of secid is ignored.
+    A file named like a manifest is ignored if secid did not write it.
     """
     files = [(path, Path(path)) for path in paths]
     hashes = [(path, file, _manifest_hash(file, file.parent / MANIFEST)) for path, file in files]
@@ -40,9 +40,9 @@ def changed_files(paths: Iterable[str]) -> list[str]:
 
 
 def files_of_killed_run(folder: Path) -> list[Path]:
-    """Return the files of a run that was killed before it renamed its manifest, and then the manifest.
+    """Return the files of a run that was killed before it renamed its manifest, followed by the manifest.
 
-    The manifest, which comes last, still has a partial name. The run's files are those with the hashes that it gives.
+    Such a manifest still has a partial name. The run's files are those whose hashes it lists.
     """
     manifests = [path for path in folder.glob(f".{MANIFEST}.*") if PARTIAL.search(path.name)]
     hashes = [(path, _manifest_hash(path, manifest)) for manifest in manifests for path in folder.iterdir()]
@@ -50,7 +50,7 @@ def files_of_killed_run(folder: Path) -> list[Path]:
 
 
 def _manifest_hash(path: Path, manifest: Path) -> str | None:
-    """Return the hash that a manifest has of a file; None without one."""
+    """Return the hash of a file in a manifest; None without one."""
     try:
         files = json.loads(manifest.read_text(encoding="utf-8"))["files"]
         sha256 = files[path.name]["sha256"]
@@ -62,34 +62,35 @@ def _manifest_hash(path: Path, manifest: Path) -> str | None:
 # Named sources with their files, from the words given as SOURCE.
 #
 # - A file is a source named after its stem: bm25.jsonl.gz is `bm25`.
-# - Shards `bm25-00000-of-00008.parquet` are one source `bm25`; all N must be present.
-# - A folder whose files belong together (shards, `part-*` files or a `datasets` folder) is one source with its name;
-#   if the files have different stems, each is a source.
-# - `name=` before a file, glob or folder names one source of all its files.
-# - An address of the hub (hub.py) names files, or a folder with all below it, by the same rules; a folder of files of
-#   one stem is named after it, and a data set of one source has its name.
-# - `-` is standard input, named `stdin`. Standard input or a pipe can be read only once, so by one source only.
-# - A Python object (`objects.py`) is one source, named by the user or `source-1`, `source-2` after its place.
-# - If names are equal, those that the user did not give get as many of their folders in front as make them differ:
-#   train/a.jsonl and dev/a.jsonl are `train/a` and `dev/a`. In one folder they keep their suffixes: `a.jsonl`, `a.csv`.
+# - Shards `bm25-00000-of-00008.parquet` are one source `bm25`. All N shards must exist.
+# - If the files of a folder belong together (shards, `part-*` files or a `datasets` folder), the folder is one source
+#   with the folder's name. If they have different stems, each stem is a source.
+# - `name=` before a file, glob or folder makes one source with that name from all its files.
+# - An address on the hub (hub.py) names files, or a folder and all below it, by the same rules. A data set of only one
+#   source gives it its name.
+# - `-` is standard input, named `stdin`. Only one source can read standard input or a pipe, and only once.
+# - A Python object (`objects.py`) is one source, named by the user, or `source-1`, `source-2` by its position.
+# - If names that the user did not choose are equal, folder names are put in front until they differ: train/a.jsonl and
+#   dev/a.jsonl are `train/a` and `dev/a`. In the same folder they keep their suffixes: `a.jsonl`, `a.csv`.
 
 PACKING = (".gz", ".zst", ".zstd")
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".txt", ".parquet", ".arrow", ".trec", ".run")
 SHARD = re.compile(r"(?P<stem>.*?)[-_.]?(?P<index>\d{2,6})-of-(?P<total>\d{2,6})")
 PART = re.compile(r"(?i)(?P<stem>(?:part|shard|chunk|file|data|train)?)[-_.]?\d+([-_.][0-9a-f-]{8,}.*)?")
-"""Numbered files as Spark and the hub write them: part-00000-<uuid>.parquet, 0000.parquet, train-3.jsonl."""
+"""Pattern of numbered files from Spark and the hub: part-00000-<uuid>.parquet, 0000.parquet, train-3.jsonl."""
 SPLIT = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>[^:]+))?:(?P<config>[^:/]+):(?P<split>[^:/]+)")
-"""Files of the hub by config and split: OWNER/NAME:CONFIG:SPLIT."""
+"""Pattern of files on the hub by config and split: OWNER/NAME:CONFIG:SPLIT."""
 COMMIT = re.compile(r"@[0-9a-f]{40}(?=/)")
 SIDE_FILE = re.compile(r"(?i)[._].*|readme.*|licen[cs]e\.txt|dataset_infos?\.json|dataset_dict\.json|state\.json")
-"""Files that are published or saved with the data of a folder but hold no data."""
+"""Pattern of files that are published or saved next to data files but hold no rows."""
 
 
 @dataclass
 class _Entry:
-    """A source before its name is final. home: folder of the file or folder that names it; None if the user named it.
+    """A source before its name is final.
 
-    data : the rows of a Python object.
+    home : parent folder of the file or folder that gives the name; None if the user chose the name.
+    data : rows of a Python object, else None.
     """
 
     name: str
@@ -99,9 +100,9 @@ class _Entry:
 
 
 def sources_and_words(sources: Any, settings: Settings, progress: Progress) -> tuple[tuple[Source, ...], list[str]]:
-    """Return sources as `resolve_sources` does, and the words that name them on a command line.
+    """Return sources as `resolve_sources` does, and the words that name them on a command line. Note unread files.
 
-    The word of an object is that of standard input, since no command can read it again. Unread files are noted.
+    The word for an object is `-`, as for standard input, because no command can read it again.
     """
     specs = specs_of(sources)
     resolved = resolve_sources(specs, settings)
@@ -112,17 +113,17 @@ def sources_and_words(sources: Any, settings: Settings, progress: Progress) -> t
 
 
 def resolve_sources(sources: Any, settings: Settings) -> tuple[Source, ...]:
-    """Return the named sources of a command line or a call of the API (see `specs_of`), in the same order.
+    """Return the named sources of a command line or an API call (see `specs_of`) in the same order.
 
-    Raises InputError if a pattern or path matches nothing or may not be read, or a shard is missing; UsageError if a
-    file is given twice, two sources have one name, or several are standard input or the same pipe.
+    Raises InputError if a pattern or path matches nothing or may not be read, or a shard is missing. Raises UsageError
+    if a file is given twice, two sources have the same name, or several sources are standard input or the same pipe.
     """
     try:
         entries = _entries(specs_of(sources))
     except PermissionError as error:
         raise InputError("permission denied", where=str(error.filename), remedy="allow this user to read it") from error
     for entry in entries:
-        if entry.home is not None or len(entry.paths) > 1:  # a single shard that the user named needs no others
+        if entry.home is not None or len(entry.paths) > 1:  # NAME=FILE may be a single shard
             entry.paths = _checked_shards(entry.paths)
     _make_names_differ(entries)
     named = tuple(Source(encodable(entry.name), tuple(entry.paths), entry.data) for entry in entries)
@@ -145,7 +146,7 @@ def _entries(specs: Sequence[Spec]) -> list[_Entry]:
             if own := inner or (_folder(path) if Path(path).is_dir() else []):
                 entries |= {len(entries) + at: entry for at, entry in enumerate(own)}
                 continue
-            # Shards are separate words if the shell expanded the glob.
+            # If the shell expanded a glob, each shard is a word.
             key = (str(Path(path).parent), _shard_key(path))
             entry = entries.setdefault(key, _Entry(stem(path), [], _home(path)))
             if path in entry.paths:
@@ -155,13 +156,13 @@ def _entries(specs: Sequence[Spec]) -> list[_Entry]:
 
 
 def _home(path: str) -> Path:
-    """Return the parent of the path that names a file's source: the file, or its folder for shards without a stem."""
+    """Return the parent of the path that names a source: the file, or for shards without a stem their folder."""
     parent = Path(COMMIT.sub("", path)).parent
     return parent if Path(path).name.startswith(stem(path)) else parent.parent
 
 
 def _make_names_differ(entries: Sequence[_Entry]) -> None:
-    """Give longer names to sources of equal names, except those that the user named."""
+    """Give longer names to sources with equal names, except names that the user chose."""
     for name in [name for name, uses in Counter(entry.name for entry in entries).items() if uses > 1]:
         unnamed = [(entry, entry.home) for entry in entries if entry.name == name and entry.home is not None]
         others = {entry.name for entry in entries if entry.name != name or entry.home is None}
@@ -175,7 +176,7 @@ def _make_names_differ(entries: Sequence[_Entry]) -> None:
 
 
 def _longer_name(entry: _Entry, home: Path, n_folders: int, suffix: bool) -> str:
-    """Return the last folders of a source's home and its name, or the name of its first file with its suffix."""
+    """Return a source's last folders and its name, or with `suffix` the full name of its first file."""
     folders = [part for part in home.parts if part != home.anchor]
     last = Path(entry.paths[0]).name if suffix else entry.name
     return "/".join([*folders[max(0, len(folders) - n_folders) :], last])
@@ -199,24 +200,24 @@ def _without_suffixes(path: str) -> str:
 
 
 def _shard_key(path: str) -> str:
-    """Return a key that is equal for shards of one source and differs for any other two files of a folder."""
+    """Return a key that the shards of one source share and that differs between all other files of a folder."""
     shard = SHARD.fullmatch(_without_suffixes(path))
     return f"{shard['stem']} of {int(shard['total'])}" if shard else Path(path).name
 
 
 def _split_name(spec: str) -> tuple[str | None, str]:
-    """Split `name=path` in two. An existing path with "=" in it is a path without a name."""
+    """Split `name=path` into (name, path). The name is None for a word without "=" and for an existing path."""
     name, separator, pattern = spec.partition("=")
     if not separator or Path(spec).exists():
         return None, spec
     if "/" in name or glob.has_magic(name):
         if glob.glob(pattern) and not glob.glob(spec):  # noqa: PTH207
             raise UsageError(
-                f"the name of a source must not contain /, *, ? or [: {name!r}", remedy="name it without them"
+                f"the name of a source must not contain /, *, ? or [: {name!r}", remedy="leave these characters out"
             )
         return None, spec
     if not name.strip() or not pattern:
-        raise UsageError(f"{spec!r} is neither a path nor name=path", remedy="write name=path, neither of them empty")
+        raise UsageError(f"{spec!r} is neither a path nor name=path", remedy="write both parts of name=path")
     return name.strip(), pattern
 
 
@@ -238,12 +239,15 @@ def _hub_files(address: str) -> HubFiles:
 
 
 def _expand(pattern: str) -> list[str]:
-    """Return the paths of a word, sorted: itself, its matches as a glob, or the files of an address of the hub."""
+    """Return the sorted paths that a word names: an existing path, the matches of a glob, or the files of an address.
+
+    Raises InputError if nothing matches.
+    """
     if is_address(pattern):
         return list(_hub_files(pattern).files)
     if Path(pattern).exists():
         return [pattern]
-    # Path.glob takes no absolute pattern.
+    # Path.glob does not accept absolute patterns.
     matches = sorted(glob.glob(pattern, recursive=True)) if glob.has_magic(pattern) else []  # noqa: PTH207
     if matches:
         return matches
@@ -254,7 +258,7 @@ def _expand(pattern: str) -> list[str]:
 
 
 def _similar_names(path: Path) -> str | None:
-    """Return a remedy with names that the user may have meant; None if no name is similar."""
+    """Return a remedy that lists similar names; None without any."""
     if not path.parent.is_dir():
         return f"no such directory: {path.parent}"
     names = {child.name: stem(child.name) for child in sorted(path.parent.iterdir()) if child.name[0] != "."}
@@ -270,7 +274,7 @@ def _folder(path: str) -> list[_Entry]:
 
 
 def _groups(name: str, folder: Path, files: list[str]) -> list[_Entry]:
-    """Return the sources of the files in one folder: one with the folder's name, or one for each stem."""
+    """Return the sources of the files in one folder: one source with the folder's name, or one per stem."""
     stems = {part["stem"] if (part := PART.fullmatch(_without_suffixes(file))) else stem(file) for file in files}
     if len(stems) == 1:
         return [_Entry(name, files, folder.parent)]
@@ -282,7 +286,7 @@ def _groups(name: str, folder: Path, files: list[str]) -> list[_Entry]:
 
 
 def _address(address: str) -> list[_Entry]:
-    """Return the sources of an address of the hub that names a folder; [] if it names files."""
+    """Return the sources of a hub address that names a folder; [] if it names files."""
     hub = _hub_files(address)
     if hub.name is None:
         return []
@@ -296,7 +300,7 @@ def _address(address: str) -> list[_Entry]:
 
 
 def data_files(path: str) -> list[str]:
-    """Return the data files of a file, a folder or an address as one list, shards checked.
+    """Return the data files that a file, folder or address names, after checking that no shard is missing.
 
     Raises InputError if there are none.
     """
@@ -306,7 +310,7 @@ def data_files(path: str) -> list[str]:
 
 
 def _folder_files(folder: str) -> list[str]:
-    """Return the data files of a folder, sorted, without side files. Raises InputError if there are none."""
+    """Return the sorted data files of a folder, without side files. Raises InputError if there are none."""
     path = Path(folder)
     if _is_saved_dataset(path):
         return _saved_files(path)
@@ -322,8 +326,9 @@ def _folder_files(folder: str) -> list[str]:
     files = [str(child) for child in sorted(path.iterdir()) if child.is_file() and is_data(child.name)]
     if not files:
         inner = sorted(child.name for child in path.iterdir() if child.is_dir())
-        more = f"; subfolders are not searched, name one: {', '.join(inner[:3])}" if inner else ""
-        remedy = f"expected {', '.join(SUFFIXES)}, compressed or not{more}"
+        remedy = f"expected {', '.join(SUFFIXES)}, compressed or not"
+        if inner:
+            remedy = f"{remedy}; subfolders are not searched, so name one: {', '.join(inner[:3])}"
         raise InputError("the folder holds no data file", where=folder, remedy=remedy)
     return files
 
@@ -331,8 +336,8 @@ def _folder_files(folder: str) -> list[str]:
 def notes_on_unread_files(words: Sequence[str]) -> list[str]:
     """Return notes on the words of a command line.
 
-    There is one for each address whose Parquet conversion is read instead, and one for each folder with files that are
-    not read, which lists them without hidden ones.
+    There is a note on each address that is read from its Parquet conversion, and on each folder with unread files. It
+    lists these files, except hidden ones.
     """
     patterns = [pattern for pattern in (_split_name(word)[1] for word in words) if pattern != STDIN]
     lines = [note for note in (_hub_files(pattern).note for pattern in patterns if is_address(pattern)) if note]
@@ -347,7 +352,7 @@ def notes_on_unread_files(words: Sequence[str]) -> list[str]:
 
 
 def is_data(name: str) -> bool:
-    """Tell whether a file counts as data: it has a suffix of data and is not a side file."""
+    """Tell whether a file counts as data: it has a data suffix and is not a side file."""
     lower = name.lower()
     for suffix in PACKING:
         lower = lower.removesuffix(suffix)
@@ -359,24 +364,29 @@ def _is_saved_dataset(path: Path) -> bool:
 
 
 def _saved_files(path: Path) -> list[str]:
-    """Return the Arrow files of a `save_to_disk` folder, as its state.json names them."""
+    """Return the Arrow files of a `save_to_disk` folder that its state.json names."""
     try:
         state = json.loads((path / "state.json").read_text(encoding="utf-8"))
         names = [entry["filename"] for entry in state["_data_files"]]
     except (OSError, ValueError, KeyError, TypeError) as error:
-        raise InputError("state.json is not as `save_to_disk` writes it", where=str(path)) from error
+        raise InputError(
+            "state.json lacks the list of files that `save_to_disk` writes",
+            where=str(path),
+            remedy="save the dataset again",
+        ) from error
     files = [path / Path(name).name for name in names]
     missing = [file.name for file in files if not file.is_file()]
     if missing:
-        raise InputError(f"files named in state.json are missing: {', '.join(missing[:3])}", where=str(path))
+        raise InputError(
+            f"files named in state.json are missing: {', '.join(missing[:3])}",
+            where=str(path),
+            remedy="copy the folder again",
+        )
     return [str(file) for file in files]
 
 
 def _checked_shards(paths: Iterable[str]) -> list[str]:
-    """Return paths sorted. If they are shards i-of-N, counted from 0 or 1, all N must be present.
-
-    Raises InputError for a missing shard.
-    """
+    """Return the paths sorted. Raises InputError if they are shards i-of-N, from 0 or 1, and one is missing."""
     paths = sorted(paths)
     groups: dict[tuple[str, int], set[int]] = {}
     for path in paths:
@@ -397,7 +407,7 @@ def _checked_shards(paths: Iterable[str]) -> list[str]:
 
 
 def _refuse_repeats(sources: Sequence[Source]) -> None:
-    """Refuse two sources with one name, or with one input that can be read only once. Raises UsageError."""
+    """Refuse sources that share a name or an input that can be read only once. Raises UsageError."""
     by_name: dict[str, Source] = {}
     by_pipe: dict[Path, str] = {}
     for source in sources:

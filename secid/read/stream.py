@@ -1,4 +1,4 @@
-"""The bytes of one input, decompressed, and the numbered rows of cells that every container makes of them."""
+"""Read the decompressed bytes of an input, and define the numbered rows that every container makes of them."""
 
 from __future__ import annotations
 
@@ -20,29 +20,28 @@ from typing import Any, BinaryIO, NamedTuple, cast
 from secid.errors import InputError, plain_message
 from secid.records import Fact, is_object
 
-# The bytes of one input: opened once, counted, hashed and decompressed as they are read.
-#
-# Magic bytes show the compression, never the file's name.
+# The bytes of one input are opened once, and counted, hashed and decompressed as they are read. Magic bytes show the
+# compression; the file's name is ignored.
 
 STDIN = "-"
 HUB = "hf://"
-"""Start of the address of a file of the model hub (secid/read/hub.py)."""
+"""Prefix of an address on the model hub (secid/read/hub.py)."""
 CHUNK = 1 << 20
-"""Bytes per read. Larger reads are not faster, and memory stays near this size."""
+"""Bytes per read. Larger reads are not faster, and take more memory."""
 
 BLOCK = 1 << 18
-"""Bytes of lines handled at once, so that their rows stay in the processor's cache."""
+"""Maximum bytes of lines to parse at once, so that their rows stay in the processor's cache."""
 
 SPOOL_LIMIT = 16 << 30
-"""Largest Parquet or Arrow input copied to a temporary file (16 GiB): these formats need random access."""
+"""Maximum size of a temporary copy in bytes (16 GiB). Parquet and Arrow need random access."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
-"""Start of a zstd frame, or of one without data, which pzstd writes first."""
+"""Pattern of the start of a zstd frame, or of an empty frame, which pzstd writes first."""
 
 
 def on_disk(path: str) -> str:
-    """Return the file behind a path: itself, or the copy of an address in the hub's cache."""
+    """Return the path on disk: the path itself, or for an address its copy in the hub's cache."""
     if not path.startswith(HUB):
         return path
     from secid.read.hub import local  # only for an address: the import takes 0.3 s
@@ -57,7 +56,7 @@ def once_only(path: str) -> bool:
 
 
 class _Counted(io.RawIOBase):
-    """A stream that passes bytes through and keeps their number and SHA-256."""
+    """A stream that passes bytes through, and tracks their number and SHA-256."""
 
     def __init__(self, raw: BinaryIO) -> None:
         self._raw = raw
@@ -87,10 +86,10 @@ class _Counted(io.RawIOBase):
 
 
 class ByteStream:
-    """One opened input, decompressed.
+    """An open input that returns decompressed bytes.
 
-    path : a file or pipe, or "-" for standard input.   raw : its bytes as a temporary file, for a Python object.
-    `n_bytes_read` and `sha256` are of the bytes on disk, and cover the whole input after `drain`.
+    path : a file or pipe, or "-" for standard input.   raw : for a Python object, a temporary file with its rows.
+    `n_bytes_read` and `sha256` describe the bytes on disk, and the whole input after `drain`.
     Raises InputError if the input cannot be opened or its compressed data are damaged.
     """
 
@@ -125,9 +124,9 @@ class ByteStream:
             return self._plain.peek(CHUNK)
 
     def lines(self, limit: int) -> Iterator[bytes | None]:
-        """Yield lines with their \\n, the only line end; None for a line of more than `limit` bytes, which is skipped.
+        """Yield lines with their \\n, the only line end; None for a skipped line of more than `limit` bytes.
 
-        Memory stays below `limit` plus a chunk for any file.
+        Memory stays below `limit` plus CHUNK bytes for any file.
         """
         readline = self._plain.readline
         with self._errors():
@@ -140,7 +139,7 @@ class ByteStream:
                 yield None
 
     def line_blocks(self, limit: int) -> Iterator[bytes | None]:
-        """Yield the lines of `lines`, at most BLOCK bytes of whole ones at a time; None for one over `limit`."""
+        """Yield blocks of whole lines, at most BLOCK bytes each, or one longer line; None for a line over `limit`."""
         plain, lines = self._plain, self.lines(limit)
         while True:
             with self._errors():
@@ -172,7 +171,7 @@ class ByteStream:
         return self._random
 
     def drain(self) -> None:
-        """Read the rest, so that count and hash cover the whole input."""
+        """Read the rest of the input, so that the count and hash cover all of it."""
         with self._errors():
             if self._random is self._raw:
                 self._counted.count_whole_file()
@@ -188,7 +187,7 @@ class ByteStream:
 
     @contextmanager
     def _errors(self) -> Iterator[None]:
-        """Raise read errors as InputError, in the user's words."""
+        """Raise read errors as InputError, with a plain message."""
         try:
             yield
         except (OSError, EOFError, zlib.error, ValueError) as error:
@@ -196,7 +195,7 @@ class ByteStream:
                 raise InputError(
                     f"the compressed data are damaged or cut short ({plain_message(error)})",
                     where=self.path,
-                    remedy="copy or make the file again",
+                    remedy="copy or write the file again",
                 ) from error
             raise InputError(f"cannot be read ({plain_message(error)})", where=self.path) from error
 
@@ -216,49 +215,51 @@ def _open(path: str) -> BinaryIO:
     if path == STDIN:
         return sys.stdin.buffer
     try:
-        # A pipe returns what has arrived; with a buffer, a read waits for all that it requests.
+        # An unbuffered read of a pipe may return fewer bytes than requested; a buffered read waits for all of them.
         return Path(on_disk(path)).open("rb", buffering=CHUNK if once_only(path) else 0)
     except OSError as error:
         raise InputError(f"cannot be opened ({error.strerror})", where=path) from error
 
 
-# The output of every container: numbered rows, and the reason for each that cannot be parsed.
+# The output of every container: numbered rows, with a reason for each row that cannot be parsed.
 
 Row = dict[str, Any] | list[Any]
-"""A JSON object or table row with named columns, or a row whose columns have only positions."""
+"""A dict of named columns, or a list of cells if columns have no names."""
 
 ROW_LIMIT = 64 << 20
-"""Largest row in bytes (64 MiB): four orders of magnitude above a record of ten long passages, and small enough that
-a hostile file cannot fill the memory."""
+"""Maximum size of a row in bytes (64 MiB): four orders of magnitude above a record with ten long passages, but small
+enough that a hostile file cannot fill memory."""
 
 PART_BYTES = 1 << 20
-"""Bytes of rows handled at once: hundreds of usual rows hide the cost of a call. One row more may exceed them."""
+"""Target size of a part in bytes. Hundreds of typical rows hide the cost of a call. The last row may exceed it."""
 
 PART_ROWS = 4096
-"""Most rows handled at once: as objects, rows of two bytes take a hundred times as much memory."""
+"""Maximum number of rows in a part. As Python objects, two-byte rows take a hundred times as much memory."""
 
-SHOWN_LENGTH = 200
-"""Most characters of a text that an error or a defect shows."""
+MAX_SHOWN_CHARS = 200
+"""Maximum length of a text that an error or a defect shows."""
 
 UTF_8 = "write it in UTF-8: iconv -f ENCODING -t UTF-8"
 
 KINDS = {dict: "object", list: "list", tuple: "list", str: "text", bool: "true or false", int: "number",
          float: "number", type(None): "null"}  # fmt: skip
-"""Names of JSON types by Python type."""
+"""Python type -> name of the JSON type."""
 
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A row that could not be parsed. `reason` is a key of REASONS. Never subscriptable: extractors rely on it."""
+    """A row that could not be parsed. `reason` is a key of REASONS. It must not be subscriptable, because extractors
+    rely on a TypeError.
+    """
 
     reason: str
     fact: Fact
 
 
 class Part(NamedTuple):
-    """Consecutive rows of a file, with the 1-based line or row number of each.
+    """Consecutive rows of a file. numbers: their 1-based line or row numbers.
 
-    done: share of the file read up to the last row; 0.0 if the bytes read show it.
+    done : share of the file read up to the last row; 0.0 for containers whose progress the bytes read show.
     """
 
     numbers: Sequence[int]
@@ -270,7 +271,7 @@ Parts = Iterator[Part]
 
 
 def in_parts(rows: Iterator[tuple[int, Row | Broken, int]]) -> Parts:
-    """Group numbered rows, given with their sizes in bytes, into parts of PART_BYTES or PART_ROWS."""
+    """Group rows into parts of PART_BYTES or PART_ROWS. rows: (number, row, size in bytes) of each."""
     numbers: list[int] = []
     values: list[Row | Broken] = []
     total = 0
@@ -286,30 +287,30 @@ def in_parts(rows: Iterator[tuple[int, Row | Broken, int]]) -> Parts:
 
 
 def wrong_type(value: Any, of: str, expected: str) -> Fact:
-    """Return the fact that a value has another type than expected. of: its place."""
+    """Return the fact that a value has an unexpected type. of: what holds the value, such as "query"."""
     return Fact("type", {"of": of, "got": KINDS.get(type(value), type(value).__name__), "expected": expected})
 
 
 def too_large(of: str) -> Broken:
-    """Return a line or row that is over the limit."""
+    """Return the Broken row for a line or row over ROW_LIMIT. of: "line" or "row"."""
     return Broken("too_large", Fact("size", {"of": of, "mib": ROW_LIMIT >> 20}))
 
 
-def shorten(text: str, length: int = SHOWN_LENGTH) -> str:
+def shorten(text: str, length: int = MAX_SHOWN_CHARS) -> str:
     """Return a text as one line of at most `length` characters."""
     line = " ".join(text[: 4 * length].split())
     return line if len(line) <= length else line[: length - 1] + "…"
 
 
-def shown(value: Any, length: int = SHOWN_LENGTH) -> str:
-    """Return a text, or any other value as JSON of any depth, as one line of at most `length` characters."""
+def shown(value: Any, length: int = MAX_SHOWN_CHARS) -> str:
+    """Return a value as one line of at most `length` characters: a text unchanged, others as JSON."""
     if isinstance(value, str):
         return shorten(value, length)
     parts = json.JSONEncoder(ensure_ascii=False, default=str).iterencode(value)
     return shorten("".join(islice(parts, length + 1)), length)
 
 
-# Cells: a text, or the id of one.
+# Cells hold a text or the id of a text.
 
 TEXT_KEYS = ("text", "contents", "content", "passage_text", "document_text", "passage", "document", "body")
 ID_KEYS = ("docid", "doc_id", "pid", "psg_id", "passage_id", "corpus_id", "corpus-id", "document_id", "_id", "id")
@@ -317,25 +318,25 @@ TITLE_KEY = "title"
 
 
 def passage_text(passage: Mapping[str, Any]) -> Any:
-    """Return the text of a passage object, of any type; None without one."""
+    """Return the value under the first known text key of a passage object, of any type; None without one."""
     return next((passage[key] for key in TEXT_KEYS if key in passage), None)
 
 
 def passage_id(passage: Mapping[str, Any]) -> Any:
-    """Return the id of a passage object; None without one."""
+    """Return the value under the first known id key of a passage object; None without one."""
     return next((passage[key] for key in ID_KEYS if key in passage), None)
 
 
 def join_title(title: Any, text: str) -> str:
-    """Return title, space, text, as in Tevatron, DPR, E5 and BEIR; only one of them if the other is empty."""
+    """Return "title text", as Tevatron, DPR, E5 and BEIR do; only the title or the text if the other is empty."""
     if not isinstance(title, str) or not title:
         return text
     return f"{title} {text}" if text else title
 
 
 def leaves(value: Any) -> Iterator[Any]:
-    """Yield every text or id inside a cell, a list, or a dict of lists; for detection only."""
-    waiting = [value]  # no recursion: a bad row may be nested without end
+    """Yield every text or id inside a cell, a list, or a dict of lists. Only detection uses it."""
+    waiting = [value]  # no recursion, because a bad row may be nested to any depth
     while waiting:
         value = waiting.pop()
         if isinstance(value, list | tuple):

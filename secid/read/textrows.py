@@ -1,4 +1,4 @@
-"""Rows of JSON documents and lines, and of CSV and TSV tables."""
+"""Read rows of JSON lines, JSON documents, and CSV and TSV tables."""
 
 from __future__ import annotations
 
@@ -36,25 +36,28 @@ from secid.settings import flag_of
 
 # Rows of JSON: lines, or a document that is parsed as a whole.
 #
-# orjson parses. If it refuses a row, Python's json decides, which also writes NaN and Infinity. NaN is null, since
-# pandas writes it for a missing cell.
+# orjson parses first. If it refuses a row, Python's json decides, since it also reads NaN and Infinity. NaN counts as
+# null, because pandas writes it for a missing cell.
 
 BOM = codecs.BOM_UTF8
 DOCUMENT_LIMIT = 256 << 20
-"""Largest JSON array or object that is a whole file (256 MiB). Parsed, it takes two to four times as much memory."""
+"""Maximum size of a file that is one JSON value (256 MiB). Parsed, it takes two to four times as much memory."""
 
 WRAPPERS = ("data", "rows", "records", "examples", "train")
 """Keys under which a JSON object may hold its list of records."""
 
 KEY_END = re.compile(rb'"[ \t\r\n]*:')
-"""End of every key of an object; texts rarely hold it. Its count is never below the number of keys."""
+"""Pattern that ends every key of an object. It is rare in texts, and its count is never below the number of keys."""
 
 TOO_DEEP = Broken("too_deep", Fact("depth"))
-"""orjson stops at a depth of 1024, Python's recursion a little earlier. No record needs nearly as much."""
+"""Fault of a row that is nested too deeply. orjson stops at a depth of 1024, Python's recursion a little earlier."""
 
 
 def json_lines(stream: ByteStream) -> Parts:
-    """Yield one row per line, counted from 1, without blank lines. Only \\n ends a line: U+0085 and U+2028 are text."""
+    """Yield the rows of a JSON lines file, numbered by line from 1, without blank lines.
+
+    Only \\n ends a line: U+0085 and U+2028 belong to the text.
+    """
     number = 1
     for block in stream.line_blocks(ROW_LIMIT):
         if block is None:
@@ -78,12 +81,12 @@ def json_lines(stream: ByteStream) -> Parts:
 
 
 def _objects(block: bytes, lines: list[bytes]) -> list[Row | Broken] | None:
-    """Return the objects of all lines, parsed the quick way; None if some line needs a closer look."""
+    """Return the objects of all lines, parsed by orjson; None if some line needs the full checks of `parse_row`."""
     try:
         rows = list(map(orjson.loads, lines))
         if not all(type(row) is dict for row in rows):
             return None
-        # Equal counts prove, at 1 GB/s, that no line repeats a key.
+        # Equal counts prove that no line repeats a key. Counting runs at 1 GB/s.
         n_key_ends = len(KEY_END.findall(block))
         return rows if n_key_ends == sum(map(len, rows)) or n_key_ends == sum(map(count_keys, rows)) else None
     except (ValueError, RecursionError):
@@ -91,7 +94,7 @@ def _objects(block: bytes, lines: list[bytes]) -> list[Row | Broken] | None:
 
 
 def parse_row(text: bytes | bytearray) -> Row | Broken:
-    """Parse one JSON object or array from UTF-8 bytes, with every check; Broken says what is wrong."""
+    """Parse one JSON object or array from UTF-8 bytes with every check. Return Broken with the fault of a bad row."""
     try:
         value = orjson.loads(text)
     except ValueError as error:
@@ -113,7 +116,7 @@ def _wrong_type(value: Any) -> Broken:
 
 
 def _lenient(text: bytes | bytearray, problem: str) -> Any:
-    """Parse what Python's json reads and orjson does not: NaN (as null), Infinity, numbers beyond float64."""
+    """Parse values that Python's json reads and orjson does not: NaN (as null), Infinity, numbers beyond float64."""
     if "depth" in problem:
         return TOO_DEEP
     try:
@@ -130,14 +133,14 @@ def _lenient(text: bytes | bytearray, problem: str) -> Any:
 
 
 def _syntax(text: bytes | bytearray, problem: str) -> str:
-    """Return the kind of fault of a line that is not JSON."""
+    """Return the fault of a line that is not JSON: not_utf8, python_quotes or syntax."""
     if "UTF-8" in problem:
         return "not_utf8"
     return "python_quotes" if re.match(rb"[\[{\s]+'", text) else "syntax"
 
 
 def count_keys(value: Any) -> int:
-    """Count the keys of the objects inside a parsed value; fewer if some are deeper than lists of objects."""
+    """Count the keys of the objects inside a parsed value. Keys nested deeper than lists of objects are not counted."""
     if type(value) is not dict:
         return sum(map(count_keys, value)) if type(value) is list else 0
     total = len(value)
@@ -164,16 +167,16 @@ def _repeated_key(text: bytes | bytearray) -> str | None:
 
 
 def json_document(stream: ByteStream) -> Parts:
-    """Yield the rows of a file that is one JSON value: the elements of an array, the list in a wrapper, or an object.
+    """Yield the rows of a file that is one JSON value: the items of an array or of a wrapper's list, or one object.
 
-    Numbers count rows from 1. Raises InputError if the file is not valid JSON or larger than DOCUMENT_LIMIT.
+    Rows are numbered from 1. Raises InputError if the file is not valid JSON or larger than DOCUMENT_LIMIT.
     """
     data = bytearray()
     while chunk := stream.read():
         data += chunk
         if len(data) > DOCUMENT_LIMIT:
             raise InputError(
-                f"a JSON document of over {DOCUMENT_LIMIT >> 20} MiB, too large to parse as a whole",
+                f"one JSON value of more than {DOCUMENT_LIMIT >> 20} MiB, too large to parse as a whole",
                 where=stream.path,
                 remedy="write one record per line: jq -c .[]",
             )
@@ -198,16 +201,16 @@ def json_document(stream: ByteStream) -> Parts:
 
 JSON_REMEDIES = {
     "not_utf8": UTF_8,
-    "repeated_key": "keep one of the two in each object; in JSON lines only these records are skipped",
-    "python_quotes": "this is Python's notation: write it with json.dumps",
-    "half_surrogate": "replace it; in JSON lines only these records are skipped",
+    "repeated_key": "use each key once per object; in a JSON lines file, only these records are skipped",
+    "python_quotes": "this is Python's notation, so write the file with json.dumps",
+    "half_surrogate": "replace it; in a JSON lines file, only these records are skipped",
 }
-"""Remedies for a document, or for lines of which none can be read, by the kind of fault."""
-CUT_SHORT = "the file may be cut short: make it again, or write one record per line, so that a bad one can be skipped"
+"""Kind of fault -> remedy, for a document or for a file without a readable line."""
+CUT_SHORT = "the file may be cut short: write it again, or use one record per line, so that a bad record can be skipped"
 
 
 def _refuse_several_lists(value: dict[str, Any], path: str) -> None:
-    """Refuse a wrapper with several lists of objects, perhaps with different keys. Raises InputError."""
+    """Refuse a wrapper with several lists of objects, because their keys may differ. Raises InputError."""
     lists = [
         name for name, inner in value.items() if isinstance(inner, list) and any(type(row) is dict for row in inner)
     ]
@@ -220,9 +223,10 @@ def _refuse_several_lists(value: dict[str, Any], path: str) -> None:
 
 
 def unwrap(value: Row) -> list[Any]:
-    """Return the records inside a JSON object: a list under a wrapper's key, or of objects with query and negatives.
+    """Return the records inside a JSON object: the list under a key of WRAPPERS, or a list of objects that are records.
 
-    Return the object itself if it names query and negative, or holds no such list.
+    A record has a column named as a query and one named as a negative. If the object is a record itself, or has no
+    such list, return [value].
     """
     inner: Any = value
     while isinstance(inner, dict) and not _is_record(inner):
@@ -246,8 +250,8 @@ csv.field_size_limit(ROW_LIMIT)
 SNIFFED_LINES = 50
 OTHER_DELIMITERS = {";": "semicolons", "|": "vertical bars"}
 JUDGEMENT = re.compile(r"\S+ +(0|Q0) +\S+ +-?\d+ *")
-"""A relevance judgement, separated by spaces as TREC does."""
-KNOWN = "secid reads .jsonl, .json, .csv, .tsv, .parquet and .arrow, each also .gz or .zst"
+"""Pattern of a relevance judgement with spaces between columns, as in TREC."""
+READABLE_FORMATS = "secid reads .jsonl, .json, .csv, .tsv, .parquet and .arrow, each also .gz or .zst"
 
 
 @dataclass(frozen=True, slots=True)
@@ -260,7 +264,7 @@ class Dialect:
     n_columns: int
 
     def reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
-        """Return the rows of lines. Raises csv.Error for one that cannot be parsed; the next call reads on after it."""
+        """Return an iterator over the rows of lines. It raises csv.Error for a bad row, and can continue after it."""
         return csv.reader(
             lines,
             delimiter=self.delimiter,
@@ -272,10 +276,11 @@ class Dialect:
 def sniff_table(head: bytes, path: str, header: bool | None, named: Collection[str]) -> Dialect:
     """Return the dialect of a table (delimiter, quoting, header) from its first bytes.
 
-    The delimiter is a tab if the first line has one. Fields are quoted in CSV. In TSV they are quoted only if every
-    field that opens with a quotation mark is quoted as in CSV, and either all of these need it or all other fields but
-    numbers are quoted too, since passages hold free quotation marks (MS MARCO).
+    The delimiter is a tab if the first line has one. CSV fields may be quoted. TSV fields count as quoted only if every
+    field that opens with a quotation mark is a valid CSV quotation, and either all of these need quotes or all fields
+    except numbers have them. Otherwise quotation marks belong to the text, as in MS MARCO.
     header, named : as in `header_of`.
+    Raises InputError for a file that is not a table, or whose header is unclear.
     """
     text = head.decode("utf-8", errors="replace")
     lines = (text if len(head) < CHUNK // 2 else text[: text.rfind("\n") + 1]).split("\n")[:SNIFFED_LINES]
@@ -285,7 +290,7 @@ def sniff_table(head: bytes, path: str, header: bool | None, named: Collection[s
     dialect = Dialect(delimiter, delimiter == "," or _is_quoted_tsv(lines), (), 0)
     rows = _first_rows(lines, dialect)
     if not rows:
-        raise InputError("cannot read any row", where=path, remedy=KNOWN)
+        raise InputError("no row can be read", where=path, remedy=READABLE_FORMATS)
     try:
         names = header_of(rows, header, path, named)
     except InputError:
@@ -296,7 +301,8 @@ def sniff_table(head: bytes, path: str, header: bool | None, named: Collection[s
         raise InputError(  # prose has commas too
             f"neither JSON nor a table with a header: the file starts with {shorten(first, 60)!r}",
             where=path,
-            remedy=f"{KNOWN}; name a table with commas and no header .csv, or add {flag_of('header', False)}",
+            remedy=f"{READABLE_FORMATS}; for a comma table without a header, name it .csv or add "
+            f"{flag_of('header', False)}",
         )
     return Dialect(delimiter, dialect.quoted, names, len(rows[0]))
 
@@ -306,7 +312,7 @@ def _is_table_by_name(path: str) -> bool:
 
 
 def _refuse_other_files(first: str, path: str) -> None:
-    """Refuse a first line that does not belong to a table with commas or tabs. Raises InputError."""
+    """Refuse a file whose first line is not from a table with commas or tabs. Raises InputError."""
     if JUDGEMENT.fullmatch(first):
         raise InputError(QRELS, where=path, remedy=QRELS_REMEDY)
     if "\t" in first or "," in first:
@@ -316,7 +322,7 @@ def _refuse_other_files(first: str, path: str) -> None:
             raise InputError(f"fields separated by {name}", where=path, remedy="write it with commas or tabs")
     if not _is_table_by_name(path):
         what = f"neither JSON nor a table: the file starts with {shorten(first, 60)!r}"
-        raise InputError(what, where=path, remedy=KNOWN)
+        raise InputError(what, where=path, remedy=READABLE_FORMATS)
 
 
 def _is_quoted_tsv(lines: list[str]) -> bool:
@@ -324,7 +330,7 @@ def _is_quoted_tsv(lines: list[str]) -> bool:
     opened = [cell for cell in cells if cell.startswith('"')]
     if not opened or not all(re.fullmatch(r'"(?:[^"]|"")*"', cell) for cell in opened):
         return False
-    # If one of many fields has quotation marks that it does not need, they belong to its text.
+    # Quotation marks that only some fields have, and do not need, belong to the text.
     needed = all('""' in cell[1:-1] for cell in opened)
     return needed or all(re.match(r'"|-?[\d.]+$', cell) for cell in cells if cell)
 
@@ -342,11 +348,11 @@ def _first_rows(lines: list[str], dialect: Dialect) -> list[list[str]]:
 
 
 def table_rows(stream: ByteStream, dialect: Dialect) -> Iterator[tuple[int, Row | Broken, int]]:
-    """Yield the number of each row's first line, the row, and its bytes.
+    """Yield (number of the row's first line, row, size in bytes).
 
-    A row is a dict if the table has a header, else a list. An empty cell is None: tables have no other null. A row that
-    cannot be parsed, or has more or fewer fields than the table, is Broken, once for each of its lines, since lines
-    after an unclosed quotation mark may be rows.
+    A row is a dict if the table has a header, else a list. An empty cell is None, because tables have no other null. A
+    row that cannot be parsed, or has more or fewer fields than the table, is Broken. It is yielded once per line,
+    because the lines after an unclosed quotation mark may be rows.
     """
     lines = _Lines(stream)
     reader = dialect.reader(lines)
@@ -384,7 +390,10 @@ def _row(cells: list[str], dialect: Dialect) -> Row | Broken:
 
 
 class _Lines:
-    """Decoded lines for csv.reader, with the number of the last one and the damage in the lines of the current row."""
+    """Iterator over decoded lines for csv.reader.
+
+    number : number of the last line.   row_bytes, damage : size and first fault of the current row's lines.
+    """
 
     def __init__(self, stream: ByteStream) -> None:
         self._lines = stream.lines(ROW_LIMIT)
@@ -393,7 +402,7 @@ class _Lines:
         self.damage: Broken | None = None
 
     def start_row(self) -> int:
-        """Start a row: forget the damage in earlier lines, and return the number of its first line."""
+        """Start a row: reset its size and damage, and return the number of its first line."""
         self.damage = None
         self.row_bytes = 0
         return self.number + 1

@@ -1,4 +1,4 @@
-"""Binders of shapes beyond lists of column names: labelled passages, toolkits' formats, columns by order."""
+"""Bind shapes that column names alone do not describe: labelled passages, toolkits' formats, columns by order."""
 
 from __future__ import annotations
 
@@ -37,24 +37,24 @@ from secid.read.binding import (
 )
 from secid.read.stream import leaves, passage_id, passage_text
 
-# Passages whose labels say which are positives: one pair per row, or a list with its labels.
+# Passages with labels that mark the positives: one pair per row, or a list with its labels.
 
 LABEL_WORDS = {
     **dict.fromkeys(("relevant", "positive", "pos", "yes"), 1.0),
     **dict.fromkeys(("irrelevant", "not relevant", "non-relevant", "negative", "neg", "no"), 0.0),
 }
-"""Words for labels, in any letter case. Words of other tasks ("entailment") do not say which passage is positive."""
-FLAGS = frozenset({0.0, 1.0})
+"""Words for labels, in lower case. Words of other tasks ("entailment") do not mark positives."""
+BINARY_LABELS = frozenset({0.0, 1.0})
 
 
 def as_label(value: Any) -> float | None:
-    """Return a label as a number: "relevant" is 1, "no" is 0; None if it is neither such a word nor a number."""
+    """Return a label as a number: "relevant" is 1, "no" is 0. Return None if it is not a known word or a number."""
     word = value.strip().lower().replace("_", " ") if isinstance(value, str) else ""
     return LABEL_WORDS.get(word, as_number(value))
 
 
 def as_number(value: Any) -> float | None:
-    """Return a cell as a number: True is 1, "0.5" is 0.5; None if it is not a number."""
+    """Return a cell as a number: True is 1, "0.5" is 0.5. Return None if it is not a number."""
     if isinstance(value, str):
         value = {"true": "1", "false": "0"}.get(value.strip().lower(), value)
     try:
@@ -64,7 +64,7 @@ def as_number(value: Any) -> float | None:
 
 
 def are_numbers(head: Head, key: Key) -> bool:
-    """Tell whether a column holds only numbers (also flags and numbers written as text), at least one."""
+    """Tell whether a column holds only numbers, at least one. True, false and numbers written as text count."""
     values = head.column(key)
     return bool(values) and all(as_number(value) is not None for value in values)
 
@@ -76,12 +76,12 @@ def is_score(head: Head, key: Key) -> bool:
 
 
 def flag_columns(head: Head) -> list[Key]:
-    """Return the columns whose labels are 0 and 1, or words for them, with both present."""
-    return [key for key in head.kinds if {*map(as_label, leaves(head.column(key)))} - {None} == FLAGS]
+    """Return the columns whose labels are only 0 and 1, or words for them, and include both."""
+    return [key for key in head.kinds if {*map(as_label, leaves(head.column(key)))} - {None} == BINARY_LABELS]
 
 
 def _labelled_positives(head: Head) -> list[str]:
-    """Return columns that are named as positives although labels of 0 and 1 decide, as in sentence-transformers."""
+    """Return columns named as positives in rows with labels of 0 and 1, as sentence-transformers writes them."""
     labels = [key for key in columns_named(head, LABEL) if key in flag_columns(head)]
     return (
         [key for key in columns_named(head, POSITIVE) if key not in labels]
@@ -91,7 +91,7 @@ def _labelled_positives(head: Head) -> list[str]:
 
 
 def labelled_list(head: Head) -> list[Binding]:
-    """Bind a list of passages and a list of their labels, or objects with a passage and its label each."""
+    """Bind a list of passages and a list of their labels, or a list of objects with a passage and its label."""
     return [
         binding
         for query in query_columns(head)
@@ -115,11 +115,11 @@ def _lists(head: Head, query: str, docs: str) -> Iterator[Binding]:
         passages = [item for value in head.typical(docs) for item in value if isinstance(item, dict)]
         names = columns_named(make_head(passages), LABEL)
         if names and all(isinstance(passage_text(item), str) for item in passages):
-            yield own_labels(query, docs, names[0])
+            yield labelled_objects(query, docs, names[0])
 
 
-def own_labels(query: Key, docs: Key, label: str) -> Binding:
-    """Return the binding of a list of passages that hold their own labels."""
+def labelled_objects(query: Key, docs: Key, label: str) -> Binding:
+    """Return the binding of a list of objects that hold a passage and its label."""
     columns = (str(query), str(docs)) if isinstance(query, str) else None
     return _list(
         str(query), str(docs), f"their {label}", columns,
@@ -128,7 +128,7 @@ def own_labels(query: Key, docs: Key, label: str) -> Binding:
 
 
 def list_binding(query: Key, docs: Key, label: Key) -> Binding:
-    """Return the binding of a list of passages and the list of their labels."""
+    """Return the binding of a list of passages and a list of their labels."""
     columns = tuple(map(str, (query, docs, label))) if isinstance(query, str) else None
     return _list(str(query), str(docs), str(label), columns, itemgetter(query, docs, label))
 
@@ -138,7 +138,7 @@ def _list(query: str, docs: str, label: str, columns: tuple[str, ...] | None, ex
 
 
 def labelled_pair(head: Head) -> list[Binding]:
-    """Bind rows of (query, passage, label), which are grouped by query."""
+    """Bind rows of (query, passage, label). The reader groups them by query."""
     if columns_named(head, NEGATIVE):
         return []
     return [
@@ -165,23 +165,23 @@ def pair_binding(query: Key, passage: Key, label: Key, title: Key | None = None)
     return Binding(str(query), both, both, extract, columns, labelled="pair", note="rows grouped by query")
 
 
-# Binders of shapes beyond lists of column names: toolkits' formats, and columns by their order.
+# Toolkits' formats, and columns by their order.
 
 FIELD = re.compile(r"(?i)((doc|passage)_?|p)?ids?|(doc|passage)s?|(document|text|content|title|score|label)s?")
-"""Keys of an object that holds passages field by field. An object of miners has names of miners as keys."""
+"""Pattern of keys in an object that holds passages field by field. In an object of miners, the keys name miners."""
 OF_A_MINER = re.compile(rf"(?i)(?!.*[_-]\d+$)(({NEGATIVES})_[^\W\d][\w.-]*|[^\W\d][\w.-]*_({NEGATIVES}))")
-"""Names of columns of one miner's negatives: `neg_bm25` or `bm25_negatives`. `neg_bm25_1` is part of an n-tuple."""
+"""Pattern of a column with one miner's negatives: `neg_bm25`, `bm25_negatives`. `neg_bm25_1` is part of an n-tuple."""
 
 NLI = ["premise", "entailment", "contradiction"]
 NO_TEXTS = re.compile(
     r"(?i)(.+[_ -])?(labels?|scores?)|"
     r"_?(id|idx|index|guid|uuid|split|source|type|task|lang|language|category)|(.*_|[qp]|doc)(id|idx)s?"
 )
-"""Names of columns without texts: labels, scores, ids and tags."""
+"""Pattern of columns without texts: labels, scores, ids and tags."""
 
 
 def dpr(head: Head) -> list[Binding]:
-    """Bind rows of DPR. Random and hard negatives are two sources."""
+    """Bind rows of DPR. If a row has random and hard negatives, they are two sources."""
     both = {"random": "negative_ctxs", "hard": "hard_negative_ctxs"}
     splits = {split: column for split, column in both.items() if head.kinds.get(column) in LISTS}
     if "positive_ctxs" not in head.kinds or not splits:
@@ -194,7 +194,7 @@ def dpr(head: Head) -> list[Binding]:
 
 
 def _split(query: str, positive: str, splits: dict[str, str], **options: Any) -> Binding:
-    """Return the binding of a column of negatives for each source."""
+    """Return the binding of several negative columns, one per source. splits: source -> column."""
 
     def extract(row: Any) -> tuple[Any, Any, Any]:
         return row[query], row[positive], {split: row.get(name) for split, name in splits.items()}
@@ -205,7 +205,7 @@ def _split(query: str, positive: str, splits: dict[str, str], **options: Any) ->
 
 
 def several_miners(head: Head) -> list[Binding]:
-    """Bind rows with a column, or a key of an object, for each miner. Each miner is a source."""
+    """Bind rows with one negative column per miner, or an object with one key per miner. Each miner is a source."""
     negatives = [key for key in columns_named(head, NEGATIVE) if head.kinds[key] == "struct"]
     negatives = [key for key in negatives if any(isinstance(v, list) for d in head.typical(key) for v in d.values())]
     negatives = [key for key in negatives if are_miners(head, key)]
@@ -219,7 +219,7 @@ def several_miners(head: Head) -> list[Binding]:
 
 
 def all_miners(head: Head) -> list[Binding]:
-    """Bind as `several_miners` does, else with a source for each column of negatives of any name."""
+    """Bind as `several_miners` does. If no row fits, bind every negative column as a source, whatever its name."""
     negatives = [str(key) for key in head.kinds if says_negative(str(key)) and head.kinds[key] in LISTS | {"text"}]
     return several_miners(head) or _a_source_each(head, negatives)
 
@@ -234,15 +234,16 @@ def _a_source_each(head: Head, columns: list[str]) -> list[Binding]:
 
 
 def miner_columns(head: Head) -> list[str]:
-    """Return the columns of lists or texts that are each named as the negatives of a miner."""
+    """Return the columns of lists or texts that are named as one miner's negatives."""
     names = [key for key, kind in head.kinds.items() if isinstance(key, str) and kind in LISTS | {"text"}]
     return [name for name in names if OF_A_MINER.fullmatch(name) and not has_word(name, ABOUT)]
 
 
 def are_miners(head: Head, key: Key) -> bool:
-    """Tell whether the keys of a column of objects may be miners.
+    """Tell whether the keys in a column of objects may name miners.
 
-    They are not if an object is a passage, all keys are fields or numbers of single texts, or one describes a passage.
+    They may not if some object is a passage, if all keys are fields of a passage or number single texts, or if some
+    key describes a passage.
     """
     values = [value for value in head.typical(key) if isinstance(value, dict)]
     passages = [value for value in values if isinstance(passage_text(value) or passage_id(value), str | int)]
@@ -254,7 +255,7 @@ def are_miners(head: Head, key: Key) -> bool:
 
 
 def simlm(head: Head) -> list[Binding]:
-    """Bind rows of E5 and SimLM: parallel lists of ids and scores inside an object."""
+    """Bind rows of E5 and SimLM, which hold parallel lists of ids and scores inside an object."""
     if head.kinds.get("positives") != "struct" or head.kinds.get("negatives") != "struct":
         return []
     objects = [*head.typical("positives"), *head.typical("negatives")]
@@ -292,7 +293,7 @@ def _last(conversations: list[Any]) -> list[Any]:
 
 
 def nomic(head: Head) -> list[Binding]:
-    """Bind rows of nomic, whose metadata names the columns of the triplet."""
+    """Bind rows of nomic, whose metadata name the columns of the triplet."""
     triplets = []
     for metadata in head.column("metadata"):
         try:
@@ -325,7 +326,7 @@ def is_pair(value: Any) -> bool:
 
 
 def objects(head: Head) -> list[Binding]:
-    """Bind passages that are objects with a text each. The query may be such an object, too."""
+    """Bind passages that are objects with a text. The query may be such an object, too."""
     queries = _with_text(head, columns_named(head, QUERY)) or [
         key for key in columns_named(head, QUERY) if head.kinds[key] == "text"
     ]
@@ -341,7 +342,7 @@ def objects(head: Head) -> list[Binding]:
 
 
 def _with_text(head: Head, names: Iterable[str]) -> list[str]:
-    """Return the columns of objects, or of lists of them, in which every value holds a text."""
+    """Return the columns of objects, or lists of objects, in which every value holds a text."""
     keys = [key for key in names if head.kinds[key] in ("struct", "structs")]
     return [key for key in keys if all(isinstance(_first_text(value), str) for value in head.typical(key))]
 
@@ -360,7 +361,7 @@ def _query_inside(extract: Callable[[Any], tuple[Any, Any, Any]]) -> Callable[[A
 
 
 def positional_triplet(head: Head) -> list[Binding]:
-    """Bind rows without names of three columns, all texts or all ids. A fourth column of scores is not read."""
+    """Bind unnamed rows of three columns, all texts or all ids. A fourth column of scores is ignored."""
     keys = list(head.kinds)
     if len(keys) == 4 and is_score(head, keys[-1]):
         keys.pop()
@@ -378,7 +379,7 @@ def positional_triplet(head: Head) -> list[Binding]:
 
 
 def positional_tuple(head: Head) -> list[Binding]:
-    """Bind rows without names: query, positive, and negatives in all further columns."""
+    """Bind unnamed rows: query, positive, and negatives in all further columns."""
     if head.named or len(head.kinds) < 3 or any(kind not in SCALARS for kind in head.kinds.values()):
         return positional_triplet(head)
     if len(head.kinds) == 3:
@@ -387,7 +388,7 @@ def positional_tuple(head: Head) -> list[Binding]:
 
 
 def refuse_wider_rows(binding: Binding, head: Head) -> Binding:
-    """Return the binding for rows no wider than the head. A wider row is a defect, else cells would be lost."""
+    """Return the binding with a check of each row's width. A row wider than the head is a defect, not cut off."""
     extract, width = binding.extract, len(head.kinds)
 
     def checked(row: Any) -> tuple[Any, Any, Any]:
@@ -399,7 +400,7 @@ def refuse_wider_rows(binding: Binding, head: Head) -> Binding:
 
 
 def colbert(head: Head) -> list[Binding]:
-    """Bind ColBERT's n-way rows: query, then passages as [id, score], the first of them positive."""
+    """Bind ColBERT's n-way rows: a query, then passages as [id, score]. The first passage is the positive."""
     if head.named or len(head.kinds) < 3 or any(head.kinds.get(key) not in ("ids", "numbers") for key in (1, 2)):
         return []
     if not all(len(cell) == 2 for row in head.rows for cell in list(row)[1:] if isinstance(cell, list)):
@@ -412,18 +413,18 @@ def colbert(head: Head) -> list[Binding]:
 
 
 def positional_pair(head: Head) -> list[Binding]:
-    """Bind rows without names that end with a label: query, (title,) passage, label."""
+    """Bind unnamed rows that end with a label: query, (title,) passage, label."""
     n_columns = len(head.kinds)
     if head.named or n_columns not in (3, 4) or any(head.kinds[key] not in SCALARS for key in range(n_columns - 1)):
         return []
     label = n_columns - 1
-    if not are_numbers(head, label) or {*map(as_number, head.column(label))} - FLAGS:
+    if not are_numbers(head, label) or {*map(as_number, head.column(label))} - BINARY_LABELS:
         return []
     return [refuse_wider_rows(pair_binding(0, 1, 2) if n_columns == 3 else pair_binding(0, 2, 3, 1), head)]
 
 
 def by_order(head: Head) -> list[Binding]:
-    """Bind exactly three columns of text: NLI's, or ones whose names differ only in the number or letter at the end."""
+    """Bind exactly three text columns: those of NLI, or columns whose names differ only in a final number or letter."""
     texts = [key for key, kind in head.kinds.items() if kind == "text" and not look_like_ids(head.column(key))]
     keys = [str(key) for key in texts if head.named and not NO_TEXTS.fullmatch(str(key))]
     numbered = len({re.sub(r"(?i)(?<![a-z])[a-d]$|\d+$", "", key) for key in keys}) == 1

@@ -53,6 +53,10 @@ class Finding:
         """Name of its column in negatives.parquet."""
         return f"in_{self.name}"
 
+    def exceeded_by(self, share: float) -> bool:
+        """Return whether a share is above the limit; False without a limit."""
+        return self.limit is not None and share > self.limit
+
 
 def _entries(*entries: Finding) -> Mapping[str, Finding]:
     return {entry.name: entry for entry in entries}

@@ -89,7 +89,7 @@ def defects_to_drop(findings: Sequence[SourceFinding]) -> tuple[str, ...]:
         if (entry := FINDINGS.get(item.name)) is not None
         and entry.counted
         and item.dropping_helps
-        and item.counted_share > ((entry.limit or 0.0) if entry.formal else 0.0)
+        and (entry.exceeded_by(item.counted_share) if entry.formal else item.counted_share > 0.0)
     )
 
 

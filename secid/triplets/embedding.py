@@ -38,7 +38,7 @@ from secid.settings import Settings
 RowWriter = Callable[[Index, Any], None]
 """A function that takes positions (n,) and their rows (n, d), an array or a tensor on any device."""
 
-HELD_BYTES = 256 << 20
+ROWS_IN_MEMORY_BYTES = 256 << 20
 """Most bytes of rows in the host's memory. A larger table is a file, from which each pass first copies its rows."""
 PART_BYTES = 256 << 20
 """Bytes of rows that `take` copies before it releases the map: a system may map far more than the row itself."""
@@ -182,7 +182,7 @@ class Embedder:
         self._encoder, self._progress, self._n_failures = encoder, progress, 0
         self._cache = _cache(info, settings)
         gpu, n_bytes = gpu_of(info.device), 4 * n * d
-        device = CPU if gpu is None and n_bytes <= HELD_BYTES else gpu_with_room(info.device, n_bytes)
+        device = CPU if gpu is None and n_bytes <= ROWS_IN_MEMORY_BYTES else gpu_with_room(info.device, n_bytes)
         self._rows = FileRows(folder / "rows.f32", n, d) if device is None else DeviceRows(device, n, d)
         self._done, self._truncated = np.zeros(n, np.bool_), np.zeros(n, np.bool_)
         self._reports_cuts = info.pooling not in ("precomputed", "unknown")

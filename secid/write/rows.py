@@ -1,4 +1,4 @@
-"""Rows of a source for writing: texts with their ids. Rows are kept on disk between reading and writing."""
+"""Rows of a source for writing, with texts and ids. They are stored on disk between reading and writing."""
 
 from __future__ import annotations
 
@@ -21,16 +21,17 @@ SCORE_COLUMNS = ("pos_scores", "neg_scores")
 """FlagEmbedding's lists of teacher scores, one per passage."""
 ID_COLUMNS = ("pos_ids", "neg_ids")
 PROVENANCE = {"rank": "neg_ranks", "margin": "neg_margins", "miner": "neg_miners"}
-"""Fields of a mined negative, and the columns that hold them as lists in FlagEmbedding's schema."""
+"""Fields of a mined negative -> the columns that list them in FlagEmbedding's schema."""
 NEGATIVE_COLUMNS = (SCORE_COLUMNS[1], *PROVENANCE.values())
 PASSAGE_ID_COLUMNS = (POSITIVE_IDS, NEGATIVE_IDS)
-"""Patterns of names of id columns that accompany text columns, without the numbers in the names."""
+"""Patterns of id columns next to the text columns of positives and negatives, without numbers in the names."""
 
 
 class Passage(NamedTuple):
-    """A passage. text: includes the title if it was joined; then the text begins with `title`.
+    """A passage.
 
-    rank, margin, miner : for a mined negative, its place in the order of the source `miner`, and s_qp - s_qn.
+    text   : text of the passage; if the title was joined, it begins with `title`.
+    rank, margin, miner : for a mined negative, its rank in the results of `miner`, s_qp - s_qn, and the miner's name.
     """
 
     text: str
@@ -45,8 +46,8 @@ class Passage(NamedTuple):
 class Row(NamedTuple):
     """One row of a copy.
 
-    query_id : "" if the source has none.   columns : other columns with scalar values.
-    lost     : names of the row's other contents, which no schema of a copy can hold.
+    query_id : id of the query; "" if the source has none.   columns : other columns with scalar values.
+    lost     : names of other contents of the row that no schema of a copy can hold.
     """
 
     query: str
@@ -58,7 +59,7 @@ class Row(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Origin of a row.   reason: why it gives no record, or "" if it gives one.   split: as in Record."""
+    """Origin of a row. split: as in Record. reason: reason why the row is not a record, or "" if it is one."""
 
     path: str
     line: int
@@ -67,7 +68,7 @@ class Place(NamedTuple):
 
 
 def row_of(record: Record) -> Row:
-    """Return the row of a record with the other contents of its row; without extras it holds only the texts."""
+    """Return a record as a row to write, with its extras. Without extras, the row holds only texts."""
     sides = record.positives, record.negatives
     own = [list(enumerate(side)) for side in sides]
     extras = record.extras or Extras({}, record.query, own[0], own[1])
@@ -104,9 +105,10 @@ def row_of(record: Record) -> Row:
 def _aligned_values(
     columns: Mapping[str, Any], names: list[str], n: set[int], fits: Callable[[Any], bool]
 ) -> list[Any]:
-    """Return values of the row's passages, from one list or from a column for each passage; [] if they do not align.
+    """Return one value per passage of the row, from a list or from one column per passage; [] if they do not align.
 
-    n : number of passages that the row lists, and number up to the last usable one. Either number of values aligns.
+    names : names of the columns.   fits : check of a value.
+    n     : numbers of values that align: all passages of the row, or those up to the last usable one.
     """
     values = [columns[name] for name in sorted(names, key=_number_in)]
     if len(values) == 1 and isinstance(values[0], list):
@@ -119,18 +121,18 @@ def _aligned_values(
 
 @cache
 def _is_id_column(name: str, pattern: str) -> bool:
-    """Return whether a column's name marks it as ids of this side: neg_ids, negative_2_id."""
+    """Return whether a column's name, such as neg_ids or negative_2_id, matches a pattern of PASSAGE_ID_COLUMNS."""
     return bool(re.fullmatch(pattern, re.sub(r"[_ -]?\d+", "", name), re.IGNORECASE))
 
 
 def _number_in(name: str) -> int:
-    """Return the number in a column's name: negative_2_id belongs to the second negative. 0 without a number."""
+    """Return the number in a column's name, such as 2 for negative_2_id; 0 without one."""
     number = re.search(r"\d+", name)
     return int(number.group()) if number else 0
 
 
 def _passage(text: str, cell: Any, own_id: Any, score: Any) -> Passage:
-    """Return a passage. cell: its source: a text, an id, an object or [instruction, text]."""
+    """Return a passage. cell: its cell in the source, which is a text, an id, an object or [instruction, text]."""
     title = cell.get(TITLE_KEY) if isinstance(cell, dict) else None
     joined = isinstance(title, str) and title != "" and text.startswith(f"{title} ")
     name = _id(cell, text) or ("" if own_id is None else encodable(str(own_id)))
@@ -140,7 +142,7 @@ def _passage(text: str, cell: Any, own_id: Any, score: Any) -> Passage:
 
 
 def _lost_passage_fields(cells: Sequence[Any], titled: bool) -> list[str]:
-    """Return names of the contents of passages' cells other than text, id, joined title and fields of MINED."""
+    """Return the names of fields in passage cells other than text, id, joined title and fields of MINED."""
     known = {*TEXT_KEYS, *ID_KEYS, *MINED, *((TITLE_KEY,) if titled else ())}
     inside = {key for cell in cells if isinstance(cell, dict) for key in cell if cell[key] not in (None, "")}
     pairs = ["instructions"] if any(isinstance(cell, list) for cell in cells) else []
@@ -148,7 +150,7 @@ def _lost_passage_fields(cells: Sequence[Any], titled: bool) -> list[str]:
 
 
 def _id(cell: Any, text: str) -> str:
-    """Return the id that stands for a text, or accompanies it in an object; "" without one."""
+    """Return the id in a cell that is an id, or an object with a text and an id; "" without one."""
     value = passage_id(cell) if isinstance(cell, dict) else cell
     return encodable(str(value)) if _is_id(value) and value != text else ""
 
@@ -177,7 +179,7 @@ def _is_text(value: Any) -> bool:
 MINED: Mapping[str, Callable[[Any], bool]] = {
     "score": _is_number, "rank": _is_number, "margin": _is_number, "miner": _is_text,
 }  # fmt: skip
-"""Fields of a mined negative that an object may hold with its text, and checks of their values."""
+"""Fields of a mined negative that an object may hold next to its text -> checks of their values."""
 
 
 def _scalar(value: Scalar) -> Scalar:
@@ -186,13 +188,13 @@ def _scalar(value: Scalar) -> Scalar:
 
 
 class RowsOnDisk:
-    """Rows of one source, stored while the plan reads them, so that a copy needs no second reading."""
+    """Rows of one source, stored as the plan reads them, so that a copy need not read the source again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path
 
     def watch(self, items: Iterable[Item | Block]) -> Iterator[Item | Block]:
-        """Yield the items, and store each of them."""
+        """Yield the items, and store each one."""
         with self._path.open("w", encoding="utf-8") as file:
             for item in items:
                 records = item.records() if isinstance(item, Block) else (item,)
@@ -204,9 +206,9 @@ class RowsOnDisk:
                 yield item
 
     def rows(self, split: str | None) -> Iterator[tuple[Place, Row | None]]:
-        """Yield the rows of one source of the files (None: of all), in the order of reading.
+        """Yield (place, row) of each row in reading order. split: one source of the files, or None for all sources.
 
-        A skipped row is None, and counts for every source if it is too broken to know its source.
+        The row is None if it was skipped. A row too broken to name its source is yielded for every source.
         """
         with self._path.open(encoding="utf-8") as file:
             for line in file:

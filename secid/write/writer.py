@@ -1,4 +1,4 @@
-"""Rows in a trainer's schema: the only writer of training rows, for `secid select`, `secid mix` and the like.
+"""Write rows in a trainer's schema. All commands that write training rows use this module.
 
     st-ntuple      anchor, positive, negative_1 … negative_K; if rows differ in their number of negatives, one triplet
                    (anchor, positive, negative) per row
@@ -7,12 +7,12 @@
     tevatron       query_id, query, positive_passages, negative_passages of {docid, title, text}; other scalar columns
     nvidia         question_id, query, pos_doc, neg_doc of {id, text}; other scalar columns
 
-For mined negatives the last three hold score, rank, margin and miner, as neg_scores, neg_ranks, neg_margins and
-neg_miners, or as keys of each object; null for a missing value.
+For mined negatives, the last three schemas also hold score, rank, margin and miner: as neg_scores, neg_ranks,
+neg_margins and neg_miners, or as keys of each object. A missing value is null.
 
-The suffix decides between JSON lines and Parquet. Every row has every column, as loaders of both expect. Values are
-written unchanged. Columns that are left out are named: those whose kinds of values no Parquet type holds, and those
-that would make secid read the file differently.
+The suffix decides between JSON lines and Parquet. Every row has every column, as the loaders of both formats expect.
+Values are written unchanged. Two kinds of columns are omitted, and reported: those with values that do not fit one
+Parquet type, and those that would make secid read the file differently.
 """
 
 from __future__ import annotations
@@ -42,7 +42,7 @@ from secid.write.rows import ID_COLUMNS, PROVENANCE, QUERY_ID, SCORE_COLUMNS, Pa
 Schema = Literal["st-ntuple", "flagembedding", "tevatron", "nvidia"]
 SCHEMAS: tuple[Schema, ...] = get_args(Schema)
 COPY_SCHEMAS: Mapping[str, Schema] = {"triplet": "st-ntuple", **{name: name for name in SCHEMAS[1:]}}
-"""Schemas of `secid.read` that a copy keeps without --as. A copy of any other schema is flagembedding."""
+"""Schemas of `secid.read` that a copy keeps without --as -> schemas to write. Any other becomes flagembedding."""
 BATCH_ROWS = 1024
 """Rows per Parquet batch: the readers' own batch size."""
 TEXT_COLUMNS: Mapping[Schema, tuple[str, ...]] = {
@@ -51,15 +51,15 @@ TEXT_COLUMNS: Mapping[Schema, tuple[str, ...]] = {
     "tevatron": (QUERY_ID, "query", "positive_passages", "negative_passages"),
     "nvidia": ("question_id", "query", "pos_doc", "neg_doc"),
 }
-"""Columns that a schema defines. A file has only some of the optional ones."""
+"""Columns that each schema defines. Some are optional."""
 PASSAGE_ID_KEYS: Mapping[Schema, str] = {"tevatron": "docid", "nvidia": "id"}
-"""Schemas whose passages are objects, with the key of their ids. NeMo AutoModel's inline loader takes the texts of
+"""Schemas whose passages are objects -> the key of a passage id. NeMo AutoModel's inline loader reads the texts of
 `nvidia` from query, pos_doc and neg_doc (docs.nvidia.com/nemo/automodel, Retrieval Dataset, inline-text JSONL)."""
 QUERY_IDS = (QUERY_ID, "query-id", "qid", "question_id", "_id", "id")
-"""Columns that may hold the id of the query; the first that a row has counts."""
+"""Columns that may hold the query id. The first one with a value in a row counts."""
 NOT_FINITE = "NaN or infinity"
 EXACT_LIMIT, INT64_LIMIT = 2**53, 2**63
-"""Limits up to which 64-bit floats, and 64-bit integers, hold every whole number."""
+"""Limits below which 64-bit floats and 64-bit integers hold every whole number exactly."""
 KINDS = {type(None): "null", str: "text", bool: "bool"}
 PARQUET_TYPES: Mapping[str, Set[str]] = {
     "string": {"text"},
@@ -67,21 +67,22 @@ PARQUET_TYPES: Mapping[str, Set[str]] = {
     "int64": {"int", "long"},
     "float64": {"int", "float", NOT_FINITE},
 }
-"""Kinds of values that each Parquet type holds unchanged."""
-PASSAGE_IDS, SCORES, FURTHER = "ids of passages", "scores of passages", "further positives"
+"""Parquet type -> kinds of values that it holds unchanged."""
+PASSAGE_IDS, SCORES, FURTHER_POSITIVES = "ids of passages", "scores of passages", "further positives"
 POSITIVE_SCORES = "scores of positives"
 MINED = "rank, margin and miner of negatives"
-"""Names of contents that only some schemas hold."""
+"""Names of contents that only some schemas can hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class WrittenFile:
     """Contents of a written file.
 
-    layout     : "n-tuple" or "triplets" for st-ntuple, else "".
-    n_negatives: cells of negatives.   n_made_ids : rows without a query id or without ids of passages in the source.
-    not_held   : contents that the file lacks, by name, with the number of rows that have them (for further positives,
-                 the number of positives).
+    layout      : "n-tuple" or "triplets" for st-ntuple, else "".
+    n_negatives : number of negatives in all rows.
+    n_made_ids  : number of rows for which a query id or passage id was generated.
+    not_held    : name of each content that the file lacks -> number of rows that have it (for further positives, the
+                  number of positives).
     """
 
     schema: Schema
@@ -93,7 +94,10 @@ class WrittenFile:
 
 
 def schema_of(asked: str | None, own: Collection[str]) -> Schema:
-    """Return the schema to write. asked: value of --as.   own: schemas of the source's files. Raises UsageError."""
+    """Return the schema to write. asked: value of --as, or None. own: schemas of the source's files.
+
+    Raises UsageError for an unknown schema.
+    """
     if asked is not None and asked not in SCHEMAS:
         raise UsageError(f"unknown schema {asked!r}", where="--as", remedy=f"use one of {', '.join(SCHEMAS)}")
     schemas = {COPY_SCHEMAS.get(name, "flagembedding") for name in own}
@@ -101,7 +105,7 @@ def schema_of(asked: str | None, own: Collection[str]) -> Schema:
 
 
 def suffix_of(out: Path) -> str:
-    """Return the suffix of a path, which decides the container. Raises OutputError for an unknown one."""
+    """Return the suffix of a path, which decides the container. Raises OutputError for an unknown suffix."""
     for suffix in COPY_SUFFIXES:
         if out.name.endswith(suffix):
             return suffix
@@ -110,15 +114,15 @@ def suffix_of(out: Path) -> str:
 
 @contextmanager
 def new_files(*paths: Path) -> Iterator[list[Path]]:
-    """Yield temporary paths for new files, which appear together at the end of the block, or not at all.
+    """Yield temporary paths for new files. At the end of the block, all files appear together, or none does.
 
-    Raises OutputError if a file already exists, or cannot be written.
+    Raises OutputError if a file already exists or cannot be written.
     """
     for path in paths:
         if not path.parent.is_dir():
             raise OutputError("no such directory", where=str(path.parent), remedy="create it first")
         if path.exists() or path.is_symlink():
-            raise OutputError("already exists", where=str(path), remedy="name another file; nothing is overwritten")
+            raise OutputError("already exists", where=str(path), remedy="name a new file: secid overwrites none")
     with partial_files(paths) as partials:
         yield partials
         with ExitStack() as placed:
@@ -131,7 +135,7 @@ def new_files(*paths: Path) -> Iterator[list[Path]]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Raise errors of the block, which only writes `path`, as an OutputError that names it."""
+    """Raise an OSError of the block, which only writes `path`, as an OutputError that names the path."""
     try:
         yield
     except OSError as error:
@@ -140,11 +144,15 @@ def writing(path: Path) -> Iterator[None]:
 
 @dataclass
 class _Survey:
-    """Contents of all rows together, which determine the columns of the file.
+    """Statistics of all rows, which determine the columns of the file.
 
-    numbers : distinct numbers of negatives per row.   kinds : kinds of each other column's values.   held : rows that
-    have a value, by name of a column or of other contents.   n_scored : rows whose passages all have a score.
-    n_without_ids : rows that lack an id.   unwritable : values that JSON cannot hold, by name of a column.
+    n_scored      : number of rows whose passages all have a score.
+    n_without_ids : number of rows that lack the id of the query or of a passage.
+    numbers       : distinct numbers of negatives per row.
+    kinds         : other column -> kinds of its values.
+    held          : name of a column or other content -> number of rows with a value.
+    lost          : name of content that no schema can hold -> number of rows with it.
+    unwritable    : column -> number of values that JSON cannot hold.
     """
 
     n_rows: int = 0
@@ -174,15 +182,16 @@ class _Survey:
         self.held[SCORES] += any(passage.score is not None for passage in passages)
         self.held[POSITIVE_SCORES] += any(passage.score is not None for passage in row.positives)
         self.held[MINED] += any(passage.miner for passage in row.negatives)
-        self.held[FURTHER] += len(row.positives) - 1
+        self.held[FURTHER_POSITIVES] += len(row.positives) - 1
         self.lost.update(row.lost)
 
 
 def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suffix: str) -> WrittenFile:
-    """Write rows to `out`, a new file, in the container of the suffix.
+    """Write rows to the new file `out`, in the container of the suffix.
 
-    rows : returns the same rows at each call. It is called to determine the columns, to test how secid reads the first
-    rows, and to write the file. Memory does not grow with the number of rows.
+    rows : function that returns the same rows at each call. It is called to determine the columns, to test how secid
+           reads the first rows, and to write the file.
+    Memory does not grow with the number of rows.
     """
     survey = _Survey()
     for row in rows():
@@ -210,9 +219,9 @@ def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suf
     held = {
         PASSAGE_IDS: schema != "st-ntuple",
         SCORES: (scored and schema == "flagembedding") or (bool(mined) and schema != "st-ntuple"),
-        POSITIVE_SCORES: not mined or schema == "st-ntuple",  # else these are among the scores of passages
+        POSITIVE_SCORES: not mined or schema == "st-ntuple",  # in these files, part of SCORES
         MINED: schema != "st-ntuple",
-        FURTHER: schema != "st-ntuple",
+        FURTHER_POSITIVES: schema != "st-ntuple",
         **dict.fromkeys((*names, *([QUERY_ID] if schema in PASSAGE_ID_KEYS else ())), True),
     }
     not_held = survey.lost + Counter({name: n for name, n in survey.held.items() if not held.get(name)})
@@ -229,7 +238,7 @@ def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suf
 
 
 def _harmless_columns(head: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
-    """Return the other columns that do not change how secid reads the file. head: the file's first rows."""
+    """Return the columns of `names` that do not change how secid reads the file. head: the file's first rows."""
 
     def reading(chosen: Collection[str]) -> object:
         left_out = set(names).difference(chosen)
@@ -260,7 +269,7 @@ def _query_id(row: Row) -> str:
 
 
 def _kind(value: Scalar) -> str:
-    """Return the kind of a value, by the distinctions of Parquet columns."""
+    """Return the kind of a value: a value of KINDS, "float", NOT_FINITE, "int", "long" or "huge"."""
     if isinstance(value, bool) or not isinstance(value, int | float):
         return KINDS[type(value)]
     if isinstance(value, float):
@@ -269,7 +278,7 @@ def _kind(value: Scalar) -> str:
 
 
 def type_of(kinds: Set[str]) -> str:
-    """Return the type of a Parquet column that holds all these kinds of values unchanged; "" if none does."""
+    """Return the Parquet type that holds all these kinds of values unchanged; "" if no type does."""
     needed = kinds - {"null"}
     return next((name for name, accepted in PARQUET_TYPES.items() if needed <= accepted), "")
 
@@ -280,7 +289,7 @@ def _json_value(value: Scalar, parquet: bool) -> Scalar:
 
 
 def _tuples(row: Row, equal: bool) -> Iterator[dict[str, Any]]:
-    """Yield the rows of st-ntuple. sentence-transformers uses columns by their order, and none may be empty."""
+    """Yield the rows of st-ntuple. sentence-transformers reads columns by position, and no cell may be empty."""
     start = {"anchor": row.query, "positive": row.positives[0].text}
     texts = [passage.text for passage in row.negatives]
     if equal and len(texts) > 1:
@@ -292,7 +301,7 @@ def _tuples(row: Row, equal: bool) -> Iterator[dict[str, Any]]:
 def _lists(row: Row, scored: bool, with_ids: bool, mined: Collection[str]) -> dict[str, Any]:
     """Return a row of flagembedding.
 
-    scored, with_ids : write scores and ids of passages.   mined : fields of the negatives to write.
+    scored, with_ids : whether to write scores and passage ids.   mined : fields of mined negatives to write.
     """
     lists: dict[str, list[Any]] = {}
     for side, (texts, scores, ids) in zip(
@@ -335,7 +344,7 @@ def _made_id(text: str) -> str:
 
 
 def _write(documents: Iterator[dict[str, Any]], types: Mapping[str, str], out: Path, suffix: str) -> int:
-    """Write the documents one after the other, and return their number."""
+    """Write the documents in order, and return their number."""
     if suffix == ".parquet":
         return _write_parquet(documents, types, out)
     n_rows = 0
@@ -356,7 +365,7 @@ def _open_container(raw: BinaryIO, suffix: str) -> BinaryIO:
 
 
 def _write_parquet(documents: Iterator[dict[str, Any]], types: Mapping[str, str], out: Path) -> int:
-    # pyarrow is imported only for Parquet files: it takes 0.1 s.
+    # pyarrow is imported only for Parquet files, because the import takes 0.1 s.
     import pyarrow as pa
     import pyarrow.parquet as pq
 

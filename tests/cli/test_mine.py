@@ -291,7 +291,7 @@ def test_rows_of_a_collection_that_cannot_be_read_are_noted_and_counted(invoke):
     code, out, err = invoke("mine", "any=random", "--collection", "beir", "-k", 1, "-o", "out", "--json")
     assert code == 0
     assert json.loads(out)["skipped"] == {"unreadable_passages": 1, "unreadable_queries": 2}
-    assert "passages of the collection: 1 row cannot be read and is left out, the first: beir/corpus.jsonl:3: " in err
+    assert "1 unreadable row among the collection's passages is left out: beir/corpus.jsonl:3: " in err
     assert "beir/queries.jsonl:2: " in err
 
 

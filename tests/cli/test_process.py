@@ -44,7 +44,7 @@ def wait_for(pattern: str, child: Child, folder: Path) -> None:
 
 def run_with_a_file(arguments: list[str]) -> None:
     """Run a command that keeps its rows in a file, which shows that encoding has begun."""
-    embedding.HELD_BYTES = 0
+    embedding.ROWS_IN_MEMORY_BYTES = 0
     run_program(arguments)
 
 

@@ -1,8 +1,8 @@
-"""Processor time of `secid check` over json.loads of its file, and of a start to the first vector over transformers.
+"""Compare the processor time of `secid check` with json.loads, and of a start to the first vector with transformers.
 
 python -m tests.perf.check_and_start [--triplets 50000] [--repeats 3] [--folder DIR] [--encoder minilm]
 
-Every measurement is a process of its own; the kinds take turns, so that noise falls on all of them. Medians.
+Every measurement runs in a separate process. The kinds alternate, so that noise affects all of them. Medians.
 """
 
 from __future__ import annotations
@@ -35,11 +35,11 @@ from secid.settings import Settings
 load_transformer(Settings(encoder=sys.argv[1], device="cpu")).encode(["a goat"], "query")
 """
 ENVIRONMENT = {"OMP_WAIT_POLICY": "PASSIVE", "HF_HUB_OFFLINE": "1", "PYTHONDONTWRITEBYTECODE": ""}
-"""Threads wait as under the command, and modules are compiled once, as when installed."""
+"""Threads wait as they do under the command, and modules are compiled once, as in an installed package."""
 
 
 def processor_seconds(*arguments: str) -> float:
-    """User and system time of a Python process with its children. Raises CalledProcessError where it fails."""
+    """Return user plus system time of a Python process and its children. Raise CalledProcessError if it fails."""
     before = resource.getrusage(resource.RUSAGE_CHILDREN)
     subprocess.run([sys.executable, *arguments], check=True, capture_output=True, env=os.environ | ENVIRONMENT)
     after = resource.getrusage(resource.RUSAGE_CHILDREN)

@@ -1,9 +1,9 @@
-"""`secid.score` against a plain sentence-transformers script on the same sources, all in one run.
+"""Compare `secid.score` with a plain sentence-transformers script on the same sources, in one run.
 
     python -m tests.perf.end_to_end --data FOLDER --encoder minilm --repeats 3
 
-FOLDER holds at least two sources. Times are wall times after imports, model loading in; ratios are of medians. Our side
-writes its cache, as by default, into a new folder each time. Controls are off on our side, since the script has none.
+FOLDER holds at least two sources. Times are wall times after imports, loading the model included; ratios are of
+medians. secid writes its cache, as by default, to a new folder each time. Its controls are off, as the script has none.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ from tests.perf.plain import plain_scores
 
 
 class ForwardClock:
-    """Wall time in which at least one forward pass ran."""
+    """Clock of the wall time during which at least one forward pass runs."""
 
     def __init__(self) -> None:
         self.intervals: list[tuple[float, float]] = []
@@ -50,7 +50,7 @@ class ForwardClock:
         Replica.forward = self._original  # type: ignore[method-assign]
 
     def seconds(self) -> float:
-        """Length of the union of all intervals."""
+        """Return the length of the union of all intervals."""
         total, end = 0.0, float("-inf")
         for start, stop in sorted(self.intervals):
             total += max(0.0, stop - max(start, end))
@@ -59,7 +59,7 @@ class ForwardClock:
 
 
 def timed(function: Callable[[], Any], repeats: int) -> tuple[float, Any]:
-    """Median seconds of some calls, and what the last returned."""
+    """Return the median seconds of several calls, and the last result."""
     seconds, found = [], None
     for _ in range(repeats):
         start = time.perf_counter()
@@ -69,12 +69,12 @@ def timed(function: Callable[[], Any], repeats: int) -> tuple[float, Any]:
 
 
 def ours(paths: list[Path], encoder: str, cache: Path, **settings: Any) -> secid.Run:
-    """One score with a given cache folder, without controls unless they are asked for."""
+    """Score once with a given cache folder, by default without controls."""
     return secid.score(paths, encoder, **{"controls": "none", "cache_dir": str(cache), **settings})
 
 
 def main() -> None:
-    """Prints ratios."""
+    """Print ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--data", type=Path, default=ROOT / "fixtures" / "sources")
     parser.add_argument("--encoder", default="minilm")
@@ -115,7 +115,7 @@ def main() -> None:
 
 
 def report(what: str, plain: float, own: float) -> None:
-    """One comparison."""
+    """Print one comparison."""
     print(f"{what}: script {plain:.2f} s, secid {own:.2f} s: {plain / own:.2f} times as fast")
 
 

@@ -1,11 +1,11 @@
-"""The measure stage alone, on vectors that are there already: time against a bare matrix product, and peak memory.
+"""Time the measure stage on existing vectors against a bare matrix product, and print its peak memory.
 
     python -m tests.perf.measure                      # 1 M triplets of 768 dimensions
     python -m tests.perf.measure --triplets 20000     # a try
 
-The vectors are drawn and written to a file; a child process maps it and measures, so that its peak is its own.
-Per pass the median of the repeats is printed as a ratio to the product (d x T)(T x d) in float32, which is timed in
-the same child, in turn with the passes. The triplets are a source's: 10 negatives a query, all passages distinct.
+The vectors are drawn and written to a file; a child process maps the file and measures, so that only its own memory
+counts. For each pass the script prints the median time over that of the product (d x T)(T x d) in float32, timed in
+the same child, alternating with the passes. The triplets form one source of 10 negatives per query, all distinct.
 """
 
 from __future__ import annotations
@@ -40,7 +40,7 @@ BASE = Variant(0.05, "base", "full")
 
 
 def draw(folder: Path, n_queries: int, d: int, seed: int) -> dict[str, FileRows]:
-    """Unit rows around shared directions, so that cosines spread as those of real texts do, written in parts."""
+    """Write unit rows around shared directions in parts, so that cosines spread as those of real texts do."""
     generator = np.random.default_rng(seed)
     stores = {}
     for name, n in (("query", n_queries), ("passage", n_queries * (1 + NEGATIVES))):
@@ -54,7 +54,7 @@ def draw(folder: Path, n_queries: int, d: int, seed: int) -> dict[str, FileRows]
 
 
 def triplets_of(n_queries: int) -> Triplets:
-    """Record i: query i, passage i as its positive, the next free passages as its negatives."""
+    """Return triplets: record i has query i, passage i as its positive, and the next free passages as negatives."""
     n = n_queries * NEGATIVES
     record = np.repeat(np.arange(n_queries), NEGATIVES)
     generator = np.random.default_rng(1)
@@ -69,7 +69,7 @@ def triplets_of(n_queries: int) -> Triplets:
 
 
 def bare_seconds(n: int, d: int) -> float:
-    """(d x n)(n x d) in float32 by blocks of resident rows."""
+    """Return the seconds of (d x n)(n x d) in float32, by blocks of rows in memory."""
     rows = torch.randn(BARE_ROWS, d)
     total = torch.zeros(d, d)
     start = time.perf_counter()
@@ -81,7 +81,7 @@ def bare_seconds(n: int, d: int) -> float:
 
 
 def child(folder: Path, n_queries: int, d: int, repeats: int, budgets: int) -> dict[str, object]:
-    """Times of each repeat, seconds, and the peak memory of this process."""
+    """Return the seconds of each repeat, and the peak memory of this process."""
     stores = draw(folder, n_queries, d, 0)
     vectors = Vectors(torch.empty(0, d), torch.empty(0, d), lambda role, ids, out: stores[role].take(ids, out))
     rows = triplets_of(n_queries)
@@ -119,9 +119,9 @@ def child(folder: Path, n_queries: int, d: int, repeats: int, budgets: int) -> d
 
 
 class OwnMemory:
-    """Largest memory of the process that is its own, MB: mapped pages of the vectors' file are the kernel's to drop.
+    """Peak private memory of the process, MB. Mapped pages of the vectors' file do not count: the kernel can drop them.
 
-    Read every 20 ms; 0 where there is no /proc.
+    Read every 20 ms; 0 without /proc.
     """
 
     def __init__(self) -> None:
@@ -144,16 +144,16 @@ class OwnMemory:
 
 
 def weights(dots: object, coverage: np.ndarray) -> np.ndarray:
-    """The full weight of each triplet, as the sweep used it."""
+    """Return the full weight of each triplet, as the sweep used it."""
     from secid.measure.gates import gates
 
     return gates(dots, torch.from_numpy(coverage), BASE.temperature).weight.numpy()
 
 
 def peak_megabytes() -> float:
-    """Largest resident memory of this process so far, mapped file pages in.
+    """Return the peak resident memory of this process so far, mapped file pages included.
 
-    Linux's ru_maxrss starts at the parent's size, so there the kernel's own mark is read.
+    On Linux it comes from /proc, because ru_maxrss starts at the parent's size.
     """
     status = Path("/proc/self/status")
     if status.exists():
@@ -164,7 +164,7 @@ def peak_megabytes() -> float:
 
 
 def main() -> None:
-    """Prints ratios and the peak."""
+    """Print ratios and the peak."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--triplets", type=int, default=1_000_000)
     parser.add_argument("--dimension", type=int, default=768)

@@ -1,6 +1,6 @@
-"""The script that anyone would write without secid: sentence-transformers per source, then NumPy for the score.
+"""Score as anyone would without secid: encode each source with sentence-transformers, then use NumPy.
 
-It reads through secid's readers, which spares it the work of finding out what the files hold.
+It uses secid's readers, so it need not detect the schemas of files.
 """
 
 from __future__ import annotations
@@ -26,7 +26,7 @@ TEMPERATURE, SMALLEST = 0.05, 1e-3
 
 
 class Scored(NamedTuple):
-    """A record as it is scored: METHOD 1."""
+    """A record as secid scores it. Source: METHOD 1."""
 
     query: str
     positive: str
@@ -34,12 +34,12 @@ class Scored(NamedTuple):
 
 
 def recipe_of(encoder: str) -> Recipe:
-    """Where the encoder lies and what it puts before its texts."""
+    """Return the encoder's location and prefixes."""
     return load_transformer(Settings(encoder=encoder, device="cpu")).recipe
 
 
 def load_plain(encoder: str, device: str = "cpu", dtype: torch.dtype = torch.float32) -> SentenceTransformer:
-    """The same encoder in sentence-transformers, at the same maximum length."""
+    """Load the same encoder in sentence-transformers, with the same maximum length."""
     recipe = recipe_of(encoder)
     folder = recipe.folder if (recipe.folder / "modules.json").is_file() else recipe.folder.parent
     folder = folder if (folder / "modules.json").is_file() else recipe.folder
@@ -49,7 +49,7 @@ def load_plain(encoder: str, device: str = "cpu", dtype: torch.dtype = torch.flo
 
 
 def read_records(path: Path) -> list[Scored]:
-    """Rows of one query and positive are one record; its negatives are distinct."""
+    """Read records: rows with the same query and positive form one record, with distinct negatives."""
     settings = Settings()
     merged: dict[tuple[str, str], dict[str, None]] = {}
     for source in resolve_sources([str(path)], settings):
@@ -60,7 +60,7 @@ def read_records(path: Path) -> list[Scored]:
 
 
 def plain_scores(paths: list[Path], encoder: str, **encode: Any) -> dict[str, float]:
-    """ECI_sem of each source by name: distinct texts per source, sentence-transformers' defaults, NumPy."""
+    """Return ECI_sem by source: distinct texts per source, sentence-transformers' defaults, NumPy."""
     model, recipe = load_plain(encoder), recipe_of(encoder)
     sources = {path.name.split(".")[0]: read_records(path) for path in paths}
     idf = _idf({text for rows in sources.values() for row in rows for text in (row.positive, *row.negatives)})

@@ -1,11 +1,10 @@
-"""Times reading, planning and lexing (document frequencies in) beside a plain loop over the same records.
+"""Time reading, planning and lexing (document frequencies included) against a plain loop over the same records.
 
 python tests/perf/read_plan_lex.py [--triplets 200000] [--repeats 3] [--folder DIR]
 
-The plain loop is `json.loads`, one regular expression and a set a text, over the JSON lines, in one process.
-Every measurement is a process of its own, so that peak memory is its own too; the kinds take turns, so that
-noise from elsewhere on the machine falls on all of them. The coverage of every triplet, which the plain loop
-does not work out, is timed too.
+The plain loop reads JSON lines in one process, with `json.loads`, one regular expression and one set per text. Every
+measurement runs in a separate process, so that peak memory is separate, too. The kinds alternate, so that noise
+affects all of them. The coverage of every triplet is also timed; the plain loop does not compute it.
 """
 
 from __future__ import annotations
@@ -30,14 +29,14 @@ if TYPE_CHECKING:
 
 N_WORDS = 60_000
 PASSAGE_WORDS = 53
-"""Words of Zipf's law from the list below come to 340 characters a passage on average."""
+"""Words per passage. Drawn by Zipf's law from the list below, they give 340 characters on average."""
 QUERY_WORDS = 9
 WRITE_ROWS = 20_000
 ASKED_BYTES_PER_TEXT = 64
 
 
 def make_rows(n_rows: int, seed: int = 0) -> Iterator[list[dict[str, str]]]:
-    """Dictionaries of query, positive and negative, all distinct, in blocks of WRITE_ROWS."""
+    """Yield dictionaries of query, positive and negative, all distinct, in blocks of WRITE_ROWS."""
     generator = np.random.default_rng(seed)
     letters = np.array(list("etaoinshrdlcumwfgypbvk"))
     rank = np.arange(N_WORDS)
@@ -61,7 +60,7 @@ def make_rows(n_rows: int, seed: int = 0) -> Iterator[list[dict[str, str]]]:
 
 
 def write_files(folder: Path, n_rows: int) -> dict[str, Path]:
-    """The same records as JSON lines and as Parquet."""
+    """Write the same records as JSON lines and as Parquet."""
     import pyarrow as pa
     import pyarrow.parquet as pq
 
@@ -77,7 +76,7 @@ def write_files(folder: Path, n_rows: int) -> dict[str, Path]:
 
 
 def plain_loop(path: Path) -> dict[str, float]:
-    """What anyone writes first: parse, split, collect."""
+    """Time the simplest code: parse, split, collect."""
     split = re.compile(r"[^\W_]+")
     start, cpu = time.perf_counter(), cpu_seconds()
     n_tokens = 0
@@ -94,7 +93,7 @@ def plain_loop(path: Path) -> dict[str, float]:
 
 
 def whole_way(path: Path) -> dict[str, float]:
-    """Reading, planning, lexing, document frequencies and the coverage of every triplet."""
+    """Time reading, planning, lexing, document frequencies and the coverage of every triplet."""
     from secid.pool import Lexicon
     from secid.pool.reading import read_draft
     from secid.progress import Silent
@@ -142,20 +141,20 @@ def whole_way(path: Path) -> dict[str, float]:
 
 
 def cpu_seconds() -> float:
-    """Processor time of this process."""
+    """Return the processor time of this process."""
     used = resource.getrusage(resource.RUSAGE_SELF)
     return used.ru_utime + used.ru_stime
 
 
 def array_bytes(plan: Plan) -> int:
-    """Bytes of all arrays that a plan holds, each counted once; what else it holds does not grow with the texts."""
+    """Return the bytes of all arrays in a plan, each counted once. Its other parts do not grow with the texts."""
     holders = [plan, plan.queries, plan.passages, *plan.sources]
     arrays = {id(value): value for held in holders for value in vars(held).values() if isinstance(value, np.ndarray)}
     return sum(array.nbytes for array in arrays.values())
 
 
 def memory_bytes() -> int:
-    """Memory of this process that is its own: mapped files are the kernel's to drop."""
+    """Return the private memory of this process. Mapped files do not count, since the kernel can drop them."""
     for line in Path("/proc/self/status").read_text(encoding="ascii").splitlines():
         if line.startswith("RssAnon:"):
             return int(line.split()[1]) << 10

@@ -1,4 +1,4 @@
-"""Exact dense search: secid's and faiss-cpu's IndexFlatIP, filling the index included, in turn in one process.
+"""Time exact dense search: secid against faiss-cpu's IndexFlatIP (filling the index included), alternating.
 
     pip install faiss-cpu && python -m tests.perf.search [--passages 200000] [--queries 2048] [--repeats 3]
 

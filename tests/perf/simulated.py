@@ -1,16 +1,17 @@
-"""How busy `secid score` keeps GPUs, on simulated ones.
+"""Measure how busy `secid score` keeps GPUs, with simulated GPUs.
 
     python -m tests.perf.simulated
     python -m tests.perf.simulated --devices 8 --tokenizer minilm
     python -m tests.perf.simulated --texts 2000 --pace 2000
 
-Everything is the production path, from files to the written run, but the devices: a batch takes the time that its texts
-have at a device's pace, next to which the host is free, as it is next to a GPU. To launch it, a BERT of 12 layers that
-are 12 wide runs on one token: that is what holds the interpreter's lock. The tokenizer counts characters, or is
-MiniLM's. Rows are unit vectors that hang on nothing but a text's place in its batch, so scores mean nothing.
+All code from files to the written run is production code; only the devices are simulated. A batch takes the time that
+its texts need at a device's pace, during which the host is free, as with a GPU. To launch a batch, a BERT of 12 layers
+of width 12 runs on one token, which holds the interpreter's lock as a real launch does. The tokenizer counts
+characters, or is MiniLM's. Rows are unit vectors that depend only on a text's place in its batch, so scores mean
+nothing.
 
-Two sources, ten negatives a query, all controls. busy: the devices' share of the wall time, from the first batch to the
-last and of all of `secid.score`.
+There are two sources with ten negatives per query, and all controls. busy : share of the wall time during which devices
+work, from the first batch to the last, and over the whole of `secid.score`.
 """
 
 from __future__ import annotations
@@ -40,24 +41,24 @@ from secid.results import EncoderInfo
 from secid.settings import Settings
 
 MEDIAN_TOKENS, SIGMA, LONGEST = 75, 0.4, 512
-"""Of MS MARCO's passages, as in `tests.perf.gpu`."""
+"""Token counts of MS MARCO's passages, as in `tests.perf.gpu`."""
 CHARACTERS_A_TOKEN = 4
 NEGATIVES, SHARED = 10, 8
-"""Of a query in each of two sources, and how many of them both list: 13 passages a query."""
+"""Negatives per query in each of two sources, and the number that both list: 13 passages per query."""
 DIMENSION = 384
 FEW_TEXTS = 32
-"""Fewer are of the look at how much rows differ between batches, at the end of the run."""
+"""Smaller batches come from the check at the end of the run of how much rows differ between batches."""
 
 
 class Timeline:
-    """When a device is done with what it has taken. spans: when it began and ended each batch of more than a few."""
+    """Times at which a device finishes its batches. spans : start and end of each batch of more than a few texts."""
 
     def __init__(self, pace: float) -> None:
         self.pace, self.free_at = pace, 0.0
         self.spans: list[tuple[float, float]] = []
 
     def take(self, n: int) -> float:
-        """When n more texts are done."""
+        """Return the time at which n more texts are done."""
         began = max(self.free_at, time.perf_counter())
         self.free_at = began + n / self.pace
         if n >= FEW_TEXTS:
@@ -66,7 +67,7 @@ class Timeline:
 
 
 class Moment(NamedTuple):
-    """In place of a CUDA event."""
+    """Stand-in for a CUDA event."""
 
     at: float
 
@@ -75,7 +76,7 @@ class Moment(NamedTuple):
 
 
 class Simulated(Replica):
-    """A replica whose batches take the time of a timeline, one for each device."""
+    """Replica whose batches take the time of its device's timeline."""
 
     line: Timeline
     lines: list[Timeline]
@@ -92,7 +93,7 @@ class Simulated(Replica):
 
 
 def simulated(model: Any, pace: float, rows: torch.Tensor, lines: list[Timeline]) -> Simulated:
-    """The next device, whose timeline is added to the others."""
+    """Return the next simulated device, and add its timeline to the others."""
     replica = Simulated(model, torch.device("meta"))
     replica.line, replica.lines, replica.rows = Timeline(pace), lines, rows
     lines.append(replica.line)
@@ -100,7 +101,7 @@ def simulated(model: Any, pace: float, rows: torch.Tensor, lines: list[Timeline]
 
 
 class Counted:
-    """A tokenizer that takes a token for every few characters."""
+    """Tokenizer that counts one token for every few characters."""
 
     padding = 0
 
@@ -125,7 +126,7 @@ def tokeniser_of_minilm() -> Tokeniser:
 
 
 def encoder_of(pace: float, n_devices: int, tokenizer: str, lines: list[Timeline]) -> TransformerEncoder:
-    """The production encoder over simulated devices."""
+    """Return the production encoder over simulated devices."""
     rows = torch.nn.functional.normalize(torch.randn(GPU_BUDGET, DIMENSION), dim=1)
     size = BertConfig(hidden_size=12, num_hidden_layers=12, num_attention_heads=1, intermediate_size=12)
     texts = {"name": "simulated", "pooling": "mean", "query_prefix": "", "passage_prefix": "", "dtype": "bf16"}
@@ -144,7 +145,7 @@ def encoder_of(pace: float, n_devices: int, tokenizer: str, lines: list[Timeline
 
 
 def words_of(n: int) -> Iterator[str]:
-    """Texts of the documentation's words, in lengths as MS MARCO's passages have them; each ends in its number."""
+    """Yield texts of words from the documentation, as long as MS MARCO's passages; each ends with its number."""
     draw = np.random.default_rng(0)
     root = Path(__file__).parents[2] / "docs"
     words = np.array(" ".join(path.read_text(encoding="utf-8") for path in sorted(root.glob("*.md"))).split(), object)
@@ -154,7 +155,7 @@ def words_of(n: int) -> Iterator[str]:
 
 
 def write_sources(folder: Path, n_texts: int) -> list[Path]:
-    """Two JSONL files of n_texts distinct texts, or a few less."""
+    """Write two JSONL files with n_texts distinct texts, or a few fewer."""
     n_passages = 1 + 2 * NEGATIVES - SHARED
     n = n_texts // (1 + n_passages)
     paths = [folder / "one.jsonl", folder / "two.jsonl"]
@@ -169,7 +170,7 @@ def write_sources(folder: Path, n_texts: int) -> list[Path]:
 
 
 def main() -> None:
-    """Prints shares of the wall, and the stages' seconds."""
+    """Print shares of the wall time, and the seconds of the stages."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--texts", type=int, default=500_000)
     parser.add_argument("--pace", type=float, default=28_000, help="texts a second of one device [default: one H200]")

@@ -1,12 +1,12 @@
-"""`secid score` from a vectors file against a plain NumPy and torch script that computes the same scores.
+"""Compare `secid score` from a vectors file with a plain NumPy and torch script that computes the same scores.
 
     python -m tests.perf.vectors                        # 100,000 triplets, medians of three
     python -m tests.perf.vectors --triplets 1000000 --repeats 1
-    python -m tests.perf.vectors --tree OTHER_CHECKOUT  # the code of another checkout beside the same script
+    python -m tests.perf.vectors --tree OTHER_CHECKOUT  # the code of another checkout against the same script
 
-Every command is a process of its own, and they take turns. Processor time (user + system) of the whole process is
-compared, its start included, and the ratios are of medians. The files are two sources of ten negatives a query, which
-share queries, positives and most negatives. The script has no controls, so ours does more work with them.
+Every command runs in a separate process, and the kinds alternate. The numbers are processor time (user + system) of the
+whole process, its start included; ratios are of medians. There are two sources with ten negatives per query, which
+share queries, positives and most negatives. The script has no controls, so secid does more work with them.
 """
 
 from __future__ import annotations
@@ -42,14 +42,14 @@ COMMANDS = {
 
 
 class Used(NamedTuple):
-    """What a process took: processor time in seconds, and its largest resident memory in MB."""
+    """Cost of a process: processor time in seconds, and peak resident memory in MB."""
 
     seconds: float
     megabytes: float
 
 
 def write_files(folder: Path, n_triplets: int) -> None:
-    """Two sources a.jsonl and b.jsonl of half the triplets each, and vectors.npz of all their texts."""
+    """Write sources a.jsonl and b.jsonl with half of the triplets each, and vectors.npz with all their texts."""
     n_queries = n_triplets // (2 * NEGATIVES)
     n_pool = 12 * n_queries
     texts: dict[str, list[str]] = {"query": [], "positive": [], "negative": []}
@@ -74,7 +74,7 @@ def write_files(folder: Path, n_triplets: int) -> None:
 
 
 def plain_scores(folder: Path) -> dict[str, float]:
-    """ECI_sem of each source: what anyone would write, with products and gates by blocks in torch."""
+    """Return ECI_sem of each source, by simple code with products and gates in blocks in torch."""
     import torch
 
     file = np.load(folder / "vectors.npz")
@@ -121,7 +121,7 @@ def plain_scores(folder: Path) -> dict[str, float]:
 
 
 def run(command: list[str], tree: Path) -> Used:
-    """Runs a command with the code of a checkout. Raises CalledProcessError if it fails."""
+    """Run a command with the code of a checkout. Raise CalledProcessError if it fails."""
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": ""}  # compiled, as installed
     child = subprocess.Popen(command, cwd=tree, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     message = child.stderr.read() if child.stderr else b""
@@ -133,7 +133,7 @@ def run(command: list[str], tree: Path) -> Used:
 
 
 def compare(folder: Path, tree: Path, repeats: int, kinds: list[str]) -> None:
-    """Prints medians, their ratios, and how far the scores lie apart."""
+    """Print medians, their ratios, and the difference of the scores."""
     score = [sys.executable, "-m", "secid", "score", str(folder / "a.jsonl"), str(folder / "b.jsonl"), "--encoder"]
     score += [str(folder / "vectors.npz"), "--run", str(folder / "run"), "--force", "--quiet"]
     plain = [sys.executable, "-m", "tests.perf.vectors", "--plain", str(folder)]
@@ -157,7 +157,7 @@ def compare(folder: Path, tree: Path, repeats: int, kinds: list[str]) -> None:
 
 
 def main() -> None:
-    """Prints ratios."""
+    """Print ratios."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--triplets", type=int, default=100_000)
     parser.add_argument("--repeats", type=int, default=3)

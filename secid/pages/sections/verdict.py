@@ -345,7 +345,7 @@ def notes_section(run: Run) -> Section:
 def _has_weak_positives(source: SourceReport) -> bool:
     """Return True if more positives than its limit allows look no better than random passages."""
     finding = source.finding("weak_positive")
-    return finding is not None and finding.share > (FINDINGS["weak_positive"].limit or 0.0)
+    return finding is not None and FINDINGS["weak_positive"].exceeded_by(finding.share)
 
 
 def most_outscore(source: TableNumbers) -> bool:

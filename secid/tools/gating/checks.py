@@ -290,7 +290,7 @@ def _finding(subject: Subject, name: str, bound: Bound) -> GateCheck:
         return _compared(name, result, result.positives, bound, share.n_all, n_queries)
     bounds = wilson_interval(share.estimate) if n_queries >= FEWEST_QUERIES or bound.counted else UNBOUNDED
     check = decided(name, share.estimate.value, bounds, "share", bound, n_queries, n=share.n_all)
-    if bound.counted and check.outcome == "pass" and share.estimate.value > (FINDINGS[finding].limit or 1.0):
+    if bound.counted and check.outcome == "pass" and FINDINGS[finding].exceeded_by(share.estimate.value):
         check = replace(check, notice=True)  # the policy allows more than the catalogue
     shown = check.outcome != "pass" or check.notice
     if finding == "suspect" and (why := _doubt(subject.guide, shown)):

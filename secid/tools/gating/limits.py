@@ -362,7 +362,7 @@ def above_advice(baseline: Baseline) -> dict[str, dict[str, float]]:
         name: above
         for name, source in baseline.sources.items()
         if (above := {finding: share.value for finding, share in source.findings.items()
-                      if finding in checked and _excess(finding, share) > (FINDINGS[finding].limit or inf)})
+                      if finding in checked and FINDINGS[finding].exceeded_by(_excess(finding, share))})
     }  # fmt: skip
 
 

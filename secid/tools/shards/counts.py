@@ -35,7 +35,7 @@ from secid.findings.status import ListedNegatives, formal_excess
 from secid.findings.texts import HUB_SHARE, RunTexts, formal_masks, hub_forms, queries_by_form
 from secid.pool import DocumentFrequencies, Keys, PlannedSource, collect_sources, token_stream
 from secid.pool.collect import grouped
-from secid.pool.coverage import CHUNK_TEXTS, add_table, frequencies, merge_frequencies
+from secid.pool.coverage import LEXED_AT_ONCE, add_table, frequencies, merge_frequencies
 from secid.pool.normal_form import FormKeys, text_forms
 from secid.pool.plan import QuerySubset, Shard
 from secid.pool.reading import add_labels, bytes_read_by, judgement_files, label_records, refuse_unused_collection
@@ -238,7 +238,7 @@ class _OwnTexts:
             for name, number in self._names.items():
                 listed[name][ids[(role == NEGATIVE) & (source == number)]] = True
             openings = Openings(*np.zeros((2, len(store)), np.uint64))
-            for start, stop in pieces(len(store), CHUNK_TEXTS, store.lengths):
+            for start, stop in pieces(len(store), LEXED_AT_ONCE, store.lengths):
                 texts = store.packed(start, stop)
                 openings.phrase[start:stop] = phrase_keys(texts)
                 openings.opening[start:stop] = opening_keys(FormKeys.of(texts))
@@ -254,7 +254,7 @@ def document_frequencies(store: TextStore, counted: Flags, tokenizer: str) -> Do
     """Count the flagged passages with each token. counted: (n,) flags of the passages to count."""
     ids = np.flatnonzero(counted)
     tables: list[DocumentFrequencies] = []
-    for start, stop in pieces(len(ids), CHUNK_TEXTS, store.lengths[ids]):
+    for start, stop in pieces(len(ids), LEXED_AT_ONCE, store.lengths[ids]):
         texts = store.packed_of(ids[start:stop])
         add_table(tables, frequencies(distinct_tokens(*token_stream(texts, tokenizer, "passage"))))
     return merge_frequencies(tables)

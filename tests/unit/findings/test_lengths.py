@@ -58,7 +58,7 @@ def test_the_estimate_is_near_what_wordpiece_gives_for_english():
 def test_chunks_leave_no_seam(monkeypatch):
     texts = [f"text {number} über ß 桥" if number % 3 else f"plain {number}" for number in range(50)]
     whole = measured(texts)
-    monkeypatch.setattr(summary, "CHUNK_TEXTS", 7)
+    monkeypatch.setattr(summary, "LENGTHS_AT_ONCE", 7)
     parts = measured(texts)
     np.testing.assert_array_equal(whole.characters, parts.characters)
     np.testing.assert_array_equal(whole.tokens, parts.tokens)

@@ -282,7 +282,7 @@ def test_the_order_of_sources_and_rows_and_the_sizes_of_batches_change_nothing(m
     assert flagged(sources[::-1]) == expected
     monkeypatch.setattr(copies, "PAIRS_AT_ONCE", 7)
     monkeypatch.setattr(copies, "BYTES_AT_ONCE", 100)
-    monkeypatch.setattr(forms_module, "CHUNK_TEXTS", 3)
+    monkeypatch.setattr(forms_module, "FORMS_AT_ONCE", 3)
     assert flagged([rows[::-1] for rows in sources]) == expected
 
 

@@ -11,7 +11,7 @@ import torch
 
 from secid.arrays import FLOAT32_DISTANCE
 from secid.measure import blocks, uncertainty
-from secid.measure.blocks import HELD_BYTES, PackedMatrix, Scratch, Triplets, Vectors, can_pack, side_by_side
+from secid.measure.blocks import PARALLEL_BYTES, PackedMatrix, Scratch, Triplets, Vectors, can_pack, side_by_side
 from secid.measure.gates import gates
 from secid.measure.information import Eigen, InformationState
 from secid.measure.sweep import Variant, sweep
@@ -174,9 +174,11 @@ def test_items_go_side_by_side_in_order_and_torch_keeps_its_threads():
         with side_by_side(CPU) as each:
             assert list(each(one, range(6))) == [(item, 1) for item in range(6)]
         assert torch.get_num_threads() == 2
-        with side_by_side(CPU, HELD_BYTES // 5) as each:  # those of two threads, two that wait for each, and one more
+        with side_by_side(
+            CPU, PARALLEL_BYTES // 5
+        ) as each:  # those of two threads, two that wait for each, and one more
             assert each is not map
-        with side_by_side(CPU, HELD_BYTES // 5 + 1) as each:
+        with side_by_side(CPU, PARALLEL_BYTES // 5 + 1) as each:
             assert each is map
         later: list[int] = []
         thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))

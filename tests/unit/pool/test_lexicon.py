@@ -52,7 +52,7 @@ def whole(tmp_path_factory) -> tuple[str, list[float]]:
 
 @pytest.mark.parametrize(("chunk", "threads"), [(7, 1), (7, 4), (64, 3), (1, 2)])
 def test_chunks_and_threads_change_nothing(chunk, threads, whole, tmp_path, monkeypatch):
-    monkeypatch.setattr(coverage, "CHUNK_TEXTS", chunk)
+    monkeypatch.setattr(coverage, "LEXED_AT_ONCE", chunk)
     monkeypatch.setattr(coverage, "MAX_THREADS", threads)
     monkeypatch.setattr("os.cpu_count", lambda: threads)
     assert measured(tmp_path) == whole

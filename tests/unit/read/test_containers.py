@@ -586,7 +586,7 @@ def test_arrow_ipc_files_as_well_as_streams(tmp_path: Path) -> None:
 def test_details_are_short(items: Items) -> None:
     found = items(GOOD + b'{"query": "q", "pos": ["p"], "neg": "' + b"x" * 5000 + b'"}\n')
     assert found[1].reason == "string_for_list"
-    assert len(fault_text(found[1].fact)) <= stream.SHOWN_LENGTH
+    assert len(fault_text(found[1].fact)) <= stream.MAX_SHOWN_CHARS
 
 
 def test_sniffing_takes_nothing_from_the_stream(tmp_path: Path) -> None:

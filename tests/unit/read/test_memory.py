@@ -126,7 +126,7 @@ def test_the_head_is_as_short_as_its_rows_are_long(tmp_path: Path, monkeypatch: 
     path = tmp_path / "a.jsonl"
     path.write_bytes(b'{"query": "q q", "pos": ["p p"], "neg": ["%s"]}\n' % (b"n " * (1 << 18)) * 20)
     stream = ByteStream(str(path))
-    monkeypatch.setattr(reader, "HEAD_PARTS", 2)
+    monkeypatch.setattr(reader, "MAX_HEAD_PARTS", 2)
     assert len(reader.first_rows(open_parts(stream, sniff(stream)))[1]) == 2
     stream.close()
 

@@ -14,7 +14,7 @@ import pytest
 from secid.errors import InputError, UsageError
 from secid.pool.reading import read_draft
 from secid.read import open_source
-from secid.read.evaluation import DEPTH
+from secid.read.evaluation import DEFAULT_LAST_RANK
 from secid.records import Defect, Record, Source
 from secid.settings import Settings
 from secid.write.rows import row_of
@@ -58,7 +58,7 @@ def retrieved(seed: int = 0) -> Listed:
 
 
 def expected(
-    run: Listed, grades: Judged, first: int = 1, last: int = DEPTH
+    run: Listed, grades: Judged, first: int = 1, last: int = DEFAULT_LAST_RANK
 ) -> dict[str, tuple[list[str], list[str], int]]:
     """query -> positives, negatives, how many of the window are relevant; queries without a positive left out."""
     rows = {}

@@ -92,7 +92,7 @@ def test_a_share_of_further_texts_may_be_added(tmp_path: Path) -> None:
 def test_rows_are_those_of_the_texts(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, in_memory: bool, kind: str, cache: bool
 ) -> None:
-    monkeypatch.setattr(module, "HELD_BYTES", 270 * 4 * D - (not in_memory))
+    monkeypatch.setattr(module, "ROWS_IN_MEMORY_BYTES", 270 * 4 * D - (not in_memory))
     for n_cached in (0, 180 if cache else 0):
         encoder = Streaming(kind)
         own = embedder(tmp_path, encoder, cache=cache)
@@ -225,7 +225,7 @@ def test_a_disk_without_room_for_the_rows_is_an_error_of_ours(
     def full(*_: int) -> None:
         raise OSError(number, os.strerror(number))
 
-    monkeypatch.setattr(module, "HELD_BYTES", 0)
+    monkeypatch.setattr(module, "ROWS_IN_MEMORY_BYTES", 0)
     monkeypatch.setattr(os, "posix_fallocate", full, raising=False)
     encoder = Streaming()
     with pytest.raises(OutputError) as caught:
@@ -239,7 +239,7 @@ def test_a_disk_without_room_for_the_rows_is_an_error_of_ours(
 def test_where_space_cannot_be_reserved_it_is_compared(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, how: str
 ) -> None:
-    monkeypatch.setattr(module, "HELD_BYTES", 0)
+    monkeypatch.setattr(module, "ROWS_IN_MEMORY_BYTES", 0)
 
     def unsupported(*_: int) -> None:
         raise OSError(errno.EOPNOTSUPP, os.strerror(errno.EOPNOTSUPP))
