@@ -185,7 +185,7 @@ def probe(
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Fine-tune the encoder briefly on each source, and compare the results.
+    """Fine-tune briefly on each source, and compare the results.
 
     Only the negatives differ between sources. Queries that share a relevant passage are held out together. Every source
     is trained at two or more learning rates, since the order may differ between them. This takes minutes to hours. The
@@ -237,7 +237,7 @@ def explain(
     ] = None,
     json: Json = False,
 ) -> None:
-    """Explain a finding, a column, a status, a check of the gate or a mining preset.
+    """Explain a finding, column, status, check or mining preset.
 
     Example: secid explain false_negative
     """

@@ -55,7 +55,7 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `s
 Json = Annotated[bool, flag("--json", text="Print one JSON document instead of text.")]
 Out = Annotated[
     list[Path] | None,
-    flag("-o", "--out", metavar="FILE", text="Also write the result to this file: .html, .md or .json."),
+    flag("-o", "--out", metavar="FILE", text="Also write the result to a file: .html, .md or .json."),
 ]
 Quiet = Annotated[bool, flag("--quiet", "-q", text="Print no progress and no notes.")]
 Legend = Annotated[bool, flag("--legend", text="Also print what the columns and numbers mean.")]
@@ -162,7 +162,7 @@ def _option(name: str, hidden: bool, text: str | None) -> inspect.Parameter:
 def _assignments(names: Sequence[str]) -> inspect.Parameter:
     others = ", ".join(sorted(name for name in names if not FIELDS[name].metadata["group"]))
     text = (
-        f"Set any setting; repeatable. NAME without a value prints its values. Settings without a flag: {others}. "
+        f"Set a setting; repeatable. NAME without a value prints its values. Settings without a flag: {others}. "
         "Settings can also be in secid.toml, or in the environment as SECID_NAME."
     )
 

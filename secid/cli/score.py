@@ -79,7 +79,7 @@ def _score(
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Score each source: defects, hardness, and the order of the sources.
+    """Score each source for defects and hardness, and rank them.
 
     Example: secid score negatives/*.parquet --encoder e5-base
     """
@@ -228,7 +228,7 @@ def _score_shard(
 score = takes_settings(*SETTINGS)(_score)
 ABLATE_SETTINGS = (name for name in SETTINGS if name not in ("ablate", "shard"))
 ablate = takes_settings(*ABLATE_SETTINGS, ablate=True, state_dir=None, prepare=False, on=None, shards=None)(_score)
-ablate.__doc__ = """Score, and check whether the order stays the same with other settings.
+ablate.__doc__ = """Score, and check if the order is the same with other settings.
 
 It is the same as `secid score --ablate`: other temperatures, tokenizers, IDF corpora, weights and samples.
 
