@@ -1,4 +1,4 @@
-"""Dose and response: which source of negatives wins after how much training, and which number says so beforehand.
+"""Measure which source of negatives wins after how much training, and which number predicts it.
 
     python docs/experiments/dose.py run COLLECTION… --results dose.jsonl [--cache FOLDER]
     python docs/experiments/dose.py judge --results dose.jsonl
@@ -8,36 +8,35 @@ COLLECTION is a BEIR folder. Each finished dose is one line of the results, so t
 stopped. `judge` computes every figure of dose.md from that file. The rules below were fixed before the first run.
 
 Student: the input embeddings of all-MiniLM-L6-v2, each token weighted by a / (a + frequency) with a = 1e-3,
-averaged over the text, less the mean of the passages, reduced to their 128 principal components, unit length. On
-top of it one residual linear map for queries and one for passages, both zero at the start; only the maps are
-trained.
+averaged over the text, minus the mean of the passages, reduced to their 128 principal components, unit length. On
+top, one residual linear map for queries and one for passages, both zero at the start. Only the maps are trained.
 
-Folds: three. Queries that share a labelled positive, or a near copy of one, fall into the same fold. Where such a
-group holds more than a third of the queries, documents and queries are assigned to folds by hash instead: the
-student trains on positives and negatives of the training folds, and ranks the held-out queries over the held-out
-documents alone.
+Folds: three. Queries that share a labelled positive, or a near copy of one, are in the same fold. If such a group has
+more than a third of the queries, documents and queries are assigned to folds by hash instead: the student trains on
+positives and negatives of the training folds, and ranks only held-out documents for the held-out queries.
 
-Sources: ten negatives a query, none a labelled positive. `random` and `bm25`; and from the vectors of a miner (the
+Sources: ten negatives per query, none a labelled positive. `random` and `bm25`; and from the vectors of a miner (the
 student itself, or MiniLM), ranks 1-10, 11-20 and 51-60 (`dense`, `dense_11`, `dense_51`), below 95 % of the
 positive (`dense95`), hardness below 0.9 (`dense_h90`), nearest to the positive (`near_positive`), the largest and
 the smallest product of the three gates (`largest_weight`, `smallest_weight`), and the largest of 4 * consistency *
 (1 - consistency) * locality * residual (`largest_fisher`).
 
 Doses: five rates from 2.5e-4 to 4e-3, each with a query's own negative only (`own`) and with the passages of the
-batch (`batch`). Batches of 64 rows, one of the ten negatives a row and step, the same batches and places for every
+batch (`batch`). Batches of 64 rows, one of the ten negatives per row and step, the same batches and places for every
 source, scale 20, AdamW, weight decay 0.01, a tenth of warm-up, linear decay, two epochs but at least 60 steps, five
 seeds. A query's other labelled positives are masked. Outcome: nDCG@10 of the held-out queries.
 
-Numbers to be judged, all of the frozen student on the training rows; the larger value is the better source: eci,
+Numbers to be judged, all computed with the frozen student on the training rows (a larger value predicts a better
+source): eci,
 mean_residual, not_inverted, fisher, hardness, minus_hardness, eci_equal_hardness, alignment, alignment_cosine
 (method.md, sections 2, 3, 10 and 15). eci_equal_hardness of a source is the mean of its differences from the other
 sources at equal margins, over pairs whose margins overlap by at least 0.2.
 
-Judged by, in each cell (collection, miner, dose): the share of established pairs that a number orders rightly,
+Judged by, in each cell (collection, miner, dose): the share of established pairs that a number orders correctly,
 where a pair is established if Holm's p over all pairs of the cell is at most 0.05; and regret, the best source's
-nDCG@10 less that of the number's first choice. A number predicts if its worst regret over all cells is at most
-0.005 and it orders at least 80 % of the established pairs of every dose with at least ten. Every source that is
-always chosen is judged in the same way. Errors: clustered over queries (groups), between runs (pooled over pairs),
+nDCG@10 minus that of the number's first choice. A number predicts if its worst regret over all cells is at most
+0.005 and it orders at least 80 % of the established pairs of every dose with at least ten. Always choosing one source
+is judged in the same way. Errors: clustered over queries (groups), between runs (pooled over pairs),
 and over sources (leave one out).
 """
 
@@ -87,7 +86,7 @@ MODEL = Path(offline_package).parent / "model"
 
 
 def number_of(text: str) -> int:
-    """The first eight bytes of the text's SHA-256 as a number."""
+    """Return the first eight bytes of the text's SHA-256 as a number."""
     return int.from_bytes(sha256(text.encode()).digest()[:8], "big")
 
 
@@ -105,7 +104,7 @@ class Collection:
 
     @property
     def relevant(self) -> Array:
-        """(Q, N) whether a passage is labelled relevant to a query."""
+        """Return (Q, N) whether a passage is labelled relevant to a query."""
         table = np.zeros((len(self.queries), len(self.passages)), np.bool_)
         for row, ids in enumerate(self.positives):
             table[row, ids] = True
@@ -135,7 +134,7 @@ def read_collection(folder: Path) -> Collection:
 
 
 def student_vectors(collection: Collection) -> Vectors:
-    """(Q, 128) and (N, 128) unit float64 rows of the static student."""
+    """Return (Q, 128) and (N, 128) unit float64 rows of the static student."""
     tokenizer = Tokenizer.from_file(str(MODEL / "tokenizer.json"))
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -159,7 +158,7 @@ def student_vectors(collection: Collection) -> Vectors:
 
 
 def minilm_vectors(collection: Collection, cache: Path) -> Vectors:
-    """(Q, 384) and (N, 384) unit float64 rows of all-MiniLM-L6-v2, texts cut at 128 tokens."""
+    """Return (Q, 384) and (N, 384) unit float64 rows of all-MiniLM-L6-v2, texts cut at 128 tokens."""
     path = cache / f"{collection.name}.npz"
     if not path.exists():
         encoder = load(resolve({"encoder": "minilm", "max_length": 128}).values)
@@ -173,17 +172,17 @@ def minilm_vectors(collection: Collection, cache: Path) -> Vectors:
 
 
 def unit(rows: Array) -> Array:
-    """The rows at unit length; rows of zeros stay."""
+    """Scale rows to unit length; rows of zeros stay."""
     return rows / np.maximum(1e-12, np.linalg.norm(rows, axis=1, keepdims=True))
 
 
 def words(texts: Sequence[str]) -> list[list[str]]:
-    """Alphanumeric tokens of the lower-cased texts. Source: method.md 2."""
+    """Return the alphanumeric tokens of the lower-cased texts. Source: method.md 2."""
     return [re.findall(r"[^\W_]+", text.lower()) for text in texts]
 
 
 def lexical(collection: Collection) -> Vectors:
-    """(Q, N) IDF coverage of each query by each passage, and (Q, N) BM25 scores with k1 = 1.5 and b = 0.75."""
+    """Return (Q, N) IDF coverage of each query by each passage, and (Q, N) BM25 scores (k1 = 1.5, b = 0.75)."""
     passages, queries = words(collection.passages), words(collection.queries)
     vocabulary = {word: n for n, word in enumerate(sorted({word for text in [*passages, *queries] for word in text}))}
 
@@ -210,11 +209,11 @@ def lexical(collection: Collection) -> Vectors:
 
 @dataclass(frozen=True)
 class Fold:
-    """What one fold trains on and ranks.
+    """Training rows of one fold, and the passages that it ranks.
 
-    rows, positive : (R,) training queries and the positive of each.
+    rows, positive : (R,) training queries, and a positive of each.
     allowed : (R, N) passages that may be negatives.
-    held : (H,) held-out queries.   ranked : (C,) passages that they are ranked over.
+    held : (H,) held-out queries.   ranked : (C,) passages ranked for them.
     """
 
     rows: Array
@@ -225,7 +224,7 @@ class Fold:
 
 
 def split(collection: Collection) -> tuple[list[Fold], Array]:
-    """The folds, and (Q,) the group of each query over which errors are clustered."""
+    """Return the folds, and (Q,) the group of each query, over which errors are clustered."""
     n = len(collection.queries)
     labelled = np.unique(np.concatenate(collection.positives))
     copies = copies_among(run_sets(FormKeys.of(Packed.of([collection.passages[place] for place in labelled]))))
@@ -259,7 +258,7 @@ def split(collection: Collection) -> tuple[list[Fold], Array]:
 
 @dataclass(frozen=True)
 class Closeness:
-    """Similarities of training rows to passages under one encoder, and their gates. All (R, N) but `own`, (R, 1)."""
+    """Similarities of training rows to passages under one encoder, and their gates: (R, N) each, `own` (R, 1)."""
 
     query: Array
     positive: Array
@@ -269,7 +268,7 @@ class Closeness:
 
     @classmethod
     def of(cls, vectors: Vectors, fold: Fold, coverage: Array, drawn: Array) -> Closeness:
-        """Compute them. drawn : (R, 30) random passages of each row."""
+        """Compute the similarities. drawn : (R, 30) random passages of each row."""
         queries, passages = vectors[0][fold.rows], vectors[1]
         similar = queries @ passages.T
         own = np.take_along_axis(similar, fold.positive[:, None], axis=1)
@@ -278,28 +277,28 @@ class Closeness:
 
     @property
     def consistency(self) -> Array:
-        """Probability of the positive."""
+        """Return the probability of the positive."""
         return 1 / (1 + np.exp(-(self.own - self.query) * SCALE))
 
     @property
     def weight(self) -> Array:
-        """Product of the three gates."""
+        """Return the product of the three gates."""
         return self.consistency * self.residual / (1 + np.exp(-(self.positive - self.query) * SCALE))
 
     @property
     def fisher(self) -> Array:
-        """The weight 4 * consistency * (1 - consistency) * locality * residual."""
+        """Return the weight 4 * consistency * (1 - consistency) * locality * residual."""
         return 4 * self.weight * (1 - self.consistency)
 
     @property
     def hardness(self) -> Array:
-        """Per passage: 0 as close to the query as random passages, 1 as close as the positive."""
+        """Return each passage's hardness: 0 as close to the query as random passages, 1 as close as the positive."""
         scale = self.own - self.random
         return np.where(scale > 0, (self.query - self.random) / np.where(scale > 0, scale, 1), np.inf)
 
 
 def drawn_passages(collection: Collection, fold: Fold, n: int, purpose: int) -> Array:
-    """(R, n) allowed passages of each row, drawn by the hash of its query."""
+    """Draw (R, n) allowed passages of each row by the hash of its query."""
     chosen = []
     for row, allowed in zip(fold.rows, fold.allowed, strict=True):
         generator = np.random.default_rng([purpose, number_of(collection.queries[row])])
@@ -308,7 +307,7 @@ def drawn_passages(collection: Collection, fold: Fold, n: int, purpose: int) -> 
 
 
 def best(score: Array, allowed: Array, fill: Array, start: int = 0) -> Array:
-    """(R, 10) the allowed passages with the largest scores; places for which there is none are filled."""
+    """Return (R, 10) allowed passages with the largest scores; missing ones come from `fill`."""
     order = np.where(allowed, np.round(score, 9), -np.inf)
     chosen = np.argsort(-order, axis=1, kind="stable")[:, start : start + NEGATIVES]
     none = ~np.isfinite(np.take_along_axis(order, chosen, axis=1))
@@ -316,7 +315,7 @@ def best(score: Array, allowed: Array, fill: Array, start: int = 0) -> Array:
 
 
 def mined(close: Closeness, bm25: Array, fold: Fold, random: Array) -> dict[str, Array]:
-    """(R, 10) negatives by source."""
+    """Return (R, 10) negatives by source."""
 
     def top(score: Array, start: int = 0, also: Array | bool = True) -> Array:
         return best(score, fold.allowed & also, random, start)
@@ -337,7 +336,7 @@ def mined(close: Closeness, bm25: Array, fold: Fold, random: Array) -> dict[str,
 
 
 def numbers_of(close: Closeness, vectors: Vectors, fold: Fold, lists: dict[str, Array], group: Array) -> Array:
-    """(K, S) the numbers to be judged, in the order of NUMBERS, under the frozen student."""
+    """Return (K, S) the numbers to be judged, in the order of NUMBERS, under the frozen student."""
     values: dict[str, list[float]] = {name: [] for name in NUMBERS}
     margins, weights = [], []
     for negatives in lists.values():
@@ -368,7 +367,7 @@ NUMBERS = (
 
 
 def equal_hardness(margins: list[Array], weights: list[Array]) -> list[float]:
-    """For each source the mean of its differences in weight from the others at equal margins; 0 without any."""
+    """Return each source's mean difference in weight from the others at equal margins; 0 if there is none."""
     n = len(margins)
     table = np.full((n, n), np.nan)
     for a, b in combinations(range(n), 2):
@@ -388,9 +387,9 @@ def equal_hardness(margins: list[Array], weights: list[Array]) -> list[float]:
 
 
 def alignment(vectors: Vectors, fold: Fold, lists: dict[str, Array], group: Array) -> tuple[list[float], list[float]]:
-    """Inner product and cosine of each source's mean gradient with that of withheld training rows.
+    """Return inner product and cosine of each source's mean gradient with that of withheld training rows.
 
-    A quarter of the groups is withheld; its loss has each query's 500 nearest allowed passages. Source: method.md 15.
+    A quarter of the groups is withheld; its loss uses each query's 500 nearest allowed passages. Source: method.md 15.
     """
     queries, passages = torch.from_numpy(vectors[0][fold.rows]), torch.from_numpy(vectors[1])
     positive = torch.from_numpy(fold.positive)
@@ -417,13 +416,13 @@ def alignment(vectors: Vectors, fold: Fold, lists: dict[str, Array], group: Arra
 
 
 def best_places(scores: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
-    """The 500 allowed passages with the largest scores of each row."""
+    """Return the 500 allowed passages with the largest scores in each row."""
     masked = scores.masked_fill(~allowed, -torch.inf)
     return masked.topk(min(NEAREST, int(allowed.sum(dim=1).min())), dim=1).indices
 
 
 def train(vectors: Vectors, relevant: Array, fold: Fold, lists: Array, passages: str, rate: float) -> Any:
-    """(2, S * SEEDS, 128, 128) maps of queries and passages after training. lists : (S, R, 10)."""
+    """Return (2, S * SEEDS, 128, 128) maps of queries and passages after training. lists : (S, R, 10)."""
     queries, texts = (torch.from_numpy(part).float() for part in vectors)
     n_sources, n_rows = lists.shape[:2]
     batch = min(BATCH, n_rows)
@@ -455,7 +454,7 @@ def train(vectors: Vectors, relevant: Array, fold: Fold, lists: Array, passages:
 def loss_of(
     queries: Any, texts: Any, maps: Any, relevant: Array, fold: Fold, rows: Array, negatives: Array, passages: str
 ) -> Any:
-    """Sum of the losses of all trainings. rows : (SEEDS, b).   negatives : (S, SEEDS, b) passages."""
+    """Return the sum of the losses of all training runs. rows : (SEEDS, b).   negatives : (S, SEEDS, b) passages."""
     n_sources, n_seeds, batch = negatives.shape
     positive = fold.positive[rows]
     shape = (n_sources * n_seeds, batch, DIMENSION)
@@ -478,7 +477,7 @@ def loss_of(
 
 
 def rank(vectors: Vectors, relevant: Array, fold: Fold, maps: Any) -> Array:
-    """(T, H) nDCG@10 of the held-out queries after each training. maps : (2, T, 128, 128)."""
+    """Return (T, H) nDCG@10 of the held-out queries after each training run. maps : (2, T, 128, 128)."""
     queries = torch.from_numpy(vectors[0][fold.held]).float()
     texts = torch.from_numpy(vectors[1][fold.ranked]).float()
     labels = torch.from_numpy(relevant[np.ix_(fold.held, fold.ranked)])
@@ -493,7 +492,7 @@ def rank(vectors: Vectors, relevant: Array, fold: Fold, maps: Any) -> Array:
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Do the doses that the results do not have yet."""
+    """Train at the doses that are not yet in the results."""
     torch.set_num_threads(arguments.threads)
     for folder in arguments.collections:
         done = {tuple(line["cell"]) for line in read(arguments.results)}
@@ -537,7 +536,7 @@ def trained(
     passages: str,
     rate: float,
 ) -> list[Array]:
-    """For each fold (S, SEEDS, H) nDCG@10 of its held-out queries."""
+    """Return (S, SEEDS, H) nDCG@10 of the held-out queries of each fold."""
     values = []
     for fold, own in zip(folds, lists, strict=True):
         maps = train(student, relevant, fold, np.stack(list(own.values())), passages, rate)
@@ -554,7 +553,7 @@ def summary(
     sources: Sequence[str],
     numbers: Array,
 ) -> dict[str, Any]:
-    """One line of the results: means by source and seed, and the covariance of the sources' means over queries."""
+    """Return a line of the results: means by source and seed, and the covariance of the sources' means over queries."""
     outcome = np.concatenate(values, axis=2)
     everything = np.concatenate([outcome.mean(axis=1), np.concatenate(frozen)[None]])
     owner = group[np.concatenate([fold.held for fold in folds])]
@@ -570,7 +569,7 @@ def summary(
 
 
 def read(path: Path) -> list[dict[str, Any]]:
-    """The finished lines of the results; none where the file is missing."""
+    """Return the finished lines of the results; none if the file is missing."""
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
 
 
@@ -584,7 +583,8 @@ def append(path: Path, line: dict[str, Any]) -> None:
 class Cell:
     """One dose of one collection with the sources of one miner.
 
-    mean : (S,) nDCG@10.   error : (S, S) standard error of each difference.   established : (S, S) signs, 0 where not.
+    mean : (S,) nDCG@10.   error : (S, S) standard error of each difference.
+    established : (S, S) signs of established differences, otherwise 0.
     """
 
     key: tuple[Any, ...]
@@ -598,7 +598,7 @@ class Cell:
 
     @classmethod
     def of(cls, line: dict[str, Any], without: str | None = None) -> Cell:
-        """The cell of a line of the results. without : a source that is left out."""
+        """Return the cell of a line of the results. without : name of a source to leave out."""
         kept = [n for n, name in enumerate(line["ndcg_10"]) if name != without]
         sources = tuple(name for name in line["ndcg_10"] if name != without)
         runs = np.array([line["ndcg_10"][name] for name in sources])
@@ -623,25 +623,25 @@ class Cell:
 
     @property
     def n_established(self) -> int:
-        """Pairs of sources whose difference is established."""
+        """Return the number of pairs of sources whose difference is established."""
         return int((self.established > 0).sum())
 
     def regret(self, choice: int) -> tuple[float, float]:
-        """The best source's nDCG@10 less that of a choice, and its standard error."""
+        """Return the best source's nDCG@10 minus that of a choice, and its standard error."""
         top = int(self.mean.argmax())
         return float(self.mean[top] - self.mean[choice]), float(self.error[top, choice])
 
     def choice(self, name: str) -> int:
-        """Place of the source that a number puts first, or that is always chosen."""
+        """Return the place of the source that a number puts first, or that is always chosen."""
         return self.sources.index(name) if name in self.sources else int(self.numbers[name].argmax())
 
     def ordered(self, name: str) -> int:
-        """Established pairs that a number orders rightly."""
+        """Return the number of established pairs that a number orders correctly."""
         values = self.numbers[name]
         return int(((self.established > 0) & (values[:, None] > values)).sum())
 
     def slope(self, name: str) -> tuple[float, float]:
-        """nDCG@10 per standard deviation of a number over the sources, and its standard error."""
+        """Return nDCG@10 per standard deviation of a number over the sources, and its standard error."""
         values = self.numbers[name] - self.numbers[name].mean()
         scaled = values / values.std() if values.std() else values
         weights = scaled / max(1e-12, float((scaled**2).sum()))
@@ -701,12 +701,12 @@ def judge(arguments: argparse.Namespace) -> None:
 
 
 def worst_regret(cells: list[Cell], name: str) -> float:
-    """The largest regret of a number's first choice, or of a source that is always chosen."""
+    """Return the largest regret of a number's first choice, or of always choosing one source."""
     return max(cell.regret(cell.choice(name))[0] for cell in cells)
 
 
 def pooled_slope(cells: list[Cell], name: str, dose: tuple[str, float]) -> tuple[float, float]:
-    """Mean slope over the collections and miners of a dose, and its standard error with collections as replicates."""
+    """Return the mean slope over collections and miners at a dose, and its standard error over collections."""
     by_collection: dict[str, list[float]] = {}
     for cell in cells:
         if cell.key[2:] == dose:
@@ -716,13 +716,13 @@ def pooled_slope(cells: list[Cell], name: str, dose: tuple[str, float]) -> tuple
 
 
 def slope_text(cells: list[Cell], name: str, dose: tuple[str, float]) -> str:
-    """The pooled slope with its error."""
+    """Return the pooled slope with its error as text."""
     value, error = pooled_slope(cells, name, dose)
     return f"{value:+.4f} ± {error:.4f}"
 
 
 def flips(cells: list[Cell], name: str) -> str:
-    """Where the slope is above 0 at one dose and below 0 at another, each beyond 1.96 standard errors."""
+    """List where the slope is above 0 at one dose and below 0 at another, each by more than 1.96 standard errors."""
     found = []
     for pair in dict.fromkeys(cell.key[:2] for cell in cells):
         slopes = [cell.slope(name) for cell in cells if cell.key[:2] == pair]
@@ -738,7 +738,7 @@ DRAWN = {
     "fisher": "#4a7c59",
     "alignment_cosine": "#222",
 }
-"""The numbers on the chart and their colours."""
+"""Numbers on the chart, and their colours."""
 
 
 def chart(arguments: argparse.Namespace) -> None:

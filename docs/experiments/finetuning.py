@@ -1,4 +1,4 @@
-"""Short fine-tunings of one encoder on several sources, folds and seeds: nDCG@10 of every held-out query.
+"""Fine-tune one encoder briefly on several sources, folds and seeds: nDCG@10 of every held-out query.
 
     python docs/experiments/finetuning.py train COLLECTION SOURCE… --runs RUNS.jsonl [--steps 60] [--seeds 3] [--bf16]
     python docs/experiments/finetuning.py guide COLLECTION SOURCE… --guide GUIDE.npz
@@ -7,26 +7,26 @@
 
 COLLECTION is a BEIR folder, and each SOURCE a file of its documents by id. The code is that of `secid probe`: folds by
 shared relevant documents, the same batches for every source. Each finished run is one line of RUNS.jsonl, so the same
-command resumes where it stopped. `judge` and `doses` read the runs made with the same options. `judge` prints what the
-runs establish, and which numbers of the frozen encoder would have said it. `guide` writes vectors of a second encoder,
-for which WordLlama has to be installed. Results: finetuning.md.
+command resumes where it stopped. `judge` and `doses` read the runs made with the same options. `judge` prints the
+established differences, and which numbers of the frozen encoder predict them. `guide` writes vectors of a second
+encoder and needs WordLlama. Results: finetuning.md.
 
 `doses` asks whether MiniLM confirms what a small student showed in dose.md. It compares random passages, BM25, dense
 and dense below 95 % of the positive at two learning rates, the usual one and four times it, with a query's own
 negative only: CoSQA, 96 tokens, three folds, three seeds. These rules were fixed before the first run:
 
-1. Flip. D is nDCG@10 after `dense` (the hardest source) less that after `random` (the easiest). The sign flips if the
+1. Flip. D is nDCG@10 after `dense` (the hardest source) minus that after `random` (the easiest). The sign flips if the
    95 % intervals of D at the two rates lie on opposite sides of 0. If they do not, but the interval of the change of D
-   between the rates excludes 0, D moves and the flip is not shown. Otherwise nothing is shown. The signs of all six
-   pairs are printed, and decide nothing.
+   between the rates excludes 0, D changes but the flip is not shown. Otherwise nothing is shown. The signs of all six
+   pairs are printed for information.
 2. Regret. The regret of a source at a rate is the mean of the best source less its own; its worst regret is the larger
    of the two. `dense95` keeps the smallest if no other source's worst regret is smaller, and this is established if it
    also holds in 95 % of 20,000 draws of the eight means with their errors.
 3. Pairs. At each rate, a pair is established if Holm's p over the six pairs is below 0.05.
 
 Errors are those of the probe: queries clustered by shared relevant documents, and runs. If the runs are stopped early,
-the rules apply to the folds and seeds that all four sources have finished at both rates. With one seed there are no
-errors of runs, and nothing is judged.
+the rules apply to the folds and seeds that all four sources have finished at both rates. One seed gives no error
+between runs, so nothing is judged.
 """
 
 from __future__ import annotations
@@ -70,12 +70,12 @@ BATCH = 32
 
 
 def read_runs(path: Path) -> list[dict[str, Any]]:
-    """The finished runs of a file; none where it is missing."""
+    """Return the finished runs in a file; none if it is missing."""
     return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
 
 
 def conditions_of(arguments: argparse.Namespace) -> dict[str, Any]:
-    """What all runs of a command have in common, beside code and data."""
+    """Return the conditions that all runs of a command share, besides code and data."""
     return {
         "collection": Path(arguments.collection).name,
         "encoder": arguments.encoder,
@@ -88,15 +88,15 @@ def conditions_of(arguments: argparse.Namespace) -> dict[str, Any]:
 
 
 def name_of(work: Work, conditions: Mapping[str, Any]) -> str:
-    """A run's name: what decides its numbers."""
+    """Return a run's name, made of everything that determines its numbers."""
     source = "frozen" if work.arm is None else work.arm.name
     common = " ".join(f"{key} {value}" for key, value in conditions.items())
     return f"{common} source {source} fold {work.fold} seed {work.seed} rate {work.rate:g}"
 
 
 def trainings(task: Task, arguments: argparse.Namespace) -> Iterator[Work]:
-    """Fold by fold the frozen encoder and two seeds of all rates and sources, then the other seeds. Wherever this
-    stops, most runs have what they are compared with, and the errors of runs are known.
+    """Yield, fold by fold, the frozen encoder and two seeds of all rates and sources; then the other seeds. So after an
+    early stop most runs have a run to compare with, and the errors of runs are known.
     """
     folds, seeds = range(arguments.folds), range(arguments.seeds)
     for fold in folds:
@@ -108,16 +108,16 @@ def trainings(task: Task, arguments: argparse.Namespace) -> Iterator[Work]:
 
 
 def use_plain_attention(learner: Learner) -> None:
-    """At a hundred tokens in bfloat16, training takes half the time it takes with torch's fused attention."""
+    """Use plain attention: at 100 tokens in bfloat16, training takes half as long as with torch's fused attention."""
     for part in learner._replica.model.modules():
         if isinstance(part, PreTrainedModel):
             part.set_attn_implementation("eager")
 
 
 def train_and_rank(learner: Learner, task: Task, held: HeldOut, work: Work, arguments: argparse.Namespace) -> Floats:
-    """(n,) nDCG@10 of the held-out rows after training, or of the frozen encoder if the work has no arm.
+    """Return (n,) nDCG@10 of the held-out rows after training, or of the frozen encoder if the work has no arm.
 
-    Raises DivergedError if a loss or a vector is not finite.
+    Raise DivergedError if a loss or a vector is not finite.
     """
     learner.restore()
     if work.arm is not None:
@@ -131,7 +131,7 @@ def train_and_rank(learner: Learner, task: Task, held: HeldOut, work: Work, argu
 
 
 def train(arguments: argparse.Namespace) -> None:
-    """Does the runs that are not in the file. For one process at a time."""
+    """Train the runs that are not yet in the file. Only one process at a time may do this."""
     settings, conditions = settings_of(arguments), conditions_of(arguments)
     torch.set_num_threads(arguments.threads)
     with tempfile.TemporaryDirectory() as folder:
@@ -159,13 +159,13 @@ def train(arguments: argparse.Namespace) -> None:
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
-    """Texts are cut at 128 tokens unless told otherwise: half of the model's length, for a quarter of the time."""
+    """Return the settings. Texts are cut at 128 tokens by default: half of the length in a quarter of the time."""
     given = {"encoder": arguments.encoder, "max_length": arguments.tokens, "collection": arguments.collection}
     return resolve(given).values
 
 
 def task_of(sources: list[str], settings: Settings, n_folds: int, folder: Path) -> Task:
-    """The queries that all sources have, in folds."""
+    """Return the queries that all sources have, in folds."""
     return read_task(resolve_sources(sources, settings), settings, folder, Silent(), n_folds)[0]
 
 
@@ -186,28 +186,28 @@ class Outcomes:
 
     @property
     def means(self) -> Floats:
-        """(K,) over seeds and queries."""
+        """Return (K,) means over seeds and queries."""
         means: Floats = self.values.mean(axis=(1, 2))
         return means
 
     @property
     def n_seeds(self) -> int:
-        """S."""
+        """Return the number of seeds, S."""
         return len(self.values[0])
 
     def by_source(self, values: Floats) -> dict[str, float]:
-        """(K,) numbers by name."""
+        """Return (K,) numbers by name."""
         return dict(zip(self.names, values.tolist(), strict=True))
 
 
 Run = tuple[str | None, float, int, int]
-"""Source, rate, seed and fold of a run. The frozen encoder's have no source, rate 0 and seed 0."""
+"""Source, rate, seed and fold of a run. Runs of the frozen encoder have no source, rate 0 and seed 0."""
 
 
 def finished_by_all(done: Collection[Run], names: Sequence[str], rates: Sequence[float]) -> tuple[list[int], int]:
-    """Folds, and the number of first seeds, that all sources have finished at all rates; no fold if there is none.
+    """Return the folds and the number of seeds that all sources have finished at all rates; no fold if there is none.
 
-    Of several choices, two seeds are better than one, then more runs, then more folds.
+    If there are several choices, prefer two seeds to one, then more runs, then more folds.
     """
     runs = {(own_seed, fold) for _, _, own_seed, fold in done}
     by_all = {own for own in runs if names and all((name, rate, *own) in done for name in names for rate in rates)}
@@ -220,9 +220,9 @@ def finished_by_all(done: Collection[Run], names: Sequence[str], rates: Sequence
 
 
 def read_outcomes(task: Task, arguments: argparse.Namespace) -> dict[float, Outcomes]:
-    """Outcomes by rate, over the folds and seeds that every source of the task has finished at every rate.
+    """Return outcomes by rate, over the folds and seeds that every source of the task has finished at every rate.
 
-    Prints how many of the command's runs there are. Exits if no fold is finished.
+    Print how many of the command's runs exist. Exit if no fold is finished.
     """
     conditions = conditions_of(arguments)
     done: dict[Run, list[float]] = {
@@ -256,19 +256,20 @@ MORE_WEIGHTS: dict[str, WeightFormula] = {
     "fisher without locality and residual": lambda g, dots, tau: 4.0 * g.consistency * g.negative_probability,
     "full, below 95 %": lambda g, dots, tau: g.weight * below_95(dots.query_positive, dots.query_negative),
 }
-"""Beside those of METHOD 3. The last one leaves out what lies at 95 % of its positive's score or above."""
+"""Weights in addition to those of METHOD 3. The last one omits negatives at 95 % of their positive's score or above."""
 BUDGETS = (1.0, 1_000.0)
-"""At 1 the log-det is a trace; at 1,000 diversity counts, alone where all weights are equal (`residual_only`)."""
+"""Budgets. At 1 the log-det is a trace; at 1,000 diversity counts, and only diversity with equal weights
+(`residual_only`)."""
 
 
 COLUMNS = ("s_query_positive", "s_query_negative", "consistency", "locality", "residual")
-"""Of negatives.parquet."""
+"""Columns of negatives.parquet."""
 
 
 def numbers_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, dict[str, float]]:
-    """Every number of the frozen encoder by source, from one run of `secid score` a budget. METHOD 2, 3, 7, 10.
+    """Return all numbers of the frozen encoder by source, from one `secid score` per budget: METHOD 2, 3, 7, 10.
 
-    Of names with equal numbers only the first. Where less is likely to be better the number is negative.
+    Of names with equal numbers only the first is kept. A number whose small values are likely to be better is negated.
     """
     assert isinstance(WEIGHTS, dict)
     WEIGHTS.update(MORE_WEIGHTS)
@@ -322,8 +323,9 @@ def numbers_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, dic
 def in_batch_weights(
     rows: dict[str, Floats], random: dict[str, Floats], suspect: list[bool | None]
 ) -> dict[str, float]:
-    """Softmax weight of a negative in a batch of 32 at 0.05, the other passages as near as random ones; alone, and for
-    those only that lie below 95 % of their positive, under the target and under the guide.
+    """Return the softmax weight of a negative in a batch of 32 at 0.05, with other passages as near as random ones.
+
+    It is for all negatives, and for those below 95 % of their positive under the target and under the guide.
     """
     others = 62 * float(np.exp(random["s_query_negative"] / 0.05).mean())
     positive, negative = (np.exp(rows[name] / 0.05) for name in COLUMNS[:2])
@@ -336,12 +338,12 @@ def in_batch_weights(
 
 
 def below_95(s_qp: Any, s_qn: Any) -> Any:
-    """Which negatives lie below 95 % of their positive's score under the target."""
+    """Return which negatives lie below 95 % of their positive's score under the target."""
     return s_qn < 0.95 * s_qp
 
 
 def write_guide(arguments: argparse.Namespace) -> None:
-    """Vectors of all texts of the sources by WordLlama (256 numbers, means of token vectors), for `judge --guide`."""
+    """Write WordLlama vectors of all texts of the sources (256 numbers, means of token vectors) for `judge --guide`."""
     import wordllama
 
     settings = replace(settings_of(arguments), controls="none")
@@ -357,14 +359,14 @@ def write_guide(arguments: argparse.Namespace) -> None:
 
 
 def random_file(arguments: argparse.Namespace) -> str:
-    """The source of random passages beside the others."""
+    """Return the file of random passages in the folder of the other sources."""
     return f"{Path(arguments.sources[0]).parent}/random.jsonl.gz"
 
 
 def listed(task: Task, rows: Index, names: Iterable[str]) -> Flags:
-    """(n,) held-out rows with a relevant passage among the negatives that one of these sources lists for others.
+    """Return (n,) whether one of these sources lists a row's relevant passage as a negative of other queries.
 
-    Relevant passages of training rows are never theirs: folds keep these apart.
+    Such a passage is never relevant to a training row, because folds keep these apart.
     """
     flags, own = np.zeros(len(rows), np.bool_), {arm.name: lists for arm, lists in task.arms.items()}
     for fold in np.unique(task.fold[rows]):
@@ -376,10 +378,10 @@ def listed(task: Task, rows: Index, names: Iterable[str]) -> Flags:
 
 
 def listed_effect(flags: Flags, outcomes: Outcomes) -> Gap:
-    """Outcome of a query under a source that lists a relevant passage of it, less that under one that does not.
+    """Return a query's outcome under a source that lists its relevant passage minus that under one that does not.
 
-    flags : (K, n) by source and query. Least squares with an effect of each query, and of each source in each fold,
-    so that neither hard queries nor good sources and runs are in it; the error is that of the groups.
+    flags : (K, n) by source and query. The least-squares fit has an effect of each query, and of each source in each
+    fold, so hard queries, good sources and good runs do not bias it. The error is clustered by group.
     """
     x, y = flags.astype(np.float64), outcomes.values.mean(axis=1)
     for fold in np.unique(outcomes.fold):
@@ -394,14 +396,14 @@ def listed_effect(flags: Flags, outcomes: Outcomes) -> Gap:
 
 
 def error_covariance(outcomes: Outcomes, runs: BetweenRuns | None) -> Floats:
-    """(K, K) of the sources' means: from queries, which they share, and from runs, which they do not."""
+    """Return the (K, K) covariance of the sources' means: from shared queries and from separate runs."""
     of_runs = 0.0 if runs is None else max(0.0, runs.variance) / 2 / outcomes.n_seeds
     covariance: Floats = clustered_covariance(outcomes.values.mean(axis=1), outcomes.group)
     return covariance + of_runs * np.eye(len(covariance))
 
 
 def equality_p(means: Floats, covariance: Floats) -> float:
-    """p of all sources being equal: one test of what they share, however many pairs they form (chi squared)."""
+    """Return the p value of all sources being equal: a single chi-squared test, whatever the number of pairs."""
     contrasts = np.eye(len(means))[1:] - np.eye(len(means))[0]
     differences = contrasts @ means
     statistic = differences @ np.linalg.solve(contrasts @ covariance @ contrasts.T, differences)
@@ -409,7 +411,7 @@ def equality_p(means: Floats, covariance: Floats) -> float:
 
 
 def strongest_p(weights: Floats, means: Floats, covariance: Floats) -> float:
-    """How often the largest of M slopes, over its error, would be as large as found, were all sources equal.
+    """Return how often the largest of M slopes, divided by its error, is as large as observed if all sources are equal.
 
     weights : (M, K) of the sources' means in each slope. 20,000 draws.
     """
@@ -419,13 +421,13 @@ def strongest_p(weights: Floats, means: Floats, covariance: Floats) -> float:
 
 
 def tau_ceiling(true: Floats, covariance: Floats) -> float:
-    """Mean tau of the true order with outcomes as noisy as these; 1,000 draws. true : (K,) mean outcomes."""
+    """Return the mean tau of the true order with outcomes this noisy (1,000 draws). true : (K,) mean outcomes."""
     draws = np.random.default_rng(0).multivariate_normal(true, covariance, 1_000)
     return float(np.mean([kendall_tau_b(true, drawn) or 0.0 for drawn in draws]))
 
 
 def shrunk(means: Floats, covariance: Floats) -> Floats:
-    """(K,) means drawn together by what the errors add to their spread; all equal where nothing is left."""
+    """Shrink (K,) means by the spread that the errors add; they become equal if no spread is left."""
     off = means - means.mean()
     of_errors = float(np.trace(covariance) - covariance.mean(axis=1).sum())
     true: Floats = means.mean() + off * sqrt(max(0.0, 1.0 - of_errors / float((off**2).sum())))
@@ -433,7 +435,7 @@ def shrunk(means: Floats, covariance: Floats) -> Floats:
 
 
 def agreement(number: dict[str, float], outcome: dict[str, float], established: list[tuple[str, str]]) -> str:
-    """Cells: established pairs and all pairs that the number orders as training did, its top-1 regret, τ.
+    """Return table cells: established pairs and all pairs that the number orders as training did, top-1 regret, τ.
 
     established : the better source first.
     """
@@ -445,8 +447,8 @@ def agreement(number: dict[str, float], outcome: dict[str, float], established: 
 
 
 def slope_weights(numbers: Floats, among: Flags) -> Floats | None:
-    """(K,) weights of the sources' means in the least-squares slope, per standard deviation of the numbers, among some
-    of the sources; None where their numbers are equal.
+    """Return (K,) weights of the sources' means in the least-squares slope per standard deviation of the numbers, among
+    some of the sources; None if their numbers are equal.
     """
     weights, own = np.zeros(len(numbers)), numbers[among]
     if not np.ptp(own) > 0:
@@ -456,20 +458,20 @@ def slope_weights(numbers: Floats, among: Flags) -> Floats | None:
 
 
 def slope(weights: Floats, outcomes: Outcomes, runs: BetweenRuns | None) -> Gap:
-    """nDCG@10 that a source gains where its number is one standard deviation of the sources' numbers higher.
+    """Return the gain in nDCG@10 of a source whose number is one standard deviation higher.
 
-    One test over these sources, with the error of queries and of runs: it needs no pair to be established, and says
-    nothing of other sources.
+    This is one test over these sources, with the errors of queries and runs. It needs no established pair, and does not
+    extend to other sources.
     """
     of_runs = runs and BetweenRuns(runs.variance / 2 * float((weights**2).sum()), runs.degrees)
     return gap(np.tensordot(weights, outcomes.values, axes=1), outcomes.group, of_runs)
 
 
 def seeds_needed(differences: Floats, group: Index, of_means: Gap) -> str:
-    """Seeds in every fold with which a difference of 0.005 is two standard errors; "–" where none is enough.
+    """Return the seeds per fold with which a difference of 0.005 is two standard errors; "–" if none is enough.
 
-    differences : (S, n) by seed and query. What two seeds share of the error of the queries (their covariance) stays;
-    the rest of it falls with the number of seeds, as the error of the runs does.
+    differences : (S, n) by seed and query. The part of the queries' error that two seeds share (their covariance)
+    stays; the rest falls with the number of seeds, as the error of the runs does.
     """
     n_seeds = len(differences)
     if of_means.error_runs is None:
@@ -482,7 +484,7 @@ def seeds_needed(differences: Floats, group: Index, of_means: Gap) -> str:
 
 
 def judge(arguments: argparse.Namespace) -> None:
-    """Prints gains with both errors, the pairs, the seeds that a difference would take, and how the numbers agree."""
+    """Print gains with both errors, the pairs, the seeds that a difference needs, and the agreement of the numbers."""
     with tempfile.TemporaryDirectory() as folder:
         task = task_of(arguments.sources, settings_of(arguments), arguments.folds, Path(folder))
     (outcomes,) = read_outcomes(task, arguments).values()
@@ -507,7 +509,7 @@ def judge(arguments: argparse.Namespace) -> None:
 
 
 def judge_doses(arguments: argparse.Namespace) -> None:
-    """Prints gains and pairs at each rate, then what the rules at the top say of the first rate and the last."""
+    """Print gains and pairs at each rate, then the results of the rules at the top for the first and the last rate."""
     with tempfile.TemporaryDirectory() as folder:
         task = task_of(arguments.sources, settings_of(arguments), arguments.folds, Path(folder))
     by_rate = read_outcomes(task, arguments)
@@ -526,7 +528,7 @@ def judge_doses(arguments: argparse.Namespace) -> None:
 
 
 def flip(low: Outcomes, high: Outcomes, hard: str, easy: str) -> str:
-    """What rule 1 says of D, the outcome after the hard source less that after the easy one, at two rates."""
+    """Return the result of rule 1 on D, the outcome after the hard source minus the easy one's, at two rates."""
     sides = [own.values[own.names.index(hard)] - own.values[own.names.index(easy)] for own in (low, high)]
     runs = [between_runs(own.values, own.fold) for own in (low, high)]
     of_change = None
@@ -550,7 +552,7 @@ def flip(low: Outcomes, high: Outcomes, hard: str, easy: str) -> str:
 
 
 def smallest_regret(doses: Sequence[Outcomes], chosen: str) -> str:
-    """What rule 2 says of the worst regret of a source over the doses."""
+    """Return the result of rule 2 on the worst regret of a source over the doses."""
     names, n_seeds = doses[0].names, doses[0].n_seeds
     means = np.stack([own.means for own in doses])
     worst = dict(zip(names, worst_regret(means).tolist(), strict=True))
@@ -572,13 +574,13 @@ def smallest_regret(doses: Sequence[Outcomes], chosen: str) -> str:
 
 
 def worst_regret(means: Floats) -> Floats:
-    """(…, K) largest distance of each source to the best one over the doses. means : (…, doses, K)."""
+    """Return (…, K) largest distance of each source to the best one over the doses. means : (…, doses, K)."""
     worst: Floats = (means.max(axis=-1, keepdims=True) - means).max(axis=-2)
     return worst
 
 
 def print_gains(outcomes: Outcomes, gains: Mapping[Arm, Gap], ties: Mapping[str, int]) -> None:
-    """Each source's mean and its gain over the frozen encoder, the best first."""
+    """Print each source's mean and its gain over the frozen encoder, best first."""
     print(f"\n| source | nDCG@10 | gain | 95 % CI | error, queries | error, runs | tie |\n|{7 * '---|'}")
     print(f"| frozen | {outcomes.frozen.mean():.4f} | | | | | |")
     means = outcomes.by_source(outcomes.means)
@@ -593,7 +595,7 @@ def print_gains(outcomes: Outcomes, gains: Mapping[Arm, Gap], ties: Mapping[str,
 
 
 def print_pairs(outcomes: Outcomes, pairs: Sequence[ProbedPair]) -> None:
-    """Each pair's difference with its errors, and the seeds that one of 0.005 would take."""
+    """Print each pair's difference with its errors, and the seeds that a difference of 0.005 needs."""
     print(f"\n| pair | difference | error | error of runs | seeds for 0.005 | p (Holm) |\n|{6 * '---|'}")
     values = dict(zip(outcomes.names, outcomes.values, strict=True))
     for pair in pairs:
@@ -606,7 +608,7 @@ def print_pairs(outcomes: Outcomes, pairs: Sequence[ProbedPair]) -> None:
 
 
 def print_listed(task: Task, outcomes: Outcomes) -> None:
-    """Gains of queries with and without a relevant passage among the negatives of others, and what listing it does."""
+    """Print gains of queries with and without a relevant passage listed as a negative, and the effect of listing."""
     by_any, frozen = listed(task, outcomes.rows, task.negatives), outcomes.frozen
     print(
         f"\n| gain | {by_any.sum()} queries with a relevant passage among the negatives | {(~by_any).sum()} without |"
@@ -629,7 +631,7 @@ def print_numbers(
     runs: BetweenRuns | None,
     covariance: Floats,
 ) -> None:
-    """How one seed of the probe and each number of the frozen encoder agree with the means, and p of the best slope."""
+    """Print how one probe seed and each number of the frozen encoder agree with the means, and the best slope's p."""
     print(
         "\n| number | established pairs in order | all pairs in order | top-1 regret | τ | slope ± error | p "
         f"| slope without random | p |\n|{9 * '---|'}"

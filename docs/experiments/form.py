@@ -1,9 +1,9 @@
-"""Formal findings on sound sources, where every alarm is a false one, and on planted defects.
+"""Measure formal findings on sound sources, where every alarm is false, and on planted defects.
 
     python docs/experiments/form.py COLLECTION... [--sources FILE...]
 
-COLLECTION is a BEIR folder: random and BM25 negatives of its queries are mined. FILE holds sources whose ids are of the
-first collection. Defects are planted in BM25 negatives of the first collection. Results: form.md.
+COLLECTION is a BEIR folder; the script mines random and BM25 negatives of its queries. FILE holds sources with ids of
+the first collection. Defects are planted in BM25 negatives of the first collection. Results: form.md.
 """
 
 from __future__ import annotations
@@ -31,17 +31,17 @@ PLANTS: dict[str, tuple[int, Callable[[str], str]]] = {
     "markup": (15, lambda text: f"<p class='text'>{text.replace('. ', '.</p><br/><p>')}</p>"),
     "preamble": (15, lambda text: f"Sure! Here is a hard negative passage: {text}"),
 }
-"""By finding, how many negatives get it and how."""
+"""Number of negatives that get a defect, and the function that plants it, by finding."""
 
 
 def mined(collection: str, folder: Path) -> list[str]:
-    """Files of random and BM25 negatives."""
+    """Mine random and BM25 negatives, and return their files."""
     result = secid.mine(["random=random", "bm25=bm25"], folder, collection=collection, k=10)
     return [source.path for source in result.sources]
 
 
 def print_table(name: str, check: Check) -> None:
-    """A row for each source: the shares of negatives and positives, and what stands out."""
+    """Print a row for each source: shares of negatives and positives, and the findings that stand out."""
     for source in check.sources:
         findings = [source.finding(each) for each in FORMAL]
         cells = [
@@ -56,7 +56,7 @@ def print_table(name: str, check: Check) -> None:
 
 
 def print_planted(rows: Rows, folder: Path) -> None:
-    """A row for each kind: how many negatives were planted, and how many of them and of the others are found."""
+    """Print a row for each kind: the number of planted negatives, and how many of these and of the others are found."""
     print("\n| kind | planted | found | false alarms on clean rows | stands out |\n|---|---|---|---|---|")
     clean = _numbers(rows, folder / "clean.jsonl")
     for name, (n, change) in PLANTS.items():

@@ -1,11 +1,11 @@
-"""Does the gate keep damage out and sound sources in? Samples of real sources, as they are and damaged, gated.
+"""Gate samples of real sources, unchanged and damaged: does the gate keep damage out and sound sources in?
 
-    python docs/experiments/gate.py COLLECTION --out verdicts.jsonl     (repeat to go on where it stopped)
+    python docs/experiments/gate.py COLLECTION --out verdicts.jsonl     (repeat to resume)
     python docs/experiments/gate.py --table verdicts.jsonl ...
 
-COLLECTION is a folder in BEIR layout with `mined/` or `sources/`: ten negatives a query and source. Each split of the
-queries by a seeded draw gives a baseline of two sources from some; samples of the others are gated, each once under
-the name of its source in the baseline and once under a new name. docs/experiments/gate.md has the results.
+COLLECTION is a BEIR folder with `mined/` or `sources/`, ten negatives per query and source. Each seeded split of the
+queries makes a baseline of two sources from one part. Samples of the other part are gated, once under the name of their
+source in the baseline and once under a new name. Results: gate.md.
 """
 
 from __future__ import annotations
@@ -48,12 +48,12 @@ PREAMBLES = (
 )
 Row = dict[str, Any]
 BASELINES = {"bm25": ("bm25", "dense"), "dense": ("dense", "dense_win"), "dense_win": ("dense", "bm25")}
-"""Sources of the baseline by the source that is gated. The last is a miner that its baseline does not know."""
+"""Sources of the baseline, by the source that is gated. The baseline of the last one does not have its miner."""
 FILES = {"dense_win": ("dense_win", "dense_rank_10_20")}
 
 
 class Memory:
-    """An encoder function that keeps its rows in a file; a text may stand for another and then has its row."""
+    """Encoder function that stores its rows in a file. A text can be an alias of another and then has its row."""
 
     def __init__(self, name: str, path: Path) -> None:
         self._encoder, self._path = load(Settings(encoder=name)), path
@@ -77,7 +77,7 @@ class Memory:
 
 
 def rows_of(folder: Path, source: str) -> dict[str, Row]:
-    """The records of one source by query; those of a query with several positives are put together."""
+    """Return the records of one source by query. Records of a query with several positives are merged."""
     names = FILES.get(source, (source,))
     path = next(path for name in names for path in sorted(folder.glob(f"*/{name}.*")))
     mined = path.parent.name == "mined"
@@ -92,7 +92,7 @@ def rows_of(folder: Path, source: str) -> dict[str, Row]:
 
 
 class Context:
-    """What damages draw from."""
+    """Texts from which damages are drawn."""
 
     def __init__(self, memory: Memory, passages: list[str], foreign: list[str], number: int) -> None:
         self.memory, self.passages, self.foreign, self.number = memory, passages, foreign, number
@@ -102,7 +102,7 @@ Damage = Callable[[list[Row], np.random.Generator, Context], list[Row]]
 
 
 def some(rows: list[Row], draw: np.random.Generator, share: float) -> list[tuple[int, int]]:
-    """(row, negative) of a share of all negatives, drawn at random."""
+    """Draw a share of all negatives at random, as (row, negative)."""
     places = [(r, k) for r, row in enumerate(rows) for k in range(len(row["neg"]))]
     return [places[i] for i in draw.choice(len(places), round(share * len(places)), replace=False)]
 
@@ -112,7 +112,7 @@ def as_it_is(rows: list[Row], draw: np.random.Generator, context: Context) -> li
 
 
 def positives(share: float) -> Damage:
-    """Labelled positives among the negatives: as they are, in capitals, with more spaces, without their first words."""
+    """Replace negatives by labelled positives: unchanged, in capitals, with extra spaces, without their first words."""
 
     def damage(rows: list[Row], draw: np.random.Generator, context: Context) -> list[Row]:
         for number, (r, k) in enumerate(some(rows, draw, share)):
@@ -126,7 +126,7 @@ def positives(share: float) -> Damage:
 
 
 def unlabelled(rows: list[Row], draw: np.random.Generator, context: Context) -> list[Row]:
-    """One in each record, the second half of a positive of which only the first half is labelled."""
+    """Label only the first half of a positive in each record, and use the second half as a negative."""
     halves = {r: str(draw.choice(row["pos"])).split() for r, row in enumerate(rows)}
     for r, words in halves.items():
         rows[r]["pos"] = [" ".join(words[: len(words) // 2])]
@@ -136,7 +136,7 @@ def unlabelled(rows: list[Row], draw: np.random.Generator, context: Context) -> 
 
 
 def replaced(share: float, foreign: bool = False) -> Damage:
-    """Random passages of the collection, or paragraphs in another language."""
+    """Replace negatives by random passages of the collection, or by paragraphs in another language."""
 
     def damage(rows: list[Row], draw: np.random.Generator, context: Context) -> list[Row]:
         texts = context.foreign if foreign else context.passages
@@ -148,7 +148,7 @@ def replaced(share: float, foreign: bool = False) -> Damage:
 
 
 def preambles(rows: list[Row], draw: np.random.Generator, context: Context) -> list[Row]:
-    """A tenth behind a generator's opening, in one of five languages a draw. They keep the vectors that they had."""
+    """Put a generator's opening before a tenth of the negatives, in one of five languages per draw. Vectors stay."""
     opening = PREAMBLES[context.number % len(PREAMBLES)]
     for r, k in some(rows, draw, 0.1):
         text = rows[r]["neg"][k]
@@ -158,14 +158,14 @@ def preambles(rows: list[Row], draw: np.random.Generator, context: Context) -> l
 
 
 def shuffled(rows: list[Row], draw: np.random.Generator, context: Context) -> list[Row]:
-    """All negatives of each query handed to another one."""
+    """Assign all negatives of each query to another query."""
     shift = int(draw.integers(1, len(rows)))
     lists = [row["neg"] for row in rows]
     return [{**row, "neg": lists[(r + shift) % len(rows)]} for r, row in enumerate(rows)]
 
 
 def tenth_shuffled(rows: list[Row], draw: np.random.Generator, context: Context) -> list[Row]:
-    """A tenth of the negatives replaced by those of other queries."""
+    """Replace a tenth of the negatives by those of other queries."""
     lists = [list(row["neg"]) for row in rows]
     for r, k in some(rows, draw, 0.1):
         other = lists[(r + int(draw.integers(1, len(rows)))) % len(rows)]
@@ -174,7 +174,7 @@ def tenth_shuffled(rows: list[Row], draw: np.random.Generator, context: Context)
 
 
 def shortened(words: Callable[[int], int]) -> Damage:
-    """Every negative cut to its first words."""
+    """Cut every negative to its first words."""
 
     def damage(rows: list[Row], draw: np.random.Generator, context: Context) -> list[Row]:
         for row in rows:
@@ -185,7 +185,7 @@ def shortened(words: Callable[[int], int]) -> Damage:
 
 
 def mojibake(rows: list[Row], draw: np.random.Generator, context: Context) -> list[Row]:
-    """A tenth with quotes and dashes, decoded with the wrong encoding."""
+    """Decode a tenth of the negatives, with quotes and dashes added, with the wrong encoding."""
     for r, k in some(rows, draw, 0.1):
         text = rows[r]["neg"][k]
         spoilt = f"“{text}” – naïve".encode().decode("cp1252", "replace")
@@ -229,7 +229,7 @@ def baseline_of(sources: dict[str, list[Row]], memory: Memory, folder: Path) -> 
 def verdicts(
     rows: list[Row], source: str, against: GateReference, memory: Memory, folder: Path
 ) -> Iterator[tuple[str, Any]]:
-    """Of one sample: under a new name, and under the name of its source in the baseline if it is there."""
+    """Return the verdicts on one sample: under a new name and, if the baseline has its source, under that name."""
     resolved = settings_for(against.baseline, resolve({}))
     frequencies, known = read_baseline_table(check_table(Path(against.where), against.baseline), against.baseline.idf)
     gated = write(folder / "incoming.jsonl", rows)
@@ -262,7 +262,7 @@ def line_of(key: tuple[Any, ...], name: str, verdict: SourceVerdict) -> str:
 
 
 def run(options: argparse.Namespace) -> None:
-    """All cells of one collection, split by split, appended to the file; lines that are there already are kept."""
+    """Compute all cells of one collection, split by split, and append them to the file. Existing lines are kept."""
     collection = options.collection.name
     done = set()
     if options.out.exists():
@@ -309,7 +309,7 @@ def run(options: argparse.Namespace) -> None:
 
 
 def table(paths: list[Path]) -> str:
-    """Markdown, a table a collection: pass/undecided/fail by damage, size and name, and what most draws failed on."""
+    """Return a Markdown table per collection: pass/undecided/fail by damage, size and name, and failed checks."""
     lines = [json.loads(line) for path in paths for line in path.read_text(encoding="utf-8").splitlines()]
     text = ""
     for collection in dict.fromkeys(line["collection"] for line in lines):

@@ -1,10 +1,10 @@
-"""How often a sample's interval covers the share of all negatives that a guide flags, on real sources.
+"""Count how often a sample's interval covers the share of all negatives that a guide flags, on real sources.
 
     python docs/experiments/guide_sample.py SOURCE... --encoder minilm [--seeds 1000] [--size 300] [--placement 0]
 
-In each source labelled positives are planted at several shares of its negatives; the guides are the encoder's first 128
-dimensions and TF-IDF. The encoder and the guides score everything once, then samples are drawn seed by seed by the
-product's own code. Results: guide-sample.md.
+Labelled positives replace several shares of each source's negatives. The guides are the encoder's first 128 dimensions
+and TF-IDF. The encoder and the guides score everything once; then secid's code draws samples seed by seed.
+Results: guide-sample.md.
 """
 
 from __future__ import annotations
@@ -32,13 +32,13 @@ from secid.triplets.guide import GuideScores, sample_of
 from secid.triplets.table import triplets_of
 
 PLANTED = (0, 5, 10, 20)
-"""Per cent of the negatives that are the record's own labelled positive. A record holds it once, so at 20 % records
-are cut to their first five negatives."""
+"""Per cent of the negatives that are replaced by the record's labelled positive. A record has it once, so at 20 %
+records are cut to their first five negatives."""
 DIMENSIONS = 128
 
 
 def planted(source: Path, share: int, path: Path, seed: int) -> Path:
-    """A copy of the source in which `share` per cent of the negatives are labelled positives of their query."""
+    """Write a copy of the source in which `share` per cent of the negatives are labelled positives of their query."""
     settings = resolve({}).values
     with closing(open_source(resolve_sources([str(source)], settings)[0], settings)) as reader:
         records = list(reader)
@@ -94,7 +94,7 @@ def main() -> None:
 
 
 def scores(plan: object, embedder: object) -> Iterator[tuple[str, np.ndarray, np.ndarray]]:
-    """s_qp and s_qn of the triplets, under the encoder and under each guide."""
+    """Yield s_qp and s_qn of the triplets, under the encoder and under each guide."""
     rows = triplets_of(plan.sources[0], "first")
     n = len(rows)
     ids = (("query", rows.query), ("passage", rows.positive), ("passage", rows.negative))

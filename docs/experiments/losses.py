@@ -1,4 +1,4 @@
-"""Losses on one source: Mann-Whitney and LSEPair against InfoNCE, with a small student.
+"""Compare the Mann-Whitney loss and LSEPair with InfoNCE on one source, with a small student.
 
     python docs/experiments/losses.py run COLLECTION… --results losses.jsonl
     python docs/experiments/losses.py judge --results losses.jsonl
@@ -6,15 +6,15 @@
 COLLECTION is a BEIR folder. The student, folds, batches of 64 rows, AdamW, warm-up and the number of steps are those of
 dose.py; losses and the choice of positives are those of `secid probe`. The rules below were fixed before the first run:
 
-Source: dense passages below 95 % of the positive, ten a query, mined by the student itself; one of the ten a row and
-step. Positives: one drawn at each step for InfoNCE, up to eight for the other two. Rates: 5e-4 and 2e-3, with own
-negatives only and with in-batch passages; three folds, five seeds, common to all losses.
+Source: dense passages below 95 % of the positive, ten per query, mined by the student itself; one of the ten per row
+and step. Positives: one drawn at each step for InfoNCE, up to eight for the other two. Rates: 5e-4 and 2e-3, with own
+negatives only and with in-batch passages; three folds and five seeds, the same for all losses.
 
-Outcomes: nDCG@10 of the held-out queries, and the pooled AUC, the share of pairs of a held-out query's positive and of
-any held-out query's other ranked passage that are ordered rightly. Judged by: the difference from InfoNCE. A difference
-of nDCG@10 has an interval from queries (clustered by group) and runs, as in the probe; one of AUC from runs alone, five
-seeds. Differences are 2 losses x 4 doses x the collections; a difference counts if Holm's p over all of an outcome's is
-below 0.05. With one labelled positive a query, LSEPair is InfoNCE, and is left out.
+Outcomes: nDCG@10 of the held-out queries, and the pooled AUC: of all pairs of a held-out query's positive and any
+held-out query's other ranked passage, the share in the right order. Judged by: the difference from InfoNCE. In
+nDCG@10 it has an interval from queries (clustered by group) and runs, as in the probe; in AUC only from runs (five
+seeds). There are 2 losses x 4 doses differences per collection. A difference counts if its Holm p over all
+differences of that outcome is below 0.05. With one labelled positive per query, LSEPair equals InfoNCE and is omitted.
 """
 
 from __future__ import annotations
@@ -46,7 +46,7 @@ LEVEL = 0.05
 
 
 def positives_of(collection: dose.Collection, fold: dose.Fold) -> list[Array]:
-    """For each training row, its labelled passages that the fold may train on."""
+    """Return each training row's labelled passages that the fold may train on."""
     whole = len(fold.ranked) == len(collection.passages)
     held = np.zeros(0, np.int64) if whole else fold.ranked
     return [ids[~np.isin(ids, held)] for ids in (collection.positives[row] for row in fold.rows)]
@@ -102,7 +102,7 @@ def train(
 
 
 def sides_of(labelled: Array, owner: Array, passages: str) -> Sides:
-    """Which columns are positives and negatives of each row: b positives, b negatives, then those of `owner`."""
+    """Return which columns are positives and negatives of each row: b positives, b negatives, then those of `owner`."""
     every = np.arange(len(labelled))
     own = np.concatenate([every, every, owner]) == every[:, None]
     positive = own.copy()
@@ -112,7 +112,7 @@ def sides_of(labelled: Array, owner: Array, passages: str) -> Sides:
 
 
 def pooled_auc(vectors: dose.Vectors, relevant: Array, fold: dose.Fold, maps: Any) -> float:
-    """Share of pairs of a held-out positive and a held-out query's other passage ordered rightly; ties count half."""
+    """Return the share of pairs of a held-out positive and another passage in the right order; ties count half."""
     queries = torch.from_numpy(vectors[0][fold.held]).float()
     texts = torch.from_numpy(vectors[1][fold.ranked]).float()
     scores = normalize(queries + queries @ maps[0, 0], dim=1) @ normalize(texts + texts @ maps[1, 0], dim=1).T
@@ -123,7 +123,7 @@ def pooled_auc(vectors: dose.Vectors, relevant: Array, fold: dose.Fold, maps: An
 
 
 def run(arguments: argparse.Namespace) -> None:
-    """Do the collections that the results do not have yet."""
+    """Train on the collections that are not yet in the results."""
     torch.set_num_threads(1)
     for folder in arguments.collections:
         done = {(line["collection"], line["passages"], line["rate"]) for line in dose.read(arguments.results)}
@@ -173,7 +173,7 @@ def run(arguments: argparse.Namespace) -> None:
 
 
 def summary(outcomes: dict[str, Array], group: Array, fold: Array) -> dict[str, Any]:
-    """Mean nDCG@10 of each loss, and its difference from InfoNCE. outcomes : (S, n) by seed and query."""
+    """Return the mean nDCG@10 of each loss, and its difference from InfoNCE. outcomes : (S, n) by seed and query."""
     base = outcomes["infonce"]
     differences = {}
     for loss, own in outcomes.items():
@@ -205,7 +205,7 @@ def judge(arguments: argparse.Namespace) -> None:
 
 
 def of_runs(differences: Array) -> BetweenRuns:
-    """The variance of one seed's difference, from n of them."""
+    """Return the variance of one seed's difference, estimated from n seeds."""
     return BetweenRuns(float(np.var(differences, ddof=1)), len(differences) - 1)
 
 

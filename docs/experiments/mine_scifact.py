@@ -1,4 +1,4 @@
-"""Whether `secid mine` gives the negatives of another script: by document id, on SciFact.
+"""Compare the negatives of `secid mine` with those of another script, by document id, on SciFact.
 
     python docs/experiments/mine_scifact.py COLLECTION MINED [--encoder minilm]
 
@@ -27,13 +27,13 @@ METHODS = {
     "dense95": ("dense:relative=0.05", "dense95"),
     "dense95_whole": (f"dense:{WHOLE}", "dense95"),
 }
-"""By the name here: the method, and the file that it is compared with."""
+"""Method, and file to compare it with, by name."""
 TIED = 1e-6
-"""Scores that are nearer to each other may change places: float32 products of one row differ by as much."""
+"""Scores that differ by less may change places: float32 products of one row differ by this much."""
 
 
 def mined(methods: dict[str, str], arguments: argparse.Namespace, k: int) -> dict[str, dict[str, dict[str, Any]]]:
-    """Rows of each source by query id."""
+    """Return the rows of each source by query id."""
     with tempfile.TemporaryDirectory() as folder:
         result = secid.mine(
             [f"{name}={method}" for name, method in methods.items()],
@@ -55,7 +55,7 @@ def mined(methods: dict[str, str], arguments: argparse.Namespace, k: int) -> dic
 
 
 def main() -> None:
-    """Prints, for each method, how many places differ, by the kind of query."""
+    """Print, for each method, how many places differ, by kind of query."""
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("collection")
     parser.add_argument("mined", type=Path)
@@ -71,7 +71,7 @@ def main() -> None:
 def compare(
     name: str, own: dict[str, dict[str, Any]], theirs: list[dict[str, Any]], deep: dict[str, dict[str, Any]]
 ) -> None:
-    """Prints the places of their rows that differ from ours: by what the query has that could explain it."""
+    """Print how many places of the other rows differ from ours, by a property of the query that may explain it."""
     rows, places, gaps = Counter[str](), Counter[str](), []
     n = 0
     for row in theirs:

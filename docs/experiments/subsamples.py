@@ -1,8 +1,8 @@
-"""How well intervals cover, and how often an early stop is wrong, on real sources.
+"""Measure how well intervals cover, and how often an early stop is wrong, on real sources.
 
     python docs/experiments/subsamples.py SOURCE... --encoder minilm [--subsamples 1000] [--seeds 200]
 
-Encodes the sources once, then works on seeded subsamples of their queries. Results: subsamples.md.
+The script encodes the sources once, then uses seeded subsamples of their queries. Results: subsamples.md.
 """
 
 from __future__ import annotations
@@ -77,7 +77,7 @@ def run(names: list[str], encoder: object, arguments: argparse.Namespace) -> Non
 
 
 def directions(item: object, vectors: object, epsilon: float) -> np.ndarray:
-    """(T, d) residual directions, 0 where negative and positive are no further apart than epsilon (METHOD 2.6)."""
+    """Return (T, d) residual directions; 0 if negative and positive are within epsilon. Source: METHOD 2.6."""
     rows = item.triplets
     negative, positive = (
         next(rows_of_ids(vectors, "passage", ids, len(rows))) for ids in (rows.negative, rows.positive)
@@ -88,7 +88,7 @@ def directions(item: object, vectors: object, epsilon: float) -> np.ndarray:
 
 
 def coverage(items: list, vectors: object, epsilon: float, n_subsamples: int) -> None:
-    """Share of subsamples whose 95 % interval (finite-population factor in) covers the full score."""
+    """Print the share of subsamples whose 95 % interval, with the finite-population factor, covers the full score."""
     print("\ncoverage of 95 % intervals, with bias correction in brackets")
     for item in items:
         u = directions(item, vectors, epsilon)
@@ -115,7 +115,7 @@ def coverage(items: list, vectors: object, epsilon: float, n_subsamples: int) ->
 
 
 def bootstrap(items: list, vectors: object, epsilon: float, n_resamples: int) -> None:
-    """Standard error by resampling queries, over the one by influence."""
+    """Print the standard error by resampling queries over the one by influence."""
     print("\nstandard error, bootstrap over influence")
     for item in items:
         u = directions(item, vectors, epsilon) * np.sqrt(item.table.gates().weight.numpy())[:, None].astype(np.float32)
@@ -130,7 +130,7 @@ def bootstrap(items: list, vectors: object, epsilon: float, n_resamples: int) ->
 
 
 def early(plan: object, embedder: object, bench: object, items: list, settings: object, n_seeds: int) -> None:
-    """Early stop over seeds: share of queries at which each pair is decided, and orders that are wrong."""
+    """Stop early with many seeds: print the share of queries at which each pair is decided, and wrong orders."""
     from dataclasses import replace
 
     truth = {item.name: item.nats(1.0) for item in items}
@@ -165,7 +165,7 @@ def early(plan: object, embedder: object, bench: object, items: list, settings: 
 
 
 def one_look(plan: object, embedder: object, bench: object, settings: object, n_seeds: int) -> None:
-    """Pairs decided at 0.95 by a single look at a tenth of the queries, as --max-records asks for, over seeds."""
+    """Print the pairs decided at 0.95 by a single look at a tenth of the queries (--max-records), over seeds."""
     names = sorted(planned.name for planned in plan.sources)
     size = len(plan.queries) // 10
     counts: dict[tuple[str, str], int] = {}

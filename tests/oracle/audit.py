@@ -1,4 +1,4 @@
-"""The audit's numbers written separately: double loops over negatives, in float64, one query's weight at a time."""
+"""Reference for the audit: double loops over negatives, in float64, one query's weight at a time."""
 
 from __future__ import annotations
 
@@ -6,7 +6,7 @@ import numpy as np
 
 
 def auroc(score: np.ndarray, relevant: np.ndarray, weight: np.ndarray) -> float:
-    """Pairs of a relevant and another negative, one by one."""
+    """Return the AUROC of pairs of a relevant and another negative, pair by pair."""
     right = total = 0.0
     for s, w in zip(score[relevant], weight[relevant], strict=True):
         for other, v in zip(score[~relevant], weight[~relevant], strict=True):
@@ -16,7 +16,7 @@ def auroc(score: np.ndarray, relevant: np.ndarray, weight: np.ndarray) -> float:
 
 
 def influence(score: np.ndarray, relevant: np.ndarray, weight: np.ndarray, cluster: np.ndarray) -> np.ndarray:
-    """(Q,) how the AUROC moves as a query's negatives count slightly more: a central difference."""
+    """Return (Q,) change of the AUROC if a query's negatives count slightly more, by a central difference."""
     step = 1e-4
     return np.array(
         [
@@ -31,7 +31,7 @@ def influence(score: np.ndarray, relevant: np.ndarray, weight: np.ndarray, clust
 
 
 def flags(s_qn: np.ndarray, s_qp: np.ndarray, temperature: float) -> dict[str, list[bool]]:
-    """What π < 0.5, an absolute margin of 0 and a relative one of 5 % flag, negative by negative."""
+    """Return the negatives flagged by π < 0.5, an absolute margin of 0 and a relative margin of 5 %."""
     pairs = list(zip(s_qn.tolist(), s_qp.tolist(), strict=True))
     return {
         "consistency": [1 / (1 + np.exp(-(p - n) / temperature)) < 0.5 for n, p in pairs],
@@ -41,7 +41,7 @@ def flags(s_qn: np.ndarray, s_qp: np.ndarray, temperature: float) -> dict[str, l
 
 
 def shares(flagged: list[bool], relevant: np.ndarray, weight: np.ndarray) -> tuple[float, float]:
-    """Precision and recall."""
+    """Return precision and recall."""
     both = of_flagged = of_relevant = 0.0
     for flag, label, w in zip(flagged, relevant, weight, strict=True):
         both += w * (flag and label)

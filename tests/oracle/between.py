@@ -22,10 +22,10 @@ FEWEST_SHARED, OF_LARGER, OF_SMALLEST, FEWEST_QUERIES = 30, 0.2, 0.5, 5
 
 @dataclass(frozen=True)
 class Negative:
-    """What one negative adds to its query's sums.
+    """Contribution of one negative to its query's sums.
 
-    weight : w, and 0 where n - p has no direction.   near, best : s_qn and s_qp.   random : mean s_qr of the query.
-    share  : what it counts: 1, or one over the number of positives that it is compared with.
+    weight : w, or 0 if n - p has no direction.   near, best : s_qn and s_qp.   random : mean s_qr of the query.
+    share  : 1, or one over the number of positives with which it is compared.
     """
 
     query: str
@@ -37,7 +37,7 @@ class Negative:
 
     @property
     def parts(self) -> dict[str, tuple[float, float]]:
-        """Top and bottom of each ratio."""
+        """Return numerator and denominator of each ratio."""
         return {
             "hardness": (self.share * (self.near - self.random), self.share * (self.best - self.random)),
             "outscoring": (self.share * (self.near > self.best), self.share),
@@ -47,7 +47,7 @@ class Negative:
 
 @dataclass(frozen=True)
 class Paired:
-    """A difference over shared queries. interval_95 : None with fewer than five queries.   p : 1 then."""
+    """Difference over shared queries. With fewer than five queries interval_95 is None and p is 1."""
 
     value: float
     standard_error: float
@@ -70,7 +70,7 @@ class Paired:
 
 
 def negatives_of(measured: Measured, n_positives: Sequence[int], random: Mapping[str, float]) -> list[Negative]:
-    """The negatives of a source. random : mean s_qr by query."""
+    """Return the negatives of a source. random : mean s_qr by query."""
     return [
         Negative(
             query,
@@ -90,7 +90,7 @@ def random_means(
     q_vec: Mapping[str, np.ndarray],
     p_vec: Mapping[str, np.ndarray],
 ) -> dict[str, float]:
-    """Mean s_qr by query over all passages but its labelled positives: for runs that have no more than are drawn."""
+    """Return the mean s_qr by query over all passages but its labelled positives, for runs too small for a draw."""
     means = {}
     for query, own in positives.items():
         cosines = [cosine(q_vec[query], p_vec[text]) for text in passages if text not in own]
@@ -99,7 +99,7 @@ def random_means(
 
 
 def sums(negatives: Sequence[Negative], name: str, queries: Collection[str]) -> dict[str, tuple[float, float]]:
-    """Top and bottom of a ratio, by query."""
+    """Return numerator and denominator of a ratio, by query."""
     added: dict[str, tuple[float, float]] = {}
     for negative in negatives:
         if negative.query in queries:
@@ -112,10 +112,10 @@ def sums(negatives: Sequence[Negative], name: str, queries: Collection[str]) -> 
 def paired(
     first: Sequence[Negative], second: Sequence[Negative], name: str, queries: Collection[str] | None = None
 ) -> Paired | None:
-    """The first source's ratio minus the second's over the queries that both have; None where a bottom is not positive.
+    """Return the first source's ratio minus the second's on shared queries; None if a denominator is not positive.
 
     By the delta method: d = A/B - C/D has the gradient (1/B, -A/B^2, -1/D, C/D^2) in the four totals, whose
-    covariance is the sum over queries of the outer product of their sums.   queries : in place of the shared ones.
+    covariance is the sum over queries of the outer product of their sums.   queries : used instead of shared ones.
     """
     shared = {own.query for own in first} & {own.query for own in second} if queries is None else queries
     by_query = [sums(side, name, shared) for side in (first, second)]
@@ -131,9 +131,9 @@ def paired(
 
 
 def compared(queries: Mapping[str, Collection[str]], fewest: int = FEWEST_SHARED) -> dict[tuple[str, str], int]:
-    """The pairs that are compared, names rising, and how many queries they share.
+    """Return the compared pairs, names in ascending order, with their number of shared queries.
 
-    Sources of the same queries always are; others share 30, and a fifth of the larger one's.
+    Sources with the same queries are always compared; others must share 30, and a fifth of the larger one's.
     """
     pairs = {}
     for a, b in combinations(sorted(queries), 2):
@@ -145,7 +145,7 @@ def compared(queries: Mapping[str, Collection[str]], fewest: int = FEWEST_SHARED
 
 
 def common_queries(queries: Mapping[str, Collection[str]]) -> set[str] | None:
-    """The queries of the table: those that all sources share; None where these are all, or too few."""
+    """Return the queries of the table, which all sources share; None if these are all queries, or too few."""
     sets = [set(own) for own in queries.values()]
     common = set.intersection(*sets)
     if all(own == common for own in sets):
@@ -154,10 +154,10 @@ def common_queries(queries: Mapping[str, Collection[str]]) -> set[str] | None:
 
 
 def by_score(queries: Mapping[str, Collection[str]], most_sets: int = 64) -> set[tuple[str, str]]:
-    """The pairs that are compared by score; the others by tr M.
+    """Return the pairs compared by score; the others are compared by tr M.
 
-    A source on a set of queries needs a matrix of its own, unless the set is all of its queries or the table's. Pairs
-    that share most come first, and one that would need more than `most_sets` is left to tr M.
+    A source on a set of queries needs a separate matrix, unless the set is all of its queries or the table's. Pairs
+    that share most come first. A pair that needs more than `most_sets` matrices is compared by tr M.
     """
     common = common_queries(queries)
     needed: set[tuple[str, frozenset[str]]] = set()

@@ -1,4 +1,4 @@
-"""Comparing a computed result with the reference: the one place that says "equal enough"."""
+"""Compare a computed result with the reference. Only this module decides what is "equal enough"."""
 
 from __future__ import annotations
 
@@ -12,10 +12,10 @@ import numpy as np
 def assert_close(actual: Any, expected: Any, rel: float = 1e-6, abs: float = 1e-12, path: str = "") -> None:
     """Raise AssertionError at the first place where `actual` differs from `expected`.
 
-    Numbers match where |actual - expected| <= max(rel * |expected|, abs). NaN and infinity match
-    nothing, themselves included. Booleans, texts and None must be equal and of the same kind.
+    Numbers match if |actual - expected| <= max(rel * |expected|, abs). NaN and infinity match
+    nothing, not even themselves. Booleans, texts and None must be equal and of the same kind.
     Mappings must have the same keys, sequences (lists, tuples, arrays) the same length and order.
-    Two results without a single value inside have shown nothing, and do not match.
+    Two results without any value inside show nothing, and do not match.
     path : name of the place, shown in the message; extended by [key] on the way down.
     """
     if _n_compared(actual, expected, rel, abs, path) == 0:
@@ -23,7 +23,7 @@ def assert_close(actual: Any, expected: Any, rel: float = 1e-6, abs: float = 1e-
 
 
 def _n_compared(actual: Any, expected: Any, rel: float, absolute: float, path: str) -> int:
-    """Number of single values compared below `path`; raises at the first mismatch."""
+    """Return the number of values compared below `path`; raise at the first mismatch."""
     if isinstance(expected, Mapping):
         if not isinstance(actual, Mapping) or set(actual) != set(expected):
             raise AssertionError(f"{path or 'result'}: {_keys(actual)}, expected {_keys(expected)}")

@@ -1,4 +1,4 @@
-"""Both ways of going through triplets are held against the reference."""
+"""Compare both block plans for triplets with the reference."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from secid.measure.blocks import LARGE, PLANS
 
 @pytest.fixture(scope="module", params=["processor", "device"])
 def block_plan(request: pytest.FixtureRequest) -> Iterator[None]:
-    """Blocks as a CPU takes them, and as any other device does: large, products whole, no threads."""
+    """Use the block plan of a CPU, and that of other devices: large blocks, whole products, no threads."""
     with pytest.MonkeyPatch.context() as patch:
         if request.param == "device":
             patch.setitem(PLANS, "cpu", LARGE)

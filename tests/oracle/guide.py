@@ -1,4 +1,4 @@
-"""What a guide says of triplets, by loops over Python floats. Source: METHOD 10."""
+"""Reference for a guide's numbers, by loops over Python floats. Source: METHOD 10."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ FLAGS: dict[str, Callable[[float, float, float], bool]] = {
     "maximum": lambda positive, negative, value: negative >= value,
 }
 SPANS = {"absolute": (0.0, 0.2), "relative": (0.0, 0.2), "maximum": (0.0, 1.0)}
-"""Smallest and largest value on a curve, where scores are cosines."""
+"""Smallest and largest value on a curve, if scores are cosines."""
 
 
 def pairs_of(rows: Sequence[dict[str, Any]], queries: dict[str, Any], passages: dict[str, Any]) -> list[Pair]:
-    """Cosines of every triplet in the order of the rows. queries, passages: unit float64 rows by text."""
+    """Return the cosines of every triplet in the order of the rows. queries, passages : unit float64 rows by text."""
     return [
         (float(queries[row["query"]] @ passages[row["pos"][0]]), float(queries[row["query"]] @ passages[negative]))
         for row in rows
@@ -33,13 +33,13 @@ def flagged_share(pairs: Sequence[Pair], kind: str, value: float) -> float:
 
 
 def same_order(target: Sequence[Pair], guide: Sequence[Pair]) -> float:
-    """Share of triplets whose positive and negative both put in the same order."""
+    """Return the share of triplets whose positive and negative both encoders put in the same order."""
     same = sum((a > b) == (c > d) and (a < b) == (c < d) for (a, b), (c, d) in zip(target, guide, strict=True))
     return same / len(target)
 
 
 def spearman(target: Sequence[Pair], guide: Sequence[Pair]) -> float:
-    """Of positive minus negative; ranks by counting, ties at their mean."""
+    """Return Spearman's correlation of positive minus negative; ranks by counting, ties at their mean."""
 
     def ranks(pairs: Sequence[Pair]) -> list[float]:
         gaps = [positive - negative for positive, negative in pairs]
@@ -52,7 +52,7 @@ def spearman(target: Sequence[Pair], guide: Sequence[Pair]) -> float:
 
 
 def stratified(values: Sequence[float], known: Sequence[bool], stratum: Sequence[int], query: Sequence[int]) -> Pair:
-    """Estimate of the mean of all values from those known, and its variance, by loops over strata and queries."""
+    """Estimate the mean of all values from the known ones, and its variance, by loops over strata and queries."""
     n, strata = len(values), sorted(set(stratum))
     members = {h: [i for i in range(n) if stratum[i] == h] for h in strata}
     sample = {h: [i for i in members[h] if known[i]] for h in strata}

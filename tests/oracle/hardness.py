@@ -11,9 +11,9 @@ import numpy as np
 
 @dataclass(frozen=True)
 class Row:
-    """What one negative is compared with.
+    """Similarities with which one negative is compared.
 
-    near, best : s_qn and s_qp.   random : mean s_qr of the query.   share : what the negative counts.
+    near, best : s_qn and s_qp.   random : mean s_qr of the query.   share : weight of the negative in counts.
     """
 
     query: str
@@ -30,7 +30,7 @@ def cosine(first: np.ndarray, second: np.ndarray) -> float:
 
 
 def percentile_90(values: Sequence[float]) -> float:
-    """By linear interpolation between order statistics: place 0.9 (n - 1), counted from 0."""
+    """Return the 90th percentile, by linear interpolation between order statistics: place 0.9 (n - 1), from 0."""
     ordered, place = sorted(values), 0.9 * (len(values) - 1)
     low = math.floor(place)
     high = min(low + 1, len(values) - 1)
@@ -44,9 +44,9 @@ def rows_of(
     q_vec: Mapping[str, np.ndarray],
     p_vec: Mapping[str, np.ndarray],
 ) -> tuple[list[Row], dict[str, float]]:
-    """Each (query, positive, negative, share) with its cosines, and the 90th percentile of each query.
+    """Return each (query, positive, negative, share) with its cosines, and the 90th percentile of each query.
 
-    All passages but a query's labelled positives are its random passages: for runs that have no more than are drawn.
+    A query's random passages are all passages but its labelled positives, for runs too small for a draw.
     """
     random = {
         query: [cosine(q_vec[query], p_vec[text]) for text in passages if text not in positives[query]]
@@ -75,19 +75,19 @@ def hardness(rows: Sequence[Row]) -> float:
 
 
 def own_hardness(rows: Sequence[Row]) -> list[float | None]:
-    """(s_qn - r) / (s_qp - r) of each negative; None where s_qp is not above r. Source: METHOD 15."""
+    """Return (s_qn - r) / (s_qp - r) of each negative; None if s_qp is not above r. Source: METHOD 15."""
     return [
         (row.near - row.random) / (row.best - row.random) if row.best - row.random > 1e-12 else None for row in rows
     ]
 
 
 def near_positive(rows: Sequence[Row]) -> list[bool]:
-    """Whether each negative's own hardness is at least 0.9. Equal to 1e-12 counts: sums are in another order."""
+    """Return whether each negative's hardness is at least 0.9, up to 1e-12, since sums have a different order."""
     return [value is not None and value >= 0.9 - 1e-12 for value in own_hardness(rows)]
 
 
 def standard_error(rows: Sequence[Row]) -> float:
-    """By the delta method: the gradient of h with respect to the three means, through their clustered covariance.
+    """Return the error by the delta method: the gradient of h in the three means, with their clustered covariance.
 
     h = f(x, y, z) = (x - z) / (y - z), so f_x = 1 / (y - z), f_y = -h / (y - z), f_z = (h - 1) / (y - z). The
     covariance of means is the sum over queries of the outer product of their summed deviations, divided by n^2.
@@ -107,7 +107,7 @@ def standard_error(rows: Sequence[Row]) -> float:
 
 
 def bootstrap(rows: Sequence[Row], n_resamples: int, generator: np.random.Generator) -> np.ndarray:
-    """(n_resamples,) hardness of as many queries drawn with replacement, each with all of its negatives."""
+    """Return (n_resamples,) hardness of queries resampled with replacement, each with all of its negatives."""
     names = sorted({row.query for row in rows})
     of = {query: [row for row in rows if row.query == query] for query in names}
     sums = np.array(

@@ -1,4 +1,4 @@
-"""Mining once more, query by query and candidate by candidate, in plain Python: what a run must have written."""
+"""Reference for mining, query by query and candidate by candidate, in plain Python: the rows that a run must write."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ class Negative(NamedTuple):
 
 @dataclass
 class Expected:
-    """Of one source: negatives by query id, and what is counted."""
+    """Expected negatives of one source by query id, and counts."""
 
     negatives: dict[str, list[Negative]] = field(default_factory=dict)
     short: Counter[str] = field(default_factory=Counter)
@@ -46,7 +46,7 @@ class Expected:
 
 
 class Rules:
-    """The rules, one method each, so that a test can break one. labels : texts of labelled positives by query text."""
+    """Rules of mining, one method each, so that a test can break one. labels : texts of positives by query text."""
 
     def __init__(
         self,
@@ -97,7 +97,7 @@ class Rules:
     def s_qp(self, key: str) -> float:
         return min(self.s(self.queries[key][0], text) for text in self.labels[key])
 
-    # what must never be a negative
+    # texts that must never be negatives
     def reason(self, key: str, text: str, before: set[str]) -> str:
         if (key, text) not in self._faults:
             self._faults[key, text] = self.fault(key, text)
@@ -132,7 +132,7 @@ class Rules:
 
     @staticmethod
     def units(score: float) -> int:
-        """Scores are compared in whole units. Source: METHOD 11."""
+        """Return a score in whole units, for comparisons. Source: METHOD 11."""
         return round(score * 2**30)
 
     def bm25(self, key: str) -> list[tuple[str, float | None]]:
@@ -185,7 +185,7 @@ class Rules:
         return value
 
     def order_of_rows(self) -> list[str]:
-        """By the hash of the query; those of one text by the sum of the keys of their positives."""
+        """Return row ids by the hash of the query; rows with the same query by the sum of their positives' keys."""
 
         def place(key: str) -> tuple[int, int]:
             query, positives = self.queries[key]
@@ -195,7 +195,7 @@ class Rules:
         return sorted(self.queries, key=place)
 
     def mine(self, name: str, method: str, **options: Any) -> Expected:
-        """One source. options : ranks, relative, absolute, maximum, pick, a, b."""
+        """Mine one source. options : ranks, relative, absolute, maximum, pick, a, b."""
         result, used = Expected(), Counter[str]()
         every = len(self.candidates) if method == "random" else 200
         low, high = options.get("ranks", (1, max(every, self.k)))
@@ -252,7 +252,7 @@ class Rules:
         return Negative(self.ids[text], rank, score, self.s_qp(key) - s_qn, miner)
 
     def hybrid(self, parts: Sequence[tuple[str, int, Expected]]) -> Expected:
-        """Of each part the first n that are new."""
+        """Take the first n new negatives of each part."""
         result, used = Expected(), Counter[str]()
         result.excluded.update(sum((part.excluded for *_, part in parts), Counter()))
         text_of = {key: text for text, key in self.ids.items()}
@@ -279,7 +279,7 @@ class Rules:
         return result
 
     def finish(self, result: Expected, used: Counter[str], options: Mapping[str, Any]) -> None:
-        """What becomes of short rows: what fills them up passes the margins too."""
+        """Fill up or drop short rows. Negatives that fill them up must pass the margins, too."""
         text_of = {key: text for text, key in self.ids.items()}
         for key in self.order_of_rows():
             taken = result.negatives[key]

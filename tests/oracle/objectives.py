@@ -1,5 +1,6 @@
-"""Reference for METHOD 9: each objective's loss from its definition, record by record in double loops of torch scalars,
-so that its gradient is autograd's; and the sums over a source in numpy.
+"""Reference for METHOD 9: each objective's loss from its definition, record by record in double loops of torch scalars.
+
+Autograd gives the gradients, and numpy the sums over a source.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch import Tensor
 
 @dataclass(frozen=True)
 class Record:
-    """Cosines of one record. scored : weight of each positive under SingleLH.   masked : which negatives GIST drops."""
+    """Cosines of one record. scored : weight of each positive under SingleLH.   masked : negatives that GIST drops."""
 
     positives: list[float]
     negatives: list[float]
@@ -33,7 +34,7 @@ def _log_p(of: Tensor, others: Sequence[Tensor]) -> Tensor:
 
 
 def record_loss(name: str, p: Sequence[Tensor], n: Sequence[Tensor], record: Record) -> Tensor:
-    """The loss of one record. p, n : scores divided by the temperature, each a scalar that autograd follows."""
+    """Return the loss of one record. p, n : scores divided by the temperature, as scalars with gradients."""
     if name in ("single_lh", "rand1_lh", "gist"):
         weights = [1 / len(p)] * len(p) if name == "rand1_lh" else record.scored
         left = [s for s, out in zip(n, record.masked, strict=True) if not (out and name == "gist")]
@@ -52,14 +53,14 @@ def record_loss(name: str, p: Sequence[Tensor], n: Sequence[Tensor], record: Rec
 
 
 def mw_loss(p: Sequence[Tensor], n: Sequence[Tensor]) -> Tensor:
-    """Mean over all pairs of all queries."""
+    """Return the mean over all pairs of all queries."""
     return torch.stack([torch.nn.functional.softplus(k - j) for j in p for k in n]).mean()
 
 
 def losses_and_gradients(
     name: str, records: Sequence[Record], temperature: float
 ) -> tuple[list[float], list[list[float]], list[list[float]]]:
-    """Loss of each record (of MW the one of all), d loss / d s of each positive and of each negative, by record."""
+    """Return the loss of each record (for MW one loss), and d loss / d s of each positive and negative, by record."""
     leaves = [
         [
             [torch.tensor(s / temperature, dtype=torch.float64, requires_grad=True) for s in side]
@@ -82,8 +83,8 @@ def losses_and_gradients(
 def values(
     name: str, records: Sequence[Record], temperature: float, inside: Sequence[Sequence[bool]]
 ) -> tuple[float, float, float, float, float]:
-    """Mean loss; share of the negatives' gradient on those `inside`; their effective number; the positives' share on
-    the strongest and on the weakest of records with several.
+    """Return the mean loss, the share of the negatives' gradient on those `inside`, their effective number, and the
+    shares of the positives' gradient on the strongest and the weakest positive of records with several.
     """
     losses, positive, negative = losses_and_gradients(name, records, temperature)
     total = math.fsum(g for row in negative for g in row)

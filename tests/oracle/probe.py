@@ -1,4 +1,4 @@
-"""What the probe computes, written again in plain Python: groups, near copies, measures, and the error of a mean."""
+"""Reference for the probe in plain Python: groups, near copies, measures, and the error of a mean."""
 
 from __future__ import annotations
 
@@ -9,7 +9,7 @@ from collections.abc import Iterable, Sequence
 def groups(
     n_queries: int, labelled: Iterable[tuple[int, int]], copies: Iterable[tuple[int, int]]
 ) -> set[frozenset[int]]:
-    """The queries of each group: joined one by one until nothing changes."""
+    """Return the queries of each group, merged one by one until nothing changes."""
     parent = {("q", query): ("q", query) for query in range(n_queries)}
 
     def root(node: tuple[str, int]) -> tuple[str, int]:
@@ -30,13 +30,13 @@ def groups(
 
 
 def runs(text: str) -> set[tuple[str, ...]]:
-    """Five-word windows of a text of plain words."""
+    """Return the five-word windows of a text of plain words."""
     words = text.lower().split()
     return {tuple(words[start : start + 5]) for start in range(len(words) - 4)}
 
 
 def near_copy(first: str, second: str) -> bool:
-    """Whether one text is the other, or holds 80 % of its runs."""
+    """Return whether the texts are equal, or one has 80 % of the other's runs."""
     if first.lower().split() == second.lower().split():
         return True
     left, right = runs(first), runs(second)
@@ -47,7 +47,7 @@ def near_copy(first: str, second: str) -> bool:
 def measures(
     queries: Sequence[Sequence[float]], candidates: Sequence[Sequence[float]], relevant: Sequence[set[int]]
 ) -> list[list[float]]:
-    """nDCG@10, MRR@10 and recall@100 of each query; of equal scores the earlier candidate comes first."""
+    """Return nDCG@10, MRR@10 and recall@100 of each query. Of equal scores the earlier candidate comes first."""
     out = []
     for query, wanted in zip(queries, relevant, strict=True):
         scores = [sum(a * b for a, b in zip(query, candidate, strict=True)) for candidate in candidates]

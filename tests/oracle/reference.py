@@ -1,4 +1,4 @@
-"""The independent reference for METHOD: everything a test compares secid with, under one name.
+"""Independent reference for METHOD: all functions that tests compare secid with, under one name.
 
     from tests.oracle import reference
 
@@ -7,9 +7,9 @@
     expected = reference.score_source(records, q_vec, p_vec, idf)
     reference.assert_close(actual, expected)
 
-Reading order: scoring (METHOD 1, 2), variants (3, 4, 7), uncertainty (8), closeness. Nothing here
-imports secid, which test_reference.py holds. Embeddings are used as given: cast to float64, never rescaled.
-Sampling by hash, controls, the probe and encoding have no reference here.
+Reading order: scoring (METHOD 1, 2), variants (3, 4, 7), uncertainty (8), closeness. Nothing here imports
+secid; test_reference.py checks this. Embeddings are cast to float64 and never rescaled. Sampling by hash,
+controls, the probe and encoding have no reference here.
 """
 
 from __future__ import annotations

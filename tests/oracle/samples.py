@@ -1,4 +1,4 @@
-"""Small synthetic sources that several tests of the reference measure."""
+"""Small synthetic sources for several tests of the reference."""
 
 from __future__ import annotations
 
@@ -21,9 +21,9 @@ def unit(*values: float) -> np.ndarray:
 def random_source(
     seed: int, n_queries: int, n_negatives: int, dimension: int, *, ragged: bool = False
 ) -> reference.Measured:
-    """A source of random unit vectors around each query, with some shared words.
+    """Return a source of random unit vectors around each query, with some shared words.
 
-    ragged: queries have 1 to n_negatives negatives in turn, in place of n_negatives each.
+    ragged : queries have 1, 2, … n_negatives negatives in rotation, instead of n_negatives each.
     """
     generator = np.random.default_rng(seed)
     rows, q_vec, p_vec = [], {}, {}
@@ -42,7 +42,7 @@ def random_source(
 
 
 def information_matrix(measured: reference.Measured) -> np.ndarray:
-    """M summed one triplet at a time: the textbook form, to compare with the reference's singular values."""
+    """Return M summed triplet by triplet, the textbook form, to compare with the reference's singular values."""
     matrix = np.zeros((measured.direction.shape[1],) * 2)
     for weight, direction in zip(measured.weight, measured.direction, strict=True):
         matrix += weight * np.outer(direction, direction)
@@ -50,7 +50,7 @@ def information_matrix(measured: reference.Measured) -> np.ndarray:
 
 
 def hand_made(**options: float) -> tuple[dict[str, float], reference.Measured]:
-    """Two triplets in the plane: q = (1, 0), p = (0.8, 0.6), n = (0.6, 0.8) and n = (0, 1)."""
+    """Return two triplets in the plane: q = (1, 0), p = (0.8, 0.6), n = (0.6, 0.8) and n = (0, 1)."""
     q_vec, p_vec = {"red fox": unit(1, 0)}, {"fox": unit(4, 3), "red bird": unit(3, 4), "stone": unit(0, 1)}
     records = reference.merge_rows([("red fox", ["fox"], ["red bird", "stone"])])
     return (

@@ -1,7 +1,7 @@
 """Reference for METHOD 1 and 2: records, lexical coverage, gates, score, diagnostics.
 
-Written from docs/method.md alone and with none of secid's code: NumPy float64, singular values
-where secid factorises a matrix, Python sets where secid counts arrays. Slow and plain on purpose.
+It is written only from docs/method.md, without secid's code: NumPy float64, singular values where secid
+factorises a matrix, Python sets where secid counts arrays. Slow and plain on purpose.
 """
 
 from __future__ import annotations
@@ -29,11 +29,11 @@ EPSILON = 1e-3
 
 
 def merge_rows(rows: Iterable[Row]) -> list[Record]:
-    """Records of one source: rows with the same (query, first positive) become one.
+    """Return the records of one source: rows with the same (query, first positive) become one.
 
-    rows : (query, positives, negatives), each with one positive at least.
-    Order of first appearance is kept; positives are united, negatives deduplicated by text.
-    Records without negatives stay in: they give no triplet. Source: METHOD 1.
+    rows : (query, positives, negatives), each with at least one positive.
+    Records keep the order of first appearance; positives are merged, negatives deduplicated by text.
+    Records without negatives stay, but give no triplet. Source: METHOD 1.
     """
     merged: dict[tuple[str, str], tuple[dict[str, None], dict[str, None]]] = {}
     for query, positives, negatives in rows:
@@ -44,16 +44,16 @@ def merge_rows(rows: Iterable[Row]) -> list[Record]:
 
 
 def triplets(record: Record) -> list[Triplet]:
-    """(query, first labelled positive, negative) for each negative. Empty without negatives. Source: METHOD 1."""
+    """Return (query, first labelled positive, negative) for each negative, if there are any. Source: METHOD 1."""
     query, positives, negatives = record
     return [(query, positives[0], negative) for negative in negatives]
 
 
 def policy_triplets(record: Record, policy: str, q_vec: Vectors, p_vec: Vectors) -> list[Triplet]:
-    """Triplets of one record under a positive policy: first, hardest (lowest s_qp), easiest or all.
+    """Return the triplets of one record under a positive policy: first, hardest (lowest s_qp), easiest or all.
 
     The first of equals wins. "all" gives one triplet for each pair of positive and negative, which
-    `summary` then weighs with n_positives. Raises KeyError for another policy. Source: METHOD 9.
+    `summary` then weights by n_positives. Raise KeyError for another policy. Source: METHOD 9.
     """
     query, positives, negatives = record
     near = [float(np.dot(np.asarray(q_vec[query], float), np.asarray(p_vec[text], float))) for text in positives]
@@ -67,7 +67,7 @@ def policy_triplets(record: Record, policy: str, q_vec: Vectors, p_vec: Vectors)
 
 
 def tokens(text: str, tokenizer: str = "alphanumeric", *, is_passage: bool = False) -> frozenset[str]:
-    """T(text), the set of tokens.
+    """Return T(text), the set of tokens.
 
     tokenizer : alphanumeric; alphanumeric2 (two code points or more); whitespace; trigrams (of the
     lower-cased text, white space collapsed and stripped; a shorter text is its own single token);
@@ -92,11 +92,11 @@ def _trigrams(lowered: str) -> frozenset[str]:
 
 
 def _multilingual(lowered: str) -> frozenset[str]:
-    """Letters, digits and marks of one kind of script stay together; scripts without spaces are cut into pairs."""
+    """Return tokens: runs of letters, digits and marks of one kind of script, or pairs in scripts without spaces."""
     found: set[str] = set()
     wordlike = "".join(char if unicodedata.category(char) in WORDLIKE else " " for char in lowered)
     for word in wordlike.split():
-        spelt = "".join(dropwhile(_is_mark, word))  # a mark without a letter belongs to none
+        spelt = "".join(dropwhile(_is_mark, word))  # a mark without a letter is not part of a word
         for unspaced, chars in groupby(spelt, _is_unspaced):
             run = "".join(chars)
             found |= set(map("".join, pairwise(run))) if unspaced and len(run) > 1 else {run}
@@ -126,15 +126,15 @@ TOKENIZERS: Mapping[str, Callable[[str], frozenset[str]]] = {
     "multilingual": _multilingual,
     "wordpieces": lambda lowered: frozenset(re.findall(r"\S{1,3}", lowered)),
 }
-"""`wordpieces` are those of tests.fake_encoder.PieceEncoder."""
+"""Tokenizers by name. `wordpieces` are those of tests.fake_encoder.PieceEncoder."""
 
 
 def document_frequencies(
     documents: Iterable[str], tokenizer: str = "alphanumeric", queries: Iterable[str] = ()
 ) -> tuple[Counter[str], int]:
-    """For each token the number of distinct documents that hold it, and the number of distinct documents.
+    """Return the number of distinct documents that contain each token, and the number of distinct documents.
 
-    queries : further documents, with the tokens of queries where they are not among the others.
+    queries : further documents; those that are not among the documents have the tokens of queries.
     """
     passages = set(documents)
     further = set(queries) - passages
@@ -153,19 +153,19 @@ def uniform_idf(_token: str) -> float:
 
 
 def scored_documents(sources: Iterable[Sequence[Record]]) -> set[str]:
-    """Distinct positives and negatives of the scored triplets of all `sources`. Source: METHOD 2."""
+    """Return the distinct positives and negatives of the scored triplets of all `sources`. Source: METHOD 2."""
     return {text for records in sources for record in records for triplet in triplets(record) for text in triplet[1:]}
 
 
 def scored_queries(sources: Iterable[Sequence[Record]]) -> set[str]:
-    """Distinct queries of the scored triplets of all `sources`."""
+    """Return the distinct queries of the scored triplets of all `sources`."""
     return {record[0] for records in sources for record in records if record[2]}
 
 
 def idf_for(
     sources: Mapping[str, Sequence[Record]], name: str, corpus: str = "pooled", tokenizer: str = "alphanumeric"
 ) -> Idf:
-    """The idf under which source `name` is scored, of all the run's `sources`.
+    """Return the idf with which source `name` of the run's `sources` is scored.
 
     corpus : pooled; own; pooled_with_queries (a text that is both counts once); uniform. Source: METHOD 4.
     """
@@ -181,7 +181,7 @@ def idf_for(
 
 
 def coverage(query: str, passage: str, idf: Idf, tokenizer: str = "alphanumeric") -> float:
-    """c, the idf share of the query's tokens that `passage` holds, in [0, 1]; 0 for a query without tokens.
+    """Return c, the idf share of the query's tokens that `passage` contains, in [0, 1]; 0 for a query without tokens.
 
     Source: METHOD 2.3.
     """
@@ -211,7 +211,7 @@ def softplus(x: np.ndarray) -> np.ndarray:
 class Measured:
     """Every triplet of one source in file order: scalars (N,) float64 and residual directions (N, d) float64.
 
-    triplets: the texts. distance: ||n - p||. direction: u, zero rows where there is none.
+    triplets : the texts. distance : ||n - p||. direction : u; zero rows for triplets without a direction.
     """
 
     triplets: tuple[Triplet, ...]
@@ -230,7 +230,7 @@ class Measured:
 
     @property
     def queries(self) -> list[str]:
-        """Query text of each triplet: the cluster it belongs to. Source: METHOD 1, 8."""
+        """Return the query text of each triplet, which is its cluster. Source: METHOD 1, 8."""
         return [query for query, _, _ in self.triplets]
 
 
@@ -244,9 +244,9 @@ def measure_triplets(
     temperature: float = 0.05,
     epsilon: float = EPSILON,
 ) -> Measured:
-    """Gates, weights and residual directions of `scored`.
+    """Return gates, weights and residual directions of `scored`.
 
-    q_vec, p_vec : unit vectors (d,) by query and passage text, used as given (cast to float64, not rescaled).
+    q_vec, p_vec : unit vectors (d,) by query and passage text, cast to float64 and not rescaled.
     temperature  : > 0.   epsilon : residuals at most this long get u = 0.
     Raises ValueError without triplets. Source: METHOD 2.1 to 2.6.
     """
@@ -290,13 +290,13 @@ def measure_triplets(
 
 
 def measure_source(records: Sequence[Record], q_vec: Vectors, p_vec: Vectors, idf: Idf, **options: Any) -> Measured:
-    """`measure_triplets` over all triplets of `records`, first labelled positive (METHOD 1, 2)."""
+    """Call `measure_triplets` on all triplets of `records`, with the first labelled positive (METHOD 1, 2)."""
     scored = [triplet for record in records for triplet in triplets(record)]
     return measure_triplets(scored, q_vec, p_vec, idf, **options)
 
 
 def singular_values(weight: np.ndarray, direction: np.ndarray) -> np.ndarray:
-    """Singular values, descending, of the rows sqrt(w_i / N) u_i: their squares are the eigenvalues of M.
+    """Return the singular values, descending, of the rows sqrt(w_i / N) u_i: their squares are the eigenvalues of M.
 
     weight : (N,) >= 0.   direction : (N, d).   Returns (min(N, d),) float64. Source: METHOD 2.7.
     """
@@ -310,13 +310,13 @@ def log_det_nats(singular: np.ndarray, budget: float = 1.0) -> float:
 
 
 def mean(values: Iterable[float]) -> float:
-    """Arithmetic mean, the sum exactly rounded. Raises ZeroDivisionError for no values."""
+    """Return the arithmetic mean, with an exactly rounded sum. Raise ZeroDivisionError without values."""
     listed = [float(value) for value in values]
     return math.fsum(listed) / len(listed)
 
 
 def summary(measured: Measured, n_positives: Sequence[int] | None = None) -> dict[str, float]:
-    """Score and diagnostics of one source under the names of report.json. Source: METHOD 2.
+    """Return score and diagnostics of one source, by their names in report.json. Source: METHOD 2.
 
     trace leaves out triplets without a residual direction; weight_mean does not.
     n_positives : for the policy "all", the number of positives |P| of each triplet's record: the
@@ -352,5 +352,5 @@ def summary(measured: Measured, n_positives: Sequence[int] | None = None) -> dic
 def score_source(
     records: Sequence[Record], q_vec: Vectors, p_vec: Vectors, idf: Idf, **options: Any
 ) -> dict[str, float]:
-    """Score and diagnostics of `records` (see `measure_triplets` for the options, `summary` for the keys)."""
+    """Return score and diagnostics of `records` (see `measure_triplets` for the options, `summary` for the keys)."""
     return summary(measure_source(records, q_vec, p_vec, idf, **options))

@@ -7,7 +7,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import combinations
 
 Passage = tuple[str, float, float]
-"""Query, score, and what it counts."""
+"""Query, score, and weight in counts."""
 
 
 def softplus(x: float) -> float:
@@ -15,7 +15,7 @@ def softplus(x: float) -> float:
 
 
 def of_pairs(positives: Sequence[Passage], negatives: Sequence[Passage], tau: float) -> dict[str, float]:
-    """auc, within_auc, aoc and mw_loss by a double loop."""
+    """Return auc, within_auc, aoc and mw_loss by a double loop."""
     sums = dict.fromkeys(("right", "all", "right_within", "all_within", "wrong", "loss"), 0.0)
     for query, high, many in positives:
         for other, low, more in negatives:
@@ -36,7 +36,7 @@ def of_pairs(positives: Sequence[Passage], negatives: Sequence[Passage], tau: fl
 
 
 def counts(passages: Sequence[Passage], low: float, high: float, n_bins: int) -> list[float]:
-    """What the scores of each of n_bins equal bins from low to high count, the highest score in the last bin."""
+    """Return the summed weights of scores in n_bins equal bins from low to high; the last bin includes `high`."""
     found = [0.0] * n_bins
     for _, score, many in passages:
         edges = [low + (high - low) * n / n_bins for n in range(1, n_bins)]
@@ -45,17 +45,17 @@ def counts(passages: Sequence[Passage], low: float, high: float, n_bins: int) ->
 
 
 Row = tuple[str, frozenset[str]]
-"""Query of a row, and the texts that the row holds."""
+"""Query of a row, and its texts."""
 
 
 def bought_in(rows: Sequence[Row], positives: Mapping[str, set[str]], row: int, others: Iterable[int]) -> int:
-    """Labelled positives of a row's query in the other rows of its batch, each as often as a row holds it."""
+    """Return the labelled positives of a row's query in other rows of its batch, once for each row that has it."""
     own = positives[rows[row][0]]
     return sum(text in own for other in others if other != row for text in rows[other][1])
 
 
 def of_batches(rows: Sequence[Row], positives: Mapping[str, set[str]], size: int) -> dict[str, float]:
-    """Mean number and share of rows affected, over all batches of this size there are and their rows."""
+    """Return the mean number and the share of affected rows, over all possible batches of this size."""
     numbers = [
         bought_in(rows, positives, row, batch) for batch in combinations(range(len(rows)), size) for row in batch
     ]

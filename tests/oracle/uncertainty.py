@@ -14,7 +14,7 @@ from tests.oracle.scoring import Measured, log_det_nats, singular_values
 
 @dataclass(frozen=True)
 class Whitened:
-    """The rows of one source expressed in the eigenbasis of M, where A = I + B * M is diagonal.
+    """Rows of one source in the eigenbasis of M, in which A = I + B * M is diagonal.
 
     rows        : (N, d) float64, sqrt(w_i) A^(-1/2) u_i.
     eigenvalues : (d,) float64, of A^(-1/2) M A^(-1/2).
@@ -45,7 +45,7 @@ def influence(weight: np.ndarray, direction: np.ndarray, budget: float = 1.0) ->
 
 
 def query_sums(queries: Sequence[str], influences: np.ndarray) -> dict[str, float]:
-    """Sum of h_i / N over the triplets of each distinct query. Source: METHOD 8."""
+    """Return the sum of h_i / N over the triplets of each distinct query. Source: METHOD 8."""
     parts: dict[str, list[float]] = {}
     for query, value in zip(queries, influences, strict=True):
         parts.setdefault(query, []).append(float(value))
@@ -53,26 +53,26 @@ def query_sums(queries: Sequence[str], influences: np.ndarray) -> dict[str, floa
 
 
 def source_sums(measured: Measured, budget: float = 1.0) -> dict[str, float]:
-    """`query_sums` of one measured source under its full weight."""
+    """Return `query_sums` of one measured source with its full weight."""
     return query_sums(measured.queries, influence(measured.weight, measured.direction, budget))
 
 
 def standard_error(sums: Mapping[str, float], sampled_fraction: float = 0.0) -> float:
-    """Clustered standard error of a score, in nats.
+    """Return the clustered standard error of a score, in nats.
 
-    sampled_fraction : share of the clusters of the full file that were drawn, for the estimand "the
-    full file's score"; 0 for "the process that made the source". Source: METHOD 8.
+    sampled_fraction : share of the full file's clusters that were drawn, to estimate the full file's
+    score; 0 to estimate that of the process that made the source. Source: METHOD 8.
     """
     return math.sqrt(math.fsum(value**2 for value in sums.values()) * (1.0 - sampled_fraction))
 
 
 def covariance(first: Mapping[str, float], second: Mapping[str, float]) -> float:
-    """Covariance of two scores through the queries they share, in squared nats. Source: METHOD 8."""
+    """Return the covariance of two scores from shared queries, in squared nats. Source: METHOD 8."""
     return math.fsum(first[query] * second[query] for query in first.keys() & second.keys())
 
 
 def paired_standard_error(first: Mapping[str, float], second: Mapping[str, float]) -> float:
-    """Standard error of the difference of two scores, in nats; a query that one lacks counts there as 0.
+    """Return the standard error of a difference of two scores, in nats; a query missing from one counts as 0 there.
 
     Source: METHOD 8.
     """
@@ -81,7 +81,7 @@ def paired_standard_error(first: Mapping[str, float], second: Mapping[str, float
 
 
 def on_queries(measured: Measured, queries: Collection[str]) -> Measured:
-    """A source restricted to some queries, in the pool that it was measured in. Source: METHOD 16.1."""
+    """Restrict a source to some queries, in the pool in which it was measured. Source: METHOD 16.1."""
     keep = np.array([query in queries for query in measured.queries])
     columns = {field.name: getattr(measured, field.name) for field in fields(measured)}
     triplets = tuple(own for own, inside in zip(measured.triplets, keep, strict=True) if inside)
@@ -90,7 +90,7 @@ def on_queries(measured: Measured, queries: Collection[str]) -> Measured:
 
 
 def shared_difference(first: Measured, second: Measured, budget: float = 1.0) -> tuple[float, float, int]:
-    """Score of one source less that of another on the queries that both have, its standard error, and their number.
+    """Return the difference of two sources' scores on shared queries, its standard error, and the number of queries.
 
     Source: METHOD 16.1.
     """
@@ -102,7 +102,7 @@ def shared_difference(first: Measured, second: Measured, budget: float = 1.0) ->
 
 
 def bias_nats(queries: Sequence[str], weight: np.ndarray, direction: np.ndarray, budget: float = 1.0) -> float:
-    """How far a sample's score is expected to lie below the truth, in nats, >= 0.
+    """Return by how much a sample's score is too low on average, in nats, >= 0.
 
     B^2 / 2 * sum over queries of tr((A^-1 S_r)^2), S_r = sum over the query of (w_i u_i u_i' - M) / N.
     Source: METHOD 8.
@@ -130,28 +130,28 @@ def bootstrap_scores(
     generator: np.random.Generator,
     budget: float = 1.0,
 ) -> np.ndarray:
-    """Scores of `n_resamples` draws of as many queries, with replacement, (n_resamples,) float64 nats.
+    """Return the scores of `n_resamples` resamples of the queries with replacement, (n_resamples,) float64 nats.
 
-    A query brings all its triplets each time it is drawn. Source: METHOD 8 (cross-check, not run time).
+    A query adds all its triplets each time it is drawn. Source: METHOD 8 (cross-check only).
     """
     names, cluster = np.unique(np.array(queries, dtype=object).astype(str), return_inverse=True)
     scores = []
     for _ in range(n_resamples):
         drawn = np.bincount(generator.integers(len(names), size=len(names)), minlength=len(names))
         times = drawn[cluster]
-        # singular_values divides by the rows it is given; this resample has times.sum() of them.
+        # singular_values divides by its number of rows; this resample has times.sum() of them.
         scaled = weight * times * (len(weight) / times.sum())
         scores.append(log_det_nats(singular_values(scaled, direction), budget))
     return np.array(scores)
 
 
 def two_sided_p(z: float) -> float:
-    """P(|Z| >= |z|) of a standard normal Z."""
+    """Return P(|Z| >= |z|) for a standard normal Z."""
     return math.erfc(abs(z) / math.sqrt(2.0))
 
 
 def holm(p_values: Sequence[float]) -> list[float]:
-    """Holm-adjusted p values in the order given: the k-th smallest of m times (m - k + 1), monotone, at most 1."""
+    """Return Holm-adjusted p values in input order: the k-th smallest of m times (m - k + 1), monotone, at most 1."""
     order = sorted(range(len(p_values)), key=lambda index: p_values[index])
     adjusted = [0.0] * len(p_values)
     for rank, index in enumerate(order):
@@ -162,8 +162,8 @@ def holm(p_values: Sequence[float]) -> list[float]:
 
 
 def queries_needed(n_queries: int, z: float, z_star: float, power_z: float = 0.0) -> float:
-    """Queries that would separate two sources: n ((z* + power_z) / z)^2; power_z 0 for 50 %, 0.84 for 80 % power.
+    """Return the queries needed to separate two sources: n ((z* + power_z) / z)^2; power_z 0 for 50 %, 0.84 for 80 %.
 
-    Infinite where z = 0. Source: METHOD 8.
+    Infinite if z = 0. Source: METHOD 8.
     """
     return n_queries * ((z_star + power_z) / z) ** 2 if z != 0 else math.inf

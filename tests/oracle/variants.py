@@ -14,13 +14,13 @@ VARIANTS = (
     "margin_hardness", "fisher",
 )  # fmt: skip
 OUTSIDE_UNIT = frozenset({"gradient_weighted"})
-"""Weights that can exceed 1, and are therefore divided by their mean over the run. Source: METHOD 3."""
+"""Weights that can exceed 1, so they are divided by their mean over the run. Source: METHOD 3."""
 
 
 def variant_weight(measured: Measured, variant: str) -> np.ndarray:
-    """Weight of each triplet, (N,) float64 >= 0, before any scaling. `variant` is one of VARIANTS. Source: METHOD 3."""
+    """Return each triplet's weight, (N,) float64 >= 0, before scaling. variant : one of VARIANTS. Source: METHOD 3."""
     pi, rho, residual = measured.consistency, measured.locality, measured.residual
-    # 1 - pi by its own sigmoid: the subtraction would lose every digit of an easy negative.
+    # 1 - pi by a separate sigmoid: subtraction would lose every digit for an easy negative.
     other = sigmoid((measured.s_qn - measured.s_qp) / measured.temperature)
     weights: dict[str, np.ndarray] = {
         "full": pi * rho * residual,
@@ -36,10 +36,10 @@ def variant_weight(measured: Measured, variant: str) -> np.ndarray:
 
 
 def run_weights(sources: Mapping[str, Measured], variant: str) -> dict[str, np.ndarray]:
-    """Weights of every source of a run, on one scale.
+    """Return the weights of every source of a run, on one scale.
 
     A weight of OUTSIDE_UNIT is divided by its mean over all triplets of all sources (each triplet
-    counts once, so a large source counts more). Left as it is where that mean is 0. Source: METHOD 3.
+    counts once, so a large source counts more), unless that mean is 0. Source: METHOD 3.
     """
     weights = {name: variant_weight(measured, variant) for name, measured in sources.items()}
     if variant in OUTSIDE_UNIT:
@@ -58,7 +58,7 @@ def variant_scores(sources: Mapping[str, Measured], variant: str, budget: float 
 
 
 def pair_proxies(measured: Measured) -> dict[str, float]:
-    """Gradient energy, MNRL loss and ambiguity in pair form, means over triplets. Source: METHOD 3."""
+    """Return gradient energy, MNRL loss and ambiguity in pair form, means over triplets. Source: METHOD 3."""
     return {
         "gradient_energy": mean(variant_weight(measured, "gradient_weighted")),
         "mnrl_loss": mean(softplus((measured.s_qn - measured.s_qp) / measured.temperature)),
@@ -67,10 +67,10 @@ def pair_proxies(measured: Measured) -> dict[str, float]:
 
 
 def record_proxies(measured: Measured) -> dict[str, float]:
-    """The same in record form: softmax over the positive and all its explicit negatives; means over records.
+    """Return them in record form: softmax over the positive and all its explicit negatives; means over records.
 
-    Triplets of one (query, positive) are one record. n_k - p is the residual direction times its
-    length, so a negative without a direction pulls nowhere. Source: METHOD 3.
+    Triplets of one (query, positive) form one record. n_k - p is the residual direction times its
+    length, so a negative without a direction has no gradient. Source: METHOD 3.
     """
     members: dict[tuple[str, str], list[int]] = {}
     for index, (query, positive, _) in enumerate(measured.triplets):
@@ -89,7 +89,7 @@ def record_proxies(measured: Measured) -> dict[str, float]:
 
 
 def rank_stability(first: Sequence[float], second: Sequence[float]) -> float:
-    """Share of source pairs that both settings order the same way, in [0, 1]; a tie agrees only with a tie.
+    """Return the share of source pairs that both settings order the same way, in [0, 1]. A tie agrees only with a tie.
 
     first, second : scores of the same sources, two or more. Source: METHOD 3.
     """
@@ -101,7 +101,7 @@ def rank_stability(first: Sequence[float], second: Sequence[float]) -> float:
 
 
 def gate_buckets(measured: Measured, *, near_copy: float = 0.99) -> dict[str, np.ndarray]:
-    """Membership of each triplet in the buckets that gates decide, (N,) bool; they overlap. Source: METHOD 4."""
+    """Return which triplets are in each bucket defined by gates, (N,) bool; buckets overlap. Source: METHOD 4."""
     pi, rho, covered = measured.consistency, measured.locality, measured.coverage
     return {
         "inversion": pi < 0.5,
@@ -114,7 +114,7 @@ def gate_buckets(measured: Measured, *, near_copy: float = 0.99) -> dict[str, np
 
 
 def spectrum(weight: np.ndarray, direction: np.ndarray) -> np.ndarray:
-    """Eigenvalues of M, descending, (d,) float64; the ones that N < d rows cannot fill are 0. Source: METHOD 7."""
+    """Return the eigenvalues of M, descending, (d,) float64; with N < d rows the last d - N are 0. Source: METHOD 7."""
     eigenvalues = singular_values(weight, direction) ** 2
     return np.pad(eigenvalues, (0, direction.shape[1] - len(eigenvalues)))
 
@@ -125,9 +125,9 @@ def budget_curve(eigenvalues: np.ndarray, budgets: Iterable[float]) -> dict[floa
 
 
 def shape_of_spectrum(eigenvalues: np.ndarray, top: int = 10) -> dict[str, float | list[float]]:
-    """trace, Frobenius norm, effective rank, top-k eigenvalue shares and diversity 1 - ECI / tr M.
+    """Return trace, Frobenius norm, effective rank, top-k eigenvalue shares and diversity 1 - ECI / tr M.
 
-    Effective rank is exp of the entropy of the eigenvalues over their sum. Raises ValueError for
+    Effective rank is exp of the entropy of the eigenvalues over their sum. Raise ValueError for
     M = 0, which has neither shares nor a rank. Source: METHOD 7.
     """
     trace = math.fsum(eigenvalues)
@@ -145,7 +145,7 @@ def shape_of_spectrum(eigenvalues: np.ndarray, top: int = 10) -> dict[str, float
 
 
 def mixture_rows(sources: Mapping[str, Measured], proportions: Mapping[str, float]) -> np.ndarray:
-    """Rows X with X'X = M(alpha), the sum of alpha_s M_s over `proportions`. Source: METHOD 7."""
+    """Return rows X with X'X = M(alpha), the sum of alpha_s M_s over `proportions`. Source: METHOD 7."""
     return np.vstack(
         [
             np.sqrt(share * sources[name].weight / len(sources[name].weight))[:, None] * sources[name].direction

@@ -288,7 +288,7 @@ def merged_run(
         ),
         comparisons=compared,
         analyses={
-            **reordered(sample.analyses, order),
+            **{name: own for name, own in reordered(sample.analyses, order).items() if name != "cost"},
             OVERLAP.name: tuple(overlap(a, b, n_queries, between, counts) for a, b in combinations(order, 2)),
         },
         warnings=(*comparison_warnings(pairs, counts_shared), *filter(None, others)),

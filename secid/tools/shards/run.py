@@ -30,7 +30,10 @@ from secid.settings import SHARD_LOCAL_SETTINGS, Dtype, SettingsDict, flag_of, r
 
 if TYPE_CHECKING:
     from secid.encode import Encoder, EncoderLike
+    from secid.records import Source
     from secid.results import EncoderInfo, Run
+    from secid.settings import Resolved
+    from secid.tools.shards.shard import Job
 
 # Functions for `secid score --shard` and `secid merge`.
 
@@ -145,7 +148,7 @@ def merge(
 
     from secid.pages.glossary import merged_sentence
     from secid.pool.make import refuse_bad
-    from secid.read import open_sources, sources_and_words
+    from secid.read import open_sources
     from secid.results import InputFile
     from secid.results.run import Merged
     from secid.scoring.run import assemble_run, read_sources
@@ -159,21 +162,9 @@ def merge(
         raise UsageError(f"expected a number from 1 to {SAMPLED:,}, got {sample:,}", where="--sample")
     state = StateDir(fspath(state_dir))
     headers = shard_states(state)
-    shard_0 = next(iter(headers.items()))
-    first = shard_0[1]
-    refuse_settings(settings, SHARD_LOCAL_SETTINGS, "the shards")
-    typed = {name: value for name, value in settings.items() if value is not None}
-    stored = {name: value for name, value in first["run"]["settings"].items() if name not in SHARD_LOCAL_SETTINGS}
-    name = stored.pop("encoder", None)
-    own = resolve({**typed, "encoder": encoder if isinstance(encoder, str) else None})
-    if encoder is None:
-        encoder = encoder_of(name, own, state.url)
-    keywords: Any = {**stored, **typed, "shard": f"0/{len(headers)}"}
-    resolved, progress = start_command(encoder, keywords, progress, in_shards=True)
-    resolved = resolved.changed(keyless=own.values.keyless)
-    resolved = replace(resolved, origin={**resolved.origin, "tokenizer": first["tokenizer_from"]})
+    first_name, first = next(iter(headers.items()))
+    encoder, resolved, progress = _merge_settings(state.url, headers, encoder, settings, progress)
     values = resolved.values
-    refuse_no_encoder(encoder, values)
     recorder, clock = Recorder(progress), Clock()
     job = Job(state, first["run"]["sources"], resolved)
     counts = job.counts()
@@ -183,56 +174,99 @@ def merge(
             where=state.url,
             remedy="remove the state of one shard and run it again",
         )
-    with RunFolder(None if run is None else Path(run), force) as folder, work_folder(folder.work) as work:
-        try:
-            files, _ = sources_and_words(job.words, values, recorder)
-        except InputError as error:
-            error.remedy = "run merge in the folder where the shards were run, since file names are stored as typed"
-            raise
-        with open_sources(files, values) as readers:
-            loaded, info = load(encoder, values, recorder)
-            check_encoder(state, *shard_0, loaded.info)
-            clock.loaded()
-            with clock.stage("merge", n_shards=len(headers)):
-                (work / "rows").mkdir()
-                wholes, between, tallies = merge_states(
-                    state, headers, sample, work / "rows", loaded.info.device, getattr(torch, values.sums), recorder
-                )
-            for source, tally in tallies.items():
-                refuse_bad(source, tally, values)
-            subset = subset_of_sample(wholes, sample, values.seed)
-            of_sample = resolved.changed(
-                shard=None,
-                on_bad="skip",
-                max_bad_fraction=1.0,
-                max_records=None if subset.has is None else sample,
-                dtype=loaded.info.dtype if loaded.info.dtype in DTYPES else values.dtype,  # so that no dtype is advised
+    with (
+        RunFolder(None if run is None else Path(run), force) as folder,
+        work_folder(folder.work) as work,
+        open_sources(_source_files(job, recorder), values) as readers,
+    ):
+        loaded, info = load(encoder, values, recorder)
+        check_encoder(state, first_name, first, loaded.info)
+        clock.loaded()
+        with clock.stage("merge", n_shards=len(headers)):
+            (work / "rows").mkdir()
+            wholes, between, tallies = merge_states(
+                state, headers, sample, work / "rows", loaded.info.device, getattr(torch, values.sums), recorder
             )
-            background = Background(frequencies=counts.table("documents"), run_texts=counts.texts())
+        for source, tally in tallies.items():
+            refuse_bad(source, tally, values)
+        subset = subset_of_sample(wholes, sample, values.seed)
+        n_sampled = None if subset.has is None else sample
+        background = Background(frequencies=counts.table("documents"), run_texts=counts.texts())
+        of_sample = _sample_settings(resolved, n_sampled, loaded.info.dtype)
+        with read_sources(readers, of_sample, subset, background, work, clock, recorder) as read:
+            context = measure(read, loaded, None, background, work, clock, recorder)
             named = None if run is None else fspath(run)
-            with read_sources(readers, of_sample, subset, background, work, clock, recorder) as read:
-                context = measure(read, loaded, None, background, work, clock, recorder)
-                scored = assemble_run(context, read, loaded, background, clock, named)
-                check_files("merge", files_of(readers), shard_0[0], first["files"], state.url)
-                input_files = {path: InputFile(**file) for path, file in first["files"].items()}  # as in all shards
-                merged = Merged(
-                    n_shards=len(headers),
-                    n_texts=counts.n_texts,
-                    n_texts_held=sum(header["numbers"]["n_texts"] for header in headers.values()),
-                    sampled_queries=None if subset.has is None else sample,
-                )
-                recorder.note(merged_sentence(merged))
-                done = merged_run(scored.run, wholes, between, tallies, input_files, counts, merged, values.seed)
-                done = replace(done, settings=resolved.changed(shard=None).document())
-                analyses = {name: result for name, result in done.analyses.items() if name != "cost"}
-                one_positive = all(header["numbers"]["one_positive"] for header in headers.values())
-                done = replace(done, encoder=info, analyses=analyses, one_positive=one_positive)
-                scored = replace(scored, run=done, states=states_of(done, scored.measured, wholes, between))
-            try:
-                folder.write(scored, recorder, clock)
-            except OutputError as error:
-                raise RunNotWrittenError(error, done) from error
+            scored = assemble_run(context, read, loaded, background, clock, named)
+            check_files("merge", files_of(readers), first_name, first["files"], state.url)
+            merged = Merged(
+                n_shards=len(headers),
+                n_texts=counts.n_texts,
+                n_texts_held=sum(header["numbers"]["n_texts"] for header in headers.values()),
+                sampled_queries=n_sampled,
+            )
+            recorder.note(merged_sentence(merged))
+            files = {path: InputFile(**file) for path, file in first["files"].items()}  # as in all shards
+            done = replace(
+                merged_run(scored.run, wholes, between, tallies, files, counts, merged, values.seed),
+                settings=resolved.changed(shard=None).document(),
+                encoder=info,
+                one_positive=all(header["numbers"]["one_positive"] for header in headers.values()),
+            )
+            scored = replace(scored, run=done, states=states_of(done, scored.measured, wholes, between))
+        try:
+            folder.write(scored, recorder, clock)
+        except OutputError as error:
+            raise RunNotWrittenError(error, done) from error
     return done
+
+
+def _merge_settings(
+    url: str,
+    headers: Mapping[str, Mapping[str, Any]],
+    encoder: EncoderLike | None,
+    settings: SettingsDict,
+    progress: Progress | None,
+) -> tuple[EncoderLike | None, Resolved, Progress]:
+    """Return the encoder, the settings and the progress of a merge. Settings of the caller replace those of the shards.
+
+    url : URL of the states' folder.   headers : headers of the states, by name.
+    encoder, settings, progress : as in `merge`. Raises UsageError.
+    """
+    first = next(iter(headers.values()))
+    refuse_settings(settings, SHARD_LOCAL_SETTINGS, "the shards")
+    typed = {name: value for name, value in settings.items() if value is not None}
+    stored = {name: value for name, value in first["run"]["settings"].items() if name not in SHARD_LOCAL_SETTINGS}
+    name = stored.pop("encoder", None)
+    own = resolve({**typed, "encoder": encoder if isinstance(encoder, str) else None})
+    if encoder is None:
+        encoder = encoder_of(name, own, url)
+    keywords: Any = {**stored, **typed, "shard": f"0/{len(headers)}"}
+    resolved, progress = start_command(encoder, keywords, progress, in_shards=True)
+    resolved = resolved.changed(keyless=own.values.keyless)
+    refuse_no_encoder(encoder, resolved.values)
+    return encoder, replace(resolved, origin={**resolved.origin, "tokenizer": first["tokenizer_from"]}), progress
+
+
+def _source_files(job: Job, recorder: Recorder) -> tuple[Source, ...]:
+    """Return the files of the shards' sources. Raises InputError if their names are not valid in this folder."""
+    from secid.read import sources_and_words
+
+    try:
+        return sources_and_words(job.words, job.resolved.values, recorder)[0]
+    except InputError as error:
+        error.remedy = "run merge in the folder where the shards were run, since file names are stored as typed"
+        raise
+
+
+def _sample_settings(resolved: Resolved, n_sampled: int | None, dtype: str) -> Resolved:
+    """Return the settings for the sample of a merge. n_sampled: number of queries; None for all.   dtype: the encoder's."""
+    return resolved.changed(
+        shard=None,
+        on_bad="skip",
+        max_bad_fraction=1.0,
+        max_records=n_sampled,
+        dtype=dtype if dtype in DTYPES else resolved.values.dtype,  # so that no dtype is advised
+    )
 
 
 # Functions for `secid score --on ray`: Ray actors run `score_shard` for the counts and for each shard, then `merge`.
@@ -395,9 +429,9 @@ def _connected(on: str) -> Iterator[Any]:
             _ask(address)
             ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, RuntimeError, ValueError, ImportError) as error:
-            message = f"Ray does not answer: {errors.plain_message(error)}"
-            remedy = "check that the cluster is running and the address is right"
-            raise errors.UsageError(message, where=address, remedy=remedy) from error
+            what = f"Ray does not answer: {errors.plain_message(error)}"
+            remedy = "start it with `ray start --head`, or name its address: --on ray://HOST:PORT"
+            raise errors.UsageError(what, where=address, remedy=remedy) from error
         try:
             with suppress(ValueError):  # raised outside the main thread
                 signal.signal(signal.SIGTERM, terminate)  # Ray installs a handler with another exit code
