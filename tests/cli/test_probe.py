@@ -188,7 +188,7 @@ def test_an_estimate_trains_nothing_and_leaves_the_run_as_it_is(trained, sources
     printed = invoke(*given)
     assert printed.code == 0
     words = " ".join(printed.out.split())
-    assert words.startswith("The probe ranks nothing: only its time was asked for. 24 training runs take up to 0:")
+    assert words.startswith("The probe ranks nothing: only its time was requested. 24 training runs take up to 0:")
     assert before == {path: path.read_bytes() for path in trained["run"].iterdir() if path.is_file()}
 
 

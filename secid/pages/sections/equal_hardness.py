@@ -11,8 +11,8 @@ from secid.pages.text import UNKNOWN_INTERVAL, count, named, percent, plain, sig
 from secid.results import Run
 
 REASONS: Mapping[str, str] = {
-    "too_easy": f"it is as easy as random passages (hardness below {TOO_EASY:g}); do not choose it for its score",
-    "apart": "too few of its negatives are as hard as those of any other source; do not choose it for its score",
+    "too_easy": f"it is as easy as random passages (hardness below {TOO_EASY:g}); a high score does not recommend it",
+    "apart": "too few of its negatives are as hard as those of any other source; a high score does not recommend it",
 }
 """Reasons why a source is not ranked."""
 

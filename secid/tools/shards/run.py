@@ -259,7 +259,7 @@ def _source_files(job: Job, recorder: Recorder) -> tuple[Source, ...]:
 
 
 def _sample_settings(resolved: Resolved, n_sampled: int | None, dtype: str) -> Resolved:
-    """Return the settings for the sample of a merge. n_sampled: number of queries; None for all.   dtype: the encoder's."""
+    """Return the settings for the sample of a merge. n_sampled: None for all queries.   dtype: the encoder's dtype."""
     return resolved.changed(
         shard=None,
         on_bad="skip",
@@ -430,7 +430,7 @@ def _connected(on: str) -> Iterator[Any]:
             ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, RuntimeError, ValueError, ImportError) as error:
             what = f"Ray does not answer: {errors.plain_message(error)}"
-            remedy = "start it with `ray start --head`, or name its address: --on ray://HOST:PORT"
+            remedy = "start the cluster, or name its address: --on ray://HOST:PORT"
             raise errors.UsageError(what, where=address, remedy=remedy) from error
         try:
             with suppress(ValueError):  # raised outside the main thread
