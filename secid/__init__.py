@@ -52,7 +52,7 @@ _MODULES = {
     "score_shard": "secid.tools.shards.run",
     "to_json": "secid.analyses.registry",
 }
-"""Modules of the public names that are not in secid.api."""
+"""The module of each public name that is not in secid.api."""
 
 __all__ = [
     "Baseline",

@@ -1,4 +1,4 @@
-"""Work in threads or processes, a few items ahead of what takes the results."""
+"""Compute a few items ahead of the consumer, in threads or processes, and return the results in order."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ Result = TypeVar("Result")
 
 
 def in_order(submit: Callable[[Item], Future[Result]], items: Iterable[Item], ahead: int) -> Iterator[Result]:
-    """Yield the results of all items in their order, while up to `ahead` further items are submitted."""
+    """Yield the results in the order of the items. Up to `ahead` further items are already submitted."""
     waiting: deque[Future[Result]] = deque()
     for item in items:
         waiting.append(submit(item))

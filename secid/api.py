@@ -1,8 +1,8 @@
-"""The Python API: the commands as functions that return results.
+"""The Python API: each command as a function that returns its result.
 
-Run the examples one after the other, in the folder that holds `fixtures`. `mine` and `mine_sweep` are in
-`tools/mining/`, `score_shard`, `merge` and `score_on_ray` in `tools/shards/`, `describe_encoder` in `scoring/`.
-Functions import the tools that they need when called.
+Run the examples in order, in the folder that contains `fixtures`. Some functions live elsewhere: `mine` and
+`mine_sweep` in `tools/mining/`; `score_shard`, `merge` and `score_on_ray` in `tools/shards/`; `describe_encoder` in
+`scoring/`. A function imports its tool when it is called.
 """
 
 from __future__ import annotations
@@ -56,17 +56,18 @@ def score(
 ) -> Run:
     """Rank sources of hard negatives by ECI_sem under a frozen encoder.
 
-    sources  : a source, a list of sources, or a dict of sources by name. A source is a file, glob, folder of shards,
-               "name=path", "-" for standard input, or an object, alone or as (name, object): a DataFrame or other
-               table that exports an Arrow stream, a dataset, or an iterable of dicts.
-    encoder  : short name, hub name, folder, vectors file, endpoint, a SentenceTransformer, or an Encoder object.
-    run      : folder for report.json, report.md, report.html, negatives.parquet and state/; none by default.
+    sources  : a source, a list of sources, or a dict of sources by name. A source is a file, a glob, a folder of
+               shards, "name=path", "-" for standard input, or a Python object. An object may be a DataFrame or another
+               table that exports an Arrow stream, a dataset, or an iterable of dicts; (name, object) names it.
+    encoder  : short name, hub name, folder, vectors file, endpoint, SentenceTransformer, or Encoder object.
+    run      : folder for report.json, report.md, report.html, negatives.parquet and state/; by default nothing is
+               written.
     force    : replace an existing run folder.
-    other_encoders : also score the same sources under these, for the ablation "encoder". Each uses its own recipe,
-               since settings such as prefixes and pooling apply to the target only.
-    settings : any setting of the command line; SECID_* variables and secid.toml apply here too.
+    other_encoders : encoders that also score these sources, for the ablation "encoder". Each uses its own recipe:
+               settings such as prefixes and pooling apply only to the target encoder.
+    settings : any setting of the command line. SECID_* variables and secid.toml apply here too.
     Returns the run that `secid score --json` prints, with sources in rank order.
-    Raises SecidError; RunNotWrittenError, which holds the result, if the folder cannot be written at the end.
+    Raises SecidError. If the folder cannot be written at the end, raises RunNotWrittenError, which holds the result.
 
     >>> import secid
     >>> sources = ["fixtures/sources/bm25.jsonl.gz", "fixtures/sources/poisoned.jsonl"]
@@ -120,10 +121,10 @@ def score(
 
 
 def mix(run: str | PathLike[str], shares: Mapping[str, float], *, budget: float | None = None) -> MixtureScore:
-    """Return the score of a run's sources mixed in these shares. Only the run's saved states are read.
+    """Return the score of a mixture of a run's sources. Only the run's saved states are read.
 
-    run    : a run folder of `secid score`.   budget : B; the run's budget by default.
-    shares : proportion of each source, 0 or more, adding up to 1 except for rounding; they are divided by their sum.
+    run    : a run folder of `secid score`.   budget : B; by default the run's budget.
+    shares : proportion of each source, >= 0. They must add up to 1 except for rounding, and are divided by their sum.
     Raises SecidError.
 
     >>> import secid
@@ -150,13 +151,13 @@ def write_mixture(
     seed: int | None = None,
     progress: Progress | None = None,
 ) -> Blend:
-    """Write the rows of one source with negatives drawn from several, and PATH.provenance.jsonl.
+    """Write the rows of one source with negatives drawn from several sources, and PATH.provenance.jsonl.
 
-    run    : a run folder whose input files are still in place, unchanged.
-    shares : as in `mix`; their order changes nothing.
-    path   : a new file; .jsonl, .jsonl.gz or .parquet.   schema : as in `select`, applied to the base.
-    base   : source whose rows are written; by default the highest-ranked source with a share.
-    seed   : seed of the draws; the run's seed by default.
+    run    : a run folder whose input files are unchanged.
+    shares : as in `mix`; their order does not matter.
+    path   : a new .jsonl, .jsonl.gz or .parquet file.   schema : as in `select`, applied to the base.
+    base   : source whose rows are written; by default the highest-ranked source that has a share.
+    seed   : seed of the draws; by default the run's seed.
     Raises SecidError. Source: METHOD 7.
     """
     from secid.analyses.registry import read_run_folder
@@ -184,17 +185,17 @@ def select(
 ) -> Selection:
     """Write a filtered copy of one source of a run. Nothing is encoded or scored.
 
-    run     : a run folder whose input files are still in place, unchanged; or a check.json of `secid check`, for which
-              only findings of the texts can be dropped.
-    path    : a new file; .jsonl, .jsonl.gz or .parquet. PATH.left-out.jsonl lists what was left out and why.
+    run     : a run folder whose input files are unchanged, or a check.json of `secid check`. From a check, only
+              findings that need no encoder can be dropped.
+    path    : a new .jsonl, .jsonl.gz or .parquet file. PATH.left-out.jsonl lists each omitted negative and the reason.
     source  : name of the source; may be None if the run has only one.
-    drop    : names of findings whose negatives are dropped: exactly these if there is no ranking rule. With a ranking
-              rule the default is every counted defect; "none" or () keeps all.
-    top, min_weight, max_negatives, by : see secid.tools.export.left_out.Rule. By default the hardest negatives stay,
-              with those within 5 % of their positive ranked last.
-    schema  : st-ntuple, flagembedding, tevatron or nvidia. By default the source's own if it is one of them, else
-              flagembedding.
-    force   : write the copy even if its status is worse than the source's; without it that is an error.
+    drop    : names of findings whose negatives are dropped. With a ranking rule the default is every counted defect;
+              "none" or () drops nothing.
+    top, min_weight, max_negatives, by : ranking rules, see secid.tools.export.left_out.Rule. By default the hardest
+              negatives stay, and negatives within 5 % of their positive rank last.
+    schema  : st-ntuple, flagembedding, tevatron or nvidia. By default the source's own schema if it is one of these,
+              else flagembedding.
+    force   : write the copy even if its status is worse than the source's. Otherwise that is an error.
     Raises SecidError.
 
     >>> import secid
@@ -230,10 +231,10 @@ def flagged(
     *,
     source: str | None = None,
 ) -> Flagged:
-    """Write the negatives of a run that have a finding, with their texts and numbers, one JSON line each.
+    """Write a run's negatives that have a finding, one JSON line each, with their texts and numbers.
 
-    run     : a run folder whose input files are still in place, unchanged.   finding : a name of the catalogue.
-    path    : a new .jsonl file, or an open text file.   source : one of the run's sources; all by default.
+    run     : a run folder whose input files are unchanged.   finding : name of a finding in the catalogue.
+    path    : a new .jsonl file, or an open text file.   source : one of the run's sources; by default all.
     A line has source, path, line, ordinal, query, positive, negative, findings, s_query_positive, s_query_negative,
     consistency, locality, coverage and weight. Raises SecidError.
 
@@ -262,10 +263,10 @@ def check(
     """Describe sources and their defects, without an encoder and without torch.
 
     sources      : as for `score`.
-    against_eval : BEIR folder, hf://datasets/OWNER/NAME or mteb:TASK whose queries and relevant passages must not be
-                   in the sources.
-    fail_on      : "name" or "name=limit" of findings; Check.failed lists the findings above their limit.
-    settings     : settings of the files, tokenizer and examples; others have no effect.
+    against_eval : evaluation set whose queries and relevant passages must not occur in the sources: a BEIR folder,
+                   hf://datasets/OWNER/NAME or mteb:TASK.
+    fail_on      : findings as "name" or "name=limit". Check.failed lists the findings above their limit.
+    settings     : settings of the files, the tokenizer and the examples; others have no effect.
     Returns the result that `secid check --json` prints. Raises SecidError for a source that cannot be read.
 
     >>> import secid
@@ -300,16 +301,16 @@ def audit(
     progress: Progress | None = None,
     **settings: Unpack[SettingsDict],
 ) -> Audit:
-    """Count negatives that relevance judgements label relevant, and measure how well π, margins and a guide find them.
+    """Count negatives that are labelled relevant, and measure how well π, margins and a guide find them.
 
     sources, encoder : as for `score`.
-    qrels    : a file of judgements, whose ids the settings corpus and queries resolve; by default the judgements of
-               `collection`.
-    split    : use only this split of the collection's judgements; all by default.
+    qrels    : file of relevance judgements. The settings corpus and queries resolve its ids. By default the judgements
+               of `collection`.
+    split    : use only this split of the collection's judgements; by default all.
     settings : settings of the files, the encoder, the guide (which scores every negative) and the sample (positives,
                first_k, max_records, seed); others have no effect.
-    Returns the result that `secid audit --json` prints. Raises SecidError; if the labels do not fit the sources, before
-    the encoder is loaded.
+    Returns the result that `secid audit --json` prints. Raises SecidError. Labels that do not fit the sources are
+    reported before the encoder is loaded.
 
     >>> import secid
     >>> report = secid.audit(["fixtures/sources/poisoned.jsonl"], "minilm", collection="fixtures/collection")
@@ -358,20 +359,23 @@ def probe(
     """Fine-tune the encoder briefly on each source, and compare nDCG@10 on held-out queries.
 
     sources, encoder : as for `score`, but the encoder must have weights: no endpoint, vectors file or function.
-    steps, batch : steps of each training, and queries per step, each with one of its negatives.
-    seeds, folds : each source is trained once for each seed and fold. With one seed there is no interval.
-    lora     : train adapters in place of all weights; needs the extra `probe`.
-    rate     : learning rate; every source is trained at this rate and at four times this rate. Several rates are used
-               as they are.
-    held_out : largest number of held-out queries to rank.
+    steps, batch : number of training steps, and queries per step. A query comes with one of its negatives.
+    seeds, folds : number of seeds and folds. Each source is trained once per seed and fold. With one seed there is no
+               interval.
+    lora     : train adapters instead of all weights; needs the extra `probe`.
+    rate     : learning rate. Every source is trained at this rate and at four times this rate. A list of rates is used
+               unchanged.
+    held_out : maximum number of held-out queries to rank.
     loss     : infonce, mw, lsepair, sum_marginal, joint, or gist with a `guide`.
-    passages : own, if a query's own negatives are its only ones; batch, if those of the other rows count too.
-    estimate : train nothing; `timing["train"]["expected_seconds"]` says how long it would take.
-    run      : a run folder of `score` on the same files. probe.json is written there, and its pages get the section.
+    passages : "own": a query is trained only against its own negatives. "batch": passages of the other rows in the
+               batch are negatives too.
+    estimate : train nothing. `timing["train"]["expected_seconds"]` estimates the duration.
+    run      : a run folder of `score` on the same files. probe.json is written there, and the run's pages get a
+               section on the probe.
     settings : settings of the files, the encoder and the guide, temperature and seed; others have no effect.
     Returns the result that `secid probe --json` prints. If nothing is ranked, `not_evaluated["sources"]` says why.
     Raises SecidError; NotEvaluatedError if nothing could be trained. Finished trainings are kept in the cache
-    folder, so the same call continues after an interruption.
+    folder, so a repeated call resumes after an interruption.
 
     >>> import secid
     >>> tried = secid.probe(["fixtures/sources/bm25.jsonl.gz", "fixtures/sources/poisoned.jsonl"], "minilm")
@@ -425,13 +429,14 @@ def gate(
 ) -> GateVerdict:
     """Judge new sources of negatives against a baseline. They are scored in the baseline's pool.
 
-    sources  : as for `score`.   against: a baseline file of `baseline`.
-    policy   : a file, or the keys of a [gate] table; by default that of secid.toml, else derived from the baseline.
+    sources  : as for `score`.   against : a file written by `baseline`.
+    policy   : a policy file, or the keys of a [gate] table. By default the table in secid.toml, else a policy derived
+               from the baseline.
     paired   : the baseline's run folder, to compare query by query.
-    encoder  : as for `score`; the baseline's by default.
+    encoder  : as for `score`; by default the baseline's encoder.
     settings : as for `score`; by default the baseline's. Values that would make scores incomparable are rejected.
-    Returns the verdict that `secid gate --json` prints; its exit_code is the command's.
-    Raises SecidError; if the policy or the baseline is wrong, before torch is loaded.
+    Returns the verdict that `secid gate --json` prints; its exit_code is the command's exit code.
+    Raises SecidError. Errors in the policy or the baseline are reported before torch is loaded.
 
     >>> import secid
     >>> baseline = secid.baseline("runs/doc", "runs/doc.json")
@@ -470,11 +475,11 @@ def gate(
 def baseline(
     run: str | PathLike[str], path: str | PathLike[str] = "secid-baseline.json", *, update: bool = False
 ) -> Baseline:
-    """Write the baseline that `gate` compares with: NAME.json, and NAME.idf.safetensors in the same folder.
+    """Write a baseline for `gate`: NAME.json, and NAME.idf.safetensors in the same folder.
 
     run    : a run folder of `score`.   path : a .json file.
-    update : replace an existing baseline; if False the file must not exist.
-    Returns the content of NAME.json; tools.gating.baseline.changes compares two. Raises SecidError.
+    update : True to replace an existing baseline; False if the file must not exist yet.
+    Returns the content of NAME.json. tools.gating.baseline.changes compares two baselines. Raises SecidError.
 
     >>> import secid
     >>> sorted(secid.baseline("runs/doc", "runs/first.json").sources)
@@ -484,11 +489,11 @@ def baseline(
 
     target = Path(path)
     if target.suffix != ".json":
-        raise UsageError("a baseline is a .json file", where=str(path))
+        raise UsageError("a baseline must be a .json file", where=str(path), remedy=f"use {target.stem}.json")
     if update:
         read_baseline(target)
     elif target.exists():
-        raise UsageError("already exists", where=str(path), remedy="renew it with `secid baseline update RUN`")
+        raise UsageError("already exists", where=str(path), remedy="replace it with `secid baseline update RUN`")
     from secid.tools.gating.collect import collect_baseline, write_baseline
 
     return write_baseline(*collect_baseline(Path(run)), target)

@@ -1,4 +1,4 @@
-"""Arithmetic on large arrays. Distinct values by sorting: ten times as fast here as `numpy.unique`."""
+"""Distinct values, membership and ordering in large arrays, with ties broken by content."""
 
 from __future__ import annotations
 
@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 FLOAT32_DISTANCE = 1e-3
-"""||n - p|| at and below which a float32 difference is rounding noise, not a direction. Source: METHOD 2.6."""
+"""A float32 difference n - p of this length or less is rounding noise, not a direction. Source: METHOD 2.6."""
 
 SCORE_UNIT = 2.0**-30
-"""Scores are compared as whole multiples of this (about 1e-9). Float64 sums in another order differ by at most 1e-14,
-scores of different texts mostly by more than 1e-6. Source: METHOD 11."""
+"""Scores are compared as whole multiples of this (about 1e-9). Summing float64 values in another order changes a score
+by at most 1e-14; scores of different texts mostly differ by more than 1e-6. Source: METHOD 11."""
 
 Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -21,7 +21,10 @@ Number = TypeVar("Number", bound=np.generic)
 
 
 def distinct(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
-    """Return the distinct values, sorted. values: (n,) in any order; sorted values, as ids mostly are, cost least."""
+    """Return the distinct values, sorted. values: (n,) in any order.
+
+    Sorting is ten times as fast here as `numpy.unique`, and fastest if the values are already sorted, as most ids are.
+    """
     ordered = np.sort(values, kind="stable")
     new = np.ones(len(ordered), np.bool_)
     np.not_equal(ordered[1:], ordered[:-1], out=new[1:])
@@ -29,7 +32,7 @@ def distinct(values: npt.NDArray[Number]) -> npt.NDArray[Number]:
 
 
 def is_known(values: npt.NDArray[Number], known: npt.NDArray[Number]) -> npt.NDArray[np.bool_]:
-    """Return whether each value is among the known ones, in the shape of `values`. known: sorted."""
+    """Return flags in the shape of `values`: True for each value that is in `known`, which is sorted."""
     if not len(known):
         return np.zeros(values.shape, np.bool_)
     place = np.minimum(np.searchsorted(known, values), len(known) - 1)
@@ -38,18 +41,18 @@ def is_known(values: npt.NDArray[Number], known: npt.NDArray[Number]) -> npt.NDA
 
 
 def narrow(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
-    """Return the values as int32 if they fit, which halves the memory of a triplet. The type hint stays int64.
+    """Return the values as int32 if they fit, to halve the memory of a triplet. The type hint stays int64.
 
-    Products of narrow ids overflow: `pairs` widens them first.
+    Products of int32 ids can overflow, so `pairs` converts them to int64 first.
     """
     fits = not len(values) or (values.max() < 2**31 and values.min() >= -(2**31))
     return values.astype(np.int32, copy=False) if fits else values
 
 
 def pairs(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64], n_second: int) -> npt.NDArray[np.int64]:
-    """Return (n,) one number for each pair of ids, ordered by the first id, then the second.
+    """Return (n,) one number for each pair of ids. The numbers sort by the first id, then by the second.
 
-    n_second : larger than every second id.
+    n_second : any number above every second id.
     """
     return first.astype(np.int64) * n_second + second
 
@@ -62,17 +65,18 @@ def rounded(scores: Floats, unit: float = SCORE_UNIT) -> Floats:
 
 
 def best_first(scores: Floats, content: npt.NDArray[Any], *groups: npt.NDArray[Any], unit: float = SCORE_UNIT) -> Index:
-    """Return the order of every selection: largest rounded score first, ties by the content of the texts.
+    """Return the sort order that every selection uses: highest rounded score first, ties broken by content.
 
-    scores, content : (n,), or (q, m) to order each row. content is a hash of the text, or its rank by such a hash.
-    groups : (n,) each, sort keys before the score, the last one first. NaN comes last. Source: METHOD 11.
+    scores  : (n,), or (q, m) to sort each row. NaN comes last.
+    content : hash of each text, or its rank by such a hash, in the shape of `scores`.
+    groups  : (n,) sort keys that take precedence over the score; the last key is the primary one. Source: METHOD 11.
     """
     order: Index = np.lexsort((content, -rounded(scores, unit), *groups))
     return order
 
 
 def best(scores: Floats, content: npt.NDArray[Any], k: int) -> Index:
-    """Return (k,) places of the k best by `best_first`, or of all if there are fewer. Only the best are sorted."""
+    """Return (k,) positions of the k best scores in the order of `best_first`; all of them if there are fewer."""
     places = np.arange(len(scores))
     if len(scores) > k:
         last = np.partition(scores, len(scores) - k)[len(scores) - k]
@@ -82,7 +86,7 @@ def best(scores: Floats, content: npt.NDArray[Any], k: int) -> Index:
 
 
 def first_in_row(table: npt.NDArray[np.int64]) -> npt.NDArray[np.bool_]:
-    """Return whether each value is the first of its kind in its row, in the shape of `table`."""
+    """Return flags in the shape of `table`: True for the first occurrence of each value in its row."""
     order = np.argsort(table, axis=1, kind="stable")
     ordered = np.take_along_axis(table, order, axis=1)
     new = np.ones_like(ordered, np.bool_)

@@ -9,7 +9,7 @@ from huggingface_hub.utils.tqdm import tqdm
 
 
 class Bars(tqdm):
-    """Bars that only a terminal shows. Unprintable characters of a file's name, such as escapes, become U+FFFD."""
+    """Progress bars that show only on a terminal. Unprintable characters in a file name become U+FFFD."""
 
     def __init__(self, *args: Any, **options: Any) -> None:
         super().__init__(*args, **{**options, "disable": not sys.stderr.isatty() or options.get("disable")})  # type: ignore[no-untyped-call]

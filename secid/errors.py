@@ -1,7 +1,7 @@
-"""The error tree: everything secid raises on purpose is a `SecidError`.
+"""The error tree: every error that secid raises on purpose is a `SecidError`.
 
-A message says where (file:line), what, got against expected, and what to do next.
-Each class names the exit code that `secid.cli` maps it to.
+A message says where (file:line), what is wrong, got against expected, and what to do next.
+`exit_code` of a class is the exit code of the command that raises it.
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ if TYPE_CHECKING:
 
 
 class SecidError(Exception):
-    """Base of all errors secid raises on purpose.
+    """Base class of all errors that secid raises on purpose.
 
     message : what went wrong, got against expected.
-    where   : file, file:line, setting or text the message is about; printed first.
-    remedy  : what the user can do about it; printed last.
+    where   : file, file:line, setting or text with the fault; printed first.
+    remedy  : what the user can do; printed last.
     """
 
     exit_code = 2
@@ -37,11 +37,11 @@ class SecidError(Exception):
 
 
 class UsageError(SecidError):
-    """Wrong flags, names or combinations of them."""
+    """A wrong flag, a wrong name, or a wrong combination of flags or names."""
 
 
 class SettingsError(UsageError):
-    """A setting that is unknown, of the wrong type or out of range, no matter where it was set."""
+    """A setting that is unknown, has the wrong type or is out of range, wherever it was set."""
 
 
 class InputError(SecidError):
@@ -53,7 +53,7 @@ class SchemaError(InputError):
 
 
 class BadRecordsError(InputError):
-    """Too many bad records, or a single one if on_bad is fail."""
+    """Too many malformed rows, or a single one with on_bad = fail."""
 
 
 class NothingToScoreError(InputError):
@@ -65,7 +65,7 @@ class EncoderError(SecidError):
 
 
 class UnreachableError(EncoderError):
-    """The hub that an encoder's files come from cannot be reached."""
+    """The hub with the encoder's files cannot be reached."""
 
 
 class EndpointError(SecidError):
@@ -77,7 +77,7 @@ class OutputError(SecidError):
 
 
 class RunNotWrittenError(OutputError):
-    """A run that was scored but whose folder could not be written. run: its result."""
+    """A run was scored, but its folder could not be written. run: the result."""
 
     def __init__(self, error: OutputError, run: Run) -> None:
         super().__init__(error.message, where=error.where, remedy=error.remedy)
@@ -95,7 +95,7 @@ class NotEvaluatedError(SecidError):
 
 
 class NumericalError(NotEvaluatedError):
-    """Arithmetic left the range in which the result means something."""
+    """A number is outside the range in which the result is meaningful."""
 
 
 class NonFiniteEmbeddingError(NumericalError):
@@ -103,7 +103,7 @@ class NonFiniteEmbeddingError(NumericalError):
 
 
 def plain_message(error: Exception) -> str:
-    """Return the message of an error of the system or of a library, without its number or type."""
+    """Return the message of a system or library error, without its number or type."""
     if isinstance(error, OSError) and error.strerror:
         return error.strerror
     return " ".join(str(error).split()) or "no reason given"
@@ -115,9 +115,9 @@ def is_encryption_error(error: Exception) -> bool:
 
 
 def suggest_name(name: str, names: Collection[str], otherwise: str, cutoff: float = 0.6) -> str:
-    """Return the remedy for an unknown name: the nearest of the known names, or `otherwise` if none is near.
+    """Return the remedy for an unknown name: suggest the most similar known name, or return `otherwise`.
 
-    cutoff : lowest similarity of a near name, 0 to 1, as in difflib.
+    cutoff : minimum similarity of a suggestion, 0 to 1, as in difflib.
     """
     near = get_close_matches(name, names, n=1, cutoff=cutoff)
     return f"did you mean {near[0]!r}?" if near else otherwise

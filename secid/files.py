@@ -1,4 +1,4 @@
-"""Files that are written whole or not at all, a run's temporary folder for work files, and temporary databases."""
+"""Atomic writing of files, temporary folders for work files, and temporary databases."""
 
 from __future__ import annotations
 
@@ -26,9 +26,9 @@ if sys.platform != "win32":
     import fcntl
 
 PARTIAL = re.compile(r"\.[0-9a-f]{8}\.partial$")
-"""The ending of the names that `partial_of` returns."""
+"""Suffix of the names that `partial_of` returns."""
 NAME_CHARACTERS = 50
-"""Characters of a file's name that its partial file repeats; even at four bytes each, the name stays within 255."""
+"""Characters of a file's name that its partial file repeats. At four bytes each, the name stays within 255 bytes."""
 
 
 def sha256_of(path: Path) -> str:
@@ -38,16 +38,15 @@ def sha256_of(path: Path) -> str:
 
 
 def partial_of(path: Path) -> Path:
-    """Return a unique path in the same folder, to write a file under until it is whole."""
+    """Return a unique path in the same folder, under which a file is written until it is complete."""
     return path.with_name(f".{path.name[:NAME_CHARACTERS]}.{secrets.token_hex(4)}.partial")
 
 
 @contextmanager
 def partial_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
-    """Create an empty partial file for each path, and remove those that still exist at the end.
+    """Create an empty, locked partial file for each path. Remove those that still exist at the end.
 
-    Each is locked until then. Partial files that killed runs left in the same folders are removed too.
-    Raises OutputError.
+    Partial files that killed runs left in the same folders are removed too. Raises OutputError.
     """
     partials = [partial_of(path) for path in paths]
     with ExitStack() as cleared:
@@ -63,7 +62,7 @@ def partial_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
 
 
 def _clear_partials(folder: Path) -> None:
-    """Remove partial files from a folder, except those that a living process has locked."""
+    """Remove partial files from a folder, except those that a running process has locked."""
     for file in folder.glob(".*.partial"):
         if PARTIAL.search(file.name):
             _remove_abandoned(file)
@@ -78,7 +77,7 @@ def make_folder(path: Path) -> None:
 
 
 def check_writable(path: Path) -> None:
-    """Refuse a path that cannot be written. Its folder need not exist, and is not created. Raises OutputError."""
+    """Raise OutputError if a file cannot be written at this path. Its folder may be missing, and is not created."""
     if path.is_dir():
         raise OutputError("is a directory", where=str(path), remedy="name a file in it")
     parent = next(parent for parent in (path.parent, *path.parent.parents) if parent.exists())
@@ -92,14 +91,14 @@ def check_writable(path: Path) -> None:
 
 
 def write_whole(path: Path, text: str) -> None:
-    """Write a text file whole or not at all, and create its folder. Raises OutputError."""
+    """Write a text file atomically, and create its folder. Raises OutputError."""
     write_together({path: text.encode("utf-8")})
 
 
 def write_together(contents: Mapping[Path, bytes]) -> None:
-    """Write files that belong together: none is replaced before all are written. Create their folders.
+    """Write files that belong together: no file is replaced until all are written. Create their folders.
 
-    A symbolic link stays, and its target is written. Raises OutputError.
+    If a path is a symbolic link, the link stays and its target is written. Raises OutputError.
     """
     for target in contents:
         make_folder(target)
@@ -120,30 +119,29 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
 
 
 NO_ROOM = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)})
-"""Error numbers of a full disk, an exceeded quota, and the limit on the size of a file."""
-REMEDY = "free some; TMPDIR names another directory for work files"
-LIMITED = "raise the limit on the size of a file: ulimit -f unlimited"
+"""Error numbers of a full disk, an exceeded quota, and a file above the size limit."""
+FULL_DISK_REMEDY = "free some space, or set TMPDIR to a directory on another disk"
+FILE_SIZE_REMEDY = "raise the limit on file sizes: ulimit -f unlimited"
 WORK_PREFIX = f"secid-{platform.node()}-"
-"""Prefix of work folders' names. It holds the machine, since on a shared disk the work folders of other machines look
-abandoned."""
+"""Prefix of work folders' names. It contains the machine's name: on a shared disk, the work folders of other machines
+would look abandoned."""
 UNLOCKED_SECONDS = 60.0
 """A work folder younger than this may not have been locked yet."""
 
 
 @contextmanager
 def work_folder(inside: Path | None = None) -> Iterator[Path]:
-    """Create an empty folder, and remove it at the end. inside: its parent, by default the system's temporary folder.
+    """Create an empty folder, and remove it at the end. inside: its parent; by default the system's temporary folder.
 
-    In the system's folder, work folders that killed runs left are removed too: a living run holds a lock on its folder,
-    which ends with its process.
-    Raises OutputError if it cannot be created, or if the disk is full while the block writes.
+    In the system's temporary folder, this also removes work folders that killed runs left. A running process holds a
+    lock on its folder. Raises OutputError if the folder cannot be created, or if the disk fills up inside the block.
     """
     try:
         folder = tempfile.TemporaryDirectory(prefix=WORK_PREFIX, dir=inside)
     except OSError as error:
         where = None if inside is None else str(inside)
         raise OutputError(
-            f"cannot create a work folder ({plain_message(error)})", where=where, remedy=REMEDY
+            f"cannot create a work folder ({plain_message(error)})", where=where, remedy=FULL_DISK_REMEDY
         ) from error
     with folder as name, locked(Path(name)):
         if inside is None:
@@ -159,17 +157,14 @@ def work_folder(inside: Path | None = None) -> Iterator[Path]:
 
 
 def remedy_of(error: Exception) -> str:
-    """Return the remedy if there is no room for work files."""
-    return LIMITED if isinstance(error, OSError) and error.errno == errno.EFBIG else REMEDY
+    """Return the remedy for an error of a full disk or of the limit on file sizes."""
+    return FILE_SIZE_REMEDY if isinstance(error, OSError) and error.errno == errno.EFBIG else FULL_DISK_REMEDY
 
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool]:
-    """Lock a folder or file until the block or this process ends.
-
-    Yield False if that fails, because another process holds the lock or the system has no such locks (Windows).
-    """
-    if sys.platform == "win32":  # folders cannot be locked there, so none is cleared
+    """Lock a folder or file until the block ends. Yield False if another process holds the lock, or on Windows."""
+    if sys.platform == "win32":  # Windows cannot lock folders, so no folder is removed there
         yield False
         return
     descriptor = os.open(path, os.O_RDONLY)
@@ -185,14 +180,14 @@ def locked(path: Path) -> Iterator[bool]:
 
 
 def _clear_abandoned(parent: Path) -> None:
-    """Remove this user's work folders that no living process has locked."""
+    """Remove this user's work folders that no running process has locked."""
     for folder in parent.glob(f"{glob.escape(WORK_PREFIX)}*"):
         if folder.is_dir():
             _remove_abandoned(folder)
 
 
 def _remove_abandoned(path: Path) -> None:
-    """Remove a file or folder of this user that no living process has locked. Links and anything new stay."""
+    """Remove this user's file or folder if no running process has locked it. Symbolic links and new files stay."""
     with suppress(OSError):
         status = path.lstat()
         old = time.time() - status.st_mtime > UNLOCKED_SECONDS
@@ -212,14 +207,14 @@ def _no_room(error: OSError | sqlite3.OperationalError) -> bool:
 
 
 CACHE_KIB = 64 << 10
-"""Memory of the database before it goes to disk (64 MiB). SQLite uses as much again to sort."""
+"""Memory that a database may use before it spills to disk (64 MiB). SQLite uses the same amount again to sort."""
 
 
 def temporary_database(owner: object) -> sqlite3.Connection:
     """Return an empty database, in memory up to CACHE_KIB and in an unnamed temporary file beyond that.
 
-    It is closed with the last reference to its owner. Python 3.13 warns about a database that is never closed, and
-    a reader may stop before its end.
+    It is closed when its owner is garbage-collected, since a reader may stop early, and Python 3.13 warns about a
+    database that is never closed.
     """
     database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
     for pragma in (f"cache_size=-{CACHE_KIB}", "journal_mode=OFF", "synchronous=OFF", "temp_store=FILE"):

@@ -1,4 +1,4 @@
-"""Results in an interactive session: a few lines of text, the page in a frame, the sources as a table."""
+"""Display of results in notebooks: a few lines of text, the page in a frame, and the sources as a table."""
 
 from __future__ import annotations
 
@@ -38,18 +38,17 @@ PAGES: Mapping[type, Callable[[Any], Page]] = {
     RunComparison: page_of_comparison,
 }
 SCREENS: Mapping[type, Callable[[Any], Screen]] = {Mined: mined_screen, Sweep: sweep_screen}
-"""Screens of results that have no page."""
+"""Results that have no page are shown as on the terminal."""
 COLUMNS = 80
 FRAME = (
     '<iframe title="{title}" sandbox="allow-scripts" allow="clipboard-write" '
     'style="width:100%;height:600px;border:0;resize:vertical" srcdoc="{page}"><pre>{text}</pre></iframe>'
 )
-"""The frame isolates the page, so neither its style nor its script reaches the notebook. The inner text is for viewers
-that remove frames."""
+"""The frame keeps the page's style and script out of the notebook. Viewers that remove frames show the text inside."""
 
 
 def text_of(result: Any) -> str:
-    """Return the headline and the table of a result, in 80 columns."""
+    """Return a result's headline and table, 80 characters wide."""
     text = StringIO()
     console = Console(file=text, width=COLUMNS, highlight=False, color_system=None)
     kind = type(result)
@@ -63,7 +62,7 @@ def text_of(result: Any) -> str:
 
 
 def html_of(result: Any) -> str | None:
-    """Return the page of a result in a frame; None for a result without a page."""
+    """Return a result's page in a frame; None for a result without a page."""
     if type(result) not in PAGES:
         return None
     page = PAGES[type(result)](result)
@@ -72,7 +71,7 @@ def html_of(result: Any) -> str | None:
 
 
 def sources_table(run: Run) -> pyarrow.Table:
-    """Return a table with a row per source. Columns are named as in `SourceReport.flat`; missing values are null."""
+    """Return a table with a row per source and the columns of `SourceReport.flat`; missing values are null."""
     import pyarrow as pa
 
     rows = [source.flat() for source in run.sources]

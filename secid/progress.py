@@ -1,4 +1,4 @@
-"""Progress of long-running work, without knowledge of terminals, and the time of each stage."""
+"""Progress of long-running work, independent of the terminal, and the duration of each stage."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Receiver of the stages of a run, in order, one at a time."""
+    """Receives the stages of a run in order, one at a time."""
 
     def start(self, stage: str, total: int | None, unit: str) -> None:
-        """Begin a stage. total: None if unknown."""
+        """Begin a stage. total: number of units to do; None if unknown."""
 
     def advance(self, n: int) -> None:
-        """Count n more units of the current stage as done."""
+        """Mark n more units of the current stage as done."""
 
     def at(self, place: str, total: int) -> None:
-        """Show which part of the current stage is running, and update the stage's total."""
+        """Show the part of the current stage that is running, and update the stage's total."""
 
     def note(self, text: str) -> None:
-        """Show a line to the user, such as how a file was read, or what was chosen or left out."""
+        """Show a line to the user, for example how a file was read, or which rows were skipped."""
 
 
 class Silent:
@@ -39,18 +39,18 @@ class Silent:
 
 @dataclass
 class Clock:
-    """Seconds and counts of each stage, for the report. started: when the clock was made."""
+    """Seconds and counts of each stage, for the report. started: time at which the clock was created."""
 
     stages: dict[str, dict[str, float]] = field(default_factory=dict)
     started: float = field(default_factory=time.perf_counter)
 
     def loaded(self) -> None:
-        """End the stage that began when the clock was created: libraries, files and the encoder are loaded."""
+        """End the stage "load", which began when the clock was created: libraries, files and encoder are loaded."""
         self.stages["load"] = {"seconds": round(time.perf_counter() - self.started, 3)}
 
     @contextmanager
     def stage(self, name: str, **counts: float) -> Iterator[dict[str, float]]:
-        """Time a stage. Stages of one name are summed. Counts added to the yielded dictionary are reported too."""
+        """Time a stage. Stages with the same name are summed. Yield a dictionary; counts added to it are reported."""
         entry: dict[str, float] = dict(counts)
         start = time.perf_counter()
         yield entry

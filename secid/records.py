@@ -1,7 +1,7 @@
-"""Sources, records and defects: the contract between the readers and the planner.
+"""Sources, records and defects: the interface between the readers and the pool.
 
-Readers yield a stream of `Record | Defect`. Every row of a file becomes part of exactly one of the two per source, so
-that read = used + skipped can be asserted. Rows without defects come as a `Block` of records.
+Readers yield a stream of `Record | Defect`. For each source, every row of a file becomes part of exactly one record or
+defect, so read = used + skipped can be asserted. Rows without defects come as a `Block` of records.
 """
 
 from __future__ import annotations
@@ -19,7 +19,7 @@ NO_FIELDS: Mapping[str, Scalar] = {}
 
 @dataclass(frozen=True, slots=True)
 class Fact:
-    """A kind of statement and the numbers and names that its sentence needs. Results hold facts, not sentences."""
+    """The kind of a statement, and the numbers and names in it. Results store facts; pages write the sentences."""
 
     kind: str
     values: Mapping[str, str | int | float] = field(default_factory=dict, hash=False)
@@ -27,10 +27,10 @@ class Fact:
 
 @dataclass(frozen=True, slots=True)
 class Source:
-    """One way of finding negatives, as named on the command line. Sources are what secid ranks.
+    """One way of finding negatives, as named on the command line. secid ranks sources.
 
-    paths: its files (shards in sorted order); ("-",) is standard input.
-    data : rows in memory (read.objects.ObjectSpec), whose only path is the `path_of_object`; None for files.
+    paths : the source's files (shards in sorted order); ("-",) is standard input.
+    data  : rows in memory (read.objects.ObjectSpec), with `path_of_object` as the only path; None for files.
     """
 
     name: str
@@ -38,7 +38,7 @@ class Source:
     data: Any = field(default=None, repr=False, compare=False)
 
     def __reduce__(self) -> tuple[type[Source], tuple[str, tuple[str, ...]]]:
-        """Pickle the source without its rows in memory: another process gets the texts separately."""
+        """Pickle the source without its rows in memory, since another process gets the texts separately."""
         return Source, (self.name, self.paths)
 
 
@@ -48,7 +48,7 @@ def path_of_object(name: str) -> str:
 
 
 def is_object(path: str) -> bool:
-    """Return whether a path is the placeholder of a Python object."""
+    """Return True if a path is the placeholder of a Python object."""
     return path.startswith("<") and path.endswith(">")
 
 
@@ -56,16 +56,16 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def encodable(text: str) -> str:
-    """Return the text with every lone surrogate (a byte of a file's name that is not UTF-8) replaced by U+FFFD."""
+    """Replace every lone surrogate by U+FFFD. They stand for bytes of a file name that are not UTF-8."""
     return SURROGATE.sub("\ufffd", text)
 
 
 class Extras(NamedTuple):
-    """The other columns of a row, for copies of it in another schema.
+    """The cells and other columns of a row, to copy it in another schema.
 
-    columns   : the columns that hold no text of the record, as read.   query : the cell of the query.
-    positives, negatives : for each usable passage its position in the row's list, and its cell.
-    n_listed : numbers of positives and of negatives that the row lists, usable or not; 0 if they were not counted.
+    columns   : columns that hold no text of the record, as read.   query : cell of the query.
+    positives, negatives : (position in the row's list, cell) of each usable passage.
+    n_listed  : (positives, negatives) that the row lists, usable or not; 0 if they were not counted.
     """
 
     columns: Mapping[str, Any]
@@ -76,20 +76,19 @@ class Extras(NamedTuple):
 
 
 class Record(NamedTuple):
-    """One row, or the labelled pairs of a query: the query, its labelled positives, its explicit negatives (METHOD 1).
+    """A query with its labelled positives and explicit negatives (METHOD 1): one row, or all labelled pairs of a query.
 
-    positives and negatives hold at least one text each, in file order; no text is empty.
-    Duplicate negatives, and negatives equal to a positive, are still included: the planner sees them
-    across rows and records and counts them.
+    positives and negatives hold at least one text each, in file order; no text is empty. Duplicate negatives, and
+    negatives equal to a positive, are still included: the pool counts them across all rows.
 
-    line     : 1-based line of a text file, 1-based row of a table or array.
-    split    : key of the source inside a file that holds several ("bm25"), else "".
-    dropped  : (reason, count) of negatives that the reader left out of this row. Positives left out of a row
-               that has usable ones count as "unusable_positive".
-    fields   : scalar columns other than the texts, kept only when a run is sliced by them.
-    n_rows   : rows that it combines; more than one only for labelled pairs.
-    extras   : the other columns of its row, if the reader was asked to keep them. For labelled pairs, a column holds
-               the value that all pairs share, or else the list of their values.
+    line     : 1-based line of a text file, or 1-based row of a table or array.
+    split    : key of the source in a file that holds several sources ("bm25"), else "".
+    dropped  : (reason, count) of negatives that the reader skipped in this row. A skipped positive counts as
+               "unusable_positive" if the row has others.
+    fields   : scalar columns other than the texts, kept only for a run with slices.
+    n_rows   : number of rows combined in this record; above 1 only for labelled pairs.
+    extras   : other columns of the row, if they were requested from the reader. For labelled pairs, a column holds the
+               value that all pairs share, or else the list of their values.
     """
 
     query: str
@@ -105,9 +104,9 @@ class Record(NamedTuple):
 
 
 class Block(NamedTuple):
-    """Consecutive records of a file without splits, fields or dropped passages, column by column.
+    """Consecutive records of a file, stored as columns. They have no splits, fields or dropped passages.
 
-    passages : row by row, a row's positives and then its negatives.   n_positives, n_negatives : counts per row.
+    passages : positives and then negatives of each row, row by row.   n_positives, n_negatives : counts per row.
     """
 
     queries: Sequence[str]
@@ -124,7 +123,7 @@ class Block(NamedTuple):
         return Block((query,), positives + negatives, (len(positives),), (len(negatives),), path, (line,))
 
     def only(self, keep: Sequence[bool]) -> Block:
-        """Return the rows to keep. keep: one flag per row."""
+        """Return only some of the rows. keep: one flag per row."""
         of_passages = chain.from_iterable(map(repeat, keep, map(add, self.n_positives, self.n_negatives)))
         return Block(
             list(compress(self.queries, keep)),
@@ -143,11 +142,11 @@ class Block(NamedTuple):
 
 
 class Defect(NamedTuple):
-    """One row (or n_rows of them) that yields no record, and the reason. `reason` is a key of REASONS.
+    """A row (or n_rows of them) that yields no record. reason: key of REASONS.
 
-    fact  : the exact fault, of a kind in FAULTS, with texts already shortened; None if the reason says it all.
-    split : as in Record; None if the row is too broken to know its split, so that it counts
-            against every source of the file.
+    fact  : the exact fault, of a kind in FAULTS, with texts already shortened; None if the reason is specific enough.
+    split : as in Record; None if the row is too broken to know its split. It then counts against every source of the
+            file.
     query, dropped : for a row without a usable passage, its query, and (reason, count) of its passages.
     """
 
@@ -162,7 +161,7 @@ class Defect(NamedTuple):
 
 
 class Reason(NamedTuple):
-    """Meaning of a skip reason. malformed: it counts as bad (settings on_bad, max_bad_fraction)."""
+    """Description of a reason to skip a row. malformed: True if it counts for on_bad and max_bad_fraction."""
 
     text: str
     malformed: bool
@@ -170,9 +169,9 @@ class Reason(NamedTuple):
 
 REASONS: Mapping[str, Reason] = {
     "broken_line": Reason("not valid JSON, CSV or text: cut, mis-encoded or malformed", True),
-    "wrong_type": Reason("a field has another type than its schema asks for", True),
+    "wrong_type": Reason("a field has the wrong type for its schema", True),
     "string_for_list": Reason("a string where a list of texts is expected", True),
-    "missing_field": Reason("a field that the schema needs is absent or null", True),
+    "missing_field": Reason("a required field is absent or null", True),
     "empty_query": Reason("the query is empty or white space", True),
     "no_positive": Reason("no labelled positive, or only empty ones", True),
     "no_negatives": Reason("no explicit negative", False),
@@ -183,14 +182,14 @@ REASONS: Mapping[str, Reason] = {
     "text_not_found": Reason("an id has no text in the collection", True),
     "too_large": Reason("a row larger than the reader's limit", True),
     "too_deep": Reason("JSON nested deeper than the reader's limit", True),
-    "duplicate_key": Reason("a JSON object names one key twice", True),
+    "duplicate_key": Reason("a JSON object has the same key twice", True),
     "late_column": Reason("negatives in a column missing or empty in the rows that the schema was inferred from", True),
     "none_relevant": Reason("no passage of the query is labelled or judged relevant", False),
     "judged_relevant": Reason("a passage of a run that is judged relevant, so it cannot be a negative", False),
-    "repeated_passage": Reason("a passage that a run lists again for the query; its best rank counts", False),
+    "repeated_passage": Reason("a passage that a run lists more than once for a query; its best rank counts", False),
     "extra_columns": Reason("the row has more or fewer columns than the header or the other rows", True),
 }
-"""Every reason to leave out a row (Defect) or a single negative (Record.dropped)."""
+"""Every reason to skip a row (Defect) or a single negative (Record.dropped)."""
 
 FAULTS: Mapping[str, str] = {
     "type": "{of}: got {got}, expected {expected}",
@@ -201,7 +200,7 @@ FAULTS: Mapping[str, str] = {
     "unknown_id": "{of} {id}",
     "id": "{of} {id}",
     "shape": "a row of another shape ({error})",
-    "label": "label {label!r} is no number",
+    "label": "label {label!r} is not a number",
     "label_threshold": "label {label} is neither 0 nor 1, and there is no --positive-score",
     "label_count": "{n_labels} labels for {n_passages} passages",
     "one_label": "all rows of the query ({n}) have one label",
@@ -216,13 +215,13 @@ FAULTS: Mapping[str, str] = {
     "not_utf8": "not valid UTF-8",
     "syntax": "{parser}",
     "python_quotes": "{parser}; single quotes are Python's, not JSON's",
-    "half_surrogate": "half of a surrogate pair, which is no character",
+    "half_surrogate": "half of a surrogate pair, which is not a character",
 }
-"""Sentences for the exact fault of a row, by kind. parser: the message of the parser that rejected it."""
+"""Description of a row's exact fault, by kind. {parser} is the message of the parser that rejected the row."""
 
 
 def fact_sentence(table: Mapping[str, str], fact: Fact) -> str:
-    """Return the sentence of a fact from a table; "" if this version does not know its kind or values."""
+    """Return a fact's sentence, from a table of templates by kind; "" for an unknown kind or missing values."""
     try:
         return table[fact.kind].format_map(fact.values)
     except KeyError:
@@ -230,7 +229,7 @@ def fact_sentence(table: Mapping[str, str], fact: Fact) -> str:
 
 
 def fault_text(fact: Fact | None) -> str:
-    """Describe the exact fault of a row in a few words; "" if its reason says it all."""
+    """Describe the exact fault of a row in a few words; "" if there is no fact."""
     text = "" if fact is None else fact_sentence(FAULTS, fact)
     if not fact or not text or "n_lines" not in fact.values:
         return text

@@ -1,4 +1,4 @@
-"""All settings: name, type, range, default, help, whether it has a flag, and where its value came from.
+"""All settings: name, type, range, default, help text, flag, and the origin of each value.
 
 The command line, the Python API, SECID_* variables and the settings files all go through `resolve`.
 """
@@ -29,17 +29,17 @@ OnBad = Literal["skip", "fail"]
 
 
 GROUPS = ("Input", "Encoder", "Score", "Statistics", "Output")
-"""The groups of a command's help. A setting in a group has its own flag; the others are set by --set."""
+"""Groups of flags in a command's help. A setting in a group has its own flag; the others are set with --set."""
 
 
 def setting(default: Any, text: str, group: str = "", metavar: str = "", **limits: float) -> Any:
-    """Return a field of Settings with its help text, the group of its flag ("": no flag) and its range."""
+    """Return a field of Settings. text: help text.   group: group of its flag, "" for no flag.   limits: range."""
     return field(default=default, metadata={"help": text, "group": group, "metavar": metavar, **limits})
 
 
 @dataclass(frozen=True)
 class Settings:
-    """All settings of a run, resolved. Frozen; every field has a default, a range and a help text."""
+    """All resolved settings of a run. Every field has a default, a range and a help text."""
 
     # input
     format: str | None = setting(None, "Schema of the files; auto-detected if not given.", "Input", "NAME")
@@ -48,14 +48,14 @@ class Settings:
     negative_column: str | None = setting(
         None, "Column of negatives, or the prefix of numbered columns.", "Input", "COLUMN"
     )
-    label_column: str | None = setting(None, "Column that labels --positive-column by 0 or 1.", "Input", "COLUMN")
-    positive_score: float | None = setting(None, "Lowest label or score that counts as positive.", "Input")
+    label_column: str | None = setting(None, "Column that labels --positive-column as 0 or 1.", "Input", "COLUMN")
+    positive_score: float | None = setting(None, "Minimum label or score of a positive.", "Input")
     source_column: str | None = setting(
         None, "Column that splits a file into sources, named file:value.", "Input", "COLUMN"
     )
     collection: str | None = setting(
         None,
-        "BEIR folder or hf://datasets/OWNER/NAME: corpus and queries resolve ids, qrels are labelled positives.",
+        "BEIR folder or hf://datasets/OWNER/NAME. Corpus and queries resolve ids; qrels are labelled positives.",
         "Input",
         "DIR",
     )
@@ -63,10 +63,12 @@ class Settings:
     corpus: str | None = setting(None, "File with the texts of passage ids.")
     queries: str | None = setting(None, "File with the texts of query ids.")
     titles: bool = setting(True, "Put a passage's title before its text.")
-    header: bool | None = setting(None, "Read a CSV's or TSV's first line as column names; auto-detected if not set.")
+    header: bool | None = setting(
+        None, "Read the first line of a CSV or TSV as column names; auto-detected if not set."
+    )
     on_bad: OnBad = setting("skip", "Skip and count malformed rows, or fail at the first one.")
     max_bad_fraction: float = setting(
-        0.05, "Largest share of malformed rows in a source; more are an error.", ge=0, le=1
+        0.05, "Maximum share of malformed rows in a source; more is an error.", ge=0, le=1
     )
     positives: Positives = setting("first", "Labelled positive of a record to score.")
     first_k: int | None = setting(None, "Score only the first K negatives of a record.", ge=1)
@@ -76,20 +78,20 @@ class Settings:
         None, "Encoder to score with: short name, hub name, folder, vectors file or http endpoint.", "Encoder", "NAME"
     )
     revision: str | None = setting(None, "Revision of a hub encoder.")
-    pooling: Pooling | None = setting(None, "Pooling of token vectors, instead of the encoder's own.")
+    pooling: Pooling | None = setting(None, "Pooling of token vectors; overrides the encoder's own.")
     query_prefix: str | None = setting(None, "Query prefix; overrides the encoder's own.", "Encoder")
     passage_prefix: str | None = setting(None, "Passage prefix; overrides the encoder's own.", "Encoder")
     query_prompt: str | None = setting(None, "Name of the encoder's prompt for queries.", "Encoder", "NAME")
     passage_prompt: str | None = setting(None, "Name of the encoder's prompt for passages.", "Encoder", "NAME")
-    max_length: int | None = setting(None, "Longest input in tokens; longer texts are cut.", "Encoder", ge=1)
-    normalize: bool | None = setting(None, "Scale vectors to unit length; by the encoder's recipe if not set.")
-    truncate_dim: int | None = setting(None, "Keep only the first dimensions of a vector.", ge=1)
+    max_length: int | None = setting(None, "Maximum tokens per text; longer texts are truncated.", "Encoder", ge=1)
+    normalize: bool | None = setting(None, "Scale vectors to unit length; the encoder's recipe decides if not set.")
+    truncate_dim: int | None = setting(None, "Keep only the first N dimensions of a vector.", ge=1)
     device: str = setting("auto", "auto, cpu, mps, xpu, cuda, or a list such as cuda:0,cuda:1.", "Encoder", "NAME")
     dtype: Dtype = setting("auto", "Number format; auto: float32 on CPU, bf16 on CUDA.", "Encoder")
-    batch_tokens: int | None = setting(None, "Padded tokens in one encoder batch; chosen by device if not set.", ge=1)
+    batch_tokens: int | None = setting(None, "Padded tokens per encoder batch; depends on the device if not set.", ge=1)
     trust_remote_code: bool = setting(False, "Run Python code from the encoder's repository.", "Encoder")
     allow_pickle: bool = setting(False, "Load weights stored as pickle, which can run code.")
-    cache: bool = setting(True, "Read embeddings from the cache on disk, and keep new ones there.")
+    cache: bool = setting(True, "Read embeddings from the cache on disk, and store new ones there.")
     cache_dir: str | None = setting(None, "Folder of the embedding cache.")
     cache_gb: float | None = setting(
         None, "Size limit of the embedding cache in GB; half of the free disk, at most 200, if not set.", gt=0, le=1e9
@@ -101,38 +103,41 @@ class Settings:
     guide_reranker: str | None = setting(
         None, "Cross-encoder for the same purpose: hub name or folder.", "Encoder", "NAME"
     )
-    guide_sample: int | None = setting(None, "Score N negatives per source by the guide (≥ 100).", "Encoder", ge=100)
+    guide_sample: int | None = setting(
+        None, "Score only N negatives per source with the guide (≥ 100).", "Encoder", ge=100
+    )
     guide_query_prefix: str | None = setting(None, "Query prefix for the guide; overrides its own.")
     guide_passage_prefix: str | None = setting(None, "Passage prefix for the guide; overrides its own.")
 
     # score
     temperature: float = setting(0.05, "Softmax temperature of the gates.", "Score", ge=1e-6, le=1e6)
     tokenizer: Tokenizer = setting("alphanumeric", "Splits texts into words for the lexical gate.")
-    idf: IdfCorpus = setting("pooled", "Documents over which the inverse document frequencies are counted.")
+    idf: IdfCorpus = setting("pooled", "Documents from which inverse document frequencies are counted.")
     budget: float = setting(
         1.0,
-        "Number of negatives drawn from a source, B in log det(I + B M); 1 is the paper's score.",
+        "Number of negatives drawn from a source: B in log det(I + B M). 1 is the paper's score.",
         gt=0,
         le=1e12,
     )
     sums: Sums = setting(
-        "float32", "Number format of products within a block; float64 makes parts of a run add up to 1e-12."
+        "float32",
+        "Number format of products within a block. With float64 the parts of a run add up to the whole within 1e-12.",
     )
-    valid: float = setting(0.9, "Consistency and locality from which a negative counts as valid.", ge=0, le=1)
+    valid: float = setting(0.9, "Minimum consistency and locality of a valid negative.", ge=0, le=1)
     far: float = setting(0.1, "Locality below which a valid negative counts as far.", ge=0, le=1)
-    high_coverage: float = setting(0.5, "Coverage from which a negative counts as highly covered.", ge=0, le=1)
+    high_coverage: float = setting(0.5, "Minimum coverage of a highly covered negative.", ge=0, le=1)
 
     # statistics
     max_records: int | None = setting(None, "Score a sample of at most N queries per source.", "Statistics", ge=1)
     until_ranked: float | None = setting(
         None,
-        "Score growing samples until the order is established with this confidence, such as 0.95.",
+        "Score growing samples until the order is established at this confidence, such as 0.95.",
         "Statistics",
         gt=0.5,
         le=0.9999,
     )
     tie: float | None = setting(
-        None, "With until_ranked: differences below this many nats count as ties, which may take more queries.", gt=0
+        None, "With until_ranked: count differences below this many nats as ties. This may take more queries.", gt=0
     )
     shard: str | None = setting(None, "Score part I of N of the queries, from 0 (see merge).", "Statistics", "I/N")
     seed: int = setting(0, "Seed of every sample and draw.", ge=0, le=2**32 - 1)
@@ -140,26 +145,26 @@ class Settings:
         "all",
         "all, none, or a comma-separated list of random, known_positive, shuffled, query_echo, bm25_pool, dense_pool.",
     )
-    control_queries: int = setting(1000, "Queries that controls are sampled on.", ge=2)
+    control_queries: int = setting(1000, "Maximum number of queries that controls use.", ge=2)
     ablate: bool = setting(
-        False, "Also score under other temperatures, tokenizers, IDF corpora, weights and samples.", "Statistics"
+        False, "Also score with other temperatures, tokenizers, IDF corpora, weights and samples.", "Statistics"
     )
-    objectives: bool = setting(False, "Also report how training losses would spread their gradient.", "Statistics")
+    objectives: bool = setting(False, "Also report how training losses would distribute their gradient.", "Statistics")
     encode_corpus: bool = setting(
-        False, "Encode the whole corpus of the collection, to report how positives separate from it."
+        False, "Encode the whole corpus of the collection, to report how well positives separate from it."
     )
     by: str | None = setting(None, "Also report each value of this column separately.", "Statistics", "COLUMN")
     block: tuple[str, ...] = setting(
-        (), "With ablate: also report how stable the order is within NAME=source,source; separate several by ;"
+        (), "With ablate: also report how stable the order is within NAME=source,source; separate blocks with ;"
     )
-    examples: int = setting(3, "Example rows kept of each finding.", ge=0)
+    examples: int = setting(3, "Number of example rows per finding.", ge=0)
 
     keyless: tuple[str, ...] = ()
-    """Endpoints that only a settings file names: no API key is sent to them. Not a setting; `resolve` fills it in."""
+    """Endpoints that come from a settings file; no API key is sent to them. Not a setting: `resolve` sets it."""
 
 
 class SettingsDict(TypedDict, total=False):
-    """The settings as keyword arguments of the Python API; `encoder` is a separate parameter."""
+    """Settings as keyword arguments of the Python API, where `encoder` is a separate parameter."""
 
     format: str | None
     query_column: str | None
@@ -225,7 +230,7 @@ class SettingsDict(TypedDict, total=False):
 
 
 def value_text(value: object) -> str:
-    """Return a setting's value as text: a list by its members, None as "not set"."""
+    """Return a setting's value as text: members of a list joined by commas, None as "not set"."""
     if value is None:
         return "not set"
     if isinstance(value, bool):
@@ -258,7 +263,7 @@ WORDS = {
 
 
 def display_name(name: str) -> str:
-    """Return a setting's name or value as pages write it; unknown ones unchanged."""
+    """Return the name that pages show for a setting or value; an unknown name is returned unchanged."""
     return WORDS.get(name, name)
 
 
@@ -266,12 +271,12 @@ DEFAULTS = Settings()
 FIELDS = {item.name: item for item in fields(Settings) if item.metadata}
 TYPES = get_type_hints(Settings)
 LIMITS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
-"""The limits of a field, in words."""
+"""Words for the limits of a field."""
 RECIPE_FIELDS = (
     "revision", "pooling", "query_prefix", "passage_prefix", "query_prompt", "passage_prompt", "max_length",
     "normalize", "truncate_dim",
 )  # fmt: skip
-"""Settings of one encoder that do not apply to another. All default to None: the encoder's own value."""
+"""Settings that describe one encoder and do not apply to another. All default to None, the encoder's own value."""
 READING = (
     "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
     "collection", "ranks", "corpus", "queries", "titles", "header", "on_bad", "max_bad_fraction",
@@ -280,18 +285,18 @@ ENCODING = (
     *RECIPE_FIELDS, "device", "dtype", "batch_tokens", "trust_remote_code", "allow_pickle", "cache", "cache_dir",
     "cache_gb", "threads",
 )  # fmt: skip
-"""READING and ENCODING: settings of commands that read files, and of commands that use an encoder."""
+"""READING: settings of commands that read files.   ENCODING: settings of commands that use an encoder."""
 PERMISSIONS = ("trust_remote_code", "allow_pickle")
-"""Settings that let an encoder's files run code. No settings file can set them."""
+"""Settings that allow an encoder's files to run code. A settings file cannot set them."""
 ENCODERS = ("encoder", "guide", "guide_reranker")
-"""Settings that name a model, and thereby the place that texts are sent to."""
+"""Settings that name a model. The name may be the address of a server that texts are sent to."""
 MERGE_SETTINGS = ("controls", "ablate", "objectives", "by", "block", "encode_corpus")
-"""Settings that shards do not use: `secid merge` computes these parts from a sample."""
+"""Settings that shards do not use. `secid merge` computes these parts of the report from a sample."""
 SHARD_LOCAL_SETTINGS = (
     "shard", "device", "dtype", "batch_tokens", "cache", "cache_dir", "cache_gb", "threads", "examples",
     *MERGE_SETTINGS, *PERMISSIONS,
 )  # fmt: skip
-"""Settings in which the shards of a run may differ. The encoder's fingerprint ensures that they share one encoder."""
+"""Settings that may differ between shards of a run. The encoder's fingerprint ensures that they share one encoder."""
 
 
 def encoder_kind(name: str) -> Literal["endpoint", "vectors", "model"]:
@@ -306,38 +311,38 @@ def encoder_kind(name: str) -> Literal["endpoint", "vectors", "model"]:
 
 
 def with_encoder(settings: Settings, encoder: str | None) -> Settings:
-    """Return the settings for another encoder, with its own recipe."""
+    """Return the settings for another encoder, without the settings in RECIPE_FIELDS."""
     recipe: dict[str, Any] = dict.fromkeys(RECIPE_FIELDS)
     return replace(settings, encoder=encoder, **recipe)
 
 
 def with_guide(settings: Settings) -> Settings:
-    """Return the settings for the guide, with its own recipe except for the guide prefixes that were set."""
+    """Return the settings for the guide: its own recipe, with `guide_query_prefix` and `guide_passage_prefix`."""
     own = with_encoder(settings, settings.guide)
     return replace(own, query_prefix=settings.guide_query_prefix, passage_prefix=settings.guide_passage_prefix)
 
 
 SETTINGS_FILES = {"secid.toml": None, "pyproject.toml": "secid"}
-"""Settings files of the working directory, each with its table under [tool] or None."""
+"""Settings files in the working directory, each with its table under [tool]; None if the whole file holds settings."""
 ENVIRONMENT_PREFIX = "SECID_"
 SHORT_REPR = Repr()
 SHORT_REPR.maxstring = SHORT_REPR.maxother = 200
 """Formats a rejected value, shortened if it is long or deeply nested."""
 OTHER_TABLES = frozenset({"gate"})
-"""Tables of the settings file that belong to another reader."""
+"""Tables of the settings file that other code reads."""
 OTHER_VARIABLES = frozenset({"SECID_API_KEY"})
-"""SECID_* variables that are not settings (a secret never enters the settings of a report)."""
+"""SECID_* variables that are not settings, so that a secret never appears among a report's settings."""
 FLAG = "flag"
-"""Origin of a value that was set by a flag or by --set, or passed from Python."""
+"""Origin of a value set by a flag, by --set or from Python."""
 
 AUTOMATIC = "automatic"
-"""Origin of a value that secid chose for the sources because it was not set."""
+"""Origin of a value that was not set, so secid chose it to suit the sources."""
 
 
 def flag_of(name: str, value: object = None) -> str:
     """Return a setting as typed on the command line: `--max-length 256`, or `--set valid=0.95` if it has no flag.
 
-    value : its value, or a placeholder such as "FILE"; None for the flag alone, as in the `where` of an error.
+    value : value, or a placeholder such as "FILE"; None to return only the flag, as for the `where` of an error.
     """
     if not FIELDS[name].metadata["group"]:
         return f"--set {name}" if value is None else f"--set {name}={value_text(value)}"
@@ -346,7 +351,7 @@ def flag_of(name: str, value: object = None) -> str:
 
 
 def assignments(texts: Sequence[str], names: Collection[str]) -> dict[str, Any]:
-    """Return what `--set NAME=VALUE` sets, values as typed. names: the settings that the command uses.
+    """Parse `--set NAME=VALUE` arguments into {name: value as typed}. names: settings that the command uses.
 
     Raises SettingsError for a name that is unknown, not used by the command, or set twice.
     """
@@ -358,7 +363,7 @@ def assignments(texts: Sequence[str], names: Collection[str]) -> dict[str, Any]:
             raise SettingsError(f"unknown setting {typed!r}", where="--set", remedy=_suggest(name, names))
         if name not in names:
             others = ", ".join(sorted(names))
-            raise SettingsError(f"{name} cannot be set here", where="--set", remedy=f"these can: {others}")
+            raise SettingsError(f"this command does not use {name}", where="--set", remedy=f"its settings are {others}")
         if name in values and name != "block":
             raise SettingsError(f"{name} is set twice", where="--set", remedy="set it once")
         values[name] = f"{values[name]};{value}" if name in values else value
@@ -366,12 +371,12 @@ def assignments(texts: Sequence[str], names: Collection[str]) -> dict[str, Any]:
 
 
 def allowed(name: str) -> str:
-    """Return the values that a setting takes, and its help text."""
+    """Return a sentence with the values that a setting takes, and its help text."""
     return f"{value_range(name)}. {FIELDS[name].metadata['help']}"
 
 
 def value_range(name: str) -> str:
-    """Return the values that a setting takes: its type, choices or limits."""
+    """Describe the values that a setting takes: its type, choices or limits."""
     if get_origin(TYPES[name]) is tuple:
         return "text"
     kinds = [kind for kind in get_args(TYPES[name]) or (TYPES[name],) if kind is not type(None)]
@@ -388,7 +393,7 @@ def value_range(name: str) -> str:
 
 @dataclass(frozen=True)
 class Resolved:
-    """Settings and, for each field, which layer set it ("flag", "SECID_SEED", "secid.toml", "default")."""
+    """Settings, and the layer that set each field ("flag", "SECID_SEED", "secid.toml", "default")."""
 
     values: Settings
     origin: Mapping[str, str]
@@ -398,15 +403,15 @@ class Resolved:
         return {name: {"value": getattr(self.values, name), "from": self.origin[name]} for name in FIELDS}
 
     def non_defaults(self) -> dict[str, Any]:
-        """Return {name: value} of the settings whose origin is not the default."""
+        """Return {name: value} of all settings whose origin is not "default"."""
         return {name: getattr(self.values, name) for name in FIELDS if self.origin[name] != "default"}
 
     def automatic(self, **values: Any) -> Resolved:
-        """Return the settings with values that secid chose for the sources; their origin is "automatic"."""
+        """Return the settings with these values, which secid chose; their origin becomes "automatic"."""
         return Resolved(replace(self.values, **values), {**self.origin, **dict.fromkeys(values, AUTOMATIC)})
 
     def changed(self, **values: Any) -> Resolved:
-        """Return the settings with other values of the same origin."""
+        """Return the settings with these values; their origin stays the same."""
         return replace(self, values=replace(self.values, **values))
 
 
@@ -418,11 +423,12 @@ def resolve(
 ) -> Resolved:
     """Resolve and check settings: flags > SECID_* > secid.toml or [tool.secid] of pyproject.toml > defaults.
 
-    flags       : values that the caller set, by name; None means not set.
-    environment : os.environ by default; every SECID_* name must be a setting.
-    directory   : the folder of secid.toml or pyproject.toml; the working directory by default.
-    Raises SettingsError for an unknown key (with the nearest known one), a wrong type or a value
-    out of range, naming the layer it came from.
+    flags       : values set by the caller, by name; None means not set.
+    environment : environment variables, by default os.environ. Every SECID_* name except OTHER_VARIABLES must be a
+                  setting.
+    directory   : folder of secid.toml or pyproject.toml, by default the working directory.
+    Raises SettingsError for an unknown name, a wrong type or a value out of range. The message names the layer, and
+    suggests the nearest known name.
     """
     values: dict[str, Any] = {}
     origin = dict.fromkeys(FIELDS, "default")
@@ -435,7 +441,7 @@ def resolve(
             if name not in FIELDS:
                 raise SettingsError(f"unknown setting {name!r}", where=place, remedy=_suggest(name, FIELDS))
             values[name], origin[name] = value, place
-    settings = checked(values, origin)
+    settings = checked_settings(values, origin)
     addresses = {getattr(settings, name) or "" for name in ENCODERS if origin[name] in SETTINGS_FILES}
     keyless = sorted(address for address in addresses if encoder_kind(address) == "endpoint")
     return Resolved(replace(settings, keyless=tuple(keyless)), origin)
@@ -445,7 +451,7 @@ def read_toml(data: bytes, where: str) -> dict[str, Any]:
     """Parse a TOML file. Raises SettingsError."""
     try:
         return tomllib.loads(data.decode("utf-8"))
-    except (ValueError, RecursionError) as error:  # ValueError also for a number of thousands of digits
+    except (ValueError, RecursionError) as error:  # a number with thousands of digits raises a plain ValueError
         raise SettingsError(f"not valid TOML: {error}", where=where) from error
 
 
@@ -464,9 +470,9 @@ def _from_file(directory: Path) -> dict[str, tuple[Any, str]]:
         for key in PERMISSIONS:
             if key in entries:
                 remedy = f"use {flag_of(key, True)} in the command, or set {ENVIRONMENT_PREFIX}{key.upper()}"
-                raise SettingsError(f"a file cannot set {key}", where=str(path), remedy=remedy)
+                raise SettingsError(f"a settings file cannot set {key}", where=str(path), remedy=remedy)
         if entries:
-            return entries  # a file that holds only a policy does not hide the next one
+            return entries  # after a file with only a gate policy, the next file is still read
     return {}
 
 
@@ -484,7 +490,7 @@ def _suggest(name: str, names: Collection[str]) -> str:
 
 @cache
 def _adapter(name: str) -> TypeAdapter[Any]:
-    """Return pydantic's check of a setting's type and range."""
+    """Return the pydantic adapter that checks a setting's type and range."""
     from pydantic import TypeAdapter
     from pydantic.fields import FieldInfo
 
@@ -493,8 +499,8 @@ def _adapter(name: str) -> TypeAdapter[Any]:
     return TypeAdapter(kind)
 
 
-def checked(values: Mapping[str, Any], origin: Mapping[str, str]) -> Settings:
-    """Check types and ranges by pydantic. Raises SettingsError at the value's origin, with the values allowed."""
+def checked_settings(values: Mapping[str, Any], origin: Mapping[str, str]) -> Settings:
+    """Check types and ranges. Raises SettingsError with the value's origin and the allowed values."""
     from pydantic import ValidationError
 
     accepted: dict[str, Any] = {}

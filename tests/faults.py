@@ -41,7 +41,7 @@ FIXED_KEYWORDS = {
 }
 EQUIVALENT: dict[str, str] = {
     "measure/sweep.py : STORED_PANELS = 9": "how many panels hold a sum: they are slices of one product",
-    "measure/blocks.py : LARGE = BlockPlan(32_768, 1 << 30, 512 << 19, None, in_threads=False)": (
+    "measure/blocks.py : ACCELERATOR_PLAN = BlockPlan(32_768, 1 << 30, 512 << 19, None, in_threads=False)": (
         "bytes that are in memory together, on devices other than the CPU"
     ),
     "measure/sweep.py _unsampled(): return replace(variant, sample=1.1)": (

@@ -71,7 +71,7 @@ def main() -> None:
 def compare(
     name: str, own: dict[str, dict[str, Any]], theirs: list[dict[str, Any]], deep: dict[str, dict[str, Any]]
 ) -> None:
-    """Print how many places of the other rows differ from ours, by a property of the query that may explain it."""
+    """Print how many places differ between the two files, by the property of the query that may explain it."""
     rows, places, gaps = Counter[str](), Counter[str](), []
     n = 0
     for row in theirs:

@@ -14,7 +14,7 @@ from pathlib import Path
 
 import numpy as np
 
-from secid.analyses.ranking import FIRST_LOOK, _decided, _first_queries, look_sizes, rank_early
+from secid.analyses.ranking import FIRST_LOOK, _decide_pairs, _first_queries, look_sizes, rank_early
 from secid.encode import load, smallest_distance
 from secid.measure.information import Eigen, InformationState, spectral_nats
 from secid.measure.interval import reach_95
@@ -178,7 +178,7 @@ def one_look(plan: object, embedder: object, bench: object, settings: object, n_
             for planned, rows in zip(part.sources, triplets, strict=True)
         ]
         seen = dict.fromkeys(names, size / len(plan.queries))
-        found = _decided(items, list(combinations(names, 2)), lambda n_sharing: 0.05 / n_sharing, size, seen, None)
+        found = _decide_pairs(items, list(combinations(names, 2)), lambda n_sharing: 0.05 / n_sharing, size, seen, None)
         five += len(found) >= 5
         for pair in found:
             counts[pair.first, pair.second] = counts.get((pair.first, pair.second), 0) + 1

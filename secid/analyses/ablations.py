@@ -1,4 +1,4 @@
-"""Ablations: tables of scores and rank stability under other settings. Source: METHOD 4."""
+"""Ablations: scores of all sources under other settings, and how stable their ranking is. Source: METHOD 4."""
 
 from __future__ import annotations
 
@@ -26,13 +26,14 @@ Scores = Mapping[str, float | None]
 class AblationRow:
     """All sources under one setting, at the run's budget. The base row is the run's own ranking.
 
-    scores: ECI_B in nats by source; None if the setting leaves the source no triplet (a small sample).
-    order: names, highest first.   swapped: pairs in reversed order against the base.
-    stability: share of source pairs ordered as under the base, 1 = all; None without a pair.
-    block_stability: the stability within each block of sources that the user named.
-    Only for samples: n_queries by source; intervals_95 of the score of all queries, as estimated from the sample (no
-    width at 100 %); open_swaps: the pairs of `swapped` whose 95 % interval of the difference holds 0, which may be
-    noise.
+    scores    : ECI_B in nats by source; None for a source without triplets under this setting (in a small sample).
+    order     : names of the sources, highest score first.
+    swapped   : pairs whose order is reversed compared with the base.
+    stability : share of source pairs in the same order as under the base; None without a pair.
+    block_stability : stability within each block of sources that the user named.
+    n_queries, intervals_95, open_swaps : only in the ablation "sample". Number of queries by source; 95 % intervals of
+                the score of all queries, estimated from the sample (of width 0 at 100 %); and those pairs of `swapped`
+                that may be noise, since the 95 % interval of their difference contains 0.
     """
 
     setting: str
@@ -48,9 +49,10 @@ class AblationRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Ablation:
-    """One aspect varied, all else at the base setting.
+    """Scores with one aspect varied, and everything else at the base setting.
 
-    kendall_tau_b: of each other encoder's scores with the base's, if encoders vary; None if a side is constant.
+    kendall_tau_b : for the ablation "encoder", rank correlation of each other encoder's scores with the base encoder's;
+                    None if all scores of one encoder are equal.
     """
 
     name: str
@@ -60,7 +62,7 @@ class Ablation:
 
 
 def compute(context: Context) -> AnalysisResult[tuple[Ablation, ...]]:
-    """Compute the table of each aspect over all sources, at the run's budget; nothing without --ablate."""
+    """Compute one table per aspect, at the run's budget. There is no result without --ablate."""
     if not context.suite:
         return AnalysisResult()
     blocks = blocks_of(context.settings.block, [item.name for item in context.ranked])
@@ -70,7 +72,7 @@ def compute(context: Context) -> AnalysisResult[tuple[Ablation, ...]]:
 
 
 def ablated(aspect: Aspect, items: Sequence[Measured], blocks: Mapping[str, Sequence[str]], budget: float) -> Ablation:
-    """Compute the table of one aspect over all sources, at the budget of the ranking."""
+    """Compute the table of one aspect at this budget. items: the sources as they are ranked."""
     from secid.measure.information import spectral_nats
 
     table: dict[str, dict[str, float | None]] = {}
@@ -89,7 +91,7 @@ def ablated(aspect: Aspect, items: Sequence[Measured], blocks: Mapping[str, Sequ
 
 
 def blocks_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, tuple[str, ...]]:
-    """Parse blocks of sources from `NAME=source,source`; no text gives no block. Raises UsageError."""
+    """Parse blocks of sources from `NAME=source,source` texts. Raises UsageError."""
     blocks: dict[str, tuple[str, ...]] = {}
     for text in texts:
         name, _, members = (part.strip() for part in text.partition("="))
@@ -114,7 +116,7 @@ def blocks_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, tuple[str
 def ablation(
     name: str, base: str, scores: Mapping[str, Scores], blocks: Mapping[str, Sequence[str]] | None = None
 ) -> Ablation:
-    """Build the table of one aspect. scores: setting -> source -> nats, None if it was not evaluated."""
+    """Build the table of one aspect. scores: nats by setting and source; None if not evaluated."""
     rows = tuple(_row(setting, values, scores[base], blocks or {}) for setting, values in scores.items())
     return Ablation(name=name, base=base, rows=rows)
 
@@ -133,12 +135,12 @@ def _row(setting: str, values: Scores, base: Scores, blocks: Mapping[str, Sequen
 
 
 def _ordered(base: Scores) -> list[str]:
-    """Sort sources by their score at the base, then by name; those without a score are last."""
+    """Sort sources by their base score, then by name. Sources without a score come last."""
     return sorted(base, key=lambda source: (-(-np.inf if (value := base[source]) is None else value), source))
 
 
 def swapped(values: Scores, base: Scores, names: Sequence[str]) -> list[tuple[str, str]]:
-    """Return the pairs of sources whose order is reversed against the base. Pairs with a missing score are left out."""
+    """Return the pairs of sources whose order is opposite to the base. Pairs with a missing score are skipped."""
     pairs = []
     for first, second in combinations(names, 2):
         gap, base_gap = _gap(values, first, second), _gap(base, first, second)
@@ -148,9 +150,9 @@ def swapped(values: Scores, base: Scores, names: Sequence[str]) -> list[tuple[st
 
 
 def rank_stability(values: Scores, base: Scores, names: Sequence[str]) -> float | None:
-    """Return the fraction of source pairs ordered the same way, 1 identical, 0 reversed; None without a pair.
+    """Return the fraction of source pairs in the same order: 1 if identical, 0 if reversed, None without a pair.
 
-    A pair that ties under only one of the two settings counts as half. Source: METHOD 3.
+    A pair that ties under only one of the two settings counts half. Source: METHOD 3.
     """
     points = []
     for first, second in combinations(names, 2):
@@ -172,7 +174,7 @@ def _gap(values: Scores, first: str, second: str) -> float | None:
 
 
 def over_encoders(table: Mapping[str, Scores]) -> Ablation:
-    """Return the ablation over encoders. The first is the target."""
+    """Return the ablation over encoders. table: scores by encoder, the target first."""
     from secid.analyses.agreement import kendall_tau_b
 
     base, *others = table
@@ -185,11 +187,11 @@ def over_encoders(table: Mapping[str, Scores]) -> Ablation:
 def with_noise(
     ablation: Ablation, variants: Mapping[str, Variant], items: Sequence[Measured], budget: float
 ) -> Ablation:
-    """Add to the ablation over samples the queries of each row, 95 % intervals, and the swaps that may be noise.
+    """Add numbers of queries, 95 % intervals, and swaps that may be noise to the ablation over samples.
 
-    items : as ranked, at `budget`. A sample of m of n queries estimates the score of all n, so its standard error is
-    the run's times sqrt(n/m - 1), which is 0 for all queries. With fewer than FEWEST_QUERIES queries every swap stays
-    open. Source: METHOD 8.
+    items : sources as ranked, at `budget`. A sample of m of n queries estimates the score of all n, so its standard
+    error is the run's standard error times sqrt(n/m - 1), which is 0 for all queries. With fewer than FEWEST_QUERIES
+    queries, every swap may be noise. Source: METHOD 8.
     """
     rows = tuple(_sample_row(row, variants[row.setting], items, budget) for row in ablation.rows)
     return replace(ablation, rows=rows)
@@ -221,7 +223,7 @@ def _interval(item: Measured, nats: float, n_queries: int, budget: float) -> tup
 
 
 def _beyond(row: AblationRow, first: Measured, second: Measured, n_queries: int) -> bool:
-    """Return whether the 95 % interval of the difference at this number of queries excludes 0."""
+    """Return True if the 95 % interval of the difference excludes 0 with this number of queries."""
     from secid.measure.uncertainty import difference
 
     a, b = row.scores[first.name], row.scores[second.name]
@@ -233,7 +235,7 @@ def _beyond(row: AblationRow, first: Measured, second: Measured, n_queries: int)
 
 
 def _widening(n_queries: int, n_sampled: int) -> float:
-    """Return the error of a sample without replacement about the score of all queries, in errors of the run."""
+    """Return the standard error of a sample's estimate of the score of all queries, relative to the run's error."""
     return sqrt(n_queries / n_sampled - 1.0)
 
 

@@ -1,4 +1,4 @@
-"""Compare a ranking with downstream results from a CSV file: Kendall, Spearman and regret."""
+"""Compare a ranking with downstream results: Kendall's tau, Spearman's rho and regret."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ from secid.results import Agreement, Run
 from secid.results.document import read_probe
 from secid.results.run import PROBE_METRIC
 
-# Downstream results of sources, from a CSV file.
+# Downstream results of sources, from a CSV file or a probe.
 
 LARGEST_CELL = 1e100
 """Largest absolute value of a cell. It is far beyond any metric, and its square is still finite."""
@@ -30,11 +30,11 @@ SHOWN_NAMES = 3
 
 @dataclass(frozen=True)
 class Outcomes:
-    """Downstream numbers by source.
+    """One downstream metric of the sources.
 
-    errors    : their standard errors, if the table has them.
-    abstained : the reason why the probe ranks nothing; None if it ranks, or if the numbers are not from a probe.
-    is_open   : the probe ties the highest source with another one.
+    values    : value by source.   errors : standard errors of the values, or empty.
+    abstained : reason why the probe ranks nothing; None if it ranks sources, or if the values are not from a probe.
+    is_open   : True if the probe cannot separate the highest source from another one.
     """
 
     name: str
@@ -45,15 +45,17 @@ class Outcomes:
 
 
 def outcomes_of(path: Path) -> list[Outcomes]:
-    """Read training results: gains of a probe (.json) at each dose, or numbers of a CSV file. Raises InputError.
+    """Read downstream results: the gains of a probe (.json) at each dose, or a CSV file. Raises InputError.
 
-    Errors of a probe with one seed are left out, since they lack the variance between runs.
+    Standard errors of a probe with one seed are left out, because they lack the variance between training runs.
     """
     if path.suffix != ".json":
         return read_outcomes(path)
     probe = read_probe(path)
     if probe is None or not probe.trained:
-        raise InputError("the probe trained on no source, so there is nothing to compare with", where=str(path))
+        raise InputError(
+            "the probe trained on no source, so it has no results", where=str(path), remedy="name another probe.json"
+        )
     return [
         Outcomes(
             f"{PROBE_METRIC} at rate {dose.rate:g}",
@@ -67,10 +69,10 @@ def outcomes_of(path: Path) -> list[Outcomes]:
 
 
 def read_outcomes(path: Path) -> list[Outcomes]:
-    """Read a CSV file: a column `source`, then one for each metric, split and run; higher is better.
+    """Read a CSV file with a column `source` and one column per metric, split and run. Higher values are better.
 
-    A column `<name>_se` holds the standard errors of the column `<name>`. An empty cell leaves a source out.
-    Raises InputError with file and line.
+    A column `<name>_se` holds the standard errors of column `<name>`. A source with an empty cell is left out of that
+    column. Raises InputError with file and line.
     """
     try:
         with path.open(encoding="utf-8-sig", newline="") as file:
@@ -84,10 +86,10 @@ def read_outcomes(path: Path) -> list[Outcomes]:
         raise InputError(
             f"needs a column `source` and one per metric, but has {', '.join(names_shown) or 'none'}",
             where=str(path),
-            remedy="the first line of the file names the columns, such as source,ndcg@10,ndcg@10_se",
+            remedy="name the columns in the first line, such as source,ndcg@10,ndcg@10_se",
         )
     if repeated := next((name for name in columns if name and columns.count(name) > 1), None):
-        raise InputError(f"column {repeated!r} occurs twice", where=f"{path}:{rows[0][0]}")
+        raise InputError(f"column {repeated!r} occurs twice", where=f"{path}:{rows[0][0]}", remedy="rename one of them")
     table: dict[str, dict[str, float]] = {name: {} for name in columns if name not in ("source", "")}
     names: set[str] = set()
     for line, cells in rows[1:]:
@@ -95,12 +97,14 @@ def read_outcomes(path: Path) -> list[Outcomes]:
             raise InputError(
                 f"has {len(cells)} cells under {len(columns)} columns",
                 where=f"{path}:{line}",
-                remedy="write decimals with a point; put a name with a comma in quotes",
+                remedy="write decimals with a point, and put names that contain a comma in quotes",
             )
         row = dict(zip(columns, cells, strict=False))
         source = row.get("source", "")
         if source in names:
-            raise InputError(f"source {source!r} occurs twice", where=f"{path}:{line}")
+            raise InputError(
+                f"source {source!r} occurs twice", where=f"{path}:{line}", remedy="give each source one row"
+            )
         names.add(source)
         for name, known in table.items():
             if row.get(name):
@@ -116,15 +120,19 @@ def read_outcomes(path: Path) -> list[Outcomes]:
 
 
 def _refuse_odd_errors(values: Mapping[str, float], errors: Mapping[str, float], column: str, path: Path) -> None:
-    """Refuse negative standard errors, and columns in which only some values have one. Raises InputError."""
+    """Raise InputError for a negative standard error, or if only some values have a standard error."""
     if negative := next((source for source, error in errors.items() if error < 0), None):
-        raise InputError(f"{column} of {negative!r} is negative: {errors[negative]:g}", where=str(path))
+        raise InputError(
+            f"{column} of {negative!r} is negative: {errors[negative]:g}",
+            where=str(path),
+            remedy="a standard error is at least 0",
+        )
     missing = [source for source in values if source not in errors]
     if errors and missing:
         raise InputError(
             f"{column} is empty for {shown_names(missing)}",
             where=str(path),
-            remedy="give every value its standard error, or leave the column out",
+            remedy="fill in every standard error, or remove the column",
         )
 
 
@@ -133,27 +141,29 @@ def _number(text: str, where: str, column: str) -> float:
         value = float(text)
     except ValueError:
         value = float("nan")
-    if not isfinite(value) or abs(value) > LARGEST_CELL:
-        raise InputError(f"{column} = {text!r} is not a number", where=where)
+    if not isfinite(value):
+        remedy = "write decimals with a point, or leave the cell empty"
+        raise InputError(f"{column} = {text!r} is not a finite number", where=where, remedy=remedy)
+    if abs(value) > LARGEST_CELL:
+        raise InputError(f"{column} = {text} is too large", where=where, remedy=f"use values up to {LARGEST_CELL:g}")
     return value
 
 
 def shown_names(names: Sequence[str]) -> str:
-    """Return the first few names in quotes."""
+    """Return the first SHOWN_NAMES names in quotes, and an ellipsis if there are more."""
     return ", ".join(map(repr, names[:SHOWN_NAMES])) + (", …" if len(names) > SHOWN_NAMES else "")
 
 
-# Agreement of a ranking with downstream results: Kendall, Spearman and regret, with intervals.
+# Agreement of a ranking with downstream results: Kendall's tau, Spearman's rho and regret, with intervals.
 
 ERROR_RATE = 0.05
 FEWEST_SOURCES = 3
 
 
 def pairs_ordered_alike(first: Mapping[str, float], second: Mapping[str, float]) -> tuple[int, int]:
-    """Count the pairs of common sources that both sides order the same way. Return this count, and that of all pairs.
+    """Return the number of pairs of common sources that both sides order alike, and the number of all their pairs.
 
-    A pair that ties on both sides counts as ordered alike; a pair that ties on only one side does not.
-    Source: METHOD 12.
+    A pair that ties on both sides is ordered alike; a pair that ties on only one side is not. Source: METHOD 12.
     """
     names = sorted(first.keys() & second.keys())
     alike = [np.sign(first[a] - first[b]) == np.sign(second[a] - second[b]) for a, b in combinations(names, 2)]
@@ -162,7 +172,7 @@ def pairs_ordered_alike(first: Mapping[str, float], second: Mapping[str, float])
 
 def kendall_tau_b(first: Floats, second: Floats) -> float | None:
     """Return Kendall's tau-b, in [-1, 1]; None if one side is constant."""
-    from scipy.stats import kendalltau  # imported here, since pages do not need it and it takes half a second
+    from scipy.stats import kendalltau  # imported here because it takes half a second, and pages do not need it
 
     return None if _constant(first, second) else float(kendalltau(first, second).statistic)
 
@@ -175,33 +185,35 @@ def spearman_rho(first: Floats, second: Floats) -> float | None:
 
 
 def _constant(*sides: Floats) -> bool:
-    """Return whether one side has fewer than two distinct values."""
+    """Return True if a side has fewer than two distinct values."""
     return any(len(np.unique(side)) < 2 for side in sides)
 
 
 def top_1_regret(numbers: Floats, outcomes: Floats) -> float | None:
-    """Return the downstream loss from taking the source that the number puts first, >= 0, in the outcome's unit.
+    """Return how much lower the outcome of the top-ranked source is than the best outcome, >= 0.
 
-    None if several sources share the highest number.
+    numbers, outcomes : (S,) number that ranks the sources, and downstream value. None if several sources share the
+    highest number.
     """
     chosen = _highest(numbers)
     return None if chosen is None else float(outcomes.max() - outcomes[chosen])
 
 
 def _highest(values: Floats) -> int | None:
-    """Return the place of the highest value; None if several share it."""
+    """Return the index of the highest value; None if several values share it."""
     tops = np.flatnonzero(values == values.max())
     return int(tops[0]) if len(tops) == 1 else None
 
 
 def unmatched_names(run: Run, outcomes: Iterable[Outcomes]) -> list[str]:
-    """Return sentences about names that are only in the table, or only in the run."""
+    """Return sentences about sources that occur only in the outcomes, or only in the run."""
     metric_names = list(dict.fromkeys(name for outcome in outcomes for name in outcome.values))
     own = [source.name for source in run.sources]
     lines = []
     if unknown := [name for name in metric_names if name not in own]:
         lines.append(
-            f"{len(unknown)} of {len(metric_names)} names are not in the run and ignored: {shown_names(unknown)}"
+            f"{len(unknown)} of {len(metric_names)} names are ignored because they are not in the run: "
+            f"{shown_names(unknown)}"
         )
     if missing := [name for name in own if name not in metric_names]:
         lines.append(f"{len(missing)} of the run's {len(own)} sources have no value: {shown_names(missing)}")
@@ -209,11 +221,11 @@ def unmatched_names(run: Run, outcomes: Iterable[Outcomes]) -> list[str]:
 
 
 def numbers_of(run: Run) -> dict[str, dict[str, float]]:
-    """Return every number of a run that could rank its sources: scores, budgets, other weights, proxies.
+    """Return every number of a run that could rank its sources: scores at each budget, other weights, and proxies.
 
-    At the run's own budget these are the scores that it ranks by. Beyond budget 1 they are on equal numbers if sources
-    differ in size. If sources cannot be cut to equal numbers, other budgets beyond 1 are left out, since a larger
-    source scores higher there (METHOD 7).
+    The result is {number: {source: value}}. At the run's own budget it holds the scores that rank the sources. Beyond
+    budget 1 a larger source scores higher, so sources of different size are cut to equal size; if that is impossible,
+    other budgets are left out (METHOD 7).
     """
     numbers: dict[str, dict[str, float]] = {"ECI_sem": {s.name: s.scored.nats for s in run.sources}}
     common = set.intersection(*({point.budget for point in source.scored.compared_curve} for source in run.sources))
@@ -248,10 +260,10 @@ def _ranked_by(run: Run) -> str:
 def agree(run: Run, outcomes: Iterable[Outcomes]) -> tuple[Agreement, ...]:
     """Compare every number of a run with every downstream metric. Source: METHOD 3, 12.
 
-    Intervals hold the value for the true numbers with a chance of at least 95 %; see `_Signs`. All intervals of a
-    metric include its errors. Only the correlations of the score that the run ranks by include the scores' errors.
-    Without errors there is no interval.
-    Raises InputError if fewer than three sources have an outcome.
+    An interval contains the value for the true numbers with a probability of at least 95 %; see `_Signs`. All intervals
+    include the standard errors of the metric. Only the score that ranks the run has standard errors of its own; the
+    intervals of its correlations include these too. Without standard errors there is no interval.
+    Raises InputError if fewer than FEWEST_SOURCES sources have an outcome.
     """
     numbers = numbers_of(run)
     agreements = []
@@ -259,18 +271,17 @@ def agree(run: Run, outcomes: Iterable[Outcomes]) -> tuple[Agreement, ...]:
         names = [source.name for source in run.sources if source.name in outcome.values]
         if len(names) < FEWEST_SOURCES:
             raise InputError(
-                f"{outcome.name}: only {len(names)} of the run's sources have a value; "
-                f"the table names {shown_names(list(outcome.values)) or 'none'}",
+                f"{outcome.name}: only {len(names)} of the run's sources have a value, but a ranking needs "
+                f"{FEWEST_SOURCES}; the table has values for {shown_names(list(outcome.values)) or 'no source'}",
                 where="--against",
-                remedy=f"a ranking needs at least {FEWEST_SOURCES}; the run has "
-                + ", ".join(source.name for source in run.sources),
+                remedy=f"use the names of the run's sources: {', '.join(source.name for source in run.sources)}",
             )
         for name, values in numbers.items():
-            agreements.append(_agreement(run, name, values, outcome, names))
+            agreements.append(_compare(run, name, values, outcome, names))
     return tuple(agreements)
 
 
-def _agreement(run: Run, name: str, values: Mapping[str, float], outcome: Outcomes, names: Sequence[str]) -> Agreement:
+def _compare(run: Run, name: str, values: Mapping[str, float], outcome: Outcomes, names: Sequence[str]) -> Agreement:
     a = np.array([values[source] for source in names])
     b = np.array([outcome.values[source] for source in names])
     errors = np.array([outcome.errors.get(source, 0.0) for source in names])
@@ -279,7 +290,7 @@ def _agreement(run: Run, name: str, values: Mapping[str, float], outcome: Outcom
     n_sides = of_scores + of_outcomes
     rate = ERROR_RATE / max(1, n_sides * n_pairs)
     first = _Signs.of(a, _half_widths(run, names, rate) if of_scores else np.zeros((len(a), len(a))))
-    second = _Signs.of(b, _point(rate) * np.hypot(errors[:, None], errors[None, :]))
+    second = _Signs.of(b, _critical_value(rate) * np.hypot(errors[:, None], errors[None, :]))
     tau, rho = kendall_tau_b(a, b), spearman_rho(a, b)
     chosen, best = _highest(a), _highest(b)
     return Agreement(
@@ -303,10 +314,11 @@ def _agreement(run: Run, name: str, values: Mapping[str, float], outcome: Outcom
 
 @dataclass(frozen=True)
 class _Signs:
-    """Orders of pairs that the errors allow. low, high: (S, S) smallest and largest sign of value i minus value j.
+    """Possible orders of pairs, given the errors. low, high: (S, S) minimum and maximum sign of value i minus value j.
 
-    If the simultaneous interval of a difference holds 0, its sign may be either. All orders that the pairs allow count,
-    transitive or not, so an interval over them has at least the stated confidence. True values are assumed to differ.
+    If the simultaneous interval of a difference contains 0, both signs are possible. All combinations of signs are
+    considered, even if they are not transitive, so an interval over them has at least the stated confidence. True
+    values are assumed to differ.
     """
 
     low: Floats
@@ -320,56 +332,62 @@ class _Signs:
 
 
 def _products(a_low: Floats, a_high: Floats, b_low: Floats, b_high: Floats) -> tuple[Floats, Floats]:
-    """Return the smallest and the largest product of a value of one side and a value of the other."""
+    """Return the minimum and maximum of a * b for a in [a_low, a_high] and b in [b_low, b_high]."""
     ends = np.stack([a_low * b_low, a_low * b_high, a_high * b_low, a_high * b_high])
     return ends.min(axis=0), ends.max(axis=0)
 
 
 def _tau_interval(first: _Signs, second: _Signs, estimate: float | None) -> tuple[float, float] | None:
-    """Return the interval of Kendall's tau-b over every pair's possible signs."""
+    """Return the interval of Kendall's tau-b over all possible signs of every pair."""
     pairs = np.triu_indices(len(first.low), 1)
     scale = np.sqrt(np.prod([(np.abs(side.low) > 0)[pairs].sum() for side in (first, second)], dtype=np.float64))
     low, high = (ends[pairs].sum() for ends in _products(first.low, first.high, second.low, second.high))
-    return _around(estimate, low, high, float(scale))
+    return _scaled_interval(estimate, low, high, float(scale))
 
 
 def _rho_interval(first: _Signs, second: _Signs, estimate: float | None) -> tuple[float, float] | None:
-    """Return the interval of Spearman's rho over every source's possible mid-ranks.
+    """Return the interval of Spearman's rho over all possible mid-ranks of every source.
 
-    A centred rank is half the sum of its pairs' signs.
+    A source's centred rank is half the sum of the signs of its pairs.
     """
     ranks = [(side.low.sum(axis=1) / 2.0, side.high.sum(axis=1) / 2.0) for side in (first, second)]
     n = len(first.low)
     distinct = n * (n**2 - 1) / 12.0
     squares = [float((low**2).sum()) if (low == high).all() else distinct for low, high in ranks]
     low, high = (ends.sum() for ends in _products(*ranks[0], *ranks[1]))
-    return _around(estimate, low, high, float(np.sqrt(squares[0] * squares[1])))
+    return _scaled_interval(estimate, low, high, float(np.sqrt(squares[0] * squares[1])))
 
 
-def _around(estimate: float | None, low: float, high: float, scale: float) -> tuple[float, float] | None:
-    """Return the ends over the scale, within [-1, 1], widened to the estimate; None if it is unknown."""
+def _scaled_interval(estimate: float | None, low: float, high: float, scale: float) -> tuple[float, float] | None:
+    """Return (low / scale, high / scale), limited to [-1, 1] and widened to include the estimate.
+
+    None if the estimate is None or the scale is 0.
+    """
     if estimate is None or not scale:
         return None
     return (max(-1.0, min(estimate, float(low) / scale)), min(1.0, max(estimate, float(high) / scale)))
 
 
 def _regret_interval(values: Floats, errors: Floats, chosen: int) -> tuple[float, float]:
-    """Return the interval of the loss from taking this source, from simultaneous intervals of the others' leads."""
-    point = _point(ERROR_RATE / max(1, len(values) - 1))
+    """Return the interval of the regret for this source, from simultaneous intervals of the other sources' leads.
+
+    chosen : index of the source.
+    """
+    point = _critical_value(ERROR_RATE / max(1, len(values) - 1))
     lead, half = values - values[chosen], point * np.hypot(errors, errors[chosen])
     half[chosen] = 0.0
     return (max(0.0, float((lead - half).max())), max(0.0, float((lead + half).max())))
 
 
-def _point(rate: float) -> float:
-    """Return the two-sided point of the normal distribution at this error rate."""
+def _critical_value(rate: float) -> float:
+    """Return the two-sided critical value of the normal distribution at this error rate."""
     return NormalDist().inv_cdf(1.0 - rate / 2.0)
 
 
 def _half_widths(run: Run, names: Sequence[str], rate: float) -> Floats:
-    """Return (S, S) half-widths of the score differences at this error rate; infinite for a pair not compared.
+    """Return (S, S) half-widths of intervals of score differences at this error rate; infinite for pairs not compared.
 
-    They are widened from the run's 95 % intervals.
+    They are scaled from the run's 95 % intervals.
     """
     place = {name: number for number, name in enumerate(names)}
     wide = np.full((len(names), len(names)), np.inf)
@@ -378,5 +396,5 @@ def _half_widths(run: Run, names: Sequence[str], rate: float) -> Floats:
         if pair.first in place and pair.second in place:
             i, j = place[pair.first], place[pair.second]
             low, high = pair.interval_95
-            wide[i, j] = wide[j, i] = (high - low) / 2.0 * _point(rate) / _point(ERROR_RATE)
+            wide[i, j] = wide[j, i] = (high - low) / 2.0 * _critical_value(rate) / _critical_value(ERROR_RATE)
     return wide

@@ -1,7 +1,7 @@
-"""An analysis: a name, the type of its result, and a function that computes it from a measured run.
+"""An analysis: a name, the type of its result, and a function that computes the result from a measured run.
 
-One file per analysis holds all three, and `registry.ANALYSES` lists them. Its section of the report has the same name.
-Reading a report imports these files, so torch, SciPy and modules that load them are imported inside functions.
+Each analysis has its own file. `registry.ANALYSES` lists them all, and the section of the report has the same name.
+These files are imported to read a report, so torch, SciPy and modules that load them are imported inside functions.
 """
 
 from __future__ import annotations
@@ -32,19 +32,21 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """A measured run, its sources in rank order in every list.
+    """A measured run. Every list of sources is in rank order.
 
-    items : the sources with all of their queries.
-    table : the sources on the queries that all of them share, if the table uses these; otherwise `items`.
+    items : sources with all of their queries.
+    table : sources restricted to the queries that all of them share, if the results table uses only these; otherwise
+            the same as `items`.
     level : `table` cut to equal size, for budgets beyond 1; None if that is impossible.
-    ranked : the sources as they are ranked: `table`, or `level` beyond budget 1.
+    ranked : sources as they are ranked: `table` up to budget 1, `level` beyond it if there is one.
     pairs : all pairs of sources, at the run's budget.
-    control_gaps : for each control, the sources' scores minus its own, by name.
-    guide : the second scorer, whose scores are columns of the items' tables; None without one.
-    collection : None without --collection.   batch_rows : conflicts over all rows of a source's files, by source.
-    suite : the aspects that --ablate varies; their scores are in `ranked`.
+    control_gaps : for each control, each source's score minus the control's score, by name of the source.
+    guide : recipe of the guide, whose scores are columns of the items' tables; None without a guide.
+    collection : corpus and labels of --collection, or None.
+    batch_rows : in-batch conflicts over all rows of a source's files, by source.
+    suite : aspects that --ablate varies; their scores are in `ranked`.
     stages : seconds and counts of each stage so far.
-    not_evaluated : parts that the passes could not compute, and the kind of reason.
+    not_evaluated : kind of reason for each part that could not be computed, by name of the part.
     """
 
     plan: Plan
@@ -75,9 +77,9 @@ class Context:
 
 @dataclass(frozen=True)
 class AnalysisResult(Generic[R]):
-    """The result of an analysis; None if it was not requested or has none.
+    """Outcome of an analysis. result: None if the analysis was not requested or could not be computed.
 
-    not_evaluated : parts that could not be computed, and the kind of reason.
+    not_evaluated : kind of reason for each part that could not be computed, by name of the part.
     """
 
     result: R | None = None
@@ -86,12 +88,12 @@ class AnalysisResult(Generic[R]):
 
 @dataclass(frozen=True)
 class Analysis(Generic[R]):
-    """An analysis. name: that of its result in `Run.analyses` and of its section.   kind: the type of the result."""
+    """An analysis. name: key of its result in `Run.analyses`, and name of its section.   kind: type of the result."""
 
     name: str
     kind: type[R]
     compute: Callable[[Context], AnalysisResult[R]]
 
     def of(self, run: Run) -> R | None:
-        """Return the result in a run; None if it was not requested or has none."""
+        """Return this analysis's result in a run; None if there is none."""
         return run.analyses.get(self.name)

@@ -1,11 +1,11 @@
-"""Audit of scores against labels: AUROC, precision and recall of π and margins for negatives labelled relevant.
+"""Audit of scores against labels: how well π and the margins find negatives that are labelled relevant.
 
-    rules         each rule's result for two cosines: a score that rises with suspicion, and flags at the default
-    auroc         the chance that a labelled relevant negative has a higher score than another negative
+    rules         for each rule, a score that rises with suspicion, and flags at the default threshold
+    auroc         probability that a labelled relevant negative has a higher score than another negative
     source_audit  all numbers of one source
 
-Worked example: labelled relevant negatives score 0.9 and 0.4, the others 0.5 and 0.4. Of the four pairs two are in
-order and one is a tie, so the AUROC is (2 + ½ + 0) / 4 = 0.625. Source: METHOD 10.
+Worked example: labelled relevant negatives score 0.9 and 0.4, the others 0.5 and 0.4. Of the four pairs, two are
+ordered correctly and one is a tie, so the AUROC is (2 + ½ + 0) / 4 = 0.625. Source: METHOD 10.
 """
 
 from __future__ import annotations
@@ -22,10 +22,11 @@ from secid.results.check import AuditedRule, AuditedSource
 from secid.triplets.estimates import Estimate, Names, clustered_mean, wilson_interval
 
 ABSOLUTE, RELATIVE = 0.0, 0.05
-"""Default margins. sentence-transformers' GIST losses mask from the positive's own score on; NV-Retriever's best margin
-is 5 % below it. Source: METHOD 10."""
+"""Default margins. The GIST losses of sentence-transformers mask negatives that score at least as high as the positive.
+NV-Retriever's best margin starts 5 % below the positive's score. Source: METHOD 10."""
 DECIMALS = 12
-"""Decimals of scores. Equal scores are ties, and another order of addition moves a float64 dot product by 1e-16."""
+"""Decimals to which scores are rounded before they are compared. Adding in another order changes a float64 dot product
+by about 1e-16, which would break ties."""
 NONE_RELEVANT = "none_relevant"
 ALL_RELEVANT = "all_relevant"
 NONE_FLAGGED = "none_flagged"
@@ -35,7 +36,11 @@ NO_JUDGED_QUERY = "no_judged_query"
 
 @dataclass(frozen=True)
 class AuditRule:
-    """A rule on T negatives. score: (T,) rises with suspicion.   flags: (T,) at the threshold; None without one."""
+    """A rule applied to T negatives.
+
+    score : (T,) score that rises with suspicion.   threshold : default threshold, or None.
+    flags : (T,) flags of negatives that the rule flags at its threshold; None without a threshold.
+    """
 
     score: Floats
     threshold: float | None
@@ -43,10 +48,11 @@ class AuditRule:
 
 
 def rules(s_qn: Floats, s_qp: Floats) -> dict[str, AuditRule]:
-    """Return π and the margins by name. s_qn, s_qp: (T,) scores of each negative and its positive, by any scorer.
+    """Return π and the margins, by name. s_qn, s_qp: (T,) scores of each negative and of its positive, by any scorer.
 
-    The score for π is s_qn - s_qp. It gives the order of falling π at any temperature, without the ties of π near 1.
-    The score of the relative margin is -r, with r = (s_qp - s_qn) / |s_qp|: the margin flags r up to its value.
+    The score for π is s_qn - s_qp. It orders negatives as falling π does at any temperature, but without the ties that
+    rounding causes near π = 1. The score for the relative margin is -r, where r = (s_qp - s_qn) / |s_qp|. The margin
+    flags negatives whose r is at most its value.
     """
     gap: Floats = np.round(s_qn - s_qp, DECIMALS)
     size = np.abs(s_qp)
@@ -62,10 +68,11 @@ def rules(s_qn: Floats, s_qp: Floats) -> dict[str, AuditRule]:
 
 @dataclass(frozen=True)
 class AuditedNegatives:
-    """The T audited negatives of a source, those of queries that the qrels judge.
+    """The T audited negatives of a source: those whose queries have judgements in the qrels.
 
-    grade : (T,) NaN if unjudged; above 0 is relevant.   cluster : (T,) place of each query in `names` (Q,).
-    share : (T,) weight of each negative.
+    grade   : (T,) grade of each negative. Grades above 0 are relevant; NaN is unjudged.
+    cluster : (T,) number of each negative's query in `names`.   names : (Q,) names of the queries.
+    share   : (T,) weight of each negative.
     """
 
     grade: Floats
@@ -75,27 +82,28 @@ class AuditedNegatives:
 
     @property
     def relevant(self) -> Flags:
-        """Return (T,) flags of negatives labelled relevant."""
+        """(T,) flags of negatives that are labelled relevant."""
         return np.asarray(self.grade > 0)
 
     def n(self, flags: Flags) -> int:
-        """Return the rounded number of flagged negatives."""
+        """Return the number of flagged negatives, each with its weight, rounded to an integer."""
         return round(float(self.share[flags].sum()))
 
     def share_of(self, flags: Flags, among: Flags) -> Estimate:
-        """Return the flagged share of `among`, which has at least one negative."""
+        """Return the share of flagged negatives within `among`. `among` must flag at least one negative."""
         present, cluster = np.unique(self.cluster[among], return_inverse=True)
         return clustered_mean(flags[among].astype(np.float64), cluster, self.names[present], self.share[among])
 
     def n_queries(self, among: Flags) -> int:
-        """Count the distinct queries of some negatives."""
+        """Count the distinct queries of the negatives that `among` flags."""
         return len(np.unique(self.cluster[among]))
 
 
 def auroc(score: Floats, negatives: AuditedNegatives) -> Estimate | None:
-    """Return P(score of a relevant > score of another) + ½ P(=), over all such pairs; None if one side is empty.
+    """Return P(score of a relevant negative > score of another) + ½ P(equal), over all such pairs.
 
-    A pair counts as the product of its shares. Source: METHOD 10.
+    None if no negative, or every negative, is relevant. A pair's weight is the product of its two shares.
+    Source: METHOD 10.
     """
     relevant = negatives.relevant
     if relevant.all() or not relevant.any():
@@ -109,9 +117,9 @@ def auroc(score: Floats, negatives: AuditedNegatives) -> Estimate | None:
 
 
 def auroc_interval(estimate: Estimate, negatives: AuditedNegatives) -> tuple[float, float]:
-    """Return the 95 % confidence interval by Wilson's formula, which stays in [0, 1] and has a width at 1.
+    """Return the 95 % interval of an AUROC by Wilson's formula, which stays in [0, 1] and is not empty at 0 or 1.
 
-    It counts the queries of the rarer side, since other queries have no information about that side's scores.
+    Only queries of the side with fewer queries are counted, since the others say nothing about that side's scores.
     """
     relevant = negatives.relevant
     return wilson_interval(estimate, min(negatives.n_queries(relevant), negatives.n_queries(~relevant)))
@@ -127,10 +135,12 @@ def source_audit(
     n_of_unjudged_queries: int,
     guide: tuple[Floats, Floats] | None = None,
 ) -> AuditedSource:
-    """Audit one source. s_qn, s_qp, outside: (T,); outside: the corpus lacks the text.
+    """Audit one source.
 
-    guide : the same two scores by a guide, whose margins are separate rules; its π equals its absolute margin.
-    n_unjudged_queries, n_of_unjudged_queries : queries that the qrels do not judge, and their negatives.
+    s_qn, s_qp : (T,) scores of each negative and of its positive.
+    outside    : (T,) flags of negatives whose text is not in the corpus.
+    n_unjudged_queries, n_of_unjudged_queries : number of queries without judgements, and of their negatives.
+    guide      : (s_qn, s_qp) by a guide, or None. Its margins are separate rules; its π equals its absolute margin.
     """
     relevant, has_grade = negatives.relevant, ~np.isnan(negatives.grade)
     everything = np.ones(len(relevant), np.bool_)
@@ -142,10 +152,10 @@ def source_audit(
         missing["audit"] = NO_JUDGED_QUERY
     else:
         share = negatives.share_of(relevant, everything)
-        numbers = tuple(_numbers(key, rule, negatives, missing) for key, rule in rules(s_qn, s_qp).items())
+        numbers = tuple(_audit_rule(key, rule, negatives, missing) for key, rule in rules(s_qn, s_qp).items())
         if guide is not None:
             own = {key: rule for key, rule in rules(*guide).items() if key != "consistency"}
-            by_guide = tuple(_numbers(key, rule, negatives, missing, "guide's ") for key, rule in own.items())
+            by_guide = tuple(_audit_rule(key, rule, negatives, missing, "guide's ") for key, rule in own.items())
     consistency = next(iter(numbers), None)
     n_negatives = negatives.n(everything)
     return AuditedSource(
@@ -168,10 +178,13 @@ def source_audit(
     )
 
 
-def _numbers(
+def _audit_rule(
     name: str, rule: AuditRule, negatives: AuditedNegatives, missing: dict[str, str], whose: str = ""
 ) -> AuditedRule:
-    """Compute the numbers of one rule. Reasons for missing ones go to `missing`, under `whose` and the name."""
+    """Compute the numbers of one rule, and add the reasons for missing numbers to `missing`.
+
+    whose : prefix of the rule's name in these reasons, such as "guide's ".
+    """
     relevant = negatives.relevant
     curve, flags = auroc(rule.score, negatives), rule.flags
     one_class = NONE_RELEVANT if not relevant.any() else ALL_RELEVANT

@@ -1,4 +1,4 @@
-"""Budgets at which sources of equal size change places."""
+"""Budgets at which two sources of equal size change places in the ranking."""
 
 from __future__ import annotations
 
@@ -17,17 +17,17 @@ if TYPE_CHECKING:
     from secid.triplets.measure_set import Measured
 
 STEPS_PER_DECADE = 50
-"""Budgets per decade that are searched for crossings. Two crossings within a factor of 1.05 may cancel out."""
+"""Number of budgets per decade at which curves are compared. Two crossings within a factor of 1.05 may be missed."""
 LEVEL_FRACTION = 1e-6
-"""Relative gap below which two curves are equal, METHOD 11's precision. So a source that is read in another order does
-not cross itself."""
+"""Relative gap below which two curves count as equal: the precision of METHOD 11. Otherwise rounding could make two
+copies of a source cross."""
 NOT_LEVEL, OTHER_QUERIES = "not_level", "other_queries"
 """Reasons why budget curves are not compared. Source: METHOD 7, 16.1."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Crossing:
-    """Budget from which `second` scores higher than `first`, on equal numbers of queries and negatives."""
+    """Budget above which `second` scores higher than `first`, with equal numbers of queries and negatives."""
 
     first: str
     second: str
@@ -36,7 +36,7 @@ class Crossing:
 
 @dataclass(frozen=True, kw_only=True)
 class EqualNumbers:
-    """Numbers of distinct queries and negatives to which every source is cut. Source: METHOD 7."""
+    """Number of distinct queries and number of negatives to which every source is cut. Source: METHOD 7."""
 
     n_queries: int
     n_triplets: int
@@ -46,7 +46,7 @@ class EqualNumbers:
 class Budgets:
     """Crossings of budget curves.
 
-    equal_numbers : size that sources are cut to for budgets beyond 1; None if no source is cut, or none can be.
+    equal_numbers : size to which sources are cut for budgets beyond 1; None if no source is cut, or none can be.
     """
 
     crossings: tuple[Crossing, ...]
@@ -54,7 +54,7 @@ class Budgets:
 
 
 def compute(context: Context) -> AnalysisResult[Budgets]:
-    """Find the numbers that sources are cut to, and the budgets at which their curves cross."""
+    """Return the size to which sources are cut, and the budgets at which their curves cross."""
     from secid.analyses.shared_queries import same_queries
 
     numbers = equal_numbers(context.items, context.level)
@@ -66,14 +66,14 @@ def compute(context: Context) -> AnalysisResult[Budgets]:
 
 
 def equal_numbers(items: Sequence[Measured], level: Sequence[Measured] | None) -> EqualNumbers | None:
-    """Return the numbers that sources are cut to; None if no source is cut, or none can be."""
+    """Return the size to which sources are cut; None if no source is cut, or none can be."""
     if level is None or all(cut is item for cut, item in zip(level, items, strict=True)):
         return None
     return EqualNumbers(n_queries=len(level[0].influence.queries), n_triplets=len(level[0].triplets))
 
 
 def crossings(items: Sequence[Measured], largest: float) -> tuple[Crossing, ...]:
-    """Return every budget from 1 to the largest at which two sources of equal size change places. Source: METHOD 7."""
+    """Return every budget from 1 to `largest` at which two sources of equal size change places. Source: METHOD 7."""
     result = []
     grid = np.geomspace(1.0, largest, 1 + ceil(STEPS_PER_DECADE * log10(largest)))
     curves = np.array([[item.nats(budget) for budget in grid.tolist()] for item in items])

@@ -1,7 +1,7 @@
-"""Controls: triplets whose score is known or meaningless by construction, made from the run's own texts.
+"""Controls: triplets made from the run's own texts, whose score is known or meaningless by construction.
 
-Controls are scored like a source but never ranked. All draws depend on text keys and the seed, so neither the order of
-files nor that of rows changes them. Source: METHOD 6.
+Controls are scored like sources but never ranked. All draws depend only on text keys and the seed, so the order of
+files and rows does not matter. Source: METHOD 6.
 """
 
 from __future__ import annotations
@@ -30,12 +30,14 @@ from secid.triplets.search import Bm25Index, nearest_passages
 KINDS = ("random", "known_positive", "shuffled", "query_echo", "bm25_pool", "dense_pool")
 TOO_FEW = "too_few_queries"
 CANDIDATES = 100_000
-"""Largest number of documents that the pool controls search. A larger pool is sampled. Source: METHOD 6."""
+"""Maximum number of documents that the controls bm25_pool and dense_pool search. A larger pool is sampled.
+Source: METHOD 6."""
 TEXTS_AT_ONCE = 4_096
+"""Number of documents whose tokens are read at a time for BM25."""
 
 
 def chosen_kinds(text: str) -> tuple[str, ...]:
-    """Return the kinds in the setting, in the order of KINDS. Raises UsageError for an unknown kind."""
+    """Parse the setting `controls` into kinds, in the order of KINDS. Raises UsageError for an unknown kind."""
     if text in ("all", "none"):
         return KINDS if text == "all" else ()
     names = ["_".join(part.replace("-", " ").split()) for part in text.split(",")]  # pages write spaces
@@ -52,7 +54,7 @@ def chosen_kinds(text: str) -> tuple[str, ...]:
 class Control:
     """Triplets of a control. of: name of the source whose negatives were shuffled; None for other kinds.
 
-    n_candidates : documents that its negatives were drawn from or searched in; None if there is no such choice.
+    n_candidates : number of documents from which its negatives were drawn or retrieved; None for other kinds.
     """
 
     kind: str
@@ -63,14 +65,14 @@ class Control:
 
 @dataclass(frozen=True)
 class Base:
-    """Sampled (query, scored positive) pairs of a run, with their labels and the pool.
+    """Sampled (query, scored positive) pairs of a run, and the documents and labels needed for controls.
 
-    query, positive : (R,) in the order of the sample.
-    rank            : (n_passages,) place of each passage in the order of text keys.
-    pool            : documents of the scored triplets, in that order.   candidates : those that are searched.
+    query, positive : (R,) ids, in the order of the sample.
+    rank            : (n_passages,) rank of each passage in the order of text keys.
+    pool            : documents of the scored triplets, in that order.   candidates : documents of the pool to search.
     known           : sorted query * n_passages + passage of every labelled positive.
     own             : sorted query * n_passages + passage of every document in a record of the query.
-    per_query       : negatives drawn for each pair: the median of the sources' records.
+    per_query       : number of negatives to draw per pair: the median over the records of all sources.
     """
 
     query: Index
@@ -85,9 +87,9 @@ class Base:
 
 
 def base_of(plan: Plan, triplets: Sequence[Triplets], settings: Settings) -> Base:
-    """Return one pair for each distinct query of the run, with the scored positive of the smallest text key.
+    """Return one pair per distinct query of the run: the query and its scored positive with the smallest text key.
 
-    At most settings.control_queries queries are used, those that every sample of the run takes first.
+    At most settings.control_queries queries are used, and they are the first ones of every nested sample.
     """
     n_passages = len(plan.passages)
     rank = key_ranks(plan.passages.keys)
@@ -115,10 +117,9 @@ def base_of(plan: Plan, triplets: Sequence[Triplets], settings: Settings) -> Bas
 
 
 def _candidates(plan: Plan, pool: Index, seed: int) -> Index:
-    """Return the CANDIDATES of the pool that every sample of the run takes first, in the pool's order.
+    """Return at most CANDIDATES documents, the first of the pool's nested sample, in the pool's order.
 
-    A smaller pool is returned whole. The choice depends on the texts, the seed and the pool, not on the number of
-    sources that list a document.
+    The sample depends on the texts, the seed and the pool, but not on how many sources list a document.
     """
     if len(pool) <= CANDIDATES:
         return pool
@@ -129,7 +130,7 @@ def _candidates(plan: Plan, pool: Index, seed: int) -> Index:
 def make_controls(
     plan: Plan, triplets: Sequence[Triplets], vectors: Vectors, settings: Settings, progress: Progress
 ) -> tuple[list[Control], dict[str, str]]:
-    """Make the controls in the settings. Return them, and the kind of reason for those that cannot be made."""
+    """Make the controls that the settings select. Return them, and the kind of reason for each one that is missing."""
     kinds = chosen_kinds(settings.controls)
     controls: list[Control] = []
     missing: dict[str, str] = {}
@@ -164,7 +165,7 @@ def make_controls(
 def triplets_from(
     pair: Index, query: Index, positive: Index, negative: Index, share: npt.NDArray[np.float64] | None = None
 ) -> Triplets:
-    """Build triplets from flat arrays. pair: number of the (query, positive) of each triplet, never falling."""
+    """Build triplets from flat arrays. pair: (T,) number of each triplet's (query, positive) pair, ascending."""
     counts = np.bincount(pair)
     counts = counts[counts > 0]
     return Triplets(
@@ -179,7 +180,7 @@ def triplets_from(
 
 
 def _from_table(base: Base, table: Index, wanted: npt.NDArray[np.bool_]) -> Triplets | str:
-    """Build triplets from a (R, m) table of candidates: the first per_query wanted ones of each row."""
+    """Build triplets from an (R, m) table of candidates. Each row gives its first per_query `wanted` candidates."""
     keep = wanted & (np.cumsum(wanted, axis=1) <= base.per_query)
     pair = np.repeat(np.arange(len(table)), keep.sum(axis=1))
     if not len(pair):
@@ -188,11 +189,11 @@ def _from_table(base: Base, table: Index, wanted: npt.NDArray[np.bool_]) -> Trip
 
 
 def _random(base: Base, seed: int) -> Triplets | str:
-    """Draw documents of other records uniformly. No document of a record of the query, or positive of it, is drawn."""
+    """Draw documents uniformly, except documents in records of the query and its labelled positives."""
     if len(base.query) < 2:
         return TOO_FEW
     generator = np.random.default_rng([seed, 1])
-    # Draw more than twice as many as needed, since own documents and repeats are removed
+    # Draw more than twice as many as needed, since excluded documents and repeats are removed
     table = base.pool[generator.integers(len(base.pool), size=(len(base.query), 2 * base.per_query + 8))]
     keep = ~is_known(pairs(base.query[:, None], table, base.n_passages), base.own) & first_in_row(table)
     return _from_table(base, table, keep)
@@ -213,9 +214,9 @@ def _known_positive(base: Base) -> Triplets | str:
 
 
 def _query_echo(base: Base, plan: Plan, tokenizer: str) -> Triplets | str:
-    """Use the query's own text as the negative: coverage 1, weight 0.
+    """Use the query's own text as the negative, so that the coverage is 1 and the weight 0.
 
-    Queries without tokens are left out, and those whose text is not in the plan because a sample left it out.
+    Queries without tokens are left out. So are queries whose text is not among the run's passages, because of sampling.
     """
     split = SPLITTERS.get(tokenizer, SPLITTERS["alphanumeric"])
     texts = plan.queries.take(base.query)
@@ -227,10 +228,10 @@ def _query_echo(base: Base, plan: Plan, tokenizer: str) -> Triplets | str:
 
 
 def _shuffled(rows: Triplets, base: Base, plan: Plan, settings: Settings) -> Triplets | str:
-    """Assign a source's negatives to other queries. Its style stays, but the relation to the query is lost.
+    """Assign a source's negatives to other queries. They keep the source's style but are unrelated to the query.
 
-    Triplets are in the order of the sample, so neighbours are unrelated. A shift by at least the largest number of
-    negatives of one query moves every negative to another query.
+    Triplets are sorted in the order of the sample, so neighbours are unrelated. They are then shifted by at least the
+    largest number of negatives of one query, which moves every negative to another query.
     """
     priority = sample_order(plan.queries.keys[rows.query], settings.seed)
     order = np.lexsort((base.rank[rows.negative], base.rank[rows.positive], rows.query, priority))
@@ -252,7 +253,7 @@ def _shuffled(rows: Triplets, base: Base, plan: Plan, settings: Settings) -> Tri
 
 
 def _bm25(base: Base, plan: Plan) -> Triplets | str:
-    """Take the best candidates for each query by BM25 over words of any script, without its positives."""
+    """Take the best candidates for each query by BM25 over words of any script, except its labelled positives."""
     passages, candidates = plan.passages, base.candidates
     documents = (
         passages.packed_of(candidates[start:stop])
@@ -263,25 +264,28 @@ def _bm25(base: Base, plan: Plan) -> Triplets | str:
         return "no_query_token"
     if not index.n_document_tokens:
         return "no_document_token"
-    places, _ = index.best(np.arange(len(base.query)), min(len(candidates), base.per_query + _most_known(base)))
+    places, _ = index.best(np.arange(len(base.query)), min(len(candidates), base.per_query + _max_positives(base)))
     table, keep = _unlabelled(base, places)
     return _from_table(base, table, keep) if keep.any() else "no_shared_token"
 
 
 def _dense(base: Base, vectors: Vectors) -> Triplets | str:
-    """Take the nearest candidates for each query by the encoder, without its positives."""
-    k = base.per_query + _most_known(base)
+    """Take the candidates nearest to each query by the encoder, except its labelled positives."""
+    k = base.per_query + _max_positives(base)
     return _from_table(base, *_unlabelled(base, nearest_passages(vectors, base.query, base.candidates, k)[0]))
 
 
 def _unlabelled(base: Base, places: Index) -> tuple[Index, npt.NDArray[np.bool_]]:
-    """Return the candidates at these places, (R, k), and flags of those that are not a positive of their query."""
+    """Return (R, k) candidates at these positions, and flags: True unless it is a labelled positive of the query.
+
+    places : (R, k) positions in base.candidates; -1 for none, which is flagged False.
+    """
     table = base.candidates[places]
     return table, (places >= 0) & ~is_known(pairs(base.query[:, None], table, base.n_passages), base.known)
 
 
-def _most_known(base: Base) -> int:
-    """Return the largest number of labelled positives of a query. All of them may be among its best documents."""
+def _max_positives(base: Base) -> int:
+    """Return the largest number of labelled positives of one query. All of them may be among its best documents."""
     query = base.known // base.n_passages
     return int(np.bincount(query).max(initial=1)) if len(query) else 1
 
@@ -289,11 +293,12 @@ def _most_known(base: Base) -> int:
 def control_gaps(
     control: Measured, of: str | None, table: Sequence[Measured], measurer: Measurer, *, same_queries: bool
 ) -> dict[str, Difference]:
-    """Return each source's score minus the control's, at budget 1, by name.
+    """Return each source's score minus the control's score at budget 1, by name of the source.
 
-    of : the only source that the control is compared with, None for all.
+    of : name of the only source to compare; None for all.
     same_queries : True if all sources have the same queries. Otherwise the control is restricted to the source's
-    queries, and is not compared if fewer than FEWEST_SHARED of its queries are left and some are lost.
+                   queries. A source is skipped if this leaves only some of the control's queries, fewer than
+                   FEWEST_SHARED.
     """
     gaps, parts = {}, {b"": (control.influence, control.nats(1.0))}
     for source in table:

@@ -1,4 +1,4 @@
-"""Cost of scoring as a share of an epoch of training, estimated from the run's own tokens and rate."""
+"""Cost of scoring as a share of an epoch of training, estimated from the run's tokens and encoding rate."""
 
 from __future__ import annotations
 
@@ -11,19 +11,19 @@ from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.pool import Plan
 
 FORWARD_PASSES = 3.0
-"""Forward passes that a training step costs: one, and a backward pass of about twice the arithmetic (arXiv 2001.08361,
-section 2.1)."""
+"""Cost of a training step in forward passes: the forward pass itself, and a backward pass of about twice the arithmetic
+(arXiv 2001.08361, section 2.1)."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Cost:
-    """Scoring as a share of training, estimated from the tokens of the run and the rate at which it encoded them.
+    """Cost of scoring compared with training, estimated from the run's tokens and encoding rate.
 
-    scoring_seconds   : seconds of all stages.   tokens_per_second : measured while texts were encoded.
-    epoch_tokens      : tokens of the queries, positives and negatives of every record, by source; from the bytes of its
-                        texts and the tokens per byte of the encoded texts.
-    epoch_seconds     : seconds of an epoch on each source, one after the other, on this machine: three forward passes
-                        over its tokens, for forward and backward.
+    scoring_seconds   : seconds of all stages.   tokens_per_second : rate measured while texts were encoded.
+    epoch_tokens      : number of tokens of the queries, positives and negatives in all records, by source. It is
+                        estimated from the bytes of these texts, with the tokens per byte of the encoded texts.
+    epoch_seconds     : seconds of one epoch on every source in turn, on this machine. A token costs FORWARD_PASSES
+                        times as much as in encoding.
     epoch_share       : scoring_seconds / epoch_seconds.
     """
 
@@ -38,16 +38,17 @@ SAMPLED, CACHED, NO_RATE = "cost_of_sample", "cost_of_cached", "no_rate"
 
 
 def compute(context: Context) -> AnalysisResult[Cost]:
-    """Compare scoring with training on this machine; without a result, give the kind of reason."""
+    """Compare the cost of scoring with training on this machine."""
     cost = cost_of(context.plan, context.stages)
     return AnalysisResult(None, {"cost": cost}) if isinstance(cost, str) else AnalysisResult(cost)
 
 
 def cost_of(plan: Plan, timing: Mapping[str, Mapping[str, float]]) -> Cost | str:
-    """Compare scoring with training on this machine. Return the cost, or the kind of reason why it is unknown.
+    """Return the cost of scoring compared with training, or the kind of reason why it is unknown.
 
-    timing : seconds and counts by stage so far. The rate counts only if every text of the files was encoded, none was
-             cached or left out by a sample, and the encoder reports the number of tokens.
+    timing : seconds and counts of each stage so far.
+    The cost is unknown if a sample left out records, if embeddings came from the cache, or if the encoder does not
+    report the number of tokens.
     """
     if any(planned.n_records < planned.tally.n_records for planned in plan.sources):
         return SAMPLED
@@ -72,7 +73,7 @@ def cost_of(plan: Plan, timing: Mapping[str, Mapping[str, float]]) -> Cost | str
 
 
 def epoch_bytes(plan: Plan) -> Sequence[int]:
-    """Count the bytes of the queries, positives and negatives of every record, for each source."""
+    """Return the number of bytes of the queries, positives and negatives in all records, for each source."""
     queries, passages = (store.lengths.astype(np.int64) for store in (plan.queries, plan.passages))
     return [
         int(queries[item.query].sum() + passages[item.positives].sum() + passages[item.negatives].sum())

@@ -1,10 +1,11 @@
 """Compare sources at equal hardness, by their mean weights among negatives of equal margin. Source: METHOD 15, 16.3.
 
-The score cannot rank sources that are too easy, or whose margins overlap too little with those of the others.
+The margin of a negative is s_qp - s_qn. The score cannot rank a source that is too easy, or whose margins hardly
+overlap with the margins of the other sources.
 
-Worked example: of the margins s_qp - s_qn of two sources, 70 % of the first lie below 0.1 and 20 % of the second. The
-smaller shares are 0.2 below and 0.3 above, so they overlap by 0.5. If the first weighs 0.1 more below and 0.2 more
-above, it weighs 0.4 * 0.1 + 0.6 * 0.2 = 0.16 more at equal margins.
+Worked example: the margin is below 0.1 for 70 % of the negatives of source A and for 20 % of source B, and above 0.1
+for 30 % and 80 %. The smaller shares are 0.2 and 0.3, so the overlap is 0.5. If the mean weight of A is higher by 0.1
+below the limit and by 0.2 above it, it is higher by (0.2 * 0.1 + 0.3 * 0.2) / 0.5 = 0.16 at equal margins.
 """
 
 from __future__ import annotations
@@ -25,25 +26,26 @@ if TYPE_CHECKING:
     from secid.triplets.table import TripletTable
 
 STRATA = 10
-"""Number of strata: deciles of the margin. Source: METHOD 15."""
+"""Number of strata of the margin. Their edges are deciles. Source: METHOD 15."""
 LEAST_OVERLAP = 0.2
-"""Least overlap of margins for a comparison. With less, there are too few negatives of equal margin."""
+"""Minimum overlap of margins for a comparison. Below it, there are too few negatives of equal margin."""
 TOO_EASY = 0.1
 """A source whose hardness interval ends below this is not ranked. Source: METHOD 16.3."""
 SIGNIFICANT = 0.05
 FEWEST_SOURCES = 3
-"""Fewest sources for overlaps to leave a source out of the ranking."""
+"""Minimum number of sources for a run in which a lack of overlap can exclude a source from the ranking."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class EqualMargins:
-    """Mean weight of the first source minus that of the second, among negatives of equal margin, on shared queries.
+    """Difference in mean weight between two sources, among negatives of equal margin, on shared queries.
 
-    overlap     : sum over deciles of the margin of the smaller of both sources' shares, in [0, 1].
-    difference  : None if the overlap is below LEAST_OVERLAP.
-    interval_95 : queries are the sampling unit, and the shares are taken as fixed; None with too few queries.
-    p_holm      : two-sided p value over all compared pairs of the run; None without a difference.
-    established : p_holm is below 0.05.
+    overlap     : sum over deciles of the margin of the smaller of the two sources' shares, in [0, 1].
+    difference  : mean weight of the first source minus that of the second; None if the overlap is below LEAST_OVERLAP.
+    interval_95 : 95 % interval of the difference. Queries are the sampling unit, and the shares are treated as fixed.
+                  None with too few queries.
+    p_holm      : two-sided p value, adjusted for all compared pairs of the run; None without a difference.
+    established : True if p_holm is below 0.05.
     """
 
     first: str
@@ -58,10 +60,10 @@ class EqualMargins:
 
 @dataclass(frozen=True, kw_only=True)
 class EqualHardness:
-    """Pairs of sources with shared queries, the higher-ranked first, and the sources that are not ranked.
+    """Pairs of sources with shared queries, the higher-ranked source first, and the sources that are not ranked.
 
-    unranked : the reason by name: "too_easy" (as easy as random passages), or "apart" (no other source has such
-               margins).
+    unranked : reason by source: "too_easy" (as easy as random passages), or "apart" (its margins overlap too little
+               with those of every other source).
     """
 
     pairs: tuple[EqualMargins, ...]
@@ -72,7 +74,7 @@ def compute(context: Context) -> AnalysisResult[EqualHardness]:
     """Compare every pair of sources that share enough queries for a comparison of their scores."""
     distance = context.measurer.smallest_distance
     compared = {frozenset((gap.first, gap.second)) for gap in context.pairs.gaps}
-    pairs = adjusted(
+    pairs = holm_adjusted(
         [
             equal_margins(first, second, distance)
             for first, second in combinations(context.items, 2)
@@ -85,7 +87,7 @@ def compute(context: Context) -> AnalysisResult[EqualHardness]:
     return AnalysisResult(EqualHardness(pairs=pairs, unranked=unranked(names, easiest, pairs)))
 
 
-def adjusted(pairs: Sequence[tuple[EqualMargins, float | None]]) -> tuple[EqualMargins, ...]:
+def holm_adjusted(pairs: Sequence[tuple[EqualMargins, float | None]]) -> tuple[EqualMargins, ...]:
     """Return the pairs with Holm's p values. pairs: each with its own p value, None without a difference."""
     from secid.measure.uncertainty import holm
 
@@ -98,9 +100,10 @@ def adjusted(pairs: Sequence[tuple[EqualMargins, float | None]]) -> tuple[EqualM
 
 
 def unranked(names: Sequence[str], upper: Mapping[str, float], pairs: Sequence[EqualMargins]) -> dict[str, str]:
-    """Return the reasons why sources are not ranked, by name; empty if all would be unranked, or without any hardness.
+    """Return the reason for each source that is not ranked, by name. If that would be every source, return no reason.
 
-    upper : upper end of each hardness interval, for the sources that have one.
+    upper : upper end of the hardness interval by source, for sources that have one. If no source has one, all are
+            ranked.
     """
     reasons: dict[str, str] = {name: "too_easy" for name in names if upper.get(name, TOO_EASY) < TOO_EASY}
     if len(names) >= FEWEST_SOURCES and upper:
@@ -111,9 +114,10 @@ def unranked(names: Sequence[str], upper: Mapping[str, float], pairs: Sequence[E
 
 
 def equal_margins(first: Measured, second: Measured, smallest_distance: float) -> tuple[EqualMargins, float | None]:
-    """Compare two sources on the queries that both have, at least one. The p value is not adjusted for other pairs.
+    """Compare two sources on their shared queries. Return the comparison, and its p value before Holm's adjustment.
 
-    smallest_distance : ||n - p|| at or below which a triplet weighs 0, as in tr M.
+    The sources must share at least one query. Without a difference, the p value is None.
+    smallest_distance : a triplet's weight counts as 0 if ||n - p|| is at most this, as in tr M.
     """
     shared = np.intersect1d(first.triplets.query, second.triplets.query)
     sides = [_Side.of(item.table, shared, smallest_distance) for item in (first, second)]
@@ -146,10 +150,10 @@ def equal_margins(first: Measured, second: Measured, smallest_distance: float) -
 
 
 def deciles(margins: Floats, weights: Floats) -> Floats:
-    """Return the inner edges of STRATA strata of equal weight: (STRATA - 1,) margins, rising.
+    """Return (STRATA - 1,) margins that divide the triplets into strata of equal weight, ascending.
 
-    An edge is the first margin at which the sum of the sorted weights reaches its part of the total. A margin on an
-    edge belongs to the stratum above it.
+    margins, weights : (T,). Edge number i is the first margin, in ascending order, at which the sum of weights reaches
+    i / STRATA of the total. A margin on an edge belongs to the stratum above it.
     """
     order = np.argsort(margins, kind="stable")
     reached = np.cumsum(weights[order])
@@ -162,7 +166,8 @@ def deciles(margins: Floats, weights: Floats) -> Floats:
 class _Side:
     """Triplets of a source on the shared queries.
 
-    query : (T,) place of the query among the shared ones.   margin, weight : (T,).   share : (T,) adding up to 1.
+    query : (T,) number of the query among the shared queries.   margin, weight : (T,) of each triplet.
+    share : (T,) share of each triplet; the shares add up to 1.
     """
 
     query: Index
@@ -181,9 +186,10 @@ class _Side:
         return _Side(place, margin[keep], np.where(usable, weight, 0.0)[keep], share / share.sum())
 
     def standardised(self, stratum: Index, mass: Floats, weights: Floats, n_queries: int) -> tuple[float, Floats]:
-        """Return the mean weight if strata had these weights, and (Q,) the first-order influence of each query.
+        """Return the mean of the strata's mean weights, weighted by `weights`, and (Q,) influence of each query.
 
-        stratum : (T,).   mass : (STRATA,) share of the triplets in each.   weights : (STRATA,) 0 if mass is 0.
+        stratum : (T,) stratum of each triplet.   mass : (STRATA,) share of the triplets in each stratum.
+        weights : (STRATA,) adding up to 1, and 0 where mass is 0.   The influences are first-order.
         """
         known = np.maximum(mass, np.finfo(float).tiny)
         mean = np.bincount(stratum, self.share * self.weight, STRATA) / known

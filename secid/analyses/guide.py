@@ -1,4 +1,4 @@
-"""A second scorer's view of the sources, and the share that each margin flags under the target and the guide.
+"""Results of the guide, a second scorer, and the share of negatives that each margin flags under target and guide.
 
 Source: METHOD 10; NV-Retriever (arXiv 2407.15831) for the relative margin.
 """
@@ -28,16 +28,18 @@ if TYPE_CHECKING:
 NO_GUIDE, SAMPLE = "no_guide", "guide_sample"
 STEPS = 20
 WIDEST = 0.2
-"""Largest relative margin of a curve, and largest absolute one as a share of the range of the scores."""
+"""Largest relative margin of a curve. The largest absolute margin is this share of the range of scores."""
 COSINES = (0.0, 1.0)
-"""Range of the curves for cosines and probabilities. Logits of a cross-encoder have their own range."""
+"""Range of scores in the curves, for cosines and probabilities. For other scores, such as a cross-encoder's logits, the
+curves cover the range of the scores."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MarginCurve:
-    """Share of a source's negatives that a margin flags, at each of its values. Source: METHOD 10.
+    """Share of a source's negatives that a margin flags, at each value of the margin. Source: METHOD 10.
 
-    absolute : s_qn >= s_qp - value.   relative : s_qn >= s_qp - value * |s_qp|.   maximum : s_qn >= value.
+    kind : absolute flags s_qn >= s_qp - value, relative flags s_qn >= s_qp - value * |s_qp|, and maximum flags
+           s_qn >= value.
     """
 
     kind: Literal["absolute", "relative", "maximum"]
@@ -47,7 +49,7 @@ class MarginCurve:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceMargins:
-    """Curves of a source under the target and the guide; `guide` is empty without a guide."""
+    """Margin curves of a source under the target and under the guide. guide: empty without a guide."""
 
     name: str
     target: tuple[MarginCurve, ...]
@@ -56,16 +58,19 @@ class SourceMargins:
 
 @dataclass(frozen=True, kw_only=True)
 class GuideSource:
-    """The guide's numbers for a source. Its suspects are the finding `suspect`.
+    """The guide's results for a source. Suspects are the negatives with the finding `suspect`.
 
-    n_scored         : negatives that the guide scored.
-    suspect_share    : share of all negatives, estimated if the guide scored a sample; interval_95: queries as clusters.
+    n_scored         : number of negatives that the guide scored.
+    suspect_share    : share of suspects among all negatives, estimated if the guide scored only a sample.
+    interval_95      : interval of suspect_share, clustered by query.
     agreement        : share of negatives that both scorers put on the same side of the positive.
-    rank_correlation : Spearman's, of s_qp - s_qn under both, over the scored negatives; None if either is constant.
-    n_random         : random passages for the source's queries that the guide scored.
-    random_share     : share of these that the guide's margin flags; random_interval_95: queries as clusters.
-    excess_interval_95 : interval of suspect_share - random_share, paired by query. The three are None if n_random is 0.
-    without_suspects : the source without its suspects; None with a sample.
+    rank_correlation : Spearman's correlation of s_qp - s_qn between target and guide, over the scored negatives; None
+                       if either is constant.
+    n_random         : number of random passages that the guide scored for the source's queries.
+    random_share, random_interval_95 : share of random passages that the guide's margin flags, and its interval,
+                       clustered by query; None if n_random is 0.
+    excess_interval_95 : interval of suspect_share - random_share, paired by query; None if n_random is 0.
+    without_suspects : score of the source without its suspects; None if the guide scored only a sample.
     """
 
     name: str
@@ -82,20 +87,20 @@ class GuideSource:
 
     @property
     def is_blind(self) -> bool:
-        """Return whether the share of random passages that the guide flags is above the limit of suspects."""
+        """True if the guide flags more random passages than the limit of the finding `suspect` allows."""
         return self.random_share is not None and FINDINGS["suspect"].exceeded_by(self.random_share)
 
     @property
     def repeats_target(self) -> bool:
-        """Return whether the guide orders all negatives as the target does."""
+        """True if the guide orders all negatives as the target does."""
         return self.agreement == 1.0 and isclose(self.rank_correlation or 0.0, 1.0)
 
     @property
     def is_evidence(self) -> bool:
-        """Return whether the suspects are evidence. Source: METHOD 10.
+        """True if the suspects are evidence of false negatives. Source: METHOD 10.
 
-        They are if the guide is not blind, does not repeat the target, and flags significantly more of the negatives
-        than of random passages.
+        The guide must flag a significantly larger share of negatives than of random passages, must not be blind, and
+        must not repeat the target.
         """
         above = self.excess_interval_95 is not None and self.excess_interval_95[0] > 0
         return above and not self.is_blind and not self.repeats_target
@@ -105,9 +110,9 @@ class GuideSource:
 class GuideResult:
     """Result of the run's guide.
 
-    encoder : its recipe; pooling is "cross-encoder" for a reranker.
-    margin  : the relative margin from which a negative is suspect.
-    sample  : negatives requested of each source; None for all.
+    encoder : recipe of the guide; for a reranker, pooling is "cross-encoder".
+    margin  : relative margin within which a negative is suspect.
+    sample  : number of negatives to score per source, as set; None for all.
     """
 
     encoder: EncoderInfo
@@ -121,13 +126,13 @@ class GuideResult:
 
     @property
     def is_sampled(self) -> bool:
-        """Return whether the guide scored only some negatives of some source."""
+        """True if the guide scored only a sample of the negatives, in at least one source."""
         return any(source.without_suspects is None for source in self.sources)
 
 
 def compute(context: Context) -> AnalysisResult[GuideResult]:
-    """Compute the guide's numbers for each source, and the score without suspects if it scored all negatives."""
-    from secid.analyses.ranking import only
+    """Compute the guide's results for each source. The score without suspects needs scores of all negatives."""
+    from secid.analyses.ranking import score_subset
 
     if context.guide is None:
         return AnalysisResult(None, {"suspect": NO_GUIDE})
@@ -138,7 +143,7 @@ def compute(context: Context) -> AnalysisResult[GuideResult]:
             if item.table.guide.is_whole:
                 keep = ~item.table.has("suspect")
                 n_triplets = len(np.unique(item.triplets.place[keep]))
-                without = only(item, keep, n_triplets, context.measurer, context.reference)
+                without = score_subset(item, keep, n_triplets, context.measurer, context.reference)
             sources.append(_source(item, item.table.guide, without))
     sample = context.settings.guide_sample
     result = GuideResult(encoder=context.guide, margin=MARGIN, sample=sample, sources=tuple(sources))
@@ -151,7 +156,7 @@ def compute_margins(context: Context) -> AnalysisResult[tuple[SourceMargins, ...
 
 
 def margins(items: Sequence[Measured]) -> tuple[SourceMargins, ...]:
-    """Compute the curves of all sources at the same values. The guide's values cover the range of its scores."""
+    """Compute the margin curves of all sources at the same values. The guide's curves cover the range of its scores."""
     from secid.measure.sweep import DOT_ROUNDING
 
     guides = [item.table.guide.s_query_negative for item in items if item.table.guide is not None]
@@ -175,7 +180,7 @@ def _target_curves(table: TripletTable) -> tuple[MarginCurve, ...]:
 
 
 def _guide_curves(table: TripletTable, guide: GuideScores, span: tuple[float, float]) -> tuple[MarginCurve, ...]:
-    """Compute the guide's curves. Each scored negative counts for all negatives that it was sampled from."""
+    """Compute the guide's margin curves. A scored negative also stands for the negatives that were not sampled."""
     share = np.ones(len(table)) if table.share is None else table.share
     scored, n = guide.scored, int(guide.stratum.max()) + 1
     factor = np.bincount(guide.stratum, share, n) / np.bincount(guide.stratum[scored], share[scored], n)
@@ -185,7 +190,11 @@ def _guide_curves(table: TripletTable, guide: GuideScores, span: tuple[float, fl
 
 
 def curves(negative: Floats, positive: Floats, weight: Floats, span: tuple[float, float]) -> tuple[MarginCurve, ...]:
-    """Compute flagged shares along the three margins. negative, positive, weight: (n,).   span: range of the scores."""
+    """Compute the curve of each margin.
+
+    negative, positive : (n,) scores of each negative and of its positive.   weight : (n,) weight of each negative.
+    span : minimum and maximum score of the curves.
+    """
     low, high = span
     steps = np.linspace(0.0, 1.0, STEPS + 1)
     grids: dict[Margin, Floats] = {
@@ -229,7 +238,7 @@ def _source(item: Measured, guide: GuideScores, without: WithoutFlagged | None) 
 
 
 def rank_correlation(first: Floats, second: Floats) -> float | None:
-    """Return Spearman's coefficient with mean ranks of ties; None if either is constant. first, second: (n,)."""
+    """Return Spearman's correlation of two (n,) arrays, with mean ranks for ties; None if either is constant."""
     from scipy.stats import rankdata
 
     a, b = (rankdata(values) - (len(values) + 1) / 2 for values in (first, second))

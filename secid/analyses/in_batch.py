@@ -1,4 +1,4 @@
-"""Labelled positives that become negatives through other rows of a batch, and the share that a margin would mask."""
+"""In-batch false negatives: labelled positives in other rows of a batch, and passages that a margin would mask."""
 
 from __future__ import annotations
 
@@ -23,20 +23,20 @@ SIZES = tuple(2**power for power in range(5, 16))
 """Batch sizes, 32 to 32,768. Source: METHOD 10."""
 ONE_ROW = "one_row"
 FEW_ROWS_FRACTION = 0.01
-"""Share of affected rows that the largest batch stays below. Source: METHOD 10."""
+"""Share of affected rows below which a batch size is acceptable. Source: METHOD 10."""
 BATCH_ROWS, BATCHES = 64, 8
-"""Rows of a sampled batch, and number of these batches: 355,000 pairs with 10 negatives per row. Ten sources of SciFact
-took 0.5 s, labels included; a cold score of them took 230 s of processor time."""
+"""Number of rows per sampled batch, and number of batches. With 10 negatives per row they have 355,000 pairs. Ten
+sources of SciFact took 0.5 s, including the labels; scoring them without a cache took 230 s of processor time."""
 PAIRS_AT_ONCE = 1 << 22
-"""Pairs of a query and a row that are in memory at once."""
+"""Maximum (query, row) pairs in memory at once."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class BatchSize:
-    """Expectation over all batches of `batch_size` distinct rows.
+    """Expected values over all batches of `batch_size` distinct rows.
 
-    false_negatives_mean : labelled positives among the negatives of a row's query, mean over rows.
-    affected_share       : share of rows whose query has at least one.
+    false_negatives_mean : mean number of labelled positives among the in-batch negatives of a row's query.
+    affected_share       : share of rows whose query has at least one such positive.
     """
 
     batch_size: int
@@ -46,16 +46,17 @@ class BatchSize:
 
 @dataclass(frozen=True, kw_only=True)
 class InBatch:
-    """A source in batches of its own records. Each record is a row with its scored positives and all its negatives.
+    """A source trained in batches of its own records. A row is a record with its scored positives and all negatives.
 
-    n_rows        : records of the source: of all its rows, or of a sample if the encoder chooses the positives.
-    sizes         : 32 to 32,768, up to n_rows.
-    largest_batch : the largest batch with less than 1 % of rows affected; n_rows if every batch is one, None if a batch
-                    of two rows is too large.
-    flagged_share : share of the passages of other rows that the relative margin flags for a row's query, by the
-                    encoder's own cosines, over n_compared pairs of a query and a passage in n_batches sampled batches
-                    of batch_rows rows. None if a batch has one row.   flagged_interval_95 : queries as clusters.
-    Labels are incomplete, so all numbers except the flagged share are lower bounds. Source: METHOD 10.
+    n_rows        : number of records: all records of the files, or only a sample if the encoder chooses the positives.
+    sizes         : values at batch sizes from 32 to 32,768, up to n_rows.
+    largest_batch : largest batch size with less than 1 % of rows affected. It is n_rows if even the whole source is
+                    acceptable, and None if a batch of two rows is not.
+    flagged_share : share of other rows' passages that the relative margin flags for a row's query, by the encoder's
+                    cosines. None if a batch has only one row.
+    flagged_interval_95 : interval of flagged_share, clustered by query.
+    n_compared    : number of (query, passage) pairs in n_batches sampled batches of batch_rows rows.
+    Labels are incomplete, so all numbers except flagged_share are lower bounds. Source: METHOD 10.
     """
 
     source: str
@@ -79,7 +80,7 @@ def compute(context: Context) -> AnalysisResult[tuple[InBatch, ...]]:
 
 
 def in_batch(context: Context, item: Measured) -> InBatch:
-    """Count the in-batch false negatives of a source, and flag passages by the margin in sampled batches."""
+    """Count a source's in-batch false negatives, and the passages that the margin flags in sampled batches."""
     from secid.measure.in_batch import flagged_counts
 
     plan, seed, name, rows = context.plan, context.settings.seed, item.name, item.triplets
@@ -115,9 +116,10 @@ def in_batch(context: Context, item: Measured) -> InBatch:
 
 
 def conflicts(rows: Triplets, known: Index, n_passages: int) -> Conflicts:
-    """Count labelled positives of each row's query in the other rows of a source.
+    """Count the labelled positives of each row's query that occur in other rows of the source.
 
-    A row is a record, with its scored positives and its negatives.   known : sorted query * n_passages + passage.
+    rows  : triplets of the source. A row is a record with its scored positives and negatives.
+    known : sorted query * n_passages + passage of every labelled positive.
     """
     from secid.measure.in_batch import Conflicts
 
@@ -136,17 +138,18 @@ def conflicts(rows: Triplets, known: Index, n_passages: int) -> Conflicts:
 
 
 def _distinct_rows(asking: Index, passage: Index, held: Index, n_queries: int, n_rows: int) -> Index:
-    """Return (n_queries,) numbers of rows that hold at least one positive of each query.
+    """Return (n_queries,) number of rows that contain at least one positive of each query.
 
-    Queries with the same positives are computed once.
-    asking, passage : (K,) query and passage of each known positive, rising by query.   held : passage * n_rows + row.
+    asking, passage : (K,) query and passage of each labelled positive, ascending by query.
+    held : sorted passage * n_rows + row of every passage in a row.
+    Queries with the same set of positives are computed only once.
     """
     from scipy import sparse
 
     passages, number = np.unique(passage, return_inverse=True)
     codes = np.random.default_rng(0).integers(2**63, size=len(passages), dtype=np.uint64)
     of_query = np.zeros(n_queries, np.uint64)
-    np.add.at(of_query, asking, codes[number])  # a set of positives has one sum of 64 bits
+    np.add.at(of_query, asking, codes[number])  # equal sets of positives have equal 64-bit sums
     _, chosen, same = np.unique(of_query, return_index=True, return_inverse=True)
     held = held[is_known(held // n_rows, passages)]
     ends = np.searchsorted(held, passages * n_rows), np.searchsorted(held, (passages + 1) * n_rows)
@@ -162,10 +165,11 @@ def _distinct_rows(asking: Index, passage: Index, held: Index, n_queries: int, n
 def _batches(
     rows: Triplets, heads: Index, record: Index, parts: Sequence[Index], vectors: Vectors, n_passages: int
 ) -> Iterator[Batch]:
-    """Yield batches of different rows.
+    """Yield one batch for each part.
 
-    parts : places of the rows of each batch among the `heads`.   record : (T,) place of each triplet's record.
-    Under the policy "all" the row's positive is its first one; its other positives are passages of the row.
+    heads : first triplet of each record.   record : (T,) number of each triplet's record.
+    parts : numbers of the records in each batch.
+    Under the policy "all" a row's positive is its first one; its other positives are passages of the row.
     """
     import torch
 

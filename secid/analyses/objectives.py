@@ -1,7 +1,7 @@
-"""Gradient of each training objective on a source, from the dot products of its records.
+"""Loss and gradient of each training objective on a source, computed from the dot products of its records.
 
-An objective sees the positives that a record of the file lists, not those that other records or qrels add, since
-training on this file would see the same. Source: METHOD 9.
+An objective uses only the positives that the record lists, since training on the file would see only these. Positives
+that other records or qrels add are not used. Source: METHOD 9.
 """
 
 from __future__ import annotations
@@ -27,20 +27,21 @@ if TYPE_CHECKING:
 COPIES = ("false_negative", "near_copy")
 ONE_POSITIVE = "one_positive"
 ONE_SCORED = frozenset({"single_lh", "gist"})
-"""Objectives with a single positive, so that no gradient is divided among positives."""
+"""Objectives that use a single positive, so that their gradient is not divided among positives."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class ObjectiveResult:
-    """An objective on a source, from the frozen scores. Source: METHOD 9.
+    """Loss and gradient of an objective on a source, from frozen scores. Source: METHOD 9.
 
-    loss_nats: mean over records; for mw over all pairs of all queries.
-    gradient_shares: share of the negatives' gradient on classes of negatives (inversion, copy, margin, suspect, and
-    valid: none of these and no counted defect), in [0, 1]; classes other than valid overlap. None without any gradient.
-    effective_negatives: exp of the entropy of the negatives' gradient, from 1 to all of the source's negatives.
-    strongest_positive, weakest_positive: share of the positives' gradient on the highest- and the lowest-scored
-    positive of each record, over records of two positives or more; None without such records, and for objectives with a
-    single positive.
+    loss_nats : mean loss over records; for mw over all pairs of all queries.
+    gradient_shares : share of the negatives' gradient in each class of negatives, in [0, 1]; None if the gradient is 0.
+            The classes inversion, copy, margin and suspect may overlap. valid is the rest, without counted defects.
+    effective_negatives : exp of the entropy of the negatives' gradient, from 1 to the source's number of negatives;
+            None if the gradient is 0.
+    strongest_positive, weakest_positive : share of the positives' gradient on the highest-scored and on the
+            lowest-scored positive of each record, over records with several positives. None without such records, and
+            for objectives that use a single positive.
     """
 
     source: str
@@ -54,11 +55,14 @@ class ObjectiveResult:
 
 @dataclass(frozen=True, kw_only=True)
 class RecordSize:
-    """A source with only the first passages of each record.
+    """Results for a source with only the first passages of each record.
 
-    n_positives, n_negatives: their number; None for the run's own positives, and for all negatives.
-    eci_nats, interval_95: at B = 1, in the pool of the run. inversion_share, margin_share: of the negatives, each pair
-    with its weight. gradient_on_inversions, effective_negatives: those of joint_lh, as in ObjectiveResult.
+    n_positives, n_negatives : maximum number of passages per record. None for n_positives means the run's scored
+            positives; None for n_negatives means all negatives.
+    eci_nats, interval_95 : score at B = 1, with IDF from the run's pool.
+    inversion_share, margin_share : share of negatives that are inversions, and that the margin flags. A pair of a
+            positive and a negative counts with its share.
+    gradient_on_inversions, effective_negatives : values of joint_lh, as in ObjectiveResult.
     """
 
     source: str
@@ -76,11 +80,11 @@ class RecordSize:
 
 @dataclass(frozen=True, kw_only=True)
 class Narrowing:
-    """Share by which the interval of a score would narrow, in [0, 1), estimated from its variance within queries.
+    """Fraction by which a score's interval would narrow, in [0, 1), estimated from the variance within queries.
 
-    one_more_negative: with a further negative for each query; None if no query has two, or there are too few queries.
-    one_more_positive: with a further labelled positive for each record; None if no record lists two, or there are too
-    few queries.
+    one_more_negative : with one more negative per query; None if no query has two negatives.
+    one_more_positive : with one more labelled positive per record; None if no record lists two positives.
+    Both are None with too few queries.
     """
 
     source: str
@@ -92,8 +96,8 @@ class Narrowing:
 class ObjectiveLens:
     """Result of `--objectives`.
 
-    margin: relative margin that flags a negative.
-    most_queries: the largest number of queries of a source on which `sizes` and `narrowing` are computed.
+    margin : relative margin that flags a negative.
+    most_queries : maximum number of queries per source from which `sizes` and `narrowing` are computed.
     """
 
     margin: float
@@ -104,7 +108,7 @@ class ObjectiveLens:
 
 
 def compute(context: Context) -> AnalysisResult[ObjectiveLens]:
-    """Compute the objectives on each source; nothing without --objectives. Source: METHOD 9, 10."""
+    """Compute the objectives on each source. There is no result without --objectives. Source: METHOD 9, 10."""
     from secid.analyses.per_record import QUERIES, record_sizes
 
     if not context.settings.objectives:
@@ -121,9 +125,10 @@ def compute(context: Context) -> AnalysisResult[ObjectiveLens]:
 
 @dataclass(frozen=True)
 class RecordScores:
-    """Records of a source, with P labelled positives and N negatives, in the order of the plan.
+    """R records of a source, with P labelled positives and N negatives, in the order of the plan.
 
-    records : their scores.   classes : (N,) flags by name.   query : (R,) query of each record.
+    records : scores of the passages.   classes : (N,) flags of the negatives in each class, by name.
+    query   : (R,) query of each record.
     """
 
     records: Records
@@ -132,7 +137,7 @@ class RecordScores:
 
     @classmethod
     def of(cls, item: Measured, vectors: Vectors) -> RecordScores:
-        """Score the records of a source. vectors: rows of all labelled positives, queries and negatives."""
+        """Score the records of a source. vectors: vectors of all queries, labelled positives and negatives."""
         from secid.measure.objectives import Records
         from secid.triplets.table import positive_cosines
 
@@ -162,16 +167,19 @@ class RecordScores:
 
     @property
     def n_positives(self) -> Index:
-        """Return (R,) numbers of positives."""
+        """(R,) number of positives in each record."""
         return np.diff(self.records.positive_offsets)
 
     @property
     def n_negatives(self) -> Index:
-        """Return (R,) numbers of negatives."""
+        """(R,) number of negatives in each record."""
         return np.diff(self.records.negative_offsets)
 
     def first(self, keep: Flags, n_positives: int | None = None, n_negatives: int | None = None) -> RecordScores:
-        """Return some records with only their first passages. keep: (R,) flags. The scored positive may be left out."""
+        """Return some records with only their first passages, which may exclude the scored positive.
+
+        keep : (R,) flags of the records.   n_positives, n_negatives : maximum per record; None for all.
+        """
         from secid.measure.objectives import Records
 
         own = self.records
@@ -192,7 +200,7 @@ class RecordScores:
 
 
 def _first(offsets: Index, keep: Flags, n: int | None) -> tuple[Index, Index]:
-    """Return places of the first n passages of the flagged records (all if n is None), and their offsets."""
+    """Return the indices of the first n passages of each flagged record (all if n is None), and the new offsets."""
     counts = np.diff(offsets)
     record = np.repeat(np.arange(len(counts)), counts)
     inside = keep[record]
@@ -203,9 +211,12 @@ def _first(offsets: Index, keep: Flags, n: int | None) -> tuple[Index, Index]:
 
 
 def classes_of(table: TripletTable, row: Index) -> dict[str, Flags]:
-    """Return classes of negatives by name, (N,) each. row: (N,) a table row for each negative. Source: METHOD 9, 10."""
+    """Return (N,) flags of the negatives in each class, by name. row: (N,) table row of each negative.
+
+    Source: METHOD 9, 10.
+    """
     near, best = table.s_query_negative[row], table.repeated(table.s_query_positive)[row]
-    judged = table.guide is None or table.guide.is_whole  # outside a sample, negatives may be suspects too
+    judged = table.guide is None or table.guide.is_whole  # negatives that are not in the sample may be suspects too
     defects = [table.has(name)[row] for name, entry in FINDINGS.items() if entry.counted and name in table.evaluated]
     classes = {
         "inversion": table.has("inversion")[row],
@@ -219,17 +230,19 @@ def classes_of(table: TripletTable, row: Index) -> dict[str, Flags]:
 def objectives(
     items: Sequence[Measured], scores: Sequence[RecordScores], vectors: Vectors, temperature: float
 ) -> tuple[tuple[ObjectiveResult, ...], dict[str, str]]:
-    """Evaluate each objective on each source. Return the results, and the parts not evaluated with their reasons.
+    """Evaluate each objective on each source. Source: METHOD 9.
 
-    Objectives that would equal others, or lack a guide, are left out.   scores : those of each item. Source: METHOD 9.
+    scores : scores of each item's records.
+    Return the results, and the reason for each part that was not evaluated. Objectives that would equal another one,
+    or that need a guide that is missing, are left out.
     """
-    from secid.measure.objectives import OBJECTIVES, OF_SEVERAL_POSITIVES, objective_values
+    from secid.measure.objectives import MULTI_POSITIVE, OBJECTIVES, objective_values
 
     results = []
     single = [item.name for item, own in zip(items, scores, strict=True) if own.n_positives.max() < 2]
     blind = [item.name for item, own in zip(items, scores, strict=True) if own.records.masked is None]
     for item, own in zip(items, scores, strict=True):
-        left_out = {*(OF_SEVERAL_POSITIVES if item.name in single else ()), *(["gist"] if item.name in blind else [])}
+        left_out = {*(MULTI_POSITIVE if item.name in single else ()), *(["gist"] if item.name in blind else [])}
         names = [name for name in OBJECTIVES if name not in left_out]
         values = objective_values(own.records, own.classes, temperature, vectors.computes_on, names)
         results += [_result(item.name, name, values[name]) for name in names]
@@ -254,7 +267,7 @@ def _result(source: str, name: str, values: ObjectiveValues) -> ObjectiveResult:
 
 
 def _missing(part: str, names: Collection[str], n: int, reason: str) -> dict[str, str]:
-    """Return one entry if no source has a part, else one for each source that lacks it."""
+    """Return one entry if all n sources lack a part; otherwise one entry per source that lacks it."""
     return {part: reason} if len(names) == n else {f"{part} of {name}": reason for name in names}
 
 

@@ -14,7 +14,7 @@ from secid.results import Overlap
 
 
 class Listed(NamedTuple):
-    """Triplets of a source, at least one: (T,) query id and negative's passage id of each. Repeats count once."""
+    """Triplets of a source, at least one. query, negative: (T,) ids of query and passage. Repeats count once."""
 
     name: str
     query: Index
@@ -29,7 +29,7 @@ def compute(context: Context) -> AnalysisResult[tuple[Overlap, ...]]:
 
 
 def overlaps(sources: Sequence[Listed]) -> tuple[Overlap, ...]:
-    """Return the overlap of each pair of sources, relative to the smaller one. One source gives the empty tuple."""
+    """Return the overlap of each pair of sources, relative to the smaller source; empty for a single source."""
     documents = [distinct(source.negative) for source in sources]
     known = np.zeros(max((int(ids[-1]) for ids in documents), default=0) + 1, np.bool_)
     n_queries = [len(distinct(source.query)) for source in sources]
@@ -50,8 +50,9 @@ def overlap_of(
 ) -> Overlap:
     """Build the overlap of two sources.
 
-    n_shared : number of shared queries.   jaccard : their sum as in `jaccard_sums`.
-    n_queries, n_documents : distinct queries and documents of the smaller source.
+    n_shared : number of shared queries.   jaccard : sum over these queries, as in `jaccard_sums`.
+    n_shared_documents : number of shared documents.
+    n_queries, n_documents : smaller of the two sources' numbers of distinct queries and documents.
     """
     return Overlap(
         first=first,
@@ -63,17 +64,20 @@ def overlap_of(
 
 
 def jaccard_sums(sources: Sequence[Listed]) -> list[tuple[str, str, float]]:
-    """Return for each pair, by name, the sum over shared queries of |negatives in both| / |negatives in either|."""
+    """Return (first, second, sum) for each pair of sources.
+
+    The sum is over shared queries, of |negatives in both sources| / |negatives in either source|.
+    """
     _, sums = _shared_queries(sources)
     pairs_of = combinations(range(len(sources)), 2)
     return [(sources[a].name, sources[b].name, float(sums[a, b])) for a, b in pairs_of]
 
 
 def _shared_queries(sources: Sequence[Listed]) -> tuple[Index, Floats]:
-    """Return (S, S) numbers of queries that source a shares with each later source b, and sums as in `jaccard_sums`.
+    """Return (S, S) number of queries that source a shares with each later source b, and sums as in `jaccard_sums`.
 
-    A cell is a query of a source. The triplets of all sources are concatenated, so that a source is compared with all
-    later ones at once.
+    A cell is a query of a source. The triplets of all sources are concatenated, so each source is compared with all
+    later sources at once.
     """
     n_shared, sums = np.zeros((len(sources),) * 2, np.int64), np.zeros((len(sources),) * 2)
     if len(sources) < 2:

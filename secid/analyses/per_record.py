@@ -1,7 +1,6 @@
-"""Score and gradients with only the first positives and negatives of each record, and the gain from one more.
+"""Score and gradient with only the first passages of each record, and the gain from one more passage.
 
-This shows how many passages a record needs. It belongs to the objectives and not to the ablations: it changes which
-passages of a record are used, not how they are weighted, and it reports gradients next to scores.
+This shows how many passages a record needs. It is part of the objectives, since it reports gradients next to scores.
 Source: METHOD 10 (MP, section 6).
 """
 
@@ -25,16 +24,18 @@ from secid.triplets.measure_set import Measured, Measurer
 from secid.triplets.table import TripletTable, triplets_of
 
 QUERIES = 250
-"""Largest number of queries of a source, the first of every sample. It bounds the cost, and trends need no more."""
+"""Maximum number of queries per source, the first ones of every sample. It limits the cost, and is enough for a
+trend."""
 JOINT = "joint_lh"
 
 
 def record_sizes(
     plan: Plan, items: Sequence[Measured], scores: Sequence[RecordScores], measurer: Measurer
 ) -> tuple[tuple[RecordSize, ...], tuple[Narrowing, ...]]:
-    """Compute a row for each number of negatives and of positives of each source, and the narrowing from one more.
+    """Compute one row per source and number of passages, and the narrowing from one more passage. Source: METHOD 10.
 
-    scores : those of each item. The numbers double, up to that of the largest record. Source: METHOD 10.
+    scores : scores of each item's records.
+    The number of negatives, and of positives, doubles from 1 up to that of the largest record.
     """
     sizes, narrowing = [], []
     for item, own in zip(items, scores, strict=True):
@@ -47,13 +48,13 @@ def record_sizes(
     return tuple(sizes), tuple(narrowing)
 
 
-def doubled(most: int) -> list[int]:
-    """Return 1, 2, 4 ... below the largest number, and that number."""
+def doubling_counts(most: int) -> list[int]:
+    """Return the powers of 2 below `most`, from 1, and then `most`."""
     return [*(1 << place for place in range(most.bit_length()) if 1 << place < most), most]
 
 
 class _CutSource:
-    """A source with only the first passages of each record of some queries."""
+    """A source restricted to some queries, from which the first passages of each record are taken."""
 
     def __init__(self, item: Measured, scores: RecordScores, measurer: Measurer, queries: Index) -> None:
         self._name, self._scores, self._measurer, self._queries = item.name, scores, measurer, queries
@@ -61,19 +62,19 @@ class _CutSource:
         self._table = item.table.rows(np.flatnonzero(is_known(item.triplets.query, queries)))
 
     def negatives(self) -> tuple[list[RecordSize], float | None]:
-        """Score the first 1, 2, 4 ... negatives and all of them. Return the rows, and the narrowing from one more."""
+        """Score the first 1, 2, 4 ... and all negatives. Return the rows, and the narrowing from one more negative."""
         table = self._table
         rows = table.triplets
         own = np.ones(len(rows)) if rows.share is None else rows.share
         ordinal = np.arange(len(rows)) - table.repeated(rows.record_offsets[:-1])
-        numbers = doubled(int(self._scores.n_negatives[self._records].max()))
+        numbers = doubling_counts(int(self._scores.n_negatives[self._records].max()))
         sizes, h = self._sizes(table, [(None, n, own * (ordinal < n)) for n in numbers])
         return sizes, one_more_negative(rows, h)
 
     def positives(self) -> tuple[list[RecordSize], float | None]:
-        """Score the first 1, 2, 4 ... labelled positives. Return the rows, and the narrowing from one more.
+        """Score the first 1, 2, 4 ... and all labelled positives. Return the rows, and the narrowing from one more.
 
-        The pairs of a negative share its weight. There are no rows if no record has two positives.
+        All pairs of a negative share its weight. If no record has two positives, there are no rows.
         """
         most = int(self._scores.n_positives[self._records].max())
         if most < 2:
@@ -84,12 +85,12 @@ class _CutSource:
         _, first, count = np.unique(record, return_index=True, return_counts=True)
         ordinal = table.repeated(np.arange(len(record)) - np.repeat(first, count))
         n_positives = table.repeated(np.repeat(count, count))
-        shares = [(n, None, (ordinal < n) / np.minimum(n_positives, n)) for n in doubled(most)]
+        shares = [(n, None, (ordinal < n) / np.minimum(n_positives, n)) for n in doubling_counts(most)]
         sizes, h = self._sizes(table, shares)
         return sizes, one_more_positive(rows, h)
 
     def _pairs(self) -> TripletTable:
-        """Return all pairs of a positive and a negative of each record, with dot products, in the pool of the run."""
+        """Return all (positive, negative) pairs of each record, with dot products and the coverage from the run."""
         table, measurer = self._table, self._measurer
         whole = triplets_of(table.source, "all")
         rows = whole.take(np.flatnonzero(is_known(whole.query, self._queries)))
@@ -112,7 +113,10 @@ class _CutSource:
     def _sizes(
         self, table: TripletTable, parts: Sequence[tuple[int | None, int | None, Floats]]
     ) -> tuple[list[RecordSize], Floats]:
-        """Return a row for each (positives, negatives, share of every triplet), and the influences of the last."""
+        """Return a row for each part, and (T,) influences of the last part.
+
+        parts : (number of positives, number of negatives, (T,) share of every triplet).
+        """
         near, best = table.s_query_negative, table.repeated(table.s_query_positive)
         above, near_enough = near > best, margin_flags(near, best, "relative", MARGIN)
         queries, cluster = np.unique(table.triplets.query, return_inverse=True)
@@ -146,11 +150,12 @@ class _CutSource:
 
 
 def one_more_negative(rows: Triplets, influence: Floats) -> float | None:
-    """Return the share by which a further negative for each query would narrow the interval.
+    """Return the fraction by which one more negative per query would narrow the interval. Source: METHOD 8, 10.
 
     None if no query has two negatives, or there are fewer than FEWEST_QUERIES queries.
-    influence : (T,) h_i of METHOD 8. The variance of a query's sum of k of them is k^2 b + k w, where w is pooled from
-    the spread within queries, and b is the rest of the sum of squares, at least 0. Source: METHOD 8, 10.
+    influence : (T,) h_i of METHOD 8.
+    A query's sum over k negatives has the variance k^2 b + k w. The variance within queries, w, is pooled over queries;
+    the variance between queries, b, is what remains of the sum of squares, at least 0.
     """
     _, negative = np.unique(rows.place, return_inverse=True)  # with several positives a negative has a row each
     h = np.bincount(negative, influence)
@@ -170,12 +175,13 @@ def one_more_negative(rows: Triplets, influence: Floats) -> float | None:
 
 
 def one_more_positive(rows: Triplets, influence: Floats) -> float | None:
-    """Return the share by which a further labelled positive for each record would narrow the interval.
+    """Return the fraction by which one more labelled positive per record would narrow the interval.
 
     None if no record has two positives, or there are fewer than FEWEST_QUERIES queries.
-    rows : under the policy "all".   influence : (T,) influence of the rows. A record adds to its query the mean over
-    its m positives of the influence that each would have alone. The variance v of these is pooled over records, so
-    m + 1 positives instead of m reduce it by v/m - v/(m + 1). Source: METHOD 8, 10.
+    rows : triplets under the policy "all".   influence : (T,) influence of each triplet.
+    The influence of a record is a mean over its m positives of the influence with only that positive. The variance v of
+    these values is pooled over records. With m + 1 positives, the variance of the mean falls from v / m to v / (m + 1).
+    Source: METHOD 8, 10.
     """
     heads = rows.record_offsets[:-1]
     _, record = np.unique(rows.record[heads], return_inverse=True)

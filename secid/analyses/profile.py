@@ -1,8 +1,8 @@
-"""The gate profile of each source: mean consistency, locality and residual, and each gate's part of the gap to random.
+"""Gate profile of each source: its mean gates, and each gate's contribution to the gap from random passages.
 
-Worked example: a triplet with π = 0.5, ρ = 0.8, λ = 0.9 weighs 0.36, and one of random passages with 0.9, 0.7, 0.95
-weighs 0.5985. The gap of -0.2385 is split among the gates by their Shapley values: -0.345 to consistency, 0.135 to
-locality and -0.028 to the residual, which add up to it.
+Worked example: a triplet with π = 0.5, ρ = 0.8, λ = 0.9 has a weight of 0.36, and a random passage with 0.9, 0.7, 0.95
+has a weight of 0.5985. Shapley values split the gap of -0.2385 among the gates: about -0.345 for consistency, 0.135 for
+locality and -0.028 for the residual.
 """
 
 from __future__ import annotations
@@ -31,9 +31,10 @@ NO_GAP = "no_random_passages_of_the_queries"
 
 @dataclass(frozen=True, kw_only=True)
 class Mean:
-    """A mean over the negatives of a set, with its 95 % interval. Queries are the sampling unit.
+    """A mean over a set's negatives, or a difference of two means. Queries are the sampling unit.
 
-    interval_95 : for a gate within [0, 1], and equal to it with fewer than five queries; for a difference then None.
+    interval_95 : 95 % interval; for a gate, within [0, 1]. With fewer than five queries it is [0, 1] for a gate, and
+                  None for a difference.
     """
 
     value: float
@@ -42,9 +43,10 @@ class Mean:
 
 @dataclass(frozen=True, kw_only=True)
 class GapToRandom:
-    """Mean weight of a source minus that of random passages for the same queries, and each gate's part of the gap.
+    """Mean weight of a source minus the mean weight of random passages, on the same queries. Source: METHOD 15.
 
-    n_queries : queries that both have.   weight = consistency + locality + residual. Source: METHOD 15.
+    n_queries : number of shared queries.   weight : the gap.
+    consistency, locality, residual : contribution of each gate; they add up to the gap.
     """
 
     n_queries: int
@@ -56,11 +58,11 @@ class GapToRandom:
 
 @dataclass(frozen=True, kw_only=True)
 class GateProfile:
-    """Mean gates of a source, on the table's queries, or of a control.
+    """Mean gates of a source on the table's queries, or of a control.
 
-    source : its name; the kind of a control.   n_queries : distinct queries of the set.
-    weight : mean of the gates' product.
-    gap    : None for a control, and without random passages for the source's queries.
+    source : name of the source, or kind of the control.   n_queries : number of distinct queries.
+    weight : mean of the product of the gates.
+    gap    : gap from random passages; None for a control, or if the source's queries have no random passages.
     """
 
     source: str
@@ -74,14 +76,14 @@ class GateProfile:
 
 @dataclass(frozen=True, kw_only=True)
 class Profiles:
-    """Profiles of the sources, and of the controls to compare with: random passages and known positives."""
+    """Profiles of the sources, and of two controls for comparison: random passages and known positives."""
 
     sources: tuple[GateProfile, ...]
     controls: Mapping[str, GateProfile]
 
 
 def compute(context: Context) -> AnalysisResult[Profiles]:
-    """Return the profile of every source, and of random passages and known positives if they were measured."""
+    """Compute the profile of every source, and of random passages and known positives if they were scored."""
     controls = {
         control.kind: item for control, item in context.controls if control.kind in ("random", "known_positive")
     }
@@ -105,10 +107,10 @@ def profile(item: Measured, name: str | None = None, gap: GapToRandom | None = N
 
 
 def shapley(gates: Mapping[str, Floats]) -> dict[str, Floats]:
-    """Split each triplet's product of gates, less 1, among the gates: (T,) each, which add up to the product less 1.
+    """Split (product of the gates - 1) of each triplet among the gates. Return (T,) parts by name.
 
-    gates : (T,) in [0, 1] by name. A gate's part is its effect on the product, averaged over all orders in which the
-    gates may be multiplied. Source: Shapley 1953; METHOD 15.
+    gates : (T,) values in [0, 1] by name. A gate's part is its effect on the product, averaged over all orders of
+    multiplication. Source: Shapley 1953; METHOD 15.
     """
     n = len(gates)
     parts = {name: np.zeros(len(values)) for name, values in gates.items()}
@@ -122,10 +124,9 @@ def shapley(gates: Mapping[str, Floats]) -> dict[str, Floats]:
 
 
 def gap_to_random(item: Measured, random: Measured, smallest_distance: float) -> GapToRandom | None:
-    """Return a source's mean weight minus that of random passages on the queries of both; None if they share none.
+    """Return the gap in mean weight between a source and random passages on their shared queries; None without any.
 
-    smallest_distance : ||n - p|| at or below which a triplet adds nothing to M. It weighs 0 here as well: the mean
-    weight is tr M.
+    smallest_distance : a triplet's gates count as 0 if ||n - p|| is at most this, so that the mean weight is tr M.
     """
     own, other = distinct(item.triplets.query), distinct(random.triplets.query)
     shared = own[is_known(own, other)]
@@ -139,7 +140,7 @@ def gap_to_random(item: Measured, random: Measured, smallest_distance: float) ->
 
 
 def _parts(table: TripletTable, queries: Index, names: Names, smallest_distance: float) -> dict[str, Estimate]:
-    """Return the mean weight on some queries and each gate's part of it. names: (Q,) names of these queries."""
+    """Return the mean weight on some queries, and the mean of each gate's part. names: (Q,) names of these queries."""
     some = table.rows(np.flatnonzero(is_known(table.triplets.query, queries)))
     columns = some.columns()
     usable = some.dots().squared_distance.numpy() > smallest_distance**2

@@ -1,4 +1,4 @@
-"""Rank sources by paired comparisons, score them without defects, and stop early once the order is settled."""
+"""Rank sources by paired comparisons, score them without defects, and stop early once the order is established."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from secid.measure.interval import (
     information_times,
     interval,
     levels_of_looks,
-    most_equal,
+    max_equal_pairs,
 )
 from secid.measure.uncertainty import holm, probability_first
 from secid.pool import Plan, select_records
@@ -40,23 +40,23 @@ from secid.triplets.measure_set import Measured, Measurer, sample_positions
 from secid.triplets.random_reference import RandomReference
 from secid.triplets.table import triplets_of
 
-# Ranking: intervals, paired comparisons with Holm, tie groups, probability of being first.
+# Ranking: intervals, paired comparisons with Holm's adjustment, tie groups, and the probability of being first.
 
 ESTABLISHED_P = 0.05
 POWER_80 = 0.8416212335729143
-"""80 % point of the normal distribution."""
+"""80 % quantile of the normal distribution."""
 
 
 def score_interval(nats: float, error: float, n_queries: int, budget: float) -> tuple[float, float]:
-    """Return the 95 % interval of ECI_B; the whole range of the score with too few queries for an error."""
+    """Return the 95 % interval of ECI_B. With too few queries it is the whole range of the score, 0 to the budget."""
     return interval(nats, error, n_queries, (0.0, budget))
 
 
 def comparisons(pairs: SourcePairs, budget: float, stop: EarlyStop | None = None) -> tuple[Comparison, ...]:
-    """Return all pairs at the run's budget, the higher-scored source first, with Holm-adjusted p.
+    """Return all pairs at the run's budget, the higher-scored source first, with Holm-adjusted p values.
 
-    stop : after an early stop an order is established at the level of the look that ended the sample, since the result
-    of that look ended it. Source: METHOD 8, 16.1.
+    stop : the early stop, or None. After an early stop, orders are established at the level of the last look, since
+           that look's result ended the sample. Source: METHOD 8, 16.1.
     """
     gaps = [pair.difference for pair in pairs.gaps]
     p_values = np.array([gap.p() for gap in gaps])
@@ -73,11 +73,11 @@ def comparisons(pairs: SourcePairs, budget: float, stop: EarlyStop | None = None
             p=float(p),
             p_holm=float(adjusted),
             established=bool(known),
-            queries_needed_50=_needed(gap, step, 0.0),
-            queries_needed_80=_needed(gap, step, POWER_80),
+            queries_needed_50=_queries_needed(gap, step, 0.0),
+            queries_needed_80=_queries_needed(gap, step, POWER_80),
             number=pair.number,
-            hardness=_paired(pair.hardness),
-            outscoring=_paired(pair.outscoring),
+            hardness=_paired_difference(pair.hardness),
+            outscoring=_paired_difference(pair.outscoring),
         )
         for pair, gap, p, adjusted, known, step in zip(
             pairs.gaps, gaps, p_values, holm(p_values), established, steps, strict=True
@@ -85,34 +85,37 @@ def comparisons(pairs: SourcePairs, budget: float, stop: EarlyStop | None = None
     )
 
 
-def _paired(gap: Difference | None) -> PairedDifference | None:
+def _paired_difference(gap: Difference | None) -> PairedDifference | None:
     return None if gap is None else PairedDifference(value=gap.value, interval_95=finite_interval(gap.interval))
 
 
 def _holm_steps(p_values: Floats, stop: EarlyStop | None) -> tuple[list[int], list[bool]]:
-    """Return by pair the number of pairs that share the error at its step, and whether its order is established.
+    """Return for each pair its step in Holm's procedure, and whether its order is established.
 
-    Pairs that stay open all have the step of the first open pair.
+    The step is the number of pairs that share the error. All open pairs have the step of the first one.
     """
     steps, established = [0] * len(p_values), [False] * len(p_values)
     step, all_established = len(p_values), True
     for place in np.argsort(p_values, kind="stable").tolist():
         steps[place] = step
-        all_established = all_established and bool(p_values[place] < _level(ESTABLISHED_P / step, stop))
+        all_established = all_established and bool(p_values[place] < _level_at_stop(ESTABLISHED_P / step, stop))
         established[place] = all_established
         step -= all_established
     return steps, established
 
 
-def _level(alpha: float, stop: EarlyStop | None) -> float:
-    """Return the part of a pair's error that is left at the end of the sample."""
+def _level_at_stop(alpha: float, stop: EarlyStop | None) -> float:
+    """Return the nominal level of the look that ended the sample; alpha without an early stop."""
     if stop is None:
         return alpha
     return float(levels_of_looks(np.asarray(stop.planned_looks, np.float64), alpha)[len(stop.looks) - 1])
 
 
-def _needed(gap: Difference, step: int, power: float) -> int | None:
-    """Return the distinct queries that establish a difference like this at its step: n ((z* + power) / z)^2."""
+def _queries_needed(gap: Difference, step: int, power: float) -> int | None:
+    """Return the number of distinct queries that would establish this difference: n ((z* + power) / z)^2.
+
+    z* : critical value at the pair's step.   power : normal quantile of the power.   None if z is None or 0.
+    """
     return None if not gap.z else ceil(gap.n_queries * ((float(-ndtri(ESTABLISHED_P / 2 / step)) + power) / gap.z) ** 2)
 
 
@@ -128,10 +131,10 @@ class Ordered(Protocol):
 
 
 def rank_groups(names: Sequence[str], comparisons: Sequence[Ordered]) -> dict[str, int]:
-    """Return the group of each source, from 1. Sources joined by pairs without an established order share a group.
+    """Return the tie group of each source, from 1. Two sources share a group unless their order is established.
 
-    names: in rank order. Every order between sources of different groups is established. A pair that is missing, or
-    established against the rank order, joins its sources too.
+    names : sources in rank order. Every order between different groups is established. A pair that is missing, or
+            whose established order contradicts the rank order, also puts its sources into one group.
     """
     leader = {name: name for name in names}
     ahead = {(pair.first, pair.second) for pair in comparisons if pair.established}
@@ -151,10 +154,10 @@ def rank_groups(names: Sequence[str], comparisons: Sequence[Ordered]) -> dict[st
 
 
 def tie_groups(names: Sequence[str], comparisons: Sequence[Ordered]) -> dict[str, int | None]:
-    """Return the groups of `rank_groups` among sources that were all compared with each other, and None for the rest.
+    """Return the groups of `rank_groups` for sources that were all compared with each other, and None for the others.
 
-    The source with the most missing pairs (the last of several) is left out first, until no pair is missing. If only
-    one of several sources would be left, every group is None.
+    Until no pair is missing, the source with the most missing pairs is left out; the last one if several have as many.
+    If only one of several sources would remain, every group is None.
     """
     compared = {frozenset((pair.first, pair.second)) for pair in comparisons}
     grouped = list(names)
@@ -170,31 +173,31 @@ def tie_groups(names: Sequence[str], comparisons: Sequence[Ordered]) -> dict[str
     return {name: groups.get(name) for name in names}
 
 
-def chances(scores: Sequence[float], covariances: Floats, n_queries: Iterable[int], seed: int) -> Floats:
-    """Return (S,) probabilities of the highest score; all equal if a source has too few queries.
+def probabilities_first(scores: Sequence[float], covariances: Floats, n_queries: Iterable[int], seed: int) -> Floats:
+    """Return (S,) probability that each source has the highest score; all are equal if a source has too few queries.
 
-    covariances : (S, S).   n_queries : queries of each source. Source: METHOD 8.
+    covariances : (S, S) covariance of the scores.   n_queries : number of queries of each source. Source: METHOD 8.
     """
     if min(n_queries) < FEWEST_QUERIES:
         return np.full(len(scores), 1.0 / len(scores))
     return probability_first(np.array(scores), covariances, seed)
 
 
-# Score a source without some of its negatives: without its counted defects, or without a guide's suspects.
+# Score a source without its counted defects, or without a guide's suspects.
 
 
 def without_flagged(item: Measured, measurer: Measurer, reference: RandomReference | None) -> WithoutFlagged:
     """Score a source without its counted defects."""
     sound = sound_negatives(item.table.source)
-    return only(item, sound[item.triplets.place], int(sound.sum()), measurer, reference)
+    return score_subset(item, sound[item.triplets.place], int(sound.sum()), measurer, reference)
 
 
-def only(
+def score_subset(
     item: Measured, keep: npt.NDArray[np.bool_], n_triplets: int, measurer: Measurer, reference: RandomReference | None
 ) -> WithoutFlagged:
-    """Score a source with only some of its negatives. It is measured again if any is left out.
+    """Score a source with only some of its negatives. It is measured again if any negative is left out.
 
-    keep : (T,) flags.   n_triplets : distinct negatives of the records that stay.
+    keep : (T,) flags of the triplets to keep.   n_triplets : number of negatives to keep, for the report.
     """
     if not n_triplets:
         return WithoutFlagged(n_triplets=0, eci_nats=None, interval_95=None, hardness=None)
@@ -211,31 +214,32 @@ def only(
     )
 
 
-# Early stop: score growing nested samples until every pair of sources is separated, and encode no more.
+# Early stop: score growing nested samples until every pair of sources is decided. A look is a test of one sample size.
 #
-# Most of the error is spent at the first look, and the rest at one nominal level for all others, so that together they
-# err with the allowed chance (exact for samples that grow without replacement). Across pairs, Shaffer's form of Holm's
-# procedure controls the chance of any wrong order: if at most m of the open pairs can all be equal, each may use 1/m of
-# the error. With `tie`, pairs may also err the other way, so m is the number of open pairs. A decided pair stays
-# decided. Looks are small, so Student's t with n - 1 degrees replaces the normal. A look at all queries of the files
-# leaves nothing to chance. Source: METHOD 8.
+# The first look spends most of the allowed error, and all later looks share one nominal level. Together they err with
+# the allowed probability, exactly so for samples that grow without replacement. Across pairs, Shaffer's form of Holm's
+# procedure controls the probability of any wrong order: if at most m open pairs can be equal at the same time, each may
+# use 1/m of the error. With `tie`, a pair may also be wrongly called a tie, so m is the number of open pairs. A decided
+# pair stays decided. Since looks are small, Student's t with n - 1 degrees of freedom replaces the normal distribution.
+# A look at all queries of the files has no sampling error. Source: METHOD 8.
 
 FIRST_LOOK = 100
-"""Queries of the first look. From this number on the intervals hold (docs/experiments/subsamples.md). With 30, a source
-whose score rests on one query in twenty lost to a worse one in 22 % of the runs, since 30 queries often hold none of
-these."""
+"""Number of queries of the first look. With this many, intervals hold (docs/experiments/subsamples.md). With 30, a
+source whose score depends on one query in twenty lost to a worse source in 22 % of the runs, since 30 queries often
+contain none of these queries."""
 GROWTH = 1.5
+"""Ratio of the sizes of consecutive looks."""
 LAST_STEP = 1.1
-"""The look before the last is left out if the last is less than a tenth larger: it would spend error for nothing."""
+"""The look before the last is skipped if the last one is less than 10 % larger: it would spend error for no gain."""
 SMALLEST_GAIN, LARGEST_GAIN = 1.05, 1e6
-"""Range of the gain of information from one look to the next. Below the first, two looks are practically one, and a
+"""Limits of the ratio of information between consecutive looks. Below the first, two looks are practically one, and a
 larger gain is only stricter. Above the second, looks are practically independent."""
 Levels = Callable[[int], Floats]
-"""Function from the number of pairs that share the error to the nominal two-sided p of each look, (L,)."""
+"""Function from the number of pairs that share the error to the (L,) two-sided nominal levels of the looks."""
 
 
 def look_sizes(n_queries: int, first: int = FIRST_LOOK) -> tuple[int, ...]:
-    """Return the numbers of queries at which the order is tested, rising from the first to all of them."""
+    """Return the number of queries at each look, ascending from `first` to all n_queries."""
     sizes = []
     size = float(first)
     while LAST_STEP * size < n_queries:
@@ -246,13 +250,13 @@ def look_sizes(n_queries: int, first: int = FIRST_LOOK) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Looks:
-    """The planned looks. Sources may have different queries, so a look may have a different number for each source.
+    """The planned looks. Sources may have different queries, so a look may hold more queries of one than of another.
 
-    sizes : (L,) queries of all sources together.
-    read_share : (L, S) share of each source's queries in the files that the look has read.
-    ready : (L, S) flags: the look has FIRST_LOOK queries of the source, or all of its queries. Other sources are not
-            decided.
-    times : information times of the looks that leave something to chance, in arbitrary units.
+    sizes : (L,) number of distinct queries of all sources together.
+    read_share : (L, S) share of the queries in a source's files that the look covers.
+    ready : (L, S) flags: the look has FIRST_LOOK queries of the source, or all of its queries. Pairs with a source that
+            is not ready are not decided.
+    times : information times of the looks with a sampling error, in arbitrary units.
     """
 
     sizes: tuple[int, ...]
@@ -262,10 +266,11 @@ class Looks:
 
 
 def looks_of(queries: Sequence[Index], position: Floats, n_read: Sequence[int], n_read_together: int) -> Looks:
-    """Plan the looks, from the first at which two sources are ready.
+    """Plan the looks. At the first look, two sources are ready.
 
-    queries : distinct queries of each source.   position : (Q,) position of each query in the nested sample, in [0, 1).
-    n_read  : distinct queries of each source in its files.   n_read_together : those of all sources.
+    queries  : distinct query ids of each source.
+    position : (Q,) position of each query in the nested sample, in [0, 1).
+    n_read   : number of distinct queries in each source's files.   n_read_together : in the files of all sources.
     """
     n = len(position)
     places = [np.sort(np.rint(position[own] * n).astype(np.int64)) for own in queries]
@@ -279,11 +284,11 @@ def looks_of(queries: Sequence[Index], position: Floats, n_read: Sequence[int], 
 
 
 def _times(counts: Index, population: Index, ready: npt.NDArray[np.bool_]) -> Floats:
-    """Return (L,) information times that rise from look to look as those of the source that gains most.
+    """Return (L,) information times. Each step grows by the largest gain of any source.
 
-    No pair's information rises faster, and a faster rise errs more often at the same level. A source that is not ready
-    yet, or was read completely before, gains nothing. A source whose last query is read gains without bound, since its
-    variance becomes 0.
+    No pair gains information faster, and a faster gain makes more errors at the same level, so this is conservative. A
+    source gains nothing before it is ready and after all its queries are read. When its last query is read, its gain is
+    infinite, since its variance becomes 0; gains are limited to SMALLEST_GAIN and LARGEST_GAIN.
     """
     with np.errstate(divide="ignore"):
         information = information_times(counts, population)
@@ -296,11 +301,11 @@ def _times(counts: Index, population: Index, ready: npt.NDArray[np.bool_]) -> Fl
 def rank_early(
     plan: Plan, embedder: Embedder, measurer: Measurer, settings: Settings, progress: Progress
 ) -> tuple[Plan, list[Triplets], EarlyStop]:
-    """Grow the sample until all pairs are decided or tied, or the queries end.
+    """Grow the sample until all pairs are ordered or tied, or all queries are used.
 
-    Return the plan of the last look's queries, their triplets, and the decisions of each look.
-    The document frequencies stay those of all texts that were read.
-    Raises UsageError for one source, a positive policy that needs vectors of every text, or a budget other than 1.
+    Return the plan with the queries of the last look, its triplets, and the decisions of each look. Document
+    frequencies are not resampled: they come from all texts that were read.
+    Raises UsageError for a single source, a positive policy that needs vectors of every text, or a budget other than 1.
     """
     _refuse_early_stop(plan, settings)
     alpha = 1.0 - (settings.until_ranked or 0.0)
@@ -328,11 +333,11 @@ def rank_early(
             for planned, rows, ready in zip(part.sources, triplets, looks.ready[number], strict=True)
             if ready
         ]
-        place = min(number, len(times) - 1)  # a look at all queries errs with no chance
-        used = _used(times, levels, _sharing(open_pairs, settings.tie), place) if len(times) else 0.0
+        place = min(number, len(times) - 1)  # a look at all queries has no sampling error
+        used = _spent_error(times, levels, _n_sharing(open_pairs, settings.tie), place) if len(times) else 0.0
         read_share = dict(zip(names, looks.read_share[number].tolist(), strict=True))
         gaps = compared_pairs(plan, items, items, measurer, settings).gaps
-        decisions = _decided(gaps, open_pairs, partial(_look_level, levels, place), size, read_share, settings.tie)
+        decisions = _decide_pairs(gaps, open_pairs, partial(_look_level, levels, place), size, read_share, settings.tie)
         pairs += decisions
         decided = {tuple(sorted((pair.first, pair.second))) for pair in decisions}
         open_pairs = [pair for pair in open_pairs if pair not in decided]
@@ -356,11 +361,11 @@ def rank_early(
 def _refuse_early_stop(plan: Plan, settings: Settings) -> None:
     if len(plan.sources) < 2:
         raise UsageError(
-            "one source has no order to establish", where="--until-ranked", remedy="add a source, or omit the flag"
+            "needs at least two sources, got one", where="--until-ranked", remedy="add a source, or omit the flag"
         )
     if settings.positives not in ("first", "random") or settings.budget != 1.0:
         raise UsageError(
-            "needs one positive known before encoding and the score at budget 1",
+            "needs budget 1, and a positive that is chosen before encoding",
             where="--until-ranked",
             remedy=f"use {flag_of('positives', 'first')} or {flag_of('positives', 'random')}, and omit "
             f"{flag_of('budget')}",
@@ -372,7 +377,7 @@ def _embedded(embedder: Embedder) -> int:
 
 
 def _first_queries(plan: Plan, sample: np.ndarray[tuple[int], np.dtype[np.bool_]]) -> Plan:
-    """Return the plan with only the records of these queries. Texts keep their ids."""
+    """Return the plan with only the records of the sampled queries. Texts keep their ids."""
     sources = tuple(
         select_records(planned, sample[planned.query], np.ones(planned.n_triplets, np.bool_))
         for planned in plan.sources
@@ -380,22 +385,25 @@ def _first_queries(plan: Plan, sample: np.ndarray[tuple[int], np.dtype[np.bool_]
     return replace(plan, sources=sources)
 
 
-def _sharing(open_pairs: Sequence[tuple[str, str]], tie: float | None) -> int:
-    """Return the number of pairs that share the error: those that can all be equal; with a tie, all open pairs."""
-    return most_equal(open_pairs) if tie is None else len(open_pairs)
+def _n_sharing(open_pairs: Sequence[tuple[str, str]], tie: float | None) -> int:
+    """Return how many pairs share the error: all open pairs if ties are allowed, else those that can all be equal."""
+    return max_equal_pairs(open_pairs) if tie is None else len(open_pairs)
 
 
 def _look_level(levels: Levels, look: int, n_sharing: int) -> float:
-    """Return the nominal two-sided p of a look if n_sharing pairs share the error."""
+    """Return the two-sided nominal level of a look if n_sharing pairs share the error."""
     return float(levels(n_sharing)[look])
 
 
-def _used(times: Floats, levels: Levels, n_sharing: int, look: int) -> float:
-    """Bound the chance of a wrong order up to a look: that of one pair, times the pairs that share the error."""
+def _spent_error(times: Floats, levels: Levels, n_sharing: int, look: int) -> float:
+    """Return an upper bound of the probability of a wrong order up to a look.
+
+    It is the probability for one pair times the number of pairs that share the error.
+    """
     return float(n_sharing * error_spent(times, levels(n_sharing))[look])
 
 
-def _decided(
+def _decide_pairs(
     gaps: Sequence[PairGap],
     open_pairs: Sequence[tuple[str, str]],
     level: Callable[[int], float],
@@ -403,13 +411,14 @@ def _decided(
     read_share: Mapping[str, float],
     tie: float | None,
 ) -> list[EarlyPair]:
-    """Return the open pairs that this look decides, the clearest first. After each, fewer pairs share the error.
+    """Return the open pairs that this look decides, the smallest p value first.
 
-    gaps : those of the ready sources; a gap in tr M decides nothing.
-    level : returns the nominal two-sided p for a number of pairs that share the error.
-    read_share : share of each source's queries in the files that this look has read. The target is the score of the
-    full files, so errors have the finite-population factor sqrt(1 - share), with the smaller share of a pair. When all
-    queries are read, a difference has no error.
+    After each decision, fewer pairs share the error.
+    gaps  : differences between the ready sources. A difference in tr M decides nothing.
+    level : function that returns the two-sided nominal level, given the number of pairs that share the error.
+    read_share : share of the queries in each source's files that this look covers. The estimated score is that of the
+            full files, so standard errors have the finite-population factor sqrt(1 - share), with the smaller share of
+            the two sources. When all queries are read, the standard error is 0.
     """
     evidence = []
     for pair in gaps:
@@ -424,7 +433,7 @@ def _decided(
     decisions: list[EarlyPair] = []
     remaining = list(open_pairs)
     for p, gap_nats, error, freedom, first, second in sorted(evidence):
-        allowed = level(_sharing(remaining, tie))
+        allowed = level(_n_sharing(remaining, tie))
         half = -float(stdtrit(freedom, allowed / 2.0)) * error
         if p <= allowed:
             outcome = "ordered"
@@ -441,9 +450,9 @@ def _decided(
 
 
 def _p_value(gap_nats: float, error: float, freedom: int, share: float) -> float:
-    """Return the two-sided p of a difference.
+    """Return the two-sided p value of a difference.
 
-    It is 1 for a difference within rounding, or if nothing varies in a part of the queries; 0 if all queries were read.
+    It is 1 if the difference is within rounding, or if a sample shows no variation; 0 if all queries were read.
     """
     if abs(gap_nats) <= ROUNDING_NATS or (error == 0.0 and share < 1.0):
         return 1.0

@@ -1,6 +1,6 @@
-"""List all analyses in the order in which they run and appear in report.json, and read and write that document.
+"""The list of all analyses, and reading and writing of report.json.
 
-A new analysis is one line here.
+To add an analysis, add one line to ANALYSES. Analyses run, and appear in report.json, in this order.
 """
 
 from __future__ import annotations
@@ -49,9 +49,9 @@ ANALYSES: tuple[Analysis[Any], ...] = (
 def analyse(
     context: Context, stage: Callable[[str], AbstractContextManager[object]]
 ) -> tuple[dict[str, Any], dict[str, str]]:
-    """Return the results by name, without analyses that were not requested, and the parts not evaluated, with reasons.
+    """Run all analyses. Return the results by name, and the reason for each part that was not evaluated.
 
-    stage : times the analysis of this name.
+    Analyses without a result are missing from the results.   stage : times the analysis of this name.
     """
     results: dict[str, Any] = {}
     missing = dict(context.not_evaluated)
@@ -65,7 +65,7 @@ def analyse(
 
 
 def in_rank_order(result: Any, names: Sequence[str]) -> Any:
-    """Return a result with those parts that name a source in the order of `names`."""
+    """Sort the parts of a result that belong to sources in the order of `names`."""
     if isinstance(result, tuple):
         return tuple(sorted(result, key=lambda part: names.index(part.source))) if _of_sources(result) else result
     if is_dataclass(result) and not isinstance(result, type):
@@ -81,11 +81,11 @@ def _of_sources(parts: Any) -> bool:
 
 
 def reordered(results: Mapping[str, Any], names: Sequence[str]) -> dict[str, Any]:
-    """Return all results in rank order. names: the sources in that order."""
+    """Sort the parts of all results in rank order. names: the sources in that order."""
     return {name: in_rank_order(result, names) for name, result in results.items()}
 
 
-# report.json is one JSON document of a run with the results of its analyses.
+# report.json is a JSON document of a run and the results of its analyses.
 
 if TYPE_CHECKING:
     Results = dict[str, Any]
@@ -95,16 +95,16 @@ else:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Report(Run):
-    """A run whose `analyses` have their types, for JSON."""
+    """A run with typed `analyses`, for JSON."""
 
     analyses: Results
 
 
 def to_json(result: Any) -> str:
-    """Return a result, such as a run or a verdict, as indented JSON with a line feed at the end.
+    """Return a result, such as a run or a verdict, as indented JSON that ends in a line feed.
 
-    Keys are in the order of the dataclasses. Numbers have full double precision. The version of a run is that of these
-    fields, even if it was read from a newer report. Raises NumericalError if a required number is not finite.
+    Keys are in the order of the dataclasses, and numbers have full double precision. A run gets the current schema
+    version, even if it was read from a newer report. Raises NumericalError if a required number is not finite.
     """
     from pydantic import ValidationError
 
@@ -118,16 +118,16 @@ def to_json(result: Any) -> str:
         adapter_of(Report).validate_json(text)
     except ValidationError as error:
         raise NumericalError(
-            f"{error_place(error)} could not be computed, so there is no report to write",
+            f"{error_place(error)} could not be computed, so no report was written",
             remedy="please report this run",
         ) from error
     return text
 
 
 def from_json(text: str | bytes, where: str = REPORT_NAME) -> Run:
-    """Parse the run of a report. Fields that a newer minor version added are ignored.
+    """Parse a report into a run. Fields that a newer minor version added are ignored.
 
-    Raises InputError if the text is not a report or has another major version.
+    Raises InputError if the text is not a report, or has another major version.
     """
     report = parse_document(Report, text, where, SCHEMA_VERSION, "report", RUN_REMEDY)
     run = Run(**{field.name: getattr(report, field.name) for field in fields(report)})
@@ -139,7 +139,7 @@ def from_json(text: str | bytes, where: str = REPORT_NAME) -> Run:
 
 
 def read_run(folder: str | PathLike[str]) -> Run:
-    """Read the run of a run folder, or of a report.json named directly."""
+    """Read a run from a run folder, or from the path of a report.json."""
     path = Path(folder)
     if path.is_dir():
         path /= REPORT_NAME
@@ -147,12 +147,12 @@ def read_run(folder: str | PathLike[str]) -> Run:
 
 
 def read_run_folder(folder: str | PathLike[str]) -> tuple[Path, Run]:
-    """Return a run folder and its run. Raises UsageError for a file: the states and tables are needed too."""
+    """Return a run folder and its run. Raises UsageError for a file, since the states and tables are needed too."""
     path = Path(folder)
     if not path.is_file():
         return path, read_run(path)
     if path.name == REPORT_NAME:
         remedy = f"name the folder {path.parent}"
-        raise UsageError("is only one file of a run folder; all are needed", where=str(path), remedy=remedy)
-    remedy = "score the sources with `secid score … --run FOLDER`, and name FOLDER"
+        raise UsageError("is only one file of a run folder, and all files are needed", where=str(path), remedy=remedy)
+    remedy = "score the sources with `secid score … --run FOLDER`, then name FOLDER"
     raise UsageError("is a file, not a run folder", where=str(path), remedy=remedy)

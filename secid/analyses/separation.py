@@ -1,4 +1,4 @@
-"""Separation of positives from negatives by the encoder's scores, for each source and for the whole corpus."""
+"""How well the encoder separates positives from negatives, in each source and in the whole corpus."""
 
 from __future__ import annotations
 
@@ -23,27 +23,28 @@ if TYPE_CHECKING:
     from secid.triplets.table import TripletTable
 
 BINS = 60
-"""Bins of the histograms. The ROC curve has a point at each edge."""
+"""Number of bins in a histogram. The ROC curve has a point at each edge of a bin."""
 BEST = 500
-"""Non-positives of each query from the whole corpus. Source: METHOD 10."""
+"""Number of best-scored other passages per query that are taken from the whole corpus. Source: METHOD 10."""
 CORPUS_QUERIES, CORPUS_SCORES = 500, 200_000_000
-"""Largest numbers of queries for which the corpus is searched, and of scores. With more than 400,000 passages there are
-fewer queries. With SciFact's 5,183 passages and ten sources the analysis took 0.6 s on a busy machine of two cores."""
+"""Maximum number of queries for which the corpus is searched, and of scores. With more than 400,000 passages, fewer
+queries are used. With SciFact's 5,183 passages and ten sources, the analysis took 0.6 s on a busy two-core machine."""
 ROUNDING = 1e-9
-"""Relative rounding error of sums over pairs, in the check of AoC against the MW loss."""
+"""Relative rounding error of sums over pairs, when AoC is checked against the MW loss."""
 NOT_ENCODED = "corpus_not_encoded"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Separated:
-    """Positives of some queries against their negatives, at the run's temperature. Source: METHOD 10.
+    """Separation of positives from negatives, at the run's temperature. Source: METHOD 10.
 
-    auc         : P(s+ > s-) + P(s+ = s-) / 2 over all pairs of all queries; within_auc : over the pairs of one query.
-    gap         : within_auc - auc, an offset between queries that losses within a query cannot see.
-    *_interval_95 : queries are the sampling unit. The interval of an AUC is within [0, 1], and equal to it with fewer
-                    than five queries; that of the gap is then None.
-    aoc         : P(s+ <= s-), ties counted as errors; at most mw_loss / log 2.
-    mw_loss     : mean of log(1 + exp(-(s+ - s-) / tau)) over the pairs of auc, exact to mw_bound.
+    auc         : P(s+ > s-) + P(s+ = s-) / 2 over all pairs of a positive and a negative, also of different queries.
+    within_auc  : the same over pairs of the same query.
+    gap         : within_auc - auc: an offset between queries, which losses within a query cannot see.
+    *_interval_95 : 95 % intervals with queries as the sampling unit. With fewer than five queries, the interval of an
+                    AUC is [0, 1], and that of the gap is None.
+    aoc         : P(s+ <= s-), so ties count as errors; at most mw_loss / log 2.
+    mw_loss     : mean of log(1 + exp(-(s+ - s-) / tau)) over the same pairs as auc.   mw_bound : its maximum error.
     """
 
     n_queries: int
@@ -64,9 +65,9 @@ class Separated:
 class SourceSeparation(Separated):
     """Separation of a source's positives from its negatives.
 
-    contrastive_loss : mean over records of -log softmax of the positive among it and its negatives, at tau.
-    low, high        : lowest and highest of all scores of the run.
-    positive_histogram, negative_histogram : counts in equal bins from low to high; they give the ROC curve too.
+    contrastive_loss : mean over records of -log softmax of the positive against its negatives, at tau.
+    low, high        : lowest and highest score in the run.
+    positive_histogram, negative_histogram : counts in equal bins from low to high, which also give the ROC curve.
     """
 
     source: str
@@ -79,9 +80,9 @@ class SourceSeparation(Separated):
 
 @dataclass(frozen=True, kw_only=True)
 class CorpusSeparation(Separated):
-    """All labelled positives of a sample of queries against the best other passages of the corpus.
+    """Separation of labelled positives from each query's best other passages in the corpus, for a sample of queries.
 
-    n_passages : distinct passages of the corpus that were searched.   n_per_query : best non-positives of each query.
+    n_passages : number of distinct passages searched.   n_per_query : number of other passages per query.
     """
 
     n_passages: int
@@ -90,7 +91,7 @@ class CorpusSeparation(Separated):
 
 @dataclass(frozen=True, kw_only=True)
 class Separation:
-    """Separation of all sources. corpus: only with --collection; None without, or if it was not evaluated."""
+    """Separation in all sources. corpus: separation in the corpus; None without --collection or if not evaluated."""
 
     sources: tuple[SourceSeparation, ...]
     corpus: CorpusSeparation | None
@@ -98,7 +99,7 @@ class Separation:
 
 @dataclass(frozen=True)
 class Pool:
-    """Positives and negatives of the same queries. names: (Q,) names of the queries, by their number in both."""
+    """Scores of positives and negatives of the same Q queries. names: (Q,) names of the queries."""
 
     positive: PassageScores
     negative: PassageScores
@@ -106,7 +107,7 @@ class Pool:
 
 
 def compute(context: Context) -> AnalysisResult[Separation]:
-    """Compare each source's positives with its negatives, and the labelled positives with the best of the corpus.
+    """Compare each source's positives with its negatives, and labelled positives with the corpus's best passages.
 
     A positive counts once per record; a negative counts as in the score. Source: METHOD 10.
     """
@@ -147,7 +148,7 @@ def separations(context: Context) -> tuple[SourceSeparation, ...]:
 
 
 def pool_of(table: TripletTable, plan: Plan, device: torch.device) -> Pool:
-    """Return the positives and negatives of a source."""
+    """Return the scores of a source's positives and negatives."""
     rows = table.triplets
     queries, query = np.unique(rows.query, return_inverse=True)
     heads = rows.record_offsets[:-1]
@@ -168,7 +169,7 @@ def _scores(values: Floats, query: Index, weight: Floats | None, device: torch.d
 
 
 def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
-    """Return the fields of `Separated`. Raises NumericalError if AoC is above its bound: then one is wrong."""
+    """Return the fields of `Separated`. Raises NumericalError if AoC is above its bound, so one of them is wrong."""
     from secid.measure.separation import BOUND, mw_loss, separation
 
     parts = separation(pool.positive, pool.negative, len(pool.names))
@@ -202,14 +203,14 @@ def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
 
 
 def _whole(counts: torch.Tensor) -> tuple[int, ...]:
-    """Round cumulated counts, so that the rounded counts have the rounded total."""
+    """Round cumulative counts, so that the rounded counts add up to the rounded total."""
     return tuple(np.diff(np.rint(np.cumsum(counts.cpu().numpy())).astype(np.int64), prepend=0).tolist())
 
 
 def corpus_separation(context: Context, collection: Collection) -> CorpusSeparation | str:
-    """Compare all labelled positives of a sample of queries with each query's best non-positives of the whole corpus.
+    """Compare the labelled positives of a sample of queries with each query's best other passages in the corpus.
 
-    All pairs are pooled. Return the separation, or the kind of reason why there is none. Source: METHOD 10.
+    All pairs are pooled. Return the separation, or the kind of reason why it was not evaluated. Source: METHOD 10.
     """
     import torch
 

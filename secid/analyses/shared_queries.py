@@ -1,7 +1,7 @@
-"""Compare sources on the queries that both have, and choose the queries of the table. Source: METHOD 16.1.
+"""Compare each pair of sources on its shared queries, and choose the queries of the results table. Source: METHOD 16.1.
 
-Sources with the same queries need no further measurement. A score on shared queries needs its own matrix, so at most
-MOST_SETS are computed; the remaining pairs compare tr M, which needs only sums.
+Sources with the same queries need no further measurement. Otherwise a score on the shared queries needs its own
+matrix M, so at most MOST_SETS such scores are computed. The remaining pairs compare tr M, which needs only sums.
 """
 
 from __future__ import annotations
@@ -26,25 +26,24 @@ from secid.triplets.measure_set import Measured, Measurer, level_places
 from secid.triplets.random_reference import QuerySums, RandomReference, ratio_difference
 
 FEWEST_SHARED = 30
-"""Two sources with different queries are compared only if they share at least this many."""
+"""Minimum number of shared queries for a comparison of two sources with different queries."""
 OF_LARGER = 0.2
-"""They must also share this fraction of the larger source's queries, since the rest may be unlike the shared ones. The
-same holds for the table and the queries that all sources share.
-"""
+"""Two sources must also share at least this fraction of the larger source's queries, since the other queries may differ
+from the shared ones. The same limit applies to the table and the queries that all sources share."""
 OF_SMALLEST = 0.5
-"""The table uses the common queries if they are also at least this fraction of the smallest source's."""
+"""The table uses only the common queries if they are also at least this fraction of the smallest source's queries."""
 MOST_SETS = 64
-"""Largest number of restricted sources that are scored. Each needs its own matrix."""
+"""Maximum number of additional scores on shared queries. Each needs its own matrix."""
 Pair = tuple[int, int]
 Score = tuple[Influence, float]
 """Influence and ECI of a set of triplets at the run's budget."""
 
 
 class Key(NamedTuple):
-    """A source restricted to a set of queries.
+    """Identifies a source restricted to a set of queries.
 
-    place : place of the source.   queries : identity of the set.
-    partner : place of the source whose size it is cut to, -1 if it is not cut.
+    place : number of the source.   queries : digest of the set of queries.
+    partner : number of the source to whose size it is cut; -1 if it is not cut.
     """
 
     place: int
@@ -55,7 +54,8 @@ class Key(NamedTuple):
 class Shared(NamedTuple):
     """Shared queries of two sources.
 
-    n : their number.   n_larger : queries of the larger source.   identity : a digest of the set of queries.
+    n : number of shared queries.   n_larger : number of queries of the larger source.
+    identity : digest of the set of shared queries.
     """
 
     n: int
@@ -69,14 +69,14 @@ class Shared(NamedTuple):
 
     @property
     def compares(self) -> bool:
-        """True if there are enough shared queries for a comparison."""
+        """True if the sources share enough queries for a comparison."""
         return self.same_queries or (self.n >= FEWEST_SHARED and self.n >= OF_LARGER * self.n_larger)
 
 
 class SharedCounts:
-    """Counts of the queries that sources share, added one part of the queries at a time.
+    """Numbers of queries that sources share, counted in several parts.
 
-    n_queries : queries of any source.   n_common : queries of every source.
+    n_queries : number of queries that any source has.   n_common : number of queries that all sources have.
     """
 
     def __init__(self, n_sources: int) -> None:
@@ -87,7 +87,7 @@ class SharedCounts:
         self._common = blake2b(digest_size=16)
 
     def add(self, has: Flags) -> None:
-        """Count a part of the queries. has: (S, n) flags: source s has query n."""
+        """Count a part of the queries. has: (S, n) flags of the queries that each source has."""
         packed = np.packbits(has, axis=1)
         for a, b in self._pairs:
             both = packed[a] & packed[b]
@@ -99,14 +99,14 @@ class SharedCounts:
         self._common.update(common)
 
     def of(self, a: int, b: int) -> Shared:
-        """Return what two sources share; a source shares all of its queries with itself."""
+        """Return the shared queries of two sources. With itself, a source shares all of its queries."""
         a, b = min(a, b), max(a, b)
         n_larger = max(self._n[a, a], self._n[b, b])
         return Shared(self._n[a, b], n_larger, self._hashes[a, b].digest())
 
     @property
     def common(self) -> bytes:
-        """Return the identity of the queries that all sources have."""
+        """Digest of the set of queries that all sources have."""
         return self._common.digest()
 
     @property
@@ -116,12 +116,12 @@ class SharedCounts:
 
     @property
     def n_smallest(self) -> int:
-        """Return the number of queries of the smallest source."""
+        """Number of queries of the smallest source."""
         return min(n for (a, b), n in self._n.items() if a == b)
 
     @property
     def n_largest(self) -> int:
-        """Return the number of queries of the largest source."""
+        """Number of queries of the largest source."""
         return max(n for (a, b), n in self._n.items() if a == b)
 
     @property
@@ -131,13 +131,13 @@ class SharedCounts:
 
     @property
     def in_table(self) -> bool:
-        """True if the table uses the common queries, which are then fewer than all."""
+        """True if the table is restricted to the common queries, because sources have different queries."""
         least = max(FEWEST_SHARED, OF_SMALLEST * self.n_smallest, OF_LARGER * self.n_largest)
         return not self.same_queries and self.n_common >= least
 
 
 def flags_of(queries: Sequence[Index]) -> Flags:
-    """Return (S, n) flags of the query ids of each source. queries: (Q,) ids of each source; n exceeds all ids."""
+    """Return (S, n) flags of the query ids that each source has. queries: ids of each source; n is above all ids."""
     has = np.zeros((len(queries), 1 + max((int(own.max()) for own in queries if len(own)), default=-1)), np.bool_)
     for row, own in zip(has, queries, strict=True):
         row[own] = True
@@ -158,9 +158,9 @@ def same_queries(items: Sequence[Measured]) -> bool:
 
 
 def table_sets(triplets: Sequence[Triplets]) -> list[Triplets] | None:
-    """Restrict sources to the queries that all of them share. A source that loses nothing is returned itself.
+    """Restrict sources to the queries that all of them share. A source that loses no triplet is returned unchanged.
 
-    Returns None if the sources have the same queries, or share too few for the table.
+    Return None if all sources have the same queries, or if they share too few.
     """
     has = flags_of([rows.query for rows in triplets])
     if not counts_of(has).in_table:
@@ -171,10 +171,10 @@ def table_sets(triplets: Sequence[Triplets]) -> list[Triplets] | None:
 
 
 def scored_pairs(sizes: Mapping[Pair, int], sets: Mapping[Pair, Sequence[Key]], known: Collection[Key]) -> list[Pair]:
-    """Choose the pairs that are compared by score: pairs with more shared queries come first.
+    """Choose the pairs that are compared by score. Pairs with more shared queries come first.
 
-    sizes : number of shared queries.   sets : the two sets that a pair compares.   known : sets already scored.
-    Both sets of a chosen pair are scored, at most MOST_SETS beyond the known ones.
+    sizes : number of shared queries of each pair.   sets : the two sets that each pair compares.
+    known : sets that are already scored. The chosen pairs need at most MOST_SETS further scores.
     """
     pairs, chosen = [], set(known)
     for pair in sorted(sizes, key=lambda pair: (-sizes[pair], pair)):
@@ -187,9 +187,11 @@ def scored_pairs(sizes: Mapping[Pair, int], sets: Mapping[Pair, Sequence[Key]], 
 
 @dataclass(frozen=True)
 class PairGap:
-    """Difference between two sources over their shared queries; the first source is the higher one.
+    """Differences between two sources on their shared queries. The first source is the higher one.
 
-    number : the number that `difference` compares.   hardness, outscoring : None if a side has no value.
+    number : what `difference` compares, the score or tr M.
+    hardness, outscoring : differences in hardness and in the share of outscoring negatives; None if a source has no
+                           value.
     """
 
     first: str
@@ -212,7 +214,8 @@ class PairGap:
 class SourcePairs:
     """All pairs of sources.
 
-    gaps : the pairs that are compared.   apart : pairs that share too few queries, and how many they share.
+    gaps  : differences of the pairs that are compared.
+    apart : (first, second, number of shared queries) of pairs that share too few queries.
     """
 
     gaps: tuple[PairGap, ...]
@@ -221,8 +224,8 @@ class SourcePairs:
     def order(self, scores: Mapping[str, float], *, same_queries: bool) -> list[str]:
         """Rank the sources by score, then by name.
 
-        If their scores are on different queries, wins minus losses over the pairs decide before the score, and sources
-        in no pair come last.   scores : the table's, by name.   same_queries : True if all are on the same queries.
+        scores : scores in the table, by name.   same_queries : True if all scores use the same queries. If not, sources
+        are ranked first by wins minus losses over the pairs, and sources without a pair come last.
         """
         if same_queries:
             return sorted(scores, key=lambda name: (-scores[name], name))
@@ -234,7 +237,7 @@ class SourcePairs:
         return sorted(scores, key=lambda name: (name not in compared, -wins[name], -scores[name], name))
 
     def in_order(self, names: Sequence[str]) -> SourcePairs:
-        """Sort the pairs by the order of the sources."""
+        """Sort the pairs by the places of their sources in `names`."""
         place = {name: number for number, name in enumerate(names)}
 
         def key(pair: PairGap) -> list[int]:
@@ -244,7 +247,7 @@ class SourcePairs:
 
 
 class Columns(NamedTuple):
-    """Numbers of a source that need only sums by query. hardness : None without a random reference."""
+    """Sums by query of a source's tr M, outscoring negatives and hardness. hardness: None without random passages."""
 
     trace: QuerySums
     outscoring: QuerySums
@@ -261,8 +264,8 @@ class Columns(NamedTuple):
     ) -> Columns:
         """Sum columns by query.
 
-        squared, weight, outscores : (T,) ||n - p||², w, and flags of negatives that outscore the positive.
-        distance : the smallest ||n - p|| that counts.
+        squared : (T,) ||n - p||².   weight : (T,) w.   outscores : (T,) flags of negatives that outscore the positive.
+        distance : a triplet's weight counts as 0 if ||n - p|| is at most this.
         """
         usable = np.where(squared > distance**2, weight, 0.0)
         trace, outscoring = (QuerySums.of(triplets.query, top, None, triplets.share) for top in (usable, outscores))
@@ -282,10 +285,10 @@ def compared_pairs(
     reference: RandomReference | None = None,
     table: Sequence[Measured] = (),
 ) -> SourcePairs:
-    """Compare all pairs of the sources of one process, at the run's budget, which is the first of each.
+    """Compare all pairs of sources at the run's budget, which must be the first budget of each source.
 
-    items : the sources with all of their queries.   cut : the sets that they are ranked by.
-    table : the sources on the queries that all share, if the table uses these.
+    items : sources with all of their queries.   cut : the sets by which they are ranked.
+    table : sources on the common queries, if the table is restricted to these.
     """
     items, cut, table = (sorted(sets, key=lambda item: item.name) for sets in (items, cut, table))
     columns = [_columns(item, measurer.smallest_distance, reference) for item in items]
@@ -314,7 +317,7 @@ def compared_pairs(
             if key not in scores:
                 keeps = keeps or _keeps(plan, [items[a], items[b]], both, settings)
                 own, ranked = items[key.place], cut[key.place]
-                # a pair compares the triplets that the table shows
+                # use the ranked set if it has the same triplets, so that the pair agrees with the table
                 is_ranked = _same_triplets(own.triplets.take(keeps[place]), ranked.triplets)
                 scores[key] = _score(ranked) if is_ranked else measurer.score_of(own, keeps[place], settings.budget)
         gaps.append(pair_gap(first, second, _gap(*(scores[key] for key in sets[a, b]))))
@@ -331,7 +334,7 @@ def _same_triplets(rows: Triplets, others: Triplets) -> bool:
 def pair_gap(first: tuple[str, Columns], second: tuple[str, Columns], gap: Difference | None = None) -> PairGap:
     """Compare two sources on the same queries.
 
-    first, second : name and columns.   gap : difference of their scores; if None, tr M is compared.
+    first, second : name and columns of each source.   gap : difference of their scores; None to compare tr M.
     """
     (a, own), (b, other) = first, second
     hardness = ratio_difference(own.hardness, other.hardness) if own.hardness and other.hardness else None
@@ -361,14 +364,14 @@ def _gap(first: Score, second: Score) -> Difference:
 
 
 def _known(counts: SharedCounts, items: Sequence[Measured], table: Sequence[Measured]) -> dict[Key, Score]:
-    """Return scores that are already known: of each whole source, and of the table if it uses the common queries."""
+    """Return the scores that are already known: of whole sources, and on the common queries if the table uses them."""
     whole = {Key(place, counts.of(place, place).identity): item for place, item in enumerate(items)}
     common = {Key(place, counts.common): item for place, item in enumerate(table)} if counts.in_table else {}
     return {key: _score(item) for key, item in {**common, **whole}.items()}
 
 
 def _sets(pair: Pair, shared: Shared, settings: Settings) -> list[Key]:
-    """Return the two sets that a pair compares. Beyond budget 1 both are cut to equal size, only for this pair."""
+    """Return the two sets that a pair compares. Beyond budget 1, both are cut to equal size for this pair only."""
     a, b = pair
     if settings.budget <= 1.0:
         return [Key(a, shared.identity), Key(b, shared.identity)]
@@ -376,7 +379,7 @@ def _sets(pair: Pair, shared: Shared, settings: Settings) -> list[Key]:
 
 
 def _keeps(plan: Plan, items: Sequence[Measured], queries: Flags, settings: Settings) -> list[Index]:
-    """Return the rising places of the compared triplets, (T,), for each of two sources."""
+    """Return the indices of the triplets to compare, ascending, for each of two sources."""
     keeps = [np.flatnonzero(queries[item.triplets.query]) for item in items]
     if settings.budget <= 1.0:
         return keeps

@@ -1,4 +1,4 @@
-"""Score the sources within each value of a column: language, subset, length class."""
+"""Score the sources separately for each value of a column, such as language, subset or length class."""
 
 from __future__ import annotations
 
@@ -18,15 +18,16 @@ if TYPE_CHECKING:
     from secid.triplets.measure_set import Measured
 
 MOST_SLICES = 1_000
-"""Largest number of slices. A column with more values identifies rows, not parts of the data."""
+"""Maximum number of slices. A column with more values identifies rows instead of parts of the data."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SliceSource:
-    """A source within a slice. finding_shares: shares of the slice's triplets, by finding.
+    """Results of a source in a slice.
 
-    score_nats, interval_95: ECI_B at the run's budget; beyond budget 1 the sources are cut to equal size within the
-    slice. The other numbers use all triplets of the slice.
+    score_nats, interval_95 : ECI_B at the run's budget. Beyond budget 1, the sources are cut to equal size within the
+                              slice. All other numbers use all triplets of the slice.
+    finding_shares : share of the slice's triplets with each finding.
     """
 
     name: str
@@ -45,12 +46,12 @@ class SliceSource:
 
 @dataclass(frozen=True, kw_only=True)
 class Slice:
-    """Records whose column `field` holds `value` ("" if it is absent), scored separately.
+    """Results for the records whose column `field` holds `value` ("" if the column is absent).
 
-    sources: in rank order within the slice; sources without a record in it are missing.
-    stability: share of source pairs ordered as in the whole run; None without a pair.
-    lead_interval_95: interval of the first source's lead over the run's leader within the slice; None if they are the
-    same source, or the run's leader has no record in it.
+    sources   : sources in rank order within the slice, without sources that have no record in it.
+    stability : share of source pairs in the same order as in the whole run; None without a pair.
+    lead_interval_95 : interval of the difference between the slice's first source and the run's first source, within
+                the slice. None if they are the same source, or if the run's first source has no record in the slice.
     """
 
     field: str
@@ -61,10 +62,10 @@ class Slice:
 
 
 def compute(context: Context) -> AnalysisResult[tuple[Slice, ...]]:
-    """Compute scores with intervals, and shares of findings, for each value; nothing without --by.
+    """Compute the scores, intervals and findings of each slice, the largest slice first. No result without --by.
 
-    The largest slice is first. A slice is scored in the pool of the run, so every IDF is the run's. It is ranked as the
-    run is: at its budget, and beyond budget 1 cut to equal size within the slice.
+    Slices use the run's IDF. Like the run, a slice is ranked at the run's budget, beyond budget 1 with sources cut to
+    equal size within the slice.
     """
     from secid.analyses.shared_queries import compared_pairs
 
@@ -86,7 +87,7 @@ def compute(context: Context) -> AnalysisResult[tuple[Slice, ...]]:
 
 
 def _natural(value: str) -> tuple[float, str]:
-    """Return a sort key that puts numbers by size before all names."""
+    """Return a sort key that puts numbers first, sorted by size, and then all other values."""
     try:
         number = float(value)
     except ValueError:
@@ -97,7 +98,7 @@ def _natural(value: str) -> tuple[float, str]:
 def _ranked_sets(
     context: Context, inside: Sequence[tuple[Measured, Index]], parts: Sequence[Measured]
 ) -> Sequence[Measured]:
-    """Return the parts as they are ranked: beyond budget 1 cut to equal size, if possible."""
+    """Return the sets by which a slice is ranked: beyond budget 1, the parts cut to equal size if possible."""
     from secid.triplets.measure_set import level_places
 
     own, settings = [part.triplets for part in parts], context.settings

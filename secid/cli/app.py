@@ -144,9 +144,9 @@ def _failed(error: Exception) -> int:
 
 def _no_room(error: OSError) -> int:
     """Report a full disk or a limit on file sizes. It is not an internal error."""
-    from secid.files import LIMITED
+    from secid.files import FILE_SIZE_REMEDY
 
-    remedy = LIMITED if error.errno == errno.EFBIG else "free space for the output and temporary files"
+    remedy = FILE_SIZE_REMEDY if error.errno == errno.EFBIG else "free space for the output and temporary files"
     _say(f"secid: cannot write: {error.strerror}\n  {remedy}, and run the command again")
     return WRONG_USE
 

@@ -1,4 +1,4 @@
-"""Triplets block by block, with several blocks in parallel, and products of many rows with one matrix."""
+"""Pass over triplets in blocks, several in parallel, and multiply many rows by one matrix."""
 
 from __future__ import annotations
 
@@ -20,27 +20,27 @@ from torch import Tensor
 from secid.ahead import in_order
 from secid.arrays import Floats, Index, distinct
 
-# Blocks of a pass in parallel, one thread each: small operations gain little from several threads each.
+# Blocks of a pass run in parallel with one thread each, since small operations gain little from more threads.
 
 
 PARALLEL_BYTES = 1 << 30
-"""Memory of all items that are computed in parallel or wait for a thread."""
+"""Maximum memory of all items that are being computed or wait for a thread."""
 
 
 @contextmanager
 def side_by_side(device: torch.device, n_bytes: int = 0) -> Iterator[Callable[..., Iterator[Any]]]:
-    """Yield a parallel `map` with one item per thread of torch on a CPU; the ordinary `map` on other devices.
+    """Yield a parallel `map`, one item per torch thread, on a CPU; the built-in `map` on other devices.
 
-    n_bytes : memory of a waiting item. If all pending items would exceed PARALLEL_BYTES, the ordinary `map` is used,
-              and torch's threads share one item after the other.
+    n_bytes : memory of a pending item. If all pending items would exceed PARALLEL_BYTES, the built-in `map` is used,
+              and torch computes each item with all its threads.
     """
     n_threads = torch.get_num_threads()
     is_large = n_bytes * (2 * n_threads + 1) > PARALLEL_BYTES
     if device.type != "cpu" or n_threads == 1 or is_large or "backend: OpenMP" not in torch.__config__.parallel_info():
-        yield map  # other backends of torch have one number of threads for all threads of Python
+        yield map  # in torch's other backends, the number of threads is shared by all Python threads
         return
     try:
-        torch.set_num_threads(1)  # for the pool's threads and this one, whose idle OpenMP threads would spin
+        torch.set_num_threads(1)  # in the pool's threads, and in this one, whose idle OpenMP threads would spin
         with ThreadPoolExecutor(n_threads) as pool:
             yield lambda function, items: in_order(partial(pool.submit, function), items, 2 * n_threads)
     finally:
@@ -48,36 +48,34 @@ def side_by_side(device: torch.device, n_bytes: int = 0) -> Iterator[Callable[..
 
 
 class Scratch(threading.local):
-    """Buffers by name, separate for each thread and reused from block to block: new pages take as long as the work.
+    """Named buffers that each thread reuses from block to block. dtype: number format of all buffers.
 
-    dtype : number format of all buffers.
-
-    Measured on 340 MB of rows gathered from a file: 0.05 s if the memory is reused, 0.2 s if it is new.
+    Gathering 340 MB of rows from a file took 0.05 s into reused memory, and 0.2 s into new memory.
     """
 
     def __init__(self, device: torch.device, dtype: torch.dtype = torch.float32) -> None:
         self._device, self._dtype = device, dtype
-        self._held: dict[str, Tensor] = {}
+        self._buffers: dict[str, Tensor] = {}
 
     def take(self, name: str, *shape: int) -> Tensor:
-        """Return a buffer of this shape. Its content is left over from the last block."""
+        """Return a buffer of this shape, with arbitrary content."""
         n = prod(shape)
-        if name not in self._held or self._held[name].numel() < n:
-            self._held.pop(name, None)
-            self._held[name] = self._new(n + n // 8)
-        return self._held[name][:n].view(shape)
+        if name not in self._buffers or self._buffers[name].numel() < n:
+            self._buffers.pop(name, None)
+            self._buffers[name] = self._new(n + n // 8)
+        return self._buffers[name][:n].view(shape)
 
     def _new(self, n: int) -> Tensor:
         if self._device.type != "cpu":
             return torch.empty(n, dtype=self._dtype, device=self._device)
         numpy_dtype = np.float64 if self._dtype == torch.float64 else np.float32
-        return torch.from_numpy(np.empty(n, numpy_dtype))  # numpy asks the system for large pages, torch does not
+        return torch.from_numpy(np.empty(n, numpy_dtype))  # numpy requests huge pages, torch does not
 
 
-# Triplets block by block with the rows of their texts. Few rows are in memory at once, for any number of triplets.
+# Blocks of triplets with the rows of their texts. Memory does not grow with the number of triplets.
 #
-# Row numbers and the places of results are on the device before the first block of a window starts, so that nothing
-# inside the loop over blocks waits for a copy.
+# A window is a list of blocks. Its row numbers and result positions are copied to the device before its first block
+# starts, so the loop over blocks never waits for a copy.
 
 Role = Literal["query", "passage"]
 CPU = torch.device("cpu")
@@ -85,13 +83,13 @@ CPU = torch.device("cpu")
 
 @dataclass(frozen=True)
 class BlockPlan:
-    """Sizes by which a device works through triplets.
+    """Block sizes for a device.
 
     n_triplets   : triplets per block.
-    window_bytes : size of the rows that are read from a file at once, in the file's order.
-    tile_bytes   : size of the rows of some queries, scaled for every budget.
-    panels       : columns of a panel of a symmetric product, by dtype; None to compute it in one product.
-    in_threads   : compute the blocks of both passes in parallel, one thread each.
+    window_bytes : bytes of the rows that are read from a file at once, in the file's order.
+    tile_bytes   : bytes of the scaled rows (queries x budgets) in one batched product.
+    panels       : columns per panel of a symmetric product, by dtype; None to compute the whole product at once.
+    in_threads   : True to compute the blocks of both passes in parallel, one thread each.
     """
 
     n_triplets: int
@@ -102,27 +100,27 @@ class BlockPlan:
 
 
 PLANS = {"cpu": BlockPlan(2048, 128 << 20, 3 << 20, {torch.float32: 128, torch.float64: 384}, in_threads=True)}
-"""Plan for a CPU, measured at 768 dimensions with one thread. Blocks stay near the cache: apart from the products, they
-are a third faster than blocks of 4,096 triplets. Panels take 0.6 of the time of the whole product. A window has 44,000
+"""Plan for a CPU, measured at 768 dimensions with one thread. Blocks fit the cache: apart from the products, they take
+a third less time than blocks of 4,096 triplets. Panels take 0.6 times as long as the whole product. A window has 44,000
 triplets."""
-LARGE = BlockPlan(32_768, 1 << 30, 512 << 20, None, in_threads=False)
-"""Plan for any other device: a product of 32,768 rows takes far longer than its launch."""
+ACCELERATOR_PLAN = BlockPlan(32_768, 1 << 30, 512 << 20, None, in_threads=False)
+"""Plan for any other device. A product of 32,768 rows takes far longer than its launch."""
 WINDOW_TRIPLETS = 1 << 22
-"""Triplets per window if all rows are on the device: their row numbers take 100 MB."""
+"""Triplets per window if all rows are on the device. Their row numbers take 100 MB."""
 
 
 def block_plan(device: torch.device) -> BlockPlan:
     """Return the plan for a device."""
-    return PLANS.get(device.type, LARGE)
+    return PLANS.get(device.type, ACCELERATOR_PLAN)
 
 
 @dataclass(frozen=True)
 class Vectors:
-    """Unit rows of the distinct texts: queries (n_q, d), passages (n_p, d), float32; (0, d) with `gather`.
+    """Unit vectors of the distinct texts: queries (n_q, d) and passages (n_p, d), float32; (0, d) with `gather`.
 
-    gather : for rows in a file; copies the rows of rising ids to a tensor (n, d) on the CPU, with
-             little extra memory, so that memory does not grow with the number of texts.
-    tick   : called after each block of a pass with its number of triplets.
+    gather : function for rows in a file, or None. It copies the rows of ascending ids to an (n, d) tensor on the CPU,
+             so memory does not grow with the number of texts.
+    tick   : function called after each block of a pass with the block's number of triplets, or None.
     device : device that computes; None for the device of the rows.
     """
 
@@ -138,7 +136,7 @@ class Vectors:
 
     @property
     def computes_on(self) -> torch.device:
-        """The device of every pass."""
+        """Device that computes every pass."""
         return self.passages.device if self.device is None else self.device
 
 
@@ -146,11 +144,11 @@ class Vectors:
 class Triplets:
     """Triplets of one source as row numbers of Vectors. Triplets of one record are adjacent.
 
-    query, positive, negative : (T,).
-    record_offsets : first triplet of each (record, scored positive), and then the number of triplets.
-    record, place  : (T,) the record of a triplet and its negative's place in the plan's arrays.
-    share : (T,) the count of each triplet; None if each counts as one. With the policy "all" the pairs of a
-            negative share a count of one, so that shares add up to the number of negatives (METHOD 9).
+    query, positive, negative : (T,) row numbers.
+    record_offsets : (R+1,) first triplet of each (record, scored positive), then the number of triplets.
+    record : (T,) record of each triplet.   place : (T,) position of its negative in the plan's arrays.
+    share  : (T,) weight with which each triplet counts; None if each counts as one. Under the policy "all" the triplets
+             of a negative share a weight of one, so shares add up to the number of negatives (METHOD 9).
     """
 
     query: Index
@@ -166,11 +164,11 @@ class Triplets:
 
     @property
     def n_negatives(self) -> float:
-        """Sum of shares; N of METHOD 1."""
+        """Sum of the shares: N of METHOD 1."""
         return float(len(self)) if self.share is None else float(self.share.sum())
 
     def take(self, keep: Index) -> Triplets:
-        """Return some of the triplets, with their records and shares. keep: rising places."""
+        """Return only some triplets, with their records and shares. keep: ascending positions."""
         group = np.searchsorted(self.record_offsets, keep, side="right")
         starts = np.flatnonzero(np.diff(group, prepend=-1))
         return Triplets(
@@ -184,7 +182,7 @@ class Triplets:
         )
 
     def among(self, queries: Index, passages: Index) -> Triplets:
-        """Return the triplets with each text's id replaced by its place among sorted ids, which must hold them all."""
+        """Replace each text id by its position in the sorted `queries` or `passages`, which must contain all ids."""
         return replace(
             self,
             query=np.searchsorted(queries, self.query),
@@ -195,9 +193,9 @@ class Triplets:
 
 @dataclass(frozen=True)
 class Groups:
-    """Groups (records or queries) of one block, padded to k triplets each. groups: (r,) their numbers.
+    """Groups (records or queries) of one block, each padded to k slots. groups: (r,) numbers of the groups.
 
-    places : (r*k,) triplet of each slot; padding repeats the group's first.   real : (r*k,) False for padding.
+    places : (r*k,) triplet in each slot; padding repeats the group's first triplet.   real : (r*k,) False for padding.
     """
 
     groups: Index
@@ -213,10 +211,10 @@ class Groups:
 def padded_blocks(
     offsets: Index, n_block: int, order: Index | None = None, stratum: Index | None = None
 ) -> Iterator[Groups]:
-    """Yield blocks of groups of similar size and of one stratum, so that padding stays small.
+    """Yield blocks of groups. The groups of a block have similar sizes, to keep padding small, and the same stratum.
 
-    offsets : (G+1,) group starts among the triplets, or in `order`, (T,) triplets by group.
-    stratum : (G,) stratum of each group; None if all belong to one.
+    offsets : (G+1,) start of each group in `order`, or in the triplets if `order` is None.
+    order   : (T,) triplets sorted by group.   stratum : (G,) stratum of each group; None if there is only one.
     """
     counts = np.diff(offsets)
     by_size = np.argsort(counts, kind="stable") if stratum is None else np.lexsort((counts, stratum))
@@ -226,7 +224,7 @@ def padded_blocks(
     for end in ends:
         while start < end:
             candidates = counts[by_size[start : min(end, start + n_block)]]
-            slots_needed = candidates * np.arange(1, len(candidates) + 1)  # rises, since counts are sorted
+            slots_needed = candidates * np.arange(1, len(candidates) + 1)  # ascending, since counts are sorted
             stop = start + max(1, int(np.searchsorted(slots_needed, n_block, side="right")))
             groups = by_size[start:stop]
             k = int(counts[groups[-1]])
@@ -239,12 +237,13 @@ def padded_blocks(
 
 @dataclass(frozen=True)
 class SlotBlock:
-    """The slots of one block, r groups of k, on the device.
+    """One block of r groups with k slots each, on the device. Rows are numbered within the window.
 
-    host     : the groups as arrays.   groups : (r,) their numbers.
-    triplet  : (r*k,) triplet of each slot, T for padding: results have T + 1 places, and the last one holds 0.
-    query    : (r,) row in the window; (0,) if queries are not read.
-    positive : (r*k,) row of each slot's positive, or (r,) if each group has a single one.   negative : (r*k,) rows.
+    host     : the same groups as arrays on the CPU.   groups : (r,) numbers of the groups.
+    triplet  : (r*k,) triplet in each slot. Padding has number T, an extra last position of results.
+    query    : (r,) row of each group's query; (0,) if queries are not read.
+    positive : (r*k,) row of each slot's positive, or (r,) if all slots of a group have the same positive.
+    negative : (r*k,) row of each slot's negative.
     """
 
     host: Groups
@@ -257,14 +256,14 @@ class SlotBlock:
 
 @dataclass(frozen=True)
 class Window:
-    """Some blocks, and the rows of their texts on the device. The rows are valid until the next window is read."""
+    """A list of blocks and the rows of their texts on the device, valid until the next window is read."""
 
     queries: Tensor
     passages: Tensor
     blocks: list[SlotBlock]
 
     def differences(self, block: SlotBlock, out: Tensor) -> Tensor:
-        """Write n - p of every slot of a block to `out`, (slots, d), and return it."""
+        """Write n - p of each slot in a block to `out`, (slots, d), and return `out`."""
         rows = torch.index_select(self.passages, 0, block.negative, out=out)
         positives = self.passages.index_select(0, block.positive)
         rows.view(len(positives), -1, rows.shape[1]).sub_(positives.unsqueeze(1))
@@ -280,9 +279,9 @@ def windows(
     *,
     with_queries: bool = True,
 ) -> Iterator[Window]:
-    """Yield the windows of all triplets. Windows of rows in a file reuse the same memory.
+    """Yield windows that cover all triplets. If rows are read from a file, all windows reuse the same memory.
 
-    offsets, order, stratum : as in `padded_blocks`.
+    offsets, order, stratum : as in `padded_blocks`.   with_queries : False to leave query rows out.
     """
     device, scratch = vectors.computes_on, Scratch(CPU)
     plan = block_plan(device)
@@ -309,19 +308,19 @@ def windows(
 
 
 def on_device(parts: list[Index], device: torch.device) -> list[Tensor]:
-    """Copy arrays to the device, all in one copy."""
+    """Copy several arrays to the device in one transfer."""
     return list(torch.split(torch.from_numpy(np.concatenate(parts)).to(device), [len(part) for part in parts]))
 
 
 def _group_ids(ids: Index) -> Index:
-    """Return (r, k) ids of groups as (r*k,), or as (r,) if each group has a single id."""
+    """Flatten (r, k) ids of r groups to (r*k,), or to (r,) if all ids within each group are equal."""
     return np.ascontiguousarray(ids[:, 0]) if (ids == ids[:, :1]).all() else ids.ravel()
 
 
 def _read(
     vectors: Vectors, role: Role, rows: Tensor, ids: list[Index], scratch: Scratch
 ) -> tuple[Tensor, list[Tensor]]:
-    """Return rows on the device and the places of these ids among them: all rows, or the window's rows of a file."""
+    """Return rows on the device, and the positions of these ids in them. Rows in a file are read only for these ids."""
     device = vectors.computes_on
     if vectors.gather is None or not ids:
         return rows, on_device(ids, device) if ids else []
@@ -332,7 +331,7 @@ def _read(
 
 
 def _block_lists(blocks: Iterator[Groups], n_triplets: int) -> Iterator[list[Groups]]:
-    """Yield lists of blocks. A list ends with the block that reaches n_triplets slots."""
+    """Group blocks into lists. A list ends with the block that brings it to n_triplets slots."""
     batch: list[Groups] = []
     n = 0
     for block in blocks:
@@ -345,34 +344,33 @@ def _block_lists(blocks: Iterator[Groups], n_triplets: int) -> Iterator[list[Gro
         yield batch
 
 
-# Products of many rows with one matrix, which is packed once in oneDNN's layout: float32 on x86 CPUs.
+# Products of many rows with one matrix that is packed once in oneDNN's layout (float32 on x86 CPUs).
 #
-# torch hands float32 products to MKL, which packs the matrix again on every call. With a matrix packed
-# once, six MiniLM layers ran 1.12 to 1.2 times as fast on an AMD EPYC (2,048 tokens: 211 against 180 GFLOP/s,
-# two threads), and rows of 768 dimensions were rotated in 0.77 to 0.91 of the time. The results differ from
-# torch's only by float32 rounding.
+# torch computes float32 products with MKL, which packs the matrix again on every call. With a matrix packed once, six
+# MiniLM layers ran 1.12 to 1.2 times as fast on an AMD EPYC (2,048 tokens, two threads: 211 instead of 180 GFLOP/s).
+# Rotating rows of 768 dimensions took 0.77 to 0.91 of the time. Results differ from torch's only by float32 rounding.
 
 X86 = frozenset({"x86_64", "amd64"})
 
 ROWS_HINT = 1024
-"""Number of rows that the layout is optimised for; other numbers work as well."""
+"""Number of rows for which the layout is optimised. Other numbers work too."""
 
 
 class PackedMatrix:
-    """The weight of an nn.Linear, (d_out, d_in), and its bias, (d_out,), if any."""
+    """A packed linear layer. weight: (d_out, d_in).   bias: (d_out,) or None."""
 
     def __init__(self, weight: Tensor, bias: Tensor | None = None) -> None:
         self._weight = torch.ops.mkldnn._reorder_linear_weight(weight.contiguous(), ROWS_HINT)
         self._bias = bias
 
     def product(self, rows: Tensor) -> Tensor:
-        """Return rows weight^T + bias, (..., d_out). rows : (..., d_in)."""
+        """Return rows @ weight^T + bias, (..., d_out). rows: (..., d_in)."""
         out: Tensor = torch.ops.mkldnn._linear_pointwise(rows, self._weight, self._bias, "none", [], "")
         return out
 
 
 def can_pack(device: torch.device, dtype: torch.dtype) -> bool:
-    """Return whether this machine and this torch support packed matrices."""
+    """Return True if this machine and this version of torch support packed matrices."""
     mkldnn: Any = torch.backends.mkldnn  # untyped in torch
     return (
         device.type == "cpu"

@@ -1,4 +1,4 @@
-"""The three gates of a triplet and its weight, their means over a source, and other scores to compare with."""
+"""The gates and weight of a triplet, their means over a source, and proxy scores from other work."""
 
 from __future__ import annotations
 
@@ -13,14 +13,17 @@ from torch import Tensor
 from secid.arrays import Floats
 from secid.measure.blocks import Triplets
 
-# The three gates of a triplet, its weight, and the other weights that it is compared with.
+# The three gates of a triplet, its weight, and alternative weights for comparison.
 #
-# Every function takes float64 tensors of one shape (T,) and returns the same shape.
+# Every function takes float64 tensors of shape (T,) and returns the same shape.
 
 
 @dataclass(frozen=True)
 class Dots:
-    """Dot products of unit vectors, (T,) float64 in [-1, 1], and ||n - p||^2 in [0, 4], 0 if n counts as equal to p."""
+    """Dot products of unit vectors, and ||n - p||^2: (T,) float64 each.
+
+    Dot products lie in [-1, 1]. squared_distance lies in [0, 4], and is 0 if n counts as equal to p.
+    """
 
     query_positive: Tensor
     query_negative: Tensor
@@ -32,11 +35,10 @@ class Dots:
 class Gates:
     """The gates of each triplet, all (T,) float64 in [0, 1]. Source: METHOD 2.1 to 2.5.
 
-    consistency : the positive's probability in the two-document softmax.
-    negative_probability : 1 - consistency, from a separate sigmoid: a subtraction would lose the digits of
-                  easy negatives.
-    locality    : nearer to the positive (towards 1) or to the query (towards 0).
-    coverage    : IDF share of the query's tokens that the negative holds.
+    consistency : probability of the positive in the softmax over positive and negative.
+    negative_probability : 1 - consistency, computed by its own sigmoid so that easy negatives keep their digits.
+    locality    : near 1 if the negative is closer to the positive, near 0 if it is closer to the query.
+    coverage    : IDF-weighted share of the query's tokens that occur in the negative.
     residual    : 1 - coverage.
     weight      : consistency * locality * residual.
     """
@@ -59,7 +61,7 @@ def gates(dots: Dots, coverage: Tensor, temperature: float) -> Gates:
 
 
 def pair_loss_nats(dots: Dots, temperature: float) -> Tensor:
-    """Return -log consistency, >= 0, without overflow at small temperatures. Source: METHOD 2."""
+    """Return -log consistency in nats, >= 0, without overflow at small temperatures. Source: METHOD 2."""
     return torch.nn.functional.softplus((dots.query_negative - dots.query_positive) / temperature)
 
 
@@ -75,21 +77,24 @@ WEIGHTS: Mapping[str, WeightFormula] = {
     "margin_hardness": lambda g, dots, tau: g.negative_probability,
     "fisher": lambda g, dots, tau: 4.0 * g.consistency * g.negative_probability * g.locality * g.residual,
 }
-"""Weight of a triplet by formula name. Source: METHOD 2.5 (full), 3 (the others)."""
+"""Formulas for the weight of a triplet, by name. Source: METHOD 2.5 (full), 3 (the others)."""
 
 UNBOUNDED_WEIGHTS = frozenset({"gradient_weighted"})
-"""Formulas that can exceed 1. They are scaled by their mean over all sources of the run. Source: METHOD 3."""
+"""Formulas whose weights can exceed 1. Weights are divided by their mean over all sources of the run.
+Source: METHOD 3."""
 
 
-# Means and shares of a source's gates: diagnostics in addition to the score, never used for ranking.
+# Means and shares of a source's gates. They are diagnostics, never used for ranking.
 
 INVERSION = 0.5
+"""Consistency below which a negative outscores its positive."""
 LOW_LOCALITY = 0.5
+"""Locality below which a negative is closer to the query than to the positive."""
 
 
 @dataclass(frozen=True)
 class GateMeans:
-    """Means and fractions over a source's triplets, weighted by share. All in [0, 1] except the loss (>= 0)."""
+    """Means and fractions over a source's triplets, weighted by share; in [0, 1] except pair_loss_mean (>= 0)."""
 
     consistency_mean: float
     locality_mean: float
@@ -106,11 +111,10 @@ class GateMeans:
 def gate_means(
     gates: Gates, pair_loss: Tensor, positive_coverage: Floats, high_coverage: float, share: Floats | None = None
 ) -> GateMeans:
-    """Average the gates. At least one triplet.
+    """Average the gates of at least one triplet. Source: METHOD 2, 4.
 
-    pair_loss         : (T,) from `pair_loss_nats`.
-    positive_coverage : (T,) coverage of the scored positive, the reference for judging a low
-                        lexical residual. Source: METHOD 2, 4.
+    pair_loss         : (T,) values of `pair_loss_nats`.
+    positive_coverage : (T,) coverage of the scored positive, to compare with the negatives' coverage.
     """
     columns = (
         gates.consistency.numpy(),
@@ -127,15 +131,15 @@ def gate_means(
     return GateMeans(*(float(np.average(column, weights=share)) for column in columns))
 
 
-# Measures that others rank sources by: gradient energy, MNRL loss and ambiguity, in pair and in record form.
+# Proxies by which other work ranks sources: gradient energy, MNRL loss and ambiguity, each in pair and record form.
 
 
 @dataclass(frozen=True)
 class ProxyValues:
-    """The proxies of a source. Energies and losses are >= 0, ambiguities lie in [0, 1]. Source: METHOD 3.
+    """Proxies of a source. Energies and losses are >= 0, ambiguities lie in [0, 1]. Source: METHOD 3.
 
-    Pair form: mean over triplets. Record form: softmax over a record's positive and all its
-    explicit negatives, mean over records.
+    The pair form is a mean over triplets. The record form takes a softmax over a record's positive and all its explicit
+    negatives, and averages over records.
     """
 
     gradient_energy_pair: float
@@ -147,13 +151,13 @@ class ProxyValues:
 
 
 def proxies(triplets: Triplets, dots: Dots, gates: Gates, record_gradient: Floats, temperature: float) -> ProxyValues:
-    """Return all proxies of a source. record_gradient: (R,) ||sum_k a_k (n_k - p)||^2 from the sweep."""
+    """Return all proxies of a source. record_gradient: (R,) ||sum_k a_k (n_k - p)||^2, as computed by the sweep."""
     share = triplets.share
-    heads = triplets.record_offsets[:-1]
-    record_share = None if share is None else share[heads]
+    first_triplets = triplets.record_offsets[:-1]
+    record_share = None if share is None else share[first_triplets]
     energy = ((gates.negative_probability / temperature) ** 2 * dots.squared_distance).numpy()
     inverted = gates.consistency.numpy() < INVERSION
-    above = np.maximum.reduceat(inverted, heads)
+    any_inverted = np.maximum.reduceat(inverted, first_triplets)
 
     def mean(values: npt.NDArray[np.float64 | np.bool_], weights: Floats | None) -> float:
         return float(np.average(values, weights=weights))
@@ -164,13 +168,13 @@ def proxies(triplets: Triplets, dots: Dots, gates: Gates, record_gradient: Float
         mnrl_loss_pair=mean(pair_loss_nats(dots, temperature).numpy(), share),
         mnrl_loss_record=contrastive_loss(triplets, dots, temperature),
         ambiguity_pair=mean(inverted, share),
-        ambiguity_record=mean(above, record_share),
+        ambiguity_record=mean(any_inverted, record_share),
     )
 
 
 def contrastive_loss(triplets: Triplets, dots: Dots, temperature: float) -> float:
-    """Return the MNRL loss in record form: mean of -log softmax of the positive among it and its record's negatives."""
-    heads = triplets.record_offsets[:-1]
+    """Return the MNRL loss in record form: mean of -log softmax of the positive against its record's negatives."""
+    first_triplets = triplets.record_offsets[:-1]
     logits = ((dots.query_negative - dots.query_positive) / temperature).numpy()
-    losses = np.logaddexp(0.0, np.logaddexp.reduceat(logits, heads))
-    return float(np.average(losses, weights=None if triplets.share is None else triplets.share[heads]))
+    losses = np.logaddexp(0.0, np.logaddexp.reduceat(logits, first_triplets))
+    return float(np.average(losses, weights=None if triplets.share is None else triplets.share[first_triplets]))

@@ -1,4 +1,4 @@
-"""Negatives near enough to be relevant: the margins of METHOD 10, and positives of other rows in a batch."""
+"""Margins that flag likely relevant negatives, and false negatives from other rows of a batch. Source: METHOD 10."""
 
 from __future__ import annotations
 
@@ -14,29 +14,31 @@ from secid.arrays import Floats, Index
 if TYPE_CHECKING:
     from torch import Tensor
 
-# The margins of METHOD 10, which flag negatives so near to their query that they may be relevant.
+# Margins flag negatives whose score is so close to the positive's that they may be relevant. Source: METHOD 10.
 #
-# s_qn, s_qp : any scorer's scores of the negative and of its positive for one query; tensors or arrays of one shape.
+# s_qn, s_qp : scores of the negative and of its positive for the same query, by any scorer; tensors or arrays of the
+# same shape.
 
 Margin = Literal["absolute", "relative", "maximum"]
 MARGIN = 0.05
-"""Relative margin from which a negative is suspect. Source: METHOD 10, NV-Retriever's best."""
+"""Relative margin within which a negative is suspect: NV-Retriever's best. Source: METHOD 10."""
 
 
 def margin_flags(s_qn: Any, s_qp: Any, margin: Margin, value: float) -> Any:
-    """Return whether each negative is suspect, in the shape of the scores.
+    """Return flags of suspect negatives, in the shape of the scores. Source: METHOD 10.
 
-    absolute : s_qn >= s_qp - m.   relative : s_qn >= s_qp - r |s_qp|.   maximum : s_qn >= M.   value : m, r or M.
-    The relative limit equals s_qp (1 - r) for positive scores and stays meaningful below zero. Source: METHOD 10.
+    margin : absolute flags s_qn >= s_qp - m, relative flags s_qn >= s_qp - r |s_qp|, maximum flags s_qn >= M.
+    value  : m, r or M.
+    The relative limit is s_qp (1 - r) for positive scores, and stays meaningful for negative ones.
     """
     return s_qn >= {"absolute": s_qp - value, "relative": s_qp - value * abs(s_qp), "maximum": value}[margin]
 
 
 def lowest_positive(s_query_positive: Floats, place: npt.NDArray[np.int64]) -> Floats:
-    """Return (T,) the lowest score of the positives that the negative of each triplet is compared with.
+    """Return (T,) lowest score among the positives of each triplet's negative.
 
-    place : (T,) place of the negative. If any positive flags a negative, the lowest one does: a lower positive lowers
-            every margin's limit.
+    s_query_positive : (T,) score of the triplet's positive.   place : (T,) number of the triplet's negative.
+    A lower positive lowers the limit of every margin, so if any positive flags a negative, the lowest one does.
     """
     lowest = np.full(int(place.max(initial=-1)) + 1, np.inf)
     with np.errstate(invalid="ignore"):  # NaN stays NaN
@@ -44,40 +46,41 @@ def lowest_positive(s_query_positive: Floats, place: npt.NDArray[np.int64]) -> F
     return lowest[place]
 
 
-# Labelled positives of a query that other rows of a batch add as negatives: their number, and how often there are any.
+# In-batch false negatives: a query's labelled positives in other rows of its batch, which become its negatives.
 #
-# A batch of B distinct rows out of N contains each other row with probability (B - 1) / (N - 1). Source: METHOD 10.
+# A batch of B out of N rows contains any other given row with probability (B - 1) / (N - 1). Source: METHOD 10.
 
 
 @dataclass(frozen=True)
 class Conflicts:
-    """Labelled positives in other rows, for the query of each of N rows.
+    """Labelled positives of each row's query that occur in other rows. A source has N rows.
 
-    n_passages : (N,) pairs of another row and a labelled positive of the query that it holds.
-    n_rows     : (N,) other rows that hold at least one such positive, at most N - 1.
+    n_passages : (N,) number of pairs of another row and a labelled positive of the query in that row.
+    n_rows     : (N,) number of other rows with at least one such positive, at most N - 1.
     """
 
     n_passages: Index
     n_rows: Index
 
     def mean(self, batch_size: int) -> float:
-        """Return the mean number of labelled positives among the negatives of a row's query. batch_size: 1 to N."""
+        """Return the expected number of labelled positives among a query's in-batch negatives. batch_size: 1 to N."""
         others = len(self.n_rows) - 1
         return float((batch_size - 1) / others * self.n_passages.mean()) if others else 0.0
 
     def affected(self, batch_size: int) -> float:
-        """Return the share of rows whose query meets at least one: 1 - C(N-1-h, B-1) / C(N-1, B-1), with h = n_rows.
+        """Return the expected share of rows whose query has at least one labelled positive among its negatives.
 
-        The quotient is the product of 1 - (B-1)/(N-1-i) for i below h. batch_size: 1 to N.
+        It is the mean of 1 - C(N-1-h, B-1) / C(N-1, B-1) with h = n_rows. The quotient is the product of
+        1 - (B-1)/(N-1-i) for i = 0 ... h-1. batch_size: B, 1 to N.
         """
-        others, most = len(self.n_rows) - 1, int(self.n_rows.max())
-        drawn = np.minimum(1.0, (batch_size - 1) / (others - np.arange(most)))
+        others, max_rows = len(self.n_rows) - 1, int(self.n_rows.max())
+        drawn = np.minimum(1.0, (batch_size - 1) / (others - np.arange(max_rows)))
         with np.errstate(divide="ignore"):
             log_none = np.concatenate([[0.0], np.cumsum(np.log1p(-drawn))])
         return float(-np.expm1(log_none[self.n_rows]).mean())
 
     def largest_batch(self, share: float) -> int | None:
-        """Return the largest batch of 2 to N rows in which less than this share of rows is affected, or None."""
+        """Return the largest batch size, 2 to N, at which less than this share of rows is affected, or None."""
         low, high = 1, len(self.n_rows)  # `affected` rises with the batch
         while low < high:
             middle = (low + high + 1) // 2
@@ -87,9 +90,10 @@ class Conflicts:
 
 @dataclass(frozen=True)
 class Batch:
-    """Rows of one batch of b rows with m passages, on one device.
+    """One batch of b rows with m passages, on one device.
 
-    queries, positives : (b, d) vectors per row.   passages : (m, d) of all rows.   row : (m,) row of each passage.
+    queries, positives : (b, d) vectors of each row's query and positive.
+    passages : (m, d) vectors of the passages of all rows.   row : (m,) row of each passage.
     """
 
     queries: Tensor
@@ -99,10 +103,10 @@ class Batch:
 
 
 def flagged_counts(batches: Iterable[Batch], relative: float) -> tuple[Floats, Floats]:
-    """Count the passages of other rows that the relative margin flags for each query, and all of them: (R,), (R,).
+    """Return (R,) counts of other rows' passages that the relative margin flags for each query, and (R,) of all.
 
-    R : rows of all batches, at least one. Dot products in float64. Nothing waits for the device before the last batch.
-    Source: METHOD 10, 11.
+    R is the number of rows in all batches, at least 1. Dot products are in float64. The loop over batches does not wait
+    for the device. Source: METHOD 10, 11.
     """
     import torch
 
@@ -118,7 +122,7 @@ def flagged_counts(batches: Iterable[Batch], relative: float) -> tuple[Floats, F
 
 
 def unit(rows: Tensor) -> Tensor:
-    """Return rows (n, d) at length 1 in float64."""
+    """Scale rows, (n, d), to length 1 in float64."""
     import torch
 
     wide = rows.double()

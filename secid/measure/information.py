@@ -14,25 +14,25 @@ from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 from secid.arrays import Floats
 from secid.errors import NumericalError, plain_message
 
-# The information matrix, its eigenvalues and its log-determinant, in float64 on the device that holds the matrix.
+# The information matrix, its eigenvalues and its log-determinant, computed in float64 on the matrix's device.
 
 NOT_PSD = "the information matrix is not positive semi-definite"
 ROUNDING = 1e-5
-"""Largest size of a negative eigenvalue, relative to the largest eigenvalue. It is far above the error of float32
-products within a block (1e-7)."""
+"""Maximum size of a negative eigenvalue, relative to the largest eigenvalue. The error of float32 products within a
+block is far smaller (1e-7)."""
 SUBNORMAL = float(np.finfo(np.float32).tiny)
-"""Smallest float32 with full precision (1e-38). Anything closer to 0 is rounding, whatever the largest eigenvalue."""
+"""Smallest float32 with full precision (1e-38). A smaller eigenvalue is rounding, whatever the largest one is."""
 NOISE = 2.0
-"""Factor on the lowest negative eigenvalue up to which positive ones count as 0: rounding errors above and below 0 have
-nearly the same size."""
+"""Positive eigenvalues count as 0 up to this factor times the size of the lowest negative one, since rounding errors
+above and below 0 have nearly the same size."""
 
 
 @dataclass(frozen=True)
 class InformationState:
-    """Sum of w u u^T over triplets, and their number. States merge by addition, in any grouping.
+    """Sum of w u u^T over triplets, and the number of triplets. States can be added in any order and grouping.
 
     total       : (d, d) float64, symmetric PSD; empty if it was not kept.
-    n_negatives : sum of shares, N of METHOD 1.
+    n_negatives : sum of the triplets' shares, N of METHOD 1.
     """
 
     total: Tensor
@@ -42,14 +42,14 @@ class InformationState:
         return InformationState(self.total + other.total, self.n_negatives + other.n_negatives)
 
     def matrix(self) -> Tensor:
-        """Return M = total / N; the zero matrix for no triplets. Source: METHOD 2.7."""
+        """Return M = total / N; the zero matrix without triplets. Source: METHOD 2.7."""
         return self.total / self.n_negatives if self.n_negatives else self.total
 
 
 def mixture_state(states: Sequence[InformationState], shares: Sequence[float]) -> InformationState:
     """Return M(alpha) = sum_s alpha_s M_s as a state with N = 1.
 
-    states : at least one, all of one dimension.   shares : alpha, >= 0, adding up to 1.   Source: METHOD 7.
+    states : at least one, all of the same dimension.   shares : alpha, >= 0, adding up to 1.   Source: METHOD 7.
     """
     total = torch.zeros_like(states[0].total)
     for state, share in zip(states, shares, strict=True):
@@ -59,9 +59,10 @@ def mixture_state(states: Sequence[InformationState], shares: Sequence[float]) -
 
 @dataclass(frozen=True)
 class Eigen:
-    """The decomposition M = basis diag(values) basis^T, computed once for all budgets, the spectrum and the influence.
+    """The eigendecomposition M = basis diag(values) basis^T, shared by all budgets, the spectrum and the influence.
 
-    values : (d,) float64, >= 0, rising.   basis : (d, d) float64 on the device of M.
+    values : (d,) float64, >= 0, ascending.   basis : (d, d) float64 on the device of M.
+    n_negatives : sum of the triplets' shares, N.
     """
 
     values: Floats
@@ -72,20 +73,21 @@ class Eigen:
     def of(cls, state: InformationState, n_triplets: int) -> Eigen:
         """Decompose a state's matrix, and set eigenvalues that are only rounding errors to 0.
 
-        These are all but the n_triplets largest, since M has no higher rank, negative ones, and positive ones of at
-        most NOISE times the lowest negative one. Raises NumericalError for a matrix that is not PSD.
+        Three kinds are set to 0: negative ones; positive ones up to NOISE times the size of the lowest negative one;
+        and all but the n_triplets largest, since the rank of M is at most n_triplets.
+        Raises NumericalError if the matrix is not PSD.
         """
         values, basis = eigendecomposition(state.matrix())
         return cls(_without_rounding(values, n_triplets), basis, state.n_negatives)
 
 
 def eigenvalues(state: InformationState, n_triplets: int) -> Floats:
-    """Return only the eigenvalues of `Eigen.of`, in a third of its time."""
+    """Return the eigenvalues of `Eigen.of` without the basis, in a third of the time."""
     return _without_rounding(_solve_or_on_cpu(torch.linalg.eigvalsh, state.matrix()), n_triplets)
 
 
 def eigendecomposition(matrix: Tensor) -> tuple[Tensor, Tensor]:
-    """Return (d,) rising eigenvalues and (d, d) eigenvectors of a symmetric matrix, on its device."""
+    """Return (d,) ascending eigenvalues and (d, d) eigenvectors of a symmetric matrix, on its device."""
     values, basis = _solve_or_on_cpu(torch.linalg.eigh, matrix)
     return values.to(matrix.device), basis.to(matrix.device)
 
@@ -93,7 +95,7 @@ def eigendecomposition(matrix: Tensor) -> tuple[Tensor, Tensor]:
 def _solve_or_on_cpu(solve: Callable[[Tensor], Any], matrix: Tensor) -> Any:
     """Run the solver on the matrix's device, or on the CPU if it fails there.
 
-    cuSOLVER may fail if many eigenvalues are equal, such as the zeros of few triplets.
+    cuSOLVER may fail if many eigenvalues are equal. With few triplets, for example, most are 0.
     Raises NumericalError if the solver fails on the CPU too.
     """
     try:
@@ -108,7 +110,7 @@ def _solve_or_on_cpu(solve: Callable[[Tensor], Any], matrix: Tensor) -> Any:
 
 
 def _without_rounding(values: Tensor, n_triplets: int) -> Floats:
-    """Return (d,) rising eigenvalues on the host, with rounding errors set to 0 as in `Eigen.of`."""
+    """Return (d,) ascending eigenvalues on the CPU, with rounding errors set to 0 as in `Eigen.of`."""
     on_host = values.cpu().numpy()
     if len(on_host) and not on_host[0] >= -max(ROUNDING * on_host[-1], SUBNORMAL):
         raise NumericalError(NOT_PSD, remedy="please report this run")
@@ -118,14 +120,15 @@ def _without_rounding(values: Tensor, n_triplets: int) -> Floats:
 
 
 def spectral_nats(values: Floats, budget: float = 1.0) -> float:
-    """Return log det(I + budget * M) from the eigenvalues of M, >= 0, at any budget. Source: METHOD 2.8, 7."""
+    """Return log det(I + budget M) in nats, >= 0, from the eigenvalues of M. Source: METHOD 2.8, 7."""
     return float(np.log1p(budget * values).sum())
 
 
 def log_det_nats(state: InformationState, n_triplets: int, budget: float) -> float:
-    """Return ECI_B, as `spectral_nats` of the eigenvalues does; M of full rank needs none, and a fifth of the time.
+    """Return ECI_B. The result equals `spectral_nats` of the eigenvalues, but takes a fifth of the time if possible.
 
-    Full rank: the least eigenvalue is above float32's rounding of their sum, as a Cholesky factor of the rest shows.
+    If M has full rank, a Cholesky factor of I + B M is enough. M has full rank if M - eps tr(M) I has a Cholesky
+    factor too, where eps is the rounding error of float32.
     """
     matrix = state.matrix()
     rest = matrix - torch.finfo(torch.float32).eps * trace(matrix) * torch.eye(len(matrix)).to(matrix)
@@ -135,9 +138,9 @@ def log_det_nats(state: InformationState, n_triplets: int, budget: float) -> flo
 
 
 def factor_of(matrix: Tensor) -> Tensor:
-    """Return the lower triangular L with L L^T = I + matrix, in a tenth of the eigenvectors' time.
+    """Return the lower triangular L with L L^T = I + matrix, in a tenth of the time of an eigendecomposition.
 
-    Raises NumericalError if there is none.
+    Raises NumericalError if there is no such L.
     """
     shifted = matrix.clone()
     shifted.diagonal().add_(1.0)
@@ -149,18 +152,19 @@ def factor_of(matrix: Tensor) -> Tensor:
 
 
 def factor_nats(factor: Tensor) -> float:
-    """Return log det(I + M) from the factor of `factor_of`, >= 0."""
+    """Return log det(I + M) in nats, >= 0. factor: the result of `factor_of` for M."""
     return float(2.0 * torch.log(torch.diagonal(factor)).sum().clamp_min(0.0))
 
 
 def trace(matrix: Tensor) -> float:
-    """Return tr M, in [0, 1] for weights in [0, 1]: the upper bound of the score."""
+    """Return tr M, an upper bound of the score at budget 1. It lies in [0, 1] if all weights do."""
     return float(torch.trace(matrix))
 
 
-# The spectrum of an information matrix: the share of each direction.
+# The spectrum of an information matrix: the share of tr M in each eigenvector's direction.
 
 TOP_EIGENVALUES = 10
+"""Maximum number of eigenvalue shares in a report."""
 
 
 @dataclass(frozen=True)
@@ -168,9 +172,10 @@ class Spectrum:
     """The shape of a source's spectrum. Source: METHOD 7.
 
     frobenius             : ||M||_F.
-    effective_rank        : exp(H(eigenvalues / tr M)), 1 to d; 0.0 for the zero matrix.
+    effective_rank        : exp of the entropy of (eigenvalues / tr M), 1 to d; 0.0 for the zero matrix.
     diversity_fraction    : 1 - ECI / tr M, in [0, 1); 0.0 for the zero matrix.
-    top_eigenvalue_shares : shares of tr M, descending, at most TOP_EIGENVALUES; empty for the zero matrix.
+    top_eigenvalue_shares : shares of the largest eigenvalues in tr M, descending, at most TOP_EIGENVALUES; empty for
+                            the zero matrix.
     """
 
     frobenius: float
@@ -180,7 +185,7 @@ class Spectrum:
 
 
 def spectrum(eigenvalues: Floats) -> Spectrum:
-    """Return the spectrum of M from its eigenvalues, >= 0, rising."""
+    """Return the spectrum of M. eigenvalues: (d,), >= 0, ascending."""
     from scipy.special import xlogy
 
     total = float(eigenvalues.sum())

@@ -1,4 +1,4 @@
-"""95 % intervals, in a single look and in repeated looks at growing samples."""
+"""95 % intervals, and significance levels for repeated tests on growing samples."""
 
 from __future__ import annotations
 
@@ -12,23 +12,24 @@ import numpy.typing as npt
 
 from secid.arrays import Floats
 
-# 95 % intervals and differences, for reports, gates and the limits that are derived from a baseline.
+# 95 % intervals and differences, for reports, gates and limits derived from a baseline.
 
 FEWEST_QUERIES = 5
-"""Fewest queries for an interval. Influences add up to zero, so a single query always has a standard error of 0.
-Intervals were tested from 40 queries."""
+"""Minimum number of queries for an interval. Influences add up to 0, so the standard error of a single query is always
+0. Intervals were tested with 40 queries or more."""
 ROUNDING_NATS = 1e-6
-"""Differences up to this size count as 0: scores are at most 1 at B = 1 and correct to 1e-6 relative (METHOD 11)."""
+"""Differences up to this size count as 0. At B = 1 scores are at most 1, with a relative error of 1e-6 (METHOD 11)."""
 UNBOUNDED = (-inf, inf)
 
 
 def reach_95(n_queries: int) -> float:
-    """Return the half-width of a 95 % interval in standard errors: Student's t, for the mean of n >= 2 observations.
+    """Return the half-width of a 95 % interval in standard errors, by Student's t. n_queries: n, at least 2.
 
-    The clustered standard error divides by n, Student's by n - 1. Both steps turn 1.96 into 1.99 with 100 queries, and
-    into 3.10 with 5. For a difference n is the number of queries of the side with fewer. Source: METHOD 8.
+    The factor sqrt(n / (n - 1)) corrects the clustered standard error, which divides by n instead of n - 1. The
+    half-width is 1.99 with 100 queries and 3.10 with 5, where a normal distribution gives 1.96.
+    For a difference, n is the number of queries on the side with fewer. Source: METHOD 8.
     """
-    from scipy.special import stdtrit  # imported here, since commands that only read texts do not need scipy
+    from scipy.special import stdtrit  # imported here because commands that only read texts do not need scipy
 
     return float(stdtrit(n_queries - 1, 0.975) * (n_queries / (n_queries - 1)) ** 0.5)
 
@@ -36,11 +37,11 @@ def reach_95(n_queries: int) -> float:
 def interval(
     value: float, standard_error: float, n_queries: int, limits: tuple[float, float] = UNBOUNDED
 ) -> tuple[float, float]:
-    """Return the 95 % interval of a mean, a difference or a ratio: value ± Student's t times its standard error.
+    """Return the 95 % interval of a mean, a difference or a ratio: value ± `reach_95` standard errors.
 
-    n_queries : distinct queries; for a difference those of the side with fewer.
-    limits    : the smallest and the largest possible value. With fewer than FEWEST_QUERIES queries they are the
-                interval; by default that is infinite, which JSON cannot hold. Source: METHOD 8.
+    n_queries : number of distinct queries; for a difference, on the side with fewer.
+    limits    : minimum and maximum possible value, by default infinite. They are also the interval if there are fewer
+                than FEWEST_QUERIES queries. JSON cannot hold an infinite interval. Source: METHOD 8.
     """
     low, high = limits
     if n_queries < FEWEST_QUERIES:
@@ -50,16 +51,16 @@ def interval(
 
 
 def finite_interval(ends: tuple[float, float]) -> tuple[float, float] | None:
-    """Return an interval for JSON; None if it is infinite because of too few queries."""
+    """Return an interval for JSON; None for the infinite interval of too few queries."""
     return ends if all(map(isfinite, ends)) else None
 
 
 @dataclass(frozen=True)
 class Difference:
-    """A difference of two numbers, of sources or of sides of one source, with its clustered standard error.
+    """Difference between two sources, or between two sides of one source, with its clustered standard error.
 
-    n_queries : distinct queries of the side with fewer.
-    n_shared  : queries by which the sides are paired; 0 if they count as independent.
+    n_queries : number of distinct queries on the side with fewer.
+    n_shared  : number of queries by which the sides are paired; 0 if the sides count as independent.
     """
 
     value: float
@@ -77,14 +78,14 @@ class Difference:
         return interval(self.value, self.standard_error, self.n_queries)
 
     def interval_within(self, limit: float) -> tuple[float, float]:
-        """Return the 95 % interval of a difference that lies in ±limit; this whole range with too few queries."""
+        """Return the 95 % interval of a difference between -limit and limit, or that range with too few queries."""
         return interval(self.value, self.standard_error, self.n_queries, (-limit, limit))
 
     @property
     def z(self) -> float | None:
-        """Difference in standard errors; None if it supports no conclusion.
+        """Difference in standard errors; None if the difference supports no conclusion.
 
-        That is so if the numbers differ only by rounding (such as the same triplets in another order), if a side has
+        It supports none if it is within rounding (for example, of the same triplets in another order), if a side has
         too few queries for a meaningful standard error, or if the standard error is 0.
         """
         if abs(self.value) <= ROUNDING_NATS or self.n_queries < FEWEST_QUERIES or self.standard_error <= 0:
@@ -92,7 +93,7 @@ class Difference:
         return self.value / self.standard_error
 
     def p(self) -> float:
-        """Return the two-sided p by Student's t with n_queries - 1 degrees, in [0, 1]; 1.0 if z is None."""
+        """Return the two-sided p value by Student's t with n_queries - 1 degrees of freedom; 1.0 if z is None."""
         from scipy.special import stdtr
 
         if self.z is None:
@@ -100,25 +101,28 @@ class Difference:
         return float(2.0 * stdtr(self.n_queries - 1, -abs(self.z) * sqrt(1.0 - 1.0 / self.n_queries)))
 
 
-# Evidence that each look needs if growing samples are tested several times (METHOD 8).
+# Significance levels for a growing sample that is tested several times. Each test is a look (METHOD 8).
 #
-# An estimate from nested samples moves like Brownian motion in information time, 1 / variance. That gives the
-# probability that it leaves a band at any look although there is no difference. The band follows from the error
-# that may be spent: more than half of it at the first look, the rest at one nominal level for all others.
+# An estimate from nested samples moves like Brownian motion in information time, 1 / variance. This gives the
+# probability that the estimate leaves a band at any look although the true difference is 0. The band is set so that
+# this probability equals the allowed error. The first look spends more than half of the error; all later looks share
+# one nominal level.
 
-LARGEST_GROUP = 10
-"""Largest group of sources joined by open pairs that is counted exactly, in 3^n steps. In larger groups all pairs
-count."""
+MAX_EXACT_SOURCES = 10
+"""Groups of up to this many sources, joined by open pairs, are counted exactly, in 3^n steps. In larger groups every
+open pair counts."""
 FIRST_SHARE = 0.6
-"""Share of the error that is spent at the first look. Of 0.4 to 0.9 it needed the fewest queries on average."""
+"""Share of the error that the first look spends. Among shares from 0.4 to 0.9, it needed the fewest queries on
+average."""
 NODES = 101
-"""Gauss-Legendre nodes of each look's density. They reproduce all digits of Pocock's published constants."""
+"""Number of Gauss-Legendre nodes for each look's density. With 101, all digits of Pocock's published constants are
+reproduced."""
 
 
 def information_times(sizes: npt.ArrayLike, population: npt.ArrayLike) -> Floats:
-    """Return 1 / variance of the mean of a sample drawn without replacement, in units of 1 / one query's variance.
+    """Return 1 / variance of the mean of a sample drawn without replacement. One query has a variance of 1.
 
-    sizes : queries of each look, rising, below `population`; (L,), or (L, S) for S populations.
+    sizes : number of queries at each look, ascending and below `population`; (L,), or (L, S) for S populations.
     Source: METHOD 8, finite-population factor.
     """
     n = np.asarray(sizes, np.float64)
@@ -126,9 +130,10 @@ def information_times(sizes: npt.ArrayLike, population: npt.ArrayLike) -> Floats
 
 
 def error_spent(times: Floats, levels: npt.ArrayLike) -> Floats:
-    """Return (L,) the probability, without any difference, of p <= its level at that look or an earlier one.
+    """Return (L,) probability of a false positive at each look or an earlier one, if the true difference is 0.
 
-    times : information times of the looks, rising.   levels : (L,) two-sided, or one for all.   Source: METHOD 8.
+    times  : (L,) information times of the looks, ascending.
+    levels : (L,) two-sided levels at or below which p is significant, or one level for all looks. Source: METHOD 8.
     """
     from scipy.special import ndtri
 
@@ -141,16 +146,16 @@ def error_spent(times: Floats, levels: npt.ArrayLike) -> Floats:
         half = edge * np.sqrt(now)
         places, widths = nodes * half, masses * half
         density = _normal_density(places[:, None] - points[None, :], now - before) @ density
-        density *= widths  # mass at each node, so that the next step is a plain sum
+        density *= widths  # probability mass at each node, so that the next step is a plain sum
         points, before = places, now
         inside.append(density.sum())
     return 1.0 - np.array(inside)
 
 
 def levels_of_looks(times: Floats, alpha: float) -> Floats:
-    """Return (L,) the two-sided nominal p of each look, so that all looks together err with probability alpha.
+    """Return (L,) two-sided nominal level of each look, chosen so that all looks together err with probability alpha.
 
-    The first look spends FIRST_SHARE of alpha; the others share one level.
+    The first look spends FIRST_SHARE of alpha; all later looks have the same level.
     times : (L,) as in `error_spent`, at least one.   alpha : in (0, 1).
     """
     if len(times) == 1:
@@ -162,27 +167,30 @@ def levels_of_looks(times: Floats, alpha: float) -> Floats:
     def excess(level: float) -> float:
         return float(error_spent(times, np.where(others, level, first))[-1]) - alpha
 
-    # Lower end: the looks split the rest evenly. Upper end: one look could spend all of alpha.
+    # Lower end: the later looks split the remaining error evenly. Upper end: one look spends all of alpha.
     level = brentq(excess, (alpha - first) / (len(times) - 1), alpha, xtol=1e-12)
     return np.where(others, level, first)
 
 
-def most_equal(open_pairs: Iterable[tuple[str, str]]) -> int:
-    """Return the largest number of open pairs that can all be equal while all other pairs differ.
+def max_equal_pairs(open_pairs: Iterable[tuple[str, str]]) -> int:
+    """Return the maximum number of open pairs that can be equal at the same time, if all other pairs differ.
 
-    Equality is transitive: if a and c differ, b equals at most one of them. So each open pair may use the
-    error divided by this number, which is at most the number of open pairs (Holm's). It is at least 1 with any open
-    pair, and 0 without one. Source: METHOD 8.
+    Equality is transitive: if a and c differ, b equals at most one of them. So each open pair may use the error divided
+    by this number, which is at most the number of open pairs (as in Holm's procedure). It is 0 only without open pairs.
+    Source: METHOD 8.
     """
     partners: dict[str, set[str]] = {}
     for first, second in open_pairs:
         partners.setdefault(first, set()).add(second)
         partners.setdefault(second, set()).add(first)
-    return sum(_most_within(partners, group) for group in _groups(partners))
+    return sum(_max_pairs_within(partners, group) for group in _groups(partners))
 
 
 def _groups(partners: dict[str, set[str]]) -> list[frozenset[str]]:
-    """Return the groups of sources that open pairs join, directly or through others. partners: open pairs by source."""
+    """Return the groups of sources that open pairs join, directly or indirectly.
+
+    partners : for each source, the sources with which it forms an open pair.
+    """
     left, groups = set(partners), []
     while left:
         group, edge = set(), {left.pop()}
@@ -194,12 +202,12 @@ def _groups(partners: dict[str, set[str]]) -> list[frozenset[str]]:
     return groups
 
 
-def _most_within(partners: dict[str, set[str]], group: frozenset[str]) -> int:
-    """Return the most pairs within sets, over all partitions of a group into sets of equal sources.
+def _max_pairs_within(partners: dict[str, set[str]], group: frozenset[str]) -> int:
+    """Split a group into sets of equal sources, and return the maximum number of pairs within the sets.
 
-    For more than LARGEST_GROUP sources it is the number of open pairs.
+    For more than MAX_EXACT_SOURCES sources, return the number of open pairs.
     """
-    if len(group) > LARGEST_GROUP:
+    if len(group) > MAX_EXACT_SOURCES:
         return sum(len(partners[name]) for name in group) // 2
 
     @cache
@@ -216,7 +224,7 @@ def _most_within(partners: dict[str, set[str]], group: frozenset[str]) -> int:
 
 
 def _cliques(partners: dict[str, set[str]], chosen: frozenset[str], others: frozenset[str]) -> Iterable[frozenset[str]]:
-    """Yield every set of `chosen` and some of the others in which all pairs are open."""
+    """Yield every set that contains `chosen` and any of the others, and in which all pairs are open."""
     yield chosen
     for name in sorted(others):
         others -= {name}
@@ -224,5 +232,5 @@ def _cliques(partners: dict[str, set[str]], chosen: frozenset[str], others: froz
 
 
 def _normal_density(values: Floats, variance: float) -> Floats:
-    """Return the density of a normal of mean 0. scipy.stats has it too, but takes half a second to import."""
+    """Return the density of a normal distribution with mean 0. Importing it from scipy.stats takes half a second."""
     return np.asarray(np.exp(-(values**2) / (2.0 * variance)) / np.sqrt(2.0 * np.pi * variance))

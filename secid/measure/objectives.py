@@ -1,9 +1,10 @@
-"""Gradients of training objectives on frozen scores: closed forms over records, no training.
+"""Losses and gradients of training objectives on frozen scores, in closed form.
 
-Scores s are dot products divided by the temperature. Every objective gives a loss and its derivative by each s. All of
-a record's negatives get one number times their softmax (or maximum) weights, so the cost of a record grows with its
-passages, not its pairs. Only MW compares the passages of all queries. Worked example: one positive and one negative of
-equal score have a loss of log 2 under each objective, with gradients -1/2 and +1/2. Source: METHOD 9.
+A score s is a dot product divided by the temperature. Every objective gives a loss and its derivative by each s. The
+gradient of a record's negatives is one number times their softmax (or maximum) weights, so the cost of a record grows
+with its number of passages, not of pairs. Only MW compares passages of different queries. Worked example: one positive
+and one negative with equal scores have a loss of log 2 under each objective, with gradients -1/2 and +1/2.
+Source: METHOD 9.
 """
 
 from __future__ import annotations
@@ -21,16 +22,18 @@ from secid.arrays import Flags, Floats, Index
 from secid.measure.separation import PairMeans
 
 BLOCK = 1 << 20
-"""Passages whose gradients are in memory at once: 8 MB per column."""
+"""Maximum passages in memory at once: 8 MB per column."""
 
 
 @dataclass(frozen=True)
 class Records:
-    """Cosines of R records with their queries.
+    """Cosines of R queries with the passages of their records.
 
-    positive : (P,) record r has those from positive_offsets[r] to positive_offsets[r + 1], at least one.
-    negative : (N,) likewise.   scored : (P,) weight of each positive under SingleLH, 1 in total per record.
-    masked   : (N,) whether GIST leaves out the negative; None without a guide.
+    positive : (P,) cosines. Those of record r start at positive_offsets[r] and end before positive_offsets[r + 1];
+               there is at least one.
+    negative : (N,) cosines, with negative_offsets likewise.
+    scored   : (P,) weight of each positive under SingleLH; the weights of a record add up to 1.
+    masked   : (N,) flags of negatives that GIST leaves out; None without a guide.
     """
 
     positive: Floats
@@ -43,9 +46,10 @@ class Records:
 
 @dataclass(frozen=True)
 class BatchScores:
-    """Some records on a device. positive (P,), negative (N,) float64: dot products over the temperature.
+    """A block of n records on a device.
 
-    of_positive, of_negative : (P,), (N,) record of each, from 0.   scored, masked : as in `Records`.   n : records.
+    positive, negative : (P,), (N,) float64 dot products divided by the temperature.
+    of_positive, of_negative : (P,), (N,) record of each passage, from 0.   scored, masked : as in `Records`.
     """
 
     positive: Tensor
@@ -61,7 +65,8 @@ class BatchScores:
 class Gradient:
     """Loss and gradient of one objective.
 
-    loss : (R,) nats.   positive : (P,) d loss / d s, <= 0 except for JointLH.   negative : (N,) likewise, >= 0.
+    loss     : (R,) loss of each record in nats.
+    positive : (P,) d loss / d s of each positive, <= 0 except for JointLH.   negative : (N,) of each negative, >= 0.
     """
 
     loss: Tensor
@@ -73,11 +78,11 @@ class Gradient:
 class ObjectiveValues:
     """Loss of one objective on a source, and the distribution of its gradient.
 
-    loss_nats : mean over records; for MW over pairs.
-    shares    : share of the negatives' gradient by class of negatives; None without any gradient.
-    effective_negatives : exp of the entropy of the negatives' gradient, 1 to N; None likewise.
-    strongest, weakest  : share of the positives' gradient (absolute) on each record's positive with the highest and the
-                          lowest score, over records with two or more positives; None without any.
+    loss_nats : mean loss over records; for MW over pairs.
+    shares    : share of the negatives' gradient in each class of negatives; None if the gradient is 0.
+    effective_negatives : exp of the entropy of the negatives' gradient, 1 to N; None if the gradient is 0.
+    strongest, weakest  : share of the positives' absolute gradient on each record's highest-scored and lowest-scored
+                          positive, over records with two or more positives; None without such records.
     """
 
     loss_nats: float
@@ -88,11 +93,11 @@ class ObjectiveValues:
 
 
 Pooled = tuple[Tensor, Tensor]
-"""A number for each record, and its derivative by each passage: non-negative weights that add up to 1."""
+"""A value per record, and its derivative by each passage: weights >= 0 that add up to 1 within a record."""
 
 
 def _soft(values: Tensor, record: Tensor, n: int) -> Pooled:
-    """Return log sum exp of each record's values, and their softmax, which is 0 if all values are -inf."""
+    """Return log sum exp of each record's values, and their softmax, which is 0 if all the record's values are -inf."""
     top = values.new_full((n,), -torch.inf).scatter_reduce(0, record, values, "amax")
     shift = torch.where(top > -torch.inf, top, 0.0)
     exponents = torch.exp(values - shift[record])
@@ -101,7 +106,7 @@ def _soft(values: Tensor, record: Tensor, n: int) -> Pooled:
 
 
 def _hard(values: Tensor, record: Tensor, n: int) -> Pooled:
-    """Return the largest of each record's values, and weights: equal maxima share a weight of 1."""
+    """Return the maximum of each record's values, and the weight of each value: tied maxima share a weight of 1."""
     top = values.new_full((n,), -torch.inf).scatter_reduce(0, record, values, "amax")
     best = (values == top[record]).to(values.dtype)
     return top, best / values.new_zeros(n).index_add(0, record, best)[record]
@@ -112,7 +117,7 @@ def _sum(values: Tensor, record: Tensor, n: int) -> Tensor:
 
 
 def _likelihood(scores: BatchScores, weights: Tensor, negative: Tensor) -> Gradient:
-    """Return -log P of one positive against the negatives, averaged over positives. weights: (P,) of the positives."""
+    """Return -log P of each positive against the record's negatives, averaged over positives with weights (P,)."""
     size, softmax = _soft(negative, scores.of_negative, scores.n)
     odds = size[scores.of_positive] - scores.positive
     missing = weights * torch.sigmoid(odds)
@@ -121,7 +126,7 @@ def _likelihood(scores: BatchScores, weights: Tensor, negative: Tensor) -> Gradi
 
 
 def _uniform(scores: BatchScores) -> Tensor:
-    """Return (P,) one over the number of the record's positives."""
+    """Return (P,) weights of 1 / the number of positives in the record."""
     ones = torch.ones_like(scores.positive)
     return ones / _sum(ones, scores.of_positive, scores.n)[scores.of_positive]
 
@@ -142,9 +147,10 @@ def _joint(scores: BatchScores) -> Gradient:
 
 
 def _pairs(scores: BatchScores, positives: str, negatives: str) -> Gradient:
-    """Return LSEPair over "all" positives, the "best" or the "worst" one, and "all" negatives or the "best" one.
+    """Return LSEPair, or a variant of it that uses only some passages of each record.
 
-    positives "any" sums over the positives, not over their pairs: this is SumMargLH.
+    positives : "all", only the "best" or only the "worst"; "any" sums the likelihood over positives (SumMargLH).
+    negatives : "all", or only the "best".
     """
     pool, sign = {"all": (_soft, -1.0), "worst": (_hard, -1.0), "any": (_soft, 1.0), "best": (_hard, 1.0)}[positives]
     size, weights = pool(sign * scores.positive, scores.of_positive, scores.n)
@@ -166,21 +172,22 @@ CLOSED_FORMS: Mapping[str, Callable[[BatchScores], Gradient]] = {
     "lse_pair_min_p_max_n": partial(_pairs, positives="worst", negatives="best"),
     "gist": _gist,
 }
-"""Objectives that use one record at a time. The gradient is that of the record's own loss."""
+"""Objectives that use one record at a time, by name. The gradient is that of the record's own loss."""
 MW = "mw"
 OBJECTIVES = (*list(CLOSED_FORMS)[:-1], MW, "gist")
 """All objectives, in the order of METHOD 9."""
-OF_SEVERAL_POSITIVES = frozenset(
+MULTI_POSITIVE = frozenset(
     {"rand1_lh", "joint_lh", "sum_marg_lh", "lse_pair", "lse_pair_max_p", "lse_pair_min_p", "lse_pair_min_p_max_n"}
 )
-"""Objectives that differ only for several positives. With one positive per record they equal `single_lh`, and
-`lse_pair_min_p_max_n` equals `lse_pair_max_n`."""
+"""Objectives that differ only for records with several positives. With one positive per record they equal `single_lh`,
+except that `lse_pair_min_p_max_n` equals `lse_pair_max_n`."""
 
 
 def all_pairs(positive: Tensor, negative: Tensor) -> Callable[[BatchScores], Gradient]:
-    """Return MW, a mean over all pairs, as a function of some records that gives their part of it, by negatives.
+    """Return a function that computes the part of MW that belongs to a block of records.
 
-    positive, negative : (P,), (N,) scores of the whole source.
+    MW is a mean over all pairs of a source. A pair's loss counts for the record of its negative.
+    positive, negative : (P,), (N,) scores of the whole source, divided by the temperature.
     """
     of_negatives, of_positives = PairMeans.of(negative, positive), PairMeans.of(-positive, -negative)
 
@@ -194,7 +201,7 @@ def all_pairs(positive: Tensor, negative: Tensor) -> Callable[[BatchScores], Gra
 
 
 class _Sums:
-    """Sums of one objective over blocks, on the device. classes : number of classes of negatives."""
+    """Sums of one objective over blocks, on the device. classes: number of classes of negatives."""
 
     def __init__(self, classes: int, device: torch.device) -> None:
         self._loss, self._entropy = torch.zeros((), device=device).double(), torch.zeros((), device=device).double()
@@ -204,8 +211,8 @@ class _Sums:
     def add(self, gradient: Gradient, classes: Tensor, ends: Tensor) -> None:
         """Add a block.
 
-        classes : (1 + C, N) a row of ones, then a row per class.
-        ends    : (3, P) all, strongest and weakest positives; 0 for a record's only positive.
+        classes : (1 + C, N) a row of ones, then one row of flags per class.
+        ends    : (3, P) rows of `_ends`.
         """
         self._loss += gradient.loss.sum()
         self._negative += classes @ gradient.negative
@@ -213,7 +220,7 @@ class _Sums:
         self._positive += ends @ gradient.positive.abs()
 
     def values(self, names: Collection[str], n: int) -> ObjectiveValues:
-        """Return the values of the objective. n : records over which the loss is averaged."""
+        """Return the values of the objective. names: names of the classes.   n: number by which the loss is divided."""
         total, *by_class = self._negative.tolist()
         every, strongest, weakest = self._positive.tolist()
         effective = float(np.exp(np.log(total) + self._entropy.item() / total)) if total > 0 else None
@@ -227,9 +234,9 @@ class _Sums:
 
 
 def _share(part: float, total: float) -> float | None:
-    """Return part / total, or None for a total of 0.
+    """Return part / total, rounded to 12 digits; None for a total of 0.
 
-    It is rounded to 12 digits: sums of the same numbers in another order give 0.9999999999999998 for 1.
+    Without rounding, sums of the same numbers in another order could give 0.9999999999999998 instead of 1.
     """
     return round(part / total, 12) if total > 0 else None
 
@@ -241,10 +248,10 @@ def objective_values(
     device: torch.device,
     names: Collection[str] = OBJECTIVES,
 ) -> dict[str, ObjectiveValues]:
-    """Return losses and gradients of the named objectives on the records of a source, at least one record.
+    """Return the values of the named objectives on a source with at least one record. Source: METHOD 9.
 
-    classes : (N,) whether each negative is in a class, by the name of the class; classes may overlap.
-    Records are processed in blocks; nothing in the loop waits for the device. Source: METHOD 9.
+    classes : (N,) flags of the negatives in each class, by the name of the class; classes may overlap.
+    Records are processed in blocks, and the loop over blocks does not wait for the device.
     """
     sums = {name: _Sums(len(classes), device) for name in names}
     forms = dict(CLOSED_FORMS)
@@ -261,7 +268,7 @@ def objective_values(
 
 
 def _ends(scores: BatchScores) -> Tensor:
-    """Return (3, P) flags: positives of records with several positives, and of these the strongest and the weakest."""
+    """Return (3, P) weights of all, the strongest and the weakest positives; 0 for the only positive of a record."""
     several = (_uniform(scores) < 1.0).double()
     strongest, weakest = (_hard(sign * scores.positive, scores.of_positive, scores.n)[1] for sign in (1.0, -1.0))
     return torch.stack([several, several * strongest, several * weakest])
@@ -270,7 +277,10 @@ def _ends(scores: BatchScores) -> Tensor:
 def _blocks(
     records: Records, flags: Floats, temperature: float, device: torch.device
 ) -> Iterator[tuple[BatchScores, Tensor]]:
-    """Yield blocks of whole records, of up to BLOCK passages or a single record, with their classes, (C, N)."""
+    """Yield blocks of whole records with the flags of their negatives, (1 + C, N).
+
+    A block has at most BLOCK passages, or is a single record.
+    """
     starts, ends = records.positive_offsets, records.negative_offsets
     passages = starts + ends
     first, last = 0, len(starts) - 1

@@ -1,4 +1,4 @@
-"""Measures of how well scores separate positives from negatives: means over all pairs, without forming the pairs."""
+"""How well scores separate positives from negatives: AUC and the MW loss over all pairs, without forming the pairs."""
 
 from __future__ import annotations
 
@@ -8,31 +8,31 @@ import torch
 from torch import Tensor
 from torch.nn.functional import softplus
 
-# Means over all pairs of two large sets of scores: softplus and its derivative, without the pairs.
+# Means of f(x - y) over all pairs of two large sets of scores x and y, for f = softplus and its derivative.
 #
-# f(x - y) is smooth in both scores. Within a cell of either score, f is interpolated by the polynomial of degree 5 that
-# matches the values and the first two derivatives at both edges, so f is needed only at pairs of edges. Each score of y
-# becomes weights on its two edges, which are summed over all y; each score of x reads the sums at its own edges. Pairs
-# further apart than FAR need no f: it is x - y, or 0. Worked example: y = {0}, x = 0 gives log 2 and 1/2.
+# The score axis is divided into cells. Within a cell, f is interpolated by the polynomial of degree 5 that matches its
+# value and first two derivatives at both edges, so f is computed only for pairs of edges. Each y becomes weights on the
+# two edges of its cell, which are summed over all y. Each x then reads the sums at the edges of its own cell. For pairs
+# further apart than FAR, softplus is x - y or 0. Worked example: y = {0} and x = 0 give log 2 and 1/2.
 # Source: METHOD 9, 10 (MW).
 
 CELL = 1.0 / 8.0
-"""Width of a cell, in scores over the temperature. A polynomial's error is at most width^6 / 46080 times the sixth
-derivative, which is below 1/2 for both functions: 4e-11 for x, and as much for y."""
+"""Width of a cell, in units of score / temperature. The polynomial's error is at most width^6 / 46080 times the sixth
+derivative, which is below 1/2 for both functions: 4e-11 for x, and the same for y."""
 BOUND = 1e-10
-"""Largest error of a mean of softplus."""
+"""Maximum error of a mean of softplus."""
 FAR = 40.0
-"""Argument from which softplus equals its argument to 4e-18, and its derivative is 1."""
-PRODUCTS, FEWEST_EDGES = 1 << 18, 16
-"""Pairs of edges in memory at once (2 MB, which a CPU's cache holds), and the fewest edges of x at once, for any number
-of edges of y."""
+"""Above this argument softplus equals its argument to 4e-18, and its derivative is 1."""
+MAX_EDGE_PAIRS, MIN_EDGES = 1 << 18, 16
+"""Maximum pairs of edges in memory at once (2 MB, which fits a CPU's cache), and minimum edges of x in a batch, however
+many edges y has."""
 
 
 @dataclass(frozen=True)
 class PairMeans:
-    """Means over y at the edges of x's cells.
+    """Means over y at the edges of the cells of x.
 
-    edges : (E,) numbers of the cells' edges, rising.   table : (4, E) means of softplus and three derivatives.
+    edges : (E,) numbers of the edges, ascending.   table : (4, E) means of softplus and its first three derivatives.
     """
 
     edges: Tensor
@@ -40,9 +40,9 @@ class PairMeans:
 
     @classmethod
     def of(cls, x: Tensor, y: Tensor, weight: Tensor | None = None) -> PairMeans:
-        """Compute means over y, (n,), at the edges of the cells of x, (m,); both float64 on one device.
+        """Compute means over y at the edges of the cells of x.
 
-        weight : (n,) weights of y; None for equal ones.
+        x : (m,) and y : (n,), float64 on the same device.   weight : (n,) weights of y; None if all are equal.
         """
         edges, edges_of_y = _edges(x), _edges(y)
         left, low, high = _weights(edges_of_y, y)
@@ -52,7 +52,7 @@ class PairMeans:
         weights[1] *= -1.0  # d/dy f(x - y) = -f'
         ends, points = edges.double() * CELL, edges_of_y.double() * CELL
         below = torch.nn.functional.pad(torch.stack([weights[0], weights[1] - weights[0] * points]).cumsum(1), (1, 0))
-        parts = torch.split(ends, max(FEWEST_EDGES, PRODUCTS // len(points)))
+        parts = torch.split(ends, max(MIN_EDGES, MAX_EDGE_PAIRS // len(points)))
         firsts, lasts = (torch.stack([part[end] for part in parts]) for end in (0, -1))
         spans = torch.stack([torch.searchsorted(points, firsts - FAR), torch.searchsorted(points, lasts + FAR)], dim=1)
         tables = []
@@ -64,7 +64,7 @@ class PairMeans:
         return cls(edges, torch.cat(tables, dim=1))
 
     def at(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Return means of softplus(x - y) and of sigmoid(x - y), (m,) each, for x within the cells."""
+        """Return (m,) means of softplus(x - y), and (m,) of sigmoid(x - y). Every x must lie in one of the cells."""
         left, low, high = _weights(self.edges, x)
         below, above = self.table[:, left], self.table[:, left + 1]
         mean, slope = (torch.sum(low * below[j : j + 3] + high * above[j : j + 3], dim=0) for j in (0, 1))
@@ -72,14 +72,14 @@ class PairMeans:
 
 
 def _edges(scores: Tensor) -> Tensor:
-    """Return (E,) numbers of the edges of all cells that hold a score, rising."""
+    """Return (E,) numbers of the edges of all cells that contain a score, ascending."""
     cells = torch.floor(scores / CELL).long()
     edges: Tensor = torch.unique(torch.cat([cells, cells + 1]))
     return edges
 
 
 def _weights(edges: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Return the place of the edge below each score, and (3, m) weights of f, f', f'' at the edges below and above."""
+    """Return (m,) position of the edge below each score, and (3, m) weights of f, f', f'' at each of its two edges."""
     cells = torch.floor(scores / CELL)
     t = scores / CELL - cells
     return torch.searchsorted(edges, cells.long()), _basis(t, 1.0), _basis(1.0 - t, -1.0)
@@ -88,7 +88,7 @@ def _weights(edges: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def _basis(t: Tensor, sign: float) -> Tensor:
     """Return (3, m) weights of f, f' and f'' at an edge.
 
-    t : distance from the edge, in cells.   sign : -1 if the edge lies above the score, else 1.
+    t : (m,) distance from the edge, in cells.   sign : -1 if the edge lies above the score, else 1.
     """
     rest = (1.0 - t) ** 3
     return torch.stack(
@@ -99,7 +99,7 @@ def _basis(t: Tensor, sign: float) -> Tensor:
 def _table(gap: Tensor, weights: Tensor) -> Tensor:
     """Return columns (4, e) of the table for some edges of x.
 
-    gap : (e, E) these edges minus the edges of y.   weights : (3, E).
+    gap : (e, E) these edges minus the edges of y.   weights : (3, E) summed weights at the edges of y.
     """
     p = torch.sigmoid(gap)
     slope, twice = p * torch.sigmoid(-gap), 1.0 - 2.0 * p
@@ -109,20 +109,22 @@ def _table(gap: Tensor, weights: Tensor) -> Tensor:
 
 # AUC over all pairs and within queries, and the MW loss.
 #
-#     pooled_auc   AUC over all pairs, AoC and each query's influence; in an audit, of two kinds of negatives
-#     separation   these, and the AUC within queries
-#     mw_loss      mean of log(1 + exp(-(s+ - s-) / tau)) over all pairs of all queries, without visiting them
+#     pooled_auc   AUC over all pairs, AoC, and each query's influence; an audit compares two kinds of negatives with it
+#     separation   the same, and the AUC within queries
+#     mw_loss      mean of log(1 + exp(-(s+ - s-) / tau)) over all pairs of all queries
 #
-# Worked example: query 1 has a positive of 0.5 and a negative of 0.4, query 2 a positive of 0.9 and a negative of 0.8.
-# Within queries every positive is above its negative: an AUC of 1. Pooled, 0.5 < 0.8 is one error in four pairs: 0.75.
-# The gap of 0.25 is an offset between queries, which a loss within queries cannot see. Source: METHOD 10.
+# Worked example: query 1 has a positive at 0.5 and a negative at 0.4; query 2 has a positive at 0.9 and a negative at
+# 0.8. Within queries every positive scores above its negative, so the AUC is 1. Over all four pairs there is one error,
+# 0.5 < 0.8, so the pooled AUC is 0.75. The gap of 0.25 is an offset between queries, which a loss within queries cannot
+# see. Source: METHOD 10.
 
 
 @dataclass(frozen=True)
 class PassageScores:
     """Scores of n passages for their queries, on one device.
 
-    values : (n,) float64.   query : (n,) int64, 0 to Q - 1.   weight : (n,) float64 > 0, the count of each passage.
+    values : (n,) float64 scores.   query : (n,) int64 number of the query, 0 to Q - 1.
+    weight : (n,) float64 weight of each passage, > 0.
     """
 
     values: Tensor
@@ -132,9 +134,10 @@ class PassageScores:
 
 @dataclass(frozen=True)
 class SeparationEstimate:
-    """AUCs with their influences. auc, within_auc, aoc in [0, 1]; aoc is P(s+ <= s-): ties count as errors.
+    """AUCs with the influence of each query. auc, within_auc and aoc lie in [0, 1].
 
-    auc_influence, within_influence : (Q,) influence of each query; their sum of squares is the variance.
+    aoc : P(s+ <= s-), so ties count as errors.
+    auc_influence, within_influence : (Q,) influence of each query. The sum of squares is the variance.
     """
 
     auc: float
@@ -145,10 +148,11 @@ class SeparationEstimate:
 
 
 def pooled_auc(positive: PassageScores, negative: PassageScores, n_queries: int) -> tuple[float, float, Tensor]:
-    """Return P(s+ > s-) + P(s+ = s-) / 2 over all pairs; P(s+ <= s-); and (Q,) each query's influence on the first.
+    """Return the AUC over all pairs, the AoC, and (Q,) influence of each query on the AUC.
 
-    Exact, by ranks, with ties. Each side has at least one score. The influences are first-order (DeLong's
-    placements), summed by query (Obuchowski 1997, Biometrics 53). Source: METHOD 8, 10.
+    AUC : P(s+ > s-) + P(s+ = s-) / 2.   AoC : P(s+ <= s-). Both are exact, by ranks. Each side has at least one score.
+    The influences are first-order (DeLong's placements), summed by query (Obuchowski 1997, Biometrics 53).
+    Source: METHOD 8, 10.
     """
     high, low, n_levels = _ranks(positive, negative)
     of_positives, of_negatives = (
@@ -167,7 +171,7 @@ def pooled_auc(positive: PassageScores, negative: PassageScores, n_queries: int)
 
 
 def separation(positive: PassageScores, negative: PassageScores, n_queries: int) -> SeparationEstimate:
-    """Return the AUC over all pairs and within queries. At least one query must have both sides.
+    """Return the AUC over all pairs and within queries. At least one query must have a positive and a negative.
 
     Source: METHOD 8, 10.
     """
@@ -179,13 +183,13 @@ def separation(positive: PassageScores, negative: PassageScores, n_queries: int)
 
 
 def _ranks(positive: PassageScores, negative: PassageScores) -> tuple[Tensor, Tensor, int]:
-    """Return the ranks of both sides among all scores, with one rank for equal scores, and the number of ranks."""
+    """Return the rank of each positive and negative among all scores, and the number of ranks. Ties share a rank."""
     levels, rank = torch.unique(torch.cat([positive.values, negative.values]), return_inverse=True)
     return rank[: len(positive.values)], rank[len(positive.values) :], len(levels)
 
 
 def _within(positive: PassageScores, negative: PassageScores, n_queries: int) -> tuple[Tensor, Tensor]:
-    """Return (Q,) the correctly ordered pairs of each query, with ties as half, and (Q,) all its pairs."""
+    """Return (Q,) number of correctly ordered pairs per query, where a tie counts half, and (Q,) of all its pairs."""
     high, low, n_levels = _ranks(positive, negative)
     keys, order = (negative.query * n_levels + low).sort()
     sums = torch.nn.functional.pad(negative.weight[order].cumsum(0), (1, 0))
@@ -201,13 +205,16 @@ def _within(positive: PassageScores, negative: PassageScores, n_queries: int) ->
 
 
 def mw_loss(positive: PassageScores, negative: PassageScores, temperature: float) -> float:
-    """Return the mean of log(1 + exp(-(s+ - s-) / temperature)) over all pairs, to BOUND. Source: METHOD 9, 10."""
+    """Return the mean of log(1 + exp(-(s+ - s-) / temperature)) over all pairs. The error is at most BOUND.
+
+    Source: METHOD 9, 10.
+    """
     x, y = negative.values / temperature, positive.values / temperature
     mean, _ = PairMeans.of(x, y, positive.weight).at(x)
     return float((negative.weight * mean).sum() / negative.weight.sum())
 
 
 def histogram(scores: PassageScores, low: float, high: float, n_bins: int) -> Tensor:
-    """Return (n_bins,) weights of the scores in equal bins from low to high; scores outside count in the end bins."""
+    """Return (n_bins,) sums of weights in equal bins from low to high. Scores outside count in the end bins."""
     place = ((scores.values - low) / (high - low) * n_bins).long().clamp(0, n_bins - 1)
     return torch.bincount(place, scores.weight, n_bins)

@@ -1,9 +1,10 @@
-"""One pass over a source's triplets: dot products, gates, and the sums that all scores are computed from.
+"""One pass over a source's triplets: dot products, gates, and the sums from which all scores are computed.
 
-Blocks hold whole records padded to one number of negatives, so that a record's dot products are one
-small matrix product in float64. Each block serves all variants. Samples are nested. A block belongs to one stratum: the
-part of a sample that the next smaller one lacks. A sample's sum is the sum of its strata, without further products.
-Nothing in the loop over blocks waits for the device.
+A block holds whole records, padded to the same number of negatives, so that a record's dot products are one small
+matrix product in float64. All variants are computed from the same block.
+Samples are nested. A stratum is the part of a sample that is not in the next smaller sample, and every block belongs to
+one stratum. The sum of a sample is the sum of its strata, so samples need no further products.
+The loop over blocks does not wait for the device.
 """
 
 from __future__ import annotations
@@ -27,21 +28,21 @@ from secid.measure.gates import WEIGHTS, Dots, Gates, gates
 from secid.measure.information import InformationState
 from secid.settings import DEFAULTS
 
-MOST_WEIGHTS_AT_ONCE = 4
-"""Most products of the same rows for which panels get narrower. With 32 columns of each product, little of the lower
-triangle is computed, and together they are as fast as 128."""
+MAX_PANEL_DIVISOR = 4
+"""Panels get narrower with the number of products of the same rows, but at most by this factor. Four panels of 32
+columns are together as fast as one of 128, and they compute less of the lower triangle."""
 STORED_PANELS = 8
-"""Panels that hold the upper triangle of a sum, 9/16 of the matrix, if products are computed whole."""
+"""Number of panels that store the upper triangle of a sum, 9/16 of the matrix, if products are computed whole."""
 DOT_ROUNDING = 1e-12
-"""Difference up to which dot products count as equal. It is far above the error of a float64 dot product of unit rows
-(1e-16 times sqrt d), and far below any real difference."""
+"""Dot products that differ by at most this count as equal. It is far above the error of a float64 dot product of unit
+rows (1e-16 times sqrt d), and far below any real difference."""
 
 
 @dataclass(frozen=True)
 class Variant:
-    """One way of weighting the same triplets: temperature, coverage by name, weight formula, sample.
+    """One way of weighting the same triplets. coverage, weight: name of the coverage and of the weight formula.
 
-    sample: only triplets whose position in the nested sample lies below it; 1.0 for all.
+    sample : only triplets whose position in the nested sample is below this number are used; 1.0 for all triplets.
     """
 
     temperature: float
@@ -51,19 +52,17 @@ class Variant:
 
 
 PanelProduct = tuple[int, int, Tensor]
-"""A part of products of the same rows: number of the panel, number of the first sum, and the values to add from there,
-(stop, n_sums, width)."""
+"""A part of several products of the same rows: number of the panel, number of the first sum, and the values to add to
+this and the following sums, (stop, n_sums, width)."""
 
 
 class SymmetricSums:
-    """Float64 sums of n symmetric (d, d) products. Upper triangles are stored in panels of columns."""
+    """Float64 sums of n symmetric (d, d) products. The upper triangles are stored in panels of columns."""
 
     def __init__(self, n: int, d: int, device: torch.device, dtype: torch.dtype) -> None:
         panels = block_plan(device).panels
         self._whole = panels is None
-        width = (
-            -(-d // STORED_PANELS) if panels is None else max(1, panels[dtype] // min(max(1, n), MOST_WEIGHTS_AT_ONCE))
-        )
+        width = -(-d // STORED_PANELS) if panels is None else max(1, panels[dtype] // min(max(1, n), MAX_PANEL_DIVISOR))
         stops = [min(d, start + width) for start in range(0, d, width)]
         self._panels = [
             torch.zeros(stop, n, stop - start, dtype=torch.float64, device=device)
@@ -72,7 +71,7 @@ class SymmetricSums:
 
     @property
     def dimension(self) -> int:
-        """Rows and columns of each sum."""
+        """Number of rows, and of columns, of each sum."""
         return len(self._panels[-1])
 
     @property
@@ -81,13 +80,16 @@ class SymmetricSums:
         return sum(panel.numel() for panel in self._panels)
 
     def first(self, n: int) -> SymmetricSums:
-        """Return sums of zeros for only the first n products."""
+        """Return new sums, all 0, for the first n products only."""
         part = copy(self)
         part._panels = [torch.zeros_like(panel[:, :n]) for panel in self._panels]
         return part
 
     def products(self, rows: Tensor, amounts: Tensor) -> Iterator[PanelProduct]:
-        """Yield the upper triangles of rows^T diag(amount) rows for each amount. rows : (B, d).   amounts : (B, n)."""
+        """Yield the upper triangles of rows^T diag(a) rows for each column a of `amounts`.
+
+        rows : (B, d).   amounts : (B, n).
+        """
         if self._whole:
             for number, amount in enumerate(amounts.unbind(1)):
                 product = rows.T @ (rows * amount.unsqueeze(1))
@@ -101,7 +103,7 @@ class SymmetricSums:
             yield place, 0, (rows[:, :stop].T @ columns.view(len(rows), -1)).view(stop, -1, width)
 
     def add(self, place: int, number: int, product: Tensor) -> None:
-        """Add a part of `products`, as far as it belongs to the sums held here."""
+        """Add a part yielded by `products`. Values for sums that are not stored here are ignored."""
         some = self._panels[place][:, number : number + product.shape[1]]
         some += product[:, : some.shape[1]]
 
@@ -110,7 +112,7 @@ class SymmetricSums:
             panel += more
 
     def matrix(self, number: int) -> Tensor:
-        """Return one sum, (d, d), with both triangles."""
+        """Return one sum as a full (d, d) matrix."""
         d = len(self._panels[-1])
         total = self._panels[-1].new_empty(d, d)
         for panels in self._panels:
@@ -125,12 +127,14 @@ class SymmetricSums:
 
 @dataclass(frozen=True)
 class SweepSums:
-    """Results of one pass: dot products, and the un-normalised sum of w u u^T of each variant.
+    """Results of one pass: dot products, and the sum of w u u^T for each variant, not divided by N.
 
-    dots              : (T,) float64 each on the CPU, in the order of the triplets.
-    record_gradient   : (R,) ||sum_k a_k (n_k - p)||^2 of each (record, positive), where a are the softmax weights
-                        of its negatives at `temperature`; METHOD 3's record form without 1/tau^2.
-    weights[variant]  : sum of share * weight, triplets with u = 0 included; n_negatives[variant] : sum of shares.
+    dots            : (T,) float64 columns on the CPU, in the order of the triplets.
+    record_gradient : (R,) ||sum_k a_k (n_k - p)||^2 of each (record, positive), where a_k are the softmax weights of
+                      its negatives at `temperature`. This is METHOD 3's record form without 1/tau^2.
+    weights         : sum of share * weight by variant, including triplets with u = 0.
+    n_negatives     : sum of shares by variant.
+    sums            : by variant, the sums that hold its products, and the number of its sum.
     """
 
     dots: Dots
@@ -141,7 +145,7 @@ class SweepSums:
 
     @property
     def dimension(self) -> int:
-        """Rows and columns of a state."""
+        """Number of rows, and of columns, of a state's matrix."""
         return next(iter(self.sums.values()))[0].dimension
 
     def state(self, variant: Variant) -> InformationState:
@@ -160,18 +164,19 @@ def sweep(
     position: Floats | None = None,
     sums: torch.dtype = torch.float32,
 ) -> SweepSums:
-    """Compute the dot products of all triplets and one information sum per variant.
+    """Compute the dot products of all triplets, and one information sum per variant. Source: METHOD 2, 11.
 
-    coverages : (T,) coverage of each triplet by the name that variants use.
-    smallest_distance : ||n - p|| at and below which n counts as equal to p: u = 0, s_qn = s_qp and s_pn = 1 exactly.
-    temperature       : temperature of the record softmax.
-    position          : (T,) place of each triplet's query in the nested sample, in [0, 1); needed by
-                        variants with a sample below 1.
-    sums : number format of the products within a block; across blocks it is float64. In float64 the states of any parts
-           of the records add up to the whole's to 1e-12, in float32 only those of whole blocks.
-    The result is the same to rounding for any order of records and any block size; zeros for no triplets.
-    Raises NumericalError if a row is zero or not finite.
-    Source: METHOD 2, 11.
+    coverages   : (T,) coverage of each triplet, by the name that variants use.
+    smallest_distance : n counts as equal to p if ||n - p|| is at most this. Then u = 0, s_qn = s_qp and s_pn = 1
+                  exactly.
+    temperature : temperature of the record softmax.
+    position    : (T,) position of each triplet's query in the nested sample, in [0, 1); required for variants with a
+                  sample below 1.
+    sums        : number format of the products within a block. Sums over blocks are always float64. In float64 the
+                  states of any parts of the records add up to the state of all within 1e-12; in float32 only the
+                  states of whole blocks do.
+    Except for rounding, the result does not depend on the order of records or the block size. Without triplets all sums
+    are 0. Raises NumericalError if a row is zero or not finite.
     """
     n, device = len(triplets), vectors.computes_on
     columns = [torch.zeros(n + 1, dtype=torch.float64, device=device) for _ in range(4)]
@@ -187,8 +192,8 @@ def sweep(
         scale = usable / torch.where(usable, dots.squared_distance, 1.0)
         return dots, of_records, totals.of_block(block, dots, difference, scale, listed) if variants else None
 
-    many = n > block_plan(device).n_triplets  # a single block has nothing to run in parallel with
-    with side_by_side(device, totals.block_bytes) if many else nullcontext(map) as each:
+    several_blocks = n > block_plan(device).n_triplets  # a single block is not worth a thread pool
+    with side_by_side(device, totals.block_bytes) if several_blocks else nullcontext(map) as each:
         for window in windows(vectors, triplets, triplets.record_offsets, stratum=totals.stratum):
             for block, (dots, of_records, sums_of_block) in zip(
                 window.blocks, each(partial(one, each is not map, window), window.blocks), strict=True
@@ -202,12 +207,15 @@ def sweep(
                     vectors.tick(block.host.n_triplets)
     on_host = [column[:-1].cpu() for column in columns]
     if not all(bool(torch.isfinite(column).all()) for column in on_host):
-        raise NumericalError("an embedding is zero or not finite", remedy="encode again, with --dtype float32")
+        raise NumericalError("an embedding is zero or not finite", remedy="encode again with --dtype float32")
     return SweepSums(Dots(*on_host), gradient.cpu().numpy(), *totals.of(variants))
 
 
 class _Totals:
-    """Sums of all variants. stratum : (R,) place of the smallest sample that holds a record's query."""
+    """Sums of all variants. stratum: (R,) number of the smallest sample that contains each record's query.
+
+    A family is all variants that share their products: the same weights, on different samples.
+    """
 
     def __init__(
         self,
@@ -220,7 +228,7 @@ class _Totals:
     ) -> None:
         d, n, device = vectors.dimension, len(triplets), vectors.computes_on
         share = np.ones(n) if triplets.share is None else triplets.share
-        # Padding reads the additional last place, which is 0.
+        # Padding reads the extra last value, which is 0.
         self._share = torch.from_numpy(np.append(share, 0.0)).to(device)
         self._coverages = {name: torch.from_numpy(np.append(c, 0.0)).to(device) for name, c in coverages.items()}
         places = np.zeros(n + 1) if position is None else np.append(position, 0.0)
@@ -246,9 +254,10 @@ class _Totals:
     def of_block(
         self, block: SlotBlock, dots: Dots, difference: Tensor, scale: Tensor, listed: bool
     ) -> tuple[Tensor, Iterable[PanelProduct]]:
-        """Return each family's sum of weights over one block, (n,), and the block's products.
+        """Return (n,) sum of weights of each family over one block, and the block's products.
 
-        scale: (slots,) 1 / ||n - p||^2, 0 if u = 0.   listed: compute all products now, not when they are added.
+        scale  : (slots,) 1 / ||n - p||^2; 0 if u = 0.
+        listed : True to compute all products now; False to compute each one when it is added.
         """
         of_gates: dict[tuple[float, str], Gates] = {}
         amounts = []
@@ -273,7 +282,7 @@ class _Totals:
                 within.add(*part)
 
     def of(self, variants: Sequence[Variant]) -> tuple[dict[Variant, Any], ...]:
-        """Return sums of weights, of shares and of products; those of a sample include the smaller samples in it."""
+        """Return the sums of weights, of shares and of products, by variant. Larger samples include smaller ones."""
         weights = self._weights.cumsum(1).tolist()
         for smaller, larger in pairwise(self._strata):
             larger.merge(smaller)
@@ -288,16 +297,16 @@ class _Totals:
         )
 
     def _family(self, variant: Variant) -> Variant:
-        """Return the variant whose products this one shares: without a sample, and with the first equal coverage."""
+        """Return the variant that stands for the family: all triplets, and the first of several equal coverages."""
         return replace(variant, coverage=self._equal[variant.coverage], sample=1.0)
 
 
 def _block_dots(window: Window, block: SlotBlock, smallest_distance: float) -> tuple[Dots, Tensor]:
-    """Return cosines of a block in float64, and its differences n - p in float32 (B, d).
+    """Return cosines of a block in float64, and its differences n - p in float32, (slots, d).
 
-    Rows are divided by their float64 norm, so that float32 rounding of unit rows has no effect; a zero row gives NaN.
-    A copy of the positive that was encoded in another batch differs from it by rounding, and the sign of that
-    difference must not decide what is an inversion.
+    Rows are divided by their float64 norm, so float32 rounding of unit vectors has no effect. A zero row gives NaN.
+    A copy of the positive that was encoded in another batch differs from it by rounding. Such a copy is set to an exact
+    tie, so that rounding does not decide whether it counts as an inversion.
     """
     negatives = window.passages.index_select(0, block.negative)
     positives = window.passages.index_select(0, block.positive)
@@ -308,7 +317,7 @@ def _block_dots(window: Window, block: SlotBlock, smallest_distance: float) -> t
     norms = torch.linalg.vector_norm(wide, dim=1)
     cosines = torch.bmm(anchors, wide.view(-1, k, d).transpose(1, 2)).transpose(0, 1).reshape(2, -1) / norms
     query_positive = (anchors[:, 0] * anchors[:, 1]).sum(1).repeat_interleave(k)
-    query_positive = _tie(query_positive, torch.ones_like(query_positive))  # else s_pn = 1 of a copy could be lower
+    query_positive = _tie(query_positive, torch.ones_like(query_positive))  # so that it is not above s_pn = 1 of a copy
     difference = (negatives.view(-1, k, d) - positives.unsqueeze(1)).view(-1, d)
     query_negative = _tie(cosines[0], query_positive)
     positive_negative = _tie(cosines[1], query_negative)
@@ -321,7 +330,7 @@ def _block_dots(window: Window, block: SlotBlock, smallest_distance: float) -> t
 
 
 def _tie(values: Tensor, others: Tensor) -> Tensor:
-    """Return `values`, or `others` if both differ only by rounding: equal rows must give a tie."""
+    """Return `values`, but replace those within rounding of `others` by `others`, so that equal rows tie exactly."""
     return torch.where((values - others).abs() <= DOT_ROUNDING, others, values)
 
 

@@ -1,4 +1,4 @@
-"""Uncertainty of a score: influence of every triplet through quadratic forms, standard errors by query, bias."""
+"""Uncertainty of a score: the influence of every triplet, standard errors clustered by query, and bias."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ from secid.measure.information import Eigen, InformationState, eigendecompositio
 from secid.measure.interval import ROUNDING_NATS, Difference
 from secid.measure.sweep import SymmetricSums
 
-# The second pass: quadratic forms of the rows n - p, query by query, in a basis where their matrices are diagonal.
+# The second pass computes quadratic forms of the rows n - p, query by query, in a basis where A^-1 is diagonal.
 
 Result = TypeVar("Result")
 
@@ -39,9 +39,9 @@ class Forms(NamedTuple):
     """Results of the second pass over rows v = sqrt(amount) (n - p), in a basis where A^-1 is diagonal.
 
     first        : (T,) v_i^T A^-1 v_i at the first budget.
-    per_query    : (Q, B) sum of v_i^T A^-1 v_i over the query's triplets.
-    pairs        : (B,) sum over queries of tr((A^-1 S)^2), S = sum over the query of v_i v_i^T.
-    by_dimension : (d,) sum over triplets of v_i^2, times the excess of i's query.
+    per_query    : (Q, B) sum of v_i^T A^-1 v_i over the query's triplets, at each of B budgets.
+    pairs        : (B,) sum over queries of tr((A^-1 S)^2), where S is the sum of v_i v_i^T over the query's triplets.
+    by_dimension : (d,) sum over triplets of v_i^2 (by element) times the excess of the triplet's query.
     """
 
     first: Floats
@@ -62,7 +62,8 @@ def quadratic_forms(
 ) -> Forms:
     """Compute the forms in one pass over the triplets.
 
-    amount : (T,).   cluster : (T,) query of each.   excess : (Q,).   shrink : (B, d) the diagonal of A^-1 per budget.
+    amount : (T,) as in `_amounts`.   cluster : (T,) number of each triplet's query, 0 to Q - 1.
+    excess : (Q,) factor of each query in `by_dimension`.   shrink : (B, d) diagonal of A^-1 at each budget.
     dtype  : number format of the rows in the basis, and of their products.
     """
     device, (n_budgets, d) = vectors.computes_on, shrink.shape
@@ -89,13 +90,16 @@ def quadratic_forms(
 
 
 def gram(vectors: Vectors, triplets: Triplets, amount: Floats, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return (T, T) float64 products of the rows v, stored as `dtype`. For few triplets that is smaller than d x d."""
+    """Return (T, T) float64 products of the rows v. With few triplets this is smaller than a d x d matrix.
+
+    dtype : number format of the rows before they are multiplied.
+    """
     wide = scaled_rows(vectors, triplets, amount, dtype).double()
     return wide @ wide.T
 
 
 def scaled_rows(vectors: Vectors, triplets: Triplets, amount: Floats, dtype: torch.dtype = torch.float32) -> Tensor:
-    """Return (T, d) rows v on the device. All triplets must fit into memory together."""
+    """Return (T, d) rows v = sqrt(amount) (n - p) on the device. All of them must fit into memory."""
     rows = torch.zeros(len(triplets) + 1, vectors.dimension, dtype=dtype, device=vectors.computes_on)
     cluster = np.unique(triplets.query, return_inverse=True)[1]
     for block, part in by_query(vectors, triplets, amount, cluster, None, lambda _, part: part.clone(), dtype):
@@ -112,16 +116,16 @@ def by_query(
     work: Callable[[SlotBlock, Tensor], Result],
     dtype: torch.dtype = torch.float32,
 ) -> Iterator[tuple[SlotBlock, Result]]:
-    """Yield each block of whole queries with the result of `work` on it.
+    """Yield each block of whole queries, with the result of `work` for it.
 
-    work     : function of the block and its rows v, (slots, d), which it may overwrite; rows of padding are 0.
-    rotation : (d, d) matrix that rows are multiplied by, or None.   dtype : number format of the rows.
+    work     : function of the block and its rows v, (slots, d). Rows of padding are 0. `work` may overwrite the rows.
+    rotation : (d, d) matrix by which rows are multiplied, or None.   dtype : number format of the rows.
     """
     device = vectors.computes_on
     plan, scratch = block_plan(device), Scratch(device)
-    many = plan.in_threads and len(cluster) > plan.n_triplets  # a single block has nothing to run in parallel with
+    in_parallel = plan.in_threads and len(cluster) > plan.n_triplets  # a single block is not worth a thread pool
     narrow = None if rotation is None else rotation.to(device, dtype)
-    packed = PackedMatrix(narrow.T) if narrow is not None and many and can_pack(device, narrow.dtype) else None
+    packed = PackedMatrix(narrow.T) if narrow is not None and in_parallel and can_pack(device, narrow.dtype) else None
     order = np.argsort(cluster, kind="stable")
     offsets = np.concatenate([[0], np.cumsum(np.bincount(cluster))])
     length = torch.from_numpy(np.append(np.sqrt(amount), 0.0)).to(device, dtype)
@@ -133,7 +137,7 @@ def by_query(
             rows = rows @ narrow if packed is None else packed.product(rows)
         return work(block, rows)
 
-    with side_by_side(device) if many else nullcontext(map) as each:
+    with side_by_side(device) if in_parallel else nullcontext(map) as each:
         for window in windows(vectors, triplets, offsets, order, with_queries=False):
             for block, result in zip(window.blocks, each(partial(one, window), window.blocks), strict=True):
                 yield block, result
@@ -142,12 +146,12 @@ def by_query(
 
 
 def _forms_and_pairs(rows: Tensor, shrink: Tensor, scratch: Scratch) -> tuple[Tensor, Tensor]:
-    """Return (q k, B) v_i^T C v_i, and (B,) the sum over queries of (v_i^T C v_j)^2 over all i and j, float64.
+    """Return (q k, B) v_i^T C v_i, and (B,) sum of (v_i^T C v_j)^2 over all pairs i, j within queries, both float64.
 
-    rows : (q, k, d), the v of each query.   shrink : (B, d), the diagonal of each C.
+    rows : (q, k, d) the rows v of each query.   shrink : (B, d) diagonal of each matrix C.
     """
     (q, k, d), n, tile_bytes = rows.shape, len(shrink), block_plan(rows.device).tile_bytes
-    if k * n > d:  # at 768 dimensions and 6 budgets both take equally long with 150 negatives
+    if k * n > d:  # with 768 dimensions, 6 budgets and 150 negatives, both ways take equally long
         return _forms_and_sums(rows, shrink, max(1, tile_bytes // (4 * d * d)))
     tile = max(1, tile_bytes // (4 * k * n * d))
     products = scratch.take("products", q, k, n * k)
@@ -162,9 +166,9 @@ def _forms_and_pairs(rows: Tensor, shrink: Tensor, scratch: Scratch) -> tuple[Te
 
 
 def _forms_and_sums(rows: Tensor, shrink: Tensor, tile: int) -> tuple[Tensor, Tensor]:
-    """Return `_forms_and_pairs` by tr((C S)^2) = c^T (S o S) c, where S is a query's sum of v v^T.
+    """Return the same as `_forms_and_pairs`, with less work for queries with many triplets.
 
-    This is less work for queries with many triplets.
+    It uses tr((C S)^2) = c^T (S o S) c, where c is the diagonal of C, and S is a query's sum of v v^T.
     """
     wide, d = shrink.double(), rows.shape[2]
     squares = torch.zeros(d, d, dtype=torch.float64, device=rows.device)
@@ -174,27 +178,28 @@ def _forms_and_sums(rows: Tensor, shrink: Tensor, tile: int) -> tuple[Tensor, Te
     return forms.double(), ((wide @ squares) * wide).sum(1)
 
 
-# Influence of every triplet, standard errors by query, and bias, at any budget.
+# Influence of every triplet, standard errors clustered by query, and bias, at any budget.
 #
-# With M = V diag(e) V^T, rows rotated by V give u^T (I + B M)^-1 u for every budget B
-# from one matrix product; only the coefficients 1 / (1 + B e) differ.
+# With M = V diag(e) V^T, rows are rotated by V once. Then u^T (I + B M)^-1 u at every budget B differs only in the
+# coefficients 1 / (1 + B e).
 
 PART_ROWS = 8192
-"""Rows that are converted to float64 at once."""
+"""Number of rows that are converted to float64 at a time."""
 
 
 @dataclass(frozen=True)
 class Influence:
     """First-order effect of each triplet on ECI_B, and the statistics derived from it. Source: METHOD 8.
 
-    budgets    : the B of each column.
-    per_triplet: (T,) h_i at the first budget; sums to 0 up to rounding.
-    information: (T,) share_i w_i u_i^T A^-1 u_i at the first budget, >= 0: each triplet's part of
-                 the score, to first order.
-    queries    : (Q,) distinct query ids, sorted.   per_query : (Q, len(budgets)) sums of h_i over a
-                 query's triplets, divided by N. Each row is one observation of the clustered variance.
-    bias_nats  : (len(budgets),) average shortfall of the score of a sample of this size, >= 0; (0,) if it
-                 was not requested.
+    budgets     : budget B of each column.
+    per_triplet : (T,) h_i at the first budget. They add up to 0 except for rounding.
+    information : (T,) share_i w_i u_i^T A^-1 u_i at the first budget, >= 0: each triplet's part of the score, to first
+                  order.
+    queries     : (Q,) distinct query ids, sorted.
+    per_query   : (Q, len(budgets)) sums of h_i over each query's triplets, divided by N. Each row is one observation of
+                  the clustered variance.
+    bias_nats   : (len(budgets),) expected shortfall of the score of a sample of this size, >= 0; (0,) if it was not
+                  requested.
     """
 
     budgets: tuple[float, ...]
@@ -206,16 +211,16 @@ class Influence:
 
     @property
     def n_queries(self) -> int:
-        """Distinct queries, Q."""
+        """Number of distinct queries, Q."""
         return len(self.queries)
 
     def standard_errors(self) -> Floats:
-        """Return (len(budgets),) the standard error of ECI_B in nats. Queries are the sampling unit."""
+        """Return (len(budgets),) standard error of ECI_B in nats. Queries are the sampling unit."""
         errors: Floats = np.sqrt((self.per_query**2).sum(axis=0))
         return errors
 
     def column(self, budget: float | None) -> int:
-        """Return the place of a budget; of the first for None. Raises ValueError for an unknown budget."""
+        """Return the column of a budget; the first column for None. Raises ValueError for an unknown budget."""
         return 0 if budget is None else self.budgets.index(budget)
 
 
@@ -229,22 +234,24 @@ def influence(
     budgets: Sequence[float] = (1.0,),
     dtype: torch.dtype = torch.float32,
 ) -> Influence:
-    """Return the influence of every triplet at each budget, with A = I + B M from the eigenvalues of M.
+    """Return the influence of every triplet at each budget. Source: METHOD 8.
 
-    squared_distance, weight : (T,) ||n - p||^2, and the w that M was summed with.
-    smallest_distance        : as in the sweep.   dtype : number format of the rows rotated into the basis of M.
-    h_i = B share_i (w_i u_i^T A^-1 u_i - tr(A^-1 M)); bias = B^2/2 sum over queries of tr((A^-1 S_r)^2).
-    Source: METHOD 8.
+    squared_distance  : (T,) ||n - p||^2.   weight : (T,) weights w with which M was summed.
+    eigen             : eigendecomposition of M.
+    smallest_distance : as in the sweep.   dtype : number format of the rows rotated into the basis of M.
+    With A = I + B M, h_i = B share_i (w_i u_i^T A^-1 u_i - tr(A^-1 M)), and the bias is B^2/2 times the sum of
+    tr((A^-1 S_r)^2) over queries r.
     """
     eigenvalues, n = eigen.values, eigen.n_negatives
     budget = np.asarray(budgets, dtype=np.float64)
-    shrink = 1.0 / (1.0 + budget[:, None] * eigenvalues)  # (B, d) of A^-1
+    shrink = 1.0 / (1.0 + budget[:, None] * eigenvalues)  # (B, d) diagonal of A^-1
     shift = (shrink * eigenvalues).sum(axis=1)  # tr(A^-1 M)
     share = np.ones(len(triplets)) if triplets.share is None else triplets.share
     queries, cluster = np.unique(triplets.query, return_inverse=True)
     size = np.bincount(cluster, share, len(queries)).astype(np.float64)
     amount = _amounts(share * weight, squared_distance, smallest_distance)
-    # The sum of a_i v_i^2 is N e if M is the sum over these triplets, so queries of the usual size need no extra work.
+    # If M is the sum over these triplets, the sum of v_i^2 over all of them is N e. So only queries of an unusual size
+    # need extra work for `by_dimension`.
     usual = float(np.median(size)) if len(size) and isclose(size.sum(), n) else 0.0
     products = quadratic_forms(vectors, triplets, amount, cluster, size - usual, eigen.basis, shrink, dtype)
     mixed = shrink**2 * eigenvalues  # diagonal of A^-1 M A^-1
@@ -266,10 +273,10 @@ def influence_of_few(
     budget: float,
     dtype: torch.dtype = torch.float32,
 ) -> tuple[Influence, Floats]:
-    """Return `influence` at one budget with an empty bias, and the T eigenvalues of M that may differ from 0, rising.
+    """Return the influence at one budget without a bias, and the T eigenvalues of M that may not be 0, ascending.
 
-    It uses the T x T products of the rows instead of M: much less work for fewer triplets than dimensions.
-    Source: METHOD 8.
+    Arguments are as in `influence`. The T x T products of the rows take the place of M, which is much less work if
+    there are fewer triplets than dimensions. Source: METHOD 8.
     """
     share = np.ones(len(triplets)) if triplets.share is None else triplets.share
     n = triplets.n_negatives
@@ -292,7 +299,7 @@ def information(
     smallest_distance: float,
     dtype: torch.dtype = torch.float32,
 ) -> InformationState:
-    """Return the state of triplets with known weights, as the sweep would, but without computing gates.
+    """Return the information state of triplets with known weights. Gates are not computed.
 
     squared_distance, weight, smallest_distance : as in `influence`.   dtype : format of the products within a block.
     Source: METHOD 2.7.
@@ -309,7 +316,7 @@ def information(
 
 @dataclass(frozen=True)
 class ScorePart:
-    """ECI_sem of a part of the triplets. per_triplet : (T,) h_i; 0 for triplets outside the part. Source: METHOD 8."""
+    """ECI_sem of a part of the triplets. per_triplet: (T,) h_i, 0 for triplets outside the part. Source: METHOD 8."""
 
     nats: float
     per_triplet: Floats
@@ -323,11 +330,12 @@ def scores_of_parts(
     smallest_distance: float,
     shares: Sequence[Floats],
 ) -> list[ScorePart]:
-    """Return ECI_sem and influences of several parts of a set of triplets, whose rows are read once and kept in memory.
+    """Return ECI_sem and the influences for several parts of a set of triplets. Source: METHOD 2, 8.
 
     squared_distance, weight, smallest_distance : as in `influence`.
-    shares : for each part (T,) the count of every triplet, 0 outside the part; `triplets.share` is not used.
-    Each part takes a Cholesky factor of I + M: a tenth of the time of eigenvectors. Source: METHOD 2, 8.
+    shares : (T,) share of every triplet for each part, 0 outside the part. `triplets.share` is not used.
+    Rows are read once and stay in memory. Each part takes one Cholesky factor of I + M, a tenth of the time of an
+    eigendecomposition.
     """
     rows = scaled_rows(vectors, triplets, _amounts(weight, squared_distance, smallest_distance))
     parts = []
@@ -342,7 +350,7 @@ def scores_of_parts(
 
 
 def _part(rows: Tensor, share: Tensor, n: float) -> tuple[float, Floats]:
-    """Return the score and influences of rows with these shares. n: sum of the shares."""
+    """Return the score and influences of one part. rows, share: those of its triplets.   n: sum of the shares."""
     matrix = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64, device=rows.device)
     pieces = list(zip(torch.split(rows, PART_ROWS), torch.split(share, PART_ROWS), strict=True))
     for some, counts in pieces:
@@ -360,22 +368,22 @@ def _part(rows: Tensor, share: Tensor, n: float) -> tuple[float, Floats]:
 
 
 def _amounts(weight: Floats, squared_distance: Floats, smallest_distance: float) -> Floats:
-    """Return (T,) weight / ||n - p||^2, so that rows n - p need no scaling to length 1.
+    """Return (T,) weight / ||n - p||^2, so that rows n - p need not be scaled to length 1.
 
-    It is 0 if n - p is not longer than the smallest distance, so that u = 0.
+    It is 0 if ||n - p|| is at most the smallest distance, which counts as u = 0.
     """
     usable = squared_distance > smallest_distance**2
     return np.where(usable, np.maximum(weight, 0.0) / np.where(usable, squared_distance, 1.0), 0.0)
 
 
 def difference(first: Influence, second: Influence, nats: float, budget: float | None = None) -> Difference:
-    """Return a difference with its paired standard error: per-query sums are subtracted query by query.
+    """Return the difference between two scores, with its standard error paired by query. Source: METHOD 8.
 
-    nats : score of the first minus score of the second.   budget : one that both have; None for the first of each.
-    Source: METHOD 8.
+    nats   : score of the first minus score of the second.
+    budget : a budget of both influences; None for the first budget of each.
     """
     ours, theirs = first.per_query[:, first.column(budget)], second.per_query[:, second.column(budget)]
-    if np.array_equal(first.queries, second.queries):  # most sources of a run; takes a fifth of the time
+    if np.array_equal(first.queries, second.queries):  # true for most sources of a run; takes a fifth of the time
         queries, gap = first.queries, ours - theirs
     else:
         queries = np.union1d(first.queries, second.queries)
@@ -388,7 +396,7 @@ def difference(first: Influence, second: Influence, nats: float, budget: float |
 
 
 def covariance(parts: Sequence[Influence]) -> Floats:
-    """Return (S, S) the covariance of sources' scores at the first budget, from shared queries. Source: METHOD 8."""
+    """Return (S, S) covariance of the scores of S sources at the first budget. Source: METHOD 8."""
     queries = distinct(np.concatenate([part.queries for part in parts]))
     table = np.zeros((len(queries), len(parts)))
     for place, part in enumerate(parts):
@@ -397,10 +405,10 @@ def covariance(parts: Sequence[Influence]) -> Floats:
 
 
 def probability_first(scores: Floats, covariances: Floats, seed: int, n_draws: int = 100_000) -> Floats:
-    """Return (S,) the probability that each source is first, with scores drawn from their joint normal.
+    """Return (S,) probability that each source has the highest score, by draws from a joint normal distribution.
 
-    Sources that are equal to rounding share the first place. 100,000 draws give a standard error of at most 0.0016.
-    Source: METHOD 8.
+    scores : (S,).   covariances : (S, S).   Sources whose scores differ only by rounding share the first place. With
+    100,000 draws the standard error is at most 0.0016. Source: METHOD 8.
     """
     values, axes = np.linalg.eigh(covariances)
     noise = np.random.default_rng(seed).standard_normal((n_draws, len(scores)))
@@ -411,7 +419,7 @@ def probability_first(scores: Floats, covariances: Floats, seed: int, n_draws: i
 
 
 def holm(p_values: Floats) -> Floats:
-    """Return Holm-adjusted p values, in [0, 1] and never below the original ones; empty for none."""
+    """Return Holm-adjusted p values, in [0, 1] and never below the original ones; empty for no values."""
     order = np.argsort(p_values)
     factors = len(p_values) - np.arange(len(p_values))
     adjusted = np.minimum(1.0, np.maximum.accumulate(p_values[order] * factors))

@@ -1,7 +1,7 @@
-"""Frozen results, which pages show without torch, an encoder or the data.
+"""Immutable results, which pages can show without torch, an encoder or the data.
 
-`secid.results.document` turns these into JSON and back. Each field is described once, here.
-Fractions lie in [0, 1]; `_nats` are natural-log units; None always comes with a reason.
+`secid.results.document` converts them to JSON and back. Every field is described in these modules.
+Fractions lie in [0, 1], and `_nats` are natural-log units. If a value is None, the reason is given elsewhere.
 """
 
 from secid.results.inputs import EncoderInfo, Example, IdfInfo, InputFile, Match, TripletExample

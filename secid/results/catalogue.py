@@ -1,8 +1,8 @@
-"""The catalogue of findings: the only place with each finding's name, requirements, limit and texts.
+"""The catalogue of findings. It alone defines each finding's name, requirements, limit and texts.
 
-A finding is a column of the triplet table: True if the negative has it. Pages and commands use the same name. Its rule
-runs in `secid/findings/`; policy keys, `--fail-on NAME`, `secid select --drop NAME`, the `in_*` columns of
-negatives.parquet, pages and `secid explain NAME` derive from the entry here. Source: METHOD 4, 14.
+A finding is a column of the triplet table: True if the negative has it. Its rule is implemented in `secid/findings/`.
+Pages, policy keys, `--fail-on NAME`, `secid select --drop NAME`, `secid explain NAME` and the `in_*` columns of
+negatives.parquet are derived from the entry here. Source: METHOD 4, 14.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from secid.errors import UsageError, suggest_name
 from secid.settings import flag_of
 
 Needs = Literal["texts", "tokens", "rows", "guide"]
-"""Data that a finding needs. texts: known after pooling. tokens: the tokenizer of the run or of the encoder. rows: the
-encoder's rows. guide: the scores of a guide."""
+"""Data that a finding needs. texts: the texts only. tokens: tokens by the run's or the encoder's tokenizer. rows: the
+encoder's vectors. guide: scores by a guide."""
 
 DEFECT_LIMIT = 0.01
 """Share of a source's negatives above which a counted defect is flagged. Source: METHOD 14."""
@@ -26,13 +26,15 @@ DEFECT_LIMIT = 0.01
 class Finding:
     """An entry of the catalogue.
 
-    counted : True for a defect that is always wrong to train on, so that it decides the status of a source; False for
-              a trait that may be intended.
-    limit   : share of the negatives above which the finding is flagged; None for findings that only describe.
-    rule    : the condition, without thresholds that are settings.   says : the statement about the negatives, a
-              predicate ("12 negatives ... ").   do : advice.   urgency : 0 is shown first.
-    formal  : True for a finding about the form of a text, which gives negatives away only if positives differ. Its
-              limit applies to the difference from the positives' share, by `AmongPositives.excess`.
+    needs   : data that the rule needs.
+    counted : True for a defect, which is always wrong to train on and decides the status of a source. False for a
+              property that may be intended.
+    limit   : share of the negatives above which the finding is flagged; None for a purely descriptive finding.
+    rule    : condition on a negative, without the thresholds in `settings`.
+    says    : predicate for a sentence about the negatives ("12 negatives ...").   do : advice.
+    urgency : order on pages; 0 is shown first.
+    formal  : True for a finding about the form of a text. A model can tell negatives by it only if positives have it
+              less often, so its limit applies to the difference from the positives' share, `AmongPositives.excess`.
               Source: METHOD 16.2.
     settings : names of the settings that are thresholds of the rule.
     """
@@ -50,7 +52,7 @@ class Finding:
 
     @property
     def column(self) -> str:
-        """Name of its column in negatives.parquet."""
+        """Name of the finding's column in negatives.parquet."""
         return f"in_{self.name}"
 
     def exceeded_by(self, share: float) -> bool:
@@ -131,8 +133,8 @@ FINDINGS: Mapping[str, Finding] = _entries(
     ),
     Finding(
         name="shared_opening", needs="texts", counted=False, limit=0.01, urgency=2,
-        rule="at least 1 % of the source's negatives start with the negative's first five words, five times the share "
-        "of its positives that do, in at least 5 texts and for at least 3 queries",
+        rule="at least 1 % of the source's negatives start with the negative's first five words (in at least 5 texts "
+        "and for at least 3 queries), and at least five times the share of its positives do",
         says="start like many other negatives but few positives",
         do="strip the opening: a model can tell negatives by it alone",
     ),
@@ -218,8 +220,8 @@ FINDINGS: Mapping[str, Finding] = _entries(
         rule="seen from the query, the negative is at least 0.9 of the way from the average passage of the run to its "
         "positive (hardness h ≥ 0.9); not evaluated where the positive is no nearer than the average passage",
         says="are nearly as near to the query as the positive, or nearer",
-        do="consider a copy without them (secid select --drop near_positive): of all sources in the dose experiment, "
-        "dense negatives with a hardness below 0.9 lost least in the worst case, though not significantly",
+        do="consider a copy without them (secid select --drop near_positive): in the dose experiment, dense negatives "
+        "with a hardness below 0.9 had the smallest worst-case loss of all sources, but not significantly",
     ),
     Finding(
         name="low_locality", needs="rows", counted=False, limit=None, urgency=4,
@@ -254,10 +256,11 @@ FINDINGS: Mapping[str, Finding] = _entries(
 
 @dataclass(frozen=True, kw_only=True)
 class Caution:
-    """A finding about a source as a whole, which has no column in the triplet table.
+    """A finding about a whole source. It has no column in the triplet table.
 
-    of : the things that its fraction is a share of.   limit : the fraction above which it is flagged; None if a setting
-    decides.   says, do : as in Finding, about the things that `of` names: "rows that cannot be used".
+    of    : plural noun for the items that are counted, such as "rows".
+    limit : share of these items above which the caution is flagged; None if a setting is the limit.
+    says, do : as in Finding, with these items as the subject.
     """
 
     name: str
@@ -272,7 +275,7 @@ CAUTIONS: Mapping[str, Caution] = {
     for caution in (
         Caution(
             name="malformed_rows", of="rows", limit=None,
-            says="cannot be used, or hold a negative that cannot",
+            says="cannot be used, or contain a negative that cannot be used",
             do="fix the file; if many rows fail for one reason, name the schema with --format or the columns",
         ),
         Caution(
@@ -282,7 +285,7 @@ CAUTIONS: Mapping[str, Caution] = {
         ),
         Caution(
             name="tokenizer_misfit", of="texts", limit=0.05,
-            says="hold words that the tokenizer splits or joins wrongly",
+            says="contain words that the tokenizer splits or joins wrongly",
             do=f"score with {flag_of('tokenizer', 'multilingual')}, which separates the words of every script",
         ),
         Caution(
@@ -304,28 +307,29 @@ CAUTIONS: Mapping[str, Caution] = {
         Caution(
             name="eval_passage", of="texts", limit=0.0,
             says="are relevant to an evaluation query, exactly or nearly",
-            do="leave them out: as positives they leak answers, as negatives they train against them",
+            do="leave them out: as positives they leak answers, as negatives they train against the right answers",
         ),
     )
 }  # fmt: skip
-"""All cautions by name. Limits are 0 if a single case is a mistake, and 5 % as in max_bad_fraction. For
-inactive_lexical_gate, 95 % of the weight uncovered is a mean coverage below 0.05."""
+"""All cautions by name. A limit is 0 if a single case is a mistake, and otherwise 5 %, the default of max_bad_fraction.
+For inactive_lexical_gate, the limit of 95 % means a mean coverage below 0.05."""
 
 TEXT_FINDINGS: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.needs == "texts")
 """Findings that need only the texts."""
 BITS: Mapping[str, int] = {name: bit for bit, name in enumerate(FINDINGS)}
-"""Bit of each finding in the mask of a row. Findings of the texts come first."""
+"""Bit of each finding in a row's bit mask. Findings that need only the texts come first."""
 DEFECTS: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.counted)
+"""Counted findings."""
 FORMAL: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.formal)
-"""Findings that compare negatives with positives."""
+"""Findings for which negatives are compared with positives."""
 DAMAGE: tuple[str, ...] = tuple(name for name in FORMAL if FINDINGS[name].counted)
-"""Counted formal findings, which damage a positive too."""
+"""Counted formal findings. They are damage in a positive too."""
 
 
 def known_finding(name: str, where: str, others: Iterable[str] = ()) -> Finding | None:
-    """Return the entry of this name; None for a name in `others`, which the caller handles.
+    """Return the catalogue entry of this name; None for a name in `others`, which the caller handles.
 
-    where : the flag, key or command that names it. Raises UsageError with the nearest known name.
+    where : flag, key or command that contains the name. Raises UsageError for an unknown name, and suggests one.
     """
     if name in FINDINGS:
         return FINDINGS[name]

@@ -1,4 +1,4 @@
-"""Frozen results of `secid check` and `secid audit`."""
+"""Results of `secid check` and `secid audit`."""
 
 from __future__ import annotations
 
@@ -11,27 +11,28 @@ from secid.results import Example, Overlap, SourceReport, defects_to_drop
 from secid.results.catalogue import CAUTIONS, FINDINGS, TEXT_FINDINGS, known_finding
 from secid.results.inputs import Displayable, EncoderInfo
 
-# Results of `secid check`. Fractions lie in [0, 1]. None always comes with a reason.
+# Results of `secid check`. Fractions lie in [0, 1].
 
 CHECK_SCHEMA_VERSION = "1.0"
 
 
 CHECKED = (*TEXT_FINDINGS, "query_without_tokens")
-"""Findings that `secid check` evaluates; they need no encoder."""
+"""Findings that `secid check` evaluates. They need no encoder."""
 ANY = "any"
-"""Name for all findings and cautions in --fail-on."""
+"""Value of --fail-on that stands for all findings and cautions."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceCaution:
     """One caution of the catalogue for one source.
 
-    n, fraction : number and share of the things that the caution concerns.   exceeded : fraction > limit.
-    values      : numbers and names by key. malformed_rows, rows_without_negatives: rows by reason.
-    tokenizer_misfit: n_texts (of the sample), tokenizer, effect if n > 0 (cut, fused, decomposed).
-    inactive_lexical_gate: coverage; best, best_coverage if another tokenizer was tried. eval_query, eval_passage:
-    n_exact, n_evaluation (matched texts of the evaluation set), n_evaluation_all; eval_passage also n_positives,
-    n_negatives.
+    n, fraction : number and share of the items that the caution flags.   exceeded : True if fraction > limit.
+    values      : numbers and names in the caution's sentence:
+        malformed_rows, rows_without_negatives : number of rows by reason.
+        tokenizer_misfit : n_texts (size of the sample), tokenizer, effect if n > 0 (cut, fused, decomposed).
+        inactive_lexical_gate : coverage; also best and best_coverage if another tokenizer was tried.
+        eval_query, eval_passage : n_exact, n_evaluation (matched texts of the evaluation set), n_evaluation_all;
+            eval_passage also n_positives, n_negatives.
     """
 
     name: str
@@ -45,7 +46,7 @@ class SourceCaution:
 
 @dataclass(frozen=True, kw_only=True)
 class Spread:
-    """Minimum, median, 95th percentile and maximum of some counts."""
+    """Minimum, median, 95th percentile and maximum of a count."""
 
     minimum: float
     median: float
@@ -55,7 +56,7 @@ class Spread:
 
 @dataclass(frozen=True, kw_only=True)
 class Lengths:
-    """Number and lengths of the distinct texts of one role."""
+    """Number and lengths of the distinct texts in one role (query, positive or negative)."""
 
     n_texts: int
     characters: Spread
@@ -64,13 +65,13 @@ class Lengths:
 
 @dataclass(frozen=True, kw_only=True)
 class TextFacts:
-    """Facts of one source that only a check computes.
+    """Facts about a source that only a check computes.
 
-    n_positives, n_negatives : distinct texts.
-    negatives_per_query      : distinct negatives of a distinct query.
+    n_positives, n_negatives : number of distinct positives and negatives.
+    negatives_per_query      : number of distinct negatives per distinct query.
     lengths                  : lengths of the distinct texts, by role (query, positive, negative).
     positive_coverage_mean   : mean lexical coverage of the labelled positives, METHOD 2.3.
-    cautions                 : all that were evaluated, in the order of the catalogue.
+    cautions                 : evaluated cautions, in the order of the catalogue.
     """
 
     n_positives: int
@@ -81,18 +82,21 @@ class TextFacts:
     cautions: tuple[SourceCaution, ...]
 
     def caution(self, name: str) -> SourceCaution:
-        """Return the caution of this name. Raises KeyError if it was not evaluated."""
+        """Return the caution with this name. Raises KeyError if it was not evaluated."""
         return {caution.name: caution for caution in self.cautions}[name]
 
 
 def repair_defects(source: SourceReport) -> tuple[str, ...]:
-    """Return the defects that a repaired copy of the source drops; () unless its status is "repair"."""
+    """Return the names of the defects to drop from a source; () unless its status is "repair"."""
     return defects_to_drop(source.findings) if source.status == "repair" else ()
 
 
 @dataclass(frozen=True, kw_only=True)
 class Evaluation:
-    """The evaluation set that sources were searched for. qrels: files that name its queries; () if all count."""
+    """The evaluation set whose texts were searched in the sources.
+
+    qrels : files that list the evaluation queries; () if all queries of the folder are used.
+    """
 
     folder: str
     qrels: tuple[str, ...]
@@ -102,15 +106,17 @@ class Evaluation:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Check(Displayable):
-    """One check. tokens_by: how tokens were counted (bytes). failed: "source: finding" above a limit of --fail-on.
+    """Result of one check.
 
-    sources : reports without score and hardness. Run `repair` after the command in `save`; it is None for standard
-              input.
-    texts   : facts of each source that only a check computes, by the source's name.
-    one_positive : True if no query has a second labelled positive.   n_of_qrels : labelled positives that only
-    the qrels of a collection name.
-    settings : settings of the files, by name with their origin.
-    save : the command that writes this check to a file, for `repair` to read; None unless a source has a repair.
+    tokens_by : unit by which tokens were counted (bytes).
+    sources  : reports without score and hardness. A source's `repair` command reads the file that `save` writes; it is
+               None for standard input.
+    texts    : facts that only a check computes, by source.
+    failed   : "source: finding" for each finding above its limit in --fail-on.
+    one_positive : True if no query has a second labelled positive.
+    n_of_qrels : number of labelled positives that occur only in the qrels of a collection.
+    settings : settings of the files, each with its value and origin.
+    save     : command that writes this check to a file; None unless a source has a repair.
     """
 
     schema_version: str
@@ -130,9 +136,10 @@ class Check(Displayable):
 
 
 def parse_limits(specs: Sequence[str]) -> dict[str, float | None]:
-    """Parse NAME or NAME=LIMIT to {name: limit}; None keeps the default limit. LIMIT is a fraction, or ends in %.
+    """Parse NAME or NAME=LIMIT to {name: limit}. A limit of None means the default limit.
 
-    Raises UsageError for an unknown name (with the nearest known one) or a limit outside [0, 1].
+    LIMIT is a fraction such as 0.01, or a percentage such as 1%.
+    Raises UsageError for an unknown name (and suggests the nearest one), or a limit outside [0, 1].
     """
     limits: dict[str, float | None] = {}
     for spec in specs:
@@ -151,15 +158,15 @@ def _limit(text: str, spec: str) -> float:
         limit = float("nan")
     if not 0 <= limit <= 1:
         raise UsageError(
-            f"{spec!r} needs a limit between 0 and 1", where="--fail-on", remedy="write 0.01 or 1%, as a share"
+            f"{spec!r} needs a limit between 0 and 1", where="--fail-on", remedy="write a share, such as 0.01 or 1%"
         )
     return limit
 
 
 def failures(check: Check, limits: Mapping[str, float | None]) -> tuple[str, ...]:
-    """Return "source: finding" for every finding above its limit. The limit of a name overrides that of `any`.
+    """Return "source: finding" for every finding above its limit. The limit of a name overrides the limit of `any`.
 
-    Raises UsageError for a finding that was not evaluated in any source (an eval_ one without --against-eval).
+    Raises UsageError for a finding that was not evaluated in any source, such as eval_query without --against-eval.
     """
     shares = [
         (source.name, name, share, default)
@@ -172,8 +179,8 @@ def failures(check: Check, limits: Mapping[str, float | None]) -> tuple[str, ...
     names = {name for _, name, _, _ in shares}
     for name in limits:
         if name != ANY and name not in names:
-            needs = "--against-eval DIR" if name in CAUTIONS else "an encoder: secid score"
-            raise UsageError(f"{name} was not evaluated", where="--fail-on", remedy=f"it needs {needs}")
+            remedy = "add --against-eval DIR" if name in CAUTIONS else "use `secid score`: it needs an encoder"
+            raise UsageError(f"{name} was not evaluated", where="--fail-on", remedy=remedy)
     failed = []
     for source, name, share, default in shares:
         if name not in limits and (ANY not in limits or default is None):
@@ -186,7 +193,7 @@ def failures(check: Check, limits: Mapping[str, float | None]) -> tuple[str, ...
     return tuple(failed)
 
 
-# Results of `secid audit`. Fractions lie in [0, 1]. None always comes with a reason in `not_evaluated`.
+# Results of `secid audit`. Fractions lie in [0, 1]. If a value is None, `not_evaluated` has the reason.
 # Source: METHOD 10.
 
 AUDIT_SCHEMA_VERSION = "1.1"
@@ -196,11 +203,11 @@ Interval = tuple[float, float]
 
 @dataclass(frozen=True, kw_only=True)
 class Labels:
-    """The relevance judgements. files: qrels files.   split: the requested split; None for all.
+    """Relevance judgements. files: qrels files.   split: requested split; None for all.
 
-    n_judgements : distinct pairs of the files, each with its highest grade.
-    n_relevant   : pairs with a grade above 0.   n_queries : distinct queries judged.
-    unknown      : rows that label nothing, by reason: unknown_query, unknown_passage.
+    n_judgements : number of distinct (query, passage) pairs; a repeated pair has its highest grade.
+    n_relevant   : number of pairs with a grade above 0.   n_queries : number of distinct judged queries.
+    unknown      : number of unusable rows by reason: unknown_query, unknown_passage.
     """
 
     files: tuple[str, ...]
@@ -213,13 +220,13 @@ class Labels:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditedRule:
-    """Accuracy of one rule at finding the negatives that are labelled relevant.
+    """Accuracy of one rule in finding the negatives that are labelled relevant.
 
-    name      : consistency (π, only for the target), absolute, relative, maximum (the margins of METHOD 10).
-    threshold : threshold of the rule; None if it has no default, and then nothing is flagged.
-    auroc     : AUROC of the rule's score, labelled relevant against all other audited negatives.
-    precision : share of the flagged negatives that are labelled relevant.
-    recall    : share of the negatives labelled relevant that are flagged.
+    name      : consistency (π, only for the target encoder), or a margin of METHOD 10: absolute, relative, maximum.
+    threshold : default threshold of the rule; None if it has none, so that nothing is flagged.
+    auroc     : AUROC of the rule's score for labelled relevant against all other audited negatives.
+    precision : share of flagged negatives that are labelled relevant.
+    recall    : share of labelled relevant negatives that are flagged.
     """
 
     name: str
@@ -237,16 +244,17 @@ class AuditedRule:
 
 @dataclass(frozen=True, kw_only=True)
 class AuditedSource:
-    """One audited source.
+    """Result for one audited source.
 
     n_negatives : n_labelled_relevant + n_labelled_non_relevant + n_unjudged + n_of_unjudged_queries.
-    n_queries   : distinct queries that the qrels judge.   n_unjudged_queries : queries that they do not judge; their
-                  negatives give no evidence and are left out of every other number.
-    labelled_relevant_share : share of the negatives of judged queries.
-    n_outside   : negatives of judged queries whose text is not in the corpus, so that nothing can label them.
+    n_queries   : number of distinct queries with judgements.
+    n_unjudged_queries, n_of_unjudged_queries : number of queries without judgements, and of their negatives. No other
+                  number except n_negatives includes them.
+    labelled_relevant_share : share of negatives that are labelled relevant, among judged queries.
+    n_outside   : number of negatives of judged queries whose text is not in the corpus, so it cannot have a label.
     auroc_consistency : AUROC of the rule "consistency".
-    guide_rules       : the margins with the guide's scores; () without a guide. The relative one flags suspects.
-    not_evaluated     : name of a number, and the kind of reason (pages.glossary.REASONS).
+    guide_rules       : margins by the guide's scores; () without a guide. The relative margin flags suspects.
+    not_evaluated     : kind of reason (pages.glossary.REASONS) for each missing number, by name.
     """
 
     name: str
@@ -267,15 +275,16 @@ class AuditedSource:
     not_evaluated: Mapping[str, str]
 
     def rule(self, name: str) -> AuditedRule:
-        """Return the rule of this name. Raises KeyError if the source has no judged query."""
+        """Return the rule with this name. Raises KeyError if the source has no judged query."""
         return {rule.name: rule for rule in self.rules}[name]
 
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Audit(Displayable):
-    """One audit. positives: the policy that chose the positive to compare each negative with.
+    """Result of one audit.
 
-    guide : the second scorer of the same negatives; None without one.
+    positives : policy that chose the positive with which each negative is compared.
+    guide     : recipe of the guide that scored the same negatives; None without a guide.
     """
 
     schema_version: str

@@ -1,4 +1,4 @@
-"""Results as JSON documents and back, and the settings that the documents store."""
+"""Conversion of results to JSON documents and back, and the settings that the documents store."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal
 from secid.errors import EncoderError, InputError, SettingsError, UsageError
 from secid.records import encodable
 from secid.results import Run
-from secid.settings import ENCODERS, FIELDS, FLAG, Resolved, Settings, checked, encoder_kind, flag_of
+from secid.settings import ENCODERS, FIELDS, FLAG, Resolved, Settings, checked_settings, encoder_kind, flag_of
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -23,12 +23,12 @@ if TYPE_CHECKING:
     from secid.results.check import Check
     from secid.results.probe import Probe
 
-# Results as JSON documents, and back.
+# Results as JSON documents.
 #
-# A document is the dataclass itself. pydantic checks and writes it, so no field is described twice.
+# pydantic writes and checks the dataclasses themselves, so a document needs no separate schema.
 
 BYTE_ORDER_MARK = "\ufeff"
-RUN_REMEDY = "name a run folder of `secid score`, or a report.json; if this was a run, score again with --run"
+RUN_REMEDY = "name a run folder of `secid score`, or a report.json; if this run is damaged, score again with --run"
 
 REPORT_NAME, PROBE_NAME = "report.json", "probe.json"
 """Names of the files in a run folder."""
@@ -38,20 +38,20 @@ PROBE_REMEDY = "name a probe.json of `secid probe`, or probe again"
 
 @cache
 def adapter_of(kind: Any) -> TypeAdapter[Any]:
-    """Return pydantic's reader and writer of a dataclass."""
+    """Return the pydantic adapter that reads and writes a dataclass."""
     from pydantic import TypeAdapter
 
     return TypeAdapter(kind)
 
 
 LONG_NUMBERS = re.compile(rb"\[\n(?: +[-0-9][-+.0-9eE]*,\n){63,} +[-0-9][-+.0-9eE]*\n *\]")
-"""An indented JSON array of at least 64 numbers. No string holds a line feed, so none is taken for one."""
+"""An indented JSON array of at least 64 numbers. JSON strings contain no line feed, so they cannot match."""
 
 
 def json_of(value: Any) -> str:
     """Return a dataclass as indented JSON that ends in a line feed. Lone surrogates become U+FFFD.
 
-    A long array of numbers, such as a probe's measures by query, takes one line.
+    An array of 64 or more numbers, such as a probe's metrics by query, is written on one line.
     """
     from pydantic_core import PydanticSerializationError, to_json
 
@@ -66,7 +66,7 @@ def json_of(value: Any) -> str:
 
 
 def _encodable(value: Any) -> Any:
-    """Return plain values with every text made `encodable`."""
+    """Apply `encodable` to every text in nested dictionaries and lists."""
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, dict):
@@ -77,7 +77,8 @@ def _encodable(value: Any) -> Any:
 def parse_document(kind: Any, text: str | bytes, where: str, version: str, what: str, again: str) -> Any:
     """Parse and check a document. Raises InputError.
 
-    version : schema version of this secid.   what : the document's name in errors.   again : remedy.
+    where : path of the document, for errors.   version : schema version that this secid reads.
+    what  : name of the document in errors.   again : remedy in errors.
     """
     from pydantic import ValidationError
 
@@ -86,15 +87,15 @@ def parse_document(kind: Any, text: str | bytes, where: str, version: str, what:
         stated = json.loads(text, parse_constant=_no_number)["schema_version"]
         major = str(stated).split(".")[0]
     except (ValueError, RecursionError) as error:
-        message = f"not a secid {what}: not a JSON document, or cut off: {error}"
+        message = f"not a secid {what}: not JSON, or truncated: {error}"
         raise InputError(message, where=where, remedy=again) from error
     except (KeyError, TypeError) as error:
         raise InputError(f"not a secid {what}: no schema_version", where=where, remedy=again) from error
     if major != version.split(".")[0]:
         raise InputError(
-            f"{what} of schema version {stated}; this secid reads version {version.split('.')[0]}.x",
+            f"{what} has schema version {stated}, but this secid reads version {version.split('.')[0]}.x",
             where=where,
-            remedy=f"use the secid that wrote it, or {again}",
+            remedy=f"use the version of secid that wrote it, or {again}",
         )
     try:
         return adapter_of(kind).validate_json(text)
@@ -108,7 +109,7 @@ def _no_number(name: str) -> None:
 
 
 def error_place(error: ValidationError) -> str:
-    """Return the place of the first error, such as sources.0.trace."""
+    """Return the path of the first invalid field, such as sources.0.trace."""
     return ".".join(map(str, error.errors(include_url=False)[0]["loc"])) or "as a whole"
 
 
@@ -129,7 +130,7 @@ def read_check(path: Path) -> Check:
 
 
 def read_probe(path: str | PathLike[str]) -> Probe | None:
-    """Read the probe of a run folder or a probe.json; None for a folder without one. Raises InputError."""
+    """Read the probe.json of a run folder, or a probe.json; None for a folder without it. Raises InputError."""
     from secid.results.probe import PROBE_SCHEMA_VERSION, Probe
 
     file = Path(path)
@@ -143,55 +144,55 @@ def read_probe(path: str | PathLike[str]) -> Probe | None:
 
 
 def json_schema(kind: Any, mode: Literal["serialization", "validation"] = "serialization") -> dict[str, Any]:
-    """Return the JSON Schema of a document. mode: as it is written, or as it may be read."""
+    """Return the JSON Schema of a document. mode: "serialization" for written, "validation" for accepted documents."""
     schema = adapter_of(kind).json_schema(mode=mode)
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", "title": kind.__name__, **schema}
 
 
-# Settings that a run folder, a state or a baseline stores. They are data: they determine the numbers.
+# Settings stored in a run folder, a state or a baseline. They determine the numbers.
 #
-# They never grant a permission, and never choose a folder of this machine or an address. Those come from the command,
-# the environment or a settings file.
+# A stored setting never grants a permission, and never selects a local folder or an address. Those come from the
+# command, the environment or a settings file.
 
 
 LOADING_SETTINGS = (
     "device", "batch_tokens", "cache", "cache_dir", "cache_gb", "threads", "trust_remote_code", "allow_pickle",
 )  # fmt: skip
-"""Settings of the machine, and permissions. A command that loads an encoder again takes none of them from a file."""
+"""Settings of the machine, and permissions. A command that loads a stored encoder never takes these from the file."""
 
 
 def settings_of(run: Run | Check, **changes: Any) -> Settings:
-    """Return the settings that a run or a check was made with, with changes.
+    """Return the settings of a run or a check, with changes.
 
-    They include no encoder, no permission and no setting of the machine: the command decides those.
-    Settings of a newer secid are ignored. Raises InputError for a value that no run can have.
+    Encoders, permissions and settings of the machine are left at their defaults, since the command decides them.
+    Unknown settings of a newer secid are ignored. Raises InputError for an invalid value.
     """
     names = FIELDS.keys() - {*ENCODERS, *LOADING_SETTINGS}
     values = {name: entry["value"] for name, entry in run.settings.items() if name in names}
     try:
-        return replace(checked(values, dict.fromkeys(values, REPORT_NAME)), **changes)
+        return replace(checked_settings(values, dict.fromkeys(values, REPORT_NAME)), **changes)
     except SettingsError as error:
         raise InputError(f"settings.{error.message}", where=REPORT_NAME, remedy=RUN_REMEDY) from None
 
 
 def refuse_settings(given: Mapping[str, Any], own: Collection[str], whose: str) -> None:
-    """Raise UsageError for a setting that the command does not take.
+    """Raise UsageError if a setting is set that the command does not take.
 
-    given : settings by name; None counts as not set.   own : settings that the command takes.
-    whose : the thing that decides the others, such as a run.
+    given : settings by name; None means not set.   own : names of the settings that the command takes.
+    whose : noun for the origin of all other settings, such as "the shards".
     """
     for name, value in given.items():
         if value is not None and name not in own:
-            raise UsageError(f"is that of {whose}", where=flag_of(name), remedy="leave it out")
+            raise UsageError(f"cannot be set here: its value comes from {whose}", where=flag_of(name), remedy="omit it")
 
 
 def encoder_of(stored: str | None, own: Resolved, where: str) -> str | None:
-    """Return the encoder to load again: the one that the command names, otherwise the stored one.
+    """Return the name of the encoder to load: the one in the command if it has one, otherwise the stored one.
 
-    own : the settings of the command.   Raises SettingsError for a stored encoder that is not text, and EncoderError
-    like `refuse_unnamed`.
+    stored : name in the file `where`.   own : settings of the command.
+    Raises SettingsError if the stored name is not text, and EncoderError as in `refuse_unnamed`.
     """
-    stored = checked({"encoder": stored}, {"encoder": where}).encoder
+    stored = checked_settings({"encoder": stored}, {"encoder": where}).encoder
     requested = own.values.encoder
     if own.origin["encoder"] == FLAG or requested == stored:
         return requested
@@ -200,21 +201,21 @@ def encoder_of(stored: str | None, own: Resolved, where: str) -> str | None:
 
 
 def refuse_unnamed(stored: str | None, setting: str, where: str) -> None:
-    """Raise EncoderError for a folder or address that only a stored file names, with the flag that names it.
+    """Raise EncoderError if a stored encoder is a local folder or an address. The remedy is the flag to add.
 
-    Short names, names of the hub and files of vectors are accepted: they run no code and receive no text.
-    setting : one of ENCODERS.   where : the file or folder that stores it.
+    Short names, hub names and vectors files are accepted, since they run no code and receive no text.
+    setting : one of ENCODERS.   where : file or folder that stores the name.
     """
     if stored and (kind := _place(stored)):
         raise EncoderError(
-            f"{setting} is {kind} that only this file names",
+            f"{setting} is {kind}, and only this file names it",
             where=where,
             remedy=f"if you trust it, add {_shell_flag(setting, stored)}",
         )
 
 
 def _place(encoder: str) -> str:
-    """Return "an address" or "a local folder", and "" for an encoder that is loaded by its name."""
+    """Return "an address" or "a local folder"; "" for any other encoder."""
     if encoder_kind(encoder) == "endpoint":
         return "an address"
     return "a local folder" if Path(encoder).expanduser().is_dir() else ""

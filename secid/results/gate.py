@@ -1,4 +1,4 @@
-"""Frozen results of the gate, which pages show without torch or the data."""
+"""Results of `secid gate`."""
 
 from __future__ import annotations
 
@@ -15,25 +15,26 @@ VERDICT_SCHEMA_VERSION = "2.0"
 Outcome = Literal["pass", "fail", "undecided"]
 """Outcome of a check or a source."""
 Basis = Literal["policy", "source", "extreme"]
-"""Origin of a limit: the policy, one source of the baseline (the predecessor, or the only one), or the source with the
-most permissive number."""
+"""Origin of a limit. policy: the policy file or its defaults. source: one source of the baseline, which is the
+predecessor or the only one. extreme: the source of the baseline with the most permissive number."""
 GROSS_DAMAGE = 0.7
 """A check is used only if it detects a source with this share of its negatives damaged."""
 PASSED, FAILED, UNDECIDED = 0, 1, 3
-"""Exit codes of a verdict. Code 2 means wrong use or bad input, and then there is no verdict."""
+"""Exit codes of a verdict. Code 2 means wrong use or bad input, without a verdict."""
 
 
 def finding_of(check: str) -> str:
-    """Return the finding that the check of this name is about; "" for other checks."""
+    """Return the finding that a check tests, from the name of the check; "" for other checks."""
     return check.removeprefix("findings.") if check.startswith("findings.") else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckExample:
-    """One row that shows what a check found. query, negative: "" if the text is not available.
+    """An example row of a check. query, negative: texts; "" if not available.
 
-    s_query_positive, s_query_negative: cosines of a scored negative, and of the positive of its record.
-    reason, fact : why the row was left out, as in Example.
+    s_query_positive, s_query_negative : cosines of the query with the record's positive and with the negative; None if
+                                         the negative was not scored.
+    reason, fact : reason why the row was skipped, as in Example.
     """
 
     path: str
@@ -51,18 +52,21 @@ class GateCheck:
     """One check of a source against a limit.
 
     name         : "queries", "hardness", "languages", "findings.NAME", "drift.NAME" or "new_source".
-    measured, interval_95, limit, before : numbers in the unit of `unit` ("nats", "hardness", "share", "count"; a share
-                   is a fraction of the negatives that pages show in percent); None if there is none.
-                   before: the reference's number. For drift, `measured` is the difference from it.
+    unit         : unit of the next four numbers: "nats", "hardness", "share" (a fraction, which pages show in percent)
+                   or "count". A number that does not exist is None.
+    measured, interval_95 : the source's number and its interval. For drift, the difference from the reference.
+    limit, before : the limit, and the reference's number.
     side         : required side of the limit: "at least", "at most", "within ±".
-    basis, reference : origin of the limit, and the source of the baseline if the limit comes from one.
-    detects      : smallest share of damaged negatives that fails in half of the samples as large as the reference.
-    n, n_shared  : negatives or queries that the number is over; queries that a paired comparison shares.
-    notice       : the number is beyond the limit but does not fail the source; a person should look at it.
-    n_queries_needed : for an undecided check, distinct queries with which its interval would be narrow enough if
-                   the number stayed the same; None if that is unknown.
-    reason       : reason why it could not be evaluated, a kind of the report's not_evaluated; else "".
-    excused      : the check is undecided, and the policy accepts that.
+    basis        : origin of the limit.   reference : source of the baseline that the limit comes from, or "".
+    detects      : smallest share of damaged negatives that the check detects in half of all samples as large as the
+                   reference.
+    n            : number of negatives or queries behind the measured number.
+    n_shared     : number of queries that a paired comparison shares.
+    notice       : True if the number is beyond the limit without failing the source, so a person should look at it.
+    n_queries_needed : for an undecided check, number of distinct queries with which its interval would be narrow
+                   enough if the measured number stayed the same; None if unknown.
+    reason       : kind of reason why the check could not be evaluated, as in the report's not_evaluated; else "".
+    excused      : True if the check is undecided and the policy accepts that.
     """
 
     name: str
@@ -86,21 +90,22 @@ class GateCheck:
 
     @property
     def blocks_pass(self) -> bool:
-        """True if this check keeps the source from passing."""
+        """True if the source cannot pass because of this check."""
         return self.outcome == "fail" or (self.outcome == "undecided" and not self.excused)
 
     @property
     def finding(self) -> str:
-        """The finding that the check is about; "" for other checks."""
+        """Name of the finding that the check tests; "" for other checks."""
         return finding_of(self.name)
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceVerdict:
-    """The gate's verdict on one source. previous: its predecessor in the baseline; None for a new source.
+    """The gate's verdict on one source.
 
     report   : report of this source, scored in the baseline's pool.
-    left_out : checks that could not detect even gross damage with this baseline.
+    previous : name of its predecessor in the baseline; None for a new source.
+    left_out : names of checks that were skipped because, with this baseline, they could not detect even gross damage.
     """
 
     report: SourceReport
@@ -112,11 +117,12 @@ class SourceVerdict:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class GateVerdict(Displayable):
-    """The verdict on all sources of one call. policy: every limit as applied; paired: the run compared with.
+    """The verdict on all sources of one call.
 
-    policy_from: the file of the policy; "" if the policy is derived from the baseline.
-    guide: name of the guide whose suspects were checked, or None.
-    exit_zero: a trial period, in which the exit code is always 0.
+    policy_from : file of the policy; "" if the policy is derived from the baseline.   policy : all limits as applied.
+    paired      : run folder for comparison query by query, or None.
+    guide       : name of the guide whose suspects were checked, or None.
+    exit_zero   : True in a trial period, in which the exit code is always 0.
     """
 
     schema_version: str
@@ -139,7 +145,7 @@ class GateVerdict(Displayable):
 
 
 def overall_outcome(outcomes: list[Outcome]) -> Outcome:
-    """Return "fail" if any failed, else "pass" if all passed, else "undecided"; no outcome at all is undecided."""
+    """Return "fail" if any outcome is "fail", "pass" if all are "pass", otherwise or without outcomes "undecided"."""
     if "fail" in outcomes:
         return "fail"
     return "pass" if outcomes and all(outcome == "pass" for outcome in outcomes) else "undecided"

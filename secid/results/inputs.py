@@ -1,4 +1,4 @@
-"""Inputs of a run, the commands that act on its findings, and the display of results in an interactive session."""
+"""Inputs of a run, commands that act on its findings, and display of results in an interactive session."""
 
 from __future__ import annotations
 
@@ -15,15 +15,15 @@ from unicodedata import category
 from secid.records import Fact, is_object
 from secid.settings import DEFAULTS, ENCODING, FIELDS, READING, flag_of, value_text
 
-# Inputs of a run: encoder, counted documents, files, and example rows.
+# Inputs of a run: encoder, IDF documents, files and example rows.
 
 
 @dataclass(frozen=True)
 class EncoderInfo:
-    """The resolved recipe of the target encoder: enough to load exactly this encoder again.
+    """The resolved recipe of an encoder, with which exactly this encoder can be loaded again.
 
-    rules: for each recipe field, the rule that set it ("flag", "1_Pooling/config.json",
-    "registry: e5", "default", ...).   facts: notes for readers of the report, of the kinds of pages.encoder.FACTS.
+    rules : origin of each recipe field ("flag", "1_Pooling/config.json", "registry: e5", "default", ...).
+    facts : notes for readers of the report, of the kinds in pages.encoder.FACTS.
     """
 
     name: str
@@ -44,7 +44,7 @@ class EncoderInfo:
 
 @dataclass(frozen=True)
 class IdfInfo:
-    """The table of inverse document frequencies behind the coverage gate."""
+    """The table of inverse document frequencies that the coverage gate uses."""
 
     corpus: str
     tokenizer: str
@@ -57,10 +57,10 @@ class IdfInfo:
 class InputFile:
     """One file of a source, and how it was read.
 
-    container : "jsonl, gz", "tsv without header", "parquet", ...
-    schema    : name of the schema, as `--format` takes it; "empty" if the file has no row.
-    mapping   : "query=anchor, positive=positive, negatives=negative_1…negative_10".
-    sha256, n_bytes : hash and number of the bytes on disk, known when the file has been read.
+    container : format of the file, such as "jsonl, gz", "tsv without header" or "parquet".
+    schema    : name of the schema, as in `--format`; "empty" if the file has no row.
+    mapping   : columns of the schema, such as "query=anchor, positive=positive, negatives=negative_1…negative_10".
+    sha256, n_bytes : hash and size of the file on disk; "" and 0 until it has been read.
     """
 
     path: str
@@ -72,17 +72,18 @@ class InputFile:
 
     @property
     def read_once(self) -> bool:
-        """True if no later command can read it again: standard input, a shell's pipe or a Python object."""
+        """True if the file cannot be read again: standard input, a shell's pipe or a Python object."""
         piped = self.path == "-" or self.path.startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
         return piped or is_object(self.path)
 
 
 @dataclass(frozen=True)
 class Example:
-    """One skipped row or unusual negative, with its place so that a user can find it.
+    """One skipped row or unusual negative, with its file and line.
 
-    fact : the exact fault of a row, of a kind in records.FAULTS. For a text of the evaluation set "evaluation_text":
-           text, id, and if the two texts differ also similarity and evaluation_text. None if the reason says it all.
+    fact : the exact fault of a row, of a kind in records.FAULTS; None if the reason is specific enough. For a text of
+           the evaluation set, the kind is "evaluation_text" with the values text and id. If the two texts differ, it
+           also has the values similarity and evaluation_text.
     """
 
     reason: str
@@ -93,15 +94,14 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """The text that a negative with a finding repeats. Texts are compared by their normal forms.
+    """What a negative with a finding repeats. Texts are compared by their normal forms.
 
-    kind : one of
-        positive : it repeats a labelled positive of its query, in the row at path and line; without a row if no row
-                   that was read has it (a sample, or a baseline).
-        earlier  : it repeats the n-th negative, from 1, of the row at path and line in the same record.
-        copies   : it is the first of n copies in its record.
-        queries  : it is a negative of n queries of its source.
-    text : text of that positive, as in TripletExample; "" if it has no row.
+    kind : "positive": the negative repeats a labelled positive of its query, which is in the row at path and line. In a
+           sample, or with a baseline, path and line may be None because that row was not read.
+           "earlier": it repeats negative number n, from 1, of the row at path and line in the same record.
+           "copies": it is the first of n copies in its record.
+           "queries": it is a negative of n queries of its source.
+    text : text of the positive, as in TripletExample; "" without a row.
     """
 
     kind: Literal["positive", "earlier", "copies", "queries"]
@@ -113,10 +113,13 @@ class Match:
 
 @dataclass(frozen=True, kw_only=True)
 class TripletExample:
-    """One triplet shown on a page, which shortens the texts. path, line: the row that first lists the negative.
+    """One triplet to show on a page. Pages shorten the texts.
 
-    s_query_positive to weight: None without an encoder.   matched_terms: query terms in the negative, with IDF.
-    match: text that it repeats, for false_negative, repeat and hub.   findings: names of all its findings.
+    path, line : row that lists the negative first.
+    s_query_positive to weight : numbers of the triplet; None without an encoder.
+    matched_terms : query terms that occur in the negative, with their IDF.
+    match    : what the negative repeats, for false_negative, repeat and hub.
+    findings : names of all findings of the negative.
     """
 
     path: str
@@ -141,10 +144,10 @@ class TripletExample:
 
 
 class Displayable:
-    """A result that prints as a few lines and, in a notebook, as its page.
+    """A result that is displayed as a few lines of text, and in a notebook as its page.
 
-    secid.notebook makes both. It lies above the results, so it is imported by name, and only when needed.
-    Dataclasses that inherit this have repr=False.
+    secid.notebook does both. Results may not import it, because it is in a higher layer, so it is imported by name when
+    needed. Dataclasses that inherit from this class need repr=False.
     """
 
     def __repr__(self) -> str:
@@ -156,16 +159,17 @@ class Displayable:
 
 
 PROBE_SETTINGS = ("encoder", *READING, *ENCODING, "temperature", "seed")
-"""Settings that `secid probe` takes: those of the files and the encoder, temperature and seed."""
+"""Settings that `secid probe` takes: settings of the files and the encoder, temperature and seed."""
 STANDARD_INPUT = "-"
 NO_RUN_FOLDER = "RUN"
-"""Placeholder in a command for a run folder that was not written."""
+"""Placeholder for the run folder in a command, if no run folder was written."""
 HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Unicode categories of invisible characters."""
 JOINERS = "\u200c\u200d"
-"""Zero-width joiners, which are allowed in names: words in Persian and Indic scripts need them."""
+"""Zero-width joiners, which are allowed in names because words in Persian and Indic scripts need them."""
 STEM_BYTES = 160
-"""Longest part of a file's name that comes from a source's name. File systems allow 255 bytes, and temporary files and
-OUT.left-out.jsonl add to the name."""
+"""Maximum bytes of a source's name in a file name. File systems allow 255 bytes, and suffixes such as .left-out.jsonl
+make the name longer."""
 COPY_SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 """Suffixes of the files that `secid select` and `secid mix` write."""
 
@@ -173,7 +177,7 @@ COPY_SUFFIXES = (".jsonl", ".jsonl.gz", ".parquet")
 def repair_command(run: str | None, source: str, defects: tuple[str, ...], first_file: str) -> str:
     """Return the command that writes a copy of a source without its defects.
 
-    run : the run folder; None to write RUN instead.
+    run : run folder; None for the placeholder RUN.
 
     >>> repair_command("secid-runs/x", "bm25", ("false_negative", "repeat"), "data/bm25.jsonl")
     'secid select secid-runs/x --source bm25 --drop false_negative,repeat -o bm25-clean.jsonl'
@@ -183,7 +187,9 @@ def repair_command(run: str | None, source: str, defects: tuple[str, ...], first
 
 
 def score_command(files: Sequence[str], encoder: str | None, collection: str | None, flags: Sequence[str]) -> str:
-    """Return the command that scores these files, or checks them without an encoder. flags : further flags of a score.
+    """Return the command that scores these files; without an encoder, the command that checks them.
+
+    flags : further flags of `secid score`.
 
     >>> score_command(["mined/a.jsonl"], "minilm", None, ("--max-length", "128"))
     'secid score mined/a.jsonl --encoder minilm --max-length 128'
@@ -193,9 +199,10 @@ def score_command(files: Sequence[str], encoder: str | None, collection: str | N
 
 
 def probe_command(files: Sequence[str], given: Mapping[str, object]) -> str | None:
-    """Return the command that probes the files of a score, without its run folder; None if it cannot be typed again.
+    """Return the command that probes the sources of a score, without --run.
 
-    files, given : the sources and settings of that score as typed; None for a setting that was not typed.
+    None if a source is standard input or has invisible characters in its name, so the command cannot be typed.
+    files : sources of the score as typed.   given : its settings as typed, by name; None if not typed.
 
     >>> probe_command(["a.jsonl", "b=c.jsonl"], {"encoder": "minilm", "max_length": 128, "first_k": 2})
     'secid probe a.jsonl b=c.jsonl --encoder minilm --max-length 128'
@@ -212,12 +219,12 @@ def probe_command(files: Sequence[str], given: Mapping[str, object]) -> str | No
 
 
 def with_run_flag(command: str, run: str | None) -> str:
-    """Return the command of a probe with the run folder that it adds to; unchanged without one."""
+    """Add --run to the command of a probe. run: run folder, or None to return the command unchanged."""
     return command if run is None else f"{command} {shlex.join(['--run', _shell_path(run)])}"
 
 
 def flag_words(name: str, value: object) -> tuple[str, ...]:
-    """Return a setting as the words of a command line."""
+    """Return a setting as words of a command line."""
     if not FIELDS[name].metadata["group"]:
         return ("--set", f"{name}={value_text(value)}")
     if isinstance(value, bool):
@@ -226,7 +233,7 @@ def flag_words(name: str, value: object) -> tuple[str, ...]:
 
 
 def flagged_command(run: str | None, source: str, finding: str) -> str:
-    """Return the command that writes the rows that have a finding, with their texts.
+    """Return the command that writes the negatives with a finding, including their texts.
 
     >>> flagged_command(None, "-a/b", "hub")
     'secid flagged RUN --source=-a/b --finding hub -o a_b-dad2-hub.jsonl'
@@ -235,7 +242,7 @@ def flagged_command(run: str | None, source: str, finding: str) -> str:
 
 
 def unused_name(name: str, suffix: str = "") -> str:
-    """Return the name with its suffix, and with a number if the working directory has a file of that name.
+    """Return the name with its suffix. If the working directory has a file with this name, add a number.
 
     >>> unused_name("bm25-clean", ".jsonl")
     'bm25-clean.jsonl'
@@ -245,11 +252,11 @@ def unused_name(name: str, suffix: str = "") -> str:
 
 
 def _on_source(command: str, run: str | None, source: str, options: tuple[str, ...], end: str, suffix: str) -> str:
-    """Return a command on one source of a run that writes a new file, named after the source and `end`."""
+    """Return a command that reads one source of a run and writes a new file, named after the source and `end`."""
     source_words = (f"--source={source}",) if source.startswith("-") else ("--source", source)
     stem = "".join(char if char.isalnum() or char in "_-." else "_" for char in source).lstrip("-") or "source"
     stem = stem.encode()[:STEM_BYTES].decode(errors="ignore")
-    if stem != source:  # "a b" and "a_b" are two sources, and need two files
+    if stem != source:  # the sources "a b" and "a_b" need different file names
         stem += f"-{sha256(source.encode()).hexdigest()[:4]}"
     return shlex.join(
         ["secid", command, _shell_path(run), *source_words, *options, "-o", unused_name(f"{stem}-{end}", suffix)]
@@ -257,7 +264,7 @@ def _on_source(command: str, run: str | None, source: str, options: tuple[str, .
 
 
 def with_run_folder(command: str, run: str) -> str:
-    """Return a command of this module with another path of its run folder.
+    """Replace the run folder in a command of this module.
 
     >>> with_run_folder("secid select RUN --source a -o a.jsonl", "/runs/x y")
     "secid select '/runs/x y' --source a -o a.jsonl"
@@ -271,21 +278,21 @@ def _shell_path(run: str | None) -> str:
 
 
 def has_hidden_characters(name: str) -> bool:
-    """Return whether a name holds invisible characters: control, bidi or unassigned ones."""
+    """Return True if a name contains invisible characters, such as control, bidi or unassigned characters."""
     return any(category(char) in HIDDEN and char not in JOINERS for char in name)
 
 
 def no_command(source: str, files: Sequence[InputFile], *, names_files: bool = False) -> str:
-    """Return the reason why no command can act on the rows of a source; "" if one can.
+    """Return the reason why no command can read the rows of a source again; "" if commands can.
 
-    names_files : the command also names the source's files, because it reads them again.
+    names_files : True if the command names the source's files.
     """
     once = [file.path for file in files if file.read_once]
     if once:
         what = "An object in memory" if is_object(once[0]) else "Standard input"
-        return f"{what} cannot be read again, so no command can list or drop its rows: save it to a file."
+        return f"{what} cannot be read again, so no command can list or drop its rows. Save it to a file first."
     if has_hidden_characters(source):
-        return "Its name holds control characters, so no command can name it: rename it with NAME=FILE."
+        return "The source's name has invisible characters, so it cannot be typed. Rename the source with NAME=FILE."
     if names_files and any(has_hidden_characters(file.path) for file in files):
-        return "A file name holds control characters, so no command can name it: rename the file."
+        return "A file name has invisible characters, so it cannot be typed. Rename the file."
     return ""

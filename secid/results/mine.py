@@ -1,4 +1,4 @@
-"""Frozen results of `secid mine`. Source: METHOD 10."""
+"""Results of `secid mine`. Source: METHOD 10."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ MINE_SCHEMA_VERSION = "1.0"
 
 @dataclass(frozen=True)
 class Preset:
-    """A method as typed, under the name of its origin. takes : the candidates that it takes.   source : citation."""
+    """A published mining method. method: the method as typed.   takes: candidates that it takes.   source: citation."""
 
     method: str
     takes: str
@@ -28,13 +28,13 @@ PRESETS: Mapping[str, Preset] = {
     ),
     "simans": Preset(
         "dense:pick=simans",
-        "random candidates, those near the positive's score most often: p(n) ∝ exp(−a (s_qn − s_qp − b)²), a=0.5, b=0",
+        "random candidates, mostly with scores near the positive's: p(n) ∝ exp(−a (s_qn − s_qp − b)²), a=0.5, b=0",
         "SimANS, arXiv 2210.11773",
     ),
     "rank-10-210": Preset(
-        "dense:ranks=10-210,pick=random", "random candidates of ranks 10 to 210", "BGE (FlagEmbedding)"
+        "dense:ranks=10-210,pick=random", "random candidates at ranks 10 to 210", "BGE (FlagEmbedding)"
     ),
-    "rank-50-100": Preset("dense:ranks=50-100,pick=random", "random candidates of ranks 50 to 100", "KaLM-Embedding"),
+    "rank-50-100": Preset("dense:ranks=50-100,pick=random", "random candidates at ranks 50 to 100", "KaLM-Embedding"),
     "qwen-0.1": Preset(
         "dense:absolute=-0.1",
         "the nearest candidates, except those that score more than 0.1 above the positive",
@@ -45,11 +45,11 @@ PRESETS: Mapping[str, Preset] = {
 
 @dataclass(frozen=True, kw_only=True)
 class Usage:
-    """Usage of a language model for the answers that a source consists of, including answers of earlier runs.
+    """Usage of a language model for all answers in a source, including answers from earlier runs.
 
-    n_answers  : distinct requests.   n_uncounted : answers without a token count of the server.
-    n_tokens_in, n_tokens_out : tokens of the other answers, as the server counted them.   cost : price of these tokens;
-    None without a price.
+    n_answers  : number of distinct requests.   n_uncounted : number of answers without a token count from the server.
+    n_tokens_in, n_tokens_out : tokens of all other answers, as counted by the server.
+    cost       : price of these tokens; None if no price is known.
     """
 
     n_answers: int
@@ -61,23 +61,27 @@ class Usage:
 
 @dataclass(frozen=True, kw_only=True)
 class MinedSource:
-    """One mined source that was written.
+    """One mined source that was written to a file. A short row has fewer than K negatives.
 
-    path       : path of its file.   sha256 : hash of its bytes.   method : method with every option, as applied.
-    n_rows     : rows of the file.   n_missing : rows of the input without any negative, which are not in the file.
-    n_dropped  : short rows that --on-short drop left out.
+    path       : path of the file.   sha256 : hash of its bytes.   method : method with every option, as applied.
     layout     : as in write.writer.WrittenFile.
-    n_negatives: negatives in the file.   n_filled : negatives among them that were drawn at random for short rows.
-    n_short    : rows of the input for which the method found fewer than K.   short : these rows by cause.
-    n_still_short : rows of the file with fewer than K even after filling.   n_lacking : negatives they lack in total.
-    excluded   : candidates that cannot be negatives of their query and were skipped, by reason.
-    s_query_negative, consistency, inverted_share : means over the negatives, and the share of negatives that score
-                 above the row's first positive, which `secid score` compares them with; None without an encoder.
-    n_passages : distinct passages used.   most_used : rows that use the most frequent passage.
-    n_made_ids : rows without a query id or without ids of passages; a hash of the text is written instead.
-    not_held   : names of the values that the schema cannot hold, with the number of rows that have them.
-    rejected: answers of a language model, and texts in them, that are no negatives, by reason; they are in the
-                 hidden file .NAME.rejected.jsonl.   usage : None if no model was used.
+    n_rows     : number of rows in the file.   n_negatives : number of negatives in the file.
+    n_missing  : number of input rows without any negative, which are not in the file.
+    n_dropped  : number of short rows that --on-short drop left out.
+    n_filled   : number of negatives that were drawn at random to fill short rows.
+    n_short    : number of input rows that were short before filling.   short : these rows by cause.
+    n_still_short : number of rows in the file that are short even after filling.
+    n_lacking  : total number of negatives that these rows lack.
+    excluded   : number of skipped candidates that cannot be negatives of their query, by reason.
+    s_query_negative, consistency : means over the negatives; None without an encoder.
+    inverted_share : share of negatives that score above the row's first positive, which is the positive that
+                 `secid score` compares them with; None without an encoder.
+    n_passages : number of distinct passages used.   most_used : number of rows that use the most frequent passage.
+    n_made_ids : number of rows without a query id or passage ids, for which hashes of the texts were written.
+    not_held   : number of rows with a value that the schema cannot hold, by name of the value.
+    rejected   : number of a language model's answers, and of texts in them, that cannot be negatives, by reason. They
+                 are listed in the hidden file .NAME.rejected.jsonl.
+    usage      : usage of the language model; None if no model was used.
     """
 
     name: str
@@ -110,10 +114,11 @@ class MinedSource:
 class MiningRun(Displayable):
     """Input and settings of a mining run.
 
-    n_rows, n_candidates : size of the input.   n_queries : distinct queries of these rows; qrels give one row each.
-    skipped : unusable rows, judgements, or passages of the collection, by reason.
-    k, seed, max_reuse : as requested.   settings : the other settings that affect the result.
-    encoder : None if none was used.
+    n_rows, n_candidates : number of input rows, and of candidate passages.
+    n_queries : number of distinct queries. With qrels, each query is one row.
+    skipped : number of unusable rows, judgements, or passages of the collection, by reason.
+    k, seed, max_reuse : settings as requested.   settings : all other settings that affect the result.
+    encoder : recipe of the encoder; None if none was used.
     """
 
     schema_version: str
@@ -133,7 +138,7 @@ class MiningRun(Displayable):
 class Mined(MiningRun):
     """Sources mined over the same queries and candidates.
 
-    on_short, schema : as requested.   next_command : the command that scores the files.
+    on_short, schema : settings as requested.   next_command : command that scores the written files.
     """
 
     folder: str
@@ -145,9 +150,11 @@ class Mined(MiningRun):
 
 @dataclass(frozen=True, kw_only=True)
 class Suspects:
-    """A guide's estimate for some negatives. n_scored : negatives scored, in a sample stratified by s_qn.
+    """A guide's estimate of the share of suspects.
 
-    share : estimated share of all negatives that the guide's relative margin flags; interval_95 : queries as clusters.
+    n_scored    : number of negatives that the guide scored, in a sample stratified by s_qn.
+    share       : estimated share of all negatives that the guide's relative margin flags.
+    interval_95 : interval of the share, clustered by query.
     """
 
     n_scored: int
@@ -157,10 +164,10 @@ class Suspects:
 
 @dataclass(frozen=True, kw_only=True)
 class Swept:
-    """Expected result of one method over all rows of the input, before short rows are filled. Fields: see MinedSource.
+    """Expected result of one method over all input rows, before short rows are filled. Fields are as in MinedSource.
 
-    n_lacking : negatives that short rows lack in total.
-    suspects  : None without a guide, or without any negative.
+    n_lacking : total number of negatives that short rows lack.
+    suspects  : guide's estimate; None without a guide or without negatives.
     """
 
     method: Mapping[str, Any]
@@ -176,7 +183,11 @@ class Swept:
 
 @dataclass(frozen=True, kw_only=True)
 class SweptSource:
-    """A dense source. own : its method as requested.   variants : other windows, each with several relative margins."""
+    """A swept dense source.
+
+    own      : result of its method as requested.
+    variants : results with other windows of ranks, each with several relative margins.
+    """
 
     name: str
     own: Swept
@@ -185,11 +196,11 @@ class SweptSource:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Sweep(MiningRun):
-    """Expected results of several margins and windows of ranks; nothing was written.
+    """Expected results with several margins and windows of ranks. No file was written.
 
-    random : K candidates drawn at random for each row, for comparison.   unswept : sources without a margin.
-    guide  : None without one.   guide_margin : relative margin from which the guide suspects a negative.
-    guide_sample : most negatives of each method that it scored.
+    random  : result with K random candidates per row, for comparison.   unswept : names of sources without a margin.
+    guide   : recipe of the guide, or None.   guide_margin : relative margin within which a negative is suspect.
+    guide_sample : maximum number of negatives that the guide scored per method.
     """
 
     encoder: EncoderInfo

@@ -1,4 +1,4 @@
-"""Frozen results of `secid probe`, which trains. They never affect the ranking of `score`. Source: METHOD 13."""
+"""Results of `secid probe`, which trains. They never affect the ranking of `secid score`. Source: METHOD 13."""
 
 from __future__ import annotations
 
@@ -9,20 +9,20 @@ from secid.results.inputs import Displayable, EncoderInfo, InputFile
 
 PROBE_SCHEMA_VERSION = "1.0"
 FEWEST_HELD_OUT, FEWEST_GROUPS = 100, 30
-"""Fewest held-out queries and groups: with fewer nothing is evaluated. 30 groups bring Student's t near the normal.
-Source: METHOD 13."""
+"""Minimum number of held-out queries, and of groups of queries; with fewer, nothing is evaluated. With 30 groups,
+Student's t is close to the normal distribution. Source: METHOD 13."""
 
 Interval = tuple[float, float]
 
 
 def sign(interval: Interval | None) -> int:
-    """Return 1 if a 95 % interval lies above 0, -1 if below, and 0 if it contains 0 or there is none."""
+    """Return 1 if a 95 % interval lies above 0, -1 if it lies below 0, and 0 if it contains 0 or is None."""
     return 0 if interval is None else int(interval[0] > 0) - int(interval[1] < 0)
 
 
 @dataclass(frozen=True, kw_only=True)
 class Means:
-    """Ranking metrics, each a mean over the held-out queries, in [0, 1]."""
+    """Means of the ranking metrics over the held-out queries, in [0, 1]."""
 
     ndcg_10: float
     mrr_10: float
@@ -31,11 +31,12 @@ class Means:
 
 @dataclass(frozen=True, kw_only=True)
 class Gap:
-    """A mean difference of nDCG@10 over the held-out queries, paired by query.
+    """Mean difference in nDCG@10 over the held-out queries, paired by query.
 
-    standard_error : combines error_queries, the effect of other queries (groups of queries are the units), and
-                     error_runs, the effect of other runs of the same trainings. error_runs is None with one seed.
-    interval_95, p : Student's t with Satterthwaite's degrees; None with one seed.
+    error_queries  : standard error from sampling queries; groups of queries are the sampling unit.
+    error_runs     : standard error from repeating the training runs; None with one seed.
+    standard_error : combination of both.
+    interval_95, p : by Student's t with Satterthwaite's degrees of freedom; None with one seed.
     """
 
     value: float
@@ -48,7 +49,7 @@ class Gap:
 
 @dataclass(frozen=True, kw_only=True)
 class PerQuery:
-    """Ranking metrics of each held-out query, (n_held_out,) in the order of `Probe.queries`, to four decimals."""
+    """Ranking metrics of each held-out query, to four decimals, (n_held_out,) in the order of `Probe.queries`."""
 
     ndcg_10: tuple[float, ...]
     mrr_10: tuple[float, ...]
@@ -57,9 +58,9 @@ class PerQuery:
 
 @dataclass(frozen=True, kw_only=True)
 class HeldOutQueries:
-    """The queries that were held out and ranked, (n_held_out,) each. group, fold: numbers from 0.
+    """The held-out queries, (n_held_out,). group, fold: numbers from 0.
 
-    Queries of a group share a relevant passage, directly or through others.
+    Queries that share a relevant passage, directly or through other queries, form a group.
     """
 
     text: tuple[str, ...]
@@ -69,16 +70,16 @@ class HeldOutQueries:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbedSource:
-    """A source or control after training at one dose.
+    """Results of training on a source or control at one dose.
 
-    n_negatives : negatives that training could draw, over all rows; equal for every source.
-    n_seeds     : finished seeds; fewer than the probe's if the source was stopped because its interval lay below the
-                  leader's.
-    trained     : means after training, over the seeds that every source finished at this dose.   per_query: the mean
-                  over the same seeds for each query.   gain_ndcg10: mean nDCG@10 minus the frozen encoder's; the next
-                  five fields are those of its `Gap`.
-    vs_random   : nDCG@10 minus that of the control `random`, over the seeds that both have; None for that control.
-    tie         : group, 1 first; sources of a group are tied, directly or through others. None if nothing is ranked.
+    n_negatives : number of negatives from which training could draw, over all rows; equal for every source.
+    n_seeds     : number of finished seeds. It is below the probe's number if training was stopped because the source's
+                  interval lay below the leader's.
+    trained     : mean metrics after training, over the seeds that every source finished at this dose.
+    per_query   : mean metrics of each query, over the same seeds.
+    gain_ndcg10 : mean nDCG@10 after training minus that of the frozen encoder. The next five fields are its `Gap`.
+    vs_random   : difference in nDCG@10 from the control `random`, over the seeds that both finished; None for `random`.
+    tie         : tie group, from 1. Sources in a group are tied directly or through others. None if nothing is ranked.
     """
 
     name: str
@@ -98,7 +99,7 @@ class ProbedSource:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbedPair:
-    """Two sources, the one with the higher mean first. established : the Holm-adjusted p is below 0.05."""
+    """Difference between two sources, the one with the higher mean first. established: True if p_holm is below 0.05."""
 
     first: str
     second: str
@@ -109,9 +110,9 @@ class ProbedPair:
 
 @dataclass(frozen=True, kw_only=True)
 class Divergence:
-    """A training run whose loss, gradient or vectors stopped being finite. fold, seed, step: from 1.
+    """A training run that diverged: its loss, gradient or vectors were no longer finite. fold, seed: numbers from 1.
 
-    step: None if the vector of a text was not finite after the last step.
+    step : step from 1 at which it diverged; None if a vector was not finite after the last step.
     """
 
     source: str
@@ -123,12 +124,12 @@ class Divergence:
 
 @dataclass(frozen=True, kw_only=True)
 class Dose:
-    """Results of training at one learning rate. sources, controls: by gain, the highest first.
+    """Results of training at one learning rate. Sources and controls are sorted by gain, the highest first.
 
-    controls     : random, and known_positive if enough queries have two.
-    not_evaluated: why its sources are not ranked: one_seed, no_gain (no source beats the frozen encoder; pairs and ties
-                   hold), or diverged; None if they are ranked.
-    divergence   : the run that diverged; sources, controls and pairs are then empty. None otherwise.
+    controls      : random, and known_positive if enough queries have two positives.
+    not_evaluated : reason why the sources are not ranked: one_seed, no_gain (no source beats the frozen encoder, though
+                    pairs and ties are valid) or diverged. None if they are ranked.
+    divergence    : training run that diverged, or None. If one diverged, sources, controls and pairs are empty.
     """
 
     rate: float
@@ -140,7 +141,7 @@ class Dose:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Doubts that the controls raise about choosing a source by it: known_positive_first, not_above_random."""
+        """Reasons from the controls not to choose a source by this dose: known_positive_first, not_above_random."""
         controls, doubts = {control.name: control for control in self.controls}, []
         known = controls.get("known_positive")
         if known and self.sources and known.gain_ndcg10 > self.sources[0].gain_ndcg10:
@@ -152,16 +153,16 @@ class Dose:
 
     @property
     def tied_with_first(self) -> tuple[str, ...]:
-        """Names of the sources that are not significantly below the first one; () if the dose diverged."""
+        """Names of the other sources that are not significantly below the first one; () if the dose diverged."""
         below = {pair.second for pair in self.pairs if pair.established and pair.first == self.sources[0].name}
         return tuple(source.name for source in self.sources[1:] if source.name not in below)
 
 
 @dataclass(frozen=True, kw_only=True)
 class ReversedPair:
-    """Two sources whose order differs between doses, significantly at each of them after Holm's correction.
+    """Two sources whose order differs between doses, and is significant at each after Holm's correction.
 
-    first_better, second_better: the learning rates at which one is significantly better than the other.
+    first_better, second_better : learning rates at which the first, or the second, is significantly better.
     """
 
     first: str
@@ -171,7 +172,7 @@ class ReversedPair:
 
 
 def established_at(doses: Iterable[Dose]) -> dict[tuple[str, str], list[tuple[float, str]]]:
-    """Return, for each sorted pair of names, the rates at which it differs significantly, with the better source."""
+    """Return (learning rate, better source) for each dose at which a pair differs significantly, by sorted pair."""
     by_pair: dict[tuple[str, str], list[tuple[float, str]]] = {}
     for dose in doses:
         for pair in dose.pairs:
@@ -183,7 +184,7 @@ def established_at(doses: Iterable[Dose]) -> dict[tuple[str, str], list[tuple[fl
 
 
 def reversals_of(doses: Iterable[Dose]) -> tuple[ReversedPair, ...]:
-    """Return the pairs of sources that are established in both directions, each at one dose or more."""
+    """Return the pairs of sources that are significantly ordered one way at some dose, and the other way at another."""
     reversals = []
     for (first, second), rates in established_at(doses).items():
         by_first = tuple(rate for rate, better in rates if better == first)
@@ -195,23 +196,26 @@ def reversals_of(doses: Iterable[Dose]) -> tuple[ReversedPair, ...]:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Probe(Displayable):
-    """One probe. doses: in the order of their rates; () if nothing was trained.
+    """Result of one probe.
 
-    n_queries    : queries that all sources have negatives for.   n_held_out : those of them that were ranked.
-    n_left_out   : queries of some source that another source lacks, or that have no positive.
-    n_groups     : groups of queries that share relevant passages; each is in one fold.   effective_groups : number of
-                   groups of equal size with as much evidence, for the held-out queries.
-    n_candidates : passages ranked for each query; 0 if nothing was trained.   candidate_depth : depth of the lists that
-                   they come from if there were too many (METHOD 13); None if all passages are candidates.
-    loss, passages : infonce, mw, lsepair, sum_marginal, joint or gist; own or batch.   guide: for gist, else None.
-    queries      : in the order of every `PerQuery`.   frozen, frozen_per_query: metrics before training.
-                   precision: number format of the training. All are None if nothing was trained.
+    n_queries    : number of queries for which every source has negatives.   n_held_out : number of held-out queries.
+    n_left_out   : number of queries that some source lacks, or that have no positive.
+    n_groups     : number of groups of queries that share relevant passages. A group is never split between folds.
+    effective_groups : number of groups of equal size with the same evidence, for the held-out queries.
+    n_candidates : number of passages ranked per query; 0 if nothing was trained.
+    candidate_depth : if there were too many passages, depth of the lists from which candidates were taken (METHOD 13);
+                   None if all passages are candidates.
+    loss         : infonce, mw, lsepair, sum_marginal, joint or gist.   passages : own or batch.
+    guide        : recipe of the guide for gist, else None.
+    precision    : number format of the training.   queries : held-out queries, in the order of every `PerQuery`.
+    frozen, frozen_per_query : metrics before training. These four fields are None if nothing was trained.
+    doses        : results by learning rate, in the order of the rates; () if nothing was trained.
     reversals    : pairs of sources whose order differs between doses.
-    identical    : names of sources with the same negatives for all these queries, which were trained once.
-    not_evaluated: `sources` says why nothing is ranked: few_queries, few_groups, few_to_train_on (nothing was
-                   trained), estimate (only the time was asked for), one_seed (no interval), no_gain (at no dose does a
-                   source beat the frozen encoder: the pairs and ties between them hold, but none is worth training on).
-                   The other keys are controls that are missing.
+    identical    : groups of sources that were trained once, because they have the same negatives for all these queries.
+    not_evaluated : the key "sources" has the reason why nothing is ranked. Nothing was trained: few_queries,
+                   few_groups, few_to_train_on, or estimate (only the time was requested). Otherwise one_seed (no
+                   interval) or no_gain (at no dose does a source beat the frozen encoder; pairs and ties are valid, but
+                   no source is worth training on). The other keys are controls that are missing.
     """
 
     schema_version: str
@@ -248,31 +252,31 @@ class Probe(Displayable):
 
     @property
     def abstained(self) -> str | None:
-        """The reason that nothing is ranked, a kind of `not_evaluated`; None if the sources are ranked at some dose."""
+        """Reason why nothing is ranked, as in `not_evaluated`; None if the sources are ranked at some dose."""
         return self.not_evaluated.get("sources")
 
     @property
     def trained(self) -> tuple[Dose, ...]:
-        """The doses that did not diverge."""
+        """Doses that did not diverge."""
         return tuple(dose for dose in self.doses if dose.divergence is None)
 
     @property
     def ranked(self) -> tuple[Dose, ...]:
-        """The doses at which the sources are ranked."""
+        """Doses at which the sources are ranked."""
         return tuple(dose for dose in self.doses if dose.not_evaluated is None)
 
     @property
     def names(self) -> tuple[str, ...]:
-        """The sources, by gain at the first dose that ranks them, or else that trained them; () without any."""
+        """Names of the sources, by gain at the first dose that ranks them, else at the first that trained them."""
         return tuple(source.name for dose in (*self.ranked, *self.trained)[:1] for source in dose.sources)
 
     @property
     def best(self) -> tuple[str, ...]:
-        """Sources that are never significantly below the first one of a ranked dose, in the order of `names`."""
+        """Sources that are at no ranked dose significantly below the first one, in the order of `names`."""
         leading = [{dose.sources[0].name, *dose.tied_with_first} for dose in self.ranked]
         return tuple(name for name in self.names if leading and all(name in own for own in leading))
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """The doubts of all doses, each once."""
+        """Doubts of all doses, without repeats."""
         return tuple(dict.fromkeys(doubt for dose in self.trained for doubt in dose.doubts))

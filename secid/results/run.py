@@ -1,4 +1,4 @@
-"""A whole run, and the relations between its sources: overlaps, differences, crossings and orders."""
+"""The result of a run, and the relations between its sources: overlaps, comparisons, and agreement with outcomes."""
 
 from __future__ import annotations
 
@@ -15,16 +15,19 @@ from secid.results.sources import ControlResult, SourceReport
 if TYPE_CHECKING:
     import pyarrow
 
-# Relations between sources: overlaps, differences, crossings, and the order on parts of the data.
+# Relations between sources: overlaps and comparisons.
 
 Number = Literal["score", "trace"]
-"""Number that a pair is compared by: the score, or tr M if too many sets of shared queries would need matrices."""
+"""Number by which a pair is compared: the score, or tr M if too many sets of shared queries would need a matrix."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Overlap:
-    """Overlap of two sources: shared queries and documents over the smaller source's; mean Jaccard of a query's
-    negatives."""
+    """Overlap of two sources.
+
+    shared_query_fraction, shared_document_fraction : shared queries and documents, as a fraction of the smaller source.
+    negative_jaccard_mean : mean Jaccard similarity of the negatives of a shared query; None without shared queries.
+    """
 
     first: str
     second: str
@@ -35,27 +38,28 @@ class Overlap:
 
 @dataclass(frozen=True, kw_only=True)
 class PairedDifference:
-    """First source minus second on the queries that both have. interval_95 : None with too few queries."""
+    """Difference between the first and the second source on shared queries. interval_95: None with too few queries."""
 
     value: float
     interval_95: tuple[float, float] | None
 
     def negated(self) -> PairedDifference:
-        """Return second source minus first."""
+        """Return the difference between the second and the first source."""
         ends = self.interval_95
         return PairedDifference(value=-self.value, interval_95=ends and (-ends[1], -ends[0]))
 
 
 @dataclass(frozen=True, kw_only=True)
 class Comparison:
-    """Two sources on the queries that both have, the higher-scored first. Source: METHOD 16.1.
+    """Comparison of two sources on their shared queries, the higher-scored source first. Source: METHOD 16.1.
 
-    p values are two-sided; p_holm over all pairs of the run.   established: p_holm below 0.05.
-    queries_needed_50, _80: distinct queries that detect such a difference with 50 % and 80 % power; None if the
-    difference is 0.
-    number: if "trace", difference_nats and everything derived from it are differences of tr M.
-    hardness: difference of the hardness over the sampled queries.   outscoring: difference of the share of negatives
-    that outscore their positive. None if a side has no value, and in a report of an earlier version.
+    p, p_holm : two-sided p value, without and with adjustment for all pairs of the run.
+    established : True if p_holm is below 0.05, or after an early stop below the level of the last look.
+    queries_needed_50, queries_needed_80 : number of distinct queries to detect this difference with 50 % and 80 %
+            power; None if the difference supports no conclusion.
+    number : if "trace", difference_nats and all numbers derived from it are differences in tr M.
+    hardness : difference in hardness over the sampled queries.   outscoring : difference in the share of negatives that
+            outscore their positive. Both are None if a source has no value, and in reports of earlier versions.
     """
 
     first: str
@@ -79,7 +83,9 @@ class Comparison:
 class Look:
     """One look of an early stop.
 
-    alpha: largest probability of a wrong order up to this look.   n_decided: pairs decided up to this look.
+    n_queries, n_texts_encoded : number of queries of this look, and of texts encoded so far.
+    alpha : upper bound of the probability of a wrong order up to this look.
+    n_decided : number of pairs decided up to this look.
     """
 
     n_queries: int
@@ -90,7 +96,7 @@ class Look:
 
 @dataclass(frozen=True, kw_only=True)
 class EarlyPair:
-    """A decided pair. outcome: "ordered" (first scores higher) or "tied" (they differ by less than the tie)."""
+    """A decided pair. outcome: "ordered" (the first source scores higher) or "tied" (the gap is below `tie`)."""
 
     first: str
     second: str
@@ -101,12 +107,14 @@ class EarlyPair:
 
 @dataclass(frozen=True, kw_only=True)
 class EarlyStop:
-    """Course of a run with --until-ranked. confidence: probability that every declared order is that of the full files.
-    Ties are declared pair by pair, each at the look's share of the error.
+    """History of a run with --until-ranked.
 
-    planned_looks: queries of every planned look, whether it took place or not.
-    n_texts_encoded: distinct texts that the looks needed.   n_texts: distinct texts that scoring without looks would
-    need. Both include cached texts, and neither includes texts that max_records or first_k left out.
+    confidence : probability that every established order is the order in the full files. Ties are decided pair by
+            pair, each with its part of the look's error.
+    planned_looks : number of queries of every planned look, including looks that were not needed.
+    undecided : pairs that are neither ordered nor tied.
+    n_texts_encoded, n_texts : number of distinct texts that the looks needed, and that scoring all queries would need.
+            Both include cached texts, but not texts that max_records or first_k left out.
     """
 
     confidence: float
@@ -119,24 +127,27 @@ class EarlyStop:
     n_texts: int
 
 
-# The order of sources under other settings and encoders.
+# Agreement of a run's numbers with downstream results.
 
 PROBE_METRIC = "gain in ndcg@10"
-"""Name of the downstream metric if numbers are compared with the result of a probe."""
+"""Name of the downstream metric of a probe."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
     """Agreement of one number of a run with one downstream metric, over the sources that have both.
 
-    Correlations lie in [-1, 1]; None if one side is constant. n_pairs_alike of n_pairs are ordered the
-    same way.   first: the source with the highest number; best: the source with the highest metric. Both are None if
-    several share the highest value, and best also if a probe ties it with another.   top_1_regret: loss of the metric
-    from taking `first`, >= 0; None without `first`.
-    Intervals cover the true value with a probability of at least 95 %; None if no standard error is known.
-    errors_of: errors that the intervals of the correlations include, "scores", "outcomes". The regret's interval
-    includes only those of the outcomes.
-    abstained: reason why the metric's probe ranks nothing, so that it has no best source; None if it does rank.
+    kendall_tau_b, spearman_rho : correlations in [-1, 1]; None if one side is constant.
+    n_pairs, n_pairs_alike : number of pairs of sources, and of those that both sides order alike.
+    first : source with the highest number; None if several share it.
+    best  : source with the highest metric; None if several share it, or if the probe ties it with another or ranks
+            nothing.
+    top_1_regret : metric of the best source minus that of `first`, >= 0; None without `first`.
+    *_interval_95 : intervals that cover the true value with a probability of at least 95 %; None if no standard error
+            is known.
+    errors_of : standard errors in the intervals of the correlations: "scores", "outcomes". The interval of the regret
+            includes only those of the outcomes.
+    abstained : reason why the metric's probe ranks nothing; None if it ranks the sources.
     """
 
     number: str
@@ -156,22 +167,29 @@ class Agreement:
     abstained: str | None = None
 
 
-# A whole run.
+# The result of a run.
 
 SCHEMA_VERSION = "1.0"
 
 
 @dataclass(frozen=True, kw_only=True)
 class RunWarning:
-    """A fact that affects how to read the scores. source: the source concerned; None for the whole run.
+    """A fact that affects how to read the scores. source: the source it is about; None for the whole run.
 
-    values : its numbers and names, by kind. noisy_encoder: distance, limit. inactive_lexical_gate: tokenizer, coverage
-    of the positives, best (another tokenizer), best_positives, best_negatives, helps, for_all. misread_words:
-    tokenizer, effect (cut, fused, decomposed), best, sources (shares of texts). few_queries: n_queries.
-    few_shared_queries: first, second, n_shared_queries, n_apart, n_pairs. own_queries: n_common, n_smallest,
-    n_largest. chosen_queries: n_queries of the run, sources (for each its queries, and the hardness of the other
-    sources on these and on the rest). traces_compared: n_traces, n_pairs. unequal_sizes: budget. no_slice_value,
-    mixed_slice_values: column, n_records. no_common_slice_value: column, sources (values of each).
+    values : numbers and names in the warning's sentence, by kind:
+        noisy_encoder : distance, limit.
+        inactive_lexical_gate : tokenizer, coverage (of the positives), best (another tokenizer), best_positives,
+            best_negatives, helps, for_all.
+        misread_words : tokenizer, effect (cut, fused, decomposed), best, sources (shares of texts).
+        few_queries : n_queries.
+        few_shared_queries : first, second, n_shared_queries, n_apart, n_pairs.
+        own_queries : n_common, n_smallest, n_largest.
+        chosen_queries : n_queries (of the run), sources (for each, its number of queries, and the hardness of the other
+            sources on these queries and on the rest).
+        traces_compared : n_traces, n_pairs.
+        unequal_sizes : budget.
+        no_slice_value, mixed_slice_values : column, n_records.
+        no_common_slice_value : column, sources (values in each source).
     """
 
     kind: str
@@ -181,12 +199,14 @@ class RunWarning:
 
 @dataclass(frozen=True, kw_only=True)
 class Merged:
-    """The merge of a run from shards.
+    """Facts about a run that was merged from shards.
 
-    n_texts         : distinct queries and passages of the whole run.   n_texts_held: sum over shards, so that a text
-                      in several shards counts in each. Their ratio is the repeated encoding.
-    sampled_queries : queries of each source that were sampled for everything except `sources` and `comparisons`, and
-                      for the sources' hardness, languages and findings of the random reference; None if all were used.
+    n_texts      : number of distinct queries and passages in the whole run.
+    n_texts_held : the same, summed over shards, so a text in several shards counts once in each. The ratio
+                   n_texts_held / n_texts shows how much encoding was repeated.
+    sampled_queries : number of sampled queries per source; None if all were used. Everything except `sources` and
+                   `comparisons` is computed from this sample. In `sources`, so are hardness, languages and the findings
+                   that compare with random passages.
     """
 
     n_shards: int
@@ -197,20 +217,21 @@ class Merged:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class Run(Displayable):
-    """One run: the settings, the encoder, the ranked sources, and the time it took.
+    """The result of a run: settings, encoder, ranked sources and duration.
 
-    budget: the B of the ranking; 1 is the paper's score.
-    one_positive: True if no query of the files and of a collection's qrels has a second labelled positive.
-    analyses: results by name of the analysis (secid.analyses.registry), without analyses that were not requested or
-        have no result. Each type is described where it is computed.
-    merged: the merge of a run from shards; None for a run of one process.
-    folder: the run folder as named; None if none was written.
-    probe: the command that probes the same sources, without --run; None if it cannot be typed again, or a
-        source has too few queries.
-    warnings: facts that affect how to read the scores.
-    without_triplets: sources without a triplet in files with other sources, each with the left-out rows by reason.
-    not_evaluated: name of a part that could not be computed, and the kind of reason (pages.glossary.REASONS).
-    Older reports lack parts that have a default.
+    budget : B of the ranking; 1 is the paper's score.
+    analyses : results by name of the analysis (secid.analyses.registry). Analyses without a result are missing. The
+        module of an analysis describes its type.
+    one_positive : True if no query has a second labelled positive, in the files or in a collection's qrels.
+    early_stop : history of a run with --until-ranked, or None.
+    merged : facts about the shards of a merged run; None for a run in one process.
+    folder : run folder as typed; None if none was written.
+    probe : command that probes the same sources, without --run; None if it cannot be typed, or if a source has too few
+        queries.
+    warnings : facts that affect how to read the scores.
+    without_triplets : skipped rows by reason, for each source without triplets in a file that also has other sources.
+    not_evaluated : kind of reason (pages.glossary.REASONS) for each part that could not be computed, by name.
+    Older reports may lack fields that have a default.
     """
 
     schema_version: str
@@ -236,7 +257,7 @@ class Run(Displayable):
 
     @cached_property
     def overlaps_by_first(self) -> Mapping[str, Sequence[Overlap]]:
-        """Overlaps by the name of the pair's first source."""
+        """Overlaps by the name of the first source."""
         grouped: dict[str, list[Overlap]] = {}
         for overlap in self.analyses.get("overlap", ()):
             grouped.setdefault(overlap.first, []).append(overlap)
@@ -244,16 +265,16 @@ class Run(Displayable):
 
     @property
     def has_rows_elsewhere(self) -> bool:
-        """True if the run folder holds only sums, as for a merge, whose rows are in the run folders of its shards."""
+        """True if the run folder has no rows, because the run was merged and its rows are in the shards' folders."""
         return self.merged is not None and self.merged.sampled_queries is not None
 
     @property
     def rows_folder(self) -> str | None:
-        """The run folder for commands on rows; None if it holds no rows or was not written."""
+        """Run folder for commands that read rows; None if it has no rows or was not written."""
         return None if self.has_rows_elsewhere else self.folder
 
     def metrics(self) -> dict[str, float]:
-        """Return the numbers of each source under "SOURCE/NAME", sorted, for experiment trackers.
+        """Return {"SOURCE/NAME": number} for experiment trackers, sorted by key.
 
         NAME is a key of `SourceReport.flat`. Values that are None or not finite are left out.
         """
@@ -262,7 +283,7 @@ class Run(Displayable):
         return {name: value for name, value in numbers if isfinite(value)}
 
     def to_arrow(self) -> pyarrow.Table:
-        """Return a table with a row per source, with its texts and numbers; see secid.notebook.sources_table."""
+        """Return a table with one row per source, as secid.notebook.sources_table does."""
         return import_module("secid.notebook").sources_table(self)
 
     def to_pandas(self) -> Any:

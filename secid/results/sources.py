@@ -14,11 +14,10 @@ from secid.results.inputs import Example, InputFile, TripletExample
 class AmongPositives:
     """A formal finding among the distinct labelled positives of a source's queries. Source: METHOD 16.2.
 
-    n_positives : positives that have it.   n_labelled : all positives.   share : n_positives / n_labelled.
-    difference  : the negatives' share minus this one.   standard_error, interval_95 : those of the difference, with
-                  queries as the sampling unit.
-    excess      : lower bound of the difference: the lower end of the interval, or the difference itself with too few
-                  queries for an interval.
+    n_positives : number of positives with the finding.   n_labelled : number of all labelled positives.
+    share       : n_positives / n_labelled.   difference : share of the negatives minus share of the positives.
+    standard_error, interval_95 : error and interval of the difference, clustered by query.
+    excess      : lower end of the interval; the difference itself with too few queries for an interval.
     """
 
     n_positives: int
@@ -32,19 +31,19 @@ class AmongPositives:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceFinding:
-    """Numbers of one finding of the catalogue in a source. Findings overlap. Source: METHOD 14.
+    """Results of one finding for a source. Findings can overlap. Source: METHOD 14.
 
-    n_negatives : negatives that have it. For a text finding these are listed negatives of all rows read, including
-                  those without text; for a finding that needs the encoder, scored negatives, of its sample if it has
-                  one.
-    share       : share of all such negatives.   interval_95, standard_error : those of the share, with queries as the
-                  sampling unit.
+    n_negatives : number of negatives with the finding. A text finding counts the listed negatives of all rows read,
+                  including negatives without text. A finding that needs the encoder counts scored negatives; if it was
+                  evaluated for a sample, those of the sample.
+    share       : n_negatives as a share of all these negatives.
+    interval_95, standard_error : interval and error of the share, clustered by query.
     weight_fraction : share of the source's total weight on these negatives; None without an encoder.
-    score_nats  : their part of the score, by the first-order split w u^T A^-1 u / N, scaled so that all triplets add up
-                  to ECI; 0.0 if ECI is 0, None without an encoder.
-    n_queries   : distinct queries that it was evaluated for; None in a report of an earlier version.
-    n_rows      : for `repeat`, rows that list only negatives which earlier rows of their record list.
-    positives   : for a formal finding, its numbers among the labelled positives.
+    score_nats  : part of the score that these negatives contribute. Parts are w u^T A^-1 u / N to first order, scaled
+                  so that all triplets add up to ECI. 0.0 if ECI is 0, None without an encoder.
+    n_queries   : number of distinct queries for which it was evaluated; None in reports of earlier versions.
+    n_rows      : for `repeat`, number of rows whose negatives all occur in earlier rows of the same record.
+    positives   : for a formal finding, its results among the labelled positives.
     """
 
     name: str
@@ -61,27 +60,28 @@ class SourceFinding:
 
     @property
     def counted_share(self) -> float:
-        """Number that a limit applies to: the negatives' share; for a formal finding its excess over the positives."""
+        """Number that is compared with the limit: the share; for a formal finding, the excess over the positives."""
         return self.share if self.positives is None else self.positives.excess
 
     @property
     def dropping_helps(self) -> bool:
-        """True if dropping these negatives brings the rest nearer to the positives; True if it is not formal."""
+        """True if dropping these negatives makes the rest more like the positives, or if the finding is not formal."""
         return self.positives is None or dropping_narrows_gap(self.positives.share, self.positives.difference)
 
 
 def dropping_narrows_gap(share: float, difference: float) -> bool:
-    """Return whether negatives without a formal finding would be nearer to the positives; they would differ by `share`.
+    """Return True if dropping all negatives with a formal finding reduces the difference from the positives.
 
-    share : the positives' share.   difference : the negatives' share minus it. Source: METHOD 16.2.
+    share : share of the positives with the finding, which is the difference after dropping.
+    difference : share of the negatives minus share of the positives. Source: METHOD 16.2.
     """
     return share < abs(difference)
 
 
 def defects_to_drop(findings: Sequence[SourceFinding]) -> tuple[str, ...]:
-    """Return the counted defects that a repaired copy of the source drops, in the order of the findings.
+    """Return the names of the counted defects to drop from a source, in the order of the findings.
 
-    A formal defect is included only if it is above its limit and dropping it reduces the difference from the positives.
+    A formal defect is dropped only if it is above its limit, and if this reduces the difference from the positives.
     """
     return tuple(
         item.name
@@ -95,9 +95,10 @@ def defects_to_drop(findings: Sequence[SourceFinding]) -> tuple[str, ...]:
 
 @dataclass(frozen=True, kw_only=True)
 class Languages:
-    """Languages of a seeded sample of a source's distinct negatives, independent of their positives.
+    """Languages of a seeded sample of a source's distinct negatives.
 
-    n_texts  : sampled texts, at most 1,000.   shares: their shares by ISO 639-1 code, "" for an undecided language.
+    n_texts : number of sampled texts, at most 1,000.
+    shares  : share of the texts in each language, by ISO 639-1 code; "" is an undecided language.
     """
 
     n_texts: int
@@ -106,7 +107,7 @@ class Languages:
 
 @dataclass(frozen=True, kw_only=True)
 class Proxies:
-    """Numbers that others rank sources by, in pair form and in record form (softmax over a record).
+    """Numbers by which other work ranks sources, in pair form and in record form (softmax over a record).
 
     Source: METHOD 3.
     """
@@ -123,8 +124,8 @@ class Proxies:
 class BudgetPoint:
     """ECI_B at one budget: log det(I + B M) in nats. Source: METHOD 7.
 
-    bias_nats: average shortfall of a sample of this size. At large budgets scores of
-    unequal samples must not be compared (see SourceScore.compared_curve).
+    bias_nats : expected shortfall of the score of a sample of this size. At large budgets it is so large that scores of
+                samples of different size cannot be compared (see SourceScore.compared_curve).
     """
 
     budget: float
@@ -135,13 +136,13 @@ class BudgetPoint:
 
 @dataclass(frozen=True, kw_only=True)
 class Score:
-    """The score of the triplets of a source or control, and its parts. Means are over triplets.
+    """Score of a source or control, and related numbers. Means are over triplets.
 
-    nats                  : ECI_sem.   interval_95 : interval for the process that made the source, with queries as the
-                            sampling unit.   bias_nats : estimate of its finite-sample shortfall.
+    nats                  : ECI_sem.   interval_95 : its 95 % interval, with queries as the sampling unit.
+    bias_nats             : estimated shortfall of the score because the sample is finite.
     effective_rank        : exp of the entropy of M's spectrum, 1 to d.
-    diversity_fraction    : 1 - ECI / tr M: the share of the trace that the log-det removes, in [0, 1).
-    top_eigenvalue_shares : shares of tr M on the largest eigenvalues, descending; empty if tr M = 0.
+    diversity_fraction    : 1 - ECI / tr M, the share of the trace that the log-determinant removes, in [0, 1).
+    top_eigenvalue_shares : shares of the largest eigenvalues in tr M, descending; empty if tr M = 0.
     """
 
     nats: float
@@ -168,11 +169,14 @@ class Score:
 
     @property
     def compared_curve(self) -> tuple[BudgetPoint, ...]:
-        """The curve for comparing sources beyond budget 1."""
+        """Budget curve to compare sources beyond budget 1."""
         return self.budget_curve
 
     def at(self, budget: float) -> BudgetPoint:
-        """Return the score at a budget, beyond 1 on `compared_curve`; at B = 1 if the curve lacks the budget."""
+        """Return the score at a budget; if the curve lacks the budget, the score at B = 1.
+
+        Beyond budget 1 the curve is `compared_curve`.
+        """
         curve = self.compared_curve if budget > 1.0 else self.budget_curve
         of_all = BudgetPoint(budget=1.0, nats=self.nats, interval_95=self.interval_95, bias_nats=self.bias_nats)
         return next((point for point in curve if point.budget == budget), of_all)
@@ -183,17 +187,16 @@ Status = Literal["no_defects", "no_verdict", "repair", "unusable"]
 
 no_defects : no counted defect is above its limit.
 no_verdict : no counted defect is above its limit, but the encoder cannot read the texts.
-repair     : the flagged negatives must be dropped first.
-unusable   : too few records would keep a negative without the flagged ones.
+repair     : a counted defect is above its limit; drop the flagged negatives before training.
+unusable   : too few records would have a negative left after dropping the flagged negatives.
 """
 
 
 @dataclass(frozen=True, kw_only=True)
 class Hardness:
-    """Nearness of negatives to their query: 0 is as near as random passages, 1 as near as the positive.
+    """Mean closeness of negatives to their query: 0 is as close as random passages, 1 is as close as the positive.
 
-    interval_95 : None with too few queries.   n_queries : distinct queries that were sampled for it.
-    Source: METHOD 10.
+    interval_95 : None with too few queries.   n_queries : number of distinct queries in the sample. Source: METHOD 10.
     """
 
     value: float
@@ -203,10 +206,10 @@ class Hardness:
 
 @dataclass(frozen=True, kw_only=True)
 class WithoutFlagged:
-    """A source without the negatives that have a counted defect, in the same pool; the whole source if none has one.
+    """Score of a source without the negatives that have a counted defect, with the same IDF.
 
-    hardness : measured against the same random passages; None if the source itself has none.
-    All numbers are None if no negative is left.
+    n_triplets : number of negatives that are left. If it is 0, all other numbers are None.
+    hardness   : hardness against the same random passages; None if the source itself has no hardness.
     """
 
     n_triplets: int
@@ -217,10 +220,10 @@ class WithoutFlagged:
 
 @dataclass(frozen=True, kw_only=True)
 class TableNumbers:
-    """The columns of the table of one source. Source: METHOD 16.1.
+    """A source's numbers in the results table. Source: METHOD 16.1.
 
-    n_queries, n_triplets : size of the set that the columns describe.   score : score at the run's budget.
-    trace : tr M.
+    n_queries, n_triplets : number of queries and triplets behind these numbers.
+    score : score at the run's budget.   trace : tr M.
     """
 
     n_queries: int
@@ -232,22 +235,23 @@ class TableNumbers:
 
     @property
     def hardness_value(self) -> float | None:
-        """The hardness without its interval, or None."""
+        """Value of the hardness, or None."""
         return None if self.hardness is None else self.hardness.value
 
 
 @dataclass(frozen=True, kw_only=True)
 class SourceScore(Score):
-    """The score of a source, and its place among the other sources of its run.
+    """Score of a source, and its rank among the sources of the run.
 
-    rank_group        : sources whose order is not established share a group; None for a source that shares too few
-                        queries with every other. Source: METHOD 16.1.
-    probability_first : probability of the highest score under the joint normal of the scores; None if the scores are
-                        for different queries.
-    gate_histograms   : triplets in 20 equal bins of [0, 1], by gate (consistency, locality, coverage, weight).
-    equal_curve       : its budget curve on sets of equal size across the run; empty if its set was not cut.
-    on_shared         : the columns of the table if these use only some of the source's queries, else None. All other
-                        fields describe all its queries.
+    rank_group        : tie group. Sources whose order is not established share a group. None for a source that was not
+                        compared with all others, since they share too few queries. Source: METHOD 16.1.
+    probability_first : probability of the highest score, if scores are jointly normal; None if sources are scored on
+                        different queries.
+    gate_histograms   : number of triplets in each of 20 equal bins of [0, 1], by gate (consistency, locality, coverage,
+                        weight).
+    equal_curve       : budget curve with all sources of the run cut to equal size; empty if this source was not cut.
+    on_shared         : numbers in the results table if it uses only some of the source's queries, else None. All other
+                        fields use all queries of the source.
     """
 
     rank: int
@@ -261,16 +265,18 @@ class SourceScore(Score):
 
     @property
     def compared_curve(self) -> tuple[BudgetPoint, ...]:
-        """The curve for comparing sources: that of sets of equal size if there is one. Source: METHOD 7."""
+        """Budget curve to compare sources: with sources cut to equal size if they were cut. Source: METHOD 7."""
         return self.equal_curve or self.budget_curve
 
 
 @dataclass(frozen=True, kw_only=True)
 class RowCounts:
-    """Counts of the rows of a source: n_read = n_used + sum(skipped).
+    """Number of rows in a source: n_read = n_used + sum(skipped).
 
-    n_records : records; used rows of the same query and positive form one.   n_not_sampled : further records that a
-    sample left out (--max-records, --until-ranked).   dropped_negatives : negatives left out of used rows, by reason.
+    n_records : number of records. Used rows with the same query and positive form one record.
+    n_not_sampled : number of further records that sampling left out (--max-records, --until-ranked).
+    skipped : number of skipped rows by reason.   dropped_negatives : number of negatives left out of used rows, by
+            reason.
     """
 
     n_read: int
@@ -286,15 +292,15 @@ class RowCounts:
 class SourceReport:
     """The report of one source.
 
-    split            : name of the source within its files; "" if they hold only one.
-    status           : status by counted defects only.   n_flagged, flagged_share : listed negatives with at least one
-                       counted defect, and their share of all.   repair : the command that drops all counted defects
-                       of the source; None unless the status is "repair".
-    findings         : every finding that was evaluated, in the order of the catalogue.
-    finding_overlaps : numbers of triplets with two findings, by the names of both.
-    languages        : languages of a sample of its negatives.
-    score            : None without an encoder.   hardness : None without an encoder, or if it cannot be computed, with
-                       the reason in Run.not_evaluated.
+    split            : name of the source within its files; "" if the files hold only one source.
+    status           : status by counted defects only.
+    n_flagged, flagged_share : number of listed negatives with at least one counted defect, and their share of all.
+    repair           : command that drops all counted defects of the source; None unless the status is "repair".
+    findings         : evaluated findings, in the order of the catalogue.
+    finding_overlaps : number of triplets that have both of two findings, by their names.
+    languages        : languages of a sample of the source's negatives.
+    score            : None without an encoder.
+    hardness         : None without an encoder, or if it cannot be computed. Run.not_evaluated has the reason.
     """
 
     name: str
@@ -315,22 +321,22 @@ class SourceReport:
 
     @property
     def schema(self) -> str:
-        """The schemas of its files, separated by commas."""
+        """Schemas of the source's files, separated by commas."""
         return ", ".join(sorted({file.schema for file in self.files}))
 
     @property
     def scored(self) -> SourceScore:
-        """The score. Raises ValueError for a source that was not scored."""
+        """Score of the source. Raises ValueError if the source was not scored."""
         if self.score is None:
             raise ValueError(f"{self.name} has no score")
         return self.score
 
     def in_table(self, budget: float) -> TableNumbers:
-        """Return the columns of the table. budget : the run's; if the curve lacks it, the score is that at B = 1."""
+        """Return the source's numbers in the results table. budget: budget of the run, as in `Score.at`."""
         return self.scored.on_shared or self.numbers(self.scored.at(budget))
 
     def numbers(self, score: BudgetPoint) -> TableNumbers:
-        """Return the columns for all its queries, with this score."""
+        """Return the source's numbers over all of its queries, with this score."""
         return TableNumbers(
             n_queries=self.n_queries,
             n_triplets=self.n_triplets,
@@ -341,14 +347,14 @@ class SourceReport:
         )
 
     def finding(self, name: str) -> SourceFinding | None:
-        """Return the finding of this name; None if it was not evaluated."""
+        """Return the finding with this name; None if it was not evaluated."""
         return next((item for item in self.findings if item.name == name), None)
 
     def flat(self) -> dict[str, str | float | None]:
-        """Return its texts and numbers by name.
+        """Return the source's texts and numbers as a flat dictionary.
 
-        Interval ends are NAME_low and NAME_high, and shares of negatives with a finding are findings.NAME. Numbers of
-        the score keep their names, except `eci_nats` and `eci_per_dimension`.
+        The ends of an interval are NAME_low and NAME_high, and the share of a finding is findings.NAME. Fields of the
+        score keep their names, except that nats and per_dimension become eci_nats and eci_per_dimension.
         """
         score: dict[str, Any] = {} if self.score is None else dict(vars(self.score))
         for name in ("nats", "per_dimension"):
@@ -376,13 +382,13 @@ class SourceReport:
 
 
 def control_name(kind: str, of: str | None) -> str:
-    """Return the name of a control in pages, mixtures and messages: "bm25 pool", "shuffled of NAME"."""
+    """Return the name of a control for pages, mixtures and messages, such as "bm25 pool" or "shuffled of NAME"."""
     return kind.replace("_", " ") + ("" if of is None else f" of {of}")
 
 
 @dataclass(frozen=True, kw_only=True)
 class Against:
-    """One source minus one control, paired over the queries they share."""
+    """Difference between one source and one control, paired over their shared queries."""
 
     source: str
     difference_nats: float
@@ -391,7 +397,7 @@ class Against:
 
     @property
     def placed(self) -> Literal["above", "tied", "below"]:
-        """Position of the source; "tied" if the interval contains 0 or supports no conclusion (no z)."""
+        """Position of the source; "tied" if the interval contains 0, or if the difference supports no conclusion."""
         low, high = self.interval_95
         if self.z is None or low <= 0 <= high:
             return "tied"
@@ -400,11 +406,14 @@ class Against:
 
 @dataclass(frozen=True, kw_only=True)
 class ControlResult:
-    """One control, scored like a source and never ranked among them. Source: METHOD 6.
+    """Result of one control. Controls are scored like sources but never ranked. Source: METHOD 6.
 
-    kind: random, known_positive, shuffled, query_echo, bm25_pool, dense_pool. of: the source that a
-    shuffled control was shuffled from, else None. n_new_texts: texts encoded only for it. n_candidates: documents
-    that negatives were drawn from (random) or searched in (bm25_pool, dense_pool), null for other kinds.
+    kind : random, known_positive, shuffled, query_echo, bm25_pool or dense_pool.
+    of   : name of the source that was shuffled; None for other kinds.
+    n_new_texts  : number of texts that were encoded only for this control.
+    n_candidates : number of documents from which negatives were drawn (random) or retrieved (bm25_pool, dense_pool);
+                   None for other kinds.
+    against : difference of each source from this control.
     """
 
     kind: str

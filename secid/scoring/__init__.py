@@ -1,1 +1,1 @@
-"""The stages of `secid score`, `secid check` and `secid audit`, from files to published numbers."""
+"""The stages of `secid score`, `secid check` and `secid audit`, from files to results."""

@@ -1,4 +1,4 @@
-"""`secid audit`: the negatives of sources against relevance judgements, under the target encoder and a guide."""
+"""`secid audit`: compare the negatives of sources with relevance judgements, under the target encoder and a guide."""
 
 from __future__ import annotations
 
@@ -50,11 +50,12 @@ def audit_sources(
     clock: Clock,
     progress: Progress,
 ) -> Audit:
-    """Counts and measures the labelled relevant negatives of each source.
+    """Count the labelled relevant negatives of each source, and measure how well rules find them. Source: METHOD 10.
 
-    files : of qrels, as `label_files` gives them.   load : gives the encoder and its recipe; called once the labels
-    fit.   folder : an empty folder for spool files and vectors; the caller removes it.
-    Raises InputError for qrels of other texts and what reading and encoding raise (SecidError). Source: METHOD 10.
+    files  : qrels files, as returned by `label_files`.   split : requested split, for the report.
+    load   : function that returns the encoder and its recipe. It is called after the labels were checked.
+    folder : empty folder for temporary files and vectors. The caller removes it.
+    Raises InputError if the qrels do not fit the sources, and other SecidErrors of reading and encoding.
     """
     with clock.stage("labels"):
         collection = open_noting_bad_rows(settings, progress)
@@ -78,7 +79,7 @@ def audit_sources(
         by_guide: Sequence[GuideScores | None] = [None] * len(measured)
         if guide is not None:
             with clock.stage("guide") as counts:
-                own = replace(settings, guide_sample=None)  # labelled relevant negatives are too few for a sample
+                own = replace(settings, guide_sample=None)  # too few negatives are labelled relevant to take a sample
                 pairs = [(rows, dots.query_negative.numpy()) for rows, dots in measured]
                 by_guide = guide_scores(plan, pairs, guide, own, folder / "guide", progress, counts)
         with clock.stage("audit"):
@@ -108,7 +109,7 @@ def audit_sources(
 
 
 class _Auditor:
-    """The sources cut to the queries that the judgements know, with the forms of their texts."""
+    """Sources restricted to judged queries, and the normal forms of their texts."""
 
     def __init__(
         self,
@@ -118,9 +119,10 @@ class _Auditor:
         settings: Settings,
         files: Sequence[str],
     ) -> None:
-        """collection: where texts are looked for; None where all were taken from it.
+        """Restrict the sources to judged queries.
 
-        Raises InputError where no query is judged, or too many positives of a source are no text of the collection.
+        collection : collection in which the sources' texts are looked up; None if all texts come from it.
+        Raises InputError if no query is judged, or if too many positives of a source are not in the collection.
         """
         self._plan, self._judgements, self._settings = plan, judgements, settings
         self._queries, self._passages = text_forms(plan.queries).form, text_forms(plan.passages).form
@@ -128,7 +130,7 @@ class _Auditor:
         if not any(flags.any() for flags in known):
             n_queries = len(distinct(np.concatenate([planned.query for planned in plan.sources])))
             raise InputError(
-                f"judges none of the {n_queries:,} queries of the sources (it judges {len(judgements.queries):,})",
+                f"judges none of the sources' {n_queries:,} queries (queries judged: {len(judgements.queries):,})",
                 where=", ".join(files),
                 remedy=OTHER_COLLECTION,
             )
@@ -147,27 +149,27 @@ class _Auditor:
         n_outside = int(self._outside[positives].sum())
         if n_outside > self._settings.max_bad_fraction * len(positives):
             raise InputError(
-                f"{n_outside:,} of {len(positives):,} positives of {planned.name} are no text of the collection (at "
-                f"most {100 * self._settings.max_bad_fraction:g} % may be), so its labels cannot match them",
+                f"{n_outside:,} of {len(positives):,} positives of {planned.name} are not in the collection (at most "
+                f"{100 * self._settings.max_bad_fraction:g} % may be missing), so its labels do not fit them",
                 where=planned.source.paths[0],
-                remedy=f"where the source leaves out titles: {flag_of('titles', False)}; else {OTHER_COLLECTION}",
+                remedy=f"if the source has no titles, add {flag_of('titles', False)}; otherwise {OTHER_COLLECTION}",
             )
 
     def texts(self) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-        """Rising ids of the queries and the passages that are compared."""
+        """Return the ascending ids of the queries and passages to encode."""
         none = np.zeros(0, np.int64)
         queries = [none, *(planned.query for planned in self._sources)]
         passages = [none, *(ids for planned in self._sources for ids in (planned.positives, planned.negatives))]
         return distinct(np.concatenate(queries)), distinct(np.concatenate(passages))
 
     def measured(self, embedder: Embedder, smallest_distance: float) -> list[tuple[Triplets, Dots]]:
-        """The triplets of each source, and their cosines under the target."""
+        """Return the triplets of each source, and their cosines under the target encoder."""
         policy, passages = self._settings.positives, self._plan.passages
         triplets = [triplets_of(planned, policy, embedder.vectors, passages) for planned in self._sources]
         return [(rows, sweep(embedder.vectors, rows, {}, (), smallest_distance).dots) for rows in triplets]
 
     def audit(self, place: int, rows: Triplets, dots: Dots, guide: GuideScores | None) -> AuditedSource:
-        """The audit of one source."""
+        """Audit one source. place: number of the source.   rows, dots, guide: its triplets and their scores."""
         planned, whole, plan = self._sources[place], self._plan.sources[place], self._plan
         queries, cluster = np.unique(rows.query, return_inverse=True)
         negatives = AuditedNegatives(

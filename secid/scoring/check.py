@@ -1,4 +1,4 @@
-"""`secid check`: what is in the sources and what is wrong with them, without an encoder."""
+"""`secid check`: describe sources and their defects, without an encoder."""
 
 from __future__ import annotations
 
@@ -45,12 +45,12 @@ from secid.results.check import (
     repair_defects,
 )
 from secid.results.inputs import STANDARD_INPUT, flag_words, has_hidden_characters, repair_command
-from secid.scoring.encoders import fitting
+from secid.scoring.encoders import choose_tokenizer
 from secid.settings import READING, Resolved, Settings
 from secid.version import VERSION
 
 SAVED = "check.json"
-"""File name in the printed command that saves a check."""
+"""File name in the displayed command that saves a check."""
 
 
 def check_sources(
@@ -60,12 +60,12 @@ def check_sources(
     progress: Progress,
     evaluation: EvaluationSet | None = None,
 ) -> Check:
-    """Counts, lengths and findings of each source. Too many malformed rows are an error, as in `secid score`.
+    """Return counts, lengths and findings of each source. Source: METHOD 1, 2.3, 4.
 
-    folder     : an empty folder for spool files; the caller removes it.
-    evaluation : a set whose queries and relevant passages are searched for in the sources.
-    Raises what opening raises (SecidError), and NothingToScoreError for a source without any triplet.
-    Source: METHOD 1, 2.3, 4.
+    folder     : empty folder for temporary files. The caller removes it.
+    evaluation : evaluation set whose queries and relevant passages are searched in the sources; None for no search.
+    Raises SecidError if a source cannot be read or has too many malformed rows, and NothingToScoreError for a source
+    without triplets.
     """
     began, settings = time.perf_counter(), resolved.values
     if settings.tokenizer not in SPLITTERS:
@@ -78,7 +78,7 @@ def check_sources(
         progress.start("text rules", None, "")
         plan = draft.with_text_findings(text_rules(*draft.texts, threads=settings.threads)).plan
         one_positive = has_one_positive(draft.whole)
-        settings = fitting(plan, resolved, progress).values
+        settings = choose_tokenizer(plan, resolved, progress).values
         checker = _Checker(plan, settings, folder, progress, evaluation)
         files = {reader.source.name: reader for reader in readers}
         checked = tuple(checker.source(planned, files[planned.source.name]) for planned in plan.sources)
@@ -104,9 +104,9 @@ def check_sources(
 
 
 def with_commands(check: Check, specs: Sequence[str], given: Mapping[str, object]) -> Check:
-    """The check with the commands that write its sources without their defects; as it is where none needs them.
+    """Add the commands that write copies of the sources without defects. If no source needs one, change nothing.
 
-    specs, given : the sources, and the settings that are not left to files and environment.
+    specs, given : sources and settings of the check as typed.
     """
     unusable = STANDARD_INPUT in specs or any(map(has_hidden_characters, specs))
     if unusable or not any(repair_defects(source) for source in check.sources):
@@ -131,7 +131,7 @@ def _evaluation_of(evaluation: EvaluationSet) -> Evaluation:
 
 
 class _Checker:
-    """Facts that are looked up once for all sources."""
+    """Checks sources one by one, with facts about texts that are computed once for all sources."""
 
     def __init__(
         self, plan: Plan, settings: Settings, folder: Path, progress: Progress, evaluation: EvaluationSet | None
@@ -150,11 +150,11 @@ class _Checker:
         self._gates = CoverageSample(plan, folder, settings.seed)
 
     def close(self) -> None:
-        """Lets go of the spool files."""
+        """Close the temporary files."""
         self._gates.close()
 
     def source(self, planned: PlannedSource, reader: Reader) -> tuple[SourceReport, TextFacts]:
-        """Everything that is said of one source."""
+        """Return the report of one source, and the facts that only a check computes."""
         settings = self._settings
         gate, coverage = inactive_gate(planned, self._gates, settings.tokenizer)
         query = planned.query[planned.triplet_record()]
@@ -191,7 +191,7 @@ class _Checker:
                     **_row_cautions(planned, settings.examples),
                     "tokenizer_misfit": self._misfit(planned),
                     "inactive_lexical_gate": gate,
-                    "changed_since_mined": _changed(reader),
+                    "changed_since_mined": _changed_files(reader),
                     **({} if self._leaks is None else self._leaks.cases(planned, settings.examples)),
                 }.items()
             ),
@@ -199,7 +199,7 @@ class _Checker:
         return report, facts
 
     def _misfit(self, planned: PlannedSource) -> CautionEvidence:
-        """Sampled texts of a source whose words the tokenizer misreads."""
+        """Return how many sampled texts of a source have words that the tokenizer misreads."""
         fit = misread(self._plan, planned, self._settings.tokenizer, self._settings.seed)
         values = {"n_texts": fit.n_texts, "tokenizer": self._settings.tokenizer}
         return CautionEvidence(fit.n, fit.fraction, values if fit.effect is None else {**values, "effect": fit.effect})
@@ -219,17 +219,17 @@ def _caution(name: str, case: CautionEvidence, settings: Settings) -> SourceCaut
     )
 
 
-def _changed(reader: Reader) -> CautionEvidence:
-    """Files whose manifest has another hash; those without one are not changed."""
+def _changed_files(reader: Reader) -> CautionEvidence:
+    """Return how many of a source's files differ from the hash in their manifest. Files without one do not count."""
     paths = [file.path for file in reader.files]
     n = len(changed_files(paths))
     return CautionEvidence(n, n / len(paths))
 
 
 def _row_cautions(planned: PlannedSource, n_examples: int) -> dict[str, CautionEvidence]:
-    """Count rows that the reader left out: malformed ones, and those without negatives.
+    """Return how many rows the reader skipped because they are malformed, and because they have no negatives.
 
-    Negatives without text are not counted: they are a finding.
+    Negatives without text do not count here, since they are a finding.
     """
     tally = planned.tally
     bad, bare = bad_reasons(tally), {"no_negatives": tally.skipped.get("no_negatives", 0)}

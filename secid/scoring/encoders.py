@@ -1,6 +1,6 @@
-"""The encoders of a command and the tokenizer of its run: what is refused before one is loaded, and what is chosen.
+"""Checks before an encoder is loaded, loading of encoders and guides, and the automatic choice of a tokenizer.
 
-Nothing heavy is imported before it is needed, so that errors come first.
+Heavy libraries are imported only when needed, so that errors are reported quickly.
 """
 
 from __future__ import annotations
@@ -28,13 +28,11 @@ if TYPE_CHECKING:
     from secid.scoring.stages import ReadSources
     from secid.triplets.guide import Guide
 
-# The encoders of a command: what is refused before one is loaded, loading with a note of its recipe, a description.
-#
-# Nothing heavy is imported before it is needed, so that errors come first.
+# Encoders of a command: checks before loading, loading with a note about the recipe, and a description.
 
 
 def refuse_no_encoder(encoder: EncoderLike | None, settings: Settings) -> None:
-    """Raise UsageError if no encoder is named, and EncoderError for an object that is not one."""
+    """Raise UsageError if no encoder is named, and EncoderError for an object that is not an encoder."""
     if encoder is not None and not isinstance(encoder, str):
         from secid.encode import refuse_no_encoder_object
 
@@ -49,14 +47,14 @@ def refuse_no_encoder(encoder: EncoderLike | None, settings: Settings) -> None:
 def start_command(
     encoder: EncoderLike | None, settings: SettingsDict, progress: Progress | None, *, in_shards: bool = False
 ) -> tuple[Resolved, Progress]:
-    """Return the settings of a command, with the encoder if it is a name, and its progress, already started.
+    """Resolve the settings of a command, including the encoder's name, and start its progress. Return both.
 
-    Raises UsageError if a shard is set and the command does not support shards.
+    in_shards : True if the command supports the setting `shard`; otherwise a shard raises UsageError.
     """
     resolved = resolve({**settings, "encoder": encoder if isinstance(encoder, str) else None})
     if resolved.values.shard is not None and not in_shards:
         raise UsageError(
-            "needs a folder of states, and only secid score supports it",
+            "needs a folder for states, which only the command `secid score` takes",
             where=flag_of("shard"),
             remedy=f"secid score … {flag_of('shard', resolved.values.shard)} --state-dir DIR",
         )
@@ -68,9 +66,9 @@ def start_command(
 def refuse_missing(
     encoder: EncoderLike | None, settings: Settings, progress: Progress, others: Sequence[str] = ()
 ) -> None:
-    """Raise EncoderError for a target, guide or further encoder that does not exist, before torch is imported.
+    """Raise EncoderError if the target, the guide or another encoder does not exist, before torch is imported.
 
-    An encoder on the hub is fetched here.
+    Encoders on the hub are downloaded here.
     """
     from secid.encode import load
     from secid.encode.locate import locate
@@ -90,7 +88,7 @@ def refuse_missing(
 
 
 def load_noted(encoder: EncoderLike | None, settings: Settings, progress: Progress) -> tuple[Encoder, EncoderInfo]:
-    """The encoder, loaded unless it is an object, and its recipe, which is noted."""
+    """Load the encoder, unless it is an object, and show its recipe as a note. Return the encoder and the recipe."""
     from secid.encode import ignored, load
     from secid.pages.encoder_page import fact_lines
     from secid.pages.glossary import recipe_line
@@ -104,9 +102,9 @@ def load_noted(encoder: EncoderLike | None, settings: Settings, progress: Progre
 
 
 def load_guide(settings: Settings, target: Encoder, progress: Progress) -> Guide | None:
-    """The guide that the settings name, by its own recipe; None for none.
+    """Load the guide in the settings, with its own recipe; return None without a guide.
 
-    Raises UsageError if it is the target itself, or if the settings exclude each other.
+    Raises UsageError if the guide is the target encoder itself, or if settings contradict each other.
     """
     from secid.encode import load
     from secid.encode.reranker import load_reranker
@@ -115,7 +113,9 @@ def load_guide(settings: Settings, target: Encoder, progress: Progress) -> Guide
 
     name, reranker = settings.guide, settings.guide_reranker
     if name is not None and reranker is not None:
-        raise UsageError(f"cannot be combined with {flag_of('guide')}", where=flag_of("guide_reranker"))
+        raise UsageError(
+            f"cannot be combined with {flag_of('guide')}", where=flag_of("guide_reranker"), remedy="omit one of them"
+        )
     if name is None and reranker is None:
         if settings.guide_sample is not None:
             remedy = f"name a guide by {flag_of('guide', 'NAME')} or {flag_of('guide_reranker', 'NAME')}"
@@ -127,7 +127,7 @@ def load_guide(settings: Settings, target: Encoder, progress: Progress) -> Guide
     guide = load(with_guide(settings), progress)
     if _identity(guide.info) == _identity(target.info):
         raise UsageError(
-            "names the target encoder itself, which cannot find its own false negatives",
+            "is the target encoder, which cannot find its own false negatives",
             where=flag_of("guide"),
             remedy="name another encoder, or a reranker",
         )
@@ -139,16 +139,17 @@ def load_guide(settings: Settings, target: Encoder, progress: Progress) -> Guide
 
 
 def _identity(info: EncoderInfo) -> str:
-    """By the weights where they are known: with another prefix or precision a model is no second opinion."""
+    """Return a key of the model: the hash of its weights if known, since another prefix is not a second opinion."""
     return info.weights_sha256 or info.fingerprint or info.name
 
 
 def command_of_probe(
     words: Sequence[str], encoder: EncoderLike | None, values: Settings, given: SettingsDict, run: Run
 ) -> str | None:
-    """Return the command that probes the sources of a run, which `words` name.
+    """Return the command that probes the sources of a run.
 
-    None if they cannot be read again, the encoder cannot be trained, or a source has too few queries.
+    words : sources as typed.   values : resolved settings.   given : settings as typed.
+    None if a source cannot be read again or has too few queries, or if the encoder cannot be trained.
     """
     name = values.encoder if encoder is None else encoder
     once = any(file.read_once for source in run.sources for file in source.files)
@@ -159,35 +160,45 @@ def command_of_probe(
 
 
 def refuse_invalid_combinations(settings: Settings, others: Sequence[str]) -> None:
-    """Raise UsageError for settings that would be ignored, or would mean something else than they say."""
+    """Raise UsageError for a setting that would have no effect, or that contradicts another one."""
     if settings.tie is not None and settings.until_ranked is None:
-        raise UsageError(f"has no effect without {flag_of('until_ranked')}", where=flag_of("tie"))
+        raise UsageError(
+            f"has no effect without {flag_of('until_ranked')}",
+            where=flag_of("tie"),
+            remedy=f"add {flag_of('until_ranked', 0.95)}",
+        )
     if settings.block and not settings.ablate:
         raise UsageError(
             f"has no effect without {flag_of('ablate')}", where=flag_of("block"), remedy="use secid ablate"
         )
     if settings.positives == "all" and settings.budget != 1.0:
         raise UsageError(
-            f"sources cannot be cut to equal size with {flag_of('positives', 'all')}", where=flag_of("budget")
+            f"sources cannot be cut to equal size with {flag_of('positives', 'all')}",
+            where=flag_of("budget"),
+            remedy="use budget 1, or another positive policy",
         )
     if others and settings.until_ranked is not None:
-        raise UsageError("several encoders would see different samples", where=flag_of("until_ranked"))
+        raise UsageError(
+            "several encoders would use different samples",
+            where=flag_of("until_ranked"),
+            remedy="name one encoder, or omit the flag",
+        )
 
 
 def refuse_one_encoder_twice(encoders: Sequence[EncoderLike | None]) -> None:
-    """Raise UsageError if two names mean one encoder, before anything is read or encoded."""
+    """Raise UsageError if two names refer to the same encoder, before anything is read or encoded."""
     from secid.encode import is_sentence_transformer
     from secid.encode.locate import full_name
 
     names: dict[str, str] = {}
     for encoder in encoders:
         if is_sentence_transformer(encoder):
-            continue  # its name ends in "(in memory)", and its weights may be others than those of that name
+            continue  # its name ends in "(in memory)", and its weights may differ from the model of that name
         typed = encoder if isinstance(encoder, str) or encoder is None else encoder.info.name
         name = full_name(typed or "")
         if name in names:
             raise UsageError(
-                f"{names[name]} and {typed} are one encoder", where="--encoder", remedy="name each encoder once"
+                f"{names[name]} and {typed} are the same encoder", where="--encoder", remedy="name each encoder once"
             )
         names[name] = typed or ""
 
@@ -195,7 +206,10 @@ def refuse_one_encoder_twice(encoders: Sequence[EncoderLike | None]) -> None:
 def with_other_encoders(
     scored: Scored, read: ReadSources, names: Sequence[str], work: Path, progress: Progress
 ) -> Scored:
-    """The run with the ablation over encoders, at the run's budget, the target's scores as its base."""
+    """Add the ablation over encoders to a run, at the run's budget. The target encoder is the base.
+
+    names : other encoders.   work : folder for temporary files.
+    """
     from secid.analyses.ablations import ABLATIONS, over_encoders
     from secid.scoring.run import scores_under
 
@@ -217,10 +231,10 @@ def with_other_encoders(
 def describe_encoder(
     encoder: EncoderLike | None = None, *, progress: Progress | None = None, **settings: Unpack[SettingsDict]
 ) -> Description:
-    """An encoder's resolved recipe, which rule set each part of it, and its self-test.
+    """Return an encoder's resolved recipe, the rule that set each part of it, and its self-test.
 
-    encoder  : as for `score`.   settings : those of the encoder, such as pooling or query_prefix.
-    Returns the same as `secid encoder --json` prints; `unsettled` names the checks that did not pass.
+    encoder  : as for `score`.   settings : settings of the encoder, such as pooling or query_prefix.
+    Returns the result that `secid encoder --json` prints; `unsettled` lists the checks that did not pass.
     Raises SecidError if the encoder cannot be loaded.
 
     >>> import secid
@@ -242,13 +256,13 @@ def describe_encoder(
     return replace(description, info=replace(description.info, facts=(*description.info.facts, *facts)))
 
 
-# The tokenizer of a run, chosen automatically where the default would misread a source.
+# The tokenizer of a run. It is chosen automatically if the default would misread a source.
 
 
-def fitting(plan: Plan, resolved: Resolved, progress: Progress) -> Resolved:
-    """Choose BETTER as the tokenizer, with a note, if the default would misread the words of a source.
+def choose_tokenizer(plan: Plan, resolved: Resolved, progress: Progress) -> Resolved:
+    """Choose another tokenizer, with a note, if the default would misread the words of a source. Source: METHOD 4.
 
-    A tokenizer that was set, or is a baseline's, stays. Source: METHOD 4.
+    A tokenizer that was set, or that comes from a baseline, is kept.
     """
     from secid.findings.lexical_gate import misread
 
@@ -256,23 +270,27 @@ def fitting(plan: Plan, resolved: Resolved, progress: Progress) -> Resolved:
     if resolved.origin["tokenizer"] != "default":
         return resolved
     fits = [(misread(plan, own, settings.tokenizer, settings.seed), own.name) for own in plan.sources]
-    return _chosen(resolved, fits, progress)
+    return _with_better_tokenizer(resolved, fits, progress)
 
 
-def fitting_texts(queries: Texts, passages: Texts, name: str, resolved: Resolved, progress: Progress) -> Resolved:
-    """Do the same for distinct texts to be searched. name : what the note calls them."""
+def choose_tokenizer_for_texts(
+    queries: Texts, passages: Texts, name: str, resolved: Resolved, progress: Progress
+) -> Resolved:
+    """Choose a tokenizer as `choose_tokenizer` does, for texts to search. name: noun for these texts in the note."""
     from secid.findings.lexical_gate import misread_texts
 
     settings = resolved.values
     if resolved.origin["tokenizer"] != "default":
         return resolved
-    return _chosen(resolved, [(misread_texts(queries, passages, settings.tokenizer, settings.seed), name)], progress)
+    return _with_better_tokenizer(
+        resolved, [(misread_texts(queries, passages, settings.tokenizer, settings.seed), name)], progress
+    )
 
 
-def fitting_files(readers: Sequence[Reader], resolved: Resolved, progress: Progress) -> Resolved:
-    """Do the same for shards by the first rows of each source, since no shard has all rows at hand.
+def choose_tokenizer_for_files(readers: Sequence[Reader], resolved: Resolved, progress: Progress) -> Resolved:
+    """Choose a tokenizer as `choose_tokenizer` does, for shards, by the first rows of each source.
 
-    A default that fits counts as chosen too, so that no shard chooses again by its own rows.
+    A default that fits is recorded as an automatic choice too, so that no shard chooses again by its own rows.
     """
     from secid.findings.lexical_gate import READ_CHARACTERS, SAMPLE_TEXTS, SPLIT_AS, Misread
     from secid.pool import SPLITTERS
@@ -282,12 +300,12 @@ def fitting_files(readers: Sequence[Reader], resolved: Resolved, progress: Progr
         records = islice((item for item in reader if isinstance(item, Record)), SAMPLE_TEXTS)
         texts = (text[:READ_CHARACTERS] for own in records for text in (own.query, *own.positives[:1]))
         fits.append((Misread.of(texts, split), reader.source.name))
-    chosen = _chosen(resolved, fits, progress)
+    chosen = _with_better_tokenizer(resolved, fits, progress)
     return chosen.automatic(tokenizer=chosen.values.tokenizer)
 
 
-def _chosen(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: Progress) -> Resolved:
-    """Decide by the source with the largest share of misread texts. fits : of each source, with its name."""
+def _with_better_tokenizer(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: Progress) -> Resolved:
+    """Choose by the source with the largest share of misread texts. fits: (misread texts, name) of each source."""
     from secid.findings.lexical_gate import BETTER, NOTICED_MISREAD, Misread
     from secid.pages.sections.verdict import MISREADS
     from secid.pages.text import percent, short
@@ -296,8 +314,9 @@ def _chosen(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: P
     if fit.effect is None or fit.fraction < NOTICED_MISREAD:
         return resolved
     default = resolved.values.tokenizer
-    does = f"{default} {MISREADS[fit.effect]} ({percent(fit.fraction)} of the texts of {short(name)})"
+    share = f"{percent(fit.fraction)} of the texts of {short(name)}"
     progress.note(
-        f"tokenizer: {BETTER}, chosen automatically, because {does}; to keep {default}: {flag_of('tokenizer', default)}"
+        f"tokenizer: {BETTER}, chosen automatically because {default} {MISREADS[fit.effect]} ({share}); "
+        f"to keep {default}: {flag_of('tokenizer', default)}"
     )
     return resolved.automatic(tokenizer=BETTER)

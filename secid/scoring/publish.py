@@ -1,4 +1,4 @@
-"""Measured sources and controls to published numbers, and what makes these less than they seem."""
+"""Convert measured sources and controls to results, and warn of facts that affect how to read them."""
 
 from __future__ import annotations
 
@@ -37,16 +37,16 @@ from secid.triplets.estimates import Estimate
 from secid.triplets.measure_set import Measured
 from secid.triplets.random_reference import QuerySums, RandomReference, summed_queries
 
-# What makes scores of a run less than they seem: a noisy encoder, too few queries, unequal samples, odd slices.
+# Warnings: a noisy encoder, too few queries, unequal samples, unusable slices.
 
 NOT_LEVEL, OTHER_QUERIES = "not_level", "other_queries"
 """Reasons why budget curves are not compared. Source: METHOD 7, 16.1."""
 MOST_SOURCES, MOST_VALUES = 10, 5
-"""Sources whose values of --by no other source has, and values of each."""
+"""Maximum number of sources, and of values per source, in the warning no_common_slice_value."""
 
 
 def noise_warnings(distance: float) -> tuple[RunWarning, ...]:
-    """A warning where the encoder's noise hides more than near-copies. distance: as of `smallest_distance`."""
+    """Warn if the encoder is so noisy that more than near copies count as equal. distance: `smallest_distance`."""
     limit = NOISE_FACTOR * LARGEST_NOISE
     if distance <= limit:
         return ()
@@ -54,7 +54,7 @@ def noise_warnings(distance: float) -> tuple[RunWarning, ...]:
 
 
 def comparison_warnings(pairs: SourcePairs, counts: SharedCounts) -> tuple[RunWarning, ...]:
-    """Warn of pairs that are not compared, of pairs compared by tr M, and of table rows with different queries.
+    """Warn of pairs that are not compared or are compared by tr M, and if table rows use different queries.
 
     Source: METHOD 16.1.
     """
@@ -77,9 +77,11 @@ def chosen_query_warnings(
 ) -> tuple[RunWarning, ...]:
     """Warn of sources that have only some of the run's queries.
 
-    The warning compares the hardness of the other sources on these queries and on the rest, over the same sources on
-    both sides: those with FEWEST_SHARED sampled queries or more on each. Without any the source is left out.
-    has : (S, n) which sources have which queries.   hardness : of each source.   n_queries : of the run.
+    For each such source, the warning has the hardness of the other sources on its queries and on the rest of the run's
+    queries. Only sources with at least FEWEST_SHARED sampled queries on both sides are used; if there are none, the
+    source is left out.
+    has : (S, n) flags of the queries that each source has.   hardness : sums by query of each source.
+    n_queries : number of queries in the run.
     """
     sources = {}
     for place, (name, own) in enumerate(zip(names, has, strict=True)):
@@ -98,9 +100,9 @@ def chosen_query_warnings(
 
 
 def few_query_warnings(n_queries: Mapping[str, int]) -> tuple[RunWarning, ...]:
-    """One warning for each source with too few queries for intervals and comparisons.
+    """Warn of each source with too few queries for intervals and comparisons.
 
-    n_queries: distinct queries of each source.
+    n_queries : number of distinct queries by source.
     """
     return tuple(
         RunWarning(kind="few_queries", source=name, values={"n_queries": n})
@@ -110,14 +112,14 @@ def few_query_warnings(n_queries: Mapping[str, int]) -> tuple[RunWarning, ...]:
 
 
 def unequal_size_warnings(level: Sequence[Measured] | None, settings: Settings) -> tuple[RunWarning, ...]:
-    """A warning where sources are ranked at a budget beyond 1 by samples of unequal size."""
+    """Warn if sources are ranked at a budget beyond 1 although they have unequal sizes."""
     if level is not None or settings.budget <= 1.0:
         return ()
     return (RunWarning(kind="unequal_sizes", values={"budget": settings.budget}),)
 
 
 def slice_warnings(plan: Plan, settings: Settings) -> tuple[RunWarning, ...]:
-    """Warnings on --by: sources without the column, and records whose rows do not agree on its value."""
+    """Warn about --by: sources without the column, records whose rows have different values, and unshared values."""
     if settings.by is None:
         return ()
     absent = plan.slices.index("") if "" in plan.slices else -1
@@ -134,7 +136,7 @@ def slice_warnings(plan: Plan, settings: Settings) -> tuple[RunWarning, ...]:
 
 
 def _without_common_value(plan: Plan, by: str) -> list[RunWarning]:
-    """One warning on the sources whose values no other source has: nothing compares them in any slice."""
+    """Warn of sources that share no value with any other source, so that no slice compares them."""
     values = {
         planned.name: {value for number in distinct(planned.slice) if (value := plan.slices[number])}
         for planned in plan.sources
@@ -152,14 +154,15 @@ def _without_common_value(plan: Plan, by: str) -> list[RunWarning]:
     return [RunWarning(kind="no_common_slice_value", values={"column": by, "sources": sources})]
 
 
-# Measured sources and controls to published numbers.
+# Conversion of measured sources and controls to results.
 
 HISTOGRAM_BINS = 20
 SHOWN_GATES = ("consistency", "locality", "coverage", "weight")
+"""Gates with a histogram."""
 
 
 def measurement(item: Measured, settings: Settings) -> dict[str, Any]:
-    """The fields of a score (results.Score)."""
+    """Return the fields of a results.Score."""
     table = item.table
     return {
         **score_fields(item.eigenvalues, trace(item.state.matrix()), item.influence),
@@ -176,7 +179,7 @@ def measurement(item: Measured, settings: Settings) -> dict[str, Any]:
 
 
 class HasErrors(Protocol):
-    """Standard errors and bias of ECI_B at some budgets, as `Influence` has them."""
+    """Standard errors and bias of ECI_B at several budgets, such as an `Influence`."""
 
     @property
     def budgets(self) -> tuple[float, ...]: ...
@@ -188,9 +191,9 @@ class HasErrors(Protocol):
 
 
 def score_fields(eigenvalues: Floats, trace: float, effect: HasErrors) -> dict[str, Any]:
-    """The fields of a measurement that follow from M and the error of its score, which has budget 1.
+    """Return the fields of a results.Score that are computed from M and the standard errors.
 
-    eigenvalues : (d,) of M, and its trace.
+    eigenvalues, trace : (d,) eigenvalues of M, and tr M.   effect : its budgets must include 1.
     """
     points = _curve(eigenvalues, effect)
     score = next(point for point in points if point.budget == 1.0)
@@ -207,7 +210,7 @@ def score_fields(eigenvalues: Floats, trace: float, effect: HasErrors) -> dict[s
 
 
 def _curve(eigenvalues: Floats, effect: HasErrors) -> tuple[BudgetPoint, ...]:
-    """ECI_B at each budget, rising."""
+    """Return ECI_B at each budget, in ascending order of budgets."""
     points = []
     for budget, error, bias in sorted(zip(effect.budgets, effect.standard_errors(), effect.bias_nats, strict=True)):
         nats = spectral_nats(eigenvalues, budget)
@@ -219,16 +222,16 @@ def _curve(eigenvalues: Floats, effect: HasErrors) -> tuple[BudgetPoint, ...]:
 def repair_of(
     run: str | None, name: str, status: Status, defects: tuple[str, ...], inputs: Sequence[InputFile]
 ) -> str | None:
-    """The command that repairs a source; None where dropping repairs nothing, or it cannot be typed."""
+    """Return the command that repairs a source; None if its status is not "repair", or it cannot be typed."""
     if status != "repair" or not defects or no_command(name, inputs):
         return None
     return repair_command(run, name, defects, inputs[0].path)
 
 
 def table_numbers(item: Measured, cut: Measured, reference: RandomReference | None, budget: float) -> TableNumbers:
-    """Return a source's columns of the table, on the queries that all share.
+    """Return a source's numbers in the results table, on the queries that all sources share.
 
-    item : the source on these queries.   cut : the set that it is ranked by at the budget.
+    item : source on these queries.   cut : the set by which it is ranked at the budget.
     """
     score = next(point for point in _curve(cut.eigenvalues, cut.influence) if point.budget == budget)
     hardness = None if reference is None else item.table.hardness(reference)
@@ -243,7 +246,7 @@ def table_numbers(item: Measured, cut: Measured, reference: RandomReference | No
 
 
 def hardness_of(estimate: Estimate | None) -> Hardness | None:
-    """The published hardness; None where there is no estimate."""
+    """Return an estimate of the hardness as a result; None without an estimate."""
     if estimate is None:
         return None
     return Hardness(
@@ -259,10 +262,11 @@ def source_report(
     run: str | None,
     **ranked: Any,
 ) -> SourceReport:
-    """The published numbers of one source. level: the source cut to equal numbers, the item where nothing is cut.
+    """Return the report of one source.
 
-    run    : the run folder that will be written; None for none.
-    ranked : the fields that depend on the other sources: its ranks, and its columns of the table.
+    level  : the source cut to equal size; `item` itself if nothing was cut; None if sources cannot be cut.
+    files  : files that were read, by path.   run : run folder that will be written, or None.
+    ranked : fields of SourceScore that depend on other sources, such as the rank.
     """
     settings, findings = context.settings, context.findings[item.name]
     planned = item.table.source
@@ -297,7 +301,7 @@ def source_report(
 def control_result(
     control: Control, item: Measured, n_new_texts: int, gaps: Mapping[str, Difference], settings: Settings
 ) -> ControlResult:
-    """Return the published numbers of a control. gaps : each source's score minus its own, by name in rank order."""
+    """Return the result of a control. gaps: each source's score minus the control's score, by name in rank order."""
     against = tuple(
         Against(source=name, difference_nats=gap.value, interval_95=gap.interval_within(1.0), z=gap.z)
         for name, gap in gaps.items()
@@ -320,13 +324,13 @@ def _proxies(item: Measured) -> ProxyValues:
 
 
 def shown_gates(item: Measured) -> list[tuple[str, Floats]]:
-    """The gates that have a histogram, by name."""
+    """Return (name, (T,) values) of each gate with a histogram."""
     columns = item.table.columns()
     return [(name, columns[name]) for name in SHOWN_GATES]
 
 
 def _histogram(values: Floats, share: Floats | None) -> tuple[int, ...]:
-    """Negatives by bin. Sums of shares are rounded as they add up, so that the bins add up to all negatives."""
+    """Return the number of negatives in each bin. Cumulative sums are rounded, so that the bins add up to the total."""
     counts, _ = np.histogram(values, bins=HISTOGRAM_BINS, range=(0.0, 1.0), weights=share)
     sums = np.rint(np.cumsum(counts)).astype(np.int64)
     return tuple(int(count) for count in np.diff(sums, prepend=0))

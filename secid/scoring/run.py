@@ -1,18 +1,16 @@
-"""The main job: from files to a ranking in three steps, which `secid score` and the tools call with their own values.
+"""From files to a ranking, in three steps that `secid score` and the tools share.
 
-    read_sources  reads files into a plan, with what only all rows together show (`ReadSources`)
-    measure       measures what was read with an encoder and a `Background`, in stages: embed, measure, inspect
-    assemble_run  turns measurements into a `Run`, with what its folder keeps
+    read_sources  read files into a plan, with the facts that need all rows (`ReadSources`)
+    measure       encode and measure the sources, and look for findings
+    assemble_run  build the `Run` and the data for its folder
 
-Read in this order: run, stages, publish (warnings, and numbers to results), check (the same files without an encoder).
+Read the modules in this order: run, stages, publish (warnings and conversion to results), check (without an encoder).
 
-In: the sources `bm25.jsonl` and `random.jsonl`, settings and an encoder. Out: one `Run`, whose `sources` are ranked:
+Example: the sources `bm25.jsonl` and `random.jsonl`, settings and an encoder give one `Run` with ranked `sources`:
 
     source  rank  eci_nats
     bm25    1     5.2       more information about the encoder's errors at the same budget
     random  2     1.1
-
-`check` returns what needs no encoder: counts, lengths, findings of the texts, and cautions.
 """
 
 from __future__ import annotations
@@ -28,7 +26,7 @@ import numpy.typing as npt
 
 from secid.analyses.analysis import Context
 from secid.analyses.controls import chosen_kinds
-from secid.analyses.ranking import chances, comparisons, tie_groups
+from secid.analyses.ranking import comparisons, probabilities_first, tie_groups
 from secid.analyses.registry import analyse
 from secid.analyses.shared_queries import same_queries
 from secid.arrays import distinct, is_known
@@ -47,7 +45,7 @@ from secid.read.collection import open_noting_bad_rows, with_commits
 from secid.records import Source
 from secid.results import SCHEMA_VERSION, ControlResult, InputFile, Run, SourceReport
 from secid.run_folder.write import environment
-from secid.scoring.encoders import fitting
+from secid.scoring.encoders import choose_tokenizer
 from secid.scoring.publish import control_result, source_report, table_numbers
 from secid.scoring.stages import Background, ReadSources, measure
 from secid.settings import Resolved, Settings
@@ -58,14 +56,17 @@ from secid.version import VERSION
 
 @dataclass(frozen=True)
 class Scored:
-    """A finished run and the measurements behind it, sources in rank order in both.
+    """A run and the measurements behind it. Sources are in rank order.
 
-    findings : findings of each source, by name.   positives : its labelled positives as a baseline keeps them.
-    reference : the random passages that hardness is measured against.
-    scores : ECI_B at the run's budget, by which sources are ranked; of sets of equal size beyond budget 1.
-    vectors : rows of the plan's texts, valid as long as the run's work folder exists.
-    states : what a run folder keeps of each source: the sum over the table's queries, and the influence of all.
-    run_texts : of a shard, counts over the texts of the whole run.
+    measured  : each source with all of its queries.   findings : findings by source.
+    positives : labelled positives by source, in the form that a baseline stores.
+    frequencies : document frequencies of the run.
+    reference : random passages against which hardness is measured.
+    scores    : ECI_B by which sources are ranked, at the run's budget; beyond budget 1, with sources cut to equal size.
+    vectors   : vectors of the texts, valid as long as the run's work folder exists.
+    states    : data of each source for the run folder: the information matrix over the queries of the results table,
+                and the influence of all queries.
+    run_texts : for a shard, counts over the texts of the whole run.
     """
 
     run: Run
@@ -90,12 +91,11 @@ def read_sources(
     clock: Clock,
     progress: Progress,
 ) -> Iterator[ReadSources]:
-    """Read all sources into a plan, with the texts that controls need, and choose a tokenizer that fits them.
+    """Read all sources into a plan, with the texts that controls need, and choose a tokenizer.
 
-    The texts are available as long as the context lasts. If there are many, a child process looks for their findings
-    meanwhile.
-    sources : those that are not open yet are opened here.
-    folder : an empty folder for spool files; the caller removes it.
+    The texts are available inside the context. If there are many, a child process looks for findings in them.
+    sources    : sources to open, or open readers.   subset : queries that are kept.
+    background : reference data, or empty.   folder : empty folder for temporary files. The caller removes it.
     """
     settings = resolved.values
     kinds = chosen_kinds(settings.controls)
@@ -114,8 +114,8 @@ def read_sources(
         counts["n_distinct_queries"] = len(plan.queries)
         counts["n_distinct_passages"] = len(plan.source_passages())
     try:
-        separates = settings.collection is not None and settings.shard is None  # a shard's are separated at the merge
-        resolved = fitting(plan, resolved, progress)
+        separates = settings.collection is not None and settings.shard is None  # for shards, the merge does it
+        resolved = choose_tokenizer(plan, resolved, progress)
         rules = settings, background.known, background.run_texts
         with in_child_process(len(draft.whole.passages), settings.threads, judge_texts, draft, *rules) as wait:
             yield ReadSources(
@@ -132,7 +132,10 @@ def read_sources(
 def scores_under(
     read: ReadSources, encoder: Encoder, settings: Settings, folder: Path, progress: Progress
 ) -> dict[str, float]:
-    """Return ECI_B of each source at the run's budget under another encoder and its settings. folder: empty."""
+    """Return ECI_B of each source at the run's budget, under another encoder.
+
+    settings : settings for that encoder.   folder : empty folder for its vectors.
+    """
     own = replace(read, resolved=replace(read.resolved, values=settings))
     context = measure(own, encoder, None, Background(), folder, Clock(), progress)
     context.embedder.close()
@@ -142,10 +145,10 @@ def scores_under(
 def assemble_run(
     context: Context, read: ReadSources, encoder: Encoder, background: Background, clock: Clock, run_folder: str | None
 ) -> Scored:
-    """Rank and compare the sources, run all analyses, and put the run together.
+    """Rank and compare the sources, run all analyses, and build the run.
 
-    run_folder : where the run will be written, for the commands that act on it; None if nowhere.
-    clock : its stages become the run's timing, including those that end after this call.
+    run_folder : folder to which the run will be written, for the commands in it; None if it is not written.
+    clock : its stages become the run's timing, including stages that end after this call.
     """
     resolved, ranked = read.resolved, context.ranked
     settings = resolved.values
@@ -195,7 +198,7 @@ def assemble_run(
 def source_reports(
     context: Context, groups: Mapping[str, int | None], files: Mapping[str, InputFile], run_folder: str | None
 ) -> tuple[SourceReport, ...]:
-    """Return the published numbers of all sources, in rank order. groups : as `tie_groups` returns them."""
+    """Return the reports of all sources, in rank order. groups: result of `tie_groups`."""
     settings, ranked = context.settings, context.ranked
     first: Sequence[float | None] = [None] * len(ranked)
     if same_queries(ranked):
@@ -203,7 +206,9 @@ def source_reports(
             [item.nats(settings.budget) for item in ranked],
             [item.influence.n_queries for item in ranked],
         )
-        first = chances(scores, covariance([item.influence for item in ranked]), n_queries, settings.seed).tolist()
+        first = probabilities_first(
+            scores, covariance([item.influence for item in ranked]), n_queries, settings.seed
+        ).tolist()
     level: Sequence[Measured | None] = context.level or [None] * len(ranked)
     return tuple(
         source_report(
@@ -224,7 +229,7 @@ def source_reports(
 
 
 def control_results(context: Context) -> tuple[ControlResult, ...]:
-    """Return the published numbers of all controls."""
+    """Return the results of all controls."""
     names = [item.name for item in context.ranked]
     pool = distinct(np.concatenate([ids for item in context.items for ids in _documents(item.triplets)]))
     results = []

@@ -1,4 +1,4 @@
-"""Turns a plan into measurements: embed, lex, controls, both passes, inspect."""
+"""Turn a plan into measurements: encode, tokenize, make controls, measure by both passes, and look for findings."""
 
 from __future__ import annotations
 
@@ -61,18 +61,18 @@ Set = TypeVar("Set", Triplets, Measured)
 NO_REFERENCE = "no_reference"
 NO_SPAN = "no_span"
 MANY_TEXTS = 5_000
-"""Number of texts from which a note suggests bf16 on a CPU: encoding them takes minutes."""
+"""Minimum number of texts for a note that suggests bf16 on a CPU. Encoding that many takes minutes."""
 PASSES = 2
-"""Passes over the triplets: one for the sums, one for the influence."""
+"""Number of passes over the triplets: one for the sums, one for the influence."""
 
 
 @dataclass(frozen=True)
 class Background:
-    """Reference data that sources are judged and measured against. If a field is None, the run provides its own.
+    """Reference data from outside the run. If a field is None, the run uses only its own data.
 
-    frequencies : document frequencies of the pool that texts are scored in.
-    known : labelled positives from outside the run, such as a baseline's; they count like the run's own.
-    run_texts : counts over the texts of a whole run, of which this run is a part.
+    frequencies : document frequencies of another pool, such as a baseline's.
+    known : further labelled positives, such as a baseline's, which count like the run's own.
+    run_texts : for a shard, counts over the texts of the whole run.
     """
 
     frequencies: DocumentFrequencies | None = None
@@ -82,13 +82,13 @@ class Background:
 
 @dataclass(frozen=True)
 class ReadSources:
-    """Sources in a plan, and what is known only when all rows are available.
+    """Sources that were read into a plan, and facts that need all rows.
 
-    draft : the plan without findings of its texts, which is all that encoding needs.   plan : with these findings.
-    wait_for_findings : waits for the findings of the texts of all rows and returns them.   texts : its result.
-    resolved : the settings, with the tokenizer that fits the texts.
-    files : what was read of each path.
-    collection : the one whose whole corpus positives are compared with (separation); None without one.
+    draft : plan without text findings, which is enough for encoding.   plan : plan with text findings.
+    wait_for_findings : function that waits for the text findings of all rows, and returns them.   texts : its result.
+    resolved : settings with the chosen tokenizer.
+    files : files that were read, by path.
+    collection : collection whose whole corpus is compared with positives (separation), or None.
     """
 
     draft: DraftPlan
@@ -106,7 +106,7 @@ class ReadSources:
         return self.draft.with_text_findings(self.texts.found).plan
 
     def batch_rows(self) -> dict[str, Conflicts]:
-        """Compare all rows of each source's files with one another. Empty if the encoder chooses the positives."""
+        """Count in-batch conflicts over all rows of each source's files. Empty if the encoder chooses the positives."""
         settings, whole = self.resolved.values, self.draft.whole
         if settings.positives not in ("first", "random", "all"):
             return {}
@@ -125,12 +125,12 @@ def measure(
     clock: Clock,
     progress: Progress,
 ) -> Context:
-    """Embed what is needed and measure sources, controls and variants.
+    """Encode the texts that are needed, and measure sources, controls and variants.
 
-    guide : a second scorer of the sources' triplets, from `load_guide`.   folder : an empty one for vectors.
+    guide : guide from `load_guide`, or None.   folder : empty folder for vectors.
     """
     settings, early = read.resolved.values, None
-    embedder = embedded(read.draft.plan, encoder, settings, folder, clock, progress)
+    embedder = encode_texts(read.draft.plan, encoder, settings, folder, clock, progress)
     with clock.stage("text rules"):
         progress.start("text rules", None, "")
         plan = read.plan
@@ -143,23 +143,28 @@ def measure(
         note_cached(embedder, progress)
     with clock.stage("controls"):
         controls, missing = make_controls(plan, triplets, embedder.vectors, settings, progress)
-        for control in controls:  # only after an early stop is anything left to encode
+        for control in controls:  # texts are left to encode only after an early stop
             embedder.need(control.triplets.query, control.triplets.negative)
     sets = measured_sets(plan, triplets, controls, measurer, suite, clock, progress)
     if guide is not None:
         with clock.stage("guide") as counts:
-            sets = replace(sets, items=guided(plan, sets.items, guide, settings, folder / "guide", progress, counts))
+            sets = replace(
+                sets, items=with_guide_scores(plan, sets.items, guide, settings, folder / "guide", progress, counts)
+            )
     with clock.stage("inspect"):
-        found = inspected(plan, sets, embedder, encoder, measurer, read.texts.of_sources, progress)
+        found = inspect_sets(plan, sets, embedder, encoder, measurer, read.texts.of_sources, progress)
         found = replace(found, missing={**missing, **found.missing})
         return context_of(read, plan, found, embedder, measurer, suite, early, guide, folder, clock, progress)
 
 
-def embedded(
+def encode_texts(
     plan: Plan, encoder: Encoder, settings: Settings, folder: Path, clock: Clock, progress: Progress
 ) -> Embedder:
-    """Encode all texts that the settings need; none yet if the run may stop early. Raises what `refuse` does."""
-    refuse(plan, encoder, settings)
+    """Return an embedder that has encoded all texts; with --until-ranked, nothing is encoded yet.
+
+    Raises UsageError as in `refuse_unfit_settings`.
+    """
+    refuse_unfit_settings(plan, encoder, settings)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     note_bf16(encoder.info, len(plan.queries) + len(plan.passages), settings, progress)
@@ -168,7 +173,7 @@ def embedded(
         with clock.stage("encode") as counts:
             if chosen_kinds(settings.controls):
                 embedder.everything()
-            else:  # another encoder's run may have planned texts for its controls
+            else:  # the plan may contain texts for controls that only another encoder needs
                 embedder.passages(plan.source_passages())
             counts.update(embedder.counts)
     note_cached(embedder, progress)
@@ -186,7 +191,7 @@ def measurer_of(
     clock: Clock,
     progress: Progress,
 ) -> tuple[Measurer, Sequence[Aspect]]:
-    """Split all texts under each tokenizer; return what sets are measured on, and the aspects that --ablate varies."""
+    """Tokenize all texts with each tokenizer. Return the measurer, and the aspects that --ablate varies."""
     pieces = getattr(encoder, "word_pieces", None)
     suite = aspects(settings, has_pieces=pieces is not None) if settings.ablate else ()
     known: dict[tuple[str, str], DocumentFrequencies] = {}
@@ -207,32 +212,34 @@ def variants_of(suite: Sequence[Aspect]) -> list[Variant]:
 
 
 def note_bf16(info: EncoderInfo, n_texts: int, settings: Settings, progress: Progress) -> None:
-    """Note that bf16 would be faster, if this CPU has instructions for it and encoding takes minutes."""
+    """Show a note that bf16 would be faster, if this CPU supports it and encoding takes minutes."""
     slow = info.device == "cpu" and info.dtype == "float32" and n_texts >= MANY_TEXTS
     if slow and settings.dtype == "auto" and multiplies_bf16():
         progress.note(
-            f"encode: this CPU computes in bf16 too: {flag_of('dtype', 'bf16')} takes about two thirds of the time for "
-            "texts that are not cached; scores differ by about 4e-4 nats"
+            f"encode: this CPU supports bf16. {flag_of('dtype', 'bf16')} encodes in about two thirds of the time; "
+            "scores change by about 4e-4 nats"
         )
 
 
 def note_cached(embedder: Embedder, progress: Progress) -> None:
-    """Note how many texts the cache held, if any."""
+    """Show a note on how many texts were in the cache, if any."""
     if embedder.counts["n_cached"]:
         n_cached, n_texts = embedder.counts["n_cached"], embedder.counts["n_texts"]
         progress.note(f"encode: {n_cached:,.0f} of {n_texts:,.0f} texts from the cache")
 
 
-def refuse(plan: Plan, encoder: Encoder, settings: Settings) -> None:
-    """Raise UsageError for settings that these sources or this encoder cannot serve, before anything is encoded."""
+def refuse_unfit_settings(plan: Plan, encoder: Encoder, settings: Settings) -> None:
+    """Raise UsageError for settings that do not fit these sources or this encoder, before anything is encoded."""
     blocks_of(settings.block, [planned.name for planned in plan.sources])
     if settings.by is not None and plan.slices == ("",):
-        raise UsageError(f"no row has a value in a column {settings.by!r}", where="--by")
+        raise UsageError(
+            f"no row has a value in column {settings.by!r}", where="--by", remedy="name a column of the source files"
+        )
     if len(plan.slices) > MOST_SLICES:
         raise UsageError(
-            f"column {settings.by!r} has {len(plan.slices):,} values, at most {MOST_SLICES:,} slices are scored",
+            f"column {settings.by!r} has {len(plan.slices):,} values, but at most {MOST_SLICES:,} slices are scored",
             where="--by",
-            remedy="choose a column of fewer values, such as a language or a subset",
+            remedy="choose a column with fewer values, such as a language or a subset",
         )
     if settings.tokenizer == "wordpieces":
         piece_stream(getattr(encoder, "word_pieces", None))
@@ -240,10 +247,10 @@ def refuse(plan: Plan, encoder: Encoder, settings: Settings) -> None:
 
 @dataclass(frozen=True)
 class Inspection:
-    """Sets with findings as columns.
+    """Measured sets with their findings.
 
-    reference : random passages; None if there are too few.   findings : by source.
-    missing : what could not be computed, and the kind of reason.
+    reference : random passages; None if there are too few.   findings : findings by source.
+    missing : kind of reason for each part that could not be computed, by name.
     """
 
     sets: MeasuredSets
@@ -254,7 +261,7 @@ class Inspection:
 
 @dataclass(frozen=True)
 class MeasuredSets:
-    """Sets in the order of the plan, named as in `Context`."""
+    """Measured sets in the order of the plan. Fields are as in `Context`."""
 
     items: Sequence[Measured]
     table: Sequence[Measured]
@@ -273,10 +280,11 @@ def measured_sets(
 ) -> MeasuredSets:
     """Measure every set of triplets once.
 
-    Variants are measured on the triplets that sources are ranked by: the table's; beyond budget 1, those of equal size.
+    Variants are measured on the sets by which sources are ranked: those of the table or, beyond budget 1, those of
+    equal size.
     """
     settings, variants = measurer.settings, variants_of(suite)
-    position = sample_positions(plan, settings.seed, triplets)  # after an early stop, percentages of what was scored
+    position = sample_positions(plan, settings.seed, triplets)  # after an early stop, samples of the scored queries
     n_triplets = sum(map(len, triplets)) + sum(len(control.triplets) for control in controls)
     with clock.stage("measure", n_triplets=n_triplets):
         shared = table_sets(triplets) or list(triplets)
@@ -306,12 +314,12 @@ def measured_sets(
     return MeasuredSets(items, table, level, measured_controls)
 
 
-def among_places(item: Measured, part: Measured) -> Index:
-    """Return the places of a source's triplets whose queries are in a part of it."""
+def indices_within(item: Measured, part: Measured) -> Index:
+    """Return the indices of a source's triplets whose queries occur in a part of the source."""
     return np.flatnonzero(is_known(item.triplets.query, distinct(part.triplets.query)))
 
 
-def unlike_queries(
+def query_warnings(
     items: Sequence[Measured], pairs: SourcePairs, reference: RandomReference | None
 ) -> tuple[RunWarning, ...]:
     """Warn of comparisons that suffer from different queries; returns nothing if all sources have the same."""
@@ -324,7 +332,7 @@ def unlike_queries(
     return comparison_warnings(pairs, counts) + chosen
 
 
-def inspected(
+def inspect_sets(
     plan: Plan,
     sets: MeasuredSets,
     embedder: Embedder,
@@ -333,7 +341,7 @@ def inspected(
     texts: Mapping[str, SourceFindings],
     progress: Progress,
 ) -> Inspection:
-    """Look at every triplet of the sources for findings, those of texts included."""
+    """Look for findings in every triplet of the sources. texts: text findings by source."""
     triplets = [item.triplets for item in sets.items]
     reference = random_reference(plan, triplets, measurer.vectors, measurer.settings.seed)
     means = passage_means(plan, triplets, measurer.vectors)
@@ -349,7 +357,7 @@ def inspected(
         items.append(replace(item, table=columns))
         progress.advance(1)
     table = [
-        new if cut is old else replace(cut, table=new.table.rows(among_places(new, cut)))
+        new if cut is old else replace(cut, table=new.table.rows(indices_within(new, cut)))
         for cut, old, new in zip(sets.table, sets.items, items, strict=True)
     ]
     level = sets.level
@@ -376,7 +384,7 @@ def context_of(
     clock: Clock,
     progress: Progress,
 ) -> Context:
-    """Compare the sources, put them into rank order and gather what the analyses start from."""
+    """Compare the sources, sort them in rank order, and build the context of the analyses."""
     settings, sets, reference = measurer.settings, found.sets, found.reference
     cut = ranked_sets(sets.table, sets.level, settings.budget)
     pairs = compared_pairs(plan, sets.items, cut, measurer, settings, reference, sets.table)
@@ -407,7 +415,7 @@ def context_of(
         suite=suite,
         early_stop=early,
         warnings=(
-            *unlike_queries(sets.items, pairs, reference),
+            *query_warnings(sets.items, pairs, reference),
             *noise_warnings(measurer.smallest_distance),
             *lexical(plan, sets.items, measurer.coverages, settings, folder / "cautions"),
             *few_query_warnings({item.name: item.influence.n_queries for item in sets.items}),
@@ -425,7 +433,7 @@ def context_of(
     )
 
 
-def guided(
+def with_guide_scores(
     plan: Plan,
     items: Sequence[Measured],
     guide: Guide,
@@ -434,7 +442,7 @@ def guided(
     progress: Progress,
     counts: dict[str, float],
 ) -> list[Measured]:
-    """Return the items with the guide's scores as columns. counts: filled with the cost."""
+    """Return the items with the guide's scores as columns. counts: dictionary to which the guide's cost is added."""
     sources = [(item.triplets, item.table.s_query_negative) for item in items]
     pool = passage_pool(plan, [item.triplets for item in items])
     random = [random_rows(plan, item.triplets, pool, settings.seed) for item in items]
@@ -443,7 +451,7 @@ def guided(
 
 
 def ranked_sets(items: Sequence[Set], level: Sequence[Set] | None, budget: float) -> Sequence[Set]:
-    """Return the sets that sources are ranked by: all rows up to budget 1, else sets of equal size if there are such.
+    """Return the sets by which sources are ranked: up to budget 1 the items, beyond it sets of equal size if possible.
 
     Source: METHOD 7.
     """

@@ -1,1 +1,1 @@
-"""The triplet table: one row per scored (query, positive, negative), one column per fact."""
+"""The triplet table: one row per scored (query, positive, negative), and one column per fact."""

@@ -1,4 +1,4 @@
-"""Encodes texts when they are needed, and keeps their unit rows: of a run, or of a whole corpus window by window."""
+"""Encode the texts of a run when they are needed, and store their unit vectors; encode a whole corpus in windows."""
 
 from __future__ import annotations
 
@@ -33,77 +33,78 @@ from secid.read.collection import Collection
 from secid.results import EncoderInfo
 from secid.settings import Settings
 
-# Unit rows of texts by id: in memory, or in a file that is read through a map.
+# Unit vectors of texts by id, stored in memory or in a memory-mapped file. A row is the vector of one text.
 
 RowWriter = Callable[[Index, Any], None]
-"""A function that takes positions (n,) and their rows (n, d), an array or a tensor on any device."""
+"""A function that stores rows, given their positions (n,) and the rows (n, d), an array or a tensor on any device."""
 
 ROWS_IN_MEMORY_BYTES = 256 << 20
-"""Most bytes of rows in the host's memory. A larger table is a file, from which each pass first copies its rows."""
+"""Maximum bytes of rows in the host's memory. A larger table is stored in a file, and each pass copies rows from it."""
 PART_BYTES = 256 << 20
-"""Bytes of rows that `take` copies before it releases the map: a system may map far more than the row itself."""
+"""Bytes of rows that `take` copies before it releases the mapped pages. The system may map far more pages than were
+read."""
 UNRESERVABLE = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
-"""Error numbers that mean that space cannot be reserved here."""
+"""Error numbers of a file system that cannot reserve space."""
 
 
 class DeviceRows:
-    """Rows (n, d) float32 in a device's memory. values: the tensor; a row is zero until it is written."""
+    """Rows in a device's memory. values: (n, d) float32 tensor; a row is 0 until it is written."""
 
     def __init__(self, device: torch.device, n: int, d: int) -> None:
         self.values = torch.zeros((n, d), device=device)
-        if is_gpu(device):  # rows are written in other streams
+        if is_gpu(device):  # rows will be written in other streams
             torch.cuda.synchronize(device)
 
     def reserve(self, n: int) -> None:
         """Do nothing: the memory is already allocated."""
 
     def writer(self, ids: Index) -> RowWriter:
-        """Return a function that writes rows of these ids, by positions in `ids`; EncoderError if the device fails."""
+        """Return a function that writes rows by positions in `ids`. It raises EncoderError if the device fails."""
         device = self.values.device
 
         def put(positions: Index, rows: Any) -> None:
-            if isinstance(rows, np.ndarray):  # torch warns of what cannot be written, such as mapped rows of the cache
+            if isinstance(rows, np.ndarray):  # torch warns about read-only arrays, such as mapped rows of the cache
                 rows = torch.from_numpy(np.require(rows, requirements="W"))
             try:
                 with own_stream(rows), own_stream(self.values):
                     self.values.index_copy_(0, to_device(ids[positions].astype(np.int64), device), rows.to(device))
             except RuntimeError as error:
                 raise EncoderError(
-                    f"{device}, which holds the vectors of the texts, failed: {plain_message(error)[:200]}",
-                    remedy="run the command again: it continues with what the cache has kept",
+                    f"{device} failed while it stored vectors: {plain_message(error)[:200]}",
+                    remedy="run the command again; it resumes from the cache",
                 ) from error
 
         return put
 
 
 class FileRows:
-    """Rows (n, d) float32 in a file, in the order in which they arrive; `take` returns them by id.
+    """Rows in a file, (n, d) float32, stored in the order in which they arrive. `take` reads them by id.
 
-    The file takes up the space of the reserved rows, not of n. Nothing is written through the map, so a full disk
-    raises an error and sends no signal. Pages that were read stay in memory, as far as there is room, until `release`.
+    The file uses disk space only for reserved rows. Rows are written by file operations, not through the memory map, so
+    a full disk raises an error instead of a signal. Pages that were read stay in memory until `release`.
     """
 
     def __init__(self, path: Path, n: int, d: int) -> None:
         self._path, self._row_bytes, self._n_rows = path, 4 * d, 0
-        self._place = np.full(n, -1, np.int64)  # no place: reading an unwritten row is an error
+        self._place = np.full(n, -1, np.int64)  # position in the file; -1 so that reading an unwritten row fails
         with self._room(4 * n * d), path.open("wb") as file:
             file.truncate(max(1, n) * self._row_bytes)
         self._values: npt.NDArray[np.float32] = np.memmap(path, np.float32, "r+", shape=(max(1, n), d))
 
     def reserve(self, n: int) -> None:
-        """Make room for n more rows. Raises OutputError if the disk has none."""
+        """Reserve disk space for n more rows. Raises OutputError if the disk is full."""
         n_bytes = n * self._row_bytes
         with self._room(n_bytes), self._path.open("r+b") as file:
             try:
                 os.posix_fallocate(file.fileno(), self._n_rows * self._row_bytes, max(1, n_bytes))
-            except (AttributeError, OSError) as error:  # no such call, or not on this file system
+            except (AttributeError, OSError) as error:  # not available on this system or file system
                 if isinstance(error, OSError) and error.errno not in UNRESERVABLE:
                     raise
                 if shutil.disk_usage(self._path.parent).free < n_bytes:
                     raise OSError(errno.ENOSPC, os.strerror(errno.ENOSPC)) from error
 
     def writer(self, ids: Index) -> RowWriter:
-        """Return a function that writes rows of these ids, by positions in `ids`; OutputError if the disk is full."""
+        """Return a function that writes rows by their positions in `ids`. It raises OutputError if the disk is full."""
 
         def put(positions: Index, rows: Any) -> None:
             values = np.ascontiguousarray(host_rows(rows), np.float32)
@@ -116,9 +117,10 @@ class FileRows:
         return put
 
     def take(self, ids: Index, out: Tensor) -> None:
-        """Copy the rows of these ids, (n, d), with all threads; pages of the file are released part by part.
+        """Copy the rows of these ids to `out`, and release mapped pages after each part.
 
-        ids : rising, since neighbours arrived at about the same time.   out : on any device.
+        ids : (n,) ascending, because neighbouring ids are often close together in the file.
+        out : (n, d) on any device.
         """
         rows, places = torch.from_numpy(self._values), torch.from_numpy(self._place[ids])
         at_once = max(1, PART_BYTES // self._row_bytes)
@@ -130,41 +132,42 @@ class FileRows:
             self.release()
 
     def release(self) -> None:
-        """Release the map's pages; the file keeps its contents. Do nothing on a system without such a call."""
+        """Release the mapped pages from memory, if the system supports it. The file keeps its contents."""
         mapped: Any = getattr(self._values, "_mmap", None)
         if mapped is not None and hasattr(mmap, "MADV_DONTNEED"):
             mapped.madvise(mmap.MADV_DONTNEED)
 
     @contextmanager
     def _room(self, n_bytes: int) -> Iterator[None]:
-        """Turn an OSError in the block into an OutputError: no room for this many bytes."""
+        """Replace an OSError in the block by an OutputError that says how many bytes are needed and free."""
         try:
             yield
         except OSError as error:
             free = shutil.disk_usage(self._path.parent).free
             raise OutputError(
-                f"no room for the rows of the texts: {n_bytes / 1e9:,.2f} GB needed, {free / 1e9:,.2f} GB free "
+                f"no room for the vectors of the texts: {n_bytes / 1e9:,.2f} GB needed, {free / 1e9:,.2f} GB free "
                 f"({plain_message(error)})",
                 where=str(self._path.parent),
                 remedy=remedy_of(error),
             ) from error
 
 
-# Texts are encoded when they are needed, each once, and their unit rows are kept.
+# Each text is encoded once, when it is first needed, and its unit vector is stored.
 
 CachedRows = Callable[[Index, npt.NDArray[np.float32], npt.NDArray[np.bool_]], None]
-"""A function that takes positions (n,), their rows (n, d), and flags (n,) of the texts that were cut."""
+"""A function that receives positions (n,), their rows (n, d), and flags (n,) of truncated texts."""
 COST_COUNTS = ("n_texts", "n_cached", "n_encoded", "n_bytes", "n_tokens", "n_truncated")
 CUTS_UNKNOWN = "cuts_unknown"
 
 
 class Embedder:
-    """Encodes each text of two stores once, when first needed.
+    """Encodes queries and passages, each text once, when it is first needed.
 
-    vectors   : rows by id; a row that no call has asked for has no valid values.
-    truncated : (n_passages,) flags of the embedded passages that were cut at the maximum length; None if the encoder
-                does not say (CUTS_UNKNOWN).
-    counts    : the cost of embedding so far, by COST_COUNTS; without n_truncated if the encoder does not say.
+    vectors   : rows by id. A row is valid only after a call that needs it.
+    truncated : (n_passages,) flags of encoded passages that were truncated at the maximum length; None if the encoder
+                does not report it (CUTS_UNKNOWN).
+    counts    : cost of encoding so far, by the names in COST_COUNTS; without n_truncated if the encoder does not report
+                it.
     """
 
     def __init__(
@@ -180,7 +183,7 @@ class Embedder:
         self._first: dict[Role, int] = {"query": 0, "passage": len(queries)}  # one table holds the rows of all texts
         n, d, info = len(queries) + len(passages), encoder.info.dim, encoder.info
         self._encoder, self._progress, self._n_failures = encoder, progress, 0
-        self._cache = _cache(info, settings)
+        self._cache = _open_cache(info, settings)
         gpu, n_bytes = gpu_of(info.device), 4 * n * d
         device = CPU if gpu is None and n_bytes <= ROWS_IN_MEMORY_BYTES else gpu_with_room(info.device, n_bytes)
         self._rows = FileRows(folder / "rows.f32", n, d) if device is None else DeviceRows(device, n, d)
@@ -195,17 +198,17 @@ class Embedder:
         return self._truncated[self._first["passage"] :] if self._reports_cuts else None
 
     def everything(self) -> None:
-        """Embed all texts."""
+        """Encode all queries and passages."""
         self.passages(np.arange(len(self._stores["passage"])))
 
     def passages(self, ids: Index) -> None:
-        """Embed all queries and these passages."""
+        """Encode all queries, and these passages."""
         self.need(np.arange(len(self._stores["query"])), ids)
 
     def need(self, queries: Index, passages: Index) -> None:
-        """Embed those of these texts that have no row yet: first from the cache, then each role in one stream.
+        """Get rows for those of these texts that have none yet: from the cache if possible, else by encoding them.
 
-        What was encoded stays in the cache, even after an error.
+        Rows that were encoded before an error stay in the cache.
         """
         asked: dict[Role, Index] = {"query": queries, "passage": passages}
         missing = {role: self._missing(role, ids) for role, ids in asked.items()}
@@ -216,7 +219,7 @@ class Embedder:
         self.counts["n_texts"] += n_texts
         try:
             if self._cache is not None:
-                self._progress.start("read the cache", None, "texts")  # its own stage: says nothing about encoding
+                self._progress.start("read the cache", None, "texts")  # separate, so that the encoding rate is right
                 self._look_up(self._cache, missing)
                 missing = {role: self._missing(role, ids) for role, ids in missing.items()}
                 n_texts = sum(map(len, missing.values()))
@@ -226,33 +229,36 @@ class Embedder:
                 self._progress.start("encode", n_texts, "texts")
             for role, ids in missing.items():
                 self._encode(role, ids)
-        except BaseException:  # also on Ctrl-C; an error of the flush is not reported
+        except BaseException:  # also Ctrl-C; an error in flush() is ignored
             if self._cache is not None:
                 with suppress(Exception):
                     self._cache.flush()
                 if n := self._cache.n_written:
-                    self._progress.note(f"the cache has kept the {n:,} texts that this run encoded: the next continues")
+                    self._progress.note(f"{n:,} encoded texts are in the cache; run the command again to resume")
             raise
         if self._cache is not None:
             self._cache.seal()
         self._say()
 
     def has(self, passages: Index) -> npt.NDArray[np.bool_]:
-        """Return (n,) flags of the passages that have a row."""
+        """Return (n,) flags of the passages that already have a row."""
         return self._done[passages + self._first["passage"]]
 
     def cached(self, keys: npt.NDArray[np.uint8], put: CachedRows) -> npt.NDArray[np.bool_]:
-        """Pass to `put` the cached rows of passages outside the stores; return (n,) flags of these passages."""
+        """Look up passages outside the run in the cache. Pass their rows to `put`, and return (n,) flags of hits."""
         if self._cache is None:
             return np.zeros(len(keys), np.bool_)
         return self._cache.lookup(keys, self._encoder.info.dim, put)
 
     def may_add(self, n_texts: int, share: float) -> bool:
-        """Return whether n_texts more may be encoded: 0, or at most this share of the run's if the encoder is local."""
+        """Return True if n_texts more texts may be encoded.
+
+        A local encoder may encode at most this share of the run's number of texts; other encoders none.
+        """
         return not n_texts or (self._reports_cuts and n_texts <= share * len(self._done))
 
     def add_passages(self, texts: Sequence[str], keys: npt.NDArray[np.uint8]) -> Tensor:
-        """Encode passages outside the stores, add them to the cache, and return their rows (n, d)."""
+        """Encode passages outside the run, add them to the cache, and return their rows, (n, d)."""
         self._progress.start("encode the corpus", len(texts), "texts")
         rows = torch.empty(len(texts), self._encoder.info.dim)
         if self._cache is not None:
@@ -266,7 +272,7 @@ class Embedder:
         return rows
 
     def close(self) -> None:
-        """Wait until all encoded texts are in the cache. Nothing can be embedded afterwards."""
+        """Wait until all encoded texts are in the cache. No text can be encoded afterwards."""
         if self._cache is not None:
             self._cache.close()
         self._say()
@@ -302,7 +308,7 @@ class Embedder:
                 self.counts["n_bytes"] += int(store.lengths[ids[batch.positions]].sum())
                 self.counts["n_tokens"] += batch.n_tokens
         if n_missing := len(self._missing(role, ids)):
-            raise EncoderError(f"no row came back for {n_missing} of {len(ids)} texts", where=self._encoder.info.name)
+            raise EncoderError(f"returned no vector for {n_missing} of {len(ids)} texts", where=self._encoder.info.name)
 
     def _mark(self, places: Index, truncated: npt.NDArray[np.bool_]) -> None:
         self._truncated[places] = truncated
@@ -322,7 +328,7 @@ class Embedder:
         return Vectors(torch.empty(0, d), torch.empty(0, d), take, device=gpu)
 
     def _say(self) -> None:
-        """Show the cache's notes, and each failure of a device once."""
+        """Show notes from the cache, and device failures that were not shown yet."""
         while self._cache is not None and self._cache.notes:
             self._progress.note(self._cache.notes.pop(0))
         failures = self._encoder.failures if isinstance(self._encoder, StreamingEncoder) else ()
@@ -331,15 +337,15 @@ class Embedder:
         self._n_failures = len(failures)
 
 
-def _cache(info: EncoderInfo, settings: Settings) -> Cache | None:
-    """Return the encoder's cache; None with cache off, for an encoder without fingerprint, or for a vectors file."""
+def _open_cache(info: EncoderInfo, settings: Settings) -> Cache | None:
+    """Return the encoder's cache; None if the cache is off, the encoder has no fingerprint, or it is a vectors file."""
     if not settings.cache or not info.fingerprint or info.pooling == "precomputed":
         return None
     return Cache.open(settings, info.fingerprint, info.name, half=info.dtype in ("bf16", "fp16"))
 
 
 def rows_of_ids(vectors: Vectors, role: Role, ids: Index, n_rows: int) -> Iterator[Tensor]:
-    """Yield the rows of these ids in their order, (n_rows, d) or fewer at once, on the computing device."""
+    """Yield the rows of these ids in order, in parts of (n_rows, d) or fewer, on the computing device."""
     rows = vectors.queries if role == "query" else vectors.passages
     if vectors.gather is None:
         places = torch.from_numpy(ids).to(rows.device)
@@ -347,27 +353,28 @@ def rows_of_ids(vectors: Vectors, role: Role, ids: Index, n_rows: int) -> Iterat
             yield rows.index_select(0, places[start : start + n_rows])
         return
     for start in range(0, len(ids), n_rows):
-        rising = distinct(ids[start : start + n_rows])
-        read = torch.empty(len(rising), vectors.dimension)
-        vectors.gather(role, rising, read)
-        rows = read.index_select(0, torch.from_numpy(np.searchsorted(rising, ids[start : start + n_rows])))
+        sorted_ids = distinct(ids[start : start + n_rows])
+        buffer = torch.empty(len(sorted_ids), vectors.dimension)
+        vectors.gather(role, sorted_ids, buffer)
+        rows = buffer.index_select(0, torch.from_numpy(np.searchsorted(sorted_ids, ids[start : start + n_rows])))
         yield rows.to(vectors.computes_on)
 
 
-# Rows of a whole corpus, window by window: of the run's own texts, of the cache, and of the few that neither has.
+# Rows of a whole corpus in windows: first the run's own texts, then cached texts, then the few remaining ones.
 
 Keys = npt.NDArray[np.uint8]
 
-MOST_NEW = 0.01
-"""Most further texts that are encoded for the corpus unless all are to be, as a share of the run's texts."""
+MAX_NEW_SHARE = 0.01
+"""Maximum number of further texts that are encoded for the corpus, as a share of the run's texts, without
+--set encode_corpus=yes."""
 WINDOW = 16_384
-"""Passages at once."""
+"""Number of passages in a window."""
 LOOKUP_BYTES = 1 << 30
-"""Bytes of rows that are looked up in the cache at once: each lookup reads all keys of the cache."""
+"""Bytes of rows per lookup in the cache. Lookups are large because each one reads all keys of the cache."""
 
 
 class Corpus:
-    """The distinct passages of a collection, by text.
+    """The passages of a collection with distinct texts.
 
     n_passages : their number.   ids : the id in the plan, or -1, of each passage that `windows` yielded, in its order.
     complete   : whether `windows` yielded all of them.
@@ -389,8 +396,9 @@ class Corpus:
         self.complete = False
 
     def windows(self) -> Iterator[Tensor]:
-        """Yield (w, d) float64 rows of length 1 on the computing device. End early if not all are to be encoded
-        and those without a row are more than `may_add` allows.
+        """Yield windows of rows, (w, d) float64 of length 1, on the computing device.
+
+        Stop early if more passages need encoding than `may_add` allows, and the setting encode_corpus is off.
         """
         vectors, in_plan = self._embedder.vectors, self._places()
         own = np.sort(in_plan[in_plan >= 0])
@@ -403,7 +411,7 @@ class Corpus:
             part = others[start : start + at_once]
             cached, present = self._cached(part)
             missing.append(part[~present])
-            if not self._encode and not self._embedder.may_add(sum(map(len, missing)), MOST_NEW):
+            if not self._encode and not self._embedder.may_add(sum(map(len, missing)), MAX_NEW_SHARE):
                 return
             yield from self._pieces(torch.from_numpy(cached[present]), vectors)
         unknown = np.concatenate(missing)
@@ -413,7 +421,7 @@ class Corpus:
         self.complete = True
 
     def _places(self) -> Index:
-        """Return (n_passages,) the id in the plan of each passage that has a row there, -1 for the others."""
+        """Return (n_passages,) id in the plan of each passage; -1 for passages without a row in this run."""
         high, low = key_words(self._plan.passages.keys)
         order = np.lexsort((low, high))
         place = find_keys(*key_words(self._keys), high[order], low[order])
@@ -421,7 +429,7 @@ class Corpus:
         return np.where((place >= 0) & self._embedder.has(ids), ids, -1)
 
     def _cached(self, part: Index) -> tuple[npt.NDArray[np.float32], npt.NDArray[np.bool_]]:
-        """Rows of these passages, and which of them the cache holds."""
+        """Return the cached rows of these passages, and (n,) flags of the passages that are cached."""
         rows = np.zeros((len(part), self._embedder.vectors.dimension), np.float32)
 
         def put(positions: Index, values: npt.NDArray[np.float32], _: npt.NDArray[np.bool_]) -> None:

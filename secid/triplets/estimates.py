@@ -1,7 +1,7 @@
-"""Numbers with their uncertainty: means, ratios and shares clustered by query, their differences, their intervals.
+"""Means, ratios and shares with standard errors clustered by query, and their differences and intervals.
 
-Distinct queries are the sampling unit (METHOD 8), so every estimate keeps what each query contributes to it: two
-estimates over the same queries then compare query by query.
+Distinct queries are the sampling unit (METHOD 8). Every estimate stores the contribution of each query, so that two
+estimates can be compared query by query.
 """
 
 from __future__ import annotations
@@ -20,16 +20,17 @@ from secid.measure.interval import FEWEST_QUERIES, Difference, interval, reach_9
 Names = npt.NDArray[np.bytes_]
 """(Q,) text keys of queries, 16 bytes each."""
 NO_SPREAD = 1e-9
-"""Clustered error of a share up to which it is rounding: a spread of one in a billion negatives would show more."""
+"""Standard error of a share up to which it counts as rounding. A single different negative in a billion would give a
+larger one."""
 
 
 @dataclass(frozen=True)
 class Estimate:
-    """A value, and what each distinct query contributes to its error.
+    """A value, and the influence of each distinct query on it.
 
-    queries  : (Q,) names of the queries, each once.
-    per_query: (Q,) first-order influence of each query; the squares add up to the variance.
-    n_sampled: queries that a value was looked up for, where that is a sample of them.
+    queries   : (Q,) distinct names of the queries.
+    per_query : (Q,) first-order influence of each query. The sum of squares is the variance.
+    n_sampled : number of queries for which the value was computed, if that is only a sample of the queries.
     """
 
     value: float
@@ -39,7 +40,7 @@ class Estimate:
 
     @property
     def n_queries(self) -> int:
-        """Queries that show the value."""
+        """Number of queries for which the value was computed."""
         return len(self.queries) if self.n_sampled is None else self.n_sampled
 
     @property
@@ -48,20 +49,20 @@ class Estimate:
 
     @property
     def interval(self) -> tuple[float, float]:
-        """Return the interval of a mean, a difference or a ratio; for a share use `share_interval`."""
+        """The 95 % interval of a mean, a difference or a ratio. For a share use `wilson_interval`."""
         return interval(self.value, self.standard_error, len(self.queries))
 
 
 def comparable_keys(keys: npt.NDArray[np.uint8]) -> Names:
-    """(Q, 16) text keys as (Q,) comparable names."""
+    """Return (Q, 16) text keys as (Q,) names that can be compared and sorted."""
     return np.ascontiguousarray(keys).view(f"S{keys.shape[1]}").ravel()
 
 
 def clustered_mean(values: Floats, cluster: Index, queries: Names, share: Floats | None = None) -> Estimate:
-    """Mean over triplets, its error clustered by query.
+    """Return a mean over at least one triplet, with its error clustered by query. Source: METHOD 8.
 
-    values, share : (T,) at least one.   cluster : (T,) place of each triplet's query in `queries`.
-    Source: METHOD 8.
+    values  : (T,).   share : (T,) weight of each triplet; None for 1 each.
+    cluster : (T,) index of each triplet's query in `queries`, (Q,).
     """
     weight = np.ones(len(values)) if share is None else share
     mean = float(np.average(values, weights=weight))
@@ -72,13 +73,15 @@ def clustered_mean(values: Floats, cluster: Index, queries: Names, share: Floats
 def stratified_mean(
     values: Floats, known: Flags, stratum: Index, cluster: Index, queries: Names, share: Floats | None = None
 ) -> Estimate:
-    """Mean over all triplets of a value that is known for a random sample of each stratum.
+    """Estimate a mean over all triplets from values that are known for a random sample of each stratum.
 
-    values  : (T,), read where known.   known : (T,) at least one in each stratum.   stratum : (T,) from 0, none empty.
-    cluster, queries, share : as in `clustered_mean`, of all triplets.
-    The sum over strata of their size times their sample's mean. Its error has both phases: that of the queries, as if
-    each value were its stratum's mean, and that of the sample within the strata, clustered by query. With all values
-    known it is `clustered_mean`. Source: METHOD 8, 10; Sarndal, Swensson and Wretman 1992, 9.3.
+    values  : (T,), used only if known.   known : (T,) flags; each stratum has at least one known value.
+    stratum : (T,) stratum of each triplet, from 0 without gaps.
+    cluster, queries, share : as in `clustered_mean`, for all triplets.
+    The estimate weights the sample mean of each stratum by the stratum's size. Its error has two parts: from the
+    sampling of queries, with each value replaced by its stratum's mean, and from the sampling of triplets within
+    strata. Both are clustered by query. If all values are known, the result equals `clustered_mean`.
+    Source: METHOD 8, 10; Sarndal, Swensson and Wretman 1992, 9.3.
     """
     weight = np.ones(len(values)) if share is None else share
     sampled = np.where(known, weight, 0.0)
@@ -93,7 +96,7 @@ def stratified_mean(
 
 
 def combined(first: Estimate, second: Estimate, factor: float = -1.0) -> Estimate:
-    """first + factor * second, paired query by query over all queries of either."""
+    """Return first + factor * second, paired by query. A query of only one estimate contributes only to that one."""
     queries = np.union1d(first.queries, second.queries)
     gap = np.zeros(len(queries))
     gap[np.searchsorted(queries, first.queries)] += first.per_query
@@ -102,29 +105,29 @@ def combined(first: Estimate, second: Estimate, factor: float = -1.0) -> Estimat
 
 
 def paired_difference(first: Estimate, second: Estimate) -> Difference:
-    """first - second over the queries that both have, each query against itself. Source: METHOD 8."""
+    """Return first - second with a standard error paired by query. Source: METHOD 8."""
     gap = combined(first, second)
     n_shared = len(first.queries) + len(second.queries) - len(gap.queries)
     return Difference(gap.value, gap.standard_error, min(len(first.queries), len(second.queries)), n_shared)
 
 
 def unpaired_difference(first: Estimate, value: float, standard_error: float, n_queries: int) -> Difference:
-    """first minus a number of another sample, of n_queries queries.
+    """Return an estimate minus a number of another sample, with independent errors.
 
-    Where both share queries this is wider than needed, never narrower than the truth for the positively correlated
-    scores of the same queries.
+    value, standard_error, n_queries : number of the other sample, its error, and its number of queries.
+    If both samples share queries, whose values are positively correlated, the error is too large rather than too small.
     """
     error = sqrt(first.standard_error**2 + standard_error**2)
     return Difference(first.value - value, error, min(len(first.queries), n_queries))
 
 
 def wilson_interval(estimate: HasError, n_queries: int | None = None) -> tuple[float, float]:
-    """95 % confidence interval of a share by Wilson's formula, with `reach_95` in place of the normal's 1.96.
+    """Return the 95 % interval of a share by Wilson's formula, with `reach_95` instead of 1.96.
 
-    n_queries : those that tell something of it; all of the estimate's where None.
-    It counts as many independent draws n as give the clustered standard error: n = p (1 - p) / error^2. Where all
-    queries have the same share, as at 0 and 1, they show no error; then each query counts as one draw, so 0 of 500
-    queries gives 0 to 0.8 %. Below FEWEST_QUERIES queries it is 0 to 1. Source: Wilson 1927; METHOD 8.
+    n_queries : number of queries that contribute evidence; None for all queries of the estimate.
+    The formula uses the number n of independent draws that would give the same standard error: n = p (1 - p) / error^2.
+    If the error is 0, for example because p is 0 or 1, each query counts as one draw, so 0 in 500 queries gives 0 to
+    0.8 %. With fewer than FEWEST_QUERIES queries the interval is 0 to 1. Source: Wilson 1927; METHOD 8.
     """
     n_queries = estimate.n_queries if n_queries is None else n_queries
     if n_queries < FEWEST_QUERIES:
@@ -135,15 +138,17 @@ def wilson_interval(estimate: HasError, n_queries: int | None = None) -> tuple[f
     z2 = z**2
     middle = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = z / (1 + z2 / n) * sqrt(p * (1 - p) / n + z2 / (4 * n * n))
-    low = middle - half if p > 0 else 0.0  # rounding would leave 4e-19
+    low = middle - half if p > 0 else 0.0  # otherwise rounding may give 4e-19
     high = middle + half if p < 1 else 1.0
     return max(0.0, low), min(1.0, high)
 
 
 class Moments(NamedTuple):
-    """Sums over queries of whole numbers: of how many negatives (all) and how many of them have something (n).
+    """Exact sums over queries, from which a share and its clustered error are computed.
 
-    Those of different queries add up; what follows is exact. n_queries: how many were added.
+    all : number of negatives.   n : number of negatives with the property whose share is computed.
+    all_all, all_n, n_n : sums over queries of the products of the query's two numbers.   n_queries : number of queries.
+    Moments of different queries can be added.
     """
 
     all: int
@@ -155,44 +160,44 @@ class Moments(NamedTuple):
 
     @staticmethod
     def of(amount: Floats, weight: Floats, cluster: Index, n_queries: int) -> Moments:
-        """amount, weight : (T,) whole numbers.   cluster : (T,) below n_queries."""
+        """Sum rows by query. amount, weight: (T,) whole numbers n and all of each row.   cluster: (T,) query number."""
         n, whole = (np.bincount(cluster, part, n_queries).astype(np.int64) for part in (amount, weight))
         products = (int(a @ b) for a, b in ((whole, whole), (whole, n), (n, n)))
         return Moments._make([int(whole.sum()), int(n.sum()), *products, n_queries])
 
     def plus(self, other: Sequence[int]) -> Moments:
-        """Return the moments of both sets of queries, which are disjoint."""
+        """Add the moments of other, disjoint queries."""
         return Moments._make(a + b for a, b in zip(self, other, strict=True))
 
     @property
     def value(self) -> float:
-        """The share, as `clustered_mean` has it."""
+        """The share n / all, equal to the value of `clustered_mean`."""
         return self.n / self.all
 
     @property
     def standard_error(self) -> float:
-        """Its clustered error."""
+        """Standard error of the share, clustered by query."""
         all_, n = self.all, self.n
         square = all_**2 * self.n_n - 2 * all_ * n * self.all_n + n**2 * self.all_all
         return sqrt(square / all_**4)
 
 
 Counted = tuple[Floats, Floats, Index]
-"""amount, weight, cluster of some rows, as `Moments.of` takes them."""
+"""The columns (amount, weight, cluster) of `Moments.of`."""
 
 
 def _by_query(amount: Floats, weight: Floats, cluster: Index, n_queries: int) -> tuple[Index, Index, Moments]:
-    """(n_queries,) all rows and those that have it, and the moments of the queries that have a row."""
+    """Return (n_queries,) sums of weight and of amount, and the moments of the queries with at least one row."""
     n_all, n = (np.bincount(cluster, part, n_queries).astype(np.int64) for part in (weight, amount))
     moments = Moments.of(amount, weight, cluster, n_queries)
     return n_all, n, moments._replace(n_queries=int((n_all > 0).sum()))
 
 
 class GapMoments(NamedTuple):
-    """Sums over queries of a share among negatives and of the same among labelled positives, for their difference.
+    """Exact sums over queries, for the difference between a share among negatives and the share among positives.
 
-    products : sums of products of a query's numbers of negatives and of positives: all by all, all by those that have
-    it, those that have it by all, and by each other. Those of different queries add up, as `Moments` do.
+    products : sums over queries of (negatives' number * positives' number), for the pairs all * all, all * n, n * all
+               and n * n. As with `Moments`, sums of different queries can be added.
     """
 
     negatives: Moments
@@ -201,31 +206,31 @@ class GapMoments(NamedTuple):
 
     @staticmethod
     def of(negatives: Counted, positives: Counted, n_queries: int) -> GapMoments:
-        """Return the moments of both sides, whose clusters are places among the same queries."""
+        """Sum the rows of both sides by query. Clusters number the same n_queries queries on both sides."""
         n_all, n, negatives_moments = _by_query(*negatives, n_queries)
         m_all, m, positives_moments = _by_query(*positives, n_queries)
         products = int(n_all @ m_all), int(n_all @ m), int(n @ m_all), int(n @ m)
         return GapMoments(negatives_moments, positives_moments, products)
 
     def plus(self, other: GapMoments) -> GapMoments:
-        """Return the moments of both sets of queries, which are disjoint."""
+        """Add the moments of other, disjoint queries."""
         first, second, third, fourth = (a + b for a, b in zip(self.products, other.products, strict=True))
         negatives, positives = self.negatives.plus(other.negatives), self.positives.plus(other.positives)
         return GapMoments(negatives, positives, (first, second, third, fourth))
 
     @property
     def n_queries(self) -> int:
-        """Queries of the side that has fewer."""
+        """Number of queries on the side with fewer."""
         return min(self.negatives.n_queries, self.positives.n_queries)
 
     @property
     def value(self) -> float:
-        """The share among negatives minus that among positives."""
+        """Share among negatives minus share among positives."""
         return self.negatives.value - self.positives.value
 
     @property
     def standard_error(self) -> float:
-        """Clustered error of the difference, queries paired."""
+        """Standard error of the difference, paired by query."""
         n, m = self.negatives, self.positives
         all_all, all_m, n_all, n_m = self.products
         covariance = n.all * m.all * n_m - n.all * m.n * n_all - n.n * m.all * all_m + n.n * m.n * all_all
@@ -234,17 +239,17 @@ class GapMoments(NamedTuple):
 
     @property
     def interval(self) -> tuple[float, float]:
-        """95 % confidence interval of the difference; -1 to 1 for too few queries."""
+        """The 95 % interval of the difference; -1 to 1 with too few queries."""
         return interval(self.value, self.standard_error, self.n_queries, (-1.0, 1.0))
 
     @property
     def excess(self) -> float:
-        """Return the least difference: the lower end of its interval, or the difference itself without an interval."""
+        """Lower end of the interval; the difference itself with too few queries for an interval."""
         return self.value if self.n_queries < FEWEST_QUERIES else self.interval[0]
 
 
 class HasError(Protocol):
-    """A number with its clustered error."""
+    """A number with a standard error clustered by query."""
 
     @property
     def value(self) -> float: ...
@@ -256,9 +261,10 @@ class HasError(Protocol):
 
 @dataclass(frozen=True)
 class Share:
-    """Number of negatives with a finding, and their share. n: rounded, at least 1 if any has it.
+    """Number and share of negatives with a finding.
 
-    n_all : negatives that were searched for it, rounded.
+    n     : their number, rounded, but at least 1 if there are any.   n_all : number of evaluated negatives, rounded.
+    estimate : the share with its error.
     """
 
     n: int
@@ -267,7 +273,11 @@ class Share:
 
     @staticmethod
     def of(amount: Floats, weight: Floats, cluster: Index, names: Names) -> Share:
-        """amount, weight : (T,) how many negatives of each row have it, of how many."""
+        """Compute the share from rows, clustered by query.
+
+        weight : (T,) number of negatives in each row.   amount : (T,) number of them with the finding.
+        cluster : (T,) index of each row's query in `names`, (Q,).
+        """
         total = float(amount.sum())
         values = np.divide(amount, weight, out=np.zeros_like(amount), where=weight > 0)
         n_all = round(float(weight.sum()))

@@ -1,12 +1,12 @@
-"""A guide: a second scorer of the same triplets, which says what the target cannot say of itself.
+"""A guide: a second scorer of the same triplets, for evidence that the target encoder cannot give about itself.
 
-    sample_of      the triplets that it scores: all, or a seeded sample stratified by the target's s_qn
-    random_rows    random passages for the same queries, which show what its flags are worth
-    guide_scores   their scores: of a second bi-encoder from the rows of the texts needed, of a cross-encoder by pair
-    GuideScores    the scores as columns, with the shares that a sample estimates
+    sample_of      choose the triplets to score: all, or a seeded sample stratified by the target's s_qn
+    random_rows    draw random passages for the same queries, to see how often the guide flags unrelated passages
+    guide_scores   score them with a second bi-encoder, text by text, or with a cross-encoder, pair by pair
+    GuideScores    the scores as columns, with estimates from the sample
 
-Worked example: of 100 negatives in two strata of 50, five of each are scored; 4 of the upper and 1 of the lower five
-are flagged. The share is (50 * 4/5 + 50 * 1/5) / 100 = 0.5. Source: METHOD 10.
+Worked example: 100 negatives form two strata of 50, and the guide scores five of each. It flags 4 of the upper five and
+1 of the lower five, so the estimated share is (50 * 4/5 + 50 * 1/5) / 100 = 0.5. Source: METHOD 10.
 """
 
 from __future__ import annotations
@@ -37,7 +37,7 @@ Guide = Encoder | Reranker
 
 
 class Texts(Protocol):
-    """Texts that a guide reads: a plan, or the questions of a miner."""
+    """Texts for a guide: a plan, or the queries and candidates of a miner."""
 
     @property
     def queries(self) -> TextStore: ...
@@ -47,21 +47,22 @@ class Texts(Protocol):
 
 
 STRATA = 10
-"""Strata of a sample, of equal size, by s_qn."""
+"""Number of strata in a sample. They have equal sizes and are ordered by s_qn."""
 RANDOM_PAIRS = 300
-"""Random passages that a guide scores for each source: a share of 10 % then has a standard error of 1.7 points."""
+"""Number of random passages that a guide scores per source. A share of 10 % then has a standard error of 0.017."""
 
 ONE_SCORE = 1e-6
-"""Range of scores up to which they are one: rounding of float32 makes as much."""
+"""Scores within a range of this size count as equal, since float32 rounding is that large."""
 
 
 @dataclass(frozen=True)
 class GuideScores:
-    """Scores of a guide for the T triplets of a source; NaN for those outside its sample.
+    """Scores of a guide for the T triplets of a source.
 
-    s_query_positive, s_query_negative : (T,).   stratum : (T,) of each triplet, 0 to STRATA - 1.
-    place  : (T,) of its negative; with several positives a negative has a triplet each.
-    random : share of the n_random passages drawn for the source's queries that its margin flags; None for none.
+    s_query_positive, s_query_negative : (T,) scores; NaN for triplets that are not in the sample.
+    stratum : (T,) stratum of each triplet, 0 to STRATA - 1.
+    place  : (T,) number of the triplet's negative. With several positives, a negative has several triplets.
+    random : share of the n_random random passages that the guide's margin flags; None without random passages.
     """
 
     s_query_positive: Floats
@@ -73,27 +74,28 @@ class GuideScores:
 
     @property
     def scored(self) -> Flags:
-        """(T,) which triplets the guide scored."""
+        """(T,) flags of triplets that the guide scored."""
         return ~np.isnan(self.s_query_negative)
 
     @property
     def is_whole(self) -> bool:
-        """Return whether the guide scored all triplets."""
+        """True if the guide scored all triplets."""
         return bool(self.scored.all())
 
     def suspect(self) -> Flags:
-        """(T,) where the guide's relative margin flags the negative, against the lowest of the positives that it is
-        scored with; False outside the sample.
+        """Return (T,) flags of negatives within the guide's relative margin of their lowest-scored positive.
+
+        Negatives that are not in the sample are not flagged.
         """
         lowest = lowest_positive(self.s_query_positive, self.place)
         return np.asarray(margin_flags(self.s_query_negative, lowest, "relative", MARGIN))
 
     def mean(self, values: Floats, cluster: Index, names: Names, share: Floats | None) -> Estimate:
-        """The mean of a column over all triplets, as its sample estimates it. values: (T,); read where scored."""
+        """Estimate the mean of a column over all triplets from the scored ones. values: (T,)."""
         return stratified_mean(values, self.scored, self.stratum, cluster, names, share)
 
     def rows(self, keep: Index) -> GuideScores:
-        """Return the scores of some triplets. keep: rising places."""
+        """Return the scores of some triplets. keep: ascending indices."""
         names = ("s_query_positive", "s_query_negative", "stratum", "place")
         return replace(self, **{name: getattr(self, name)[keep] for name in names})
 
@@ -101,11 +103,12 @@ class GuideScores:
 def sample_of(
     plan: Texts, rows: Triplets, s_query_negative: Floats, size: int | None, seed: int
 ) -> tuple[Index, Index]:
-    """Rising places of the triplets that a guide scores, and the stratum of every triplet, (T,).
+    """Return the ascending indices of the triplets to score, and (T,) stratum of every triplet. Source: METHOD 8, 10.
 
-    Strata are tenths of the distinct pairs of query and negative by s_qn, each with as many pairs; the draw goes by
-    their text keys and the seed, so by no order of files or rows, and takes all triplets of a pair. All places and one
-    stratum where there are no more than `size` pairs. Source: METHOD 8, 10.
+    s_query_negative : (T,) scores by the target.   size : maximum number of (query, negative) pairs; None for all.
+    Distinct pairs are divided into STRATA strata of equal size by s_qn, and each stratum is sampled. If a pair is
+    drawn, all its triplets are. The draw depends on text keys and the seed, not on the order of files or rows.
+    If there are no more than `size` pairs, all triplets are returned, in a single stratum.
     """
     codes = pairs(rows.query, rows.negative, len(plan.passages))
     _, head, pair = np.unique(codes, return_index=True, return_inverse=True)
@@ -115,7 +118,7 @@ def sample_of(
     keys = plan.queries.keys[rows.query[head]] ^ plan.passages.keys[rows.negative[head]][:, ::-1]
     priority, tie = sample_order(keys, seed), sample_order(keys[:, 8:], seed)
     rank = np.empty(n, np.int64)
-    # Equal scores divided among strata by the draw's own order would not be drawn at random.
+    # Ties are broken by other bytes of the keys, since the draw would not be random within strata otherwise.
     rank[best_first(-s_query_negative[head], tie)] = np.arange(n)
     stratum = rank * STRATA // n
     order = np.lexsort((priority, stratum))
@@ -128,11 +131,12 @@ def sample_of(
 
 
 def random_rows(plan: Plan, rows: Triplets, pool: Index, seed: int) -> Triplets:
-    """Random passages in the place of the negatives, for the queries of a source that every sample takes first.
+    """Return triplets with random passages instead of negatives, for the first queries of a source's nested sample.
 
-    pool : the passages that are drawn from, as `passage_pool` gives them.
-    RANDOM_PAIRS of them, or up to PASSAGES for each query where there are fewer queries; none where a query has none to
-    draw from. Positives are those scored of the query's record that comes first by text key. Source: METHOD 10.
+    pool : passages to draw from, as returned by `passage_pool`.
+    There are RANDOM_PAIRS passages, or up to PASSAGES per query if the source has few queries. A query may have none if
+    the pool has only its positives. Each passage is paired with all scored positives of one record of the query, the
+    first by text key. Source: METHOD 10.
     """
     heads = rows.record_offsets[:-1]
     heads = heads[np.lexsort((key_ranks(plan.passages.keys[rows.positive[heads]]), rows.query[heads]))]
@@ -142,7 +146,7 @@ def random_rows(plan: Plan, rows: Triplets, pool: Index, seed: int) -> Triplets:
     passages = [ids[:n_each] for ids in random_passages(plan, queries[chosen], pool, seed)]
     counts = [len(ids) for ids in passages]
     query, negative = np.repeat(queries[chosen], counts), np.concatenate([np.zeros(0, np.int64), *passages])
-    # each passage is paired with all positives of the record, as the negatives are
+    # like a negative, each passage is paired with all positives of the record
     owner = np.repeat(rows.record[heads[first[chosen]]], counts)
     by_record = heads[np.argsort(rows.record[heads], kind="stable")]
     low, high = (np.searchsorted(rows.record[by_record], owner, side) for side in ("left", "right"))
@@ -168,11 +172,12 @@ def guide_scores(
     counts: dict[str, float],
     random: Sequence[Triplets] = (),
 ) -> list[GuideScores]:
-    """The guide's scores of each source. sources: its triplets, and the target's s_qn of them.
+    """Return the guide's scores for each source. Source: METHOD 10.
 
-    folder : an empty folder for rows.   counts : takes what the guide cost.   random : `random_rows` of each source, to
-    be scored too. Each text, or pair of a reranker, is scored once for all sources.
-    Raises EncoderError where all pairs have one score. Source: METHOD 10.
+    sources : triplets of each source, and (T,) their s_qn by the target.   random : `random_rows` of each source.
+    folder  : new folder for the guide's rows.   counts : dictionary to which the guide's cost is added.
+    Each text (each pair, for a reranker) is scored once for all sources.
+    Raises EncoderError if all pairs have the same score.
     """
     samples = [sample_of(plan, rows, near, settings.guide_sample, settings.seed) for rows, near in sources]
     asked = [rows.take(keep) for (rows, _), (keep, _) in zip(sources, samples, strict=True)]
@@ -194,7 +199,7 @@ def guide_scores(
 
 
 def _flagged_share(plan: Texts, rows: Triplets, s_query_positive: Floats, s_query_negative: Floats) -> Estimate:
-    """The share of random passages that the guide's margin flags, clustered by query."""
+    """Return the share of random passages that the guide's margin flags, clustered by query."""
     _, each = np.unique(rows.place, return_index=True)
     queries, cluster = np.unique(rows.query[each], return_inverse=True)
     flags = margin_flags(s_query_negative, lowest_positive(s_query_positive, rows.place), "relative", MARGIN)[each]
@@ -204,16 +209,16 @@ def _flagged_share(plan: Texts, rows: Triplets, s_query_positive: Floats, s_quer
 def _refuse_one_score(
     guide: Guide, plan: Texts, asked: Sequence[Triplets], scores: Sequence[tuple[Floats, Floats]]
 ) -> None:
-    """Raise EncoderError if several pairs all have the same score: the guide cannot tell texts apart."""
+    """Raise EncoderError if all pairs, at least two, have the same score, because the guide cannot tell texts apart."""
     values = np.concatenate([part for both in scores for part in both])
     if np.ptp(values) > ONE_SCORE:
         return
     codes = [pairs(rows.query, ids, len(plan.passages)) for rows in asked for ids in (rows.positive, rows.negative)]
     if (n := len(distinct(np.concatenate(codes)))) > 1:
         raise EncoderError(
-            f"gives all {n:,} pairs of query and passage the score {values[0]:.6g}",
+            f"scores all {n:,} pairs of query and passage {values[0]:.6g}",
             where=guide.info.name,
-            remedy="use a guide that tells texts apart",
+            remedy="use another guide: this one cannot tell texts apart",
         )
 
 
@@ -226,7 +231,7 @@ def _by_rows(
     progress: Progress,
     counts: dict[str, float],
 ) -> list[tuple[Floats, Floats]]:
-    """Cosines of a bi-encoder, by the pass that measures the target's. Only the texts needed have rows."""
+    """Return (s_qp, s_qn) by a bi-encoder for each set of triplets. Only the texts of these triplets are encoded."""
     queries = distinct(np.concatenate([rows.query for rows in asked]))
     passages = distinct(np.concatenate([ids for rows in asked for ids in (rows.positive, rows.negative)]))
     texts = plan.queries.only(queries), plan.passages.only(passages)
@@ -256,7 +261,7 @@ def _by_pair(
     progress: Progress,
     counts: dict[str, float],
 ) -> list[tuple[Floats, Floats]]:
-    """Scores of a cross-encoder, each pair of texts once."""
+    """Return (s_qp, s_qn) by a cross-encoder for each set of triplets. Each pair of texts is scored once."""
     n_passages = len(plan.passages)
     codes = [np.stack([pairs(rows.query, ids, n_passages) for ids in (rows.positive, rows.negative)]) for rows in asked]
     every = distinct(np.concatenate([part.ravel() for part in codes]))

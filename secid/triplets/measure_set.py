@@ -1,4 +1,4 @@
-"""The settings, passes and sets of triplets that a run is measured on, cut to equal size."""
+"""Measure a set of triplets: the variants of an ablation, both passes, and sets cut to equal size."""
 
 from __future__ import annotations
 
@@ -26,34 +26,34 @@ from secid.pool import Plan, PlannedSource, first_sampled, sample_order
 from secid.settings import Settings
 from secid.triplets.table import CoverageTables, TripletTable
 
-# The settings under which one pass sums the same triplets: the run's own, and those that ablations vary.
+# Variants: the run's own setting, and the settings of ablations. One pass computes all of them.
 
 TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2)
 TOKENIZERS = ("alphanumeric", "alphanumeric2", "whitespace", "trigrams", "multilingual")
 CORPORA = ("pooled", "own", "pooled_with_queries", "uniform")
 DIGITS = 12
-"""Digits of a temperature: with fewer, 0.05 and a run at 0.04999999 would share a row."""
+"""Significant digits of a temperature's name. With fewer, 0.05 and 0.04999999 could get the same name."""
 SAMPLES = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 
 
 def coverage_name(tokenizer: str, corpus: str) -> str:
-    """The name under which a sweep finds a coverage."""
+    """Return the name of a coverage in a sweep."""
     return f"{tokenizer}/{corpus}"
 
 
 def tokenizer_of(variant: Variant) -> str:
-    """The tokenizer of a variant's coverage."""
+    """Return the tokenizer of a variant's coverage."""
     return variant.coverage.split("/")[0]
 
 
 def base_variant(settings: Settings) -> Variant:
-    """The setting of the run itself."""
+    """Return the variant of the run's own settings."""
     return Variant(settings.temperature, coverage_name(settings.tokenizer, settings.idf), "full")
 
 
 @dataclass(frozen=True)
 class Aspect:
-    """One thing that is varied. variants: setting as text -> variant; base: the run's own setting."""
+    """One aspect that an ablation varies. variants: variant by setting, as text.   base: the run's own setting."""
 
     name: str
     base: str
@@ -61,7 +61,10 @@ class Aspect:
 
 
 def aspects(settings: Settings, has_pieces: bool = False) -> tuple[Aspect, ...]:
-    """The default suite around a run's settings; every aspect includes the base. Source: METHOD 3, 4."""
+    """Return the aspects of an ablation around a run's settings. Every aspect includes the base. Source: METHOD 3, 4.
+
+    has_pieces : True if the encoder has a tokenizer, so that word pieces are a variant.
+    """
     base = base_variant(settings)
     temperatures = sorted({*TEMPERATURES, settings.temperature})
     tokenizers = (*TOKENIZERS, "wordpieces") if has_pieces else TOKENIZERS
@@ -90,17 +93,21 @@ def aspects(settings: Settings, has_pieces: bool = False) -> tuple[Aspect, ...]:
     )
 
 
-# One set of triplets after both passes: its gates, its information matrix and the influence of every triplet.
+# A set of triplets after both passes: gates, information matrix and the influence of every triplet.
 
 CURVE_BUDGETS = (1.0, 10.0, 100.0, 1_000.0, 10_000.0)
-"""METHOD 7; N of the source is added."""
+"""Budgets of the budget curve, in addition to the source's number of negatives. Source: METHOD 7."""
 
 
 @dataclass(frozen=True)
 class VariantScore:
-    """ECI_B of a source under one variant. A weight beyond [0, 1] is scaled over the run, so it keeps its eigenvalues.
+    """ECI_B of a source under one variant.
 
-    eigenvalues : (d,) of M.   n_queries : distinct queries of the variant's sample.
+    nats        : ECI_B; None for a sample without triplets, and for an unbounded weight.
+    eigenvalues : (d,) eigenvalues of M for an unbounded weight, which is later scaled by its mean over the run; else
+                  None.
+    weight_sum, n_negatives : sum of the weights, and sum of the shares.
+    n_queries   : number of distinct queries in the variant's sample.
     """
 
     nats: float | None
@@ -112,13 +119,14 @@ class VariantScore:
 
 @dataclass(frozen=True)
 class Measured:
-    """One set of triplets after both passes: its table, and the sums over it.
+    """A set of triplets after both passes.
 
-    record_gradient : (G,) as the sweep leaves it.
-    state           : the information matrix on the CPU, without its sum where no run folder will hold it.
-    eigenvalues     : of M, >= 0, rising; zeros may be left out.
-    influence       : at the run's budget first, then at the budgets of the curve.
+    record_gradient : (G,) as in SweepSums.
+    state           : information state on the CPU; without its matrix if no run folder will store it.
+    eigenvalues     : eigenvalues of M, >= 0, ascending; zeros may be missing.
+    influence       : influence at the run's budget, then at the budgets of the curve.
     query_keys      : (Q, 16) text keys of influence.queries.
+    variants        : scores under further variants.
     """
 
     name: str
@@ -132,11 +140,11 @@ class Measured:
 
     @property
     def triplets(self) -> Triplets:
-        """Ids of the table's rows."""
+        """Triplets of the table's rows."""
         return self.table.triplets
 
     def nats(self, budget: float) -> float:
-        """ECI_B of this set."""
+        """Return ECI_B of this set."""
         return spectral_nats(self.eigenvalues, budget)
 
     @property
@@ -146,19 +154,19 @@ class Measured:
 
 
 def curve_budgets(budget: float, n_negatives: float) -> tuple[float, ...]:
-    """The run's budget first, then the curve's and N, rising, each once."""
+    """Return the run's budget, then the other budgets of the curve and N in ascending order, without repeats."""
     others = sorted({*CURVE_BUDGETS, max(1.0, float(round(n_negatives)))} - {budget})
     return (budget, *others)
 
 
-# What measures every set of triplets of a run, and sets cut to equal size.
+# Measurement of all sets of triplets in a run, and sets cut to equal size.
 
 NO_SUM = torch.empty(0, 0, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
 class Measurer:
-    """Both passes over a set of triplets of a run, under the base setting."""
+    """Measures sets of triplets of a run by both passes, with the run's settings."""
 
     vectors: Vectors
     query_keys: npt.NDArray[np.uint8]
@@ -177,11 +185,12 @@ class Measurer:
         budgets: Sequence[float] | None = None,
         keep_sum: bool = True,
     ) -> Measured:
-        """Gates, information and influence of one set of triplets, and its sums under further variants.
+        """Compute gates, information and influence of a set of triplets, and its scores under further variants.
 
-        position : (T,) place of each triplet's query in the nested sample.
-        budgets  : of the influence, the run's own and those of the curve where None.
-        keep_sum : whether the state keeps its sum, for the run folder. Source: METHOD 2, 4, 7, 8.
+        planned  : source of the rows; None for a control.
+        position : (T,) position of each triplet's query in the nested sample.
+        budgets  : budgets of the influence; None for the run's budget and those of the curve.
+        keep_sum : True to keep the information matrix in the state, for the run folder. Source: METHOD 2, 4, 7, 8.
         """
         settings, base = self.settings, base_variant(self.settings)
         all_variants = list(dict.fromkeys([base, *variants]))
@@ -203,7 +212,7 @@ class Measurer:
         state = sums.state(base)
         sums.sums.clear()
         eigen = Eigen.of(state, len(rows))
-        if base in scores:  # the score itself, by the same sum
+        if base in scores:  # so that the base row shows the same score as the ranking
             scores[base] = replace(scores[base], nats=spectral_nats(eigen.values, settings.budget))
         budgets = budgets or curve_budgets(settings.budget, state.n_negatives)
         squared, weight = sums.dots.squared_distance.numpy(), table.gates().weight.numpy()
@@ -221,9 +230,10 @@ class Measurer:
         )
 
     def part(self, item: Measured, keep: Index, budget: float) -> Measured:
-        """Return some triplets of a measured set, measured at one budget as a separate set in the whole set's pool.
+        """Measure some triplets of a measured set as a set of their own, at one budget and with the run's IDF.
 
-        keep : rising places of triplets. Below FEWEST_QUERIES queries, where there is no interval, the influence is 0.
+        keep : ascending indices of the triplets. With fewer than FEWEST_QUERIES queries, where there is no interval,
+               the influence is set to 0.
         """
         base, table = base_variant(self.settings), item.table.rows(keep)
         rows, few = table.triplets, len(keep) <= self.vectors.dimension
@@ -248,9 +258,9 @@ class Measurer:
         )
 
     def score_of(self, item: Measured, keep: Index, budget: float) -> tuple[Influence, float]:
-        """Influence and ECI_B of some triplets of a measured set at one budget: less than `part`, whose pass it saves.
+        """Return the influence and ECI_B of some triplets at one budget. This is faster than `part`: it needs no sweep.
 
-        keep : rising places of triplets, at least one.
+        keep : ascending indices of the triplets, at least one.
         """
         table = item.table.rows(keep)
         vectors, rows = replace(self.vectors, tick=None), table.triplets
@@ -264,7 +274,10 @@ class Measurer:
         return effect, spectral_nats(values, budget)
 
     def _coverages(self, rows: Triplets, variants: Sequence[Variant]) -> dict[str, Floats]:
-        """(T,) coverage of each negative by the name that variants use; the texts of a tokenizer are compared once."""
+        """Return (T,) coverage of each negative, by the names that variants use.
+
+        For each tokenizer, texts are compared once for all IDF corpora.
+        """
         corpora: dict[str, dict[str, None]] = {}
         for variant in variants:
             tokenizer, corpus = variant.coverage.split("/")
@@ -307,7 +320,7 @@ def variant_scores(
     position: Floats | None,
     device: torch.device,
 ) -> dict[Variant, VariantScore]:
-    """Return ECI_B of all variants of one sweep, with at most 1 GB of matrices at a time, or one."""
+    """Return the scores of all variants of a sweep. Matrices are computed in parallel up to 1 GB, else one by one."""
     places = np.zeros(len(rows)) if position is None else position
 
     def score(variant: Variant) -> VariantScore:
@@ -325,15 +338,16 @@ def variant_scores(
     if not wanted:
         return {}
     d = sums.dimension
-    with side_by_side(device, 3 * 8 * d * d) as each:  # a matrix, its copy and what the decomposition needs
+    with side_by_side(device, 3 * 8 * d * d) as each:  # a matrix, its copy, and workspace for the decomposition
         return dict(zip(wanted, each(score, wanted), strict=True))
 
 
 def sample_positions(plan: Plan, seed: int, among: Sequence[Triplets] | None = None) -> Floats:
-    """(n_queries,) place of each query in the nested sample of the run, in [0, 1): a sample of 10 %
-    takes those below 0.1. The same query has the same place in every source. Source: METHOD 8.
+    """Return (n_queries,) position of each query in the run's nested sample, in [0, 1). Source: METHOD 8.
 
-    among : what is sampled, all queries of the plan where None; other queries are 1.0, in no sample.
+    A 10 % sample consists of the queries below 0.1. A query has the same position in every source.
+    among : triplets whose queries are sampled; None for all queries of the plan. Other queries are at 1.0, so in no
+            sample.
     """
     chosen = np.arange(len(plan.queries)) if among is None else distinct(np.concatenate([rows.query for rows in among]))
     order = first_sampled(chosen, plan.queries.keys, seed)
@@ -343,8 +357,9 @@ def sample_positions(plan: Plan, seed: int, among: Sequence[Triplets] | None = N
 
 
 def level_sets(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Triplets] | None:
-    """The sources cut to equal numbers of queries and negatives, a set itself where nothing is cut of it; None for
-    unequal ones under the policy "all", whose pairs cannot be dealt out one by one.
+    """Cut the sources to equal numbers of queries and negatives. A source that loses nothing is returned unchanged.
+
+    Return None if sources of different size use the policy "all", whose pairs cannot be cut one by one.
     """
     places = level_places(plan, triplets, seed)
     if places is None:
@@ -353,11 +368,11 @@ def level_sets(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Trip
 
 
 def level_places(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Index] | None:
-    """(T,) rising places of the triplets that each source keeps, all of them where sizes are equal already; or None.
+    """Return the ascending indices of the triplets that each source keeps in `level_sets`, or None as there.
 
-    Queries go by the order of every sample; negatives are dealt round by round, one a query, so
-    that every query keeps some. Those of a query go by the hash of their text, so that their order in the file changes
-    nothing. Source: METHOD 7.
+    Queries are taken in the order of the nested sample. Negatives are taken in rounds, one per query and round, so that
+    every query keeps some. The negatives of a query are sorted by a hash of their text, so their order in the file does
+    not matter. Source: METHOD 7.
     """
     sizes = {(len(distinct(rows.query)), round(rows.n_negatives)) for rows in triplets}
     if len(sizes) == 1:

@@ -1,4 +1,4 @@
-"""Ratios of sums by query, and how hard negatives are between random passages and the positive of the query."""
+"""Hardness: how close negatives are to their query, compared with random passages (0) and with the positive (1)."""
 
 from __future__ import annotations
 
@@ -18,16 +18,16 @@ from secid.pool import Plan, first_sampled, key_ranks, labels_of
 from secid.triplets.embedding import rows_of_ids
 from secid.triplets.estimates import Estimate, Names, comparable_keys
 
-# Ratios of sums by query, which can be restricted to any queries, added up over shards and compared in pairs.
+# Ratios of sums. Sums by query can be restricted to some queries, added over shards, and compared by pairs of sources.
 #
-# Hardness, a share of negatives and tr M all have this form. Source: METHOD 16.1.
+# Hardness, a share of negatives and tr M are such ratios. Source: METHOD 16.1.
 
 
 @dataclass(frozen=True)
 class QuerySums:
     """The ratio sum(top) / sum(bottom) over queries.
 
-    queries : (Q,) distinct ids, rising.   top, bottom : (Q,) sums over each query's triplets.
+    queries : (Q,) distinct query ids, ascending.   top, bottom : (Q,) sums over each query's triplets.
     """
 
     queries: Index
@@ -38,8 +38,8 @@ class QuerySums:
     def of(query: Index, top: Floats | Flags, bottom: Floats | None, share: Floats | None) -> QuerySums:
         """Sum (T,) columns by query.
 
-        query : (T,) query ids.   bottom : None for ones, so that the ratio is the mean of the top over negatives.
-        share : what each triplet counts, None for one each.
+        query : (T,) query ids.   bottom : None for all ones, so that the ratio is the mean of `top` over negatives.
+        share : (T,) share of each triplet; None for 1 each.
         """
         weight = np.ones(len(query)) if share is None else share
         queries = distinct(query)
@@ -53,12 +53,12 @@ class QuerySums:
 
     @property
     def value(self) -> float | None:
-        """The ratio; None unless the sum of bottom is positive."""
+        """The ratio; None if the sum of `bottom` is not positive."""
         bottom = float(self.bottom.sum())
         return float(self.top.sum()) / bottom if bottom > 0 else None
 
     def influence(self, top: float, bottom: float) -> Floats:
-        """Return (Q,) first-order influence of each query on top / bottom, the totals that these sums are part of.
+        """Return (Q,) first-order influence of each query on the ratio top / bottom, which may include other shards.
 
         Source: METHOD 8 (delta method).
         """
@@ -68,7 +68,7 @@ class QuerySums:
 
 @dataclass
 class RatioDifference:
-    """The difference of two sources in a ratio, over the same queries, whose sums may come in shards.
+    """Difference between two sources in a ratio over the same queries. The sums can be added shard by shard.
 
     sums : (4,) top and bottom of the first, then of the second.   square : of the standard error.
     """
@@ -77,11 +77,11 @@ class RatioDifference:
     square: float = 0.0
 
     def add(self, first: QuerySums, second: QuerySums) -> None:
-        """Add a shard in the first pass."""
+        """Add a shard's sums, in a first pass over the shards."""
         self.sums = self.sums + [part.sum() for side in (first, second) for part in (side.top, side.bottom)]
 
     def add_square(self, first: QuerySums, second: QuerySums) -> None:
-        """Add a shard in the pass after it."""
+        """Add a shard's squared influences, in a second pass over the shards."""
         off = first.influence(*self.sums[:2]) - second.influence(*self.sums[2:])
         self.square += float((off**2).sum())
 
@@ -93,7 +93,7 @@ class RatioDifference:
 
 
 def ratio_difference(first: QuerySums, second: QuerySums) -> Difference | None:
-    """Return first - second over the same queries, paired by query; None if a side has no value."""
+    """Return the ratio of the first minus that of the second, paired by query; None if one has no value."""
     if first.value is None or second.value is None:
         return None
     both = RatioDifference(np.zeros(4))
@@ -103,7 +103,7 @@ def ratio_difference(first: QuerySums, second: QuerySums) -> Difference | None:
 
 
 def summed_queries(parts: list[QuerySums]) -> QuerySums:
-    """Add up the sums of one or more sources: the ratio is then over all of their triplets."""
+    """Add the sums of one or more sources, so that the ratio is over all of their triplets."""
     queries = distinct(np.concatenate([part.queries for part in parts]))
     place = np.concatenate([np.searchsorted(queries, part.queries) for part in parts])
     top, bottom = (np.concatenate([getattr(part, name) for part in parts]) for name in ("top", "bottom"))
@@ -114,38 +114,40 @@ def _added(place: Index, n: int, *columns: Floats) -> list[Floats]:
     return [np.bincount(place, column, n).astype(np.float64) for column in columns]
 
 
-# How hard negatives are, on a scale that runs from random passages to the positive of the same query.
+# Hardness on a scale from random passages (0) to the positive of the same query (1).
 #
-#     random_reference   30 random passages for each sampled query, once per run
-#     hardness           0: as far from the query as random passages; 1: as near to it as its positive
-#     random_like        which negatives, or positives, are no nearer to their query than its random passages
-#     passage_means      the same comparison for every query: its mean cosine with all passages that may be drawn
-#     near_positive      which negatives are nearly as near to their query as its positive
+#     random_reference   cosines of sampled queries with 30 random passages each, computed once per run
+#     hardness           mean hardness: 0 is as close to the query as random passages, 1 as close as the positive
+#     random_like        flags negatives, or positives, that are no closer to their query than its random passages
+#     passage_means      mean cosine of every query, not only sampled ones, with all passages of the run
+#     near_positive      flags negatives that are nearly as close to their query as its positive
 #
-# Worked example: cosines of one query are 0.1 for random passages on average, 0.5 for its negative and 0.9 for its
-# positive; the negative's hardness is (0.5 - 0.1) / (0.9 - 0.1) = 0.5. Source: METHOD 10, 14.
+# Worked example: the mean cosine of a query is 0.1 with random passages, 0.5 with its negative and 0.9 with its
+# positive. The negative's hardness is (0.5 - 0.1) / (0.9 - 0.1) = 0.5. Source: METHOD 10, 14.
 
 QUERIES = 1_000
-"""Distinct queries sampled of each source: the share of a finding then has a standard error of 0.016 at most."""
+"""Number of distinct queries sampled per source. The share of a finding then has a standard error of at most 0.016."""
 PASSAGES = 30
-"""Random passages of a query. Source: METHOD 10."""
+"""Number of random passages per query. Source: METHOD 10."""
 FEWEST_PASSAGES = 10
-"""With fewer, the 90th percentile is the largest of them. A query without them is left out."""
+"""Minimum number of random passages per query; with fewer, the 90th percentile would be their maximum. Queries with
+fewer passages are left out."""
 PERCENTILE = 90
-"""Source: METHOD 10. By linear interpolation between order statistics (numpy's default; Hyndman and Fan's type 7). A
-further random passage of the query is at or below that of 30 with a chance of 27.1 / 31 = 0.874."""
+"""Percentile of the random passages' cosines, by linear interpolation (numpy's default; Hyndman and Fan's type 7). With
+30 passages, another random passage is at or below it with a probability of 27.1 / 31 = 0.874. Source: METHOD 10."""
 STREAM = 3
-"""Stream of the seed; controls draw from 1 and 2."""
+"""Number of the random stream. Controls use streams 1 and 2."""
 STORED = ("n_passages", "mean", "percentile_90")
 """Arrays of a stored reference, in addition to the text keys."""
 
 
 @dataclass(frozen=True)
 class RandomReference:
-    """Cosines of the sampled queries with their random passages, Q >= 1 queries.
+    """Cosines s_qr of Q >= 1 sampled queries with their random passages.
 
-    queries : (Q,) query ids, rising.   names : (Q,) their text keys.   n_passages : (Q,) drawn for each, 10 to 30.
-    mean, percentile_90 : (Q,) of s_qr over a query's passages, in [-1, 1].
+    queries : (Q,) query ids, ascending.   names : (Q,) text keys of the queries.
+    n_passages : (Q,) number of passages per query, 10 to 30.
+    mean, percentile_90 : (Q,) mean and 90th percentile of s_qr over a query's passages, in [-1, 1].
     """
 
     queries: Index
@@ -155,15 +157,15 @@ class RandomReference:
     percentile_90: Floats
 
     def stored(self) -> dict[str, npt.NDArray[Any]]:
-        """Return the reference as arrays without query ids, which belong to one plan. keys: (Q, 16) text keys."""
+        """Return the reference as arrays. The text keys (Q, 16) replace query ids, which are only valid in one plan."""
         keys = np.ascontiguousarray(self.names).view(np.uint8).reshape(len(self.names), -1)
         return {"keys": keys, **{name: getattr(self, name) for name in STORED}}
 
 
 def stored_reference(arrays: Mapping[str, npt.NDArray[Any]], plan: Plan) -> RandomReference | None:
-    """The reference of an earlier run over the queries of a plan; None where the plan has none of them.
+    """Return the reference of an earlier run, for the queries of this plan; None if the plan has none of its queries.
 
-    arrays : as `RandomReference.stored` gives them. Raises KeyError and ValueError where they are something else.
+    arrays : arrays of `RandomReference.stored`. Raises KeyError or ValueError for other arrays.
     """
     names, order = np.unique(comparable_keys(arrays["keys"]), return_index=True)
     own = comparable_keys(plan.queries.keys)
@@ -175,14 +177,13 @@ def stored_reference(arrays: Mapping[str, npt.NDArray[Any]], plan: Plan) -> Rand
 
 
 def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors, seed: int) -> RandomReference | None:
-    """Random passages for a sample of the queries: what the negatives of the sources are compared with.
+    """Draw random passages for a sample of queries, and return their cosines. Source: METHOD 10, 14.
 
-    triplets : of the sources, controls left out; their documents are the passages that are drawn from.
-    vectors  : rows of all texts of these triplets.
-
-    A query's passages are drawn without replacement from all that are not labelled positives of it; its negatives
-    may be among them. The draw depends on the seed, the query and the set of passages, by text key, and so on no order
-    of files or rows. None where no query has FEWEST_PASSAGES to draw from. Source: METHOD 10, 14.
+    triplets : triplets of the sources, without controls. Passages are drawn from their documents.
+    vectors  : vectors of all texts in these triplets.
+    Passages are drawn without replacement, and exclude the query's labelled positives but not its negatives. The draw
+    depends on the seed, the query and the set of passages, not on the order of files or rows. Return None if every
+    query has fewer than FEWEST_PASSAGES passages.
     """
     if not any(map(len, triplets)):
         return None
@@ -206,26 +207,26 @@ def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors,
 
 
 def passage_pool(plan: Plan, triplets: Sequence[Triplets]) -> Index:
-    """Distinct documents of the sources, by text key: what random passages are drawn from."""
+    """Return the distinct documents of the sources, sorted by text key. Random passages are drawn from these."""
     pool = distinct(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))
     return pool[np.argsort(key_ranks(plan.passages.keys[pool]))]
 
 
 def _sampled_queries(plan: Plan, triplets: Sequence[Triplets], seed: int) -> Index:
-    """(Q,) rising ids: of each source the QUERIES that every sample of the run takes first.
+    """Return (Q,) ascending ids of the first QUERIES queries of each source in the run's nested sample.
 
-    They are the same 1,000 for sources of the same queries, and a small source keeps its own next to a large one.
+    Sources with the same queries share one sample. A small source has its own queries, even beside a large one.
     """
     keys = plan.queries.keys
     return distinct(np.concatenate([first_sampled(distinct(rows.query), keys, seed, QUERIES) for rows in triplets]))
 
 
 def random_passages(plan: Plan, queries: Index, pool: Index, seed: int) -> list[Index]:
-    """Up to PASSAGES of the pool for each query, in the order drawn: as many more are taken as are positives of it.
+    """Return up to PASSAGES random passages for each query, in the order drawn, without its labelled positives.
 
-    pool : as `passage_pool` gives it.
-
-    Positives outside the pool change no draw, so that neither controls nor objectives, which plan more of them, do.
+    pool : passages to draw from, as returned by `passage_pool`.
+    For each positive in the pool one more passage is drawn, since positives are then removed. Positives outside the
+    pool do not affect the draw, so it is the same with controls or objectives, which add positives to the plan.
     """
     place, label = labels_of(plan, queries)
     passage = plan.known_positives[label] % len(plan.passages)
@@ -240,12 +241,12 @@ def random_passages(plan: Plan, queries: Index, pool: Index, seed: int) -> list[
 
 
 def _cosines(query: Index, passage: Index, vectors: Vectors) -> Floats:
-    """(K,) cosine of each pair, in float64, by the pass that measures the negatives themselves. query : rising."""
+    """Return (K,) float64 cosine of each (query, passage) pair, by the same pass as for negatives. query: ascending."""
     starts = np.flatnonzero(np.diff(query, prepend=-1))
     counts = np.diff(np.append(starts, len(query)))
     rows = Triplets(
         query=query,
-        positive=np.repeat(passage[starts], counts),  # any passage does: only s_qn is read
+        positive=np.repeat(passage[starts], counts),  # any passage will do, since only s_qn is read
         negative=passage,
         record_offsets=np.append(starts, len(query)),
         record=np.repeat(np.arange(len(starts)), counts),
@@ -256,14 +257,14 @@ def _cosines(query: Index, passage: Index, vectors: Vectors) -> Floats:
 
 
 def sampled(query: Index, reference: RandomReference) -> Flags:
-    """(T,) which triplets have random passages to be compared with. query: (T,) query id of each."""
+    """Return (T,) flags of triplets whose query is in the reference. query: (T,) query ids."""
     return is_known(query, reference.queries)
 
 
 def hardness_sums(
     query: Index, s_query_negative: Floats, s_query_positive: Floats, share: Floats | None, reference: RandomReference
 ) -> QuerySums:
-    """Return the sums by sampled query from which `hardness` on any queries follows. Arguments as there."""
+    """Return the sums by query from which `hardness` is computed, for any queries. Arguments are as in `hardness`."""
     keep = sampled(query, reference)
     random = reference.mean[np.searchsorted(reference.queries, query[keep])]
     above, span = s_query_negative[keep] - random, s_query_positive[keep] - random
@@ -273,14 +274,14 @@ def hardness_sums(
 def hardness(
     query: Index, s_query_negative: Floats, s_query_positive: Floats, share: Floats | None, reference: RandomReference
 ) -> Estimate | None:
-    """h = (mean s_qn - mean s_qr) / (mean s_qp - mean s_qr), over the triplets of sampled queries.
+    """Return the hardness (mean s_qn - mean s_qr) / (mean s_qp - mean s_qr) over triplets of sampled queries.
 
-    query, s_query_negative, s_query_positive : (T,).   share : (T,) what each triplet counts; None for one each.
-    s_qr of a triplet is its query's mean, so that all three means are over the same negatives.
-    0 where negatives are as far from their queries as random passages, 1 where they are as near as the positives; below
-    0 and above 1 are possible. The error is by the delta method with queries as clusters, and so are comparisons of two
-    sources with the same reference (estimates.paired_difference). None where no query is sampled, or where positives
-    are on average no nearer than random passages. Source: METHOD 10.
+    query, s_query_negative, s_query_positive : (T,).   share : (T,) share of each triplet; None for 1 each.
+    s_qr of a triplet is the mean over its query's random passages, so all three means are over the same triplets.
+    A hardness of 0 means as close as random passages, and 1 as close as the positives; it can be below 0 or above 1.
+    The error is by the delta method, clustered by query. Two sources with the same reference can be compared by
+    estimates.paired_difference. None if no query is sampled, or if positives are on average no closer than random
+    passages. Source: METHOD 10.
     """
     sums = hardness_sums(query, s_query_negative, s_query_positive, share, reference)
     if sums.value is None:
@@ -291,10 +292,10 @@ def hardness(
 
 
 def random_like(query: Index, score: Floats, reference: RandomReference) -> Flags:
-    """(T,) where s_qn, or s_qp, is at most the 90th percentile of s_qr; False where the query is not sampled.
+    """Return (T,) flags of scores at or below the 90th percentile of s_qr; False if the query is not sampled.
 
-    Equality to rounding counts: a negative may be one of the passages itself. Of a positive this is the finding
-    weak_positive: one that half of the passages outscore lies below their percentile too. Source: METHOD 10, 14.
+    score : (T,) s_qn, for the finding random_like, or s_qp, for weak_positive. A score within rounding of the
+            percentile is flagged too, since a negative may be one of the random passages. Source: METHOD 10, 14.
     """
     keep = sampled(query, reference)
     flags = np.zeros(len(query), np.bool_)
@@ -304,18 +305,19 @@ def random_like(query: Index, score: Floats, reference: RandomReference) -> Flag
 
 
 NEAR_HARDNESS = 0.9
-"""Hardness of a single negative from which it is near the positive. Source: METHOD 15."""
+"""Minimum hardness of a negative with the finding near_positive. Source: METHOD 15."""
 ROWS_AT_ONCE = 1_024
-"""Whose float64 copies stay in the cache: 0.8 s for 370,000 rows of 384 numbers, 1.0 s with 4,096 rows at once."""
+"""Number of rows whose float64 copies fit the CPU's cache. 370,000 rows of 384 numbers took 0.8 s, and 1.0 s with 4,096
+rows at once."""
 
 
 @dataclass(frozen=True)
 class PassageMeans:
-    """Mean cosine of every query with the passages of the run: what its random passages reach on average.
+    """Mean cosine of every query with the passages of the run. It is the expected cosine with a random passage.
 
-    queries : (Q,) ids of the sources' queries, rising.
-    mean    : (Q,) over the passages that are not labelled positives of the query, in [-1, 1]; NaN where there are
-              fewer than FEWEST_PASSAGES.
+    queries : (Q,) ids of the sources' queries, ascending.
+    mean    : (Q,) mean over passages that are not labelled positives of the query, in [-1, 1]; NaN with fewer than
+              FEWEST_PASSAGES passages.
     """
 
     queries: Index
@@ -323,13 +325,11 @@ class PassageMeans:
 
 
 def passage_means(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors) -> PassageMeans:
-    """Return the mean cosine of each query of the sources with the passages that `random_reference` draws from.
+    """Return the mean cosine of each query with the passages from which `random_reference` draws. Source: METHOD 15.
 
-    triplets, vectors : as there.
-
-    The sum of a query's cosines with all passages is its product with the sum of their unit rows; those of its
-    positives are taken off. So nothing is drawn, and every query has a mean, not only a sample of queries.
-    Source: METHOD 15.
+    triplets, vectors : as in `random_reference`.
+    The sum of a query's cosines with all passages is its dot product with the sum of their unit vectors, minus its
+    cosines with its positives. So this is exact for every query, without sampling.
     """
     pool = distinct(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))
     queries = distinct(np.concatenate([rows.query for rows in triplets]))
@@ -355,11 +355,11 @@ def passage_means(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors) ->
 def near_positive(
     query: Index, s_query_negative: Floats, s_query_positive: Floats, means: PassageMeans
 ) -> tuple[Flags, Floats]:
-    """(T,) where h = (s_qn - r) / (s_qp - r) is at least NEAR_HARDNESS, and (T,) h; r is the mean of the query.
+    """Return (T,) flags of negatives with a hardness h of at least NEAR_HARDNESS, and (T,) h. Source: METHOD 15.
 
-    query, s_query_negative, s_query_positive : (T,); the means must have the queries.
-    Equality to rounding counts. h is NaN, and nothing is flagged, where the positive is no nearer than r or r is NaN.
-    Source: METHOD 15.
+    h = (s_qn - r) / (s_qp - r), where r is the mean of the query. A value within rounding of the limit is flagged.
+    query, s_query_negative, s_query_positive : (T,).   means : means of all these queries.
+    If the positive is not above r, or r is NaN, h is NaN and the negative is not flagged.
     """
     random = means.mean[np.searchsorted(means.queries, query)]
     span = s_query_positive - random

@@ -1,4 +1,4 @@
-"""Exact search by the dot product, and BM25 over token keys: the same candidates on every processor."""
+"""Exact search by dot product and by BM25, with the same results on every processor."""
 
 from __future__ import annotations
 
@@ -22,27 +22,31 @@ from secid.triplets.embedding import rows_of_ids
 
 # BM25 over token keys, equal to the last bit on every processor.
 #
-# The formula is the default of bm25s, Lucene's: a query's token t of which a document of l tokens has f adds ln(1 + (N
-# - n + 1/2) / (n + 1/2)) f / (f + k1 (1 - b + b l / mean l)), as often as the query has it; N documents, n with the
-# token. Only IEEE operations that round in one way are used: a logarithm in decimal, quotients, and sums of whole
-# multiples of a power of two, which are exact in any order. Source: METHOD 6.
+# The formula is Lucene's, the default of bm25s. Each occurrence of a token in the query adds
+#
+#     ln(1 + (N - n + 1/2) / (n + 1/2)) f / (f + k1 (1 - b + b l / mean l))
+#
+# to the score of a document with l tokens, f of them this one. n of the N documents contain the token.
+# Only operations with a defined rounding are used: logarithms in decimal, quotients, and sums of multiples of a power
+# of two, which are exact in any order. Source: METHOD 6.
 
 K1, B = 1.5, 0.75
 WEIGHT_UNIT = 2.0**-40
-"""Each token's contribution is rounded to this unit, so that sums up to 2^13 are exact."""
+"""Unit to which each token's contribution is rounded, so that sums up to 2^13 are exact."""
 DECIMAL = Context(prec=28)
 GROUP_SIZE = 64
-"""Documents of a group: the k-th largest of the best scores of all groups bounds the k-th largest score from below."""
+"""Number of documents per group. The k-th largest of the groups' best scores is a lower bound of the k-th largest
+score."""
 
 
 class Bm25Index:
-    """BM25 of documents for some queries.
+    """BM25 index of documents, for a fixed set of queries.
 
-    n_query_tokens : number of distinct query tokens.   n_document_tokens : number of all document tokens.
+    n_query_tokens : number of distinct tokens in the queries.   n_document_tokens : number of tokens in all documents.
     """
 
     def __init__(self, queries: Packed, documents: Iterable[Packed], tokenizer: str) -> None:
-        """Index the texts. A query without a token finds nothing; a document without one is never found."""
+        """Index the texts. A query without tokens gets no result, and a document without tokens is never a result."""
         keys, n_tokens = token_stream(queries, tokenizer, "query")
         vocabulary = Vocabulary(distinct(keys))
         self._asked = _counts(vocabulary, keys, n_tokens)
@@ -61,9 +65,10 @@ class Bm25Index:
         ]
 
     def best(self, queries: Index, k: int) -> tuple[Index, Floats]:
-        """Return (q, k) numbers of each query's k best documents, and their scores; only shared tokens count.
+        """Return (q, k) numbers of the k best documents for each query, and their scores.
 
-        queries : (q,) numbers. The documents must be in the order of their text keys. Missing ones are -1 and NaN.
+        queries : (q,) numbers of queries. The documents must have been indexed in the order of their text keys.
+        Only documents that share a token with the query are returned; missing results are -1 and NaN.
         """
         places, scores = np.full((len(queries), k), -1), np.full((len(queries), k), np.nan)
         of_block = np.zeros((GROUP_SIZE, -(-self._n_documents // GROUP_SIZE)))
@@ -75,14 +80,17 @@ class Bm25Index:
                 documents, weights = self._postings[token]
                 of_all[documents] += weights if times == 1 else times * weights
             largest = of_block.max(axis=0)
-            kth = np.partition(largest, -k)[-k] if k <= len(largest) else 0.0  # of k documents at least
+            kth = np.partition(largest, -k)[-k] if k <= len(largest) else 0.0  # at least k documents score this much
             found = np.flatnonzero(of_all >= max(kth - SCORE_UNIT, WEIGHT_UNIT))
             own = found[best(of_all[found], found, k)]
             places[row, : len(own)], scores[row, : len(own)] = own, of_all[own]
         return places, scores
 
     def _posting(self, documents: npt.NDArray[np.int32], weights: Floats) -> tuple[Any, Floats]:
-        """Documents that hold a token, and what it adds to their scores; all documents where most of them hold it."""
+        """Return the documents that contain a token, and what it adds to their scores.
+
+        If most documents contain it, return all documents, as a slice.
+        """
         if 2 * len(documents) < self._n_documents:
             return documents, weights
         of_all = np.zeros(self._n_documents)
@@ -91,7 +99,7 @@ class Bm25Index:
 
 
 def _counts(vocabulary: Vocabulary, keys: Any, n_tokens: Index) -> Any:
-    """(n, V) sparse: how often each text has each token of the vocabulary. keys, n_tokens : of token_stream."""
+    """Return an (n, V) sparse matrix of token counts. keys, n_tokens: tokens of n texts, as from token_stream."""
     place = vocabulary.places(keys)
     known = place >= 0
     text = np.repeat(np.arange(len(n_tokens)), n_tokens)[known]
@@ -100,7 +108,10 @@ def _counts(vocabulary: Vocabulary, keys: Any, n_tokens: Index) -> Any:
 
 
 def _weights(counts: Any, lengths: Index) -> Any:
-    """(n, V) sparse: what each token adds to the score of each document. lengths : (n,) tokens of each."""
+    """Return an (n, V) sparse matrix of what each token adds to a document's score.
+
+    counts : (n, V) token counts, overwritten.   lengths : (n,) number of tokens in each document.
+    """
     n_having, n = np.bincount(counts.indices, minlength=counts.shape[1]), len(lengths)
     distinct_counts, which = np.unique(n_having, return_inverse=True)
     idf = np.array([_idf(n, having) for having in distinct_counts.tolist()])[which]
@@ -114,27 +125,28 @@ def _idf(n: int, having: int) -> float:
     return float(DECIMAL.ln(DECIMAL.divide(Decimal(2 * n + 2), Decimal(2 * having + 1))))
 
 
-# Exact search by the dot product: the same candidates on every processor, for the same rows.
+# Exact search by dot product. For the same vectors, the results are the same on every processor.
 #
-# nearest             the k largest dot products of each query as the device rounds them
-# dots                dot products in float64, the same to the last bit everywhere
-# nearest_passages    the k best candidates: found by the first, ordered by the second
+# nearest             the k largest dot products of each query, with the device's rounding
+# dots                dot products in float64, equal to the last bit on every processor
+# nearest_passages    the k best candidates: preselected by `nearest`, then ordered by `dots`
 
 QUERY_BLOCK, WINDOW = 1_024, 16_384
-"""Queries and candidates compared at once: 64 MB of scores."""
+"""Number of queries, and of candidates, that are compared at a time: 64 MB of scores."""
 PAIRS_AT_ONCE = 1 << 11
-"""Pairs of rows multiplied in float64 at once: 6 MB at 384 dimensions, which stay in the cache."""
+"""Number of pairs of rows multiplied in float64 at a time: 6 MB at 384 dimensions, which fit the CPU's cache."""
 COMPARED_BEYOND = 8
-"""Candidates beyond the k best that are compared exactly, so that few queries are searched twice."""
+"""Number of candidates beyond the k best that are compared exactly, so that few queries need a second search."""
 ROUNDING = 2.0**-24
-"""Largest relative error of one operation in float32."""
+"""Maximum relative error of one float32 operation."""
 
 
 def nearest(queries: Sequence[Tensor], parts: Iterable[Tensor], k: int) -> tuple[Tensor, Tensor]:
-    """(n, k) dot products and places of the k rows with the largest dot product with each query, best first.
+    """Return (n, k) largest dot products of each query, the best first, and the numbers of these rows.
 
-    queries : (q, d) each, n in all.   parts : the rows, (w, d) each, at least k in all; without any the result is
-    (n, 0). Which of equal ones come first is not defined. Nothing waits for the device.
+    queries : blocks of queries, (q, d), n in total.
+    parts   : blocks of rows, (w, d), at least k in total. Without any rows the result is (n, 0).
+    The order of ties is not defined. On a GPU, the host does not wait for the device.
     """
     best: list[tuple[Tensor, Tensor]] = []
     n_before = 0
@@ -158,18 +170,19 @@ def nearest(queries: Sequence[Tensor], parts: Iterable[Tensor], k: int) -> tuple
 
 
 def _candidates(scores: Tensor, best: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return (q, m) scores and places that hold all which may join the k best. best : (q, k or fewer) so far.
+    """Return (q, m) scores and their columns, including all that may be among the k best.
 
-    On a CPU these are the scores above the k-th so far, which takes a fraction of the time of a selection; what is
-    left of a row is -inf. On other devices the host would have to wait for their number.
+    best : (q, k or fewer) best scores so far.
+    On a CPU, these are the scores above the k-th best so far, padded with -inf. That is much faster than top-k. Other
+    devices use top-k, since the host would have to wait for the number of such scores.
     """
     if scores.device.type != "cpu" or best.shape[1] < k:
         return scores.topk(min(k, scores.shape[1]), dim=1)
-    above = torch.from_numpy(np.flatnonzero((scores > best[:, -1:]).numpy()))  # torch's own takes ten times as long
+    above = torch.from_numpy(np.flatnonzero((scores > best[:, -1:]).numpy()))  # ten times as fast as torch.nonzero
     query, place = above // scores.shape[1], above % scores.shape[1]
     n = query.bincount(minlength=len(scores))
     most = int(n.max()) if len(n) else 0
-    if most > 4 * k:  # the passages come from far to near
+    if most > 4 * k:  # the passages happen to be sorted from far to near
         return scores.topk(min(k, scores.shape[1]), dim=1)
     column = torch.arange(len(query)) - (n.cumsum(0) - n)[query]
     found = scores.new_full((len(scores), most), -torch.inf)
@@ -179,10 +192,10 @@ def _candidates(scores: Tensor, best: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def nearest_passages(vectors: Vectors, queries: Index, candidates: Index, k: int) -> tuple[Index, Floats]:
-    """Return (q, k) places of each query's k best among the candidates, best first, and their scores in float64.
+    """Return (q, k) positions of the k best candidates for each query, the best first, and their float64 scores.
 
-    queries : (q,) ids.   candidates : (n,) ids in the order of their text keys; with fewer than k the result is (q, n).
-    A query is searched further while a candidate outside the compared ones could belong to its k best.
+    queries : (q,) ids.   candidates : (n,) ids in the order of their text keys. If n < k, the result is (q, n).
+    The number of exactly compared candidates is doubled until no other candidate can be among the k best.
     """
     n = len(candidates)
     k, compared = min(n, k), min(n, k + COMPARED_BEYOND)
@@ -197,9 +210,10 @@ def nearest_passages(vectors: Vectors, queries: Index, candidates: Index, k: int
 
 
 def _compared(vectors: Vectors, queries: Index, candidates: Index, n: int) -> tuple[Index, Floats, Floats]:
-    """Return each query's n best by float32, ordered by float64, and (q,) upper bounds on the score of all others.
+    """Return the n best candidates of each query by float32, in the order of their float64 scores, with these scores.
 
-    A sum of d rounded products is off by at most d roundings of |q| |p|, in whatever order it is added up.
+    Also return (q,) upper bounds of the scores of all other candidates. In any order of addition, the error of a sum
+    of d rounded products is at most d roundings of |q| |p|.
     """
     anchors = list(rows_of_ids(vectors, "query", queries, QUERY_BLOCK))
     lengths: list[Tensor] = []
@@ -219,10 +233,10 @@ def _compared(vectors: Vectors, queries: Index, candidates: Index, n: int) -> tu
 
 
 def dots(vectors: Vectors, queries: Index, passages: Index) -> Floats:
-    """Return (n,) dot product of each pair's rows in float64, equal to the last bit on every processor.
+    """Return (n,) float64 dot products of pairs of rows, equal to the last bit on every processor.
 
-    The product of two float32 numbers is exact in float64, and the sum folds each row in half until one number is
-    left: neither other pairs nor the width of the processor's registers change the order of the additions.
+    Products of two float32 numbers are exact in float64. They are added by folding each row in half until one number is
+    left, so the order of additions does not depend on other pairs or on the width of the processor's registers.
     """
     parts = [torch.zeros(0, dtype=torch.float64)]
     for start in range(0, len(queries), PAIRS_AT_ONCE):

@@ -1,10 +1,10 @@
-"""The triplet table: a row a (query, positive, negative) that is scored, a column a fact.
+"""The triplet table: one row per scored (query, positive, negative), and one column per fact.
 
-Read in this order: table (which positive a negative is scored against, and the lexical column), embedding (the vector
-columns), measure_set (the sums over a source), estimates (means and shares with 95 % intervals, queries as clusters),
-random_reference (what random passages would reach).
+Read the modules in this order: table (the positive that a negative is scored against, and lexical coverage), embedding
+(vectors), measure_set (sums over a source), estimates (means and shares with 95 % intervals), random_reference
+(comparison with random passages).
 
-In: one record, "q" with the positive "p" and the negatives "a" and "b". Out: two rows,
+Example: a record of query "q", positive "p" and negatives "a" and "b" becomes two rows,
 
     query  positive  negative  consistency  locality  coverage  weight
     q      p         a         0.9          0.8       0.5       0.9 * 0.8 * (1 - 0.5) = 0.36
@@ -41,18 +41,18 @@ from secid.triplets.estimates import Estimate, Names, Share, clustered_mean
 from secid.triplets.guide import GuideScores
 from secid.triplets.random_reference import QuerySums, RandomReference, hardness, hardness_sums
 
-# Which (query, positive, negative) rows a planned source is scored on: the positive policies.
+# Positive policies: the choice of (query, positive, negative) rows on which a source is scored.
 
 
 def triplets_of(
     planned: PlannedSource, policy: Positives, vectors: Vectors | None = None, passages: TextStore | None = None
 ) -> Triplets:
-    """The triplets of a source under a positive policy.
+    """Return the triplets of a source under a positive policy. Source: METHOD 1, 9.
 
-    first, random : the plan put the one scored first.   hardest, easiest : the one with the
-    smallest or largest s_qp, ties broken by text; they need the vectors and passages.   all : one triplet
-    for each pair, sharing what the negative counts.
-    Source: METHOD 1, 9.
+    policy : "first" and "random" use the first positive in the plan, which has already applied the policy. "hardest"
+             and "easiest" use the positive with the smallest or largest s_qp, with ties broken by text; they need
+             `vectors` and `passages`. "all" makes one triplet for each pair of a positive and a negative; the triplets
+             of a negative share a weight of one.
     """
     if policy == "all":
         return _all_pairs(planned)
@@ -71,16 +71,16 @@ def triplets_of(
 
 
 def positive_cosines(planned: PlannedSource, vectors: Vectors) -> Floats:
-    """(P,) s_qp of every positive of the plan, in float64."""
+    """Return (P,) float64 s_qp of every labelled positive in a source's records."""
     record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
     places = np.arange(len(record))
-    ids = planned.query[record], planned.positives, planned.positives  # any negative does: only s_qp is read
+    ids = planned.query[record], planned.positives, planned.positives  # any negative will do, since only s_qp is read
     pairs = Triplets(*ids, record_offsets=np.arange(len(record) + 1), record=places, place=places)
     return sweep(replace(vectors, tick=None), pairs, {}, ()).dots.query_positive.numpy()
 
 
 def _extreme(planned: PlannedSource, vectors: Vectors, passages: TextStore, sign: float) -> Index:
-    """Place of each record's positive with the smallest sign * s_qp."""
+    """Return the index of each record's positive with the smallest sign * s_qp."""
     record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
     order = best_first(-sign * positive_cosines(planned, vectors), content_of(passages.keys[planned.positives]), record)
     return order[np.searchsorted(record[order], np.arange(planned.n_records))]
@@ -105,29 +105,29 @@ def _all_pairs(planned: PlannedSource) -> Triplets:
     )
 
 
-# Coverage of a run's triplets under any tokenizer and IDF corpus, each lexed once.
+# Coverage of a run's triplets under any tokenizer and IDF corpus. Texts are tokenized once per tokenizer.
 
 Pieces = Callable[[list[str]], list[list[int]]]
 WORDPIECES = "wordpieces"
 SAME_IN_ASCII = frozenset({"alphanumeric", "multilingual"})
-"""Tokenizers that give the same tokens of ASCII texts."""
+"""Tokenizers that give the same tokens for ASCII texts."""
 
 
 def piece_stream(pieces: Pieces | None) -> Callable[[Sequence[str]], tuple[Keys, Index]]:
-    """The encoder's own pieces of texts: what of a text the encoder sees, up to its maximum length.
+    """Return a function that splits texts into the encoder's word pieces, up to its maximum length.
 
-    Raises UsageError where the encoder has no tokenizer to ask (vectors from a file, an endpoint).
+    Raises UsageError if the encoder has no tokenizer (a vectors file or an endpoint).
     """
     if pieces is None:
         raise UsageError(
-            "this encoder has no tokenizer of its own",
+            "this encoder has no tokenizer",
             where=flag_of("tokenizer", "wordpieces"),
             remedy="use alphanumeric",
         )
-    found = pieces
+    split = pieces
 
     def lex(texts: Sequence[str]) -> tuple[Keys, Index]:
-        lists = found(list(texts))
+        lists = split(list(texts))
         counts = np.fromiter(map(len, lists), np.int64, len(lists))
         return np.fromiter(chain.from_iterable(lists), np.uint64, int(counts.sum())), counts
 
@@ -135,14 +135,15 @@ def piece_stream(pieces: Pieces | None) -> Callable[[Sequence[str]], tuple[Keys,
 
 
 class CoverageTables:
-    """Lexicons and frequency tables of one run, made when first asked for.
+    """Lexicons and document frequencies of a run, computed when first needed.
 
-    triplets : the scored triplets of all sources; their distinct documents are the pool (METHOD 2).
-    frozen   : saved tables by tokenizer and corpus that take the place of the run's own, so that a new
-               source is scored in the pool of an earlier run.
-    folder   : where token sets are spooled.
-    pieces   : the encoder's own word pieces, for the tokenizer "wordpieces"; None where it has none.
-    progress : notified of each lexicon while it is built.
+    triplets : scored triplets of all sources. Their distinct documents are the pool (METHOD 2).
+    folder   : folder for token sets on disk.
+    frozen   : saved document frequencies by tokenizer and corpus, used instead of the run's own, so that a new source
+               is scored in the pool of an earlier run.
+    pieces   : function that splits texts into the encoder's word pieces, for the tokenizer "wordpieces"; None if the
+               encoder has no tokenizer.
+    progress : receives the progress of each lexicon.
     """
 
     def __init__(
@@ -166,15 +167,15 @@ class CoverageTables:
         self._tables: dict[tuple[str, str], DocumentFrequencies] = dict(frozen or {})
 
     def over(self, plan: Plan, triplets: Sequence[Triplets], folder: Path) -> CoverageTables:
-        """Return the tables of other texts under the same tokenizers; their pool is their own."""
+        """Return tables for other texts, with the same tokenizers. The pool consists of these texts only."""
         return CoverageTables(plan, triplets, folder, pieces=self._pieces)
 
     def tokenizers(self) -> tuple[str, ...]:
-        """Names of all that can be used here: the encoder's own pieces where it has them."""
+        """Return the names of all available tokenizers, including "wordpieces" if the encoder has a tokenizer."""
         return (*SPLITTERS, WORDPIECES) if self._pieces else tuple(SPLITTERS)
 
     def lexicon(self, tokenizer: str) -> Lexicon:
-        """Token sets of all texts of the plan under a tokenizer."""
+        """Return the token sets of all texts in the plan under a tokenizer."""
         same = next((self._lexicons[name] for name in SAME_IN_ASCII & self._lexicons.keys()), None)
         if tokenizer in SAME_IN_ASCII and same is not None and same.is_ascii:
             return same
@@ -196,7 +197,7 @@ class CoverageTables:
         return self._lexicons[tokenizer]
 
     def table(self, tokenizer: str, corpus: str) -> DocumentFrequencies:
-        """Document frequencies of the pool, or of the pool and the queries. Source: METHOD 4."""
+        """Return the document frequencies of the pool, or of pool and queries. Source: METHOD 4."""
         key = (tokenizer, corpus)
         if key not in self._tables:
             lexicon = self.lexicon(tokenizer)
@@ -207,12 +208,12 @@ class CoverageTables:
         return self._tables[key]
 
     def info(self, tokenizer: str, corpus: str) -> IdfInfo:
-        """Return what the report says about the table. For own and uniform weights it names the pool's."""
+        """Return the report's facts about the IDF table. For "own" and "uniform" they describe the pool's table."""
         table = self.table(tokenizer, corpus)
         return IdfInfo(corpus, tokenizer, table.n_documents, len(table.keys), table.sha256())
 
     def idf(self, rows: Triplets, tokenizer: str, corpus: str) -> Floats:
-        """IDF of the query vocabulary for a set of triplets; "own" counts their own documents."""
+        """Return the IDF of the query vocabulary. For the corpus "own" only documents of these triplets count."""
         lexicon = self.lexicon(tokenizer)
         if corpus == "uniform":
             return lexicon.idf(None)
@@ -221,29 +222,29 @@ class CoverageTables:
         return lexicon.idf(self.table(tokenizer, corpus))
 
     def negatives(self, rows: Triplets, tokenizer: str, corpora: Sequence[str]) -> Floats:
-        """(n, T) coverage of each negative by the IDF of each corpus. Source: METHOD 2.3."""
+        """Return (n, T) coverage of each negative, with the IDF of each of n corpora. Source: METHOD 2.3."""
         idf = np.stack([self.idf(rows, tokenizer, corpus) for corpus in corpora])
         return self.lexicon(tokenizer).coverage(rows.query, rows.negative, idf)
 
     def positives(self, rows: Triplets, tokenizer: str, corpus: str) -> Floats:
-        """(G,) coverage of the scored positive of each record."""
+        """Return (G,) coverage of each (record, scored positive)."""
         heads = rows.record_offsets[:-1]
         idf = self.idf(rows, tokenizer, corpus)
         return self.lexicon(tokenizer).coverage(rows.query[heads], rows.positive[heads], idf)
 
     def _queries_among_passages(self) -> npt.NDArray[np.bool_]:
-        """(n_queries,) True where a query's text is also a document of the pool, so that it counts once."""
+        """Return (n_queries,) flags of queries whose text is also a document of the pool, so that it counts once."""
         plan = self._plan
         documents = set(map(bytes, plan.passages.keys[self._counted]))
         texts = plan.queries.get(0, len(plan.queries))
         return np.array([text_key("passage", text) in documents for text in texts], np.bool_)
 
 
-# The triplet table: a row a triplet, a column a fact.
+# The triplet table: one row per triplet, and one column per fact.
 #
-# A column is stored once, at the smallest size that holds it: ids as int32, what belongs to the positive once a record,
-# findings as bits of one mask. Gates follow from the dot products in a few operations, so they are computed when asked
-# for. `negatives.parquet` is this table on disk. Source: METHOD 1, 2, 14.
+# Columns are stored compactly: ids as int32, facts about the positive once per record, and findings as bits of a mask.
+# Gates are not stored, since they are quickly computed from the dot products. `negatives.parquet` is this table on
+# disk. Source: METHOD 1, 2, 14.
 
 Mask = npt.NDArray[np.uint32]
 
@@ -253,15 +254,16 @@ DOTS = ("s_query_positive", "s_query_negative", "s_positive_negative")
 
 @dataclass(frozen=True)
 class TripletTable:
-    """The triplets of one source or control, T rows in G groups of (record, scored positive).
+    """The triplets of one source or control: T rows in G groups, one for each (record, scored positive).
 
-    triplets          : ids, records and shares.   planned : where its rows come from; None for a control.
-    temperature       : > 0, of the gates.
-    s_query_positive  : (G,) cosine of the scored positive.   positive_coverage : (G,) its lexical coverage.
-    s_query_negative, s_positive_negative, coverage : (T,) of the negative.
-    findings          : (T,) bit i says that the negative has the i-th finding of the catalogue.
+    triplets          : ids, records and shares.   planned : source of the rows; None for a control.
+    temperature       : temperature of the gates, > 0.
+    s_query_positive  : (G,) cosine of query and scored positive.
+    positive_coverage : (G,) lexical coverage of the scored positive.
+    s_query_negative, s_positive_negative, coverage : (T,) cosines and lexical coverage of the negative.
+    findings          : (T,) bit mask. Bit i is set if the negative has finding number i of the catalogue.
     evaluated         : names of the findings that were evaluated.
-    guide             : scores of a guide; None without one.
+    guide             : scores of the guide; None without a guide.
     """
 
     triplets: Triplets
@@ -281,32 +283,32 @@ class TripletTable:
 
     @property
     def source(self) -> PlannedSource:
-        """Return the source of the rows. Raises ValueError for a control, whose triplets are in no file."""
+        """Source of the rows. Raises ValueError for a control."""
         if self.planned is None:
             raise ValueError("a control has no rows in a file")
         return self.planned
 
     @property
     def share(self) -> Floats | None:
-        """(T,) what each triplet counts; None for one each."""
+        """(T,) share of each triplet; None if each counts as one."""
         return self.triplets.share
 
     def average(self, values: Floats | Flags) -> float:
-        """Mean of a (T,) column over the negatives."""
+        """Return the mean of a (T,) column over the negatives."""
         return float(np.average(values, weights=self.share))
 
     def mean(self, values: Floats, names: Names) -> Estimate:
-        """Return the mean with its error, clustered by query. names: (Q,) of the distinct queries, by rising id."""
+        """Return the mean of a (T,) column, clustered by query. names: (Q,) names of the distinct queries, by id."""
         return clustered_mean(values, self.cluster(), names, self.share)
 
     def cluster(self) -> Index:
-        """(T,) place of each triplet's query among the distinct ones."""
+        """Return (T,) number of each triplet's query among the distinct queries."""
         return np.unique(self.triplets.query, return_inverse=True)[1]
 
     def share_of(self, flags: Flags, names: Names, among: Flags | None = None) -> Share:
-        """The share of the flagged negatives. flags : (T,).   names : as in `mean`.
+        """Return the number and share of flagged negatives. flags: (T,).   names: as in `mean`.
 
-        among : (T,) the triplets that were evaluated, at least one; all where None.
+        among : (T,) flags of the triplets that were evaluated, at least one; None for all.
         """
         weight: Floats = np.ones(len(self)) if self.share is None else self.share
         cluster = self.cluster()
@@ -316,15 +318,15 @@ class TripletTable:
         return Share.of(flags * weight, weight, cluster, names)
 
     def in_slice(self, number: int) -> Index:
-        """Places of the rows of one value of --by. Raises ValueError for a control."""
+        """Return the indices of the rows in a slice (one value of --by). Raises ValueError for a control."""
         return np.flatnonzero(self.source.slice[self.triplets.record] == number)
 
     def repeated(self, per_group: npt.NDArray[Any]) -> npt.NDArray[Any]:
-        """(T,) a column of the groups, for each of their triplets."""
+        """Return (T,) values of a (G,) column, repeated for each triplet of the group."""
         return np.repeat(per_group, np.diff(self.triplets.record_offsets))
 
     def dots(self) -> Dots:
-        """Dot products of all triplets, and ||n - p||^2."""
+        """Return the dot products of all triplets, and ||n - p||^2."""
         positive_negative = torch.from_numpy(self.s_positive_negative)
         return Dots(
             torch.from_numpy(self.repeated(self.s_query_positive)),
@@ -334,15 +336,15 @@ class TripletTable:
         )
 
     def gates(self) -> Gates:
-        """Gates of all triplets at the table's temperature."""
+        """Return the gates of all triplets at the table's temperature."""
         return gates(self.dots(), torch.from_numpy(self.coverage), self.temperature)
 
     def pair_loss(self) -> Tensor:
-        """(T,) -log consistency."""
+        """Return (T,) -log consistency."""
         return pair_loss_nats(self.dots(), self.temperature)
 
     def columns(self) -> Mapping[str, Floats]:
-        """Dot products and gates by the names that they have in negatives.parquet, (T,) each."""
+        """Return (T,) dot products and gates, by their column names in negatives.parquet."""
         dots, gates = self.dots(), self.gates()
         return {
             "s_query_positive": dots.query_positive.numpy(),
@@ -352,35 +354,35 @@ class TripletTable:
         }
 
     def has(self, finding: str) -> Flags:
-        """(T,) which negatives have a finding. Raises KeyError where it was not evaluated."""
+        """Return (T,) flags of the negatives with a finding. Raises KeyError if it was not evaluated."""
         if finding not in self.evaluated:
             raise KeyError(finding)
         flags: Flags = (self.findings >> np.uint32(BITS[finding])) & np.uint32(1) != 0
         return flags
 
     def names_of(self, row: int) -> tuple[str, ...]:
-        """Names of the findings of one negative, in the order of the catalogue."""
+        """Return the names of a negative's findings, in the order of the catalogue. row: number of its row."""
         return tuple(name for name, bit in BITS.items() if int(self.findings[row]) >> bit & 1)
 
     def with_findings(self, flags: Mapping[str, Flags]) -> TripletTable:
-        """The table with further findings. flags: (T,) by name."""
+        """Return the table with further findings. flags: (T,) flags by name of the finding."""
         mask = self.findings.copy()
         for name, flag in flags.items():
             mask |= flag.astype(np.uint32) << np.uint32(BITS[name])
         return replace(self, findings=mask, evaluated=self.evaluated | flags.keys())
 
     def hardness(self, reference: RandomReference) -> Estimate | None:
-        """Return where the negatives lie between random passages (0) and the positives (1). Source: METHOD 10."""
+        """Return the hardness: 0 is as close to the query as random passages, 1 as the positives. Source: METHOD 10."""
         best = self.repeated(self.s_query_positive)
         return hardness(self.triplets.query, self.s_query_negative, best, self.share, reference)
 
     def hardness_sums(self, reference: RandomReference) -> QuerySums:
-        """Return the sums by query from which the hardness on any queries follows."""
+        """Return the sums by query from which the hardness on any queries can be computed."""
         best = self.repeated(self.s_query_positive)
         return hardness_sums(self.triplets.query, self.s_query_negative, best, self.share, reference)
 
     def rows(self, keep: Index) -> TripletTable:
-        """Some rows of the table: a filter, or one group of a group-by. keep: rising places of them."""
+        """Return some rows of the table. keep: ascending indices of the rows."""
         triplets = self.triplets.take(keep)
         groups = np.searchsorted(self.triplets.record_offsets, keep, side="right") - 1
         heads = groups[triplets.record_offsets[:-1]]
@@ -396,5 +398,5 @@ class TripletTable:
 
 
 def squared_distance(positive_negative: Tensor) -> Tensor:
-    """||n - p||^2 of unit vectors; 0 where n counts as p, since the sweep sets their dot product to 1."""
+    """Return ||n - p||^2 of unit vectors. It is 0 if n counts as equal to p: the sweep sets their dot product to 1."""
     return (2.0 - 2.0 * positive_negative).clamp_min(0.0)

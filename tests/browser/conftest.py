@@ -1,7 +1,7 @@
-"""A real browser for the pages: Debian's Chromium, driven by Playwright, and axe-core.
+"""Open the pages in a real browser: Debian's Chromium, driven by Playwright, with axe-core.
 
-Where CI is set neither is optional: without them nothing is known of the pages, so a missing one fails. Elsewhere the
-tests are skipped, and say what to install.
+If the variable CI is set, a missing browser or axe-core fails the tests, so that pages never go untested unnoticed.
+Elsewhere the tests are skipped and say what to install.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ FLAGS = ("--no-sandbox", "--disable-gpu", "--disable-dev-shm-usage", "--in-proce
 
 
 def missing(what: str) -> None:
-    """Fails under CI, skips elsewhere."""
+    """Fail under CI, skip elsewhere."""
     if os.environ.get("CI"):
         pytest.fail(what, pytrace=False)
     pytest.skip(what)
@@ -30,7 +30,7 @@ def missing(what: str) -> None:
 
 @pytest.fixture(scope="session")
 def browser() -> Iterator[Any]:
-    """One browser for all tests."""
+    """Run one browser for all tests."""
     path = os.environ.get("CHROMIUM") or shutil.which("chromium") or shutil.which("chromium-browser")
     if path is None:
         missing("no Chromium: apt-get install chromium, or set CHROMIUM to its path")
@@ -44,7 +44,7 @@ def browser() -> Iterator[Any]:
 
 @pytest.fixture(scope="session")
 def axe() -> str:
-    """The source of axe-core."""
+    """Return the source code of axe-core."""
     path = Path(os.environ.get("AXE_CORE") or ROOT / "node_modules" / "axe-core" / "axe.min.js")
     if not path.is_file():
         missing(f"no axe-core at {path}: npm install --no-save axe-core@4.10.3, or set AXE_CORE")
@@ -53,7 +53,7 @@ def axe() -> str:
 
 @dataclass
 class Visit:
-    """An open page and what it did: console messages, uncaught errors, requests, dialogs."""
+    """Open page with its console messages, uncaught errors, requests and dialogs."""
 
     page: Any
     events: list[str] = field(default_factory=list)
@@ -62,7 +62,7 @@ class Visit:
 
 @pytest.fixture
 def visit(browser: Any, tmp_path: Path) -> Callable[..., Any]:
-    """Opens a text as a file:// page; takes Playwright's options of a context."""
+    """Return a function that opens a text as a file:// page, with Playwright's context options."""
 
     @contextmanager
     def opened(text: str, **options: Any) -> Iterator[Visit]:

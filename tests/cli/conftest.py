@@ -1,4 +1,4 @@
-"""Running the command line in this process or in a child, and small sources to run it on."""
+"""Run the command line in this process or a child, and write small sources for it."""
 
 from __future__ import annotations
 
@@ -33,14 +33,14 @@ Invoke = Callable[..., Outcome]
 
 
 def invoke_in_process(*arguments: object) -> Outcome:
-    """The command line in this process; spares a second import of torch."""
+    """Run the command line in this process, which saves a second import of torch."""
     out, err = io.StringIO(), io.StringIO()
     code = invoke_with(out, err, *arguments)
     return Outcome(code, out.getvalue(), err.getvalue())
 
 
 def invoke_with(out: TextIO, err: TextIO, *arguments: object) -> int:
-    """The code of a command that prints to these. This process has its own signal handlers again at the end."""
+    """Run a command that prints to these streams, and return its exit code. Signal handlers are restored at the end."""
     handlers = {number: signal.getsignal(number) for number in END_SIGNALS}
     try:
         with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
@@ -51,7 +51,7 @@ def invoke_with(out: TextIO, err: TextIO, *arguments: object) -> int:
 
 
 def invoke_for_a_reader_that_has_gone(*arguments: object) -> tuple[int, str]:
-    """The code and stderr of a command whose stdout is a pipe that nobody reads."""
+    """Return exit code and stderr of a command whose stdout is a pipe that nobody reads."""
     reading, writing = os.pipe()
     os.close(reading)
     err = io.StringIO()
@@ -61,7 +61,7 @@ def invoke_for_a_reader_that_has_gone(*arguments: object) -> tuple[int, str]:
 
 
 def child_environment(**more: str) -> dict[str, str]:
-    """This environment without settings of the user's, one thread, no network."""
+    """Return this environment without the user's settings, with one thread and no network."""
     kept = {name: value for name, value in os.environ.items() if not name.startswith("SECID_")}
     python_path = os.pathsep.join(filter(None, [str(ROOT), os.environ.get("PYTHONPATH", "")]))
     return {**kept, "PYTHONPATH": python_path, "OMP_NUM_THREADS": "1", "HF_HUB_OFFLINE": "1", **more}
@@ -70,7 +70,7 @@ def child_environment(**more: str) -> dict[str, str]:
 def start(
     *arguments: object, cwd: Path, environment: dict[str, str] | None = None, **more: Any
 ) -> subprocess.Popen[str]:
-    """`python -m secid …` as a child. Ctrl-C works there even where this process was told to ignore it."""
+    """Start `python -m secid …` as a child. Ctrl-C works there even if this process ignores it."""
     return subprocess.Popen(
         [sys.executable, "-m", "secid", *map(str, arguments)],
         cwd=cwd,
@@ -85,7 +85,7 @@ def start(
 
 
 def listing(folder: str | Path) -> list[str]:
-    """Names in a folder, hidden ones too."""
+    """Return the names in a folder, hidden ones included."""
     return sorted(path.name for path in Path(folder).iterdir())
 
 
@@ -97,7 +97,7 @@ def run_child(*arguments: object, cwd: Path, text: str | None = None, **environm
 
 @pytest.fixture(autouse=True)
 def elsewhere(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    """An empty working directory, no settings from the environment."""
+    """Work in an empty directory, without settings from the environment."""
     monkeypatch.chdir(tmp_path)
     for name in [name for name in os.environ if name.startswith("SECID_")]:
         monkeypatch.delenv(name)
@@ -115,7 +115,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 
 def rows(n: int, n_negatives: int = 2, style: str = "plain") -> Iterator[dict[str, Any]]:
-    """FlagEmbedding rows of made-up texts."""
+    """Yield FlagEmbedding rows of made-up texts."""
     for number in range(n):
         yield {
             "query": f"question {number} about subject {number % 5}",
@@ -131,7 +131,7 @@ def write_rows(path: Path, items: Iterator[dict[str, Any]] | list[Any]) -> Path:
 
 
 def score_in(folder: Path, encoder: Path, tables: dict[str, list[dict[str, Any]]], **settings: Any) -> Path:
-    """Writes a file for each table, and `run`, a run of them. The folder may be copied: it holds no path of its own."""
+    """Write a file for each table, and score them into `run`. The folder can be copied: no file has its path."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         paths = [write_rows(Path(f"{name}.jsonl"), table) for name, table in tables.items()]
@@ -152,7 +152,7 @@ class FixtureRun(NamedTuple):
 
 @pytest.fixture(scope="session")
 def fixture_run(tiny: Path, tmp_path_factory: pytest.TempPathFactory) -> FixtureRun:
-    """`secid score` over the fixtures as the README types it, but for the encoder; run once."""
+    """Run the README's `secid score` over the fixtures once, with a tiny encoder."""
     base = tmp_path_factory.mktemp("fixture-run")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(ROOT)

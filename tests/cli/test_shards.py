@@ -68,7 +68,7 @@ def test_shards_and_their_merge(invoke: Any, tmp_path: Path) -> None:
 @pytest.mark.parametrize(
     ("flags", "message"),
     [
-        (["--shard", "0/2"], "needs a folder of states, and only secid score supports it"),
+        (["--shard", "0/2"], "needs a folder for states"),
         (["--state-dir", "state"], "needs a part of the queries"),
         (["--prepare"], "needs a folder of states"),
         (["--shard", "0/2", "--state-dir", "state", "-o", "page.html"], "a shard has no report"),

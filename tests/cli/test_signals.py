@@ -36,8 +36,8 @@ HALFWAY = {
     "check": "secid.scoring.check.overlaps",
     "mine": "secid.tools.mining.find.write_rows",
     "probe": "secid.tools.probing.learner.Learner._gradients",
-    "gate": "secid.scoring.stages.inspected",
-    "shard": "secid.scoring.stages.inspected",
+    "gate": "secid.scoring.stages.inspect_sets",
+    "shard": "secid.scoring.stages.inspect_sets",
 }
 """A function of each command that is called when it has done most of its work."""
 

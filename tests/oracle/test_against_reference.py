@@ -1,4 +1,4 @@
-"""Plan, lexing and sweep against the independent reference, on the same embeddings (METHOD 11)."""
+"""Compare plan, lexing and sweep with the independent reference, on the same embeddings (METHOD 11)."""
 
 from __future__ import annotations
 
@@ -42,7 +42,7 @@ def plan_of(sources: dict[str, Rows], folder: Path, **settings: object) -> Plan:
 
 
 def embedded(plan: Plan, dimension: int, seed: int, twins: dict[str, str] | None = None) -> tuple[Vectors, dict, dict]:
-    """Random float32 unit rows; a text in `twins` gets its twin's row but for float32 rounding noise."""
+    """Return random float32 unit rows. A text in `twins` gets its twin's row with float32 rounding noise."""
     generator = np.random.default_rng(seed)
     tables, matrices = [], []
     for store in (plan.queries, plan.passages):
@@ -61,7 +61,7 @@ def embedded(plan: Plan, dimension: int, seed: int, twins: dict[str, str] | None
 
 
 def scored(plan: Plan, vectors: Vectors, folder: Path, tau: float = 0.05) -> dict[str, dict[str, float]]:
-    """Our numbers of every source, under the names of the reference."""
+    """Return secid's numbers of every source, by the reference's names."""
     counted = np.ones(len(plan.passages), np.bool_)
     lexicon = Lexicon(
         "alphanumeric", plan.queries.packed, len(plan.queries), plan.passages.packed, counted, folder / "tokens"
@@ -149,7 +149,7 @@ rows = st.tuples(texts, st.lists(texts, min_size=1, max_size=2), st.lists(texts,
     copy=st.booleans(),
 )
 def test_awkward_records_score_as_the_reference_says(tmp_path_factory, rows, tau, dimension, copy):
-    """Empty queries, n = p, n = p but for spaces or case, one triplet, N below and above d, extreme tau."""
+    """Empty queries, n = p, n = p except for spaces or case, one triplet, N below and above d, extreme tau."""
     folder = tmp_path_factory.mktemp("plan")
     if copy:
         query, positives, negatives = rows[0]

@@ -1,4 +1,4 @@
-"""AUROC, precision and recall of the audit against an independent reference (METHOD 10)."""
+"""Compare AUROC, precision and recall of the audit with an independent reference (METHOD 10)."""
 
 from __future__ import annotations
 
@@ -83,7 +83,7 @@ def test_the_score_of_a_relative_margin_orders_negatives_by_the_margin_that_flag
 
 
 def test_the_interval_covers_the_auroc_of_the_process():
-    """Queries differ in level, so negatives of one query are alike: an error that takes them as independent misses."""
+    """Queries differ in level, so negatives of a query are alike. An error that treats them as independent fails."""
     inside = alone = 0
     draws, truth = 400, 0.760
     for seed in range(draws):

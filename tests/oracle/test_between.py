@@ -1,4 +1,6 @@
-"""Paired differences of hardness, outscoring, tr M and score between sources of unlike queries (METHOD 16.1)."""
+"""Compare paired differences of hardness, outscoring, tr M and score between sources with different queries.
+
+Source: METHOD 16.1."""
 
 from __future__ import annotations
 
@@ -21,15 +23,15 @@ from tests.oracle import reference
 from tests.oracle.closeness import assert_close
 
 N_QUERIES, N_PASSAGES = 120, 31
-"""With one positive each, at most 30 passages are left to compare a query with: all of them, and no draw."""
+"""With one positive each, at most 30 passages are left to compare a query with, so all are used without a draw."""
 WORDS = [f"w{number}" for number in range(25)]
 Rows = dict[str, list[reference.Row]]
 CLOSE: dict[str, Any] = {"rel": 2e-5, "abs": 2e-6}
-"""Rows are float32, and small differences of large numbers are compared."""
+"""Tolerances for float32 rows and small differences of large numbers."""
 
 
 def subsets(seed: int, draw: np.random.Generator) -> list[range | list[int]]:
-    """The queries of each source, in six ways that sources are unlike each other."""
+    """Return the queries of each source, with six kinds of differences between sources."""
     return [
         [range(120), range(40), range(20, 110)],
         [sorted(draw.permutation(120)[: draw.integers(30, 110)].tolist()) for _ in range(4)],
@@ -41,7 +43,7 @@ def subsets(seed: int, draw: np.random.Generator) -> list[range | list[int]]:
 
 
 def world(seed: int) -> Rows:
-    """Sources by name: a query's negatives number one to six, and it has one to three labelled positives."""
+    """Return sources by name. A query has one to six negatives and one to three labelled positives."""
     draw = np.random.default_rng(seed)
     subjects = ("river", "stone", "bridge", "arch")
     passages = [f"{subjects[n % 4]} p{n} {' '.join(draw.choice(WORDS, 8))}" for n in range(N_PASSAGES)]
@@ -82,14 +84,14 @@ def score(sources: Rows, folder: Path, **settings: Any) -> secid.Run:
 
 @dataclass(frozen=True)
 class Expected:
-    """The reference's numbers of a world. measured : by source; its triplets are those of the policy."""
+    """The reference's numbers of a world. measured : by source, with the triplets of the policy."""
 
     queries: Mapping[str, Collection[str]]
     measured: Mapping[str, reference.Measured]
     negatives: Mapping[str, list[oracle.Negative]]
 
     def comparison(self, a: str, b: str, number: str) -> dict[str, Any]:
-        """What a report says of a pair, a minus b."""
+        """Return the numbers of a pair, a minus b, as in a report."""
         first, second = self.negatives[a], self.negatives[b]
         main = oracle.paired(first, second, "trace")
         if number == "score":
@@ -132,7 +134,7 @@ def expected(sources: Rows, policy: str = "first") -> Expected:
 
 
 def shown(pair: Comparison) -> dict[str, Any]:
-    """The same of a report."""
+    """Return the same numbers from a report."""
     sides = {"hardness": pair.hardness, "outscoring": pair.outscoring}
     return {
         "difference": pair.difference_nats,
@@ -145,7 +147,7 @@ def shown(pair: Comparison) -> dict[str, Any]:
 
 
 def check(run: secid.Run, theirs: Expected, most_sets: int = 64) -> None:
-    """Hold every pair of a run against the reference. Raises AssertionError."""
+    """Compare every pair of a run with the reference. Raise AssertionError."""
     pairs = oracle.compared(theirs.queries)
     assert {tuple(sorted((pair.first, pair.second))) for pair in run.comparisons} == pairs.keys()
     by_score = oracle.by_score(theirs.queries, most_sets)
@@ -176,7 +178,7 @@ def test_pairs_of_a_run_are_those_of_the_reference(tmp_path: Path, seed: int) ->
 
 @pytest.mark.parametrize("seed", [0, 3])
 def test_negatives_shared_among_several_positives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
-    """The reference's score takes no shares, so scores are left out; most pairs compare tr M."""
+    """The reference's score does not support shares, so scores are not compared; most pairs compare tr M."""
     monkeypatch.setattr(shared_queries, "MOST_SETS", 0)
     sources = world(seed)
     run, theirs = score(sources, tmp_path, positives="all"), expected(sources, "all")
@@ -211,7 +213,7 @@ def test_pairs_of_shards_are_those_of_the_reference(
 
 
 def farther(rows: Rows) -> Rows:
-    """The same with positives of another subject: farther from their queries than random passages."""
+    """Return the rows with positives of another subject, which are farther from their queries than random passages."""
     subject = {"river": "stone", "stone": "bridge", "bridge": "arch", "arch": "river"}
     turned = {
         text: " ".join([subject[text.split()[0]], *text.split()[1:]]) for own in rows.values() for text, _, _ in own
@@ -231,7 +233,7 @@ def test_hardness_is_not_evaluated_where_positives_are_farther_than_random_passa
 
 
 def test_the_worlds_hold_every_case() -> None:
-    """Else the tests above say little."""
+    """Without all cases, the tests above show little."""
     apart, compared, shares = 0, 0, set()
     for seed in range(6):
         theirs = expected(world(seed))
@@ -257,7 +259,7 @@ DAMAGE = {
 
 @pytest.fixture(scope="module")
 def first_world(tmp_path_factory: pytest.TempPathFactory) -> tuple[secid.Run, Expected]:
-    """Of sources that all have their own queries, compared by tr M."""
+    """Return a world in which each source has separate queries, compared by tr M."""
     sources = world(3)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(shared_queries, "MOST_SETS", 0)
@@ -278,7 +280,7 @@ def test_the_reference_notices_one_damaged_negative(first_world: tuple[secid.Run
 
 @pytest.mark.parametrize("name", ["hardness", "outscoring", "trace"])
 def test_the_reference_notices_a_wrong_formula(first_world: tuple[secid.Run, Expected], name: str) -> None:
-    """Errors of triplets, of unpaired sides, and differences over all queries."""
+    """Wrong formulas: errors by triplet, unpaired sides, and differences over all queries."""
     run, theirs = first_world
     pair = next(pair for pair in run.comparisons if {pair.first, pair.second} == {"a", "b"})
     a, b = (theirs.negatives[side] for side in (pair.first, pair.second))

@@ -1,4 +1,4 @@
-"""Intervals on synthetic sources whose truth is known: how often they hold it."""
+"""Count how often intervals cover the truth of synthetic sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ BASE = Variant(0.05, "base", "full")
 
 
 def population(n: int, seed: int) -> tuple[Vectors, np.ndarray]:
-    """Unit rows of n queries with their passages: query i's positive is row i, its negatives follow all positives."""
+    """Return unit rows of n queries and their passages. Query i's positive is row i; negatives follow all positives."""
     generator = np.random.default_rng(seed)
     queries = generator.standard_normal((n, D))
     positives = queries + 0.8 * generator.standard_normal((n, D))
@@ -31,7 +31,7 @@ def population(n: int, seed: int) -> tuple[Vectors, np.ndarray]:
 
 
 def score(vectors: Vectors, coverage: np.ndarray, records: np.ndarray) -> tuple[float, float]:
-    """Score of some queries' triplets and its standard error."""
+    """Return the score of some queries' triplets, and its standard error."""
     n_all = len(vectors.queries)
     record = records.repeat(NEGATIVES)
     place = (records[:, None] * NEGATIVES + np.arange(NEGATIVES)).ravel()
@@ -45,7 +45,7 @@ def score(vectors: Vectors, coverage: np.ndarray, records: np.ndarray) -> tuple[
 
 
 def covered(n_queries: int, n_samples: int, *factors: float) -> list[float]:
-    """Share of samples whose 95 % interval, its half-width times each factor, holds the population's score."""
+    """Return the share of samples whose 95 % interval, scaled by each factor, covers the population's score."""
     vectors, coverage = population(20_000, seed=n_queries)
     truth, _ = score(vectors, coverage, np.arange(20_000))
     generator = np.random.default_rng(1)

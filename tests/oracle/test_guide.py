@@ -1,4 +1,4 @@
-"""A guide's numbers against loops over Python floats, and that these notice damage."""
+"""Compare a guide's numbers with loops over Python floats, which notice damage."""
 
 from __future__ import annotations
 
@@ -24,13 +24,13 @@ OTHER = HashEncoder(64, name="other")
 
 
 def texts_of(rows):
-    """Distinct queries and passages."""
+    """Return distinct queries and passages."""
     passages = [text for row in rows for text in (*row["pos"], *row["neg"])]
     return [row["query"] for row in rows], list(dict.fromkeys(passages))
 
 
 def vectors(path: Path, rows, encoder: HashEncoder = OTHER) -> Path:
-    """A file of the encoder's vectors for all texts of the rows."""
+    """Write a file of the encoder's vectors for all texts of the rows."""
     queries, passages = texts_of(rows)
     np.savez(
         path,
@@ -42,7 +42,7 @@ def vectors(path: Path, rows, encoder: HashEncoder = OTHER) -> Path:
 
 
 def encoder_of(table):
-    """An encoder of given vectors, by text."""
+    """Return an encoder that looks up vectors by text."""
     return SimpleNamespace(encode=lambda texts, role: np.array([table[text] for text in texts]))
 
 

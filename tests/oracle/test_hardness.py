@@ -1,4 +1,4 @@
-"""Hardness, random_like and near_positive against an independent reference, on the same embeddings (METHOD 10, 15)."""
+"""Compare hardness, random_like and near_positive with a reference on the same embeddings (METHOD 10, 15)."""
 
 from __future__ import annotations
 
@@ -35,10 +35,10 @@ class Texts:
 
 
 def source(seed: int, *, n_passages: int = 34, n_positives: int = 4) -> tuple[dict, dict]:
-    """Our numbers, and those of the reference, for a run whose queries have at most 30 passages to be compared with.
+    """Return secid's and the reference's numbers for a run whose queries have at most 30 passages for comparison.
 
-    Each query has four labelled positives, so 30 of 34 passages are left: no draw, all of them. Records have 1 to 5
-    negatives with shares; a negative may be another query's positive or one of the query's own.
+    Each query has four labelled positives, so 30 of 34 passages are left and all are used. Records have 1 to 5
+    negatives with shares; a negative may be another query's positive, or the query's.
     """
     draw = np.random.default_rng(seed)
     passages = draw.standard_normal((n_passages, D))
@@ -136,7 +136,7 @@ def test_the_reference_notices_a_damaged_row(damage: Callable[[oracle.Row], orac
 
 
 def near_the_limit(seed: int) -> tuple[list[bool], list[oracle.Row]]:
-    """Our flags of negatives whose hardness lies around 0.9, and the rows of the reference."""
+    """Return secid's flags of negatives with a hardness around 0.9, and the rows of the reference."""
     draw = np.random.default_rng(seed)
     n_mixed, own = 4 * QUERIES, np.arange(QUERIES)
     query, negative = np.repeat(own, 4), QUERIES + np.arange(n_mixed)
@@ -194,7 +194,7 @@ def test_the_reference_notices_a_positive_left_among_the_passages(seed):
 
 
 def test_the_reference_notices_an_open_limit():
-    """A negative at 0.9 of the way is flagged: in these numbers it is exactly there."""
+    """A negative at 0.9 of the way is flagged; these numbers put it exactly there."""
     row = oracle.Row("q", near=0.5625, best=0.625, random=0.0)
     means = PassageMeans(np.array([0]), np.array([0.0]))
     flags, _ = near_positive(np.array([0]), np.array([row.near]), np.array([row.best]), means)
@@ -210,7 +210,7 @@ def test_the_reference_notices_triplets_taken_for_clusters():
 
 
 def test_the_standard_error_is_that_of_queries_drawn_again():
-    """300 queries of 6 negatives that share what is hard about their query."""
+    """300 queries with 6 negatives each, whose hardness depends on their query."""
     draw = np.random.default_rng(11)
     rows = []
     for number in range(300):

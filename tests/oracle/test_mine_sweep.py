@@ -1,4 +1,4 @@
-"""`secid.mine_sweep` against the reference of mining, method by method; and that the comparison has teeth."""
+"""Compare `secid.mine_sweep` with the reference of mining, method by method. The comparison notices damage."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ SOURCES = {
 
 
 def case(folder: Path, sample: int | None = None) -> tuple[Sweep, Callable[..., dict[str, Any]]]:
-    """A sweep with another encoder as guide, and what makes its reference by some rules."""
+    """Return a sweep with another encoder as guide, and a function from rules to its reference."""
     queries, corpus = collection(folder / "beir")
     guide = HashEncoder(dimension=8, name="guide")
     texts = list(dict.fromkeys([*(query for query, _ in queries.values()), *corpus.values()]))
@@ -66,7 +66,7 @@ def case(folder: Path, sample: int | None = None) -> tuple[Sweep, Callable[..., 
 
 
 def expected(rules: Rules, vectors: dict[str, Any], method: str, options: dict[str, Any]) -> dict[str, Any]:
-    """The numbers of one method, negative by negative."""
+    """Return the numbers of one method, negative by negative."""
     mined = rules.mine("any", method, **options).negatives
     text_of = {key: text for text, key in rules.ids.items()}
     margins, scores, flags = [], [], []
@@ -147,7 +147,7 @@ class Loose(Rules):
 
 
 class NothingExcluded(Rules):
-    """Its ranks count excluded candidates too."""
+    """Rules whose ranks also count excluded candidates."""
 
     def reason(self, key, text, before):
         return ""

@@ -1,4 +1,4 @@
-"""Every method, exclusion and shortfall of `secid.mine` against the reference; and that the comparison has teeth."""
+"""Compare every method, exclusion and shortfall of `secid.mine` with the reference. The comparison notices damage."""
 
 from __future__ import annotations
 
@@ -40,18 +40,18 @@ METHODS: dict[str, tuple[str, str, dict[str, Any]]] = {
 }
 HYBRIDS = {"mix": (("lex", 2), ("near", 2)), "thin": (("slim", 1), ("low", 3))}
 SHORT_THROUGHOUT = ("thin", "rel", "wide", "abs", "max", "both")
-"""With --on-short drop nothing of them is left."""
+"""Sources of which --on-short drop leaves nothing."""
 
 
 class Twins(HashEncoder):
-    """Texts that are equal up to the word "twin" have one row: their scores are tied."""
+    """Encoder that gives texts equal up to the word "twin" the same row, so their scores tie."""
 
     def row(self, text: str, role: Role) -> np.ndarray:
         return super().row(text.partition(" twin")[0], role)
 
 
 def collection(folder: Path, seed: int = 0) -> tuple[dict[str, tuple[str, list[str]]], dict[str, str]]:
-    """A BEIR folder of 24 queries, and its content: queries with their positives, passages. Each exclusion occurs."""
+    """Write a BEIR folder of 24 queries in which each exclusion occurs; return queries with positives, and passages."""
     draw = np.random.default_rng(seed)
     words = [f"w{number}" for number in range(60)]
     topics = ["oak", "tin", "sea", "sun"]
@@ -110,7 +110,7 @@ def expected(rules: Rules) -> dict[str, Expected]:
 
 
 def written(mined: Mined) -> dict[str, dict[str, list[Negative]]]:
-    """The negatives of each file by query id."""
+    """Return the negatives of each file by query id."""
     result = {}
     for source in mined.sources:
         result[source.name] = {}
@@ -123,7 +123,7 @@ def written(mined: Mined) -> dict[str, dict[str, list[Negative]]]:
 
 
 def compare(mined: Mined, reference: dict[str, Expected]) -> None:
-    """Raises AssertionError where a negative, its provenance or a count differs."""
+    """Raise AssertionError if a negative, its provenance or a count differs."""
     rows = written(mined)
     assert rows.keys() == reference.keys()
     for source in mined.sources:
@@ -137,7 +137,7 @@ def compare(mined: Mined, reference: dict[str, Expected]) -> None:
 
 
 def case(folder: Path, **options: Any) -> tuple[Mined, Callable[..., dict[str, Expected]]]:
-    """A run, and what makes the reference of its sources by some rules."""
+    """Return a run, and a function from rules to the reference of its sources."""
     queries, corpus = collection(folder / "beir")
     given = typed(SHORT_THROUGHOUT if options.get("on_short") == "drop" else ())
     mined = secid.mine(

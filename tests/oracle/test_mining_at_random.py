@@ -1,7 +1,7 @@
-"""Mining of small random collections against the reference; and that the comparison notices another rule.
+"""Compare mining of small random collections with the reference. The comparison notices a changed rule.
 
-Ties of scores and with the margins, copies and repeats, queries written alike, several positives and splits, few
-candidates and caps, every way to pick and to treat short queries.
+Cases: ties between scores and with margins, copies and repeats, queries with one normal form, several positives and
+splits, few candidates and caps, every way to pick and to treat short queries.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ Source = tuple[str, dict[str, Any]]
 
 
 class Grid(HashEncoder):
-    """Rows of four halves: scores are exact, and often equal to each other and to a limit."""
+    """Encoder with rows of four halves: scores are exact, and often equal to each other and to a limit."""
 
     def row(self, text: str, role: Role) -> np.ndarray:
         draw = np.random.default_rng(int.from_bytes(text_key(role, text)[:8], "little"))
@@ -40,7 +40,7 @@ class Grid(HashEncoder):
 
 @dataclass(frozen=True)
 class Case:
-    """What is mined. judged : by split, (query, passage) of a grade above 0.   sources : method and options by name."""
+    """Input of mining. judged : by split, (query, passage) of a grade above 0.   sources : method, options by name."""
 
     corpus: Mapping[str, str]
     queries: Mapping[str, str]
@@ -110,7 +110,7 @@ def typed(name: str, source: Source) -> str:
 
 
 def expected(case: Case, kind: type[Rules] = Rules) -> dict[str, Expected]:
-    """The reference of all sources. kind : with which rules."""
+    """Return the reference of all sources. kind : rules."""
     rows: dict[str, dict[str, None]] = {}
     labels: dict[str, set[str]] = {}
     for split, pairs in case.judged.items():
@@ -132,7 +132,7 @@ def expected(case: Case, kind: type[Rules] = Rules) -> dict[str, Expected]:
 
 
 def check(case: Case, kind: type[Rules] = Rules) -> None:
-    """Raises AssertionError where what is mined is not what the rules say. Sources without a negative are left out."""
+    """Raise AssertionError if mining differs from the rules. Sources without a negative are left out."""
     reference = expected(case, kind)
     kept = {name for name, own in expected(case).items() if own.negatives}
     kept -= {name for name, (method, parts) in case.sources.items() if method == "hybrid" and not kept >= parts.keys()}
@@ -166,7 +166,7 @@ def test_what_is_mined_of_a_random_collection_is_what_the_rules_say(number):
 
 
 class LabelsByText(Rules):
-    """Labels of a query that is written otherwise do not count for the margins."""
+    """Rules whose margins ignore labels of queries with the same normal form."""
 
     def s_qp(self, key):
         query, _ = self.queries[key]
@@ -174,7 +174,7 @@ class LabelsByText(Rules):
 
 
 class AtTheLimit(Rules):
-    """What equals the limit passes."""
+    """Rules under which scores equal to the limit pass."""
 
     def passes(self, options, s_qn, s_qp):
         return super().passes(options, s_qn - 1e-9, s_qp)

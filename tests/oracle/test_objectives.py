@@ -1,4 +1,4 @@
-"""`score --objectives`, from files to numbers, against METHOD 9 and 10 computed from the vectors in plain loops."""
+"""Compare `score --objectives`, from files to numbers, with METHOD 9 and 10 in plain loops over the vectors."""
 
 from __future__ import annotations
 
@@ -11,9 +11,9 @@ import numpy as np
 import pytest
 
 import secid
-from secid.analyses.per_record import QUERIES, doubled, one_more_negative, one_more_positive
+from secid.analyses.per_record import QUERIES, doubling_counts, one_more_negative, one_more_positive
 from secid.measure.blocks import Triplets
-from secid.measure.objectives import OBJECTIVES, OF_SEVERAL_POSITIVES
+from secid.measure.objectives import MULTI_POSITIVE, OBJECTIVES
 from secid.pages.sections.objectives import NAMES, SENTENCES
 from secid.results import Run
 from tests.fake_encoder import HashEncoder
@@ -29,7 +29,7 @@ STUDENT_39 = 2.022690920036762
 
 
 def drawn(n: int, most_positives: int, seed: int = 5) -> list[reference.Record]:
-    """Uneven numbers of positives and negatives; the first word of a text decides what it is near to."""
+    """Return records with uneven numbers of positives and negatives. The first word of a text decides its position."""
     generator = np.random.default_rng(seed)
 
     def text(tail: str) -> str:
@@ -53,7 +53,7 @@ def write(records: list[reference.Record], path: Path) -> Path:
 
 @dataclass(frozen=True)
 class Case:
-    """Two sources, one with several positives a record, one with one."""
+    """Two sources, with several positives per record and with one."""
 
     records: dict[str, list[reference.Record]]
     files: list[Path]
@@ -75,7 +75,7 @@ def case(tmp_path_factory) -> Case:
 
 @pytest.fixture(scope="module")
 def few(tmp_path_factory) -> Case:
-    """Every number of positives with every number of negatives, once."""
+    """Return a case with every number of positives and every number of negatives once."""
     return made(tmp_path_factory.mktemp("few"), 20)
 
 
@@ -112,7 +112,7 @@ def scored_records(records: list[reference.Record], policy: str) -> list[oracle.
 
 
 def anchor(record: oracle.Record) -> float:
-    """The scored positive's cosine; under the policy "all" the first one's."""
+    """Return the scored positive's cosine; under the policy "all", the first one's."""
     return record.positives[record.scored.index(max(record.scored))]
 
 
@@ -163,7 +163,7 @@ def test_what_needs_several_positives_or_a_guide_is_not_evaluated(first, case):
         for name in case.records
     }
     assert evaluated["several"] == {*OBJECTIVES} - {"gist"}
-    assert evaluated["one"] == {*OBJECTIVES} - {"gist"} - OF_SEVERAL_POSITIVES
+    assert evaluated["one"] == {*OBJECTIVES} - {"gist"} - MULTI_POSITIVE
     reasons = {name: why for name, why in first.not_evaluated.items() if "objectives" in name or "GIST" in name}
     assert reasons == {"objectives of several positives of one": "one_positive", "GIST-masked InfoNCE": "no_guide"}
 
@@ -190,7 +190,7 @@ def test_an_early_stop_has_objectives_of_what_it_scored(case):
 def expected_size(
     records: list[reference.Record], pool: list[reference.Record], n_pos: int, n_neg: int | None
 ) -> tuple[int, float, float, float]:
-    """Negatives, score, standard error and share of inversions with the first passages of each record.
+    """Return negatives, score, standard error and share of inversions with the first passages of each record.
 
     pool : records of all sources, of which the first positives are scored and make the IDF.
     """
@@ -241,7 +241,7 @@ def test_gradients_by_number_of_passages_are_joint_lh_of_the_first(case, first):
 
 
 def test_numbers_double_up_to_the_most():
-    assert [doubled(n) for n in (1, 2, 3, 8, 10)] == [[1], [1, 2], [1, 2, 3], [1, 2, 4, 8], [1, 2, 4, 8, 10]]
+    assert [doubling_counts(n) for n in (1, 2, 3, 8, 10)] == [[1], [1, 2], [1, 2, 3], [1, 2, 4, 8], [1, 2, 4, 8, 10]]
 
 
 def rows_of(queries: np.ndarray, groups: np.ndarray, records: np.ndarray, place: np.ndarray) -> Triplets:

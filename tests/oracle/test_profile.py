@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from secid.analyses.equal_hardness import EqualMargins, adjusted, deciles, equal_margins, unranked
+from secid.analyses.equal_hardness import EqualMargins, deciles, equal_margins, holm_adjusted, unranked
 from secid.analyses.profile import FACTORS, gap_to_random, profile, shapley
 from secid.measure.blocks import Triplets
 from secid.measure.interval import reach_95
@@ -214,7 +214,7 @@ def at_equal_margins(first: list[Row], second: list[Row]) -> dict[str, Any]:
 
 
 def at_equal(first: list[Row], second: list[Row]) -> EqualMargins:
-    (found,) = adjusted([equal_margins(measured(first), measured(second, "b"), SMALLEST)])
+    (found,) = holm_adjusted([equal_margins(measured(first), measured(second, "b"), SMALLEST)])
     return found
 
 

@@ -120,7 +120,7 @@ def test_score_and_diagnostics_by_hand():
 
 
 def weighted(weights: list[float], directions: list[list[float]]) -> float:
-    """Score of planted weights and directions, in nats."""
+    """Return the score of planted weights and directions, in nats."""
     return reference.log_det_nats(reference.singular_values(np.array(weights), np.array(directions)))
 
 

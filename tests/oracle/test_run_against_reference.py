@@ -1,4 +1,4 @@
-"""Whole runs against the independent reference: ablations, proxies, buckets, spectra, intervals, controls."""
+"""Compare whole runs with the independent reference: ablations, proxies, buckets, spectra, intervals, controls."""
 
 from __future__ import annotations
 
@@ -37,7 +37,7 @@ def texts(generator: np.random.Generator, low: int, high: int) -> str:
 
 
 def made_up(seed: int = 0) -> dict[str, Rows]:
-    """Three sources over shared and own queries, uneven in size, with copies and known positives among them."""
+    """Return three sources of uneven size with shared and separate queries, copies and known positives."""
     generator = np.random.default_rng(seed)
     queries = [f"{texts(generator, 2, 5)} {number}" for number in range(40)]
     positives = {q: [f"{texts(generator, 4, 12)} {number}" for number in range(3)] for q in queries}
@@ -84,7 +84,7 @@ def run(scored) -> Run:
 
 
 class Expected:
-    """The reference's view of the same files under the same rows."""
+    """The reference's numbers for the same files and vectors."""
 
     def __init__(self, sources: dict[str, Rows]) -> None:
         self.merged = {name: reference.merge_rows(rows) for name, rows in sources.items()}
@@ -168,7 +168,7 @@ def test_samples_are_nested_and_equal_a_run_on_that_sample(run, scored, sources,
 
 @pytest.mark.parametrize("share", [0.05, 0.5])
 def test_samples_are_paired_across_sources(run, scored, sources, tmp_path, share):
-    """Every source is cut to the same queries: those that the source with all of them keeps."""
+    """Every source is cut to the same queries: those of the source that has all queries."""
     count = round(40 * share)
     part = score({"a": sources["a"]}, tmp_path / "a", frozen=scored.frequencies, controls="none", max_records=count)
     queries = set(map(bytes, part.measured[0].query_keys))
@@ -273,11 +273,11 @@ def test_intervals_bias_and_comparisons(run, expected):
     assert [pair.p_holm for pair in run.comparisons] == pytest.approx(
         reference.holm([pair.p for pair in run.comparisons])
     )
-    assert {source.score.probability_first for source in run.sources} == {None}  # rows are of different queries
+    assert {source.score.probability_first for source in run.sources} == {None}  # the rows have different queries
 
 
 def test_pairs_of_full_means_would_be_noticed(run, expected):
-    """Else the test above says little: each source's own score less the other's is another number."""
+    """The test above can fail: the difference of the full scores is another number."""
     assert len({source.n_queries for source in run.sources}) > 1
     nats = {source.name: source.score.nats for source in run.sources}
     gaps = [nats[pair.first] - nats[pair.second] - pair.difference_nats for pair in run.comparisons]
@@ -347,7 +347,7 @@ def test_early_stop_encodes_less_and_keeps_the_order(tmp_path):
     assert early.early_stop.undecided == ()
     assert early.early_stop.n_texts_encoded < 0.5 * early.early_stop.n_texts
     texts = {text for query, positives, negatives in near + far for text in (*positives, *negatives)}
-    assert early.early_stop.n_texts == len(queries) + len(texts)  # echoes and other texts of controls are not read
+    assert early.early_stop.n_texts == len(queries) + len(texts)  # without echoes and other texts of controls
     assert early.timing["read"]["n_distinct_passages"] == len(texts)
     assert early.idf.sha256 == full.idf.sha256
     n_scored = early.sources[0].n_queries
@@ -387,7 +387,7 @@ def test_slices_are_runs_of_their_own_records_in_the_same_pool(sources, tmp_path
         reference.assert_close(
             {s.name: (s.score_nats, *s.interval_95) for s in part.sources},
             {s.name: (s.score.nats, *s.score.interval_95) for s in alone.sources},
-            rel=1e-6,  # blocks are cut elsewhere, and a block's product is float32
+            rel=1e-6,  # blocks differ, and a block's product is float32
         )
         assert sum(s.n_triplets for s in part.sources) < sum(s.n_triplets for s in scored.run.sources)
         leader = scored.run.sources[0].name
@@ -476,16 +476,16 @@ def test_policy_all_shares_negatives_among_positives(sources, expected, tmp_path
         for finding in source.findings:
             if FINDINGS[finding.name].needs == "rows" and finding.name not in SAMPLED:
                 n = result.findings[source.name].shares[finding.name].n_all
-                assert n == source.n_triplets or finding.name == "near_positive"  # of some it is not evaluated
+                assert n == source.n_triplets or finding.name == "near_positive"  # not evaluated for some negatives
                 assert finding.n_negatives == pytest.approx(finding.share * n, abs=0.5 + 1e-9)
                 assert max(source.finding_overlaps[finding.name].values()) == finding.n_negatives
-        # the pool also holds the second positives here, so only what coverage does not touch is compared
+        # the pool also has the second positives, so only numbers without coverage are compared
         for name in ("consistency_mean", "locality_mean", "pair_loss_mean", "inversion_fraction"):
             assert getattr(source.score, name) == pytest.approx(theirs[name], rel=1e-6)
 
 
 def test_at_another_budget_the_ranking_is_by_equal_samples(tmp_path):
-    """Each source's own sample gives one order, equal numbers the other; the ranking beyond B = 1 takes the latter."""
+    """Full sources give one order, equal numbers the other. Beyond B = 1 the ranking uses equal numbers."""
 
     def rows(n: int, words: str, n_negatives: int) -> Rows:
         queries = [f"river stone {place}" for place in range(n)]
@@ -502,8 +502,8 @@ def test_at_another_budget_the_ranking_is_by_equal_samples(tmp_path):
     assert run.comparisons[0].difference_nats > 0
     assert run.analyses["budgets"].equal_numbers == EqualNumbers(n_queries=30, n_triplets=30)
     few, many = (source.in_table(run.budget).score for source in run.sources)
-    assert few.nats - many.nats == pytest.approx(run.comparisons[0].difference_nats)  # what is shown is what ranks
-    assert run.sources[0].score.equal_curve == ()  # nothing is cut of the smallest
+    assert few.nats - many.nats == pytest.approx(run.comparisons[0].difference_nats)  # shown = ranked
+    assert run.sources[0].score.equal_curve == ()  # the smallest source is not cut
     assert many.interval_95[0] < many.nats < many.interval_95[1]
     equal = score({"x": both["few"], "y": rows(30, "else", 1)}, tmp_path / "equal", budget=1_000.0).run
     assert equal.analyses["budgets"].equal_numbers is None
@@ -514,7 +514,7 @@ def test_at_another_budget_the_ranking_is_by_equal_samples(tmp_path):
     assert shown["few"] == own["few"]
     assert shown["many"] != own["many"]  # on the queries that both have
     gap = shown[below.comparisons[0].first] - shown[below.comparisons[0].second]
-    assert gap == pytest.approx(below.comparisons[0].difference_nats, abs=1e-12)  # up to B = 1 by all negatives
+    assert gap == pytest.approx(below.comparisons[0].difference_nats, abs=1e-12)  # up to B = 1 all negatives count
     assert numbers_of(below)["ECI at B = 0.5"] == shown
 
 
@@ -578,7 +578,7 @@ def test_every_number_of_a_finding_can_be_recomputed_from_the_rows(scored, tmp_p
             inside = np.array([table[f"in_{finding.name}"][place] for place in own])
             if FINDINGS[finding.name].needs != "texts":  # whose shares are of the listed negatives, copies included
                 n = scored.findings[source.name].shares[finding.name].n_all
-                assert n == len(own) or finding.name == "near_positive"  # of some it is not evaluated
+                assert n == len(own) or finding.name == "near_positive"  # not evaluated for some negatives
                 assert inside.sum() == finding.n_negatives
                 assert finding.share == pytest.approx(inside.sum() / n)
             assert finding.weight_fraction == pytest.approx(weight[inside].sum() / weight.sum(), rel=1e-6)

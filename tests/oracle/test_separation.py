@@ -1,4 +1,4 @@
-"""Separation and in-batch false negatives against definitions in plain loops (METHOD 10)."""
+"""Compare separation and in-batch false negatives with definitions in plain loops (METHOD 10)."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ QUERIES = 9
 
 
 def drawn(seed: int) -> tuple[list[oracle.Passage], list[oracle.Passage]]:
-    """Positives and negatives of nine queries with offsets between them, with ties and with shares."""
+    """Return positives and negatives of nine queries with offsets between queries, ties and shares."""
     draw = np.random.default_rng(seed)
     offset = draw.normal(0.0, 0.15, QUERIES)
 
@@ -82,7 +82,7 @@ def test_the_reference_notices_one_changed_score_a_lost_tie_and_a_changed_query(
 
 @pytest.mark.parametrize("name", ["auc", "within_auc"])
 def test_influence_is_how_the_estimate_moves_with_a_query_s_weight(name):
-    """A query that counts 1 + e times: its passages in pooled pairs, its pairs within queries."""
+    """Count a query 1 + e times: its passages in pooled pairs, and its pairs within queries."""
     positives, negatives = drawn(2)
     parts = separation(scores(positives), scores(negatives), QUERIES)
     influence = parts.auc_influence if name == "auc" else parts.within_influence
@@ -111,7 +111,7 @@ def test_the_mw_loss_is_that_of_the_double_loop_at_any_temperature(tau, seed):
     expected = oracle.of_pairs(positives, negatives, tau)["mw_loss"]
     assert abs(mw_loss(scores(positives), scores(negatives), tau) - expected) <= BOUND * max(1.0, expected)
     shifted = [(query, value + 1e-6 * tau, weight) for query, value, weight in positives]
-    assert abs(oracle.of_pairs(shifted, negatives, tau)["mw_loss"] - expected) > BOUND  # which a reference sees
+    assert abs(oracle.of_pairs(shifted, negatives, tau)["mw_loss"] - expected) > BOUND  # the reference notices it
 
 
 def test_equal_scores_lose_log_2():
@@ -143,7 +143,7 @@ def test_histograms_count_each_score_once():
 
 
 def rows_drawn(seed: int, n_rows: int) -> tuple[list[oracle.Row], dict[str, set[str]], Triplets, np.ndarray]:
-    """Rows of one positive and up to four negatives each, some of one query, many texts shared; and the triplets.
+    """Return rows of one positive and up to four negatives, some with one query and many shared texts; and triplets.
 
     A query has up to three labelled positives, one of which may be in no row.
     """
@@ -244,7 +244,7 @@ def test_a_batch_that_leaves_out_fewer_rows_than_conflict_is_always_affected():
 
 
 def test_a_million_rows_lose_no_digits():
-    """One other row in a million: a batch of 32 holds it with a chance of 31 in 999,999."""
+    """One of a million rows conflicts: a batch of 32 contains it with a chance of 31 in 999,999."""
     n = 1_000_000
     found = Conflicts(np.ones(n, np.int64), np.ones(n, np.int64))
     assert found.affected(32) == pytest.approx(31 / (n - 1), rel=1e-12)

@@ -1,4 +1,4 @@
-"""Status, flagged share and the score without flagged negatives, against plain loops over the rows (METHOD 14)."""
+"""Compare status, flagged share and the score without flagged negatives with loops over the rows (METHOD 14)."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ N = 60
 
 
 def clean(n: int = N, n_negatives: int = 3) -> Rows:
-    """Rows without any counted defect; the passages of each query begin with its own word."""
+    """Return rows without counted defects. The passages of each query begin with a separate word."""
     return [
         {
             "query": f"topic{number} goes where",
@@ -39,7 +39,7 @@ def clean(n: int = N, n_negatives: int = 3) -> Rows:
 
 
 def damaged(every: int, *, alone: bool = False) -> Rows:
-    """Every so many rows list each defect; alone: and nothing else."""
+    """Return rows of which every n-th lists each defect. alone : list nothing else in these."""
     rows = clean()
     for number, row in enumerate(rows):
         if number % every == 0:
@@ -49,7 +49,7 @@ def damaged(every: int, *, alone: bool = False) -> Rows:
 
 
 def flags_of(rows: Rows, sources: Sources) -> list[tuple[int, str, set[str]]]:
-    """Row, text and counted defects of each listed negative."""
+    """Return row, text and counted defects of each listed negative."""
     labelled = [slow_texts.PlainRecord(row["query"], row["pos"], []) for part in sources.values() for row in part]
     listed = []
     for number, row in enumerate(rows):
@@ -71,7 +71,7 @@ def flags_of(rows: Rows, sources: Sources) -> list[tuple[int, str, set[str]]]:
 
 
 def expected(name: str, sources: Sources) -> dict[str, Any]:
-    """What the run says of one source, from its rows alone."""
+    """Return the expected numbers of one source, computed only from its rows."""
     rows = sources[name]
     listed = flags_of(rows, sources)
     counts = Counter(defect for *_, defects in listed for defect in defects)
@@ -90,7 +90,7 @@ def expected(name: str, sources: Sources) -> dict[str, Any]:
 
 
 def measured_anew(kept: list[tuple[str, str, str]], sources: Sources) -> dict[str, Any]:
-    """Score, interval and hardness of some triplets in the pool of all sources, as listed."""
+    """Return score, interval and hardness of some triplets in the pool of all sources, as listed."""
     if not kept:
         return {"n_triplets": 0, "eci_nats": None, "interval_95": None, "hardness": None}
     records = {
@@ -179,7 +179,7 @@ def test_a_source_measured_in_a_pool_of_its_own_is_noticed(tmp_path):
 
 
 def test_a_copy_without_the_flagged_rows_has_these_numbers_in_the_pool_of_the_run(tmp_path):
-    """What `secid select --drop` writes, scored in that pool: another IDF would give other numbers."""
+    """The file of `secid select --drop` is scored in that pool; another IDF would give other numbers."""
     sources = {"some": damaged(4), "clean": clean(200)}
     before = scored(tmp_path, sources, HashEncoder(), max_bad_fraction=1.0)
     theirs = next(source for source in before.run.sources if source.name == "some").score.without_flagged

@@ -368,7 +368,7 @@ class TestRefusals:
             secid.score_shard(sources, HashEncoder(), shard=text, state_dir=tmp_path)
 
     def test_a_setting_of_the_shards_at_the_merge(self, scored_halves: Path) -> None:
-        with pytest.raises((UsageError, SettingsError), match="is that of the shards"):
+        with pytest.raises((UsageError, SettingsError), match="its value comes from the shards"):
             secid.merge(scored_halves, HashEncoder(), temperature=0.1)
 
 
@@ -424,5 +424,5 @@ class TestRunFolders:
     ) -> None:
         monkeypatch.setenv("SECID_SHARD", "0/2")
         for command in (secid.check, lambda given: secid.score(given, HashEncoder())):
-            with pytest.raises(UsageError, match="needs a folder of states"):
+            with pytest.raises(UsageError, match="needs a folder for states"):
                 command(sources)

@@ -78,7 +78,7 @@ def test_assignments_are_checked_as_all_settings_are():
         (["vald=1"], ("'vald'", "'valid'")),
         (["nothing=1"], ("'nothing'", "first_k")),
         (["valid=1", "valid=1"], ("set twice",)),
-        (["temperature=1"], ("temperature", "cannot be set here")),
+        (["temperature=1"], ("temperature", "this command does not use")),
     ],
 )
 def test_a_wrong_assignment_is_refused(texts, words):

@@ -16,7 +16,7 @@ from secid.records import encodable
 from secid.results import EncoderInfo, IdfInfo
 from secid.results.catalogue import DEFECTS, FINDINGS, FORMAL
 from secid.results.document import adapter_of, parse_document, refuse_unnamed
-from secid.settings import ENCODERS, FIELDS, RECIPE_FIELDS, Dtype, Resolved, Settings, checked, value_text
+from secid.settings import ENCODERS, FIELDS, RECIPE_FIELDS, Dtype, Resolved, Settings, checked_settings, value_text
 
 if TYPE_CHECKING:
     from secid.encode import EncoderLike
@@ -160,7 +160,9 @@ def _check_settings(settings: Mapping[str, Any], where: str, remedy: str) -> Non
     if missing:
         raise InputError(f"not a valid baseline: settings.{missing[0]} is missing", where=where, remedy=remedy)
     try:
-        checked({name: value for name, value in settings.items() if name in FIELDS}, dict.fromkeys(settings, where))
+        checked_settings(
+            {name: value for name, value in settings.items() if name in FIELDS}, dict.fromkeys(settings, where)
+        )
     except SettingsError as error:
         raise InputError(f"not a valid baseline: settings.{error.message}", where=where, remedy=remedy) from None
 

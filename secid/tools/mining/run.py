@@ -25,7 +25,7 @@ from secid.read.sources import files_of_killed_run
 from secid.results import EncoderInfo
 from secid.results.inputs import flag_words, score_command
 from secid.results.mine import MINE_SCHEMA_VERSION, Mined
-from secid.scoring.encoders import fitting_texts
+from secid.scoring.encoders import choose_tokenizer_for_texts
 from secid.settings import DEFAULTS, RECIPE_FIELDS, Resolved, Settings
 from secid.tools.mining.methods import JOURNAL, REJECTED, Bm25, Llm, MiningPlan
 from secid.tools.mining.questions import Questions, read_questions
@@ -123,7 +123,7 @@ def _with_tokenizer(plan: MiningPlan, questions: Questions, resolved: Resolved, 
     queries = questions.queries, distinct(questions.query)
     candidates = questions.passages, np.arange(questions.n_candidates)
     name = plan.pairs if isinstance(plan.pairs, str) else resolved.values.collection or "the pairs"
-    return fitting_texts(queries, candidates, name, resolved, progress).values
+    return choose_tokenizer_for_texts(queries, candidates, name, resolved, progress).values
 
 
 def run_fields(plan: MiningPlan, questions: Questions, settings: Settings) -> dict[str, Any]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 import torch
 
 from secid.analyses.overlap import OVERLAP, overlap_of
-from secid.analyses.ranking import chances, comparisons, score_interval, tie_groups
+from secid.analyses.ranking import comparisons, probabilities_first, score_interval, tie_groups
 from secid.analyses.registry import reordered
 from secid.arrays import Floats
 from secid.encode.device import gpu_of
@@ -267,7 +267,7 @@ def merged_run(
     if counts_shared.one_set:
         places = between.places(*order)
         nats, n = [table[name].nats for name in order], [table[name].n_queries for name in order]
-        first = chances(nats, between.covariance[np.ix_(places, places)], n, seed).tolist()
+        first = probabilities_first(nats, between.covariance[np.ix_(places, places)], n, seed).tolist()
     sampled = {source.name: source for source in sample.sources}
     few = {item.source: item for item in few_query_warnings(n_queries)}
     others = [

@@ -140,13 +140,13 @@ class Job:
 
         Raises UsageError; see `refuse_in_shards`.
         """
-        from secid.scoring.encoders import fitting_files
+        from secid.scoring.encoders import choose_tokenizer_for_files
 
         refuse_in_shards(resolved.values, sources)
         if resolved.origin["tokenizer"] == "default":
             files, _ = sources_and_words(list(sources), resolved.values, Silent())
             with open_sources(files, resolved.values) as readers:
-                resolved = fitting_files(readers, resolved, progress)
+                resolved = choose_tokenizer_for_files(readers, resolved, progress)
         return Job(StateDir(fspath(state_dir)), tuple(map(str, sources)), resolved)
 
     @property

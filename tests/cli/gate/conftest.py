@@ -1,4 +1,4 @@
-"""Sources for the gate whose negatives are related to their queries, an encoder for them, and a baseline."""
+"""Make sources for the gate with negatives related to their queries, an encoder for them, and a baseline."""
 
 from __future__ import annotations
 
@@ -22,14 +22,14 @@ FRAMES = {
     "en": ["the", "of", "and", "with", "that", "was", "from", "this", "which", "have"],
     "de": ["der", "und", "mit", "nicht", "eine", "wird", "auch", "über", "können", "für"],
 }
-"""Words between the others, by which a language is recognised; to the encoder they are nothing."""
+"""Words between the others, by which a language is recognised. The encoder ignores them."""
 COMMON = {word for words in FRAMES.values() for word in words}
 DIMENSION = 64
 
 
 @cache
 def record(number: int, language: str, shared: tuple[int, int], random_tenths: int) -> tuple[str, str, tuple[str, ...]]:
-    """A query, its positive and five negatives, of one number always the same."""
+    """Return a query, its positive and five negatives: always the same for one number."""
     draw = random.Random(number)
     subject = draw.sample(WORDS, 6)
     others = [word for word in WORDS if word not in subject]
@@ -52,9 +52,9 @@ def items(
     random_tenths: int = 0,
     **damage: int,
 ) -> list[dict[str, Any]]:
-    """Records whose negatives share `shared` words with their query; of random_tenths of every ten records, no word.
+    """Return records whose negatives share `shared` words with their query, but none in random_tenths of ten records.
 
-    damage : what the first negative of every n-th record becomes: a known positive, a preamble or its neighbour.
+    damage : replacement of the first negative of every n-th record: a known positive, a preamble or its neighbour.
     """
     rows = []
     for number in range(first, first + n):
@@ -72,13 +72,13 @@ def with_negatives(rows: list[dict[str, Any]], others: list[dict[str, Any]]) -> 
 
 
 def misread(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """Queries, positives and negatives as if their UTF-8 had been read as Latin-1."""
+    """Return queries, positives and negatives whose UTF-8 was read as Latin-1."""
     text = json.dumps(rows, ensure_ascii=False).encode().decode("latin-1")
     return json.loads("".join(char if char.isprintable() else " " for char in text))  # type: ignore[no-any-return]
 
 
 def mostly_misread() -> list[dict[str, Any]]:
-    """German records whose negatives are all misread, and so are the positives of two thirds of them."""
+    """Return German records with all negatives misread, and the positives of two thirds of the records."""
     rows = items(*NEW, language="de")
     damaged = misread(rows)
     return [
@@ -88,7 +88,7 @@ def mostly_misread() -> list[dict[str, Any]]:
 
 
 def save_vectors(path: Path, rows: list[dict[str, Any]]) -> Path:
-    """Bags of words in random directions: an encoder in which texts that share words are similar, in no time."""
+    """Write vectors of bags of words in random directions: texts with shared words are similar, at no cost."""
     texts = list(dict.fromkeys(text for row in rows for text in (row["query"], *row["pos"], *row["neg"])))
     bags = [[word for word in re.findall(r"\w+", text.lower()) if word not in COMMON] for text in texts]
     axes = {
@@ -108,7 +108,7 @@ class Prepared(NamedTuple):
 
 
 NEW = (140, 1000)
-"""How many records a new source has, and its first."""
+"""Number of records of a new source, and number of its first record."""
 VARIANTS = {
     "fresh": items(*NEW),
     "known": items(*NEW, known=2),
@@ -136,7 +136,7 @@ def fresh(tmp_path: Path, name: str = "used", **damage: int) -> Path:
 
 @pytest.fixture(scope="session")
 def prepared(tmp_path_factory: pytest.TempPathFactory) -> Prepared:
-    """A run over one source of 160 records, and its baseline."""
+    """Return a run over one source of 160 records, and its baseline."""
     folder = tmp_path_factory.mktemp("gate")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

@@ -9,7 +9,7 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from secid.analyses.ranking import FIRST_LOOK, Looks, _decided, _look_level, look_sizes, looks_of
+from secid.analyses.ranking import FIRST_LOOK, Looks, _decide_pairs, _look_level, look_sizes, looks_of
 from secid.analyses.shared_queries import PairGap
 from secid.measure.interval import error_spent, information_times, levels_of_looks
 from secid.measure.uncertainty import Influence, difference
@@ -55,7 +55,9 @@ def wrong_share(level_times: float, n_runs: int, seed: int) -> float:
         open_pairs, failed = list(PAIRS), False
         for look, size in enumerate(sizes):
             items = [item(name, values[drawn[:size]]) for name, values in table.items()]
-            found = _decided(gaps(items), open_pairs, partial(_look_level, levels, look), size, seen(size / n), None)
+            found = _decide_pairs(
+                gaps(items), open_pairs, partial(_look_level, levels, look), size, seen(size / n), None
+            )
             failed |= any(truth[pair.first] < truth[pair.second] for pair in found)
             decided = {tuple(sorted((pair.first, pair.second))) for pair in found}
             open_pairs = [pair for pair in open_pairs if pair not in decided]
@@ -79,7 +81,7 @@ def test_pairs_are_decided_from_the_clearest_on_and_leave_the_error_to_those_tha
         asked.append(n_open)
         return 0.05 / n_open
 
-    found = _decided(gaps(items), PAIRS, level, 50, seen(0.1), None)
+    found = _decide_pairs(gaps(items), PAIRS, level, 50, seen(0.1), None)
     assert asked == [3, 1, 1]  # with c apart from a, b can be level with one of them only
     assert [(pair.first, pair.second, pair.outcome) for pair in found] == [
         ("c", "a", "ordered"),
@@ -92,7 +94,7 @@ def test_with_ties_all_open_pairs_share_the_error():
     base = np.random.default_rng(1).standard_normal(50)
     asked: list[int] = []
     items = [item("a", base), item("b", base + 5), item("c", base + 9)]
-    _decided(gaps(items), PAIRS, lambda n_open: asked.append(n_open) or 0.05 / n_open, 50, seen(0.1), 1e-3)
+    _decide_pairs(gaps(items), PAIRS, lambda n_open: asked.append(n_open) or 0.05 / n_open, 50, seen(0.1), 1e-3)
     assert asked == [3, 2, 1]
 
 
@@ -101,8 +103,8 @@ def test_a_tie_needs_the_whole_interval_within_it():
     base = generator.standard_normal(200)
     items = [item("a", base), item("b", base + 0.01 * generator.standard_normal(200))]
     half = 0.01 / np.sqrt(200) * 2
-    assert _decided(gaps(items), [("a", "b")], lambda _: 0.05, 200, seen(0.0), half / 4) == []
-    (tied,) = _decided(gaps(items), [("a", "b")], lambda _: 0.05, 200, seen(0.0), 4 * half)
+    assert _decide_pairs(gaps(items), [("a", "b")], lambda _: 0.05, 200, seen(0.0), half / 4) == []
+    (tied,) = _decide_pairs(gaps(items), [("a", "b")], lambda _: 0.05, 200, seen(0.0), 4 * half)
     assert tied.outcome == "tied"
 
 
@@ -118,7 +120,7 @@ def test_a_score_that_rests_on_few_queries_is_not_judged_before_they_are_seen():
         drawn = generator.permutation(600)
         for name, size in (("planned", sizes[0]), ("thirty", 30)):
             items = [item("rare", rare[drawn[:size]]), item("even", even[drawn[:size]])]
-            found = _decided(gaps(items), [("even", "rare")], level, size, seen(size / 600), None)
+            found = _decide_pairs(gaps(items), [("even", "rare")], level, size, seen(size / 600), None)
             wrong[name] += any(pair.first == "even" for pair in found)
     assert wrong["planned"] <= 0.05 * 200
     assert wrong["thirty"] > 0.05 * 200
@@ -127,7 +129,7 @@ def test_a_score_that_rests_on_few_queries_is_not_judged_before_they_are_seen():
 def test_a_small_source_holds_up_only_its_own_pairs():
     base = np.random.default_rng(6).standard_normal(120)
     items = [item("a", base), item("b", base + 5), item("c", base[:4])]
-    found = _decided(gaps(items), PAIRS, lambda _: 0.01, 120, seen(0.1), None)
+    found = _decide_pairs(gaps(items), PAIRS, lambda _: 0.01, 120, seen(0.1), None)
     assert [(pair.first, pair.second) for pair in found] == [("b", "a")]
 
 
@@ -142,14 +144,14 @@ def test_looks_rise_by_a_tenth_at_least_and_end_with_all():
 def test_all_queries_seen_leave_nothing_to_chance_and_few_decide_nothing():
     values = np.random.default_rng(3).standard_normal(100)
     close = [item("a", values), item("b", values + np.random.default_rng(4).standard_normal(100) * 1e-3)]
-    (pair,) = _decided(gaps(close), [("a", "b")], lambda _: 0.05, 100, seen(1.0), None)
+    (pair,) = _decide_pairs(gaps(close), [("a", "b")], lambda _: 0.05, 100, seen(1.0), None)
     assert pair.difference_nats == pytest.approx(abs(close[0].nats(1.0) - close[1].nats(1.0)))
     still = [item("a", np.zeros(100)), item("b", np.full(100, 0.125))]
     assert (
-        _decided(gaps(still), [("a", "b")], lambda _: 0.05, 100, seen(0.5), None) == []
+        _decide_pairs(gaps(still), [("a", "b")], lambda _: 0.05, 100, seen(0.5), None) == []
     )  # nothing varied in what was seen
     few = [item("a", values[:4]), item("b", values[:4] + 5.0)]
-    assert _decided(gaps(few), [("a", "b")], lambda _: 0.05, 4, seen(1.0), None) == []
+    assert _decide_pairs(gaps(few), [("a", "b")], lambda _: 0.05, 4, seen(1.0), None) == []
 
 
 def test_the_source_of_which_less_was_seen_decides_how_sure_a_pair_is():
@@ -158,7 +160,7 @@ def test_the_source_of_which_less_was_seen_decides_how_sure_a_pair_is():
     pair = [item("a", base), item("b", base + generator.standard_normal(100) + 0.15)]
 
     def outcome(a: float, b: float) -> int:
-        return len(_decided(gaps(pair), [("a", "b")], lambda _: 0.05, 100, {"a": a, "b": b}, None))
+        return len(_decide_pairs(gaps(pair), [("a", "b")], lambda _: 0.05, 100, {"a": a, "b": b}, None))
 
     assert outcome(0.99, 0.99) == 1
     assert outcome(0.99, 0.1) == outcome(0.1, 0.99) == outcome(0.1, 0.1) == 0
@@ -238,7 +240,7 @@ def test_a_source_of_rare_strong_queries_keeps_its_place_among_sources_of_other_
                 item(name, values[name][part]) for name, part, fit in zip(names, drawn, ready, strict=True) if fit
             ]
             share = {name: len(part) / 600 for name, part in zip(names, drawn, strict=True)}
-            found = _decided(gaps(judged), [(name, "rare") for name in names[1:]], level, size, share, None)
+            found = _decide_pairs(gaps(judged), [(name, "rare") for name in names[1:]], level, size, share, None)
             wrong[how] += any(pair.second == "rare" for pair in found)
     assert wrong["planned"] <= 0.05 * 100
     assert wrong["together"] > 0.05 * 100

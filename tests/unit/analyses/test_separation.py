@@ -77,7 +77,7 @@ def expected(rows: list[dict], best: int) -> dict[str, float]:
 def test_the_best_of_the_corpus_are_those_of_a_search_by_definition(tmp_path, monkeypatch, rows, best, controls):
     monkeypatch.setattr(module, "BEST", best)
     monkeypatch.setattr(embedding, "WINDOW", 11)
-    monkeypatch.setattr(embedding, "MOST_NEW", 1.0)
+    monkeypatch.setattr(embedding, "MAX_NEW_SHARE", 1.0)
     folder = collection(tmp_path / "collection", rows, FURTHER_TEXTS)
     run = scored(tmp_path / "run", {"a": rows}, collection=str(folder), controls=controls).run
     found = run.analyses["separation"].corpus
@@ -101,7 +101,7 @@ def test_a_corpus_that_is_not_encoded_is_no_part_of_the_run_until_the_cache_has_
     assert encoder.n_encoded <= QUERIES * (2 + NEGATIVES) + QUERIES // 3  # nothing but the run's texts, and positives
     first = scored(tmp_path / "run", {"a": rows}, encode_corpus=True, **given).run.analyses["separation"].corpus
     assert first is not None
-    monkeypatch.setattr(embedding, "MOST_NEW", 0.0)
+    monkeypatch.setattr(embedding, "MAX_NEW_SHARE", 0.0)
     again = PieceEncoder()
     second = scored(tmp_path / "run", {"a": rows}, again, **given).run
     assert second.analyses["separation"].corpus == first

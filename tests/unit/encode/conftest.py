@@ -1,4 +1,4 @@
-"""Tiny encoders with random weights, saved as the hub lays them out."""
+"""Tiny encoders with random weights, saved in the hub's layout."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ FAMILIES = ("bert", "xlm-roberta", "distilbert", "mpnet", "modernbert", "nomic_b
 
 @pytest.fixture(autouse=True)
 def _no_keys(monkeypatch: pytest.MonkeyPatch) -> None:
-    """No test may send a key of whoever runs it."""
+    """Remove the user's keys, so that no test can send them."""
     monkeypatch.delenv("SECID_API_KEY", raising=False)
     monkeypatch.delenv("OPENAI_API_KEY", raising=False)
 
@@ -36,7 +36,7 @@ SHA = "0123456789abcdef0123456789abcdef01234567"
 
 
 def hub_cache(home: Path, name: str, source: Path) -> Path:
-    """A hub cache that holds `source` under `name`, as huggingface_hub lays it out."""
+    """Make a hub cache that has `source` under `name`, in huggingface_hub's layout."""
     repository = home / "hub" / f"models--{name.replace('/', '--')}"
     shutil.copytree(source, repository / "snapshots" / SHA)
     (repository / "refs").mkdir()
@@ -50,7 +50,7 @@ def write_json(path: Path, document: Any) -> None:
 
 
 def _tokenizer(special: list[str], template: str, **roles: str) -> Any:
-    """A WordPiece tokenizer over letters: special tokens get the first ids, in order."""
+    """Return a WordPiece tokenizer over letters. Special tokens have the first ids, in order."""
     from tokenizers import Tokenizer
     from tokenizers.models import WordPiece
     from tokenizers.normalizers import Lowercase
@@ -69,7 +69,7 @@ def _tokenizer(special: list[str], template: str, **roles: str) -> Any:
     core = Tokenizer(WordPiece(ids, unk_token=roles["unk_token"]))
     core.normalizer, core.pre_tokenizer = Lowercase(), BertPreTokenizer()
     core.post_processor = TemplateProcessing(single=template, special_tokens=[(word, ids[word]) for word in special])
-    names = ["input_ids", "attention_mask"]  # older sentence-transformers hands a model all that is named here
+    names = ["input_ids", "attention_mask"]  # older sentence-transformers pass all of these to a model
     return PreTrainedTokenizerFast(tokenizer_object=core, model_max_length=64, model_input_names=names, **roles)
 
 
@@ -188,7 +188,7 @@ POOLING: Mapping[str, str] = {"modernbert": "cls", "qwen3": "lasttoken"}
 
 
 def save_tiny(folder: Path, family: str) -> Path:
-    """A tiny encoder of a family with all files that its repositories hold."""
+    """Save a tiny encoder of a family, with all files of its repositories."""
     import torch
     from safetensors.torch import save_file
 
@@ -198,7 +198,7 @@ def save_tiny(folder: Path, family: str) -> Path:
     if family == "qwen3":
         model.config.architectures = ["Qwen3ForCausalLM"]
     model.save_pretrained(folder)
-    if family == "qwen3":  # as the published files have it; save_pretrained writes the class that was saved
+    if family == "qwen3":  # as in the published files; save_pretrained writes the class that was saved
         config = json.loads((folder / "config.json").read_text(encoding="utf-8"))
         write_json(folder / "config.json", {**config, "architectures": ["Qwen3ForCausalLM"]})
     tokenizer.save_pretrained(folder)
@@ -233,7 +233,7 @@ def save_tiny(folder: Path, family: str) -> Path:
 
 @pytest.fixture(scope="session")
 def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
-    """tiny(family) is the folder of a tiny encoder, saved once a session. Copy before damaging."""
+    """Return tiny(family), the folder of a tiny encoder, saved once per session. Copy it before you damage it."""
     saved: dict[str, Path] = {}
 
     def get(family: str) -> Path:
@@ -245,7 +245,7 @@ def tiny(tmp_path_factory: pytest.TempPathFactory) -> Callable[[str], Path]:
 
 
 def text_keys(texts: list[str], role: str) -> Any:
-    """Keys as a plan makes them: (n, 16) uint8."""
+    """Return keys as a plan makes them, (n, 16) uint8."""
     import hashlib
 
     import numpy as np
@@ -255,7 +255,7 @@ def text_keys(texts: list[str], role: str) -> Any:
 
 
 def embedder(encoder: Any, texts: list[str], work: Path, role: str = "passage", **settings: Any) -> Any:
-    """An embedder of stores that have these distinct texts in one role and none in the other. work: for its files."""
+    """Return an embedder of stores with these distinct texts in one role, none in the other. work : for its files."""
     from secid.pool.texts import TextSpool
     from secid.settings import Settings
     from secid.triplets.embedding import Embedder
@@ -270,7 +270,7 @@ def embedder(encoder: Any, texts: list[str], work: Path, role: str = "passage", 
 
 
 def embedded(encoder: Any, texts: list[str], work: Path, role: str = "passage", **settings: Any) -> Any:
-    """What embedding these texts leaves: rows (n, d), counts, notes."""
+    """Embed these texts, and return rows (n, d), counts and notes."""
     own = embedder(encoder, texts, work, role, **settings)
     own.everything()
     own.close()

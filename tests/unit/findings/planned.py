@@ -1,4 +1,4 @@
-"""Pools of written rows, for tests of findings."""
+"""Make pools from written rows, for tests of findings."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ Row = tuple[str, Sequence[str], Sequence[str]]
 
 @contextmanager
 def pool_of(folder: Path, *sources: Sequence[Row]) -> Iterator[Plan]:
-    """The pool of these sources, each a list of rows."""
+    """Yield the pool of these sources, each a list of rows."""
     streams = [
         (
             Source(f"source {place}", (f"{place}.jsonl",)),

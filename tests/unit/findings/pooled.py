@@ -1,4 +1,4 @@
-"""Records to a pool, and a pool back to strings."""
+"""Convert records to a pool, and a pool back to strings."""
 
 from __future__ import annotations
 
@@ -25,7 +25,7 @@ Row = tuple[str, Sequence[str], Sequence[str]]
 
 @contextmanager
 def pooled(*sources: Sequence[Row]) -> Iterator[Plan]:
-    """The pool of some sources, which are called s0, s1 …, each in a file of its name."""
+    """Yield the pool of sources named s0, s1 …, each in a file with its name."""
     streams = [
         (Source(name, (name,)), [Record(q, tuple(p), tuple(d), name, i) for i, (q, p, d) in enumerate(rows, start=1)])
         for name, rows in ((f"s{n}", rows) for n, rows in enumerate(sources))
@@ -39,13 +39,13 @@ def pooled(*sources: Sequence[Row]) -> Iterator[Plan]:
 
 
 def text_masks(*texts: Any, **options: Any) -> list[Mask]:
-    """The masks of the sources' negatives, without what made-up texts have: odd lengths and no sentences."""
+    """Return the masks of the sources' negatives, without findings of made-up texts: odd lengths, no sentences."""
     shape = np.uint32(1 << BITS["length"] | 1 << BITS["unfinished"])
     return [found.negatives & ~shape for found in text_rules(*texts, **options)]
 
 
 def plain(plan: Plan) -> list[list[PlainRecord]]:
-    """The records of each source in strings."""
+    """Return the records of each source as strings."""
     queries, passages = plan.queries.get(0, len(plan.queries)), plan.passages.get(0, len(plan.passages))
 
     def record(source: PlannedSource, r: int) -> PlainRecord:
@@ -61,5 +61,5 @@ def plain(plan: Plan) -> list[list[PlainRecord]]:
 
 
 def names_in(mask: int) -> set[str]:
-    """The findings of a mask that `slow_texts` knows too."""
+    """Return the findings of a mask that `slow_texts` also has."""
     return {name for name in NAMES if mask >> BITS[name] & 1}

@@ -1,4 +1,4 @@
-"""The text findings by plain sets and strings, for comparison. Imports nothing of the rules that it checks.
+"""Reference for the text findings, with plain sets and strings. It imports none of the rules that it checks.
 
 Source: METHOD 14.
 """
@@ -21,7 +21,7 @@ NAMES = ("false_negative", "near_copy", "repeat", "empty", "query_echo", "hub")
 
 @dataclass(frozen=True)
 class PlainRecord:
-    """A record in strings, each negative once."""
+    """Record as strings, each negative once."""
 
     query: str
     positives: Sequence[str]
@@ -76,7 +76,7 @@ def positives_of(sources: Iterable[Sequence[PlainRecord]], query: str) -> list[s
 
 
 def findings(sources: Sequence[Sequence[PlainRecord]]) -> list[list[set[str]]]:
-    """The findings of every negative of every source, in order."""
+    """Return the findings of every negative of every source, in order."""
     return [[names for row in records for names in _of_record(row, records, sources)] for records in sources]
 
 

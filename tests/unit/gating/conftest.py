@@ -1,4 +1,4 @@
-"""Sources of a baseline and verdicts whose numbers are given, so that every limit and every page can be provoked."""
+"""Make baseline sources and verdicts from chosen numbers, so that tests can reach every limit and page."""
 
 from __future__ import annotations
 
@@ -16,17 +16,17 @@ from tests.unit.pages.samples import changed, golden
 N_QUERIES = 400
 ENCODER = EncoderInfo("tiny", None, "w" * 8, "mean", "", "", 128, True, "float32", "cpu", 32, "f" * 8)
 UNKNOWN = 'a%b\r\n::error::x,y:z \x1b[31m<img src=x> |`@user` ]]> \x00\u202e##[command]"\n[gate]'
-"""A hostile name or text."""
+"""Hostile name or text."""
 
 
 def measured(value: float, n: int = N_QUERIES, error: float | None = None) -> Measurement:
-    """A share of n independent draws, if no error is given."""
+    """Return a measured number. Without an error, it is a share of n independent draws."""
     error = sqrt(value * (1.0 - value) / n) if error is None else error
     return Measurement(value=value, standard_error=error, n_queries=n)
 
 
 def source_of(n: int = N_QUERIES, hardness: float | None = 0.5, **shares: float) -> BaselineSource:
-    """A source of n queries with the shares of some findings; every other is 0, and of `truncated` nothing is known."""
+    """Return a source of n queries with shares of some findings. All others are 0, and `truncated` is unknown."""
     return BaselineSource(
         n_records=n,
         n_queries=n,
@@ -65,12 +65,12 @@ def check(name: str = "hardness", outcome: Outcome = "fail", **more: Any) -> Gat
 
 
 def finding(name: str) -> SourceFinding:
-    """One that stands for any: what a page says of a check is of its own numbers."""
+    """Return a placeholder finding: pages take a check's numbers from the check."""
     return SourceFinding(name=name, n_negatives=1, share=0.1, interval_95=(0.0, 0.2), standard_error=0.05, examples=())
 
 
 def verdict(*checks: GateCheck, name: str = "dense-2025-11", outcome: Outcome = "fail", **more: Any) -> GateVerdict:
-    """On one source."""
+    """Return the verdict on one source."""
     known = golden().sources[0]
     report = changed(
         known,

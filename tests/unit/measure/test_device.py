@@ -14,7 +14,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from secid.measure import blocks
-from secid.measure.blocks import LARGE, Triplets, Vectors, windows
+from secid.measure.blocks import ACCELERATOR_PLAN, Triplets, Vectors, windows
 from secid.measure.gates import WEIGHTS
 from secid.measure.sweep import SymmetricSums, Variant, sweep
 from secid.measure.uncertainty import gram, quadratic_forms
@@ -151,7 +151,7 @@ def test_large_blocks_and_small_ones_sum_the_same_under_every_variant(monkeypatc
     variants = [Variant(0.05, "c", name, part) for name in WEIGHTS for part in (0.1, 0.5, 1.0)]
     covered = {"c": generator.uniform(0, 1, n)}
     small = sweep(vectors, rows, covered, variants, position=position)
-    monkeypatch.setitem(blocks.PLANS, "cpu", LARGE)
+    monkeypatch.setitem(blocks.PLANS, "cpu", ACCELERATOR_PLAN)
     large = sweep(vectors, rows, covered, variants, position=position)
     np.testing.assert_allclose(large.record_gradient, small.record_gradient, rtol=1e-6)
     for variant in variants:

@@ -10,9 +10,9 @@ from secid.measure import objectives as module
 from secid.measure.blocks import CPU
 from secid.measure.objectives import (
     CLOSED_FORMS,
+    MULTI_POSITIVE,
     MW,
     OBJECTIVES,
-    OF_SEVERAL_POSITIVES,
     Records,
     objective_values,
 )
@@ -86,7 +86,7 @@ def test_a_gradient_that_is_off_would_be_noticed(name):
 def test_with_one_positive_most_objectives_are_one():
     records = drawn(30, 3, most_positives=1)
     single, hardest = gradient("single_lh", records), gradient("lse_pair_max_n", records)
-    for name in OF_SEVERAL_POSITIVES:
+    for name in MULTI_POSITIVE:
         other = hardest if name == "lse_pair_min_p_max_n" else single
         for part in ("loss", "positive", "negative"):
             np.testing.assert_allclose(getattr(gradient(name, records), part), getattr(other, part), atol=1e-12)

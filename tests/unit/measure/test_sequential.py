@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 from scipy.stats import norm
 
-from secid.measure.interval import FIRST_SHARE, error_spent, information_times, levels_of_looks, most_equal
+from secid.measure.interval import FIRST_SHARE, error_spent, information_times, levels_of_looks, max_equal_pairs
 
 # Pocock (1977), two-sided 0.05 and 0.01, equally spaced looks
 CONSTANTS = [
@@ -74,12 +74,12 @@ def test_the_most_pairs_that_can_be_level_are_those_of_every_assignment():
     pairs = list(combinations(names, 2))
     for _ in range(30):
         equal = {pair for pair in pairs if generator.random() < 0.6}
-        assert most_equal(sorted(equal)) == brute_most_equal(names, equal)
-    assert most_equal([]) == 0
-    assert most_equal([("b", "a"), ("b", "c")]) == 1
-    assert most_equal(pairs) == 10
+        assert max_equal_pairs(sorted(equal)) == brute_most_equal(names, equal)
+    assert max_equal_pairs([]) == 0
+    assert max_equal_pairs([("b", "a"), ("b", "c")]) == 1
+    assert max_equal_pairs(pairs) == 10
 
 
 def test_many_sources_count_all_their_open_pairs():
     pairs = list(combinations([f"{n:02d}" for n in range(12)], 2))[1:]
-    assert most_equal(pairs) == len(pairs)
+    assert max_equal_pairs(pairs) == len(pairs)

@@ -1,6 +1,6 @@
-"""Writes golden/<schema version>.json from the example report.
+"""Write golden/<schema version>.json from the example report.
 
-Once a version is released its file is never written again.
+After a version is released, its file never changes.
 """
 
 from __future__ import annotations

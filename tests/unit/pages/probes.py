@@ -1,4 +1,4 @@
-"""Probes with made-up numbers: one in full, and the same with another verdict."""
+"""Probes with made-up numbers: a complete one, and variants with other verdicts."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def pair(first: str, second: str, value: float, *, established: bool) -> ProbedP
 
 
 def dose(rate: float, names: tuple[str, ...] = tuple(GAINS), ties: tuple[int, ...] = (1, 2, 2)) -> Dose:
-    """The first is significantly best of three; other names and ties where given."""
+    """Return a dose whose first source is significantly best of three, by default."""
     gains = dict(zip(names, GAINS.values(), strict=True))
     tie = dict(zip(names, ties, strict=True))
     return Dose(
@@ -79,7 +79,7 @@ def dose(rate: float, names: tuple[str, ...] = tuple(GAINS), ties: tuple[int, ..
 
 
 def probe(names: tuple[str, ...] = tuple(GAINS), ties: tuple[int, ...] = (1, 2, 2), *doses: Dose) -> Probe:
-    """dense is significantly best of three at both rates; other names, ties and doses where given."""
+    """Return a probe in which dense is significantly best of three at both rates, by default."""
     run = golden()
     made = doses or tuple(dose(rate, names, ties) for rate in RATES)
     return Probe(
@@ -121,13 +121,13 @@ def of_doses(*doses: Dose) -> Probe:
 
 
 def each_dose(whole: Probe, change: Callable[[Dose], Dose]) -> Probe:
-    """The same with each dose changed."""
+    """Return the probe with each dose changed."""
     doses = tuple(map(change, whole.doses))
     return replace(whole, doses=doses, reversals=reversals_of(doses))
 
 
 def untrained(reason: str = "few_queries") -> Probe:
-    """A probe that trained on nothing."""
+    """Return a probe without training runs."""
     return replace(
         probe(), precision=None, n_queries=66, n_held_out=66, n_left_out=0, n_groups=66, effective_groups=66.0,
         n_candidates=0, queries=None, frozen=None, frozen_per_query=None, doses=(), reversals=(),
@@ -136,7 +136,7 @@ def untrained(reason: str = "few_queries") -> Probe:
 
 
 def without_gain(names: tuple[str, ...] = tuple(GAINS), ties: tuple[int, ...] = (1, 2, 2)) -> Probe:
-    """A probe in which no source is better than the frozen encoder."""
+    """Return a probe in which no source is better than the frozen encoder."""
     whole = each_dose(probe(names, ties), lambda own: replace(own, not_evaluated="no_gain"))
     return replace(whole, not_evaluated={"sources": "no_gain"})
 
@@ -146,7 +146,7 @@ def of_one_source(whole: Probe) -> Probe:
 
 
 def of_one_seed() -> Probe:
-    """A probe that trained, and established nothing."""
+    """Return a probe that trained but established nothing."""
 
     def alone(own: Dose) -> Dose:
         sources = tuple(replace(item, tie=None, interval_95=None) for item in own.sources)
@@ -171,7 +171,9 @@ def below_random() -> Probe:
 
 
 def joined_by_a_third() -> Probe:
-    """The last is significantly below the first; the one between is tied with both, so all share a letter."""
+    """Return a probe whose last source is significantly below the first. The middle one ties with both, so all share a
+    letter.
+    """
 
     def joined(own: Dose) -> Dose:
         pairs = tuple(replace(item, established=(item.first, item.second) == ("dense", "mixed")) for item in own.pairs)
@@ -181,7 +183,7 @@ def joined_by_a_third() -> Probe:
 
 
 def with_harm(whole: Probe, n: int) -> Probe:
-    """The last n sources are significantly below the frozen encoder, and below random passages."""
+    """Return the probe with the last n sources significantly below the frozen encoder and random passages."""
 
     def harmed(own: Dose) -> Dose:
         kept, last = own.sources[: len(own.sources) - n], own.sources[len(own.sources) - n :]

@@ -1,4 +1,4 @@
-"""Runs to render: the golden one, and the same made hostile, long, empty or large."""
+"""Runs to render: the golden run, and hostile, long, empty or large versions of it."""
 
 from __future__ import annotations
 
@@ -38,12 +38,12 @@ HOSTILE = (
 
 
 def golden(version: str = "1.0") -> Run:
-    """A golden report as a run."""
+    """Return a golden report as a run."""
     return from_json((GOLDEN / f"{version}.json").read_bytes())
 
 
 def renamed(run: Run, names: dict[str, str]) -> Run:
-    """The run with its sources called otherwise, wherever they are named."""
+    """Return the run with renamed sources, wherever a name occurs."""
     text = json.dumps(_mapped(json.loads(json.dumps(_document(run))), names))
     return from_json(text)
 
@@ -63,7 +63,7 @@ def _mapped(value: Any, names: dict[str, str]) -> Any:
 
 
 def hostile(run: Run) -> Run:
-    """Names, passages, paths, reasons and settings that try to be markup, in every place that takes foreign text."""
+    """Return the run with markup in names, passages, paths, reasons and settings, wherever text comes from users."""
     names = {source.name: HOSTILE[place % len(HOSTILE)] + str(place) for place, source in enumerate(run.sources)}
     document = _mapped(_document(run), names)
     for control, kept in zip(document["controls"], run.controls, strict=True):
@@ -109,14 +109,14 @@ def hostile(run: Run) -> Run:
 
 
 def replaced(run: Run, **changes: Any) -> Run:
-    """The run with other fields, or results of analyses by name."""
+    """Return the run with changed fields, or changed results of analyses by name."""
     names = {analysis.name for analysis in ANALYSES} & changes.keys()
     results = {**run.analyses, **{name: changes.pop(name) for name in names}}
     return replace(run, **changes, analyses=results)
 
 
 def changed(item: Any, **changes: Any) -> Any:
-    """A source or a control with other fields, those of its score and of its row counts too, by name."""
+    """Return a source or control with changed fields, including those of its score and row counts, by name."""
     if isinstance(changes.get("hardness"), float):
         changes["hardness"] = replace(item.hardness, value=changes["hardness"])
     for part in ("score", "rows"):
@@ -127,7 +127,7 @@ def changed(item: Any, **changes: Any) -> Any:
 
 
 def bare(run: Run) -> Run:
-    """The run with every part empty that may be empty."""
+    """Return the run with every optional part empty."""
     sources = tuple(
         changed(source, gate_histograms={}, findings=(), finding_overlaps={}, budget_curve=(), top_eigenvalue_shares=())
         for source in run.sources[:1]
@@ -146,7 +146,7 @@ def bare(run: Run) -> Run:
 
 
 def large(run: Run, n_sources: int = 6, word: str = "long-name-of-a-source-" * 6) -> Run:
-    """The run with n sources of long names, three examples a finding of 600 characters, and every part filled."""
+    """Return the run with n long-named sources, three examples of 600 characters per finding, and every part filled."""
     originals = run.sources
     names = [f"{word}{place}" for place in range(n_sources)]
     chosen = [originals[place % len(originals)] for place in range(n_sources)]
@@ -198,7 +198,7 @@ def large(run: Run, n_sources: int = 6, word: str = "long-name-of-a-source-" * 6
 
 
 def early(run: Run) -> Run:
-    """The run as if it had stopped early."""
+    """Return the run as if it had stopped early."""
     a, b, c = (source.name for source in run.sources[:3])
     return replace(
         run,
@@ -215,7 +215,7 @@ def early(run: Run) -> Run:
 
 
 def guided(run: Run, sample: int | None = None, **numbers: Any) -> Run:
-    """The run with a guide, which suspects more of each source than of the one before. numbers: of all its sources."""
+    """Return the run with a guide that suspects more in each source than in the last. numbers : of all sources."""
     curves = tuple(
         MarginCurve(kind=kind, values=(0.0, 0.05, 0.1, 0.8), shares=(0.1, 0.2, 0.3, 0.4))
         for kind in ("absolute", "relative", "maximum")
@@ -245,7 +245,7 @@ def guided(run: Run, sample: int | None = None, **numbers: Any) -> Run:
 
 
 def sliced(run: Run) -> Run:
-    """The run in two slices, one of them without its first source and of a hostile value."""
+    """Return the run with two slices, one without the first source and with a hostile value."""
     sources = tuple(
         SliceSource(
             name=source.name,
@@ -273,7 +273,7 @@ def sliced(run: Run) -> Run:
 
 
 def lensed(run: Run) -> Run:
-    """The run with objectives on its first two sources; the first has several positives a record."""
+    """Return the run with objectives on its first two sources; the first has several positives per record."""
     a, b = (source.name for source in run.sources[:2])
     several = ("single_lh", "joint_lh", "sum_marg_lh", "lse_pair", "lse_pair_max_n", "mw")
     objectives = [
@@ -317,7 +317,7 @@ def lensed(run: Run) -> Run:
 
 
 def against(source: str, difference: float, half: float) -> Against:
-    """A source's difference from a control."""
+    """Return a source's difference from a control."""
     return Against(
         source=source,
         difference_nats=difference,
@@ -327,7 +327,7 @@ def against(source: str, difference: float, half: float) -> Against:
 
 
 def with_control(run: Run, kind: str, *differences: tuple[str, float]) -> Run:
-    """The run with one control of this kind instead of those it has; the half-width of all intervals is 0.02."""
+    """Return the run with only one control, of this kind. The half-width of all intervals is 0.02."""
     control = next(item for item in run.controls if item.kind == "random")
     kept = tuple(item for item in run.controls if item.kind != kind)
     made: ControlResult = replace(
@@ -337,7 +337,7 @@ def with_control(run: Run, kind: str, *differences: tuple[str, float]) -> Run:
 
 
 def compared(run: Run, established: bool) -> Run:
-    """The run with all pairs established or none, and rank groups to match."""
+    """Return the run with all pairs established, or none, and matching rank groups."""
     comparisons: tuple[Comparison, ...] = tuple(
         replace(pair, established=established, p_holm=0.001 if established else 0.4, queries_needed_80=1234)
         for pair in run.comparisons
@@ -393,7 +393,7 @@ COST = Cost(
 
 
 def separated(run: Run) -> Run:
-    """The run with separation, batches and cost, one source of each by a hostile name."""
+    """Return the run with separation, batches and cost, each with a source that has a hostile name."""
     return replaced(
         run,
         separation=Separation(
@@ -410,7 +410,7 @@ def separated(run: Run) -> Run:
 
 
 def profiled(run: Run) -> Run:
-    """The run with gate profiles and pairs at equal hardness: the last source is not ranked, one pair not compared."""
+    """Return the run with gate profiles and pairs at equal hardness: last source not ranked, one pair not compared."""
     half = Mean(value=0.5, interval_95=(0.4, 0.6))
     gap = GapToRandom(n_queries=40, weight=NEGATIVE, consistency=NEGATIVE, locality=half, residual=NO_ENDS)
     of = {"n_queries": 40, "consistency": half, "locality": half, "residual": half, "weight": half}

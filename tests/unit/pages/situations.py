@@ -1,4 +1,4 @@
-"""Runs in which pages say something else: tests check kinds and numbers on them, snapshots the wording."""
+"""Runs for which pages differ: tests check kinds and numbers on them, snapshots check the wording."""
 
 from __future__ import annotations
 
@@ -30,11 +30,11 @@ def finding(name: str, share: float, n: int = 90) -> SourceFinding:
 
 
 ABSENT = tuple(finding(name, 0.0, 0) for name in FINDINGS)
-"""Every finding evaluated, and in no negative."""
+"""Every finding, evaluated and without negatives."""
 
 
 def clean(run: Run) -> Run:
-    """The run with sources that have no finding, no overlap and no ablation."""
+    """Return the run with sources without findings, overlaps and ablations."""
     sources = tuple(
         samples.changed(
             item, findings=ABSENT, skipped={}, status="no_defects", n_flagged=0, flagged_share=0.0, repair=None
@@ -49,7 +49,7 @@ ONE = samples.replaced(RUN, sources=RUN.sources[1:2], comparisons=(), budgets=Bu
 
 
 def with_status(*statuses: str) -> Run:
-    """A run whose sources have these statuses: those to repair or not to use for their false negatives alone."""
+    """Return a run whose sources have these statuses. Those to repair or not to use only have false negatives."""
     defect = tuple(finding(item.name, 0.2 if item.name == "false_negative" else 0.0, 66) for item in ABSENT)
     sources = tuple(
         replace(
@@ -64,13 +64,13 @@ def with_status(*statuses: str) -> Run:
 
 
 def random_passages(run: Run, *differences: float) -> Run:
-    """The run with a random control from which its sources differ so."""
+    """Return the run with a random control from which its sources have these differences."""
     names = [source.name for source in run.sources]
     return with_control(replace(run, controls=RUN.controls[:1]), "random", *zip(names, differences, strict=True))
 
 
 def without_defects_evaluated(run: Run) -> Run:
-    """The run in which one source was not looked at for mojibake."""
+    """Return the run with mojibake not evaluated for one source."""
     rest = tuple(item for item in ABSENT if item.name != "mojibake")
     return replace(run, sources=(replace(run.sources[0], findings=rest), *run.sources[1:]))
 
@@ -98,7 +98,7 @@ VERDICTS: Mapping[str, Run] = {
 
 
 def shuffled(*differences: tuple[str, float]) -> Run:
-    """The run with the shuffled controls of these sources alone."""
+    """Return the run with shuffled controls of only these sources."""
     control = next(item for item in RUN.controls if item.of is not None)
     controls = (replace(control, of=name, against=(against(name, value, 0.02),)) for name, value in differences)
     return replace(RUN, controls=tuple(controls))
@@ -126,7 +126,7 @@ def ablation(name: str, *rows: AblationRow) -> Ablation:
 
 
 def varied(*ablations: Ablation) -> Run:
-    """A run without findings, in which these settings were tried."""
+    """Return a run without findings, with these ablations."""
     return samples.replaced(CLEAN, ablations=ablations)
 
 

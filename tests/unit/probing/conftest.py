@@ -1,4 +1,4 @@
-"""One tiny encoder and one task for all tests of the probe."""
+"""Provide one tiny encoder and one task for all tests of the probe."""
 
 from __future__ import annotations
 
@@ -15,7 +15,7 @@ from tests.tiny_probe import keyed_task, tiny_encoder
 
 @pytest.fixture(autouse=True)
 def _one_thread() -> Iterator[None]:
-    """A tiny model is faster on one thread, and sums do not depend on the machine."""
+    """Use one thread: a tiny model is faster so, and sums do not depend on the machine."""
     before = torch.get_num_threads()
     torch.set_num_threads(1)
     yield
@@ -24,7 +24,7 @@ def _one_thread() -> Iterator[None]:
 
 @pytest.fixture(scope="session")
 def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """The folder of the tiny encoder."""
+    """Return the folder of the tiny encoder."""
     path = tmp_path_factory.mktemp("probing") / "encoder"
     tiny_encoder(path)
     return path

@@ -1,4 +1,4 @@
-"""Helpers of the reader tests: write rows into any container, read a source wholly."""
+"""Helpers of the reader tests: write rows to any container, and read a whole source."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ from secid.settings import Settings
 
 
 def zstd(data: bytes) -> bytes:
-    """The data as one zstd frame."""
+    """Return the data as one zstd frame."""
     packed: bytes = pa.compress(data, "zstd", asbytes=True)
     return packed
 
@@ -54,7 +54,7 @@ def write_table(path: Path, rows: list[Any]) -> None:
 
 
 def write(path: Path, rows: list[Any]) -> Path:
-    """Write rows as the path's suffixes say."""
+    """Write rows in the format of the path's suffixes."""
     packing = path.suffix if path.suffix in (".gz", ".zst") else ""
     plain = path.with_suffix("") if packing else path
     writers = {
@@ -70,7 +70,7 @@ def write(path: Path, rows: list[Any]) -> Path:
 
 
 def read(path: Path | str, **settings: Any) -> tuple[Reader, list[Record | Defect]]:
-    """The reader of the only source of a path, and all its items."""
+    """Return the reader of a path's only source, and all its items."""
     chosen = Settings(**settings)
     (source,) = resolve_sources([str(path)], chosen)
     reader = open_source(source, chosen)
@@ -79,7 +79,7 @@ def read(path: Path | str, **settings: Any) -> tuple[Reader, list[Record | Defec
 
 @contextmanager
 def refused(where: Path | str, kind: type[SecidError] = InputError) -> Iterator[pytest.ExceptionInfo[SecidError]]:
-    """An error of exactly this kind, about this file, folder or line."""
+    """Expect an error of exactly this class, about this file, folder or line."""
     with pytest.raises(kind) as caught:
         yield caught
     assert type(caught.value) is kind
@@ -88,7 +88,7 @@ def refused(where: Path | str, kind: type[SecidError] = InputError) -> Iterator[
 
 @pytest.fixture
 def items(tmp_path: Path) -> Callable[..., list[Record | Defect]]:
-    """Items of rows (JSON lines) or of bytes, as a file would give them."""
+    """Return a function that reads rows (JSON lines) or bytes from a file, and returns their items."""
 
     def of(content: Any, name: str = "source.jsonl", **settings: Any) -> list[Record | Defect]:
         path = tmp_path / name
