@@ -49,11 +49,9 @@ def gate(
     ] = None,
     paired: Annotated[
         Path | None,
-        judging("--paired", metavar="RUN", text="Run folder of the baseline, to measure drift query by query."),
+        judging("--paired", metavar="RUN", text="Run folder of the baseline, to compare by query."),
     ] = None,
-    init: Annotated[
-        bool, judging("--init", text="Write a policy file with comments, derived from the baseline.")
-    ] = False,
+    init: Annotated[bool, judging("--init", text="Write a commented policy for this baseline.")] = False,
     exit_zero: Annotated[bool, judging("--exit-zero", text="Exit 0 whatever the verdict, for a trial period.")] = False,
     out: Annotated[
         list[Path] | None,

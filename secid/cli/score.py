@@ -56,8 +56,7 @@ Encoders = Annotated[
     flag(
         "--encoder",
         metavar="NAME",
-        text="Short name, hub name, folder, vectors file or http endpoint. Repeat the flag to compare the order under "
-        "several encoders; the first is the target.",
+        text="Short name, hub name, folder, vectors file or http endpoint; repeatable, the first is the target.",
         group="Encoder",
     ),
 ]

@@ -85,14 +85,14 @@ def status_of(run: Run, source: SourceReport) -> str:
 
 
 def statuses_line(sources: Sequence[SourceReport]) -> str:
-    """Say which sources to repair or to leave, and which to check before training."""
+    """Return sentences on the sources to repair or not to use, and on those to check before training."""
     return f"{statuses(sources)}. {doubts(sources)}".rstrip()
 
 
 def statuses(sources: Sequence[SourceReport]) -> str:
-    """Say which sources to repair or to leave, each with its largest share of a defect, or that none has to be.
+    """Return a clause on the sources to repair or not to use, each with its largest share of a defect.
 
-    One clause, without its full stop.
+    If there are none, it names the sources without defects. It has no full stop.
     """
     of = {status: [source for source in sources if source.status == status] for status in STATUS}
     left, repaired = (listed(_with_largest(of[status], DEFECTS)) for status in ("unusable", "repair"))
@@ -108,7 +108,7 @@ def statuses(sources: Sequence[SourceReport]) -> str:
 
 
 def doubts(sources: Sequence[SourceReport]) -> str:
-    """Name the sources whose texts the encoder cannot read, and those to check before training; "" for none."""
+    """Return sentences on sources that the encoder cannot read, and on those to check before training; "" for none."""
     unread = [source for source in sources if source.status == "no_verdict"]
     check = [source for source in sources if source.status == "no_defects" and any(_shares(source, DOUBTS))]
     unread = unread if len(unread) < len(sources) else []

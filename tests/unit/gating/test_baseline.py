@@ -46,9 +46,9 @@ def test_rounding_noise_makes_no_diff(baseline):
     ("text", "part"),
     [
         ("[]", "schema_version"),
-        ("not json", "JSON document"),
-        ('{"schema_version": "2.0", "sour', "JSON document"),
-        pytest.param("[" * 100_000, "JSON document", id="deep"),
+        ("not json", "not JSON"),
+        ('{"schema_version": "2.0", "sour', "not JSON"),
+        pytest.param("[" * 100_000, "not JSON", id="deep"),
         ('{"schema_version": "3.0"}', "version 3.0"),
     ],
 )
