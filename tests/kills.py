@@ -27,7 +27,7 @@ SEAL_SECONDS = 0.1
 
 PROGRAM = "import sys; from tests.kills import run_program; run_program(sys.argv[1:])"
 IMPORTED = ["secid.api", "secid.encode.transformer", "secid.scoring.run", "secid.run_folder", "secid.cli.score"]
-IMPORTED += ["transformers.models.bert.modeling_bert", "transformers.models.auto.tokenization_auto"]
+IMPORTED += ["transformers.models.bert.modeling_bert", "transformers.models.auto.tokenization_auto", "tests.unpacked"]
 """What a forked child finds imported, of the commands and of what loads a BERT. A process has one server, so that
 another list elsewhere would hold for whichever test comes first."""
 NOT_OF_THE_RESULT = ("timing", "environment", "folder")

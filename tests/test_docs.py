@@ -22,6 +22,7 @@ from typing import Any
 import pytest
 
 from secid import results
+from tests.tiny_bert import save_tiny_bert
 
 ROOT = Path(__file__).resolve().parents[1]
 PAGES = [
@@ -239,10 +240,17 @@ def commands_in(page: Path) -> list[str]:
     return [line for line in lines_in(page) if line.startswith("secid ")]
 
 
+@pytest.fixture(scope="session")
+def tiny(tmp_path_factory):
+    return save_tiny_bert(tmp_path_factory.mktemp("tiny") / "encoder")
+
+
 @pytest.mark.parametrize("name", ["agents.md", "how-to.md", "skill/SKILL.md", "tutorial.md"])
-def test_commands_of_a_page_run_as_typed(here, name):
+def test_commands_of_a_page_run_as_typed(here, name, tiny, monkeypatch):
+    """With a smaller model behind the name "minilm"."""
     from secid.cli.app import main
 
+    monkeypatch.setattr("secid.encode.locate.offline_minilm", lambda memory=None: tiny)
     assert len(commands_in(ROOT / "docs" / name)) >= 2
     for command in lines_in(ROOT / "docs" / name):
         if not command.startswith("secid "):

@@ -12,7 +12,7 @@ from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Floats, Index, distinct, is_known, pairs
 from secid.errors import NumericalError
 from secid.measure.interval import finite_interval
-from secid.triplets.estimates import Estimate, Names, combined, comparable_keys, wilson_interval
+from secid.triplets.estimates import Estimate, Names, comparable_keys, estimated_gap, wilson_interval
 
 if TYPE_CHECKING:
     import torch
@@ -185,7 +185,7 @@ def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
         Estimate(value, pool.names[order], influence.cpu().numpy()[order])
         for value, influence in ((parts.auc, parts.auc_influence), (parts.within_auc, parts.within_influence))
     )
-    gap = combined(within, auc)
+    gap = estimated_gap(within, auc)
     return {
         "n_queries": len(pool.names),
         "n_positives": len(pool.positive.values),

@@ -181,7 +181,7 @@ def _read_npz(path: Path) -> VectorTable:
         raise EncoderError(
             f"cannot be read: {plain_message(error)}", where=str(path), remedy="write it with np.savez"
         ) from error
-    name = _one_of(VECTOR_NAMES, members, path)
+    name = _vectors_of(members, path)
     vectors = arrays[name]
     if vectors.ndim != 2 or vectors.dtype.kind != "f":
         raise EncoderError(
@@ -224,7 +224,7 @@ def _read_parquet(path: Path) -> VectorTable:
     except (OSError, pa.ArrowException) as error:
         reason = "it is encrypted" if is_encryption_error(error) else plain_message(error)
         raise EncoderError(f"cannot be read: {reason}", where=str(path)) from error
-    name = _one_of(VECTOR_NAMES, table.column_names, path)
+    name = _vectors_of(table.column_names, path)
     column = table.column(name).combine_chunks()
     kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     if not any(is_kind(column.type) for is_kind in kinds):
@@ -249,11 +249,13 @@ def _offsets(column: Any) -> NDArray[np.int64]:
     return np.asarray(column.offsets, dtype=np.int64)
 
 
-def _one_of(names: Sequence[str], present: Collection[str], path: Path) -> str:
-    matches = [name for name in names if name in present]
+def _vectors_of(present: Collection[str], path: Path) -> str:
+    """Return the name of the array of vectors. Raises EncoderError unless there is exactly one."""
+    matches = [name for name in VECTOR_NAMES if name in present]
     if len(matches) != 1:
         raise EncoderError(
-            f"expected one array of vectors named {', '.join(names)}, got {', '.join(sorted(present)) or 'nothing'}",
+            f"expected one array of vectors named {', '.join(VECTOR_NAMES)}, "
+            f"got {', '.join(sorted(present)) or 'nothing'}",
             where=str(path),
             remedy='name the array of vectors "vector", and the array of texts "text" (or "text_sha256")',
         )

@@ -160,11 +160,6 @@ def forms_of(texts: Iterable[str]) -> Keys:
     return np.concatenate(parts)
 
 
-def corpus_forms(collection: Collection) -> Keys:
-    """Sorted hashes of the normal forms of all its passages."""
-    return distinct(forms_of(collection.passages()))
-
-
 # Texts of an evaluation set among the texts of a run, exactly or nearly equal.
 #
 # Exact: of one normal form (METHOD 14), which is not empty. Near, for queries: the sets of words have a Jaccard

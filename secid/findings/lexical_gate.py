@@ -25,7 +25,7 @@ from secid.settings import Settings
 if TYPE_CHECKING:
     from secid.measure.blocks import Triplets
     from secid.triplets.measure_set import Measured
-    from secid.triplets.table import CoverageTables, TripletTable
+    from secid.triplets.table import CoverageTables
 
 # Texts whose words the tokenizer cuts up or runs together, on a sample: reading every text would cost time.
 
@@ -179,7 +179,7 @@ def lexical(
 
     folder: where the token sets of a sample are spooled.
     """
-    means = {item.name: _positive_coverage(item.table) for item in items}
+    means = {item.name: item.table.average(item.table.repeated(item.table.positive_coverage)) for item in items}
     inactive = [item for item in items if means[item.name] < INACTIVE_COVERAGE]
     active = [item for item in items if item not in inactive]
     misread_words = _misread_sources(plan, active, settings.tokenizer, settings.seed)
@@ -203,11 +203,6 @@ def lexical(
         }
         warnings.append(RunWarning(kind="inactive_lexical_gate", source=item.name, values=values))
     return (*warnings, *_misread(misread_words, settings.tokenizer))
-
-
-def _positive_coverage(table: TripletTable) -> float:
-    """Mean coverage of the scored positives, over triplets."""
-    return table.average(table.repeated(table.positive_coverage))
 
 
 @dataclass(frozen=True)

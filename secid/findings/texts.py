@@ -94,7 +94,10 @@ def text_rules(
             "hub": is_known(of_passages.form[source.negatives], hubs),
         }
         own = formal_masks(source, formal)
-        excess = run.excess.get(source.name, {}) if run is not None else excess_of(source, own, queries)
+        if run is not None:
+            excess = run.excess.get(source.name, {})
+        else:
+            excess = ListedNegatives(source.with_findings(own), queries.keys).excess()
         found.append(TextFindings(own.negatives | mask_of(flags, source.n_triplets), own.positives, excess))
     return found
 
@@ -104,11 +107,6 @@ def formal_masks(source: PlannedSource, formal: Mapping[str, BothFlags]) -> Text
     of_negatives, of_positives = ({name: flags[side] for name, flags in formal.items()} for side in (0, 1))
     positives = mask_of(of_positives, len(source.positives)).astype(np.uint16)
     return TextFindings(mask_of(of_negatives, source.n_triplets), positives)
-
-
-def excess_of(source: PlannedSource, formal: TextFindings, queries: TextStore) -> dict[str, bool]:
-    """Return the formal defects that count in a source with these formal findings, and whether dropping them helps."""
-    return ListedNegatives(source.with_findings(formal), queries.keys).excess()
 
 
 def mask_of(flags: Mapping[str, Flags], n: int) -> Mask:

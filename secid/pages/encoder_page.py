@@ -117,7 +117,8 @@ def _recipe(encoder: Description) -> Table:
         "passage_prefix": _quoted(info.passage_prefix),
     }
     if "truncate_dim" in info.rules:
-        fields["truncate_dim"] = _truncation(encoder.truncate_dim)
+        n = encoder.truncate_dim
+        fields["truncate_dim"] = "none" if n is None else f"first {count(n)} dimensions"
     rows = [(name, value, info.rules.get(name, "default")) for name, value in fields.items()]
     rows += [("after pooling", head, "modules.json") for head in encoder.heads]
     return Table(caption="Recipe", columns=(text("recipe"), foreign("value"), foreign("set by")), rows=tuple(rows))
@@ -125,10 +126,6 @@ def _recipe(encoder: Description) -> Table:
 
 def _labelled(label: str, text: str) -> Line:
     return Line(text, mark=f"{label:<{LABEL}}")
-
-
-def _truncation(truncate_dim: int | None) -> str:
-    return "none" if truncate_dim is None else f"first {count(truncate_dim)} dimensions"
 
 
 def _quoted(prefix: str) -> str:

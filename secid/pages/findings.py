@@ -169,7 +169,7 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[ShownFindings, ...], int]:
     every = [
         (
             bool(number) or source.status not in TO_REPAIR,
-            _is_trait(source, item),
+            source.status == "unusable" and item.name not in DEFECTS,
             place,
             source.scored.rank,
             source,
@@ -190,10 +190,6 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[ShownFindings, ...], int]:
             groups.append((source, ShownFindings(source=plain(name), status=status, items=items, command=command)))
     groups.sort(key=lambda group: REPAIR_FIRST.index(group[0].status))
     return tuple(group for _, group in groups), max(0, len(every) - limit)
-
-
-def _is_trait(source: SourceReport, item: Item) -> bool:
-    return source.status == "unusable" and item.name not in DEFECTS
 
 
 def ranked(run: Run, source: SourceReport) -> list[Ranked]:

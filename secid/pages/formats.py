@@ -22,10 +22,20 @@ from secid.analyses.registry import to_json
 from secid.pages.findings import NOT_RANKED, status_of
 from secid.pages.page import STATUSES, ExampleRow, Item, Page, Section, ShownFindings, Table, match_words
 from secid.pages.sections import page_of
-from secid.pages.text import CODE, END_ISOLATE, ISOLATE, fraction, markdown_code, plain, plural, short, without_commands
+from secid.pages.text import (
+    CODE,
+    END_ISOLATE,
+    ISOLATE,
+    fraction,
+    markdown_code,
+    markdown_html,
+    markdown_sentence,
+    plain,
+    plural,
+    short,
+    without_commands,
+)
 from secid.pages.text import markdown as safe
-from secid.pages.text import markdown_html as safe_html
-from secid.pages.text import markdown_sentence as sentence_of
 from secid.records import encodable
 from secid.results import Run, Status, TripletExample
 from secid.results.check import Audit, Check
@@ -364,11 +374,11 @@ def code_block(text: str) -> str:
 def _cell(text: str) -> str:
     """Return a cell with its code marked. A hash is marked as code too, so that sites do not make it a link."""
     is_digest = DIGEST.fullmatch(text) and not text.isdigit()
-    return markdown_code(text) if is_digest else sentence_of(_clip(text, CELL_CHARACTERS))
+    return markdown_code(text) if is_digest else markdown_sentence(_clip(text, CELL_CHARACTERS))
 
 
 def _sentence(text: str) -> str:
-    return sentence_of(_clip(text, SENTENCE_CHARACTERS))
+    return markdown_sentence(_clip(text, SENTENCE_CHARACTERS))
 
 
 def _clip(text: str, limit: int) -> str:
@@ -381,7 +391,7 @@ def _line(cells: Iterable[str]) -> str:
 
 def _folded(summary: str, body: str) -> str:
     """Return HTML that GitHub folds; elsewhere it is unfolded."""
-    return f"<details><summary>{safe_html(summary, 100)}</summary>\n\n{body}\n\n</details>" if body else ""
+    return f"<details><summary>{markdown_html(summary, 100)}</summary>\n\n{body}\n\n</details>" if body else ""
 
 
 def hard_cut(text: str, limit: int, note: str) -> str:

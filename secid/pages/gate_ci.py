@@ -77,7 +77,7 @@ MESSAGE_BYTES = 4096
 """Maximum size of an annotation. GitHub would cut it anywhere, even within a character."""
 SUMMARY_BYTES = 1 << 20
 """Maximum size of a step summary. GitHub drops a larger one completely."""
-CUT_NOTE = "\n\nThe rest was cut, because a step summary can have at most 1 MiB.\n"
+SUMMARY_NOTE = "\n\nThe rest was cut, because a step summary can have at most 1 MiB.\n"
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 
 
@@ -157,7 +157,7 @@ def append_step_summary(verdict: GateVerdict, environment: dict[str, str] | None
         file = Path(path)
         used = file.stat().st_size if file.exists() else 0
         with file.open("a", encoding="utf-8", newline="\n") as handle:
-            handle.write(hard_cut(to_markdown(gate_page(verdict)), SUMMARY_BYTES - used, CUT_NOTE))
+            handle.write(hard_cut(to_markdown(gate_page(verdict)), SUMMARY_BYTES - used, SUMMARY_NOTE))
     except OSError as error:
         raise OutputError(f"cannot be written: {error.strerror}", where=f"${SUMMARY_VARIABLE} {path}") from error
     return True

@@ -325,7 +325,7 @@ class TextStore:
     def _packed(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int32]) -> Packed:
         sizes = lengths.astype(np.int64) + len(BETWEEN)
         size = int(sizes.sum())
-        if len(offsets) and _adjoin(offsets, sizes):  # the usual case
+        if len(offsets) and np.array_equal(offsets[1:], offsets[:-1] + sizes[:-1]):  # adjacent texts, the usual case
             data = self._data[offsets[0] : offsets[0] + size]
         else:
             data = b"".join([self._data[a : a + n] for a, n in zip(offsets.tolist(), sizes.tolist(), strict=True)])
@@ -363,11 +363,6 @@ class StoredTexts(Sequence[str]):
         if isinstance(place, slice):
             return self._store.take(self._ids[place])
         return self._store.take(self._ids[[place]])[0]
-
-
-def _adjoin(offsets: npt.NDArray[np.int64], sizes: npt.NDArray[np.int64]) -> bool:
-    """Return whether each text directly follows the one before it."""
-    return bool(np.array_equal(offsets[1:], offsets[:-1] + sizes[:-1]))
 
 
 def release_read_pages(mapped: mmap.mmap) -> None:

@@ -52,11 +52,11 @@ def package_version(name: str) -> str | None:
         return None
 
 
-def diagnosis(settings_directory: Path | None = None) -> dict[str, dict[str, Any]]:
+def diagnosis() -> dict[str, dict[str, Any]]:
     """Return the facts for a bug report, by section: versions, devices, caches, settings that are not defaults.
 
-    settings_directory : as in `settings.resolve`. An error in the settings is reported, not raised,
-    so that the command works when nothing else does. Secrets are reported as set or not set.
+    An error in the settings is reported, not raised, so that the command works when nothing else does. Secrets are
+    reported as set or not set.
     """
     facts = environment()
     return {
@@ -67,7 +67,7 @@ def diagnosis(settings_directory: Path | None = None) -> dict[str, dict[str, Any
         "packages": {name: value or "not installed" for name, value in facts["packages"].items()},
         "devices": _devices(),
         "encoders": _encoders(),
-        **_settings(settings_directory),
+        **_settings(),
     }
 
 
@@ -104,11 +104,11 @@ def _encoders() -> dict[str, Any]:
     }
 
 
-def _settings(directory: Path | None) -> dict[str, dict[str, Any]]:
+def _settings() -> dict[str, dict[str, Any]]:
     from secid.encode import CacheFolder
 
     try:
-        resolved = resolve({}, directory=directory)
+        resolved = resolve({})
         cache = CacheFolder.of(resolved.values).info()
     except SecidError as error:
         return {"settings": {"error": str(error)}}

@@ -13,7 +13,7 @@ from secid.analyses.audit import AuditedNegatives, source_audit
 from secid.arrays import distinct, is_known
 from secid.encode import Encoder, smallest_distance
 from secid.errors import InputError
-from secid.findings.judgements import OTHER_COLLECTION, Judgements, corpus_forms, read_judgements
+from secid.findings.judgements import OTHER_COLLECTION, Judgements, forms_of, read_judgements
 from secid.measure.blocks import Triplets
 from secid.measure.gates import Dots
 from secid.measure.sweep import sweep
@@ -140,7 +140,7 @@ class _Auditor:
         ]
         self._outside = np.zeros(len(self._passages), np.bool_)
         if collection is not None:
-            self._outside = ~is_known(self._passages, corpus_forms(collection))
+            self._outside = ~is_known(self._passages, distinct(forms_of(collection.passages())))
             for planned in self._sources:
                 self._refuse_other_texts(planned)
 

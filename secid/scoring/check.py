@@ -91,7 +91,14 @@ def check_sources(
         secid_version=VERSION,
         tokenizer=settings.tokenizer,
         tokens_by=TOKENS_BY,
-        evaluation=None if evaluation is None else _evaluation_of(evaluation),
+        evaluation=None
+        if evaluation is None
+        else Evaluation(
+            folder=evaluation.folder,
+            qrels=evaluation.qrels,
+            n_queries=len(evaluation.queries),
+            n_relevant_passages=len(evaluation.passages),
+        ),
         sources=tuple(source for source, _ in checked),
         texts={source.name: facts for source, facts in checked},
         overlaps=overlaps(listed),
@@ -119,15 +126,6 @@ def with_commands(check: Check, specs: Sequence[str], given: Mapping[str, object
         for source in check.sources
     )
     return replace(check, sources=sources, save=shlex.join(["secid", "check", *specs, *flags, "-o", SAVED]))
-
-
-def _evaluation_of(evaluation: EvaluationSet) -> Evaluation:
-    return Evaluation(
-        folder=evaluation.folder,
-        qrels=evaluation.qrels,
-        n_queries=len(evaluation.queries),
-        n_relevant_passages=len(evaluation.passages),
-    )
 
 
 class _Checker:

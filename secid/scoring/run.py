@@ -33,7 +33,7 @@ from secid.arrays import distinct, is_known
 from secid.encode import Encoder
 from secid.findings.summary import SourceFindings, judge_texts
 from secid.findings.texts import RunTexts
-from secid.measure.blocks import Triplets, Vectors
+from secid.measure.blocks import Vectors
 from secid.measure.uncertainty import covariance
 from secid.pool import DocumentFrequencies
 from secid.pool.plan import QuerySubset
@@ -231,14 +231,12 @@ def source_reports(
 def control_results(context: Context) -> tuple[ControlResult, ...]:
     """Return the results of all controls."""
     names = [item.name for item in context.ranked]
-    pool = distinct(np.concatenate([ids for item in context.items for ids in _documents(item.triplets)]))
+    pool = distinct(
+        np.concatenate([ids for item in context.items for ids in (item.triplets.positive, item.triplets.negative)])
+    )
     results = []
     for (control, item), gaps in zip(context.controls, context.control_gaps, strict=True):
         n_new_texts = int((~is_known(distinct(item.triplets.negative), pool)).sum())
         own = {name: gaps[name] for name in names if name in gaps}
         results.append(control_result(control, item, n_new_texts, own, context.settings))
     return tuple(results)
-
-
-def _documents(rows: Triplets) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    return rows.positive, rows.negative

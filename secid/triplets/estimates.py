@@ -95,18 +95,18 @@ def stratified_mean(
     return Estimate(value, queries, np.bincount(cluster, off, len(queries)) / weight.sum(), n_sampled)
 
 
-def combined(first: Estimate, second: Estimate, factor: float = -1.0) -> Estimate:
-    """Return first + factor * second, paired by query. A query of only one estimate contributes only to that one."""
+def estimated_gap(first: Estimate, second: Estimate) -> Estimate:
+    """Return first - second, paired by query. A query of only one estimate contributes only to that one."""
     queries = np.union1d(first.queries, second.queries)
     gap = np.zeros(len(queries))
     gap[np.searchsorted(queries, first.queries)] += first.per_query
-    gap[np.searchsorted(queries, second.queries)] += factor * second.per_query
-    return Estimate(first.value + factor * second.value, queries, gap)
+    gap[np.searchsorted(queries, second.queries)] -= second.per_query
+    return Estimate(first.value - second.value, queries, gap)
 
 
 def paired_difference(first: Estimate, second: Estimate) -> Difference:
     """Return first - second with a standard error paired by query. Source: METHOD 8."""
-    gap = combined(first, second)
+    gap = estimated_gap(first, second)
     n_shared = len(first.queries) + len(second.queries) - len(gap.queries)
     return Difference(gap.value, gap.standard_error, min(len(first.queries), len(second.queries)), n_shared)
 

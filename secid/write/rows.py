@@ -172,12 +172,8 @@ def _is_blank(value: Any) -> bool:
     return isinstance(value, list) and value != [] and all(item is None for item in value)
 
 
-def _is_text(value: Any) -> bool:
-    return isinstance(value, str)
-
-
 MINED: Mapping[str, Callable[[Any], bool]] = {
-    "score": _is_number, "rank": _is_number, "margin": _is_number, "miner": _is_text,
+    "score": _is_number, "rank": _is_number, "margin": _is_number, "miner": lambda value: isinstance(value, str),
 }  # fmt: skip
 """Fields of a mined negative that an object may hold next to its text -> checks of their values."""
 

@@ -19,7 +19,7 @@ from secid.pages.screen import print_page
 from secid.results import RowCounts, SourceFinding, SourceReport
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import CHECKED, Check, SourceCaution, TextFacts
-from tests.cli.conftest import FIXTURES, ROOT, child_environment, rows, run_child, write_rows
+from tests.cli.conftest import FIXTURES, ROOT, child_environment, rows, write_rows
 
 POISONED = FIXTURES / "sources" / "poisoned.jsonl"
 DOCS = ROOT / "docs" / "check.md"
@@ -164,16 +164,31 @@ def test_standard_input(invoke, monkeypatch):
     assert outcome.out.startswith("No defects found in stdin")
 
 
-def test_the_hash_seed_of_python_changes_nothing(tmp_path, invoke):
-    """The seed of this process is drawn."""
+PROBE = """
+import sys
+from secid.cli.app import main
+code = main(["check", *sys.argv[1:]])
+heavy = {"torch", "transformers", "huggingface_hub"} & set(sys.modules)
+import torch
+print(code, heavy, "torch" in sys.modules, file=sys.stderr)
+"""
+
+
+def test_neither_torch_is_imported_nor_does_the_hash_seed_of_python_change_anything(tmp_path, invoke):
+    """The seed of this process is drawn. A file in the working directory stands in for torch, and is noticed."""
     items = list(rows(60))
     starts = ("sure it is", "now it was", "then it became", "once there stood", "far away lay", "long ago lived")
     for number, item in enumerate(items):  # six openings and two hubs, equally common: ties that hashes could order
         item["neg"] += [f"hub {number % 2} of them all", f"{starts[number % 6]} so that number {number}"]
     path = write_rows(tmp_path / "tied.jsonl", items)
-    words = ("check", path, POISONED, "--json", "-q")
-    child = run_child(*words, cwd=tmp_path, PYTHONHASHSEED="1")
-    found = [json.loads(outcome.out) for outcome in (invoke(*words), child)]
+    words = [str(path), str(POISONED), "--against-eval", str(FIXTURES / "collection"), "--json", "--quiet"]
+    (tmp_path / "torch.py").touch()
+    child = subprocess.run(
+        [sys.executable, "-c", PROBE, *words],
+        capture_output=True, text=True, check=True, env=child_environment(PYTHONHASHSEED="1"), cwd=tmp_path,
+    )  # fmt: skip
+    assert child.stderr == "0 set() True\n"
+    found = [json.loads(text) for text in (invoke("check", *words).out, child.stdout)]
     for document in found:
         document["seconds"] = None
     assert found[0] == found[1]
@@ -181,26 +196,6 @@ def test_the_hash_seed_of_python_changes_nothing(tmp_path, invoke):
         "hub",
         "shared_opening",
     }
-
-
-PROBE = """
-import sys
-from secid.cli.app import main
-heavy = {"torch", "transformers", "huggingface_hub"}
-print(main(["check", *sys.argv[1:], "--quiet"]), heavy & set(sys.modules))
-import torch
-print("torch" in sys.modules)
-"""
-
-
-def test_torch_is_not_imported_and_the_probe_would_see_it(tmp_path):
-    """A file in the working directory stands in for torch."""
-    (tmp_path / "torch.py").touch()
-    done = subprocess.run(
-        [sys.executable, "-c", PROBE, str(POISONED), "--against-eval", str(FIXTURES / "collection")],
-        capture_output=True, text=True, check=True, env=child_environment(), cwd=tmp_path,
-    )  # fmt: skip
-    assert done.stdout.splitlines()[-2:] == ["0 set()", "True"]
 
 
 def test_the_page_names_every_key():

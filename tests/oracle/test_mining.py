@@ -158,7 +158,9 @@ def plain(tmp_path_factory: pytest.TempPathFactory) -> Any:
     return case(tmp_path_factory.mktemp("mining"))
 
 
-@pytest.mark.parametrize("options", [{"max_reuse": 2}, {"on_short": "random"}, {"on_short": "drop"}], ids=str)
+@pytest.mark.parametrize(
+    "options", [{"max_reuse": 2}, {"max_reuse": 3, "on_short": "random"}, {"on_short": "drop"}], ids=str
+)
 def test_caps_and_short_rows_are_treated_as_the_rules_say(tmp_path, options):
     mined, reference = case(tmp_path, **options)
     compare(mined, reference())
@@ -167,12 +169,6 @@ def test_caps_and_short_rows_are_treated_as_the_rules_say(tmp_path, options):
     assert (sum(source.n_filled for source in mined.sources) > 0) == (options.get("on_short") == "random")
     assert (sum(source.n_dropped for source in mined.sources) > 0) == (options.get("on_short") == "drop")
     assert max(source.most_used for source in mined.sources) <= options.get("max_reuse", 99)
-
-
-def test_a_cap_and_a_filling_go_together(tmp_path):
-    mined, reference = case(tmp_path, max_reuse=3, on_short="random")
-    compare(mined, reference())
-    assert max(source.most_used for source in mined.sources) <= 3
 
 
 def test_what_is_mined_is_what_the_rules_say(plain):

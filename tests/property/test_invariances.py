@@ -187,9 +187,8 @@ def test_a_changed_negative_would_be_noticed(base, tmp_path):
         assert_same(score(tmp_path / "changed", changed), base)
 
 
-@pytest.mark.parametrize("seed", [1, 2])
-def test_the_order_of_rows_and_files_changes_nothing(base, tmp_path, seed):
-    draw = random.Random(seed)
+def test_the_order_of_rows_and_files_changes_nothing(base, tmp_path):
+    draw = random.Random(1)
     names = draw.sample(sorted(SOURCES), len(SOURCES))
     shuffled = {name: draw.sample(SOURCES[name], len(SOURCES[name])) for name in names}
     assert_same(score(tmp_path / "shuffled", shuffled), base, FLOAT32_RELATIVE)
@@ -244,9 +243,8 @@ def test_a_rotation_of_all_vectors_changes_nothing(base, tmp_path):
 def test_the_number_of_threads_changes_nothing(base, tmp_path):
     before = torch.get_num_threads()
     try:
-        for threads in (1, 3):
-            torch.set_num_threads(threads)
-            assert_same(score(tmp_path / f"threads{threads}", SOURCES), base, FLOAT32_RELATIVE)
+        torch.set_num_threads(1 if before > 1 else 3)
+        assert_same(score(tmp_path / "threads", SOURCES), base, FLOAT32_RELATIVE)
     finally:
         torch.set_num_threads(before)
 

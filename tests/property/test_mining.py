@@ -83,7 +83,9 @@ def test_a_limit_on_reuse_does_not_depend_on_the_order_of_rows_of_one_query(tmp_
 FEW = [spec for spec in typed() if spec.partition("=")[0] in ("rnd", "lex", "near", "rel", "sim", "mix")]
 
 
-@pytest.mark.parametrize(("size", "specs"), [(1, FEW), (7, typed())], ids=["1", "7"])
+@pytest.mark.parametrize(
+    ("base", "size", "specs"), [(OPTIONS[0], 7, typed()), (OPTIONS[1], 1, FEW)], ids=["7", "1"], indirect=["base"]
+)
 def test_the_size_of_blocks_changes_no_byte(base, size, specs, monkeypatch):
     folder, expected, options = base
     for module, name in (

@@ -81,7 +81,7 @@ def controls(rows: list[Record], folder: Path) -> dict[str, set[tuple[str, str]]
     }
 
 
-@pytest.mark.parametrize("seed", range(4))
+@pytest.mark.parametrize("seed", range(2))
 def test_the_pool_s_controls_depend_on_no_order_blocks_or_threads(seed, tmp_path, monkeypatch):
     rows = records(seed)
     expected = controls(rows, tmp_path / "base")

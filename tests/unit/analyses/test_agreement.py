@@ -172,7 +172,7 @@ def planted(scores, error):
     return SimpleNamespace(sources=sources, comparisons=comparisons, analyses={}, budget=1.0, not_evaluated={})
 
 
-@pytest.mark.parametrize("error", [0.2, 0.5, 1.0, 2.0, 5.0])
+@pytest.mark.parametrize("error", [0.2, 1.0, 5.0])
 def test_intervals_cover_the_truth_at_least_as_often_as_they_say(error):
     """True values are 1 apart on both sides; the order of two pairs differs between them."""
     generator = np.random.default_rng(3)

@@ -45,7 +45,7 @@ def distance(one: tuple[np.ndarray, np.ndarray], other: tuple[np.ndarray, np.nda
     return max(float(np.abs(a - b).max()) for a, b in zip(one, other, strict=True))
 
 
-@pytest.mark.parametrize("family", ["bert", "distilbert", "mpnet", "modernbert"])
+@pytest.mark.parametrize("family", ["distilbert", "mpnet", "modernbert"])
 def test_equals_sentence_transformers_and_damage_shows(tiny: Tiny, family: str) -> None:
     """Backbones that no repository of `test_families` has, and damage to every prefix."""
     folder = tiny(family)

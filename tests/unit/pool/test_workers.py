@@ -42,7 +42,7 @@ def test_findings_do_not_depend_on_the_number_of_workers(tmp_path, monkeypatch):
         for n in range(40)
     ]
     with pool_of(tmp_path, rows[:25], rows[15:]) as plan:
-        one, other = (text_rules(plan.queries, plan.passages, plan.sources, threads=n) for n in (1, 3))
+        one, other = (text_rules(plan.queries, plan.passages, plan.sources, threads=n) for n in (1, 2))
     assert all(len(np.unique(found.negatives)) > 3 for found in one)
     for found, again in zip(one, other, strict=True):
         np.testing.assert_array_equal(found.negatives, again.negatives)

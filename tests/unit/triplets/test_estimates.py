@@ -10,8 +10,8 @@ from secid.measure.interval import Difference, interval
 from secid.triplets.estimates import (
     Estimate,
     clustered_mean,
-    combined,
     comparable_keys,
+    estimated_gap,
     paired_difference,
     unpaired_difference,
     wilson_interval,
@@ -63,7 +63,7 @@ def test_a_difference_of_equal_samples_is_certain():
 def test_queries_of_one_side_alone_count_too():
     first = Estimate(1.0, names(1, 2), np.array([0.1, -0.1]))
     second = Estimate(0.5, names(2, 3), np.array([0.1, -0.1]))
-    gap = combined(first, second)
+    gap = estimated_gap(first, second)
     assert gap.value == 0.5
     np.testing.assert_allclose(sorted(gap.per_query), [-0.2, 0.1, 0.1])
 
