@@ -94,7 +94,7 @@ def score(
         work_folder(folder.work) as work,
         open_sources(files, values) as readers,
     ):
-        refuse_missing(encoder, values, recorder, other_encoders)  # the last error before libraries that take seconds
+        refuse_missing(encoder, values, recorder, other_encoders)  # before torch is imported, which takes seconds
         from secid.pool.plan import QuerySubset
         from secid.scoring.encoders import load_guide
         from secid.scoring.run import assemble_run, read_sources
@@ -465,7 +465,7 @@ def gate(
     if not files:
         raise NothingToScoreError("no source given", remedy="secid gate new.jsonl --against secid-baseline.json")
     with open_sources(files, resolved.values) as readers:
-        refuse_missing(encoder, resolved.values, progress)  # the last error before libraries that take seconds
+        refuse_missing(encoder, resolved.values, progress)  # before torch is imported, which takes seconds
         from secid.tools.gating.judge import judge, prepare
 
         prepared = prepare(Path(against), rules, origin, None if paired is None else Path(paired))

@@ -238,7 +238,7 @@ def value_text(value: object) -> str:
     return f"{value:g}" if isinstance(value, float) else str(value)
 
 
-WORDS = {
+DISPLAY_NAMES = {
     "alphanumeric2": "alphanumeric ≥ 2",
     "whitespace": "white space",
     "trigrams": "character trigrams",
@@ -262,7 +262,7 @@ WORDS = {
 
 def display_name(name: str) -> str:
     """Return the name that pages show for a setting or value; an unknown name is returned unchanged."""
-    return WORDS.get(name, name)
+    return DISPLAY_NAMES.get(name, name)
 
 
 DEFAULTS = Settings()
@@ -463,7 +463,7 @@ def _from_file(directory: Path) -> dict[str, tuple[Any, str]]:
             for key in ("tool", section):
                 table = table.get(key, {}) if isinstance(table, dict) else table
             if not isinstance(table, dict):
-                raise SettingsError(f"tool.{section} is not a table", where=str(path))
+                raise SettingsError(f"tool.{section} is not a table", where=str(path), remedy=f"write [tool.{section}]")
         entries = {key.replace("-", "_"): (value, name) for key, value in table.items() if key not in OTHER_TABLES}
         for key in PERMISSIONS:
             if key in entries:

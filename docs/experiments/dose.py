@@ -80,7 +80,7 @@ PASSAGES = ("own", "batch")
 MINERS = ("student", "minilm")
 DIMENSION, RARITY = 128, 1e-3
 LARGEST_GROUP = 1 / 3
-HARDNESS_PASSAGES, DECILES, LEAST_OVERLAP, NEAREST = 30, 10, 0.2, 500
+HARDNESS_PASSAGES, DECILES, MIN_OVERLAP, NEAREST = 30, 10, 0.2, 500
 EPSILON = 1e-3
 MODEL = Path(offline_package).parent / "model"
 
@@ -375,7 +375,7 @@ def equal_hardness(margins: list[Array], weights: list[Array]) -> list[float]:
         strata = [np.searchsorted(edges, margins[own], side="right") for own in (a, b)]
         sizes = [np.bincount(own, minlength=DECILES) for own in strata]
         shares = np.minimum(*(own / own.sum() for own in sizes))
-        if shares.sum() < LEAST_OVERLAP:
+        if shares.sum() < MIN_OVERLAP:
             continue
         means = [
             np.bincount(own, weights[name], DECILES) / np.maximum(1, size)

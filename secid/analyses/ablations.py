@@ -12,7 +12,7 @@ import numpy as np
 
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.errors import UsageError
-from secid.measure.interval import FEWEST_QUERIES, interval, reach_95
+from secid.measure.interval import MIN_QUERIES, interval, reach_95
 from secid.settings import flag_of
 
 if TYPE_CHECKING:
@@ -72,7 +72,7 @@ def compute(context: Context) -> AnalysisResult[tuple[Ablation, ...]]:
 
 
 def ablated(aspect: Aspect, items: Sequence[Measured], blocks: Mapping[str, Sequence[str]], budget: float) -> Ablation:
-    """Compute the table of one aspect at this budget. items: the sources as they are ranked."""
+    """Compute the table of one aspect at this budget. items: sources by which the run is ranked."""
     from secid.measure.information import spectral_nats
 
     table: dict[str, dict[str, float | None]] = {}
@@ -187,11 +187,11 @@ def over_encoders(table: Mapping[str, Scores]) -> Ablation:
 def with_noise(
     ablation: Ablation, variants: Mapping[str, Variant], items: Sequence[Measured], budget: float
 ) -> Ablation:
-    """Add numbers of queries, 95 % intervals, and swaps that may be noise to the ablation over samples.
+    """Complete the ablation over samples: add numbers of queries, 95 % intervals, and swaps that may be noise.
 
-    items : sources as ranked, at `budget`. A sample of m of n queries estimates the score of all n, so its standard
-    error is the run's standard error times sqrt(n/m - 1), which is 0 for all queries. With fewer than FEWEST_QUERIES
-    queries, every swap may be noise. Source: METHOD 8.
+    items : sets by which sources are ranked, at `budget`. A sample of m of n queries estimates the score of all n,
+    so its standard error is the run's standard error times sqrt(n/m - 1), which is 0 for all queries. With fewer
+    than MIN_QUERIES queries, every swap may be noise. Source: METHOD 8.
     """
     rows = tuple(_sample_row(row, variants[row.setting], items, budget) for row in ablation.rows)
     return replace(ablation, rows=rows)
@@ -203,7 +203,7 @@ def _sample_row(row: AblationRow, variant: Variant, items: Sequence[Measured], b
     intervals = {
         item.name: _interval(item, value, n_queries[item.name], budget)
         for item in items
-        if (value := row.scores[item.name]) is not None and n_queries[item.name] >= FEWEST_QUERIES
+        if (value := row.scores[item.name]) is not None and n_queries[item.name] >= MIN_QUERIES
     }
     return replace(
         row,
@@ -227,7 +227,7 @@ def _beyond(row: AblationRow, first: Measured, second: Measured, n_queries: int)
     from secid.measure.uncertainty import difference
 
     a, b = row.scores[first.name], row.scores[second.name]
-    if n_queries < FEWEST_QUERIES or a is None or b is None:
+    if n_queries < MIN_QUERIES or a is None or b is None:
         return False
     gap = difference(first.influence, second.influence, a - b)
     reach = reach_95(n_queries) * gap.standard_error * _widening(gap.n_queries, n_queries)

@@ -157,7 +157,7 @@ def shown_names(names: Sequence[str]) -> str:
 # Agreement of a ranking with downstream results: Kendall's tau, Spearman's rho and regret, with intervals.
 
 ERROR_RATE = 0.05
-FEWEST_SOURCES = 3
+MIN_SOURCES = 3
 
 
 def pairs_ordered_alike(first: Mapping[str, float], second: Mapping[str, float]) -> tuple[int, int]:
@@ -261,18 +261,18 @@ def agree(run: Run, outcomes: Iterable[Outcomes]) -> tuple[Agreement, ...]:
     """Compare every number of a run with every downstream metric. Source: METHOD 3, 12.
 
     An interval contains the value for the true numbers with a probability of at least 95 %; see `_Signs`. All intervals
-    include the standard errors of the metric. Only the score that ranks the run has standard errors of its own; the
-    intervals of its correlations include these too. Without standard errors there is no interval.
-    Raises InputError if fewer than FEWEST_SOURCES sources have an outcome.
+    include the standard errors of the metric. For the score that ranks the run, intervals of correlations also include
+    the score's standard errors. Without standard errors there is no interval.
+    Raises InputError if fewer than MIN_SOURCES sources have an outcome.
     """
     numbers = numbers_of(run)
     agreements = []
     for outcome in outcomes:
         names = [source.name for source in run.sources if source.name in outcome.values]
-        if len(names) < FEWEST_SOURCES:
+        if len(names) < MIN_SOURCES:
             raise InputError(
                 f"{outcome.name}: only {len(names)} of the run's sources have a value, but a ranking needs "
-                f"{FEWEST_SOURCES}; the table has values for {shown_names(list(outcome.values)) or 'no source'}",
+                f"{MIN_SOURCES}; the table has values for {shown_names(list(outcome.values)) or 'no source'}",
                 where="--against",
                 remedy=f"use the names of the run's sources: {', '.join(source.name for source in run.sources)}",
             )

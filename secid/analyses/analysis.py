@@ -38,7 +38,7 @@ class Context:
     table : sources restricted to the queries that all of them share, if the results table uses only these; otherwise
             the same as `items`.
     level : `table` cut to equal size, for budgets beyond 1; None if that is impossible.
-    ranked : sources as they are ranked: `table` up to budget 1, `level` beyond it if there is one.
+    ranked : sets by which sources are ranked: `table` up to budget 1, `level` beyond it if there is one.
     pairs : all pairs of sources, at the run's budget.
     control_gaps : for each control, each source's score minus the control's score, by name of the source.
     guide : recipe of the guide, whose scores are columns of the items' tables; None without a guide.

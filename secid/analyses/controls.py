@@ -12,7 +12,7 @@ from dataclasses import dataclass
 import numpy as np
 import numpy.typing as npt
 
-from secid.analyses.shared_queries import FEWEST_SHARED
+from secid.analyses.shared_queries import MIN_SHARED_QUERIES
 from secid.arrays import Index, distinct, first_in_row, is_known, narrow, pairs
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets, Vectors
@@ -40,7 +40,7 @@ def chosen_kinds(text: str) -> tuple[str, ...]:
     """Parse the setting `controls` into kinds, in the order of KINDS. Raises UsageError for an unknown kind."""
     if text in ("all", "none"):
         return KINDS if text == "all" else ()
-    names = ["_".join(part.replace("-", " ").split()) for part in text.split(",")]  # pages write spaces
+    names = ["_".join(part.replace("-", " ").split()) for part in text.split(",")]  # pages show names with spaces
     for name in names:
         if name not in KINDS:
             problem = (
@@ -298,7 +298,7 @@ def control_gaps(
     of : name of the only source to compare; None for all.
     same_queries : True if all sources have the same queries. Otherwise the control is restricted to the source's
                    queries. A source is skipped if this leaves only some of the control's queries, fewer than
-                   FEWEST_SHARED.
+                   MIN_SHARED_QUERIES.
     """
     gaps, parts = {}, {b"": (control.influence, control.nats(1.0))}
     for source in table:
@@ -306,7 +306,7 @@ def control_gaps(
             continue
         keep = is_known(control.triplets.query, source.influence.queries)
         key = b"" if same_queries or keep.all() else np.packbits(keep).tobytes()
-        if key and len(distinct(control.triplets.query[keep])) < FEWEST_SHARED:
+        if key and len(distinct(control.triplets.query[keep])) < MIN_SHARED_QUERIES:
             continue
         if key not in parts:
             parts[key] = measurer.score_of(control, np.flatnonzero(keep), 1.0)

@@ -27,12 +27,12 @@ if TYPE_CHECKING:
 
 STRATA = 10
 """Number of strata of the margin. Their edges are deciles. Source: METHOD 15."""
-LEAST_OVERLAP = 0.2
+MIN_OVERLAP = 0.2
 """Minimum overlap of margins for a comparison. Below it, there are too few negatives of equal margin."""
 TOO_EASY = 0.1
 """A source whose hardness interval ends below this is not ranked. Source: METHOD 16.3."""
 SIGNIFICANT = 0.05
-FEWEST_SOURCES = 3
+MIN_SOURCES = 3
 """Minimum number of sources for a run in which a lack of overlap can exclude a source from the ranking."""
 
 
@@ -40,8 +40,8 @@ FEWEST_SOURCES = 3
 class EqualMargins:
     """Difference in mean weight between two sources, among negatives of equal margin, on shared queries.
 
-    overlap     : sum over deciles of the margin of the smaller of the two sources' shares, in [0, 1].
-    difference  : mean weight of the first source minus that of the second; None if the overlap is below LEAST_OVERLAP.
+    overlap     : for each decile of the margin, the smaller of the two sources' shares, summed; in [0, 1].
+    difference  : mean weight of the first source minus that of the second; None if the overlap is below MIN_OVERLAP.
     interval_95 : 95 % interval of the difference. Queries are the sampling unit, and the shares are treated as fixed.
                   None with too few queries.
     p_holm      : two-sided p value, adjusted for all compared pairs of the run; None without a difference.
@@ -88,7 +88,7 @@ def compute(context: Context) -> AnalysisResult[EqualHardness]:
 
 
 def holm_adjusted(pairs: Sequence[tuple[EqualMargins, float | None]]) -> tuple[EqualMargins, ...]:
-    """Return the pairs with Holm's p values. pairs: each with its own p value, None without a difference."""
+    """Return the pairs with Holm-adjusted p values. pairs: (pair, p value); p is None without a difference."""
     from secid.measure.uncertainty import holm
 
     p_holm = iter(holm(np.array([p for _, p in pairs if p is not None])).tolist())
@@ -106,8 +106,8 @@ def unranked(names: Sequence[str], upper: Mapping[str, float], pairs: Sequence[E
             ranked.
     """
     reasons: dict[str, str] = {name: "too_easy" for name in names if upper.get(name, TOO_EASY) < TOO_EASY}
-    if len(names) >= FEWEST_SOURCES and upper:
-        overlapping = {name for pair in pairs if pair.overlap >= LEAST_OVERLAP for name in (pair.first, pair.second)}
+    if len(names) >= MIN_SOURCES and upper:
+        overlapping = {name for pair in pairs if pair.overlap >= MIN_OVERLAP for name in (pair.first, pair.second)}
         compared = {name for pair in pairs for name in (pair.first, pair.second)}
         reasons |= {name: "apart" for name in names if name in compared - overlapping and name not in reasons}
     return {} if len(reasons) == len(names) else reasons
@@ -129,7 +129,7 @@ def equal_margins(first: Measured, second: Measured, smallest_distance: float) -
     smaller = np.minimum(*masses)
     overlap = min(1.0, float(smaller.sum()))
     gap: Difference | None = None
-    if overlap >= LEAST_OVERLAP:
+    if overlap >= MIN_OVERLAP:
         one, other = (
             side.standardised(own, mass, smaller / smaller.sum(), len(shared))
             for side, own, mass in zip(sides, strata, masses, strict=True)

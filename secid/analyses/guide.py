@@ -26,8 +26,8 @@ if TYPE_CHECKING:
     from secid.triplets.table import TripletTable
 
 NO_GUIDE, SAMPLE = "no_guide", "guide_sample"
-STEPS = 20
-WIDEST = 0.2
+CURVE_STEPS = 20
+MAX_MARGIN = 0.2
 """Largest relative margin of a curve. The largest absolute margin is this share of the range of scores."""
 COSINES = (0.0, 1.0)
 """Range of scores in the curves, for cosines and probabilities. For other scores, such as a cross-encoder's logits, the
@@ -196,10 +196,10 @@ def curves(negative: Floats, positive: Floats, weight: Floats, span: tuple[float
     span : minimum and maximum score of the curves.
     """
     low, high = span
-    steps = np.linspace(0.0, 1.0, STEPS + 1)
+    steps = np.linspace(0.0, 1.0, CURVE_STEPS + 1)
     grids: dict[Margin, Floats] = {
-        "absolute": WIDEST * (high - low) * steps,
-        "relative": WIDEST * steps,
+        "absolute": MAX_MARGIN * (high - low) * steps,
+        "relative": MAX_MARGIN * steps,
         "maximum": low + (high - low) * steps,
     }
     total = float(weight.sum())

@@ -126,22 +126,22 @@ def conflicts(rows: Triplets, known: Index, n_passages: int) -> Conflicts:
     _, heads, record = np.unique(rows.record, return_index=True, return_inverse=True)
     queries, query = np.unique(rows.query[heads], return_inverse=True)
     n_rows = len(heads)
-    held = distinct(np.concatenate([pairs(ids, record, n_rows) for ids in (rows.positive, rows.negative)]))
-    own = is_known(pairs(rows.query[heads][held % n_rows], held // n_rows, n_passages), known)
-    n_own = np.bincount(held[own] % n_rows, minlength=n_rows)
+    occurrences = distinct(np.concatenate([pairs(ids, record, n_rows) for ids in (rows.positive, rows.negative)]))
+    own = is_known(pairs(rows.query[heads][occurrences % n_rows], occurrences // n_rows, n_passages), known)
+    n_own = np.bincount(occurrences[own] % n_rows, minlength=n_rows)
     known = known[is_known(known // n_passages, queries)]
-    asking, passage = np.searchsorted(queries, known // n_passages), known % n_passages
-    counts = np.searchsorted(held, (passage + 1) * n_rows) - np.searchsorted(held, passage * n_rows)
-    n_holding = np.bincount(asking, counts, len(queries)).astype(np.int64)
-    n_holders = _distinct_rows(asking, passage, held, len(queries), n_rows)
+    query_number, passage = np.searchsorted(queries, known // n_passages), known % n_passages
+    counts = np.searchsorted(occurrences, (passage + 1) * n_rows) - np.searchsorted(occurrences, passage * n_rows)
+    n_holding = np.bincount(query_number, counts, len(queries)).astype(np.int64)
+    n_holders = _distinct_rows(query_number, passage, occurrences, len(queries), n_rows)
     return Conflicts(n_holding[query] - n_own, n_holders[query] - (n_own > 0))
 
 
-def _distinct_rows(asking: Index, passage: Index, held: Index, n_queries: int, n_rows: int) -> Index:
+def _distinct_rows(query_number: Index, passage: Index, occurrences: Index, n_queries: int, n_rows: int) -> Index:
     """Return (n_queries,) number of rows that contain at least one positive of each query.
 
-    asking, passage : (K,) query and passage of each labelled positive, ascending by query.
-    held : sorted passage * n_rows + row of every passage in a row.
+    query_number, passage : (K,) query and passage of each labelled positive, ascending by query.
+    occurrences : sorted passage * n_rows + row of every passage in a row.
     Queries with the same set of positives are computed only once.
     """
     from scipy import sparse
@@ -149,14 +149,16 @@ def _distinct_rows(asking: Index, passage: Index, held: Index, n_queries: int, n
     passages, number = np.unique(passage, return_inverse=True)
     codes = np.random.default_rng(0).integers(2**63, size=len(passages), dtype=np.uint64)
     of_query = np.zeros(n_queries, np.uint64)
-    np.add.at(of_query, asking, codes[number])  # equal sets of positives have equal 64-bit sums
+    np.add.at(of_query, query_number, codes[number])  # equal sets of positives have equal 64-bit sums
     _, chosen, same = np.unique(of_query, return_index=True, return_inverse=True)
-    held = held[is_known(held // n_rows, passages)]
-    ends = np.searchsorted(held, passages * n_rows), np.searchsorted(held, (passages + 1) * n_rows)
-    offsets = np.append(ends[0], len(held))
-    rows = sparse.csr_array((np.ones(len(held), np.bool_), held % n_rows, offsets), (len(passages), n_rows))
+    occurrences = occurrences[is_known(occurrences // n_rows, passages)]
+    ends = np.searchsorted(occurrences, passages * n_rows), np.searchsorted(occurrences, (passages + 1) * n_rows)
+    offsets = np.append(ends[0], len(occurrences))
+    rows = sparse.csr_array(
+        (np.ones(len(occurrences), np.bool_), occurrences % n_rows, offsets), (len(passages), n_rows)
+    )
     shape = n_queries, len(passages)
-    known = sparse.csr_array((np.ones(len(asking), np.bool_), (asking, number)), shape)[chosen]
+    known = sparse.csr_array((np.ones(len(query_number), np.bool_), (query_number, number)), shape)[chosen]
     n_pairs = np.cumsum(known.astype(np.int64) @ (ends[1] - ends[0]))
     parts = np.split(np.arange(len(chosen)), np.flatnonzero(np.diff(n_pairs // PAIRS_AT_ONCE)) + 1)
     return np.concatenate([np.diff((known[part] @ rows).indptr) for part in parts])[same]

@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from secid.triplets.measure_set import Measured
     from secid.triplets.table import TripletTable
 
-COPIES = ("false_negative", "near_copy")
+COPY_FINDINGS = ("false_negative", "near_copy")
 ONE_POSITIVE = "one_positive"
 ONE_SCORED = frozenset({"single_lh", "gist"})
 """Objectives that use a single positive, so that their gradient is not divided among positives."""
@@ -114,7 +114,7 @@ def compute(context: Context) -> AnalysisResult[ObjectiveLens]:
     if not context.settings.objectives:
         return AnalysisResult()
     items, measurer = context.items, context.measurer
-    for planned in context.plan.sources:  # an early stop embeds only the scored positives
+    for planned in context.plan.sources:  # an early stop encodes only the scored positives
         context.embedder.need(planned.query, planned.positives)
     scores = [RecordScores.of(item, measurer.vectors) for item in items]
     results, missing = objectives(items, scores, measurer.vectors, context.settings.temperature)
@@ -142,7 +142,9 @@ class RecordScores:
         from secid.triplets.table import positive_cosines
 
         table, planned = item.table, item.table.source
-        _, row = np.unique(table.triplets.place, return_index=True)  # with several positives a negative has a row each
+        _, row = np.unique(
+            table.triplets.place, return_index=True
+        )  # with several positives, a negative has several rows
         record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
         heads = table.triplets.record_offsets[:-1]
         n_passages = int(max(planned.positives.max(), table.triplets.positive.max())) + 1
@@ -220,7 +222,7 @@ def classes_of(table: TripletTable, row: Index) -> dict[str, Flags]:
     defects = [table.has(name)[row] for name, entry in FINDINGS.items() if entry.counted and name in table.evaluated]
     classes = {
         "inversion": table.has("inversion")[row],
-        "copy": np.logical_or.reduce([table.has(name)[row] for name in COPIES]),
+        "copy": np.logical_or.reduce([table.has(name)[row] for name in COPY_FINDINGS]),
         "margin": margin_flags(near, best, "relative", MARGIN),
         **({"suspect": table.has("suspect")[row]} if "suspect" in table.evaluated and judged else {}),
     }

@@ -15,7 +15,7 @@ from secid.analyses.objectives import Narrowing, RecordScores, RecordSize
 from secid.arrays import Floats, Index, distinct, is_known
 from secid.measure.blocks import Triplets
 from secid.measure.in_batch import MARGIN, margin_flags
-from secid.measure.interval import FEWEST_QUERIES, interval
+from secid.measure.interval import MIN_QUERIES, interval
 from secid.measure.objectives import objective_values
 from secid.measure.sweep import sweep
 from secid.measure.uncertainty import scores_of_parts
@@ -26,7 +26,7 @@ from secid.triplets.table import TripletTable, triplets_of
 QUERIES = 250
 """Maximum number of queries per source, the first ones of every sample. It limits the cost, and is enough for a
 trend."""
-JOINT = "joint_lh"
+JOINT_LH = "joint_lh"
 
 
 def record_sizes(
@@ -128,7 +128,9 @@ class _CutSource:
         for (n_positives, n_negatives, share), part in zip(parts, scored, strict=True):
             own = self._scores.first(self._records, n_positives, n_negatives)
             inversion = {"inversion": own.classes["inversion"]}
-            joint = objective_values(own.records, inversion, settings.temperature, vectors.computes_on, [JOINT])[JOINT]
+            joint = objective_values(own.records, inversion, settings.temperature, vectors.computes_on, [JOINT_LH])[
+                JOINT_LH
+            ]
             n = float(share.sum())
             error = float(np.sqrt((np.bincount(cluster, part.per_triplet) ** 2).sum())) / n
             sizes.append(
@@ -152,17 +154,17 @@ class _CutSource:
 def one_more_negative(rows: Triplets, influence: Floats) -> float | None:
     """Return the fraction by which one more negative per query would narrow the interval. Source: METHOD 8, 10.
 
-    None if no query has two negatives, or there are fewer than FEWEST_QUERIES queries.
+    None if no query has two negatives, or there are fewer than MIN_QUERIES queries.
     influence : (T,) h_i of METHOD 8.
     A query's sum over k negatives has the variance k^2 b + k w. The variance within queries, w, is pooled over queries;
     the variance between queries, b, is what remains of the sum of squares, at least 0.
     """
-    _, negative = np.unique(rows.place, return_inverse=True)  # with several positives a negative has a row each
+    _, negative = np.unique(rows.place, return_inverse=True)  # with several positives, a negative has several rows
     h = np.bincount(negative, influence)
     query = np.empty(len(h), np.int64)
     query[negative] = np.unique(rows.query, return_inverse=True)[1]
     k, total = np.bincount(query), np.bincount(query, h)
-    if len(k) < FEWEST_QUERIES or k.max() < 2:
+    if len(k) < MIN_QUERIES or k.max() < 2:
         return None
     within = float(((h - (total / k)[query]) ** 2).sum() / (k - 1).sum())
     between = max(0.0, float((total**2).sum() - within * k.sum())) / float((k**2).sum())
@@ -177,7 +179,7 @@ def one_more_negative(rows: Triplets, influence: Floats) -> float | None:
 def one_more_positive(rows: Triplets, influence: Floats) -> float | None:
     """Return the fraction by which one more labelled positive per record would narrow the interval.
 
-    None if no record has two positives, or there are fewer than FEWEST_QUERIES queries.
+    None if no record has two positives, or there are fewer than MIN_QUERIES queries.
     rows : triplets under the policy "all".   influence : (T,) influence of each triplet.
     The influence of a record is a mean over its m positives of the influence with only that positive. The variance v of
     these values is pooled over records. With m + 1 positives, the variance of the mean falls from v / m to v / (m + 1).
@@ -188,7 +190,7 @@ def one_more_positive(rows: Triplets, influence: Floats) -> float | None:
     m = np.bincount(record)
     alone = np.add.reduceat(influence, heads) * m[record]
     query = np.unique(rows.query, return_inverse=True)[1]
-    if query.max() + 1 < FEWEST_QUERIES or m.max() < 2:
+    if query.max() + 1 < MIN_QUERIES or m.max() < 2:
         return None
     mean = np.bincount(record, alone) / m
     within = float(((alone - mean[record]) ** 2).sum() / (m - 1).sum())

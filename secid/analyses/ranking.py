@@ -19,7 +19,7 @@ from secid.errors import UsageError
 from secid.findings.status import sound_negatives
 from secid.measure.blocks import Triplets
 from secid.measure.interval import (
-    FEWEST_QUERIES,
+    MIN_QUERIES,
     ROUNDING_NATS,
     Difference,
     error_spent,
@@ -178,7 +178,7 @@ def probabilities_first(scores: Sequence[float], covariances: Floats, n_queries:
 
     covariances : (S, S) covariance of the scores.   n_queries : number of queries of each source. Source: METHOD 8.
     """
-    if min(n_queries) < FEWEST_QUERIES:
+    if min(n_queries) < MIN_QUERIES:
         return np.full(len(scores), 1.0 / len(scores))
     return probability_first(np.array(scores), covariances, seed)
 
@@ -231,7 +231,7 @@ GROWTH = 1.5
 """Ratio of the sizes of consecutive looks."""
 LAST_STEP = 1.1
 """The look before the last is skipped if the last one is less than 10 % larger: it would spend error for no gain."""
-SMALLEST_GAIN, LARGEST_GAIN = 1.05, 1e6
+MIN_GAIN, MAX_GAIN = 1.05, 1e6
 """Limits of the ratio of information between consecutive looks. Below the first, two looks are practically one, and a
 larger gain is only stricter. Above the second, looks are practically independent."""
 Levels = Callable[[int], Floats]
@@ -288,14 +288,14 @@ def _times(counts: Index, population: Index, ready: npt.NDArray[np.bool_]) -> Fl
 
     No pair gains information faster, and a faster gain makes more errors at the same level, so this is conservative. A
     source gains nothing before it is ready and after all its queries are read. When its last query is read, its gain is
-    infinite, since its variance becomes 0; gains are limited to SMALLEST_GAIN and LARGEST_GAIN.
+    infinite, since its variance becomes 0; gains are limited to MIN_GAIN and MAX_GAIN.
     """
     with np.errstate(divide="ignore"):
         information = information_times(counts, population)
     before, after = information[:-1], information[1:]
     known = ready[:-1] & np.isfinite(before)
     gains = np.divide(after, before, out=np.ones_like(before), where=known).max(axis=1)
-    return np.cumprod([*np.ones(len(counts) and 1), *gains.clip(SMALLEST_GAIN, LARGEST_GAIN)])
+    return np.cumprod([*np.ones(len(counts) and 1), *gains.clip(MIN_GAIN, MAX_GAIN)])
 
 
 def rank_early(
@@ -424,7 +424,7 @@ def _decide_pairs(
     for pair in gaps:
         first, second = sorted((pair.first, pair.second))
         gap = pair.difference
-        if pair.number == "score" and gap.n_queries >= FEWEST_QUERIES and (first, second) in open_pairs:
+        if pair.number == "score" and gap.n_queries >= MIN_QUERIES and (first, second) in open_pairs:
             nats = gap.value if first == pair.first else -gap.value
             share = min(read_share[first], read_share[second])
             error = gap.standard_error * float(np.sqrt(max(0.0, 1.0 - share)))

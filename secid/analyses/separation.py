@@ -24,7 +24,7 @@ if TYPE_CHECKING:
 
 BINS = 60
 """Number of bins in a histogram. The ROC curve has a point at each edge of a bin."""
-BEST = 500
+BEST_PER_QUERY = 500
 """Number of best-scored other passages per query that are taken from the whole corpus. Source: METHOD 10."""
 CORPUS_QUERIES, CORPUS_SCORES = 500, 200_000_000
 """Maximum number of queries for which the corpus is searched, and of scores. With more than 400,000 passages, fewer
@@ -227,7 +227,7 @@ def corpus_separation(context: Context, collection: Collection) -> CorpusSeparat
     place, label = labels_of(plan, queries)
     passage = plan.known_positives[label] % len(plan.passages)
     embedder.need(queries, passage)
-    most = BEST + int(np.bincount(place).max())
+    most = BEST_PER_QUERY + int(np.bincount(place).max())
     anchors = unit(torch.cat(list(rows_of_ids(vectors, "query", queries, len(queries)))))
     scores, best = nearest([anchors], corpus.windows(), most)
     if not corpus.complete:
@@ -235,17 +235,17 @@ def corpus_separation(context: Context, collection: Collection) -> CorpusSeparat
     ids = np.concatenate(corpus.ids)[best.cpu().numpy()]
     known = distinct(pairs(queries[place], passage, len(plan.passages)))
     keep = (ids < 0) | ~is_known(pairs(queries[:, None], ids, len(plan.passages)), known)
-    keep &= np.cumsum(keep, axis=1) <= BEST
+    keep &= np.cumsum(keep, axis=1) <= BEST_PER_QUERY
     rows = unit(torch.cat(list(rows_of_ids(vectors, "passage", passage, len(passage)))))
     positive = (anchors[torch.from_numpy(place).to(rows.device)] * rows).sum(1).cpu().numpy()
-    device, asking = vectors.computes_on, np.repeat(np.arange(len(queries)), keep.sum(axis=1))
+    device, query_number = vectors.computes_on, np.repeat(np.arange(len(queries)), keep.sum(axis=1))
     pool = Pool(
         positive=_scores(positive, place, None, device),
-        negative=_scores(scores.cpu().numpy()[keep], asking, None, device),
+        negative=_scores(scores.cpu().numpy()[keep], query_number, None, device),
         names=comparable_keys(plan.queries.keys[queries]),
     )
     return CorpusSeparation(
-        n_passages=corpus.n_passages, n_per_query=BEST, **separated(pool, settings.temperature, "the corpus")
+        n_passages=corpus.n_passages, n_per_query=BEST_PER_QUERY, **separated(pool, settings.temperature, "the corpus")
     )
 
 

@@ -1,7 +1,8 @@
 """Compare each pair of sources on its shared queries, and choose the queries of the results table. Source: METHOD 16.1.
 
 Sources with the same queries need no further measurement. Otherwise a score on the shared queries needs its own
-matrix M, so at most MOST_SETS such scores are computed. The remaining pairs compare tr M, which needs only sums.
+matrix M, so at most MAX_RESTRICTED_SCORES such scores are computed. The remaining pairs compare tr M, which needs only
+sums.
 """
 
 from __future__ import annotations
@@ -25,14 +26,14 @@ from secid.settings import Settings
 from secid.triplets.measure_set import Measured, Measurer, level_places
 from secid.triplets.random_reference import QuerySums, RandomReference, ratio_difference
 
-FEWEST_SHARED = 30
+MIN_SHARED_QUERIES = 30
 """Minimum number of shared queries for a comparison of two sources with different queries."""
-OF_LARGER = 0.2
+MIN_SHARE_OF_LARGER = 0.2
 """Two sources must also share at least this fraction of the larger source's queries, since the other queries may differ
 from the shared ones. The same limit applies to the table and the queries that all sources share."""
-OF_SMALLEST = 0.5
+MIN_SHARE_OF_SMALLEST = 0.5
 """The table uses only the common queries if they are also at least this fraction of the smallest source's queries."""
-MOST_SETS = 64
+MAX_RESTRICTED_SCORES = 64
 """Maximum number of additional scores on shared queries. Each needs its own matrix."""
 Pair = tuple[int, int]
 Score = tuple[Influence, float]
@@ -70,7 +71,7 @@ class Shared(NamedTuple):
     @property
     def compares(self) -> bool:
         """True if the sources share enough queries for a comparison."""
-        return self.same_queries or (self.n >= FEWEST_SHARED and self.n >= OF_LARGER * self.n_larger)
+        return self.same_queries or (self.n >= MIN_SHARED_QUERIES and self.n >= MIN_SHARE_OF_LARGER * self.n_larger)
 
 
 class SharedCounts:
@@ -132,7 +133,7 @@ class SharedCounts:
     @property
     def in_table(self) -> bool:
         """True if the table is restricted to the common queries, because sources have different queries."""
-        least = max(FEWEST_SHARED, OF_SMALLEST * self.n_smallest, OF_LARGER * self.n_largest)
+        least = max(MIN_SHARED_QUERIES, MIN_SHARE_OF_SMALLEST * self.n_smallest, MIN_SHARE_OF_LARGER * self.n_largest)
         return not self.same_queries and self.n_common >= least
 
 
@@ -174,12 +175,12 @@ def scored_pairs(sizes: Mapping[Pair, int], sets: Mapping[Pair, Sequence[Key]], 
     """Choose the pairs that are compared by score. Pairs with more shared queries come first.
 
     sizes : number of shared queries of each pair.   sets : the two sets that each pair compares.
-    known : sets that are already scored. The chosen pairs need at most MOST_SETS further scores.
+    known : sets that are already scored. The chosen pairs need at most MAX_RESTRICTED_SCORES further scores.
     """
     pairs, chosen = [], set(known)
     for pair in sorted(sizes, key=lambda pair: (-sizes[pair], pair)):
         with_pair = chosen.union(sets[pair])
-        if len(with_pair) <= len(known) + MOST_SETS:
+        if len(with_pair) <= len(known) + MAX_RESTRICTED_SCORES:
             chosen = with_pair
             pairs.append(pair)
     return pairs

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from secid.settings import Settings
     from secid.triplets.measure_set import Measured
 
-MOST_SLICES = 1_000
+MAX_SLICES = 1_000
 """Maximum number of slices. A column with more values identifies rows instead of parts of the data."""
 
 
@@ -119,7 +119,7 @@ def _slice(
     pairs: SourcePairs,
     whole: Mapping[str, float],
 ) -> Slice:
-    """Rank the sources of a slice. ranking_sets: the items as they are ranked, cut to equal size beyond budget 1."""
+    """Rank the sources of a slice. ranking_sets: sets by which they are ranked, of equal size beyond budget 1."""
     from secid.analyses.ranking import comparisons, score_interval, tie_groups
     from secid.analyses.shared_queries import same_queries
 

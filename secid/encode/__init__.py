@@ -1,4 +1,4 @@
-"""Encoders: texts and a role in, rows out. torch is imported only when a model is loaded."""
+"""Encoders turn texts of a role into rows. torch is imported only when a model is loaded."""
 
 from __future__ import annotations
 
@@ -43,7 +43,7 @@ __all__ = [
 
 
 def ignored(settings: Settings, encoder: object) -> tuple[Fact, ...]:
-    """Return the settings that an encoder object ignores, because they were fixed when it was built."""
+    """Return facts on the settings that an encoder object ignores because they were fixed when it was built."""
     if encoder is None or isinstance(encoder, str) or is_sentence_transformer(encoder):
         return ()
     return unused_flags(settings, "unused_by_object", (*RECIPE_FIELDS, *MODEL_FIELDS))
@@ -66,11 +66,11 @@ def refuse_no_encoder_object(encoder: object) -> None:
 
 
 def load(settings: Settings, progress: Progress | None = None, encoder: EncoderLike | None = None) -> Encoder:
-    """Load the encoder that `settings.encoder` names: alias, hub name, local folder, vectors file or http endpoint.
+    """Load the encoder that `settings.encoder` names: an alias, hub name, local folder, vectors file or http endpoint.
 
     progress : receives a note if an endpoint does not answer the first request.
-    encoder  : an object to use instead: a SentenceTransformer, or an Encoder, which is returned unchanged.
-    Raises EncoderError, in one line and with a remedy, if it cannot be found, loaded or trusted.
+    encoder  : object to use instead: a SentenceTransformer, or an Encoder, which is returned unchanged.
+    Raises EncoderError, with a remedy, if the encoder cannot be found, loaded or trusted.
     """
     refuse_no_encoder_object(encoder)
     if is_sentence_transformer(encoder):

@@ -1,4 +1,4 @@
-"""Tokenising texts in bulk, and cutting token ids into batches by a token budget."""
+"""Tokenise texts in bulk, and cut token ids into batches by a token budget."""
 
 from __future__ import annotations
 
@@ -20,34 +20,35 @@ from secid.encode.modules import SAVE_AGAIN
 from secid.encode.recipe import Recipe
 from secid.errors import EncoderError
 
-# Texts → batches of token ids: sorted by length in windows, cut by a token budget, tokenised ahead of the device.
+# Texts → batches of token ids. Texts are sorted by length in windows and tokenised while the device works on earlier
+# batches. A token budget limits a batch.
 #
-# Padding is the main cost: the model computes every text at the length of the longest text in its batch.
+# Padding is the main cost, because the model computes every text at the length of the longest text in its batch.
 
 T = TypeVar("T")
 
 WINDOW_TEXTS = 32_768
-"""Texts that are sorted by length together. The next window is read and sorted while one is encoded."""
+"""Number of texts to sort by length together. The next window is read and sorted while the current one is encoded."""
 WINDOW_CHARACTERS = 64 << 20
-"""Characters at which a window ends early, for texts as long as books."""
+"""Number of characters at which a window ends early, for texts as long as books."""
 READ_TEXTS = 1024
-"""Texts read at once."""
+"""Number of texts to read at once."""
 
 CPU_CHUNK = 1024
-"""Texts tokenised at once for a CPU: enough for the tokenizer's threads, few enough that encoding starts soon."""
+"""Texts to tokenise at once for a CPU: enough to keep the tokenizer's threads busy, but encoding starts soon."""
 
 GPU_CHUNK = 4096
-"""Texts tokenised at once for a GPU, whose batches are a hundred times as large. With SciFact's passages at 512 tokens
-in batches of 131,072, padding is 6 % in chunks of 4,096, 11 % in chunks of 1,024 and 5 % in a single chunk."""
+"""Texts to tokenise at once for a GPU, whose batches are a hundred times as large. For SciFact's passages (512 tokens,
+batches of 131,072 tokens), padding is 6 % with chunks of 4,096 texts, 11 % with 1,024 and 5 % with a single chunk."""
 
-AHEAD = 4
-"""Chunks held ready for the device."""
+CHUNKS_AHEAD = 4
+"""Number of tokenised chunks to keep ready for the device."""
 GOOD_BATCHES = 64
-"""Successful batches before a lowered budget is doubled, in case another process has freed memory."""
+"""Number of successful batches after which a lowered budget is doubled, in case another process has freed memory."""
 
 
 class Tokens(NamedTuple):
-    """Token ids of some texts, end to end. lengths (n,) int64, ids (sum(lengths),) int64, truncated (n,) bool."""
+    """Token ids of n texts, concatenated. ids (sum(lengths),) int64; lengths (n,) int64; truncated (n,) bool."""
 
     ids: NDArray[np.int64]
     lengths: NDArray[np.int64]
@@ -68,20 +69,20 @@ class TokenBatch(NamedTuple):
 
 
 def by_length(texts: Sequence[str]) -> NDArray[np.int64]:
-    """Return positions of the texts, longest first, so that memory runs out early or never. Ties keep their order."""
+    """Return the positions of the texts, longest first, so that memory runs out early or never. Ties stay in order."""
     lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
     return np.argsort(-lengths, kind="stable")
 
 
 def longest_first(tokens: Tokens) -> NDArray[np.int64]:
-    """Return (n,) int64, positions of the texts by number of tokens, longest first."""
+    """Return (n,) int64, the positions of the texts by number of tokens, longest first."""
     return np.argsort(-tokens.lengths, kind="stable")
 
 
 def next_batch(tokens: Tokens, order: NDArray[np.int64], budget: int, padding: int) -> TokenBatch:
-    """Return one batch of the first texts of `order`: at most `budget` padded tokens, but at least one text.
+    """Return a batch with the first texts of `order`: at most `budget` padded tokens, but at least one text.
 
-    order : (n,) int64, n >= 1, positions in `tokens`, longest first. The batch refers to the same positions.
+    order : (n,) int64, n >= 1, positions in `tokens`, longest first. The batch holds some of these positions.
     """
     longest = int(tokens.lengths[order[0]])
     positions = order[: max(budget // longest, 1)]
@@ -94,7 +95,7 @@ def next_batch(tokens: Tokens, order: NDArray[np.int64], budget: int, padding: i
 
 
 def halves(batch: TokenBatch) -> tuple[TokenBatch, TokenBatch]:
-    """Split a batch of two or more texts into its longer and shorter half, each as wide as its longest text."""
+    """Split a batch of two or more texts into the longer and the shorter texts. Each half is as wide as its longest."""
     middle = len(batch.positions) // 2
     first = TokenBatch(batch.ids[:middle], batch.positions[:middle], batch.lengths[:middle], batch.truncated[:middle])
     ids = batch.ids[middle:, : int(batch.lengths[middle])]
@@ -102,15 +103,15 @@ def halves(batch: TokenBatch) -> tuple[TokenBatch, TokenBatch]:
 
 
 class BatchQueueError(Exception):
-    """Reading or tokenising the texts failed; its cause is the original error. No device is at fault."""
+    """Error while reading or tokenising the texts, not on a device. `__cause__` is the original error."""
 
 
 class BatchQueue:
-    """Batches of a stream of tokenised chunks for any number of threads; each text is handed out once.
+    """Cut a stream of tokenised chunks into batches for any number of threads. Each text is handed out once.
 
     The batches, and so the rows, do not depend on the number of threads (docs/decisions/encoder-workers.md).
-    A thread reports each batch that it took by `done` or `give_back`.
-    budget : padded tokens of the next batch; `shrink` lowers it.
+    For each batch that it took, a thread calls `done` or `give_back`.
+    budget : maximum number of padded tokens in the next batch; `shrink` lowers it.
     """
 
     def __init__(self, chunks: Iterator[tuple[NDArray[np.int64], Tokens]], budget: int, padding: int) -> None:
@@ -123,10 +124,10 @@ class BatchQueue:
         self._error: Exception | None = None
 
     def take(self, wait: bool = True) -> TokenBatch | None:
-        """Return the next batch; None when none is left.
+        """Return the next batch, or None if no batch is left.
 
-        wait : wait for batches that other threads hold, since one of them may be given back.
-        Raises BatchQueueError in every thread once reading or tokenising the texts has failed.
+        wait : whether to wait for batches that other threads hold, because one of them may be given back.
+        Raises BatchQueueError in every thread after reading or tokenising the texts has failed.
         """
         with self._changed:
             while True:
@@ -147,7 +148,7 @@ class BatchQueue:
         raise BatchQueueError from self._error
 
     def done(self, n: int = 1) -> None:
-        """Report that n of the batches taken are encoded, or lost to an error that ends the stream."""
+        """Report that n batches are encoded, or lost to an error that ends the stream."""
         with self._changed:
             self._n_taken -= n
             self._n_good += n
@@ -164,12 +165,12 @@ class BatchQueue:
             self._changed.notify_all()
 
     def shrink(self, size: int) -> None:
-        """Halve the budget until it is below `size` padded tokens, which did not fit on a device."""
+        """Halve the budget until it is below `size`, the padded tokens of a batch that did not fit on a device."""
         with self._changed:
             while self.budget >= size and self.budget > 1:
                 self.budget //= 2
             self._n_good = 0
-            self._n_wanted *= 2  # retry batches that are too large for the device less and less often
+            self._n_wanted *= 2  # retry larger batches less and less often
 
     def _cut(self, chunks: Iterator[tuple[NDArray[np.int64], Tokens]], padding: int) -> Iterator[TokenBatch]:
         for positions, tokens in chunks:
@@ -181,9 +182,10 @@ class BatchQueue:
 
 
 def merged_items(producers: Sequence[Callable[[], Iterable[T]]], size: int, name: str) -> Generator[T, None, None]:
-    """Yield the items of all producers as they arrive. Each producer runs in its own thread; `size` items may wait.
+    """Yield the items of all producers as they arrive. Each producer runs in its own thread.
 
-    A producer's error is raised here and stops the others. Leaving the loop early stops the threads.
+    size : maximum number of items that may wait.
+    An error of a producer is raised here and stops the others. Leaving the loop early stops the threads.
     """
     ready: queue.Queue[tuple[str, Any]] = queue.Queue(maxsize=size)
     stopped = threading.Event()
@@ -227,7 +229,7 @@ def merged_items(producers: Sequence[Callable[[], Iterable[T]]], size: int, name
 
 
 def text_windows(texts: Sequence[str]) -> Iterator[tuple[int, list[str]]]:
-    """Yield (position of the first text, texts) of each window. `texts` is read by slices only."""
+    """Yield (position of the first text, texts) of each window. `texts` is read only by slices."""
     window: list[str] = []
     start = size = 0
     for place in range(0, len(texts), READ_TEXTS):
@@ -246,7 +248,8 @@ def token_chunks(
 ) -> Iterator[tuple[NDArray[np.int64], Tokens]]:
     """Yield (positions, tokens) of each chunk, longest texts first within a window.
 
-    n_threads : chunks tokenised at once: one is converted to arrays while the tokenizer's own threads work on the next.
+    n_threads : number of chunks to tokenise at once. While one is converted to arrays, the tokenizer's own threads work
+                on the next.
     """
     pool = ThreadPoolExecutor(n_threads, thread_name_prefix="secid-tokenise")
     ahead: deque[tuple[NDArray[np.int64], Future[Tokens]]] = deque()
@@ -266,7 +269,7 @@ def token_chunks(
         pool.shutdown(cancel_futures=True)
 
 
-# The tokenizer of an encoder, used in bulk and without padding; its Rust core returns ids as lists.
+# The tokenizer of an encoder, used in bulk and without padding. Its Rust core returns ids as lists.
 
 OTHER, LETTER, IDEOGRAPH, MARK = range(4)
 IDEOGRAPHS = ((0x3400, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
@@ -274,9 +277,9 @@ LAST_ASCII = 0x7F
 
 
 class Tokeniser:
-    """Turns texts into token ids with special tokens, cut at the recipe's maximum length.
+    """Turn texts into token ids with special tokens, cut at the recipe's maximum length.
 
-    It uses a copy of the tokenizer's Rust core, so that truncation and padding are set only once.
+    A copy of the tokenizer's Rust core is used, so that truncation and padding are set only once.
     """
 
     def __init__(self, core: Any, special_ids: frozenset[int], padding: int, unknown: int | None = None) -> None:
@@ -287,12 +290,14 @@ class Tokeniser:
 
     def tokens(self, texts: list[str]) -> Tokens:
         """Return the token ids of each text. Raises EncoderError if a text has none."""
-        encodings = self._core.encode_batch_fast(texts)  # as encode_batch, without offsets
+        encodings = self._core.encode_batch_fast(texts)  # like encode_batch, but without offsets
         lists = [encoding.ids for encoding in encodings]
         lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
         if not bool((lengths > 0).all()):
             place = int(np.flatnonzero(lengths == 0)[0])
-            raise EncoderError(f"the tokenizer returns no token for the text {texts[place][:80]!r}")
+            raise EncoderError(
+                f"the tokenizer returns no token for the text {texts[place][:80]!r}", remedy="remove the text"
+            )
         ids = np.fromiter(chain.from_iterable(lists), dtype=np.int64, count=int(lengths.sum()))
         truncated = np.fromiter(
             (bool(encoding.overflowing) for encoding in encodings), dtype=np.bool_, count=len(lists)
@@ -305,17 +310,17 @@ class Tokeniser:
         return [[token for token in encoding.ids if token not in special] for encoding in encodings]
 
     def unknown_shares(self, texts: list[str]) -> npt.NDArray[np.float64]:
-        """Return (n,) the share of each text's letters that the tokenizer does not know as part of a word.
+        """Return (n,), the share of each text's letters that the tokenizer does not know as part of a word.
 
-        Only letters beyond ASCII can be unknown: those of an unknown token, those that are dropped or split into bytes,
-        and those alone in their piece. A single ideograph is a word, so it is known. Letters beyond the maximum length
-        do not count. The share of a text without letters is 0.
+        Only letters beyond ASCII can be unknown: letters that become an unknown token, are dropped, are split into
+        bytes, or are alone in their piece. A single ideograph is a word, so it is known. Letters beyond the maximum
+        length do not count. The share is 0 for a text without letters.
         """
         encodings = self._core.encode_batch(texts, add_special_tokens=False)
         return np.array([_unknown_share(text, e, self._unknown) for text, e in zip(texts, encodings, strict=True)])
 
     def prompt_length(self, prompt: str) -> int:
-        """Count the tokens of a prefix without a closing special token. `include_prompt: false` excludes these."""
+        """Count the tokens of a prefix, without a final special token. `include_prompt: false` excludes them."""
         if not prompt:
             return 0
         ids = self._core.encode(prompt).ids
@@ -323,7 +328,7 @@ class Tokeniser:
 
 
 def load_tokeniser(recipe: Recipe, trust_remote_code: bool) -> Tokeniser:
-    """Load the tokenizer of a recipe. Raises EncoderError if it has no fast core, or uses token types."""
+    """Load the tokenizer of a recipe. Raises EncoderError if it cannot be loaded or is not supported."""
     from tokenizers import Tokenizer
     from tokenizers.normalizers import Lowercase, Sequence
     from transformers import AutoTokenizer
@@ -378,7 +383,7 @@ def _kind(character: str) -> int:
 
 
 def _unknown_share(text: str, encoding: Any, unknown: int | None) -> float:
-    """Return a share of `Tokeniser.unknown_shares`. unknown: id of the unknown token; None if there is none."""
+    """Return one text's share for `Tokeniser.unknown_shares`. unknown: id of the unknown token, or None."""
     kinds = np.fromiter(map(_kind, text), np.int64, len(text))
     offsets = np.array(encoding.offsets, np.int64).reshape(-1, 2)
     starts, ends = offsets.T

@@ -1,7 +1,7 @@
-"""Embeddings of one encoder, kept on disk between runs in segments.
+"""Keep the embeddings of an encoder on disk between runs, in segments.
 
-Any number of runs may read and write at the same time without locks: each writes its own segments, and the rows that
-a segment lists never change. A failure of the disk does not end a run: the texts concerned are encoded again.
+Any number of runs may read and write at the same time without locks, because each run writes its own segments and the
+rows that a segment lists never change. A disk failure does not end a run: the affected texts are encoded again.
 Source: DESIGN 5.
 """
 
@@ -36,29 +36,30 @@ from secid.errors import plain_message
 from secid.settings import Settings, flag_of
 
 SEAL_SECONDS = 30.0
-"""A killed run loses at most about this much encoding."""
+"""Interval between seals. A killed run loses about this much encoding at most."""
 
 SEAL_BYTES = 512 << 20
-"""Size from which rows go to a new segment. The size limit removes whole segments."""
+"""Size at which a segment ends and a new one begins. The size limit removes whole segments."""
 
 PENDING_BYTES = 256 << 20
-"""Size of the rows that may wait for the disk. If more are pending, the run waits too."""
+"""Maximum size of rows that wait for the disk. If more rows are pending, the run waits."""
 
 HEXADECIMAL = re.compile(r"[0-9a-f]{64}")
-"""The form of secid's own fingerprints. A caller's fingerprint may be any string, even a path."""
+"""Pattern of secid's own fingerprints. A caller's fingerprint may be any string, even a path."""
 
 RowSink = Callable[[NDArray[np.int64], Float32Rows, NDArray[np.bool_]], None]
-"""A function of positions (n,), their rows (n, d), and whether each text was cut (n,)."""
+"""Function that receives positions (n,), their rows (n, d), and whether each text was cut (n,)."""
 SortedKeys = tuple[NDArray[np.int64], Words, Words]
-"""Positions of keys in the order of their words, and the sorted words."""
+"""Positions of keys sorted by their words, and the sorted words."""
 
 
 class Cache:
     """The cached rows of one encoder. Lookups read segments; a background thread writes new rows to a segment.
 
-    name  : the encoder's name, for `secid cache info`.   half: keep rows in 16 bits, as the encoder computes them.
-    n_written : rows that this run wrote; all are sealed after `flush`.
-    notes : notes for the user about damaged segments, failures of the disk and the limit, each only once.
+    name      : the encoder's name, for `secid cache info`.
+    half      : whether to store rows in 16 bits, as the encoder computes them.
+    n_written : number of rows that this run wrote; all of them are sealed after `flush`.
+    notes     : notes for the user on damaged segments, disk failures and the size limit.
     """
 
     def __init__(self, folder: CacheFolder, fingerprint: str, name: str = "", half: bool = False) -> None:
@@ -81,7 +82,7 @@ class Cache:
 
     @classmethod
     def open(cls, settings: Settings, fingerprint: str, name: str = "", half: bool = False) -> Cache:
-        """Open the cache of the encoder with that fingerprint, in the folder from the settings."""
+        """Open the cache of the encoder with this fingerprint, in the folder from the settings."""
         return cls(CacheFolder.of(settings), fingerprint, name, half)
 
     @property
@@ -93,12 +94,13 @@ class Cache:
         return None
 
     def lookup(self, keys: Keys, dimension: int, put: RowSink) -> NDArray[np.bool_]:
-        """Hand the rows of cached keys to `put`, block by block; return whether each key is cached, (n,) bool.
+        """Pass the rows of cached keys to `put`, block by block. Return (n,) bool, whether each key is cached.
 
-        keys (n, 16) uint8, distinct. Each segment's keys are looked up among these, not the other way round, so that
-        the time depends on the number of cached rows, not on the number of segments. A damaged segment is
-        quarantined. Its remaining keys count as missing, and so do the keys of a segment that cannot be read now. Rows
-        of another dimension are ignored: they belong to another encoder with the same fingerprint.
+        keys : (n, 16) uint8, distinct.
+        The keys of each segment are looked up among these keys, so the time depends on the number of cached rows, not
+        on the number of segments. A damaged segment is quarantined, and its remaining keys count as missing. The keys
+        of a segment that cannot be read now also count as missing. Rows of another dimension are ignored, because they
+        belong to another encoder with the same fingerprint.
         """
         cached = np.zeros(len(keys), np.bool_)
         high, low = key_words(keys)
@@ -115,7 +117,7 @@ class Cache:
                 if folder.is_dir():  # otherwise another run has removed it
                     quarantine(folder)
                     self.notes.append(
-                        f"damaged cache segment set aside, its texts are encoded again: {folder} ({error})"
+                        f"a damaged cache segment is set aside, and its texts are encoded again: {folder} ({error})"
                     )
             except OSError as error:
                 failures.append(error)
@@ -127,7 +129,7 @@ class Cache:
         return cached
 
     def expect(self, n_rows: int, dimension: int) -> None:
-        """Announce rows that will be added. Add a note if the limit leaves too little room for them."""
+        """Announce the number of rows to add. Add a note if the limit leaves too little room for them."""
         self.flush()
         n_bytes = self._size(n_rows, dimension)
         self._room = self._folder.room(self._in_use)
@@ -135,12 +137,12 @@ class Cache:
         if n_bytes > self._room and self._writes and not self._is_short:
             self._is_short = True
             self.notes.append(
-                f"the embedding cache has room for {self._room // self._size(1, dimension):,} of {n_rows:,} new rows: "
-                f"the next run encodes the rest again; {self._folder.remedy}"
+                f"the embedding cache has room for {self._room // self._size(1, dimension):,} of {n_rows:,} new rows, "
+                f"so the next run encodes the rest again; {self._folder.remedy}"
             )
 
     def add(self, keys: Keys, rows: Any, truncated: NDArray[np.bool_]) -> None:
-        """Queue expected rows (n, d) for writing: an array, or a tensor on any device. They must not change."""
+        """Queue rows (n, d), announced by `expect`, for writing. rows: an array or tensor that must not change."""
         n_bytes = 4 * rows.shape[0] * rows.shape[1]
         self._pending.append((n_bytes, self._pool.submit(self._write, keys, rows, truncated)))
         self._pending_bytes += n_bytes
@@ -148,11 +150,11 @@ class Cache:
             self._wait()
 
     def seal(self) -> None:
-        """Seal the added rows once they are written; return without waiting."""
+        """Seal the added rows after they are written. Return without waiting."""
         self._pending.append((0, self._pool.submit(self._seal)))
 
     def flush(self) -> None:
-        """Seal everything that was added, and wait until that is done."""
+        """Seal all added rows, and wait until they are sealed."""
         if self._pending or self._writer is not None:
             self.seal()
         while self._pending:
@@ -172,7 +174,7 @@ class Cache:
         return n_rows * (dimension * np.dtype(self._dtype).itemsize + MARKED_KEY_BYTES)
 
     def _write(self, keys: Keys, rows: Any, truncated: NDArray[np.bool_]) -> None:
-        """Write rows to the current segment; runs in the background thread."""
+        """Write rows to the current segment. It runs in the background thread."""
         size = self._size(*rows.shape)
         if self._writes and size > self._room:
             self._writes = False
@@ -187,7 +189,7 @@ class Cache:
                 self._in_use.add(self._writer.folder)
                 self._sealed = time.monotonic()
             self._writer.add(keys, host_rows(rows), truncated)
-        except Exception as error:  # MemoryError too: half a batch must not be sealed
+        except Exception as error:  # also MemoryError, because half a batch must not be sealed
             self._fail(error)
             return
         self.n_written += len(keys)
@@ -208,14 +210,14 @@ class Cache:
             self._fail(error)
 
     def _end(self) -> None:
-        """Seal and close the current segment; the next row starts another one."""
+        """Seal and close the current segment. The next row starts another one."""
         self._seal()
         if self._writer is not None:
             self._writer.close()
             self._writer = None
 
     def _fail(self, error: Exception) -> None:
-        """Stop writing in this run; sealed rows stay. If another run removed the segment, start a new one instead."""
+        """Stop writing in this run, and keep sealed rows. If another run removed the segment, only start a new one."""
         writer, self._writer = self._writer, None
         if writer is not None:
             if not writer.folder.exists():
@@ -223,13 +225,13 @@ class Cache:
             writer.close()
         self._writes = False
         self.notes.append(
-            f"the embedding cache cannot be written ({plain_message(error)}), so the next run encodes these texts "
-            f"again: {self._home}; {flag_of('cache_dir', 'DIR')} uses another directory"
+            f"the embedding cache {self._home} cannot be written ({plain_message(error)}), so the next run encodes "
+            f"these texts again; {flag_of('cache_dir', 'DIR')} uses another directory"
         )
 
 
 def _copy(segment: Segment, dimension: int, wanted: SortedKeys, cached: NDArray[np.bool_], put: RowSink) -> bool:
-    """Hand the segment's wanted rows that are not cached yet to `put`; return whether there were any."""
+    """Pass the segment's wanted rows to `put`, except those found before. Return whether there were any."""
     if segment.meta["dimension"] != dimension:
         return False
     order, high, low = wanted

@@ -1,4 +1,4 @@
-"""The embedding cache as a whole: contents, size limit, verification and removal.
+"""Manage the whole embedding cache: contents, size limit, verification and removal.
 
 Source: DESIGN 5.
 """
@@ -22,24 +22,25 @@ from secid.settings import Settings, flag_of
 DAMAGED, REMOVAL = ".damaged-", ".gone-"
 NAME = re.compile(r"\d{20}-[0-9a-f]{8}")
 PIECE = re.compile(rf"({re.escape(DAMAGED)}|{re.escape(REMOVAL)})?{NAME.pattern}")
-"""Names of the folders that the cache creates. The cache never touches anything else, so that other files survive even
-if a home folder is given as the cache by mistake."""
+"""Pattern of the folders that the cache creates. It never touches other files, so they survive even if a home folder is
+set as the cache by mistake."""
 TRAINING_NAME = re.compile(r"[0-9a-f]{32}\.json")
-"""Names of the files in which `secid probe` keeps its finished trainings."""
+"""Pattern of the files in which `secid probe` stores finished trainings."""
 
 ABANDONED_SECONDS = 3600.0
-"""Age from which a segment without readable rows counts as left by a killed run: living runs seal within seconds."""
+"""Age at which a segment without readable rows counts as abandoned by a killed run. Live runs seal within seconds."""
 
-FREE_SHARE, LARGEST_DEFAULT = 0.5, 200 * 10**9
-"""The limit if none is set: this share of the disk's free space plus the cache's present size, at most 200 GB. That
-holds the rows of 65 million texts at 768 dimensions."""
+FREE_SHARE, MAX_DEFAULT_BYTES = 0.5, 200 * 10**9
+"""Default limit: this share of the disk's free space and the cache's present size together, but at most 200 GB, which
+holds the rows of 65 million texts with 768 dimensions."""
 
 
 @dataclass(frozen=True)
 class EncoderUse:
-    """Size and use of one encoder's cached rows. last_used: seconds since the epoch.
+    """Size and last use of one encoder's cached rows.
 
-    name : the encoder's name in the newest segment; "" if that does not state it.
+    name      : the encoder's name in the newest segment, or "".
+    last_used : time of the last use in seconds since the epoch.
     """
 
     fingerprint: str
@@ -52,8 +53,11 @@ class EncoderUse:
 
 @dataclass(frozen=True)
 class CacheInfo:
-    """Contents of the cache. n_damaged: quarantined segments, which are removed first if the cache exceeds its limit.
-    n_trainings: finished trainings of `secid probe`, a few kB each and not in n_bytes."""
+    """Contents of the cache.
+
+    n_damaged   : number of quarantined segments, which are removed first if the cache exceeds its limit.
+    n_trainings : number of finished trainings of `secid probe`. They take a few kB each, not included in n_bytes.
+    """
 
     folder: str
     limit_bytes: int
@@ -65,7 +69,7 @@ class CacheInfo:
 
 @dataclass(frozen=True)
 class ClearResult:
-    """Size of what `clear` removed, and the unsealed segments that it left because a run may be writing them."""
+    """Size of the removed files, and number and size of unsealed segments. A run may be writing these, so they stay."""
 
     n_bytes_freed: int
     n_unsealed: int
@@ -74,7 +78,7 @@ class ClearResult:
 
 @dataclass(frozen=True)
 class Verification:
-    """Result of reading every byte: number of intact segments, names of the quarantined and of the unreadable ones."""
+    """Result of reading every byte: number of intact segments, and names of the quarantined and the unreadable ones."""
 
     n_whole: int
     damaged: tuple[str, ...]
@@ -82,9 +86,9 @@ class Verification:
 
 
 class CacheFolder:
-    """The whole embedding cache: a folder per encoder fingerprint. It need not exist yet.
+    """The whole embedding cache, with one folder per encoder fingerprint. It need not exist yet.
 
-    limit_bytes : None for the default, which depends on the free space of its disk.
+    limit_bytes : size limit, or None for the default, which depends on the free space of the disk.
     """
 
     def __init__(self, folder: Path, limit_bytes: int | None) -> None:
@@ -93,29 +97,29 @@ class CacheFolder:
 
     @classmethod
     def of(cls, settings: Settings) -> CacheFolder:
-        """Return the cache with the folder and limit from the settings; by default the user's cache folder."""
+        """Return the cache with the folder and limit of the settings. The default is the user's cache folder."""
         folder = Path(settings.cache_dir).expanduser() if settings.cache_dir else default_folder()
         return cls(folder, None if settings.cache_gb is None else int(settings.cache_gb * 10**9))
 
     @property
     def trainings(self) -> Path:
-        """The folder of the finished trainings of `secid probe`."""
+        """Folder with the finished trainings of `secid probe`."""
         return self.folder / "probes"
 
     def limit(self, n_bytes: int) -> int:
-        """Return the size limit of a cache that holds n_bytes."""
+        """Return the size limit in bytes of a cache that now holds n_bytes."""
         if self._limit_bytes is not None:
             return self._limit_bytes
         parents = (self.folder, *self.folder.parents)
         with contextlib.suppress(OSError):
             disk = shutil.disk_usage(next(parent for parent in parents if parent.exists()))
-            return min(int(FREE_SHARE * (disk.free + n_bytes)), LARGEST_DEFAULT)
-        return LARGEST_DEFAULT
+            return min(int(FREE_SHARE * (disk.free + n_bytes)), MAX_DEFAULT_BYTES)
+        return MAX_DEFAULT_BYTES
 
     @property
     def remedy(self) -> str:
-        """Remedy for too little room. Without a set limit, the free space of the disk determines the limit."""
-        if self._limit_bytes is None and self.limit(sum(self._sizes().values())) < LARGEST_DEFAULT:
+        """Remedy for too little room. If no limit is set, the free space of the disk determines it."""
+        if self._limit_bytes is None and self.limit(sum(self._sizes().values())) < MAX_DEFAULT_BYTES:
             return f"free space on the disk of {self.folder}, or use another disk with {flag_of('cache_dir', 'DIR')}"
         return f"{flag_of('cache_gb', 'N')} raises the limit"
 
@@ -125,7 +129,7 @@ class CacheFolder:
         return max(0, self.limit(sum(sizes.values())) - sum(sizes.get(folder, 0) for folder in in_use))
 
     def info(self) -> CacheInfo:
-        """Return counts and sizes by encoder, without reading rows."""
+        """Return counts and sizes per encoder, without reading rows."""
         encoders = []
         for home in self._homes():
             segments = [Segment(folder) for folder in readable_segments(home)]
@@ -148,9 +152,9 @@ class CacheFolder:
         return CacheInfo(str(self.folder), self.limit(total), total, damaged, n_trainings, tuple(encoders))
 
     def clear(self) -> ClearResult:
-        """Remove every segment and training, and no other file.
+        """Remove all segments and trainings, but no other file.
 
-        Unsealed segments stay, since a run may still be writing them.
+        Unsealed segments stay, because a run may still be writing them.
         """
         freed, unsealed = 0, []
         for file in self._trainings():
@@ -185,9 +189,9 @@ class CacheFolder:
         return Verification(whole, tuple(damaged), tuple(unreadable))
 
     def shrink(self, in_use: Collection[Path] = (), n_more: int = 0) -> None:
-        """Make room under the limit for n_more bytes. Segments in use stay.
+        """Make room for n_more bytes under the limit. Segments in use stay.
 
-        Remove all abandoned unfinished segments; then, as needed, quarantined ones and the least recently used ones.
+        Remove all abandoned segments first. Then, as needed, remove quarantined segments and the least recently used.
         """
         sizes = self._sizes()
         total = sum(sizes.values())
@@ -212,7 +216,7 @@ class CacheFolder:
 
 
 def default_folder() -> Path:
-    """Return the user's cache folder, by the convention of each system."""
+    """Return the user's cache folder by the convention of the operating system."""
     if sys.platform == "win32":
         base = Path(os.environ.get("LOCALAPPDATA") or Path.home() / "AppData" / "Local")
     elif sys.platform == "darwin":
@@ -228,7 +232,7 @@ def hash_memory(settings: Settings) -> Path | None:
 
 
 def quarantine(folder: Path) -> None:
-    """Take a damaged segment out of use, but leave it on disk for inspection. Ignore one that is already removed."""
+    """Rename a damaged segment so that no run reads it, but keep it for inspection. Ignore a segment that is gone."""
     try:
         folder.rename(folder.with_name(DAMAGED + folder.name))
     except OSError:
@@ -236,7 +240,7 @@ def quarantine(folder: Path) -> None:
 
 
 def readable_segments(home: Path) -> list[Path]:
-    """Return the folders of readable segments, oldest first. Names of removed and quarantined ones start with a dot."""
+    """Return the folders of readable segments, oldest first. The names of all others start with a dot or lack META."""
     return sorted(path for path in _pieces(home) if not path.name.startswith(".") and (path / META).exists())
 
 
@@ -249,7 +253,7 @@ def _pieces(home: Path) -> list[Path]:
 
 
 def _remove(folder: Path) -> None:
-    """Rename a segment, then delete it, so that no reader sees half of one. Also finish a removal that was killed."""
+    """Rename a segment, then delete it, so that no reader sees half a segment. Also finish an interrupted removal."""
     match = NAME.search(folder.name)
     hidden = folder.with_name(f"{REMOVAL}{match.group() if match else folder.name}")
     try:
@@ -261,7 +265,7 @@ def _remove(folder: Path) -> None:
 
 
 def _in_progress(folder: Path) -> bool:
-    """Return whether a run is writing the segment's first rows, which cannot be read yet."""
+    """Return whether a run may still be writing the segment's first rows, which cannot be read yet."""
     is_new = not folder.name.startswith(".") and not (folder / META).exists()
     return is_new and time.time() - _modified(folder, missing=time.time()) <= ABANDONED_SECONDS
 

@@ -1,4 +1,4 @@
-"""Device, number format and batch budget, and one copy of an encoder's modules on one device."""
+"""Choose devices, number formats and batch budgets, and run a copy of an encoder's modules on a device."""
 
 from __future__ import annotations
 
@@ -19,52 +19,52 @@ from secid.errors import EncoderError, plain_message
 # Device, number format and batch budget.
 
 CPU_BUDGET = 512
-"""Padded tokens per batch on one core, so that activations stay in its cache. CPU time with MiniLM on texts of mixed
-lengths, relative to 256 tokens: 0.99 at 512, 1.01 at 1,024, 1.03 at 2,048, 1.4 at 8,192."""
+"""Padded tokens per batch on one core, so that activations stay in its cache. CPU time relative to 256 tokens (MiniLM,
+texts of mixed lengths): 0.99 at 512, 1.01 at 1,024, 1.03 at 2,048, 1.4 at 8,192."""
 
 CPU_BF16_BUDGET = 2_048
-"""Padded tokens per batch on one core in bf16. CPU time with the same texts, relative to float32 at 512 tokens:
-0.78 at 512, 0.69 at 1,024, 0.65 at 2,048, 0.70 at 4,096."""
+"""Padded tokens per batch on one core in bf16. CPU time relative to float32 at 512 tokens (same texts): 0.78 at 512,
+0.69 at 1,024, 0.65 at 2,048, 0.70 at 4,096."""
 
 GPU_BUDGET = 131_072
-"""Padded tokens per batch on a GPU; halved if it runs out of memory (`Replica.work`)."""
+"""Padded tokens per batch on a CUDA GPU. `Replica.work` halves them if the GPU runs out of memory."""
 
 OTHER_BUDGET = 16_384
-"""Padded tokens per batch (200 passages) on Apple's and Intel's GPUs, which share the host's memory or have little.
-Not measured."""
+"""Padded tokens per batch (200 passages) on Apple's and Intel's GPUs, which share the host's memory or have little
+memory. Not measured."""
 
 BF16, FP16 = (8, 0), (7, 0)
-"""First compute capabilities with matrix units for the format. Below, bf16 is emulated and slower than float32."""
+"""Lowest compute capabilities with matrix units for the format. Below, bf16 is emulated and slower than float32."""
 
 TEXTS_PER_GPU = 32_768
-"""Texts per GPU: with fewer, the others finish before another GPU has loaded its copy of the model."""
+"""Number of texts that justify another GPU. With fewer, the first GPUs finish before it has loaded the model."""
 
 
 DEVICE_SHARE = 0.4
-"""Share of a GPU's free memory that rows may take. The rest is for the encoder's batches and the measure stage's
-blocks."""
+"""Maximum share of a GPU's free memory for rows. The rest is for the encoder's batches and the measure stage's blocks.
+"""
 
 
 def is_gpu(device: torch.device) -> bool:
-    """Return whether the device runs asynchronously: a CUDA device, or an AMD GPU, which torch also calls cuda."""
+    """Return whether the device is a GPU that torch calls cuda (NVIDIA's and AMD's), which runs asynchronously."""
     return device.type == "cuda"
 
 
 def gpu_of(names: str) -> torch.device | None:
-    """Return the first of an encoder's devices, as its info lists them, if that is a GPU; else None."""
+    """Return the first of an encoder's devices if it is a CUDA GPU; else None. names: as in EncoderInfo.device."""
     return torch.device(names.split(",")[0]) if names.startswith("cuda") else None
 
 
 def gpu_with_room(names: str, n_bytes: int) -> torch.device | None:
-    """Return the first of these devices if it is a GPU on which n_bytes of rows fit; else None: rows go to a file."""
+    """Return the first of these devices if it is a CUDA GPU with room for n_bytes of rows; else None."""
     device = gpu_of(names)
     return device if device is not None and n_bytes <= DEVICE_SHARE * torch.cuda.mem_get_info(device)[0] else None
 
 
 def choose_devices(names: str) -> tuple[torch.device, ...]:
-    """Return the devices of --device, each with its own worker. auto: all CUDA devices, else Apple's MPS, else the CPU.
+    """Return the devices of --device. auto: all CUDA devices, else Apple's MPS, else the CPU.
 
-    Raises EncoderError if the machine or the installed torch lacks one, or if they are of different kinds.
+    Raises EncoderError if the machine or the installed torch lacks a device, or if devices are of different kinds.
     """
     if names == "auto":
         count = torch.cuda.device_count() if torch.cuda.is_available() else 0
@@ -102,21 +102,21 @@ def _named_device(name: str) -> torch.device:
             raise EncoderError(
                 f"{name} is not available (CUDA devices: {count}; torch {torch.__version__} is {build})",
                 where="--device",
-                remedy="--device auto uses what is available; `secid doctor` lists it",
+                remedy="use --device auto; `secid doctor` lists the available devices",
             )
     missing = (device.type == "mps" and not torch.backends.mps.is_available()) or (
         device.type == "xpu" and torch.xpu.device_count() <= (device.index or 0)
     )
     if missing:
-        raise EncoderError(f"{name} is not available", where="--device", remedy="--device auto uses what is available")
+        raise EncoderError(f"{name} is not available", where="--device", remedy="use --device auto")
     return device
 
 
 def choose_dtype(name: str, device: torch.device) -> torch.dtype:
-    """Return the number format of --dtype. auto: the fastest on CUDA, float32 elsewhere (METHOD 11).
+    """Return the number format of --dtype. auto: the fastest format on CUDA, float32 elsewhere (METHOD 11).
 
-    On CUDA the fastest is bf16 if the hardware has it, else fp16 if it has matrix units for that, else float32. A row
-    that fp16 cannot hold is NaN, and `embed` rejects it.
+    On CUDA the fastest format is bf16 if the hardware has matrix units for it, else fp16 if it has those, else float32.
+    A row that fp16 cannot hold is NaN, and `embed` rejects it.
     """
     if name != "auto":
         return {"float32": torch.float32, "bf16": torch.bfloat16, "fp16": torch.float16}[name]
@@ -127,7 +127,7 @@ def choose_dtype(name: str, device: torch.device) -> torch.dtype:
 
 
 def default_budget(device: torch.device, dtype: torch.dtype = torch.float32) -> int:
-    """Return the padded tokens per batch for a device and number format."""
+    """Return the number of padded tokens per batch for a device and number format."""
     if device.type == "cpu" and dtype == torch.bfloat16:
         return CPU_BF16_BUDGET
     return {"cuda": GPU_BUDGET, "cpu": CPU_BUDGET}.get(device.type, OTHER_BUDGET)
@@ -138,21 +138,24 @@ def n_devices(available: int, n_texts: int) -> int:
     return max(1, min(available, -(-n_texts // TEXTS_PER_GPU)))
 
 
-# One copy of an encoder's modules on one device, which turns a batch of token ids into text vectors.
+# A copy of an encoder's modules on a device turns batches of token ids into text vectors.
 #
 # Source: FORMATS 2 (recipes), METHOD 11 (precision).
 
 OUT_OF_MEMORY = ("out of memory", "alloc_failed", "not enough memory", "can't allocate memory")
-"""Words of torch's error, in lower case, if memory runs out outside its CUDA allocator. In cuBLAS, in pinned memory,
-on MPS and on the CPU, torch raises a plain RuntimeError."""
+"""Words of torch's errors, in lower case, if memory runs out outside its CUDA allocator. For cuBLAS, pinned memory, MPS
+and the CPU, torch raises a plain RuntimeError."""
 
 
 class DeviceError(Exception):
-    """A device failed. The batches that it had taken are back in the queue."""
+    """Error of a device that failed. Its unfinished batches are back in the queue."""
 
 
 class Limits(NamedTuple):
-    """Sizes of a model's tables, None without a table. Reading beyond a table makes a CUDA device unusable."""
+    """Numbers of rows in a model's token and position tables; None without a table.
+
+    Reading beyond a table makes a CUDA device unusable.
+    """
 
     n_words: int | None
     n_positions: int | None
@@ -188,9 +191,11 @@ def is_out_of_memory(error: Exception) -> bool:
 
 
 class Pending(NamedTuple):
-    """A batch in flight. vectors : (b, d) float32, on its device if that is CUDA, complete after `done`.
+    """A batch in flight.
 
-    stays : rows stay on that device. If False, they are copied to the host before the batch counts as encoded.
+    vectors : (b, d) float32, complete after `done`; on the batch's device if it is CUDA, else on the host.
+    done    : event at the end of the batch; None if the batch is complete.
+    stays   : whether rows stay on the device. Otherwise they are copied to the host by `fetch`.
     """
 
     batch: TokenBatch
@@ -207,9 +212,9 @@ class Pending(NamedTuple):
 
 
 class Replica(NamedTuple):
-    """A chain of modules (`SentenceTransformer`), ready on a device.
+    """A chain of modules (`SentenceTransformer`) on a device.
 
-    keeps : rows may stay on the device, as on the GPU that the run computes on.
+    keeps : whether rows may stay on the device, because the run computes on it.
     """
 
     model: Any
@@ -217,17 +222,17 @@ class Replica(NamedTuple):
     keeps: bool = True
 
     def on(self, device: torch.device) -> Replica:
-        """Copy the modules to another device. Weights are copied directly between devices."""
+        """Return a copy on another device. Weights are copied directly between devices."""
         copies: dict[int, Any] = {id(tensor): tensor.to(device) for tensor in self.model.buffers()}
         copies |= {id(tensor): nn.Parameter(tensor.to(device), False) for tensor in self.model.parameters()}
         return Replica(copy.deepcopy(self.model, copies), device, keeps=False)
 
     def work(self, queue: BatchQueue, recipe: Recipe, skip: int) -> Iterator[EncodedBatch]:
-        """Encode batches of the queue until it is empty; runs in its own thread.
+        """Encode batches of the queue until it is empty. Each replica works in its own thread.
 
         A batch is fetched when the next one is in flight. A batch that does not fit into the device's memory is
-        halved and tried again, and the queue's later batches are smaller. Encoded batches are not lost.
-        Raises DeviceError if the device fails: other workers can take the batches that it had taken.
+        halved and tried again, and later batches are smaller. Encoded batches are not lost.
+        Raises DeviceError if the device fails. Its unfinished batches go back to the queue for other workers.
         """
         taken: list[TokenBatch] = []
         try:
@@ -237,7 +242,7 @@ class Replica(NamedTuple):
             if "device-side assert" in str(error):
                 raise EncoderError(
                     f"{self.device} rejected the input of the model",
-                    remedy="--device cpu names the cause; usually the tokenizer belongs to another model",
+                    remedy="use --device cpu to see the cause; usually the tokenizer belongs to another model",
                 ) from error
             for batch in taken:
                 queue.give_back(batch)
@@ -247,7 +252,7 @@ class Replica(NamedTuple):
             queue.done(len(taken))
 
     def _stream(self, queue: BatchQueue, recipe: Recipe, skip: int, taken: list[TokenBatch]) -> Iterator[EncodedBatch]:
-        """Yield the encoded batches of `work`. taken : filled with the batches that are not encoded yet."""
+        """Yield the encoded batches of `work`. taken: list that always holds the unfinished batches."""
         limits, waiting = Limits.of(self.model), None
         while True:
             batch = queue.take(wait=waiting is None)
@@ -256,7 +261,7 @@ class Replica(NamedTuple):
                 taken.append(batch)
                 limits.check(batch)
                 pending = self._launch(batch, recipe, skip)
-                if pending is None:  # here the error no longer holds the failed attempt's tensors
+                if pending is None:  # by now the error has released the tensors of the failed attempt
                     torch.cuda.empty_cache()
                     queue.shrink(batch.ids.size)
                     queue.give_back(taken.pop(), *halves(batch))
@@ -307,11 +312,11 @@ class Replica(NamedTuple):
         return self.vectors(batch, recipe, skip)
 
     def vectors(self, batch: TokenBatch, recipe: Recipe, skip: int) -> Tensor:
-        """Return vectors (b, d) float32, still on the device. skip: leading tokens to exclude from pooling."""
+        """Return vectors (b, d) float32 on the device. skip: number of leading tokens to exclude from pooling."""
         ids = to_device(batch.ids, self.device)
         lengths = to_device(batch.lengths, self.device)
         features: dict[str, Any] = {"input_ids": ids}
-        if batch.lengths[-1] < batch.ids.shape[1]:  # without a mask attention is faster
+        if batch.lengths[-1] < batch.ids.shape[1]:  # attention is faster without a mask
             features["attention_mask"] = (torch.arange(ids.shape[1], device=self.device) < lengths[:, None]).long()
         if skip:
             features["prompt_length"] = skip

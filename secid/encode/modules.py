@@ -1,4 +1,4 @@
-"""The description of an encoder in its repository: JSON files, modules and kind. It is read before any weights.
+"""Read the description of an encoder in its repository: JSON files, modules and kind. No weights are read.
 
 Only dense text encoders pass. Models that would give plausible but wrong vectors are refused by name.
 Source: FORMATS 2.
@@ -23,7 +23,7 @@ PROMPT_FILE = "config_sentence_transformers.json"
 ROUTERS = frozenset({"Router", "Asym"})
 INPUT_MODULES = ROUTERS | {"Transformer"}
 LATER_MODULES = frozenset({"Pooling", "Dense", "Normalize", "LayerNorm", "WeightedLayerPooling", "Dropout"})
-"""Modules of sentence-transformers that work on batches of token ids; others need words, images or sparse vectors."""
+"""Modules of sentence-transformers that work on batches of token ids. Others need words, images or sparse vectors."""
 
 KINDS = {
     "CrossEncoder": "a cross-encoder, which scores pairs of texts",
@@ -31,7 +31,7 @@ KINDS = {
     "MultiVectorEncoder": "a multi-vector encoder (ColBERT), with a vector for each token",
 }
 CUSTOM_ATTENTION = re.compile(r"gritlm|llm2vec|modeling_\w+_encoder\.|bidirectional", re.IGNORECASE)
-"""Repositories whose own code makes a causal model bidirectional, although config.json does not say so."""
+"""Pattern of repositories whose code makes a causal model bidirectional, although config.json does not say so."""
 
 VECTORS_REMEDY = "encode the texts yourself and use --encoder vectors.npz"
 
@@ -40,9 +40,11 @@ VECTORS_REMEDY = "encode the texts yourself and use --encoder vectors.npz"
 class Repository:
     """The files of one encoder.
 
-    folder : as located; holds modules.json if there is one.   inner: folder of the transformer's own files.
-    parts  : folder of each module, including modules inside a router; empty without modules.json.
-    config : config.json of the transformer.   sentence: sentence_bert_config.json, or {}.
+    folder        : the located folder, with modules.json if it exists.   name : name of the encoder.
+    modules       : entries of modules.json.
+    parts         : folder of each module, including modules inside a router; empty without modules.json.
+    inner         : folder with the transformer's own files.
+    config        : config.json of the transformer.   sentence : sentence_bert_config.json, or {}.
     prompt_config : config_sentence_transformers.json, or {}.
     """
 
@@ -57,17 +59,17 @@ class Repository:
 
     @property
     def prompts(self) -> dict[str, str]:
-        """Prompts by name. Some files state an empty prompt as null; here it is ""."""
+        """Name -> prompt. An empty prompt is "", also if the file states it as null."""
         return {name: text or "" for name, text in (self.prompt_config.get("prompts") or {}).items()}
 
     @property
     def own_code(self) -> Json:
-        """auto_map of config.json: classes of the repository's own code that replace those of transformers."""
+        """The auto_map of config.json: classes of the repository's own code that replace those of transformers."""
         return dict(self.config.get("auto_map") or {})
 
 
 def read_repository(folder: Path, name: str, settings: Settings) -> Repository:
-    """Read the repository in `folder`, which the user calls `name`. Raises EncoderError if it is no dense encoder."""
+    """Read the repository of the encoder `name` in `folder`. Raises EncoderError if it is not a dense encoder."""
     if not folder.is_dir():
         raise EncoderError("no such folder", where=str(folder), remedy="give a folder that contains config.json")
     prompt_config = read_json(folder / PROMPT_FILE) or {}
@@ -80,7 +82,7 @@ def read_repository(folder: Path, name: str, settings: Settings) -> Repository:
     modules, parts, inner = _modules(folder, settings)
     if adapters := sorted(folder.rglob("adapter_config.json")):
         raise EncoderError(
-            "an adapter (LoRA) that is not merged into its model",
+            "the adapter (LoRA) is not merged into its model",
             where=str(adapters[0]),
             remedy="merge the adapter that training starts from (peft: merge_and_unload), and save the merged model",
         )
@@ -102,14 +104,14 @@ def _check_architecture(repository: Repository, settings: Settings) -> None:
     code = json.dumps(repository.own_code)
     if not settings.trust_remote_code and repository.own_code and CUSTOM_ATTENTION.search(f"{repository.name} {code}"):
         raise EncoderError(
-            "the repository's own code changes this model's attention; without that code all vectors are wrong",
+            "the repository's own code changes this model's attention, so without that code all vectors are wrong",
             where=str(where),
             remedy=f"read that code, then use {flag_of('trust_remote_code')}",
         )
 
 
 def read_json(path: Path) -> dict[str, Any] | None:
-    """Return the JSON object in the file; None without a file. Raises EncoderError if it contains anything else."""
+    """Return the JSON object in a file; None without a file. Raises EncoderError if the file holds anything else."""
     document = parse_json(path)
     if document is not None and not isinstance(document, dict):
         raise EncoderError("expected a JSON object", where=str(path), remedy=SAVE_AGAIN)
@@ -127,7 +129,7 @@ def parse_json(path: Path) -> Any:
 
 
 def _modules(folder: Path, settings: Settings) -> tuple[tuple[Json, ...], tuple[Path, ...], Path]:
-    """Return modules.json in order, the folder of every module, and that of the first transformer."""
+    """Return the entries of modules.json in order, the folder of every module, and the first transformer's folder."""
     path = folder / "modules.json"
     try:
         modules = sorted(parse_json(path) or [], key=lambda module: int(module["idx"]))
@@ -151,7 +153,7 @@ def _only_pickle(folder: Path) -> bool:
 
 
 def _classes(folder: Path, modules: list[Any]) -> Iterator[tuple[str, Path]]:
-    """Yield (class path, folder) of every module; the modules of a router's routes follow it."""
+    """Yield (class path, folder) of every module. The modules of a router's routes follow the router."""
     for module in modules:
         name, place = str(module["type"]), _inside(folder, module["path"])
         yield name, place
@@ -168,9 +170,9 @@ def _inside(folder: Path, path: str) -> Path:
 
 
 def _check_class(name: str, is_first: bool, path: Path, settings: Settings) -> None:
-    """Refuse a module (full path of its class) that is not known to work on batches of token ids.
+    """Refuse a module that is not known to work on batches of token ids. Raises EncoderError.
 
-    Raises EncoderError.
+    name : full path of its class.   path : path of modules.json.
     """
     if name.startswith("pylate.") or ".multi_vector_encoder." in name:
         raise refusal(KINDS["MultiVectorEncoder"], path)
@@ -181,13 +183,10 @@ def _check_class(name: str, is_first: bool, path: Path, settings: Settings) -> N
         return
     classes = INPUT_MODULES if is_first else LATER_MODULES | {"Transformer"}
     if own or base_name(name) not in classes or ".cross_encoder." in name:
-        allow = f"{flag_of('trust_remote_code')} runs the repository's own code, once you have read it; or "
-        supported = f"known: {', '.join(sorted(classes))}, of sentence_transformers; "
-        raise EncoderError(
-            f"the module {name!r} is not supported",
-            where=str(path),
-            remedy=(allow if own else supported) + VECTORS_REMEDY,
-        )
+        remedy = f"secid supports {', '.join(sorted(classes))} of sentence_transformers; or {VECTORS_REMEDY}"
+        if own:
+            remedy = f"read the repository's own code, then use {flag_of('trust_remote_code')}; or {VECTORS_REMEDY}"
+        raise EncoderError(f"the module {name!r} is not supported", where=str(path), remedy=remedy)
 
 
 def base_name(name: str) -> str:
@@ -203,7 +202,7 @@ def refusal(kind: str, where: Path) -> EncoderError:
 
 
 def _sentence_config(inner: Path) -> Json:
-    """Return sentence_bert_config.json (or its older name per architecture); {} without one.
+    """Return sentence_bert_config.json, or the file with its older name (one per architecture); {} without either.
 
     Raises EncoderError if the model needs more than plain text.
     """
@@ -214,7 +213,7 @@ def _sentence_config(inner: Path) -> Json:
             raise EncoderError(
                 f"max_seq_length is {length!r}, expected a number of tokens",
                 where=str(path),
-                remedy="correct the file, which training reads too",
+                remedy="correct the file; training reads it too",
             )
         plain = config.get("transformer_task", "feature-extraction") == "feature-extraction" and "text" in texts
         if not plain or config.get("query_expansion"):

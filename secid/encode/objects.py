@@ -1,4 +1,4 @@
-"""Encoders that are Python objects: any function, or a SentenceTransformer in memory."""
+"""Use Python objects as encoders: any function, or a SentenceTransformer in memory."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ EncodeFunction = Callable[[list[str], Role], Any]
 
 
 class FunctionEncoder:
-    """Encoder that passes texts and role to a function unchanged, and checks and scales the rows that it returns."""
+    """Encoder that passes texts and their role to a function unchanged, and checks and scales the returned rows."""
 
     def __init__(self, function: EncodeFunction, info: EncoderInfo) -> None:
         self._function = function
@@ -51,11 +51,13 @@ class FunctionEncoder:
 def from_callable(
     function: EncodeFunction, name: str, *, fingerprint: str = "", normalize: bool = True
 ) -> FunctionEncoder:
-    """Return an encoder that calls `function(texts, role)`, which returns one vector per text and adds its prefixes.
+    """Return an encoder that calls a function.
 
-    name        : its name in reports.
-    fingerprint : identifies exactly this function, including its weights, so that its rows can be cached;
-                  without one nothing is cached.
+    function    : `function(texts, role)` returns one vector per text, and adds its own prefixes.
+    name        : name in reports.
+    fingerprint : text that identifies exactly this function with its weights, so that its rows can be cached. Without
+                  a fingerprint, nothing is cached.
+    normalize   : whether to scale rows to unit length.
     Raises EncoderError if the function does not return (n, d) numbers.
     """
     if not name:
@@ -92,14 +94,13 @@ def _answer(function: EncodeFunction, texts: list[str], role: Role, dimension: i
         raise EncoderError(
             f"the encoder function failed on {batch}: {reason}",
             where=name,
-            remedy="secid calls it with a list of texts and their role, first with the single text 'dimension'; it "
-            "must accept any text",
+            remedy="accept any list of texts with its role; the first call has the single text 'dimension'",
         ) from error
     return as_rows(_plain(values), len(texts), dimension, name)
 
 
 def _plain(values: Any) -> Any:
-    """Return tensors of any kind, with gradients or on a device, as arrays; other values unchanged."""
+    """Return tensors as arrays, even if they have gradients or are on a device. Return other values unchanged."""
     if hasattr(values, "detach"):  # works without importing torch
         return values.detach().cpu().float().numpy()
     return [_plain(value) for value in values] if isinstance(values, list | tuple) else values
@@ -107,19 +108,19 @@ def _plain(values: Any) -> Any:
 
 # A SentenceTransformer in memory is saved to a temporary folder, and loaded from there.
 #
-# So the recipe is read by the same rules as for any folder, the vectors are the same, and the fingerprint belongs to
+# Therefore the recipe follows the same rules as for any folder, the vectors are the same, and the fingerprint matches
 # the present weights. The cost is writing and reading the weights once per command, and a second copy in memory.
 
 
 def is_sentence_transformer(encoder: object) -> TypeIs[SentenceTransformer]:
-    """Return whether the encoder is a model of sentence-transformers, of any kind; imports nothing."""
+    """Return whether the encoder is any model of sentence-transformers. Import nothing."""
     return any(kind.__module__.startswith("sentence_transformers.") for kind in type(encoder).__mro__)
 
 
 def load_in_memory(model: Any, settings: Settings) -> TransformerEncoder:
-    """Return an encoder with the model's present weights. Its temporary folder stays as long as the encoder is used.
+    """Return an encoder with the model's present weights. Its temporary folder exists as long as the encoder.
 
-    Raises EncoderError if the model cannot be saved, or the saved folder cannot be loaded.
+    Raises EncoderError if the model cannot be saved, or if the saved folder cannot be loaded.
     """
     from secid.encode.parts import quiet
     from secid.encode.transformer import load_transformer
@@ -137,7 +138,7 @@ def load_in_memory(model: Any, settings: Settings) -> TransformerEncoder:
             raise EncoderError(
                 f"cannot be saved ({plain_message(error)[:200]})",
                 where=name,
-                remedy="save it to a folder and name that",
+                remedy="save it to a folder, and name the folder",
             ) from error
         try:
             encoder = load_transformer(settings, Location(folder, origin, None, (Fact("in_memory"),)))
@@ -145,12 +146,12 @@ def load_in_memory(model: Any, settings: Settings) -> TransformerEncoder:
             error.where = error.where and error.where.replace(str(folder), name)
             raise
         encoder.info = replace(encoder.info, name=name)
-        weakref.finalize(encoder.parts, stack.pop_all().close)  # weights are read from there again
+        weakref.finalize(encoder.parts, stack.pop_all().close)  # weights may be read from the folder again
     return encoder
 
 
 def _origin(model: Any) -> str:
-    """Return the name that the weights were first loaded from: it tells the family, and so its prefixes."""
+    """Return the name from which the weights were first loaded. It shows the family, and so the prefixes."""
     configs = (getattr(part, "config", None) for part in model.modules())
     names = (str(getattr(config, "_name_or_path", None) or "") for config in configs)
     return full_name(next(filter(None, names), "")) or type(model).__name__

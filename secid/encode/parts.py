@@ -1,4 +1,4 @@
-"""The loaded parts of an encoder: its tokenizer, and its chain of modules on the first device."""
+"""Load the parts of an encoder: its tokenizer, and its chain of modules on the first device."""
 
 from __future__ import annotations
 
@@ -23,16 +23,16 @@ from secid.errors import EncoderError, plain_message
 from secid.measure.blocks import PackedMatrix, can_pack
 from secid.settings import Settings
 
-# Attention masks of transformers' models without a wait for the device.
+# Attention masks for transformers' models without waiting for the device.
 #
-# Before transformers makes a mask, it asks the device whether anything is padded, and the device must finish all
-# earlier batches before it can answer. secid passes a mask only if something is padded, so the question is unnecessary.
+# Before transformers makes a mask, it asks the device whether any text is padded. The device must finish all earlier
+# batches before it can answer. secid passes a mask only if a text is padded, so the question is unnecessary.
 
 ATTENTION_NAME = "secid_sdpa"
 
 
 def without_host_waits(model: nn.Module) -> None:
-    """Make transformers' models within `model` that use SDPA build their masks with `mask`."""
+    """Make the transformers models inside `model` that use SDPA build their masks with `mask`."""
     import transformers
     from transformers.integrations.sdpa_attention import sdpa_attention_forward
 
@@ -44,10 +44,10 @@ def without_host_waits(model: nn.Module) -> None:
 
 
 def mask(attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
-    """Return transformers' mask for SDPA, without padding if attention is causal.
+    """Return transformers' mask for SDPA. If attention is causal, leave out padding.
 
-    Causal attention never reads padding, which is on the right. Without a mask SDPA uses its fastest kernels, and does
-    not copy keys and values that several heads share.
+    Causal attention never reads padding, because it is on the right. Without a mask, SDPA uses its fastest kernels and
+    does not copy keys and values that several heads share.
     """
     from transformers.masking_utils import sdpa_mask
 
@@ -61,10 +61,10 @@ def mask(attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
 
 # The loaded parts of an encoder: its tokenizer, and its chain of modules on the first device.
 #
-# sentence-transformers loads the modules, so training starts from the same ones. Source: FORMATS 2, METHOD 11.
+# sentence-transformers loads the modules, so that training starts from the same ones. Source: FORMATS 2, METHOD 11.
 
 UNREADABLE = (SafetensorError, EOFError, OSError)
-"""Errors from reading a truncated or damaged weights file."""
+"""Errors that reading a truncated or damaged weights file raises."""
 
 HEAD_PREFIXES = ("pooler.", "cls.", "lm_head.", "vocab_", "generator_", "discriminator_", "head.", "mlm_head.",
                  "decoder.bias", "embeddings.position_ids")  # fmt: skip
@@ -72,14 +72,15 @@ HEAD_PREFIXES = ("pooler.", "cls.", "lm_head.", "vocab_", "generator_", "discrim
 them."""
 
 PROBES = ["tides", "what causes tides"]
-"""Texts of different lengths that every encoder encodes once when it is loaded."""
+"""Texts of different lengths, which every encoder encodes once when it is loaded."""
 
 
 class Parts:
     """Tokenizer and modules of a repository, each loaded on first use.
 
-    earlier : recipe, width and number of weights from an earlier run; if None, everything is loaded to read them.
-    n_parameters : number of weights.   width, dimension: length of a text's vector before and after truncation.
+    earlier          : recipe, width and number of weights from an earlier run; None to read them from loaded modules.
+    n_parameters     : number of weights.
+    width, dimension : length of a text's vector before and after truncation.
     """
 
     def __init__(
@@ -122,7 +123,7 @@ class Parts:
         return self._loaded[0]
 
     def load(self) -> None:
-        """Load everything now instead of on first use. Raises EncoderError if that fails."""
+        """Load the tokenizer and the modules now. Raises EncoderError if either cannot be loaded."""
         _ = self.tokeniser, self._loaded
 
     @cached_property
@@ -136,9 +137,9 @@ class Parts:
         return _to_device(self.devices[0], model).model
 
     def trainable(self, device: torch.device) -> Replica:
-        """Load a copy of the chain to train: float32, separate weights, no dropout (docs/decisions/probe.md).
+        """Load a trainable copy of the chain: float32, separate weights, no dropout (docs/decisions/probe.md).
 
-        Raises EncoderError if the model cannot be loaded to the device.
+        Raises EncoderError if the copy cannot be loaded to the device.
         """
         with quiet():
             model = _load_chain(self._repository, self._settings, torch.float32)
@@ -147,7 +148,7 @@ class Parts:
 
     @cached_property
     def _loaded(self) -> tuple[Replica, Recipe, int, int]:
-        """The chain on the first device, its recipe, its width and its number of weights."""
+        """The chain on the first device, its recipe, the width of its vectors and its number of weights."""
         settings, repository = self._settings, self._repository
         with quiet():
             known = self._earlier and self._earlier[0]
@@ -174,16 +175,16 @@ class Parts:
 
 
 PLAIN_MODELS = ("bert", "distilbert", "mpnet", "roberta", "xlm-roberta")
-"""Model types whose class, input and output are the same for AutoModel and sentence-transformers."""
+"""Model types with the same class, input and output in AutoModel and in sentence-transformers."""
 PLAIN_CONFIG = {"max_seq_length", "do_lower_case", "transformer_task", "modality_config", "module_output_name"}
-"""Fields of sentence_bert_config.json that change nothing between token ids and vectors of texts."""
+"""Fields of sentence_bert_config.json that do not affect how token ids become vectors."""
 PLAIN_TEXT = {"method": "forward", "method_output_name": "last_hidden_state"}
 
 
 def is_plain(repository: Repository, recipe: Recipe, settings: Settings) -> bool:
     """Return whether `PlainChain` gives the same vectors as the repository's modules.
 
-    That holds for a known model with mean or first-token pooling, no head, and no code or settings of its own.
+    It does for a known model with mean or first-token pooling and without heads, custom code or custom settings.
     """
     kinds = [str(module["type"]) for module in repository.modules]
     names = [base_name(kind) for kind in kinds]
@@ -202,7 +203,7 @@ def is_plain(repository: Repository, recipe: Recipe, settings: Settings) -> bool
 
 
 class PlainChain(nn.Module):
-    """A model and its pooling without sentence-transformers, whose import takes longer than the rest of a start.
+    """A model and its pooling without sentence-transformers, whose import takes longer than the rest of the startup.
 
     The operations are those of sentence-transformers' `Pooling`, so vectors are equal to the last bit.
     """
@@ -214,7 +215,7 @@ class PlainChain(nn.Module):
     def forward(self, features: dict[str, Tensor], task: str | None = None) -> dict[str, Tensor]:
         """Return vectors (b, d) float32 as `sentence_embedding`.
 
-        features : input_ids (b, t), and attention_mask (b, t) if anything is padded.
+        features : input_ids (b, t), and attention_mask (b, t) if any text is padded.
         """
         inputs = {name: features[name] for name in ("input_ids", "attention_mask") if name in features}
         states: Tensor = self.auto_model(**inputs, return_dict=True).last_hidden_state.float()
@@ -232,7 +233,7 @@ def _to_device(device: torch.device, model: Any) -> Replica:
         model = model.to(device).eval()
     except RuntimeError as error:
         raise _no_room(device, error) from error
-    return Replica(model, next(model.parameters()).device)  # with its index, which threads need
+    return Replica(model, next(model.parameters()).device)  # threads need the device's index
 
 
 def _no_room(device: torch.device, error: Exception) -> EncoderError:
@@ -243,7 +244,7 @@ def _no_room(device: torch.device, error: Exception) -> EncoderError:
 
 
 class PackedLinear(nn.Module):
-    """nn.Linear for inference with packed weights. Its outputs are those of nn.Linear."""
+    """An nn.Linear for inference with packed weights and equal outputs."""
 
     def __init__(self, linear: nn.Linear) -> None:
         super().__init__()
@@ -255,7 +256,7 @@ class PackedLinear(nn.Module):
 
 @torch.inference_mode()
 def pack(model: nn.Module) -> None:
-    """Replace every plain nn.Linear of the model by `PackedLinear`. Subclasses keep their own forward."""
+    """Replace every plain nn.Linear of the model with `PackedLinear`. Leave subclasses unchanged."""
     layers = [
         (parent, name, child)
         for parent in model.modules()
@@ -267,12 +268,12 @@ def pack(model: nn.Module) -> None:
 
 
 Report = tuple[str, dict[str, Any]]
-"""The prefix of a model's own weights, and transformers' loading info."""
+"""(prefix of a model's own weight names, transformers' loading info)."""
 
 
 @contextlib.contextmanager
 def loading_reports() -> Iterator[list[Report]]:
-    """Collect transformers' report of each model loaded in the block; sentence-transformers does not pass it on."""
+    """Collect transformers' report on each model loaded in the block. sentence-transformers does not pass it on."""
     from transformers import PreTrainedModel
 
     original, reports = PreTrainedModel.__dict__["from_pretrained"], list[Report]()
@@ -290,7 +291,7 @@ def loading_reports() -> Iterator[list[Report]]:
 
 
 def _check_weights(repository: Repository, reports: list[Report]) -> None:
-    """Refuse a model with weights missing from its files, or with unused weights other than those of known heads.
+    """Refuse a model if its files lack weights, or hold unused weights that are not of known heads.
 
     Raises EncoderError.
     """
@@ -308,16 +309,18 @@ def _check_weights(repository: Repository, reports: list[Report]) -> None:
         unused = sorted(key for key in report["unexpected_keys"] if not key.removeprefix(own).startswith(HEAD_PREFIXES))
         if unused:
             raise EncoderError(
-                f"the files hold weights that the model would not use ({len(unused)}): {', '.join(unused[:3])}",
+                f"the model does not use some weights in its files ({len(unused)}): {', '.join(unused[:3])}",
                 where=where,
-                remedy="this is another kind of model (ColBERT, cross-encoder, adapters), or it needs its own code",
+                remedy="use another encoder: this one is of another kind (ColBERT, cross-encoder, adapters) or needs "
+                "its own code",
             )
 
 
 def _load_chain(repository: Repository, settings: Settings, dtype: torch.dtype, plain: Recipe | None = None) -> Any:
-    """Load the chain of modules on the CPU. plain: recipe of a plain encoder, to load as `PlainChain`; else None.
+    """Load the chain of modules on the CPU.
 
-    Raises EncoderError if it cannot be loaded, or its weights do not match the model.
+    plain : recipe, to load a `PlainChain`; None to load the repository's modules.
+    Raises EncoderError if the chain cannot be loaded, or its weights do not match the model.
     """
     options = {"dtype": dtype, "use_safetensors": not settings.allow_pickle or None}
     try:
@@ -327,7 +330,7 @@ def _load_chain(repository: Repository, settings: Settings, dtype: torch.dtype, 
                 if plain is None
                 else PlainChain(_backbone(repository, options), plain.pooling)
             )
-        if dtype != torch.float32:  # sentence-transformers also casts later modules to it
+        if dtype != torch.float32:  # sentence-transformers also casts later modules to this format
             for (name, module), entry in zip(list(model.named_children())[1:], repository.modules[1:], strict=False):
                 if any(True for _ in module.parameters()):
                     place = {"subfolder": str(entry["path"]), "local_files_only": True}
@@ -371,7 +374,7 @@ def _not_loaded(where: str, error: Exception) -> EncoderError:
 
 
 def _apply_recipe(model: Any, recipe: Recipe) -> None:
-    """Apply the recipe to the modules. Rows are scaled last, after truncation, so a final Normalize is removed."""
+    """Apply the recipe to the modules. Remove a final Normalize, because rows are scaled after truncation."""
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
     if recipe.max_length is not None:
@@ -394,14 +397,14 @@ def _backbones(model: Any) -> list[Any]:
 
 
 def _to_float32(module: nn.Module, arguments: Any, features: dict[str, Any]) -> None:
-    """Convert a 16-bit model's outputs to float32, so that pooling and later modules use it. Source: METHOD 11."""
+    """Convert a 16-bit model's outputs to float32 for pooling and later modules. Source: METHOD 11."""
     for name, value in features.items():
         if isinstance(value, Tensor) and value.dtype in (torch.bfloat16, torch.float16):
             features[name] = value.float()
 
 
 def _check_tokens(model: Any, tokeniser: Tokeniser, recipe: Recipe) -> None:
-    """Check that secid's own fast tokenisation gives sentence-transformers' ids. Raises EncoderError."""
+    """Check that secid's fast tokenisation gives the same ids as sentence-transformers. Raises EncoderError if not."""
     for role in ROLES:
         prefix = recipe.prefix(role)
         for text in PROBES:
@@ -416,7 +419,7 @@ def _check_tokens(model: Any, tokeniser: Tokeniser, recipe: Recipe) -> None:
 
 
 def _is_causal(model: Any, device: torch.device) -> bool:
-    """Return whether token vectors ignore later tokens, by trying it out. Raises EncoderError if the model fails."""
+    """Test whether token vectors are independent of later tokens. Raises EncoderError if the model fails."""
     try:
         pairs = [(_states(backbone, 7, device), _states(backbone, 8, device)) for backbone in _backbones(model)]
     except RuntimeError as error:
@@ -426,7 +429,7 @@ def _is_causal(model: Any, device: torch.device) -> bool:
 
 @torch.inference_mode()
 def _states(backbone: Any, last: int, device: torch.device) -> Tensor:
-    """Return (1, 3, d) token vectors of three tokens. last: id of the last one."""
+    """Return (1, 3, d), the vectors of three tokens. last: id of the last token."""
     states: Tensor = backbone(input_ids=torch.tensor([[5, 6, last]], device=device)).last_hidden_state
     return states
 
@@ -458,7 +461,7 @@ def _width(replica: Replica, recipe: Recipe, probes: Mapping[Role, tuple[TokenBa
 
 @contextlib.contextmanager
 def quiet() -> Iterator[None]:
-    """Silence the libraries' log lines, progress bars and warnings. secid's errors and notes say what matters."""
+    """Silence the libraries' log lines, progress bars and warnings. secid's errors and notes replace them."""
     from transformers.utils import logging as _logging
 
     logs: Any = _logging  # transformers leaves these functions untyped

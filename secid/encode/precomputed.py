@@ -1,8 +1,8 @@
-"""Vectors computed elsewhere: a .npz or .parquet file that maps texts to rows.
+"""Read vectors computed elsewhere, from a .npz or .parquet file that maps texts to rows.
 
-A column (array) `text_sha256` (hex SHA-256 of the UTF-8 text) or `text` assigns a text to each row.
-Without one, line i of NAME.jsonl in the same folder is the text of row i, a JSON string or an object with
-"text". A column `role` (query or passage) distinguishes two vectors of one text.
+The column (array) `text_sha256` (hex SHA-256 of the UTF-8 text) or `text` assigns a text to each row. Without either
+column, line i of NAME.jsonl in the same folder holds the text of row i, as a JSON string or an object with "text". A
+column `role` (query or passage) distinguishes two vectors of one text.
 """
 
 from __future__ import annotations
@@ -34,22 +34,22 @@ SHA256 = "text_sha256"
 WANTED = (*VECTOR_NAMES, *TEXT_NAMES, SHA256, "role")
 
 UNUSED = (*(name for name in RECIPE_FIELDS if name not in ("normalize", "truncate_dim")), *MODEL_FIELDS)
-"""Settings that were fixed when the rows were computed."""
+"""Settings that have no effect, because they were fixed when the rows were computed."""
 
 STORED_UNIT_TOLERANCE = 1e-3
-"""Rows within this of length 1 count as normalised: half precision rounds lengths by a few 1e-4."""
+"""Maximum difference between 1 and the length of a normalised row. Half precision changes lengths by a few 1e-4."""
 
 HEX_DIGITS = re.compile(r"[0-9a-fA-F]{64}")
 
 READ_BYTES = 1 << 20
-"""Bytes of a .npz file in memory at once while they are counted."""
+"""Bytes of a .npz file to hold in memory at once while counting them."""
 
 HALF_ROUNDING = 2.0**-11
-"""Largest relative rounding error of a half-precision number, and thus the largest error of a unit row."""
+"""Maximum relative rounding error of a half-precision number, and so of a unit row."""
 
 
 class VectorTable(NamedTuple):
-    """Contents of a file. keys (n, 16) uint8; vectors (n, d); roles (n,) str or None; rule: how texts are assigned."""
+    """Contents of a file. vectors (n, d); keys (n, 16) uint8; roles (n,) str or None; rule: source of the keys."""
 
     vectors: NDArray[Any]
     keys: Keys
@@ -58,9 +58,10 @@ class VectorTable(NamedTuple):
 
 
 class PrecomputedEncoder:
-    """Encoder that looks rows up by text. rounding: largest error of a unit row due to the file's number format.
+    """Encoder that looks up rows by text.
 
-    bad : rows of the file that are NaN, infinite or zero. Encoding a text of such a row is an error.
+    rounding : maximum error of a unit row due to the file's number format.
+    bad      : numbers of the rows that are NaN, infinite or zero. Encoding a text of such a row is an error.
     """
 
     def __init__(self, table: VectorTable, info: EncoderInfo, truncate_dim: int | None, bad: NDArray[np.int64]) -> None:
@@ -71,11 +72,11 @@ class PrecomputedEncoder:
         self._index = {role: _index(table, role, info.name) for role in ("query", "passage")}
 
     def stored(self) -> Float32Rows:
-        """Return all rows as `encode` would, for the self-test: (n, info.dim) float32."""
+        """Return (n, info.dim) float32, all rows as `encode` returns them, for the self-test."""
         return self._finish(self._vectors)
 
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
-        """Return (n, info.dim) float32. Raises EncoderError, which names the text, for one without a usable vector."""
+        """Return (n, info.dim) float32. Raises EncoderError, which names the text, if a text has no usable vector."""
         high, low, rows = self._index[role]
         places = find_keys(*key_words(sha256_keys(texts)), high, low)
         missing = np.flatnonzero(places < 0)
@@ -84,27 +85,27 @@ class PrecomputedEncoder:
                 f"{len(missing)} of {len(texts)} {role} texts have no vector, "
                 f"starting with {texts[int(missing[0])][:80]!r}",
                 where=self.info.name,
-                remedy="add vectors for the exact texts that secid reads: with the title in front and without a prefix",
+                remedy="add vectors for the exact texts that secid reads: with the title in front, without a prefix",
             )
         wrong = np.flatnonzero(np.isin(rows[places], self._bad))
         if len(wrong):
             raise EncoderError(
-                f"row {rows[places[wrong[0]]]} of the file is NaN, infinite or zero: the vector of "
-                f"{texts[int(wrong[0])][:80]!r} (of {len(self._bad):,} such rows)",
+                f"row {rows[places[wrong[0]]]} of the file, the vector of {texts[int(wrong[0])][:80]!r}, is NaN, "
+                f"infinite or zero ({len(self._bad):,} such rows)",
                 where=self.info.name,
                 remedy="compute these vectors again",
             )
         return self._finish(self._vectors[rows[places]])
 
     def _finish(self, rows: NDArray[Any]) -> Float32Rows:
-        """Truncate and scale rows. Rows of float64 are always scaled, before they are rounded."""
+        """Truncate and scale rows. Rows of float64 are always scaled before rounding."""
         return finish_rows(rows, self._truncate_dim, self.info.normalize or rows.dtype == np.float64)
 
 
 def load_precomputed(settings: Settings) -> PrecomputedEncoder:
     """Load the vectors file that `settings.encoder` names.
 
-    Raises EncoderError for a file that cannot be read, lacks vectors or keys, or has two vectors for one text.
+    Raises EncoderError if the file cannot be read, lacks vectors or keys, or holds two vectors for one text.
     """
     path = Path(settings.encoder or "").expanduser()
     if not path.is_file():
@@ -145,7 +146,7 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
 
 
 def _index(table: VectorTable, role: str, where: str) -> tuple[Words, Words, NDArray[np.int64]]:
-    """Return the sorted key words of a role's rows, and the position of each row.
+    """Return (high words, low words, row numbers) of a role's keys, sorted by key.
 
     Raises EncoderError if a text has two different vectors.
     """
@@ -195,10 +196,10 @@ def _read_npz(path: Path) -> VectorTable:
 
 
 def _refuse_wrong_size(path: Path, archive: zipfile.ZipFile, member: str) -> None:
-    """Refuse a member that holds more or fewer bytes than the shape in its header says. Raises ValueError.
+    """Refuse an array whose number of bytes does not match the shape in its header. Raises ValueError.
 
-    NumPy allocates the size in the header before it reads, so the bytes of a compressed member are counted first.
-    An uncompressed member cannot be larger than the file.
+    NumPy allocates the size in the header before it reads, so the bytes of a compressed array are counted first.
+    An uncompressed array cannot be larger than the file.
     """
     info = archive.getinfo(member)
     with archive.open(member) as file:
@@ -278,7 +279,7 @@ def _table(path: Path, vectors: NDArray[Any], columns: dict[str, Any], present: 
 
 
 def _keys(path: Path, columns: dict[str, Any], present: Iterable[str]) -> tuple[Keys, str]:
-    """Return the keys of the rows, and the rule that assigns them. Raises EncoderError."""
+    """Return the keys of the rows, and the column or file that they come from. Raises EncoderError if both lack."""
     if SHA256 in columns:
         return _sha256_column(np.asarray(columns[SHA256], np.str_).tolist(), path), SHA256
     for name in TEXT_NAMES:
@@ -300,7 +301,7 @@ def _keys(path: Path, columns: dict[str, Any], present: Iterable[str]) -> tuple[
 
 
 def _sha256_column(values: Sequence[str], path: Path) -> Keys:
-    """Return (n, 16) uint8, the first halves of hexadecimal SHA-256. Raises EncoderError for the first invalid one."""
+    """Return (n, 16) uint8, the first halves of hexadecimal SHA-256. Raises EncoderError for an invalid value."""
     wrong = next((place for place, value in enumerate(values) if not HEX_DIGITS.fullmatch(str(value))), None)
     if wrong is not None:
         raise EncoderError(

@@ -1,6 +1,7 @@
-"""The recipe that turns token vectors into a text's vector, read from the loaded modules and their files.
+"""Read the recipe that turns token vectors into a text's vector from the loaded modules and their files.
 
-A wrong recipe gives wrong numbers without an error, so every field records the rule that set it. No torch at import.
+A wrong recipe gives wrong numbers without an error, so every field records the rule that set it. The module is imported
+without torch.
 
 Source: FORMATS 2. Priority: flag > the repository's own files > family (presets) > default.
 """
@@ -27,7 +28,7 @@ POOLING_NAMES: Mapping[str, str] = {
     "weighted_mean": "weightedmean",
     "last": "lasttoken",
 }
-"""sentence-transformers' names of pooling modes, by secid's names."""
+"""secid's name of a pooling mode -> sentence-transformers' name."""
 
 POSITION_TABLES = frozenset({"position_embeddings", "embed_positions", "wpe"})
 """Names of learned position tables in transformers. A text longer than the table fails inside the model."""
@@ -41,12 +42,16 @@ PROMPT_NAMES: Mapping[Role, tuple[str, ...]] = {"query": ("query",), "passage": 
 class Recipe:
     """Everything except the weights that determines a text's vector.
 
-    folder      : folder of the transformer's own files (modules.json may name a subfolder).
-    pooling     : mode, or several joined by +; "own" if the repository's code pools. If the routes of a router
-                  differ, each is named, here and in heads: "query: mean; document: cls".
-    heads       : modules after pooling in words, such as "dense 768 to 3072"; a final Normalize is in `normalize`.
-    max_length  : tokens, including special ones; None without a limit.
-    query_task  : route or adapter of queries, as sentence-transformers names it; task: that of the present role.
+    folder         : folder with the transformer's own files (modules.json may name a subfolder).
+    pooling        : pooling mode, or several joined by +; "own" if the repository's code pools. If the routes of a
+                     router differ, each is named, here and in heads: "query: mean; document: cls".
+    include_prompt : whether the tokens of the prefix are pooled.
+    heads          : description of each module after pooling, such as "dense 768 to 3072". A final Normalize is in
+                     `normalize` instead.
+    max_length     : maximum number of tokens, including special ones; None without a limit.
+    query_task, passage_task : route or adapter of each role, as sentence-transformers names it.
+    rules          : field -> rule that set it.   facts : notes for the report.
+    task           : route or adapter of the role that is being encoded.
     """
 
     folder: Path
@@ -73,7 +78,7 @@ class Recipe:
         return replace(self, task=self.query_task if role == "query" else self.passage_task)
 
     def document(self) -> dict[str, Any]:
-        """Return all fields but the folder and task, as JSON."""
+        """Return all fields except folder and task as JSON."""
         return {name: value for name, value in asdict(self).items() if name not in ("folder", "task")}
 
     @classmethod
@@ -84,7 +89,7 @@ class Recipe:
 
 
 class Prefix(NamedTuple):
-    """Text that precedes each text of a role. rule: its origin; task: the route or adapter that encodes the role."""
+    """Text in front of each text of a role. rule: where it comes from; task: route or adapter that encodes the role."""
 
     text: str
     rule: str
@@ -94,9 +99,9 @@ class Prefix(NamedTuple):
 def resolve_prefixes(repository: Repository, settings: Settings) -> Mapping[Role, Prefix]:
     """Return the prefix of each role. Raises EncoderError if the user must name a prompt or adapter but did not.
 
-    The first of PROMPT_NAMES in the repository's prompts counts. `default_prompt_name` does not: sentence-transformers
-    uses it in neither `encode_query` nor `encode_document`. A family replaces missing and empty prompts, since recent
-    sentence-transformers writes empty prompts into every model that it saves, trained with prompts or not.
+    The first of PROMPT_NAMES in the repository's prompts counts. `default_prompt_name` is ignored, because
+    sentence-transformers uses it in neither `encode_query` nor `encode_document`. A family replaces missing and empty
+    prompts, because recent sentence-transformers writes empty prompts into every model that it saves.
     """
     prefixes = {role: _prefix(role, repository, settings) for role in ROLES}
     open_roles = [role for role in ROLES if prefixes[role] is None]
@@ -113,7 +118,7 @@ def _prefix(role: Role, repository: Repository, settings: Settings) -> Prefix | 
     if name is not None:
         if text is not None:
             raise EncoderError(
-                f"{flag_of(f'{role}_prompt')} and {flag_of(f'{role}_prefix')} exclude each other",
+                f"{flag_of(f'{role}_prompt')} and {flag_of(f'{role}_prefix')} cannot be used together",
                 remedy="use only one of them",
             )
         if name not in prompts and name not in adapters:
@@ -140,12 +145,12 @@ def _prefix(role: Role, repository: Repository, settings: Settings) -> Prefix | 
 
 
 def _adapters(repository: Repository) -> list[str]:
-    """Return the adapters that config.json lists by name, one of which encodes a text."""
+    """Return the names of the adapters that config.json lists. Each text is encoded by one of them."""
     return [str(item) for item in repository.config.get("lora_adaptations") or ()]
 
 
 def _prompt_names(repository: Repository) -> str:
-    """List all names that a flag may choose; "no prompts" without any."""
+    """List all names that a flag may choose, as text; "no prompts" without any."""
     names = dict.fromkeys([*repository.prompts, *_adapters(repository)])
     empty = [name for name, text in repository.prompts.items() if not text and name not in _adapters(repository)]
     return ", ".join(f"{name} (empty)" if name in empty else name for name in names) or "no prompts"
@@ -167,7 +172,7 @@ def _missing_prompt_error(roles: list[Role], repository: Repository) -> EncoderE
 
 
 def family_in(repository: Repository) -> tuple[Family | None, str]:
-    """Return the family, and the rule that recognised it; (None, "") for an unknown family."""
+    """Return (family, rule that recognised it); (None, "") for an unknown family."""
     by_name = family_of(repository.name)
     if by_name is not None:
         return by_name, f"registry: {by_name.key}"
@@ -181,7 +186,7 @@ def family_in(repository: Repository) -> tuple[Family | None, str]:
 def read_recipe(
     model: Any, repository: Repository, prefixes: Mapping[Role, Prefix], settings: Settings, is_causal: bool
 ) -> Recipe:
-    """Return the recipe of a loaded chain of modules (`SentenceTransformer`). `_apply_recipe` then applies it."""
+    """Return the recipe of a loaded chain of modules (`SentenceTransformer`). `parts._apply_recipe` applies it."""
     from sentence_transformers.sentence_transformer.modules import Normalize, Pooling
 
     family, family_rule = family_in(repository)
@@ -238,21 +243,21 @@ def read_recipe(
 
 
 def routes(model: Any) -> dict[str, list[Any]]:
-    """Return the modules that a text passes, in order, by route of the router that comes first, or under ""."""
+    """Return route -> modules that a text passes, in order. Without a router, the only route is ""."""
     first, *later = model.children()
     starts = getattr(first, "sub_modules", {"": [first]})
     return {route: [*start, *later] for route, start in starts.items()}
 
 
 def _by_route(words: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the words of all routes if they agree, else each with its route in front."""
+    """Return the words of all routes if they agree; otherwise put the route in front of each word."""
     if len(set(words.values())) == 1:
         return next(iter(words.values()))
     return tuple(f"{route}: {word}" for route, own in words.items() for word in own)
 
 
 def _modes(poolings: Sequence[Any]) -> str:
-    """Return the pooling of one route by secid's names; "own" if the repository's code pools."""
+    """Return the pooling modes of one route by secid's names, joined by +; "own" if the repository's code pools."""
     names = {theirs: ours for ours, theirs in POOLING_NAMES.items()}
     modes = [[pool.pooling_mode] if isinstance(pool.pooling_mode, str) else pool.pooling_mode for pool in poolings]
     return "+".join(names[mode] for own in modes for mode in own) or "own"
@@ -269,7 +274,7 @@ def _repository_facts(repository: Repository, settings: Settings) -> Iterator[Fa
 def _pooling(
     poolings: Mapping[str, Sequence[Any]], repository: Repository, settings: Settings, is_causal: bool
 ) -> tuple[str, str]:
-    """Return (rule, modes). In a causal model only the last token sees the whole text (FORMATS 2)."""
+    """Return (rule, pooling modes). In a causal model, only the last token sees the whole text (FORMATS 2)."""
     if settings.pooling is not None:
         return "flag", settings.pooling
     if not repository.modules:
@@ -282,7 +287,7 @@ def _pooling(
 def _normalize(
     ends: bool, repository: Repository, family: Family | None, family_rule: str, settings: Settings
 ) -> tuple[str, bool]:
-    """Return (rule, whether rows are scaled). ends: the chain ends in a Normalize module."""
+    """Return (rule, whether rows are scaled). ends: whether the chain ends with a Normalize module."""
     if settings.normalize is not None:
         return "flag", settings.normalize
     if repository.modules:
@@ -295,9 +300,10 @@ def _normalize(
 def _max_length(
     transformer: Any, repository: Repository, settings: Settings, rules: dict[str, str], facts: list[Fact]
 ) -> int | None:
-    """Return the longest input in tokens; None without a limit. Raises EncoderError.
+    """Return the maximum length of an input in tokens; None without a limit.
 
-    The flag decides, else the loaded tokenizer. It is never more than the model's positions.
+    The flag decides, or else the loaded tokenizer. The length is at most the model's number of positions. Raises
+    EncoderError if the flag exceeds it.
     """
     room = position_room(transformer)
     if settings.max_length is not None:
@@ -327,10 +333,10 @@ def _max_length(
 
 
 def position_room(transformer: Any) -> int | None:
-    """Return the positions that a text may take in the model's learned tables; None without a table."""
+    """Return the number of positions for a text in the model's learned tables; None without a table."""
     from torch import nn
 
-    # RoBERTa and its relatives start after the padding's position, OPT at an offset.
+    # RoBERTa and related models start after the position of padding, OPT at an offset.
     rooms = [
         int(module.num_embeddings - getattr(module, "offset", 0 if (pad := module.padding_idx) is None else pad + 1))
         for name, module in transformer.named_modules()
@@ -340,7 +346,7 @@ def position_room(transformer: Any) -> int | None:
 
 
 def _module_words(module: Any) -> str:
-    """Describe a module after pooling in words, such as "dense 768 to 3072, Tanh"."""
+    """Return a description of a module after pooling, such as "dense 768 to 3072, Tanh"."""
     name = "".join(f" {letter.lower()}" if letter.isupper() else letter for letter in type(module).__name__).strip()
     if not hasattr(module, "in_features"):
         return name

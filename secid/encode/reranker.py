@@ -1,6 +1,6 @@
-"""Cross-encoders of sentence-transformers, which score a query and a passage. A guide may be one, a target may not.
+"""Score pairs of a query and a passage with a cross-encoder of sentence-transformers, which only a guide may be.
 
-Scores are cached as rows of one number, by query and passage, under the fingerprint of the files. Source: METHOD 10.
+Scores are cached by pair as rows of one number, under the fingerprint of the files. Source: METHOD 10.
 """
 
 from __future__ import annotations
@@ -28,18 +28,19 @@ if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
 PAIRS_AT_ONCE = 4096
-"""Pairs per call, which sorts them by length. The cache gets the scores of each call."""
+"""Number of pairs per call. The model sorts them by length, and the cache stores the scores of each call."""
 HEAD = "ForSequenceClassification"
 LIBRARY_PREFIX = "sentence_transformers."
-"""Package of the modules that a repository may use without running its own code."""
+"""Prefix of module classes that a repository may use without its own code."""
 Texts = Callable[[NDArray[np.int64]], list[tuple[str, str]]]
-"""A function that returns the texts of pairs, (query, passage), by their positions."""
+"""Function from positions of pairs to their (query, passage) texts."""
 
 
 class Reranker:
-    """A cross-encoder on its device. info: `pooling` is "cross-encoder", and `dim` 1.
+    """A cross-encoder on its device.
 
-    n_cached, n_scored : pairs that the cache held, and pairs that the model scored.
+    info               : its description, with `pooling` "cross-encoder" and `dim` 1.
+    n_cached, n_scored : number of pairs from the cache, and number of pairs that the model scored.
     """
 
     def __init__(self, model: CrossEncoder, info: EncoderInfo, settings: Settings) -> None:
@@ -47,7 +48,7 @@ class Reranker:
         self.n_cached = self.n_scored = 0
 
     def predict(self, pairs: Sequence[tuple[str, str]]) -> Floats:
-        """Return (n,) scores of `CrossEncoder.predict`. Raises EncoderError if one is not finite."""
+        """Return (n,) scores from `CrossEncoder.predict`. Raises EncoderError if a score is not finite."""
         scores = np.asarray(self._model.predict(list(pairs), show_progress_bar=False), np.float64).reshape(-1)
         if len(wrong := np.flatnonzero(~np.isfinite(scores))):
             query, passage = pairs[int(wrong[0])]
@@ -59,7 +60,10 @@ class Reranker:
         return scores
 
     def scores(self, keys: Keys, texts: Texts, tick: Callable[[int], None]) -> Floats:
-        """Return (n,) scores of distinct pairs, from the cache if it holds them. keys: (n, 16) keys of the pairs."""
+        """Return (n,) scores of distinct pairs, from the cache if it holds them.
+
+        keys : (n, 16) keys of the pairs.   tick : called with the number of pairs done.
+        """
         scores = np.empty(len(keys))
         missing = np.ones(len(keys), np.bool_)
         cache = None
@@ -78,7 +82,7 @@ class Reranker:
             for start in range(0, len(places), PAIRS_AT_ONCE):
                 part = places[start : start + PAIRS_AT_ONCE]
                 rows = self.predict(texts(part)).astype(np.float32)
-                scores[part] = rows  # rounded as in the cache, so that a second run gives the same
+                scores[part] = rows  # rounded as in the cache, so that a second run gives the same scores
                 if cache is not None:
                     cache.add(keys[part], rows[:, None], np.zeros(len(part), np.bool_))
                 self.n_scored += len(part)
@@ -90,17 +94,17 @@ class Reranker:
 
 
 def pair_keys(query: Keys, passage: Keys) -> Keys:
-    """Return (n, 16) keys of pairs, from the keys of their texts."""
+    """Return (n, 16) keys of pairs. query, passage: (n, 16) keys of their texts."""
     both = np.ascontiguousarray(np.concatenate([query, passage], axis=1))
     digests = b"".join([hashlib.blake2b(row, digest_size=16).digest() for row in both])
     return np.frombuffer(digests, np.uint8).reshape(-1, 16)
 
 
 def load_reranker(name: str, settings: Settings) -> Reranker:
-    """Load the cross-encoder of that name or folder. The recipe settings of the target do not apply to it.
+    """Load the cross-encoder with this hub name or folder. The target's recipe settings do not apply to it.
 
-    Raises EncoderError if it is no cross-encoder, has no safetensors weights, or needs code or pickle that is not
-    allowed.
+    Raises EncoderError if it is not a cross-encoder, lacks safetensors weights, or needs code or pickle files that are
+    not allowed.
     """
     from secid.encode.device import choose_devices, choose_dtype
     from secid.encode.transformer import DTYPE_NAMES
@@ -127,7 +131,7 @@ def load_reranker(name: str, settings: Settings) -> Reranker:
     model = _loaded(folder, str(device), {"use_safetensors": not settings.allow_pickle, "dtype": dtype}, settings)
     if model.num_labels != 1:
         raise EncoderError(
-            f"returns {model.num_labels} scores per pair, expected one", where=location.name, remedy="use a reranker"
+            f"returns {model.num_labels} scores per pair, expected 1", where=location.name, remedy="use a reranker"
         )
     weights_sha256 = files_sha256(weights, hash_memory(settings))
     info = EncoderInfo(
@@ -157,7 +161,7 @@ def _loaded(folder: Path, device: str, model: dict[str, Any], settings: Settings
     try:
         with quiet(), loading_reports() as reports:
             loaded: CrossEncoder = CrossEncoder(str(folder), device=device, model_kwargs=model, **own)
-    except Exception as error:  # transformers raises many kinds
+    except Exception as error:  # transformers raises many kinds of errors
         raise EncoderError(f"cannot be loaded: {plain_message(error)}", where=str(folder), remedy=SAVE_AGAIN) from error
     missing = sorted({key for _, report in reports for key in report["missing_keys"]})
     if missing:  # the library would initialise them at random
@@ -166,7 +170,7 @@ def _loaded(folder: Path, device: str, model: dict[str, Any], settings: Settings
 
 
 def _refuse_other_models(folder: Path, settings: Settings) -> None:
-    """Refuse a folder that is no cross-encoder: the library would add a random head. Raises EncoderError."""
+    """Refuse a model that is not a cross-encoder, because the library would add a random head. Raises EncoderError."""
     config = read_json(folder / "config.json")
     if config is None:
         raise EncoderError("config.json is missing", where=str(folder), remedy="use a folder that holds a reranker")
@@ -184,7 +188,9 @@ def _refuse_other_models(folder: Path, settings: Settings) -> None:
     ]
     if (own or config.get("auto_map")) and not settings.trust_remote_code:
         raise EncoderError(
-            "needs its repository's own code", where=str(folder), remedy=f"read it, then {flag_of('trust_remote_code')}"
+            "the reranker needs its repository's own code",
+            where=str(folder),
+            remedy=f"read that code, then use {flag_of('trust_remote_code')}",
         )
 
 

@@ -1,4 +1,4 @@
-"""Segments of the embedding cache: a segment is a folder of rows, the keys of their texts, and checksums."""
+"""Read and write segments of the embedding cache: folders with rows, the keys of their texts, and checksums."""
 
 from __future__ import annotations
 
@@ -22,23 +22,24 @@ from numpy.typing import NDArray
 from secid.encode.encoder import Float32Rows
 from secid.files import sha256_of
 
-# Sixteen-byte keys of texts, which are looked up in sorted arrays without a Python loop.
+# Sixteen-byte keys of texts, looked up in sorted arrays without a Python loop.
 
 Keys = NDArray[np.uint8]
 Words = NDArray[np.uint64]
 
 
 def key_words(keys: Keys) -> tuple[Words, Words]:
-    """Return the halves of 16-byte keys (n, 16) as numbers that sort like the bytes: (n,) uint64 each."""
+    """Return the two halves of 16-byte keys (n, 16) as (n,) uint64 each. The numbers sort like the bytes."""
     words = np.ascontiguousarray(keys).view(">u8").astype(np.uint64)
     return words[:, 0], words[:, 1]
 
 
 def find_keys(high: Words, low: Words, in_high: Words, in_low: Words) -> NDArray[np.int64]:
-    """Return (n,) int64, the position of each key among sorted ones; -1 if it is missing. All 16 bytes are compared.
+    """Return (n,) int64, the position of each key among the stored keys; -1 for a missing key.
 
-    high, low       : (n,) words of the keys to find; fastest if sorted, since memory is then read in order.
-    in_high, in_low : (m,) words of the stored keys, sorted by both.
+    high, low       : (n,) words of the keys to find. Sorted keys are fastest, because memory is then read in order.
+    in_high, in_low : (m,) words of the stored keys, sorted by both words.
+    All 16 bytes are compared.
     """
     positions = np.full(len(high), -1, dtype=np.int64)
     place = np.searchsorted(in_high, high)
@@ -60,10 +61,10 @@ def sha256_keys(texts: Sequence[str]) -> Keys:
     return np.frombuffer(digests, dtype=np.uint8).reshape(len(texts), 32)[:, :16]
 
 
-# SHA-256 of files. Hashes of weights are stored, since hashing 16 GB takes longer than a run from the cache.
+# SHA-256 of files. Hashes of weights are stored, because hashing 16 GB takes longer than a run from the cache.
 
 SETTLED_SECONDS = 10.0
-"""Age from which a file's hash is stored: a newer file could change again within a clock tick and look unchanged."""
+"""Minimum age of a file whose hash is stored. A newer file could change within a clock tick and look unchanged."""
 
 
 def document_sha256(document: Mapping[str, Any]) -> str:
@@ -74,8 +75,8 @@ def document_sha256(document: Mapping[str, Any]) -> str:
 def file_sha256(path: Path, memory: Path | None = None) -> str:
     """Return the hex SHA-256 of a file's bytes.
 
-    memory : a file that stores hashes by path, size, modification time and inode, so that an unchanged file
-             is not read again. It may be missing or damaged. None to always read the file.
+    memory : path of a file that stores hashes by path, size, modification time and inode, so that an unchanged file is
+             not read again. It may be missing or damaged. With None, the file is always read.
     """
     if memory is None:
         return sha256_of(path)
@@ -91,7 +92,10 @@ def file_sha256(path: Path, memory: Path | None = None) -> str:
 
 
 def files_sha256(paths: Iterable[Path], memory: Path | None = None) -> str:
-    """Return the SHA-256 of one file, or of several files' sorted names and hashes. memory : as in `file_sha256`."""
+    """Return the SHA-256 of one file; of several files, that of their sorted names and hashes.
+
+    memory : as in `file_sha256`.
+    """
     paths = sorted(paths)
     if len(paths) == 1:
         return file_sha256(paths[0], memory)
@@ -108,7 +112,7 @@ def _read(memory: Path) -> dict[str, list[int | str]]:
 
 
 def _write(memory: Path, document: dict[str, list[int | str]]) -> None:
-    """Write the whole file or nothing. In a read-only folder the hash is computed again next time."""
+    """Write the whole file or nothing. If the folder is read-only, the hash is computed again next time."""
     temporary = memory.with_name(f"{memory.name}.{secrets.token_hex(4)}")
     with contextlib.suppress(OSError):
         memory.parent.mkdir(parents=True, exist_ok=True)
@@ -116,14 +120,14 @@ def _write(memory: Path, document: dict[str, list[int | str]]) -> None:
         temporary.replace(memory)
 
 
-# A segment of the embedding cache: a folder of rows in the order of their arrival, their keys, and checksums.
+# A segment of the embedding cache is a folder with rows in the order of their arrival, their keys, and checksums.
 #
 # rows.bin      (m, d) float32, or float16 for an encoder that computes in 16 bits; unit rows
-# keys.bin      (m, 17) uint8: the key of 16 bytes, and 1 if the text was cut at the maximum length
-# contents.json the number of sealed rows, and their checksums by blocks
+# keys.bin      (m, 17) uint8: the 16-byte key, then 1 if the text was cut at the maximum length, else 0
+# contents.json the number of sealed rows, and the checksums of their blocks
 #
-# Files only grow, and contents.json is replaced as a whole after the rows that it counts are on the disk. So a reader
-# sees only whole rows, whenever the writer is killed. Files are open only while being read or written, and never
+# Files only grow, and contents.json is replaced as a whole after the rows that it counts are on disk. Therefore a
+# reader sees only whole rows, even if the writer is killed. Files are open only while being read or written, and never
 # memory-mapped.
 #
 # Source: DESIGN 5.
@@ -133,24 +137,24 @@ FORMAT = 2
 DTYPES: Mapping[str, type[np.floating[Any]]] = {"float32": np.float32, "float16": np.float16}
 MARKED_KEY_BYTES = 17
 BLOCK_BYTES = 4 << 20
-"""Size of a block of rows with one checksum. Reading a row reads its block."""
+"""Maximum size of a block of rows with one checksum. Reading a row reads its block."""
 READERS = min(8, os.cpu_count() or 1)
-"""Threads that read and check blocks: SHA-256 takes 2 to 3 s for 4 GB on one core."""
+"""Number of threads that read and check blocks. SHA-256 takes 2 to 3 s for 4 GB on one core."""
 
 
 class DamagedSegmentError(Exception):
-    """The files of a segment differ from what was written."""
+    """Error for a segment whose files differ from what was written."""
 
 
 class Segment:
-    """A segment as its contents.json describes it when first read. Rows that are added later are not seen."""
+    """A segment as contents.json describes it when it is first read. Rows added later are not seen."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
 
     @cached_property
     def meta(self) -> Mapping[str, Any]:
-        """n, dimension, dtype, encoder, block_rows, keys (a checksum), blocks (one each)."""
+        """Contents of contents.json: n, dimension, dtype, encoder, block_rows, and the checksums of keys and blocks."""
         try:
             meta: dict[str, Any] = json.loads((self.folder / META).read_text(encoding="utf-8"))
             if meta.pop("checksum") != document_sha256(meta) or meta["format"] != FORMAT:
@@ -160,13 +164,13 @@ class Segment:
             raise DamagedSegmentError(f"{META}: {error}") from error
 
     def keys(self) -> tuple[Keys, NDArray[np.bool_]]:
-        """Return keys (m, 16) and truncation marks (m,) of all rows. Raises DamagedSegmentError or OSError."""
+        """Return (m, 16) keys of all rows, and (m,) whether each text was cut. Raises like `rows`."""
         data = self._read(KEYS, 0, self.meta["n"] * MARKED_KEY_BYTES, self.meta["keys"])
         marked = np.frombuffer(data, np.uint8).reshape(-1, MARKED_KEY_BYTES)
         return marked[:, :-1], marked[:, -1].astype(np.bool_)
 
     def rows(self, places: NDArray[np.int64]) -> Iterator[tuple[NDArray[np.int64], Float32Rows]]:
-        """Yield (places, rows) block by block. places: rising row numbers; blocks without any are not read or checked.
+        """Yield (places, rows) block by block. places: sorted row numbers. Only blocks with such rows are read.
 
         Raises DamagedSegmentError or OSError at the first block that cannot be used.
         """
@@ -184,11 +188,11 @@ class Segment:
 
     def touch(self) -> None:
         """Mark the segment as used now, for the size limit."""
-        with suppress(OSError):  # the segment is removed or read-only, but the rows are correct
+        with suppress(OSError):  # a removed or read-only segment, whose rows are still correct
             os.utime(self.folder / META)
 
     def _part(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], Float32Rows]:
-        """Return the places and their rows; all belong to one block."""
+        """Return places of one block, and their rows."""
         meta, block_rows = self.meta, self.meta["block_rows"]
         number = int(places[0]) // block_rows
         n_rows = min(block_rows, meta["n"] - number * block_rows)
@@ -197,7 +201,7 @@ class Segment:
         data = self._read(ROWS, number * block_rows * row_bytes, n_rows * row_bytes, meta["blocks"][number])
         block = np.frombuffer(data, dtype).reshape(n_rows, d)
         rows = block if len(places) == n_rows else block[places - number * block_rows]
-        if dtype == np.float16:  # rounding left lengths off by 1e-5
+        if dtype == np.float16:  # rounding changed lengths by 1e-5
             rows = rows.astype(np.float32)
             rows /= np.sqrt(np.einsum("ij,ij->i", rows, rows))[:, None]
         return places, rows
@@ -212,9 +216,9 @@ class Segment:
 
 
 class SegmentWriter:
-    """A segment being written. Its rows can be read up to the last `seal`. Every method may raise OSError.
+    """A segment being written. Readers see its rows up to the last `seal`. Every method may raise OSError.
 
-    n_bytes : bytes written so far.
+    n_bytes : number of bytes written so far.
     """
 
     def __init__(self, home: Path, dimension: int, dtype: str, encoder: str) -> None:
@@ -253,7 +257,7 @@ class SegmentWriter:
                 self._block = hashlib.sha256()
 
     def seal(self) -> None:
-        """Make the added rows durable: afterwards they are on the disk, and readers see them."""
+        """Make the added rows durable. Afterwards they are on disk, and readers see them."""
         if self._n_rows == self._n_sealed:
             return
         for name in (ROWS, KEYS):
@@ -274,7 +278,7 @@ class SegmentWriter:
         self._n_sealed = self._n_rows
 
     def close(self) -> None:
-        """Stop writing. Rows that were not sealed are removed, which frees space on a full disk."""
+        """Stop writing, and remove unsealed rows, which frees space on a full disk."""
         for name, size in ((ROWS, self._row_bytes), (KEYS, MARKED_KEY_BYTES)):
             with suppress(OSError):
                 os.truncate(self.folder / name, self._n_sealed * size)
@@ -283,7 +287,7 @@ class SegmentWriter:
 
 
 def _sync_folder(folder: Path) -> None:
-    """Make a new name durable. Windows and some network disks have no such call for folders."""
+    """Make a new name in the folder durable. Windows and some network disks have no such call, so ignore errors."""
     with suppress(OSError):
         descriptor = os.open(folder, os.O_RDONLY)
         try:

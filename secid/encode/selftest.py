@@ -1,4 +1,4 @@
-"""The self-test of encoders, and the description of an encoder with its outcome."""
+"""Run the self-test of an encoder, and describe the encoder with its outcome."""
 
 from __future__ import annotations
 
@@ -14,21 +14,21 @@ from secid.encode.recipe import Recipe
 from secid.records import Fact
 from secid.results import EncoderInfo
 
-# Checks that every encoder must pass, and a measure of how much its rows depend on the rest of the batch.
+# Checks that every encoder must pass, and the batch noise: how much a row depends on the rest of its batch.
 
 NOISE_FACTOR = 10.0
-"""Length of n - p below which a direction is noise, as a multiple of the measured batch noise, for number formats other
-than float32. Source: METHOD 2.6."""
+"""For number formats other than float32, a direction is noise if n - p is shorter than this multiple of the measured
+batch noise. Source: METHOD 2.6."""
 
 BATCH_TOLERANCE = 1e-5
-"""Largest difference of a float32 row between a batch of one and a batch of many."""
+"""Maximum difference between a float32 row from a batch of one text and from a batch of many."""
 
-LARGEST_NOISE = (2.0 - 2.0 * 0.99) ** 0.5 / NOISE_FACTOR
-"""Largest such difference for other number formats, 0.014. Directions are dropped up to NOISE_FACTOR times the noise,
-which must stay below the length of n - p at which a negative counts as a near-copy (s_pn 0.99)."""
+MAX_NOISE = (2.0 - 2.0 * 0.99) ** 0.5 / NOISE_FACTOR
+"""Maximum such difference for other number formats, 0.014. Directions up to NOISE_FACTOR times the noise are dropped,
+and this length must stay below that of n - p for a near-copy (s_pn 0.99)."""
 
 UNIT_TOLERANCE = 1e-5
-"""Largest distance of a row's length from 1. Rows are scaled in float32 in every number format of the model."""
+"""Maximum difference between 1 and a row's length. Rows are scaled in float32, whatever the model's number format."""
 
 TEXTS = (
     "what causes tides",
@@ -38,17 +38,18 @@ TEXTS = (
     "A glacier is a body of dense ice that moves under its own weight; it forms where snow outlasts the summers.",
     "Der Mond zieht das Wasser der Meere an.",
 )
-"""Texts for the checks: short, long, one letter, another language. Differences in length reveal padding errors."""
+"""Texts for the checks: short, long, a single letter, another language. Different lengths reveal padding errors."""
 
 CHECKS = ("finite", "unit", "texts", "roles", "batch")
-"""No NaN or infinity; unit length; distinct texts and roles; the same row in a batch of one and of many."""
+"""Names of the checks. finite: no NaN or infinity. unit: unit length. texts: texts have distinct rows. roles: the two
+roles differ only if their prefixes do, or match sentence-transformers. batch: a text has one row in any batch."""
 
 Outcome = Literal["pass", "fail", "not evaluated"]
 
 
 @dataclass(frozen=True)
 class SelfTestCheck:
-    """One check of the self-test. fact: the comparison made, a kind of pages.encoder.CHECKS."""
+    """Result of one check of the self-test. fact: the comparison, of a kind in pages.encoder.CHECKS."""
 
     name: str
     outcome: Outcome
@@ -56,11 +57,11 @@ class SelfTestCheck:
 
 
 def self_test(encoder: Encoder) -> tuple[SelfTestCheck, ...]:
-    """Run the checks of CHECKS, which pass only on evidence.
+    """Run the checks in CHECKS. A check passes only on evidence.
 
-    The checks "roles" and "batch" do not apply to stored rows. The first failure of "finite" or "unit" ends the test.
+    The checks "roles" and "batch" do not apply to stored rows. A failure of "finite" or "unit" ends the test.
     """
-    if stored := isinstance(encoder, PrecomputedEncoder):  # it has rows for its own texts only
+    if stored := isinstance(encoder, PrecomputedEncoder):  # only the file's own texts have rows
         rows = queries = passages = encoder.stored()
     else:
         queries, passages = encoder.encode(list(TEXTS), "query"), encoder.encode(list(TEXTS), "passage")
@@ -77,9 +78,10 @@ def self_test(encoder: Encoder) -> tuple[SelfTestCheck, ...]:
 
 
 def batch_noise(encoder: Encoder) -> float:
-    """Return the largest length of the difference between a text's row in a batch of one and in a batch of many.
+    """Return the maximum distance between a text's row from a batch of one and from a batch of many.
 
-    Rows are compared at unit length, as in the score. For stored rows it is their rounding error. Source: METHOD 2.6.
+    Rows are compared at unit length, as in the score. For stored rows, return their rounding error.
+    Source: METHOD 2.6.
     """
     if isinstance(encoder, PrecomputedEncoder):
         return encoder.rounding
@@ -87,7 +89,7 @@ def batch_noise(encoder: Encoder) -> float:
 
 
 def smallest_distance(encoder: Encoder) -> float:
-    """Return the length of n - p at and below which a residual direction counts as noise. Source: METHOD 2.6."""
+    """Return the length of n - p up to which a residual direction counts as noise. Source: METHOD 2.6."""
     if encoder.info.dtype == "float32":
         return FLOAT32_DISTANCE
     return max(NOISE_FACTOR * batch_noise(encoder), FLOAT32_DISTANCE)
@@ -99,7 +101,7 @@ def _noise(encoder: Encoder, together: Float32Rows) -> float:
 
 
 def _largest_difference(rows: Float32Rows, others: Float32Rows) -> float:
-    """Scale both arrays to unit rows, and return the largest distance between two rows of the same text."""
+    """Return the maximum distance between two unit rows of the same text. Both arrays are scaled first."""
     return float(np.linalg.norm(_scaled(rows) - _scaled(others), axis=1).max())
 
 
@@ -135,7 +137,7 @@ def _texts(passages: Float32Rows) -> SelfTestCheck:
 
 
 def _stored_texts(rows: Float32Rows) -> SelfTestCheck:
-    """Check that not all rows of a file are equal. The texts of a file may be similar to each other."""
+    """Check that the rows of a file are not all equal. Similar rows pass, because the texts may be similar."""
     if len(rows) == 1:
         return SelfTestCheck("texts", "not evaluated", Fact("one_row"))
     farthest = float(np.linalg.norm(_scaled(rows[1:]) - _scaled(rows[:1]), axis=1).max())
@@ -143,7 +145,7 @@ def _stored_texts(rows: Float32Rows) -> SelfTestCheck:
 
 
 def _roles(encoder: Encoder, queries: Float32Rows, passages: Float32Rows) -> SelfTestCheck:
-    """Check the rows of both roles; for a chain of modules against sentence-transformers, with its routes and tasks."""
+    """Check the rows of both roles, for a chain of modules against sentence-transformers with its routes and tasks."""
     info, limit = encoder.info, _tolerance(encoder)
     reference: Any = getattr(encoder, "reference", None)
     if reference is not None:
@@ -168,8 +170,8 @@ def _batch(encoder: Encoder, passages: Float32Rows) -> SelfTestCheck:
 
 
 def _tolerance(encoder: Encoder) -> float:
-    """Return the largest allowed length of the difference between two rows of one text."""
-    return BATCH_TOLERANCE if encoder.info.dtype == "float32" else LARGEST_NOISE
+    """Return the maximum allowed distance between two rows of the same text."""
+    return BATCH_TOLERANCE if encoder.info.dtype == "float32" else MAX_NOISE
 
 
 # The description of an encoder, with the outcome of its self-test.
@@ -179,11 +181,11 @@ def _tolerance(encoder: Encoder) -> float:
 class Description:
     """The report of `secid encoder`.
 
-    n_parameters : weights of model and heads; None without a model (vectors file, endpoint).
-    heads        : modules after the pooling, in order, such as "dense 768 to 3072"; a final normalisation
-                   is in info.normalize instead.
-    truncate_dim : number of leading dimensions that are used; None for all.
-    not_asked    : checks that the self-test did not run, for stored rows or after a failed check.
+    n_parameters : number of weights of model and heads; None without a model (vectors file, endpoint).
+    heads        : modules after pooling in order, such as "dense 768 to 3072". A final normalisation is in
+                   info.normalize instead.
+    truncate_dim : number of leading dimensions that the setting `truncate_dim` keeps; None if it is not set.
+    not_asked    : names of checks that the self-test did not run, for stored rows or after a failed check.
     """
 
     info: EncoderInfo
@@ -200,7 +202,7 @@ class Description:
 
 
 def describe(encoder: Encoder) -> Description:
-    """Describe an encoder by its recipe and its self-test, which encodes a few short texts."""
+    """Describe an encoder by its recipe and its self-test. The self-test encodes a few short texts."""
     recipe: Recipe | None = getattr(encoder, "recipe", None)
     checks = self_test(encoder)
     names = {check.name for check in checks}

@@ -1,4 +1,4 @@
-"""Encoders of the transformers library: loaded from the disk, and run with one worker per core or device."""
+"""Load encoders of the transformers library from disk, and run them with one worker per core or device."""
 
 from __future__ import annotations
 
@@ -14,7 +14,7 @@ import numpy.typing as npt
 import torch
 
 from secid.encode.batching import (
-    AHEAD,
+    CHUNKS_AHEAD,
     CPU_CHUNK,
     GPU_CHUNK,
     BatchQueue,
@@ -42,14 +42,15 @@ from secid.settings import RECIPE_FIELDS, Settings, flag_of
 # Source: FORMATS 2.
 
 GPU_TOKENISERS = 3
-"""Chunks tokenised at once for a GPU. Each needs 20 ms of Python, in which the tokenizer's threads would idle."""
+"""Number of chunks to tokenise at once for a GPU. Each chunk takes 20 ms of Python, while the tokenizer's threads would
+be idle."""
 
 ENCODED_AHEAD = 8
-"""Encoded batches per worker that may wait for the consumer: 0.4 s of an H200's work."""
+"""Maximum number of encoded batches per worker that wait for the consumer: 0.4 s of an H200's work."""
 
 
 class TransformerEncoder:
-    """A transformer with its recipe. `info` identifies it; `parts` are loaded on first use."""
+    """A transformer with its recipe. `info` identifies it, and `parts` are loaded on first use."""
 
     def __init__(self, parts: Parts, info: EncoderInfo, batch_tokens: int) -> None:
         self.parts = parts
@@ -61,7 +62,7 @@ class TransformerEncoder:
 
     @property
     def n_parameters(self) -> int:
-        """Number of weights of the model and of the heads after its pooling."""
+        """Number of weights in the model and in the heads after pooling."""
         return self.parts.n_parameters
 
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
@@ -72,7 +73,7 @@ class TransformerEncoder:
     def reference(self, texts: Sequence[str], role: Role) -> Float32Rows:
         """Return (n, info.dim) float32 from sentence-transformers' encode_query or encode_document, not scaled.
 
-        Texts are encoded one at a time: `parts.mask` is wrong for the left padding that some tokenizers use in batches.
+        Texts are encoded one at a time, because `parts.mask` is wrong for left padding, which some tokenizers use.
         """
         model, recipe = self.parts.sentence_transformer, self.recipe.of(role)
         functions = {"query": model.encode_query, "document": model.encode_document}
@@ -83,20 +84,20 @@ class TransformerEncoder:
         return rows
 
     def word_pieces(self, texts: list[str]) -> list[list[int]]:
-        """Return the word-piece ids of each text as the encoder sees it, without prefix and special tokens."""
+        """Return the word-piece ids of each text, without prefix and special tokens."""
         return self.parts.tokeniser.pieces(texts)
 
     def unknown_shares(self, texts: list[str]) -> npt.NDArray[np.float64]:
-        """Return (n,) the share of each text's letters that the tokenizer does not know as part of a word."""
+        """Return (n,), the share of each text's letters that the tokenizer does not know as part of a word."""
         return self.parts.tokeniser.unknown_shares(texts)
 
     def batches(self, texts: Sequence[str], role: Role) -> Iterator[EncodedBatch]:
-        """Yield batches of similar length when they are ready, longest first within a window; threads tokenise ahead.
+        """Yield batches of texts of similar length when they are ready, longest texts first within a window.
 
-        texts : only its length and slices are used, so that texts can be read when needed.
-        On a CPU one core computes a batch: there is no barrier after every layer, and the batch fits the core's cache.
-        A GPU is used if there is a window of texts for it. If one fails, the others encode its batches.
-        Raises EncoderError if all devices fail.
+        texts : sequence of which only the length and slices are used, so that texts can be read when needed.
+        Other threads tokenise the next chunks. On a CPU, one core computes a batch, so that cores need not wait for
+        each other after every layer and the batch fits the core's cache. Another GPU is used if there is a window of
+        texts for it. If a GPU fails, the others encode its batches. Raises EncoderError if all devices fail.
         """
         recipe, tokeniser = self.recipe.of(role), self.parts.tokeniser
         prefix = recipe.prefix(role)
@@ -107,7 +108,9 @@ class TransformerEncoder:
 
         on_cpu = self.parts.replica.device.type == "cpu"
         chunk, n_tokenisers = (CPU_CHUNK, 1) if on_cpu else (GPU_CHUNK, GPU_TOKENISERS)
-        chunks = merged_items([lambda: token_chunks(texts, tokenise, chunk, n_tokenisers)], AHEAD, "secid-tokenise")
+        chunks = merged_items(
+            [lambda: token_chunks(texts, tokenise, chunk, n_tokenisers)], CHUNKS_AHEAD, "secid-tokenise"
+        )
         queue = BatchQueue(chunks, self.batch_tokens, tokeniser.padding)
         threads = torch.get_num_threads()
         numbers = self._device_numbers(len(texts))
@@ -138,11 +141,11 @@ class TransformerEncoder:
 
     @property
     def failures(self) -> tuple[str, ...]:
-        """A sentence for each device that failed."""
+        """One sentence for each device that failed."""
         return tuple(self._lost.values())
 
     def _device_numbers(self, n_texts: int) -> list[int]:
-        """Return the device number of each worker: one worker per GPU that is needed, or one per core of the CPU."""
+        """Return the device number of each worker: one worker per needed GPU, or one per CPU core."""
         devices = self.parts.devices
         if devices[0].type == "cpu":
             return [*range(len(devices))] * max(torch.get_num_threads() // len(devices), 1)
@@ -150,7 +153,7 @@ class TransformerEncoder:
         return usable[: n_devices(len(usable), n_texts)]
 
     def _replica(self, number: int) -> Replica:
-        """Return the model on a device; it is copied there on first use. CPU cores share one."""
+        """Return the model on a device, and copy it there on first use. CPU cores share one copy."""
         device, first = self.parts.devices[number], self.parts.replica
         if number == 0 or device.type == "cpu":
             return first
@@ -162,21 +165,21 @@ class TransformerEncoder:
         return self._replicas[number]
 
 
-# Loading transformers from the disk: exactly the encoder that its files describe, or an error that names the problem.
+# Load a transformer from disk: exactly the encoder that its files describe, or an error that names the problem.
 #
 # Source: FORMATS 2, METHOD 11.
 
 RECIPE_VERSION = 3
-"""Version of the code that turns token ids into rows. Raise it with every change of the rows, so that cached rows of
-two versions are not mixed."""
+"""Version of the code that turns token ids into rows. Raise it if rows change, so that cached rows of two versions are
+not mixed."""
 
 
 def load_transformer(settings: Settings, location: Location | None = None) -> TransformerEncoder:
     """Return the encoder that `settings.encoder` names, or the one in `location`.
 
-    The recipe of an encoder is stored in the cache folder. An encoder that this machine has loaded before with the same
-    files, flags and libraries is loaded only if some text is not cached. Any other is loaded now, so that errors come
-    before any work. Raises EncoderError, with a remedy, if anything is missing or not understood.
+    The recipe of an encoder is stored in the cache folder. If this machine has loaded the encoder before with the same
+    files, flags and libraries, it is loaded only when a text is not cached. Otherwise it is loaded now, so that errors
+    come before any work. Raises EncoderError, with a remedy, if anything is missing or not understood.
     """
     location = location or locate(settings)
     repository = read_repository(location.folder, location.name, settings)
@@ -241,11 +244,11 @@ def _no_weights(folder: Path) -> EncoderError:
 
 TOKENIZER_FILES = ("tokenizer*.json", "vocab*", "merges.txt", "*.model", "special_tokens_map.json", "added_tokens.json")
 VOLATILE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
-"""Fields of config.json that differ between copies of one encoder."""
+"""Fields of config.json that may differ between copies of the same encoder."""
 
 
 def _contents(repository: Repository, weights_sha256: str, settings: Settings, dtype: str) -> Json:
-    """Return all files and versions that determine a vector; {} if the encoder runs code of another repository."""
+    """Return the hashes, settings and versions that determine a vector; {} if code of another repository runs."""
     inner = repository.inner
     if settings.trust_remote_code and _refers_to_other_code(inner):
         return {}
@@ -271,7 +274,7 @@ def _hash(paths: Iterable[Path]) -> str | None:
 
 
 def _fingerprint(recipe: Recipe, contents: Json) -> str:
-    """Return the SHA-256 of all that determines a vector: contents, recipe and number format; "" without contents.
+    """Return the SHA-256 of the contents and the recipe, which determine a vector; "" without contents.
 
     Device and name are excluded, so that copies of an encoder share their cached rows.
     """
@@ -284,7 +287,7 @@ def _fingerprint(recipe: Recipe, contents: Json) -> str:
 def _recipe_file(
     repository: Repository, prefixes: Mapping[Role, Prefix], contents: Json, settings: Settings
 ) -> Path | None:
-    """Return the file that stores the recipe for these files, flags and libraries; None without a cache or contents."""
+    """Return the path that stores the recipe for these files, flags and libraries; None without a cache or contents."""
     weights = hash_memory(settings)
     if weights is None or not contents:
         return None
@@ -312,12 +315,12 @@ def _store_recipe(memory: Path | None, parts: Parts) -> None:
     if memory is None:
         return
     document = {"recipe": parts.recipe.document(), "dimension": parts.width, "n_parameters": parts.n_parameters}
-    with contextlib.suppress(OSError):  # a read-only folder: the encoder is loaded again next time
+    with contextlib.suppress(OSError):  # if the folder is read-only, the encoder is loaded again next time
         memory.parent.mkdir(parents=True, exist_ok=True)
         write_whole(memory, json.dumps(document))
 
 
 def _refers_to_other_code(folder: Path) -> bool:
-    """Return whether model or tokenizer refer to code of another repository, as owner/name--module.Class."""
+    """Return whether the model or tokenizer refers to another repository's code, as owner/name--module.Class."""
     documents = [read_json(folder / name) or {} for name in ("config.json", "tokenizer_config.json")]
     return any("--" in json.dumps(document.get("auto_map")) for document in documents)

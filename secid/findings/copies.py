@@ -1,7 +1,7 @@
-"""Negatives that are a labelled positive of their query (false_negative) or nearly one (near_copy).
+"""Find negatives that are a labelled positive of their query (false_negative), or nearly one (near_copy).
 
-Texts are compared by their normal forms and by their runs: windows of words, or of characters in scripts without
-spaces. Every (negative, positive of its query) pair is compared run by run. What the thresholds cost:
+Texts are compared by their normal forms and by their runs. A run is a window of words, or of characters in scripts
+without spaces. Every (negative, positive of its query) pair is compared run by run. For the cost of the thresholds, see
 docs/decisions/near-copies.md. Source: METHOD 14.
 """
 
@@ -21,37 +21,38 @@ from secid.pool.texts import TextStore, pieces
 from secid.pool.workers import Workers
 
 RUN_WORDS = 5
-"""Words of a run: five in a row are rarely shared by texts that do not copy each other. Source: METHOD 14."""
+"""Number of words in a run. Texts rarely share five words in a row without copying. Source: METHOD 14."""
 RUN_CHARACTERS = 10
-"""Characters of a run in scripts without spaces, where a word has about two. Source: METHOD 14."""
-CONTAINED = 0.8
-"""Share of a text's distinct runs that occur in the other one, from which it is a copy. Source: METHOD 14."""
+"""Number of characters in a run in scripts without spaces, where a word has about two. Source: METHOD 14."""
+MIN_SHARED_FRACTION = 0.8
+"""Minimum share of a copy's distinct runs that occur in the other text. Source: METHOD 14."""
 ROUNDING = 1e-9
-LEAST_RUNS = 2
-"""Distinct runs below which a negative is too short for sharing them to mean anything; then only equal forms count.
-Two are six words in a row, or eleven characters of a script without spaces, of a positive of the very query."""
-LEAST_WHOLE_RUNS = 3
-"""Fewest distinct runs of a positive that a negative holds, since a question may be the start of another one. Also the
-fewest kept runs of a negative that is compared with a baseline, since a quarter of the runs says less."""
+MIN_RUNS = 2
+"""Minimum number of distinct runs in a negative to compare; of a shorter one, only equal forms count. Two runs are six
+words in a row, or eleven characters of a script without spaces, from a positive of the same query."""
+MIN_POSITIVE_RUNS = 3
+"""Minimum number of distinct runs in a positive that a negative holds, because a question may be the start of another
+one. Also the minimum number of kept runs in a negative to compare with a baseline, because a quarter of the runs says
+less."""
 KEPT_EVERY = 4
-"""A baseline keeps every fourth run of a positive, chosen by its key: a quarter of the size."""
+"""A baseline keeps one in this number of a positive's runs, chosen by their keys, to save space."""
 PAIRS_AT_ONCE = 1 << 16
 LABELS_AT_ONCE = 1 << 10
-"""Most data has a second label in its first records, or none that is no copy."""
+"""Number of labels to compare at once. In most data, the first records show whether queries have a second positive."""
 BYTES_AT_ONCE = 1 << 22
-"""Bytes of the texts of pairs that are compared at once: their runs take about 30 times as much."""
-STORED = "positive_"
-"""Names of the arrays in a baseline begin with this."""
+"""Maximum bytes of texts in the pairs to compare at once. Their runs take about 30 times as much memory."""
+ARRAY_PREFIX = "positive_"
+"""Prefix of the names of the arrays in a baseline."""
 MIXER = np.uint64(0x9E3779B97F4A7C15)
-"""Odd, its bits those of the golden ratio's fraction."""
+"""Odd multiplier with the bits of the golden ratio's fraction."""
 MIXING_SHIFT = np.uint64(29)
 OWNER_SHIFT = np.uint64(32)
 
 
 def key_windows(keys: Keys, counts: Index, width: int) -> tuple[Keys, Index]:
-    """Return keys of all windows of `width` keys, and the text of each; a text of fewer keys has none.
+    """Return the keys of all windows of `width` keys, and the text number of each. Shorter texts have no window.
 
-    keys : those of all texts in order.   counts : (n,) how many each text has.
+    keys : keys of all texts in order.   counts : (n,) number of keys in each text.
     """
     owners = np.repeat(np.arange(len(counts)), counts)
     if width == 1:
@@ -59,7 +60,7 @@ def key_windows(keys: Keys, counts: Index, width: int) -> tuple[Keys, Index]:
     n = max(0, len(keys) - width + 1)
     parts = keys ^ (keys >> MIXING_SHIFT)
     mixed = np.zeros(n, np.uint64)
-    for place in range(width):  # wraps modulo 2^64, as a polynomial hash does
+    for place in range(width):  # a polynomial hash modulo 2^64
         mixed *= MIXER
         mixed += parts[place : place + n]
     whole = owners[:n] == owners[width - 1 :] if n else np.zeros(0, np.bool_)
@@ -68,14 +69,14 @@ def key_windows(keys: Keys, counts: Index, width: int) -> tuple[Keys, Index]:
 
 @dataclass(frozen=True)
 class RunSets:
-    """The distinct runs of n texts: text i's are keys[offsets[i]:offsets[i+1]], sorted uint32."""
+    """The distinct runs of n texts. Text i has the runs keys[offsets[i]:offsets[i+1]], sorted uint32."""
 
     keys: npt.NDArray[np.uint32]
     offsets: Index
 
     @staticmethod
     def of(keys: npt.NDArray[np.uint32], owners: Index, n: int) -> RunSets:
-        """Return the distinct runs with these keys. owners: the text of each, below n."""
+        """Return the distinct runs with these keys. owners: text number of each key, below n."""
         ordered = np.sort(_with_owner(keys, owners))
         ordered = ordered[np.diff(ordered, prepend=~ordered[:1]) != 0]
         offsets = np.searchsorted(ordered, np.arange(n + 1, dtype=np.uint64) << OWNER_SHIFT)
@@ -103,7 +104,7 @@ def _with_owner(keys: npt.NDArray[np.uint32], owners: Index) -> Keys:
 def run_sets(forms: FormKeys, every: int = 1) -> RunSets:
     """Return the distinct runs of n texts: windows of words, or of characters if `unspaced`.
 
-    every : one run in `every` is kept, chosen only by its key.
+    every : keep one run in `every`, chosen only by its key.
     """
     keys, owners = _runs(forms)
     chosen = keys % np.uint32(every) == 0
@@ -111,13 +112,13 @@ def run_sets(forms: FormKeys, every: int = 1) -> RunSets:
 
 
 def _runs(forms: FormKeys) -> tuple[npt.NDArray[np.uint32], Index]:
-    """Key and text of each run."""
+    """Return (key, text number) of each run as two arrays."""
     spaced, counts = forms.words, forms.n_words
     if forms.unspaced.any():
         spaced, counts = spaced[np.repeat(~forms.unspaced, counts)], np.where(forms.unspaced, 0, counts)
     words = key_windows(spaced, counts, RUN_WORDS)
     characters = key_windows(forms.characters, forms.n_characters, RUN_CHARACTERS)
-    # All characters of a run went into the upper half of its key.
+    # The upper half of a key depends on all characters of the run.
     return (np.concatenate([words[0], characters[0]]) >> OWNER_SHIFT).astype(np.uint32), np.concatenate(
         [words[1], characters[1]]
     )
@@ -125,9 +126,9 @@ def _runs(forms: FormKeys) -> tuple[npt.NDArray[np.uint32], Index]:
 
 @dataclass(frozen=True)
 class RunBits:
-    """256 bits of each text's runs, which rule out most pairs that are not near copies.
+    """256 bits for the runs of each text, which rule out most pairs that are not near copies.
 
-    bits : (n, 4) uint64.   n_runs : (n,) runs, equal ones too.
+    bits : (n, 4) uint64.   n_runs : (n,) number of runs, including repeated ones.
     """
 
     bits: Keys
@@ -143,47 +144,47 @@ class RunBits:
         return RunBits(np.packbits(bits, axis=1).view(np.uint64), np.maximum(n_runs, 0).astype(np.int32))
 
     def may_be_near(self, negatives: Index, positives: Index) -> Flags:
-        """Return (n,) flags: False only for pairs that `near_copies` does not flag.
+        """Return (n,) flags, which are False only for pairs that `near_copies` does not flag.
 
-        In such a pair each text has too few runs, or too many bits that the other lacks.
+        In a pair that is ruled out, each text has too few runs, or too many bits that the other text lacks.
         """
         one, other = self.bits[negatives], self.bits[positives]
-        return self._may_lie_in(other, negatives, LEAST_RUNS) | self._may_lie_in(one, positives, LEAST_WHOLE_RUNS)
+        return self._may_lie_in(other, negatives, MIN_RUNS) | self._may_lie_in(one, positives, MIN_POSITIVE_RUNS)
 
     def _may_lie_in(self, others: Keys, ids: Index, least: int) -> Flags:
         n_lacking = np.bitwise_count(self.bits[ids] & ~others).sum(axis=1)
-        flags: Flags = n_lacking <= (1 - CONTAINED) * self.n_runs[ids] + ROUNDING
+        flags: Flags = n_lacking <= (1 - MIN_SHARED_FRACTION) * self.n_runs[ids] + ROUNDING
         return flags & (self.n_runs[ids] >= least)
 
 
 def ranges_of(starts: Index, counts: Index) -> Index:
-    """Return the numbers starts[i] … starts[i] + counts[i] - 1 for each i in order."""
+    """Return the concatenated ranges starts[i] … starts[i] + counts[i] - 1."""
     before = np.cumsum(counts) - counts
     return np.repeat(starts - before, counts) + np.arange(int(counts.sum()), dtype=np.int64)
 
 
 def n_shared(left: RunSets, right: RunSets) -> Index:
-    """Return (n,) the number of runs that set i of one and set i of the other both hold."""
+    """Return (n,), the number of runs that set i of `left` shares with set i of `right`."""
     ordered = np.sort(np.concatenate([left.keys_with_owner(), right.keys_with_owner()]))
-    twice = ordered[1:][ordered[1:] == ordered[:-1]]  # distinct within a set: so one is of each
+    twice = ordered[1:][ordered[1:] == ordered[:-1]]  # keys are distinct within a set, so one is from each side
     return np.bincount((twice >> OWNER_SHIFT).astype(np.int64), minlength=len(left.offsets) - 1)
 
 
-def near_copies(negatives: RunSets, positives: RunSets, least: int = LEAST_RUNS) -> Flags:
-    """Return (n,) flags of the pairs of which one text holds most runs (CONTAINED) of the other.
+def near_copies(negatives: RunSets, positives: RunSets, least: int = MIN_RUNS) -> Flags:
+    """Return (n,) flags of pairs in which one text holds MIN_SHARED_FRACTION of the runs of the other.
 
-    least : the runs of negative i are sought in positive i only if there are at least so many.
+    least : minimum number of runs in a negative to look up in its positive.
     """
     common = n_shared(negatives, positives)
-    flags: Flags = (negatives.sizes >= least) & (common >= CONTAINED * negatives.sizes - ROUNDING)
-    flags |= (positives.sizes >= LEAST_WHOLE_RUNS) & (common >= CONTAINED * positives.sizes - ROUNDING)
+    flags: Flags = (negatives.sizes >= least) & (common >= MIN_SHARED_FRACTION * negatives.sizes - ROUNDING)
+    flags |= (positives.sizes >= MIN_POSITIVE_RUNS) & (common >= MIN_SHARED_FRACTION * positives.sizes - ROUNDING)
     return flags
 
 
 def has_one_positive(plan: Plan) -> bool:
-    """Return True if no query has a second labelled positive. A copy of a positive, shortened or not, is no second one.
+    """Return whether no query has a second labelled positive. A copy of a positive, even shortened, does not count.
 
-    Queries count by their normal form, as they do for the findings.
+    Queries with the same normal form are one query, as in the findings.
     """
     passages = plan.passages
     query, passage = np.divmod(plan.known_positives, max(1, len(passages)))
@@ -203,13 +204,16 @@ def has_one_positive(plan: Plan) -> bool:
 
 @dataclass(frozen=True)
 class Positives:
-    """Labelled positives by query, each normal form of a query's once; texts without words are left out.
+    """Labelled positives by query. Each query has each normal form once. Texts without words are left out.
 
-    queries : (Q,) uint64 hash of each query's normal form, sorted.   forms : (N,) uint64 hash of each positive's
-    normal form; those of query q lie at offsets[q:q+2].   n_bytes : (N,) of its text, or of what is kept of it.
-    part    : the positives at these places, their texts or their runs.   every : one in `every` is kept.
-    ids     : (N,) of the passages that they are; None for those of another run.
-    least   : fewer runs of a negative than this are not compared.
+    queries : (Q,) sorted uint64 hashes of the queries' normal forms.
+    offsets : (Q + 1,) start of each query's positives; query q has positives offsets[q] … offsets[q+1] - 1.
+    forms   : (N,) uint64 hash of each positive's normal form.
+    n_bytes : (N,) size of each positive's text, or of its stored runs.
+    part    : function from places to the positives there, as texts or as runs.
+    every   : runs are kept one in `every`.
+    least   : minimum number of runs in a negative to compare.
+    ids     : (N,) passage id of each positive; None for positives of another run.
     """
 
     queries: Keys
@@ -222,7 +226,7 @@ class Positives:
     ids: Index | None = None
 
     def of_queries(self, forms: Keys) -> tuple[Index, Index]:
-        """Return (n,) the place of each query's first positive, and (n,) how many it has: 0 for a query without any."""
+        """Return (n,) the place of each query's first positive, and (n,) its number of positives, which may be 0."""
         place = np.minimum(np.searchsorted(self.queries, forms), max(0, len(self.queries) - 1))
         known = is_known(forms, self.queries)
         starts = np.where(known, np.append(self.offsets, 0)[place], 0)
@@ -232,7 +236,10 @@ class Positives:
 def labelled_positives(
     query_form: Keys, passage_form: Keys, passages: TextStore, sources: Sequence[PlannedSource]
 ) -> Positives:
-    """Return the positives of all records of some sources. query_form, passage_form: hashes of normal forms, by id."""
+    """Return the positives of all records of these sources.
+
+    query_form, passage_form : hash of the normal form of each query and passage, by id.
+    """
     query_ids = [np.repeat(item.query, np.diff(item.positive_offsets)) for item in sources]
     query = query_form[np.concatenate([np.zeros(0, np.int64), *query_ids])]
     return positives_of_pairs(query, _positive_ids(sources), passage_form, passages)
@@ -243,7 +250,10 @@ def _positive_ids(sources: Sequence[PlannedSource]) -> Index:
 
 
 def positives_of_pairs(query: Keys, ids: Index, passage_form: Keys, passages: TextStore) -> Positives:
-    """Return the positives of labelled pairs. query: (n,) hash of the query's normal form.   ids: (n,) passages."""
+    """Return the positives of n labelled pairs.
+
+    query : (n,) hash of each query's normal form.   ids : (n,) passage ids.   passage_form : hash by passage id.
+    """
     form = passage_form[ids]
     order = np.lexsort((form, query))
     order = order[form[order] != EMPTY_FORM]
@@ -259,7 +269,7 @@ def positives_of_pairs(query: Keys, ids: Index, passage_form: Keys, passages: Te
         passages.lengths[ids].astype(np.int64),
         lambda places: passages.only(ids[places]),
         1,
-        LEAST_RUNS,
+        MIN_RUNS,
         ids,
     )
 
@@ -267,11 +277,11 @@ def positives_of_pairs(query: Keys, ids: Index, passage_form: Keys, passages: Te
 def stored_positives(
     queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource]
 ) -> dict[str, npt.NDArray[Any]]:
-    """Return labelled positives of some sources as arrays for a baseline, without texts; `restored` is the inverse.
+    """Return the labelled positives of these sources as arrays for a baseline, without texts. `restored` reads them.
 
-    positive_queries (Q,) uint64, positive_offsets (Q + 1,) int64, positive_forms (N,) uint64,
-    positive_run_offsets (N + 1,) int64, positive_runs uint32: one of KEPT_EVERY runs. The order of sources and records
-    does not matter.
+    The arrays are positive_queries (Q,) uint64, positive_offsets (Q + 1,) int64, positive_forms (N,) uint64,
+    positive_run_offsets (N + 1,) int64, and positive_runs uint32 with one in KEPT_EVERY runs. They do not depend on the
+    order of sources and records.
     """
     ids = distinct(_positive_ids(sources))
     form = np.zeros(len(passages), np.uint64)
@@ -285,21 +295,21 @@ def stored_positives(
         keys.append(runs.keys)
         sizes.append(runs.sizes)
     return {
-        f"{STORED}queries": positives.queries,
-        f"{STORED}offsets": positives.offsets,
-        f"{STORED}forms": positives.forms,
-        f"{STORED}run_offsets": np.concatenate([[0], np.cumsum(np.concatenate(sizes))]),
-        f"{STORED}runs": np.concatenate(keys),
+        f"{ARRAY_PREFIX}queries": positives.queries,
+        f"{ARRAY_PREFIX}offsets": positives.offsets,
+        f"{ARRAY_PREFIX}forms": positives.forms,
+        f"{ARRAY_PREFIX}run_offsets": np.concatenate([[0], np.cumsum(np.concatenate(sizes))]),
+        f"{ARRAY_PREFIX}runs": np.concatenate(keys),
     }
 
 
 def restored(arrays: Mapping[str, npt.NDArray[Any]]) -> Positives:
-    """Return the positives from the arrays of `stored_positives`.
+    """Return the positives from arrays of `stored_positives`.
 
-    Raises KeyError for a missing array, and ValueError if the arrays do not fit together.
+    Raises KeyError for a missing array, and ValueError if the arrays do not match each other.
     """
     queries, offsets, forms, run_offsets, keys = (
-        arrays[STORED + name] for name in ("queries", "offsets", "forms", "run_offsets", "runs")
+        arrays[ARRAY_PREFIX + name] for name in ("queries", "offsets", "forms", "run_offsets", "runs")
     )
     runs = RunSets(keys.astype(np.uint32), run_offsets.astype(np.int64))
     offsets = offsets.astype(np.int64)
@@ -314,33 +324,34 @@ def restored(arrays: Mapping[str, npt.NDArray[Any]]) -> Positives:
         runs.sizes * runs.keys.itemsize,
         runs.take,
         KEPT_EVERY,
-        LEAST_WHOLE_RUNS,
+        MIN_POSITIVE_RUNS,
     )
 
 
 def _fit(offsets: Index, n: int, n_values: int) -> bool:
-    """Offsets of n lists that n_values values are cut into."""
+    """Return whether offsets divide n_values values into n lists."""
     return len(offsets) == n + 1 and offsets[0] == 0 and offsets[-1] == n_values and bool((np.diff(offsets) >= 0).all())
 
 
 class TripletPairs(NamedTuple):
-    """Triplet of each pair, its negative, and its positive's place."""
+    """Pairs to compare. triplet: triplet number; negative: passage id; positive: place among the positives."""
 
     triplet: Index
     negative: Index
     positive: Index
 
     def only(self, keep: Flags | slice) -> TripletPairs:
-        """The pairs that are kept."""
+        """Return the pairs to keep."""
         return TripletPairs(self.triplet[keep], self.negative[keep], self.positive[keep])
 
 
 class CopyFinder:
-    """Finder of copies of labelled positives among negatives.
+    """Finds copies of labelled positives among negatives.
 
-    forms : normal forms of the passages.   known : positives from outside the run, treated like its own.
-    bits : an optional screen of the passages, so that few pairs are compared run by run.
-    workers : processes that compare many texts; by default this process does.
+    queries, forms : normal forms of the queries and of the passages.
+    known   : positives from outside the run, such as a baseline's, or None.
+    bits    : bits of the passages' runs, so that few pairs are compared run by run; None to compare all.
+    workers : processes that compare many texts; None to compare in this process.
     """
 
     def __init__(
@@ -358,11 +369,11 @@ class CopyFinder:
         self._positives = [labelled_positives(queries.form, forms.form, passages, sources), *([known] if known else [])]
 
     def flags(self, source: PlannedSource) -> dict[str, Flags]:
-        """(T,) each: false_negative, near_copy. No triplet has both."""
+        """Return (T,) flags of false_negative and near_copy. No triplet has both."""
         return self.flags_of_pairs(self._queries.form[source.query[source.triplet_record()]], source.negatives)
 
     def flags_of_pairs(self, query: Keys, passage: Index) -> dict[str, Flags]:
-        """(n,) each, of any pairs. query : hash of each one's query's normal form.   passage : its id."""
+        """Return the same flags, (n,) each, for any pairs. query: hashes of normal forms. passage: passage ids."""
         equal, near = np.zeros((2, len(passage)), np.bool_)
         for positives in self._positives:
             for pairs in _paired(passage, *positives.of_queries(query)):
@@ -374,7 +385,7 @@ class CopyFinder:
         return {"false_negative": equal, "near_copy": near & ~equal}
 
     def _compare(self, positives: Positives, pairs: TripletPairs, near: Flags) -> None:
-        """Marks the triplets whose negative is a near copy of a positive."""
+        """Set `near` for the triplets whose negative is a near copy of a positive."""
         n_bytes = self._passages.lengths[pairs.negative] + positives.n_bytes[pairs.positive]
         ranges = list(pieces(len(pairs.triplet), PAIRS_AT_ONCE, n_bytes, BYTES_AT_ONCE))
         parts = (pairs.only(slice(*part)) for part in ranges)
@@ -384,7 +395,7 @@ class CopyFinder:
 
 
 class _Comparison(NamedTuple):
-    """n pairs to compare: negative own[i] of some texts with positive other[i] of some texts, or of their runs."""
+    """Pairs for one call of a worker. Pair i compares negatives[own[i]] with positives[other[i]], texts or runs."""
 
     negatives: TextStore
     own: Index
@@ -395,7 +406,7 @@ class _Comparison(NamedTuple):
 
     @staticmethod
     def of(passages: TextStore, positives: Positives, pairs: TripletPairs) -> _Comparison:
-        """The comparison of some pairs."""
+        """Return the comparison of these pairs."""
         ids, own = np.unique(pairs.negative, return_inverse=True)
         places, other = np.unique(pairs.positive, return_inverse=True)
         texts = passages.only(ids)
@@ -403,7 +414,7 @@ class _Comparison(NamedTuple):
 
 
 def _near_copies_in(pairs: _Comparison) -> Flags:
-    """(n,) which pairs are near copies: what a worker does."""
+    """Return (n,) flags of the pairs that are near copies. Workers call this function."""
     left = _runs_of(pairs.negatives, pairs.every).take(pairs.own)
     positives = pairs.positives
     right = (positives if isinstance(positives, RunSets) else _runs_of(positives, 1)).take(pairs.other)
@@ -411,7 +422,7 @@ def _near_copies_in(pairs: _Comparison) -> Flags:
 
 
 def _paired(negatives: Index, starts: Index, counts: Index) -> Iterator[TripletPairs]:
-    """Each triplet with the positives starts[i] … starts[i] + counts[i] - 1, PAIRS_AT_ONCE or one triplet at a time."""
+    """Yield pairs of triplet i with positives starts[i] … starts[i] + counts[i] - 1, about PAIRS_AT_ONCE at a time."""
     for first, last in pieces(len(negatives), PAIRS_AT_ONCE, counts, PAIRS_AT_ONCE):
         n, triplets = counts[first:last], np.arange(first, last)
         yield TripletPairs(
@@ -420,5 +431,5 @@ def _paired(negatives: Index, starts: Index, counts: Index) -> Iterator[TripletP
 
 
 def _runs_of(texts: TextStore, every: int) -> RunSets:
-    """The distinct runs of these texts."""
+    """Return the distinct runs of these texts."""
     return run_sets(FormKeys.of(texts.packed(0, len(texts))), every)

@@ -1,7 +1,7 @@
-"""The form of passages: unfinished, wrapped, with markup, or with a generator's note behind.
+"""Find passages that are unfinished, wrapped, full of markup, or followed by a generator's note.
 
-Each rule reads one text. Its first test is one that nearly every passage fails at once, since the rules run over
-millions of them. Source: METHOD 16.2.
+Each rule reads one text. Its first test quickly rules out nearly every passage, because rules run over millions of
+passages. Source: METHOD 16.2.
 """
 
 from __future__ import annotations
@@ -15,8 +15,8 @@ from secid.findings.phrases import trailing_notes
 from secid.pool.texts import Packed
 from secid.pool.tokens import UNSPACED_RANGES
 
-LEAST_WORDS, LEAST_CHARACTERS = 8, 24
-"""Least length of an unfinished text, in words, or in characters of scripts without spaces. Titles and answers are
+MIN_WORDS, MIN_CHARACTERS = 8, 24
+"""Minimum length of an unfinished text in words, or in characters of scripts without spaces. Titles and answers are
 shorter."""
 SENTENCE_ENDS = (
     ".!?‼⁇⁈⁉。．｡！？﹒﹖﹗︒︕︖"  # Latin, Greek, Cyrillic, Hebrew, Chinese, Japanese
@@ -24,29 +24,29 @@ SENTENCE_ENDS = (
 )
 """Sentence-final marks. Source: Unicode's property Sentence_Terminal."""
 BLANK = "".join(map(chr, (*range(0x2000, 0x2010), 0x85, 0xA0, 0x1680, 0x2028, 0x2029, 0x202F, 0x205F, 0x2060, 0xFEFF)))
-"""White space beyond ASCII, and marks that no reader sees."""
+"""White space beyond ASCII, and invisible marks."""
 CLOSING = BLANK + " \t\n\r\f\v\u3000\"'”’»›“‘«‹„)]}）］｝」』】〉》〕〗*_"
 """Characters that may follow a sentence mark: white space, brackets, quotes, and Markdown's emphasis."""
 LAST_CHARACTERS = 80
-"""Length of the end of a text that is read: enough for references and tags after a sentence mark."""
+"""Number of final characters to read, which is enough for references and tags after a sentence mark."""
 REFERENCED = re.compile(
     rf"""(?:[{re.escape(SENTENCE_ENDS)}](?<!\.\.) | [\u0370-\u03ff\u1f00-\u1fff][\s"'”’»)]*;)
          (?: [{re.escape(CLOSING)}] | \[[^\[\]]{{1,24}}\] | <[/a-zA-Z][^<>]*> )*\Z""",
     re.VERBOSE,
 )
-"""A sentence mark before references ("[1]") and tags, and Greek's question mark, which mostly is a semicolon."""
+"""Pattern of a sentence mark before references ("[1]") and tags. Greek's question mark is usually a semicolon."""
 SCRIPT_CHARACTERS = 24
-"""Length of the end of a text that shows in which script it ends."""
+"""Number of final characters that show the script in which a text ends."""
 UNMARKED = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u19e0-\u19ff]")
-"""Thai, Lao and Khmer put no mark at the end of a sentence."""
+"""Pattern of Thai, Lao and Khmer, which put no mark at the end of a sentence."""
 UNSPACED = re.compile("[" + "".join(f"{chr(low)}-{chr(high)}" for low, high in UNSPACED_RANGES) + "]")
 OPENING = "{[`~\"'“*"
-"""First characters of everything that `is_wrapped` looks for."""
+"""First characters of everything that `is_wrapped` finds."""
 INDENT = BLANK + " \t\n\r\f\v\u3000"
 IN_FRONT, ENDS_OF_ASCII = (
     np.frombuffer(marks.encode("ascii", "ignore"), np.uint8) for marks in (OPENING + INDENT, ".!?")
 )
-"""Bytes with which a wrapped text begins, but for those beyond ASCII; bytes with which a text is finished."""
+"""ASCII bytes that may begin a wrapped text, and ASCII bytes that end a finished text."""
 WRAPPER = re.compile(
     r"""(?P<fence>`{3}|~{3})
       | \{\s*["'“][^"'”\n]{1,60}["'”]\s*:
@@ -57,8 +57,8 @@ WRAPPER = re.compile(
         )["'”][*]{0,2}\s*:""",
     re.VERBOSE,
 )
-"""Beginnings of wrapped texts: a fence, an object, an array, a quoted key of a prompt. Titles are quoted, too, before a
-colon ("Document 5": a film), but they begin with a capital. An array of numbers holds no passage."""
+"""Pattern of the start of a wrapped text: a fence, an object, an array, or a quoted key of a prompt. Titles before a
+colon are quoted too ("Document 5": a film), but they start with a capital. An array of numbers holds no passage."""
 TAG = re.compile(
     r"""<(?: /[a-zA-Z][\w:.-]*\s* | [a-zA-Z][\w:.-]*(?:\s[^<>]*)?/ | !--[^>]*-- | ![a-zA-Z][^<>]* | \?[^<>]*\?
       | (?:[bB][rR] | (?<!\w<)(?![A-Z][a-z])(?i:
@@ -69,13 +69,13 @@ TAG = re.compile(
         ))(?:\s[^<>]*)?)>""",
     re.VERBOSE,
 )
-"""A tag that opens has a name of HTML's and follows no word: `List<Object>` and `vector<a>` are types."""
+"""Pattern of a tag. An opening tag has an HTML name and follows no word: `List<Object>` and `vector<a>` are types."""
 TAG_SHARE = 0.05
-"""Share of the characters within tags above which a text counts as markup. Source: METHOD 16.2."""
+"""Maximum share of characters within tags. With more, a text counts as markup. Source: METHOD 16.2."""
 
 
 def is_unfinished(text: str) -> bool:
-    """True where a text of some length does not end as a sentence does.
+    """Return whether a text of some length does not end like a sentence.
 
     >>> is_unfinished("The goats climb the steep rocks above the"), is_unfinished("“They climb,” he said (often).”")
     (True, False)
@@ -96,16 +96,16 @@ def _ends_elsewhere(text: str) -> bool:
 
 
 def _is_long(text: str) -> bool:
-    """At least LEAST_WORDS words, or LEAST_CHARACTERS characters of scripts without spaces."""
-    if len(text.split(None, LEAST_WORDS)) >= LEAST_WORDS:
+    """Return whether a text has MIN_WORDS words, or MIN_CHARACTERS characters of scripts without spaces."""
+    if len(text.split(None, MIN_WORDS)) >= MIN_WORDS:
         return True
     if text.isascii():
         return False
-    return len(UNSPACED.findall(text, 0, 2 * LEAST_CHARACTERS)) >= LEAST_CHARACTERS
+    return len(UNSPACED.findall(text, 0, 2 * MIN_CHARACTERS)) >= MIN_CHARACTERS
 
 
 def is_wrapped(text: str) -> bool:
-    """True where a text is a JSON object or array, or a fenced block, or starts with a quoted key of a prompt.
+    """Return whether a text is a JSON object, an array or a fenced block, or starts with a quoted key of a prompt.
 
     >>> is_wrapped('{"hard_negative": "Goats climb."}'), is_wrapped("[1] Goats climb.")
     (True, False)
@@ -121,7 +121,7 @@ def is_wrapped(text: str) -> bool:
 
 
 def is_markup(text: str) -> bool:
-    """True where HTML or XML tags, escaped ones too, make up more than TAG_SHARE of a text.
+    """Return whether HTML or XML tags, also escaped, make up more than TAG_SHARE of a text.
 
     >>> is_markup("<p>Goats <b>climb</b>.</p>"), is_markup("where a < b and b > c")
     (True, False)
@@ -134,7 +134,7 @@ def is_markup(text: str) -> bool:
 
 
 def form_flags(texts: Packed) -> dict[str, Flags]:
-    """Return (n,) flags by finding about the form of texts. Bytes rule out most texts, so that few rules read them."""
+    """Return finding -> (n,) flags for the form of texts. Bytes rule out most texts before the rules read them."""
     first, last = texts.first(1)[:, 0], texts.last(2)
     at_start = np.isin(first, IN_FRONT) | (first >= 0x80)
     at_end = np.isin(last[:, 1], ENDS_OF_ASCII) & (last != ord(".")).any(axis=1)

@@ -1,4 +1,4 @@
-"""Relevance judgements by the normal forms of their texts, and texts of an evaluation set among those of a run."""
+"""Match relevance judgements by the normal forms of their texts, and find texts of an evaluation set in a run."""
 
 from __future__ import annotations
 
@@ -27,32 +27,34 @@ from secid.records import Fact
 from secid.results import Example
 from secid.settings import Settings, flag_of
 
-# Relevance judgements by the normal forms of their texts, so that they label ids and texts alike.
+# Relevance judgements by the normal forms of their texts, so that they apply to sources of ids and of texts.
 #
-# Ids of rows and of qrels become texts first (`read.collection`): a judgement holds for every copy of its passage and
-# its query, as a labelled positive does for the finding false_negative. Source: METHOD 10, 14.
+# Ids of rows and qrels are first resolved to texts (`read.collection`). A judgement applies to all copies of its
+# passage and its query, as a labelled positive does in the finding false_negative. Source: METHOD 10, 14.
 
-OTHER_COLLECTION = "name queries, a corpus and qrels of one collection"
+OTHER_COLLECTION = "name queries, a corpus and qrels of the same collection"
 
 
 def label_files(qrels: str | None, split: str | None, settings: Settings) -> Sequence[str]:
-    """The qrels of an audit: the file given, or those of the collection, of one split or of all.
+    """Return the qrels files of an audit: the user's file, or those of the collection (one split, or all for None).
 
-    Raises UsageError if neither or both are given, if the collection has no such split, or if nothing names the texts
-    of the file's ids; InputError if the collection has no qrels.
+    Raises UsageError if there is neither a file nor a collection, or both, if the collection has no such split, or if
+    the texts of the file's ids are missing. Raises InputError if the collection has no qrels.
     """
     if qrels is None and settings.collection is None:
-        raise UsageError("no labels given", remedy="--collection DIR (a BEIR folder with qrels), or --qrels FILE")
+        raise UsageError(
+            "no labels given", remedy="name them with --collection DIR (a BEIR folder with qrels) or --qrels FILE"
+        )
     texts = f"{flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')}"
     if qrels is not None:
         if settings.collection is not None:
-            remedy = f"leave out one; with --qrels, {texts} name the texts"
-            raise UsageError("--collection has qrels of its own", where="--qrels", remedy=remedy)
+            remedy = f"use only one of them; with --qrels, name the texts with {texts}"
+            raise UsageError("--collection and --qrels both name qrels", where="--qrels", remedy=remedy)
         if split is not None:
-            raise UsageError("has no effect on a single file: --collection DIR has splits", where="--split")
+            raise UsageError("has no effect on --qrels FILE", where="--split", remedy="use it with --collection DIR")
         if settings.corpus is None or settings.queries is None:
-            remedy = f"{texts} name their texts, or --collection DIR does"
-            raise UsageError("judges ids, and no texts of these ids were given", where="--qrels", remedy=remedy)
+            remedy = f"name the texts with {texts}, or with --collection DIR"
+            raise UsageError("the texts of the judged ids are not given", where="--qrels", remedy=remedy)
         return data_files(qrels)
     remedy = f"secid audit also takes --qrels FILE (and {texts}), secid mine --pairs SOURCE"
     files = collection_files(settings.collection or "", BEIR_FOLDER).required("qrels", remedy)
@@ -64,12 +66,13 @@ def label_files(qrels: str | None, split: str | None, settings: Settings) -> Seq
 
 @dataclass(frozen=True)
 class Judgements:
-    """Grades of (query, passage) pairs, N >= 1 of them.
+    """Grades of N >= 1 (query, passage) pairs.
 
-    queries, passages : (Q,), (P,) sorted hashes of the normal forms.   pairs : (N,) sorted, query place * P + passage
-    place.   grade : (N,) the highest that copies of the pair have; above 0 is relevant.
-    n_distinct, n_relevant : distinct pairs of ids, each with its highest grade, and those above 0.
-    unknown : of them those without a text in the collection, by reason.
+    queries, passages : (Q,) and (P,) sorted hashes of the normal forms.
+    pairs             : (N,) sorted numbers: place of the query * P + place of the passage.
+    grade             : (N,) highest grade among copies of the pair; above 0 is relevant.
+    n_distinct        : number of distinct pairs of ids.   n_relevant : number of those with a highest grade above 0.
+    unknown           : reason -> number of distinct pairs of ids without a text in the collection.
     """
 
     queries: Keys
@@ -92,9 +95,10 @@ class Judgements:
 
 
 def read_judgements(files: Sequence[str], collection: Collection, most_unknown: float) -> Judgements:
-    """The judgements of some qrels files. most_unknown: largest share without a text in the collection.
+    """Return the judgements of these qrels files.
 
-    Raises InputError for a file that is no qrels file, and where more of them are without a text.
+    most_unknown : maximum share of judgements without a text in the collection.
+    Raises InputError if a file is not a qrels file, or if more judgements have no text.
     """
     highest: dict[tuple[str, str], float] = {}
     for file in files:
@@ -128,17 +132,17 @@ def unknown_of(
 ) -> dict[str, int]:
     """Count the judgements without a text in the collection, by reason.
 
-    in_queries, known : (n,) whether the query, and whether both query and passage, have a text. Raises InputError if no
-    judgement has one, or more than the given share lack it.
+    in_queries : (n,) whether the query has a text.   known : (n,) whether both query and passage have a text.
+    Raises InputError if no judgement is known, or if more than `most_unknown` of them are unknown.
     """
     unknown = {"unknown_query": int((~in_queries).sum()), "unknown_passage": int((in_queries & ~known).sum())}
     if not known.any() or not sum(unknown.values()) <= most_unknown * len(rows):
         without = {0: ~in_queries, 1: in_queries & ~known}
         examples = [rows[int(np.argmax(flags))][column] for column, flags in without.items() if flags.any()]
         raise InputError(
-            f"{sum(unknown.values()):,} of {len(rows):,} judgements have no text in the collection (its queries lack "
-            f"{unknown['unknown_query']:,}, its corpus {unknown['unknown_passage']:,}; at most "
-            f"{100 * most_unknown:g} % may), such as {', '.join(map(repr, examples))}",
+            f"{sum(unknown.values()):,} of {len(rows):,} judgements have no text in the collection, such as "
+            f"{', '.join(map(repr, examples))} (no query: {unknown['unknown_query']:,}, no passage: "
+            f"{unknown['unknown_passage']:,}; limit: {100 * most_unknown:g} %)",
             where=where,
             remedy=OTHER_COLLECTION,
         )
@@ -146,48 +150,49 @@ def unknown_of(
 
 
 def _forms_of(keys: Sequence[str], text_of: Callable[[str], str | None]) -> Keys:
-    """Hash of the normal form behind each id; EMPTY_FORM where there is no text. Each id is looked up once."""
+    """Return (n,) hash of the normal form of each id's text; EMPTY_FORM without a text. Look up each id once."""
     ids = list(dict.fromkeys(keys))
     of = dict(zip(ids, forms_of(text_of(key) or "" for key in ids).tolist(), strict=True))
     return np.array([of[key] for key in keys], np.uint64)
 
 
 def forms_of(texts: Iterable[str]) -> Keys:
-    """Return (n,) hashes of the texts' normal forms; only a chunk of the texts is in memory."""
+    """Return (n,) hashes of the texts' normal forms. Only a chunk of the texts is in memory at a time."""
     remaining, parts = iter(texts), [np.zeros(0, np.uint64)]
     while chunk := list(islice(remaining, FORMS_AT_ONCE)):
         parts.append(FormKeys.of(Packed.of(chunk)).hashes())
     return np.concatenate(parts)
 
 
-# Texts of an evaluation set among the texts of a run, exactly or nearly equal.
+# Texts of an evaluation set that are exactly or nearly equal to texts of a run.
 #
-# Exact: of one normal form (METHOD 14), which is not empty. Near, for queries: the sets of words have a Jaccard
-# similarity of at least NEAR_QUERY. Near, for passages: of the shorter one's windows of SHINGLE_WORDS words at least
-# NEAR_PASSAGE occur in the other, which finds chunks, added titles and edits alike. Both are computed exactly for every
+# Exact: both have the same non-empty normal form (METHOD 14). Near, for queries: the sets of words have a Jaccard
+# similarity of at least NEAR_QUERY. Near, for passages: at least NEAR_PASSAGE of the shorter passage's windows of
+# SHINGLE_WORDS words occur in the other, which finds chunks, added titles and edits. Both are computed exactly for each
 # pair that can reach the threshold (no sketches, no misses).
 
 Measure = Literal["jaccard", "overlap"]
 
 LEAKAGE_CHUNK = 4096
 TOKENIZER = "multilingual"
-"""Words of any script; in scripts without spaces, pairs of characters."""
+"""Tokenizer that gives words of any script, and pairs of characters in scripts without spaces."""
 NEAR_QUERY = 0.8
 NEAR_PASSAGE = 0.8
 MIN_QUERY_WORDS = 4
-"""Shorter queries are compared exactly only: of three words, one in common says little."""
+"""Minimum number of words to compare queries nearly. One shared word of three says little."""
 SHINGLE_WORDS = 5
 MIN_SHINGLES = 10
-"""Shorter passages are compared exactly only: they may be a phrase that many texts hold."""
+"""Minimum number of shingles to compare passages nearly. A shorter passage may be a phrase that many texts hold."""
 SHOWN_CHARACTERS = 80
 
 
 @dataclass(frozen=True)
 class Matches:
-    """For each of n texts the evaluation text it equals, or comes nearest to above the threshold.
+    """For each of n texts, the evaluation text that it equals, or the nearest one above the threshold.
 
-    which : (n,) number of the evaluation text, -1 for none.   similarity : (n,) 1.0 for an exact match.
-    exact : (n,) of its normal form.
+    which      : (n,) number of the evaluation text, -1 for none.
+    similarity : (n,) similarity to it; 1.0 for an exact match, 0.0 for none.
+    exact      : (n,) whether the normal forms are equal.
     """
 
     which: Index
@@ -195,24 +200,26 @@ class Matches:
     exact: npt.NDArray[np.bool_]
 
     def of(self, ids: Index) -> Index:
-        """Return the texts among these that match."""
+        """Return the ids among these whose texts match."""
         return ids[self.which[ids] >= 0]
 
     def first_places(self, ids: Index) -> Index:
-        """Return the place at which each evaluation text first occurs in a list of texts, in the order of the list."""
+        """Return the places in a list of text ids at which each evaluation text first occurs, sorted."""
         places = np.flatnonzero(self.which[ids] >= 0)
         return np.sort(places[np.unique(self.which[ids[places]], return_index=True)[1]])
 
 
 def shingles(texts: Sequence[str], width: int) -> tuple[Keys, Index]:
-    """Return keys of all windows of `width` words, and the text of each; a text of fewer words has none."""
+    """Return the keys of all windows of `width` words, and the text number of each. Shorter texts have no window."""
     return key_windows(*token_stream(texts, TOKENIZER), width)
 
 
 class Finder:
-    """Evaluation texts of one role, ready to be found among others.
+    """Index that finds evaluation texts of one role among other texts.
 
-    width : words of a shingle.   smallest : fewer shingles than this are compared exactly only.
+    texts    : id -> text.
+    width    : number of words in a shingle.
+    smallest : minimum number of shingles for a near match. Shorter texts match only exactly.
     """
 
     def __init__(self, texts: Mapping[str, str], measure: Measure, width: int, threshold: float, smallest: int) -> None:
@@ -227,11 +234,11 @@ class Finder:
         self._probe = self._probes(self._rows.indices).T.tocsr()
 
     def _probes(self, columns: Index) -> Any:
-        """The shingles of each text that are enough to meet every text above the threshold.
+        """Return the shingles of each text that are enough to find every text above the threshold.
 
-        Jaccard >= t means that at least t of the own shingles are shared, so any |A| - ceil(t |A|) + 1
-        of them meet the other text at least once: the rarest are taken. Overlap bounds nothing of a
-        text that may be the longer one: all are taken.
+        Jaccard >= t means that the other text shares at least t of this text's shingles, so it shares at least one of
+        any |A| - ceil(t |A|) + 1 shingles. The rarest ones are taken. For overlap, all shingles are taken, because the
+        other text may be the shorter one.
         """
         sizes = _sizes(self._rows)
         owner = np.repeat(np.arange(len(sizes)), sizes)
@@ -242,7 +249,7 @@ class Finder:
         return _matrix(owner[chosen], columns[order[chosen]], *self._rows.shape)
 
     def find(self, store: TextStore, tick: Callable[[int], None] = lambda n: None) -> Matches:
-        """Matches of the texts of a store."""
+        """Return the matches of all texts of a store. tick: called with the number of texts compared."""
         n, forms = len(store), text_forms(store).form
         which, similarity = np.full(n, -1, np.int64), np.zeros(n)
         exact = np.zeros(n, np.bool_)
@@ -276,17 +283,17 @@ class Finder:
 
 
 def query_finder(texts: Mapping[str, str]) -> Finder:
-    """Finds evaluation queries, by id."""
+    """Return a finder of evaluation queries. texts: id -> text."""
     return Finder(texts, "jaccard", 1, NEAR_QUERY, MIN_QUERY_WORDS)
 
 
 def passage_finder(texts: Mapping[str, str]) -> Finder:
-    """Finds relevant passages, by id."""
+    """Return a finder of relevant passages. texts: id -> text."""
     return Finder(texts, "overlap", SHINGLE_WORDS, NEAR_PASSAGE, MIN_SHINGLES)
 
 
 def _matrix(rows: Index, columns: Index, n_rows: int, n_columns: int) -> Any:
-    """(n_rows, n_columns or 1) sparse: 1 at these places, which may repeat, 0 elsewhere."""
+    """Return a sparse (n_rows, max(1, n_columns)) matrix of 1 at these places, which may repeat, and 0 elsewhere."""
     from scipy import sparse
 
     ones = np.ones(len(rows), np.float32)
@@ -296,12 +303,12 @@ def _matrix(rows: Index, columns: Index, n_rows: int, n_columns: int) -> Any:
 
 
 def _sizes(matrix: Any) -> Index:
-    """(n_rows,) ones of each row."""
+    """Return (n_rows,), the number of ones in each row."""
     return np.asarray(np.diff(matrix.indptr), np.int64)
 
 
 class Leaks:
-    """Evaluation texts among all texts of a run. tick: called with the number of texts compared."""
+    """Find evaluation texts among all texts of a run. tick: called with the number of texts compared."""
 
     def __init__(self, plan: Plan, evaluation: EvaluationSet, tick: Callable[[int], None]) -> None:
         self._plan = plan
@@ -313,7 +320,7 @@ class Leaks:
         self._passages = self._finders["eval_passage"].find(plan.passages, tick)
 
     def cases(self, planned: PlannedSource, n_examples: int) -> dict[str, CautionEvidence]:
-        """Shares of the source's distinct queries and passages that are evaluation texts, by caution."""
+        """Return, by caution, the share of a source's distinct queries and passages that are evaluation texts."""
         record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
         ids = np.concatenate([planned.positives, planned.negatives])
         file = np.concatenate([planned.file[record], planned.negative_file])
@@ -350,7 +357,7 @@ class Leaks:
 
 
 def _example(matches: Matches, finder: Finder, store: TextStore, text_id: int) -> Fact:
-    """A text of the run, and the evaluation text that it is."""
+    """Return a fact with a text of the run and the evaluation text that it matches."""
     place, text = int(matches.which[text_id]), store.take(np.array([text_id]))[0]
     values: dict[str, str | float] = {"text": shorten(text, SHOWN_CHARACTERS), "id": finder.ids[place]}
     if not matches.exact[text_id]:

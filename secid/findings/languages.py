@@ -1,6 +1,6 @@
-"""The language of passages, and text that was decoded with the wrong character encoding.
+"""Identify the language of passages, and find text that was decoded with the wrong character encoding.
 
-Both by a kept library: py3langid for languages, ftfy for encodings. Undecided is not flagged. Source: METHOD 14.
+py3langid decides languages, and ftfy encodings. Undecided texts are not flagged. Source: METHOD 14.
 """
 
 from __future__ import annotations
@@ -32,38 +32,38 @@ LANGUAGES = (
     "mn", "mr", "my", "ne", "nl", "no", "pa", "pl", "ps", "pt", "ro", "ru", "si", "sk", "sl", "so", "sq", "sr", "sv",
     "sw", "ta", "te", "th", "tl", "tr", "uk", "ur", "uz", "vi", "yo", "zh", "zu", "zxx",
 )  # fmt: skip
-"""Languages that are decided, of the library's 139: those with retrieval data, none a variety of another. Egyptian
-Arabic, Wu, Nigerian Pidgin or Malay count as Arabic, Chinese, English or Indonesian, since a dialect is no other
-language; with all 139, 4.6 % of Chinese paragraphs were "Wu"."""
+"""Languages to decide between, of the library's 139: those with retrieval data, without varieties. Egyptian Arabic, Wu,
+Nigerian Pidgin and Malay count as Arabic, Chinese, English and Indonesian, because a dialect is not another language.
+With all 139 languages, 4.6 % of Chinese paragraphs were "Wu"."""
 NO_LANGUAGE = "zxx"
 """The library's class for numbers, markup and identifiers."""
 UNDECIDED = -1
 MIN_CONFIDENCE = 0.9
-"""Least probability of a decision. Of passages cut to eight words none in six languages was given another one, at 0.7
-up to 0.4 %; of whole passages 99 to 100 % are decided (docs/decisions/languages.md)."""
+"""Minimum probability of a decision. With it, no passage cut to eight words got a wrong language, in six languages;
+with 0.7, up to 0.4 % did. Of whole passages, 99 to 100 % are decided (docs/decisions/languages.md)."""
 FIRST_CHARACTERS, MORE_CHARACTERS = 128, 256
-"""Characters that are classified first, and again if they decide nothing. 128 decide 95 % of English abstracts, in half
-of the time."""
+"""Number of characters to classify first, and again if the first ones are undecided. 128 decide 95 % of English
+abstracts in half the time."""
 RAW_CHARACTERS = 1024
-"""Holds MORE_CHARACTERS of code, too, when white space is collapsed."""
+"""Number of characters in which to collapse white space. They hold MORE_CHARACTERS even if the text is code."""
 SMALL_LETTERS = 32
-"""First characters of a printable ASCII text among which nearly every text has a small letter."""
+"""Number of first characters to search for a lower-case letter. Nearly every text has one there."""
 ENCODING_CHARACTERS = 512
-"""From the first character beyond ASCII: wrong decoding spoils all of them, so that a passage need not be read to its
-end."""
+"""Number of characters to check from the first one beyond ASCII. Wrong decoding damages all characters beyond ASCII, so
+a passage need not be read to its end."""
 MIN_REPAIRED = 0.5
 MIN_BADNESS = 0.1
-"""Least share of the characters beyond ASCII that ftfy's repair replaces, or least number of sequences that it calls
-unlikely for each of them (some damage it sees and cannot repair). A wrongly decoded text has no sound ones; a passage
-that quotes a damaged name keeps nearly all of its own: 13 of 240 Arabic paragraphs do, which the bare library would
-flag; they have 0.013 such sequences a character at most, text read as Latin-1 or Windows-1252 has 0.2 or more."""
+"""Minimum share of characters beyond ASCII that ftfy's repair replaces, and minimum number of unlikely sequences per
+such character (ftfy sees some damage that it cannot repair). Either one flags a text. The limits spare passages that
+only quote a damaged name, such as 13 of 240 Arabic paragraphs that ftfy alone would flag. They have at most 0.013 such
+sequences per character; text read as Latin-1 or Windows-1252 has 0.2 or more."""
 SAMPLED_TEXTS = 1_000
-"""Texts of a source whose languages the report gives: a share then has a standard error of 1.6 points at most."""
+"""Number of texts to sample from a source for its languages. A share has a standard error of at most 1.6 points."""
 BEYOND_ASCII = re.compile(r"[^\x00-\x7f]")
 
 
 def languages_of(passages: TextStore, negatives: Index, seed: int) -> Languages:
-    """Languages of a sample of the distinct texts among a source's negatives. negatives: (T,) ids."""
+    """Return the languages of a sample of a source's distinct negatives. negatives: (T,) passage ids."""
     texts = passages.packed_of(first_sampled(distinct(negatives), passages.keys, seed, SAMPLED_TEXTS))
     counts = Counter("" if number == UNDECIDED else LANGUAGES[number] for number in language_numbers(texts).tolist())
     n = max(1, len(texts))
@@ -74,9 +74,9 @@ def languages_of(passages: TextStore, negatives: Index, seed: int) -> Languages:
 
 
 def language_numbers(texts: Packed, saved: Path | None = None) -> npt.NDArray[np.int16]:
-    """Return (n,) place of each text's language in LANGUAGES, UNDECIDED where the library is not sure of one.
+    """Return (n,), the place of each text's language in LANGUAGES; UNDECIDED for an uncertain text.
 
-    saved : the model, as `save_model` gives it to other processes.
+    saved : folder of `save_model` with the model; None to read the library's file.
 
     >>> texts = Packed.of(["Die Sonne scheint heute über den Bergen und dem See."])
     >>> [LANGUAGES[number] for number in language_numbers(texts)]
@@ -93,8 +93,8 @@ def language_numbers(texts: Packed, saved: Path | None = None) -> npt.NDArray[np
 def _heads(texts: Packed, places: Index, n: int) -> list[bytes]:
     """Return the first n characters of the texts at these places, as UTF-8 bytes like those that trained the model.
 
-    Each stretch of white space is one blank, letters are composed (NFC), and a head in capitals is in lower case.
-    Most are taken as they are: printable ASCII with a small letter, no blank in front and no two together.
+    White space is collapsed, letters are composed (NFC), and a head in capitals becomes lower case. Most heads need no
+    change: printable ASCII with a lower-case letter, without a leading blank or two blanks together.
     """
     rows = texts.first(n + 1)[places]
     small = (rows[:, :SMALL_LETTERS] - ord("a") < 26).any(axis=1)
@@ -108,24 +108,25 @@ def _heads(texts: Packed, places: Index, n: int) -> list[bytes]:
 
 
 def _head(text: str, n: int) -> str:
-    """Return the first n characters of a text, each stretch of white space one blank."""
+    """Return the first n characters of a text with white space collapsed."""
     head = text[:n]
-    goes_on = head[-1:] != " " or text[n : n + 1].strip()
-    if goes_on and head[:1] != " " and "  " not in head and head.isprintable():  # nothing to collapse
+    ends_cleanly = head[-1:] != " " or text[n : n + 1].strip()
+    if ends_cleanly and head[:1] != " " and "  " not in head and head.isprintable():  # nothing to collapse
         return head
     return " ".join(text[:RAW_CHARACTERS].split())[:n]
 
 
 @dataclass(frozen=True)
 class _Model:
-    """The library's model as arrays, and its `classify` for many texts at once, ten times as fast.
+    """The library's model as arrays, which classify many texts at once, ten times as fast.
 
-    The library follows each text byte by byte through an automaton, whose states name features, and adds up
-    log(1 + count) times the weights of the features. Here all texts take a step at once.
+    The library follows each text byte by byte through an automaton whose states stand for features. It sums
+    log(1 + count) times the weights of the features. This class moves all texts by one byte at a time.
 
-    next_state   : by row | byte.   weights : (n_features, n_columns) logarithms below 0.   prior : (n_columns,).
-    row, feature : (n_states,) of each state; rows are multiples of 256, and the feature is n_features for none.
-    own          : language of each further column. The first len(LANGUAGES) columns have one language each, in order;
+    next_state   : next state, by row | byte.
+    row, feature : (n_states,) row and feature of each state. Rows are multiples of 256; n_features means no feature.
+    weights      : (n_features, n_columns) logarithms below 0.   prior : (n_columns,) logarithms.
+    own          : language of each column after the first len(LANGUAGES) ones. Those have one language each, in order;
                    some languages have a second column.
     """
 
@@ -138,7 +139,7 @@ class _Model:
 
     @staticmethod
     def of(path: Path) -> _Model:
-        """Read the library's model file, an .npz in LZMA. The library itself makes lists of its arrays."""
+        """Read the library's model file, an LZMA-compressed .npz. The library would turn its arrays into lists."""
         with np.load(BytesIO(lzma.decompress(path.read_bytes()))) as arrays:
             weights, feature, names = arrays["ptc"], arrays["out_feat"], arrays["classes"]
             first = [names.tolist().index(name) for name in LANGUAGES]
@@ -154,7 +155,7 @@ class _Model:
             )
 
     def classify(self, texts: Sequence[bytes]) -> tuple[Index, npt.NDArray[np.float32]]:
-        """Return (n,) the most likely language of each text, by its place in LANGUAGES, and the probability of it."""
+        """Return (n,) the most likely language of each text, as its place in LANGUAGES, and (n,) its probability."""
         from scipy.sparse import csc_array
 
         n_bytes = np.fromiter(map(len, texts), np.int64, len(texts))
@@ -165,15 +166,15 @@ class _Model:
         ones, shape = np.ones(len(keys), np.float32), (len(texts), len(starts))
         counts = csc_array((ones, places, np.append(starts, len(keys))), shape)
         counts.sum_duplicates()
-        # By columns: each feature's weights are fetched once. Its rows would be fetched for each text that has it.
+        # A column layout fetches each feature's weights once. Rows would fetch them for each text with the feature.
         scores = counts.log1p() @ self.weights.take(features[starts], axis=0)
         none = np.flatnonzero(scores[:, 0] == 0)
         scores += self.prior
-        scores[none] = 0  # a text without features is of no language
+        scores[none] = 0  # a text without features has no language
         scores /= np.sqrt(np.maximum(n_bytes, 1), dtype=np.float32)[:, None]
         scores -= scores.max(axis=1, keepdims=True)
         np.exp(scores, out=scores)
-        # No matrix product: it would wake the threads of BLAS, which spin between two chunks.
+        # A matrix product would wake the BLAS threads, which spin between chunks.
         total = scores.sum(axis=1)
         for column, own in enumerate(self.own.tolist(), len(LANGUAGES)):
             scores[:, own] += scores[:, column]
@@ -181,19 +182,19 @@ class _Model:
         return numbers, scores[np.arange(len(texts)), numbers] / total
 
     def _features(self, texts: Sequence[bytes], n_bytes: Index, bits: int) -> npt.NDArray[np.unsignedinteger]:
-        """Return feature << bits | place of the text of each occurrence of a feature, sorted.
+        """Return sorted numbers, feature << bits | text number, one for each occurrence of a feature.
 
-        The longest texts come first while they are read, so that those that have not ended are the first n.
+        Texts are read longest first, so that the unfinished ones are always the first n.
         """
         order = np.argsort(-n_bytes, kind="stable")
         width = int(n_bytes.max(initial=0))
         n_left = np.searchsorted(-n_bytes[order], -np.arange(width))
         letters = np.frombuffer(b"".join([text.ljust(width) for text in texts]), np.uint8).reshape(len(texts), width)
-        letters = np.ascontiguousarray(letters[order].T)  # what is read at a step lies together
+        letters = np.ascontiguousarray(letters[order].T)  # the bytes of one step are adjacent
         none = len(self.weights) << bits
         kind = np.dtype(np.uint32 if none < 1 << 32 else np.uint64)
         feature, keys = self.feature.astype(kind) << bits, np.full(letters.shape, none, kind)
-        row = np.full(len(texts), self.row[0])  # of the first state
+        row = np.full(len(texts), self.row[0])  # the row of the first state
         for place, n in enumerate(n_left.tolist()):
             state = self.next_state.take(row[:n] + letters[place, :n])
             keys[place, :n] = feature.take(state)
@@ -204,7 +205,7 @@ class _Model:
 
 
 def is_mojibake(text: str) -> bool:
-    """True where most of the text beyond ASCII was decoded with the wrong encoding (MIN_REPAIRED, MIN_BADNESS).
+    """Return whether most characters beyond ASCII were decoded with the wrong encoding (MIN_REPAIRED, MIN_BADNESS).
 
     >>> is_mojibake("Ã¼ber den DÃ¤chern"), is_mojibake("über den Dächern")
     (True, False)
@@ -220,7 +221,7 @@ def is_mojibake(text: str) -> bool:
 
 
 def damage_start(text: str) -> int:
-    """Return where the damage begins: at the first character that a repair changes, else the first beyond ASCII.
+    """Return the place of the first character that a repair changes; without one, of the first beyond ASCII, or 0.
 
     >>> damage_start("on the DÃ¤chern")
     8
@@ -241,14 +242,14 @@ def _beyond_ascii(text: str) -> Counter[str]:
 
 @cache
 def _model(saved: Path | None) -> _Model:
-    """The library's model, read once (0.5 s), or as it was saved (0.01 s)."""
+    """Return the library's model. Reading it takes 0.5 s, or 0.01 s from `save_model`'s folder."""
     if saved is not None:
         return _Model(*(np.asarray(np.load(saved / f"{name}.npy", mmap_mode="r")) for name in _Model.__annotations__))
     return _Model.of(MODEL_DIR / MODEL_FILE)
 
 
 def save_model(folder: Path) -> Path:
-    """Write the model's arrays (70 MB) to files that processes map and share, and return where they are."""
+    """Write the model's arrays (70 MB) to files that processes map and share, and return their folder."""
     path = folder / "languages"
     path.mkdir(exist_ok=True)
     for name, array in vars(_model(None)).items():

@@ -1,4 +1,4 @@
-"""Words that are misread: by the lexical gate, by its tokenizer, and in scripts that the encoder does not know."""
+"""Find words that are misread: by the lexical gate, by its tokenizer, or in scripts that the encoder does not know."""
 
 from __future__ import annotations
 
@@ -27,32 +27,32 @@ if TYPE_CHECKING:
     from secid.triplets.measure_set import Measured
     from secid.triplets.table import CoverageTables
 
-# Texts whose words the tokenizer cuts up or runs together, on a sample: reading every text would cost time.
+# Texts whose words the tokenizer splits or merges. Only a sample is read, because reading every text would take long.
 
 SAMPLE_TEXTS = 250
-"""Queries, and as many passages, of each source: a share of 5 % has a standard error of 1 %."""
+"""Number of queries, and of passages, to sample from each source. A share of 5 % has a standard error of 1 %."""
 READ_CHARACTERS = 300
-"""Characters of each text that are read: enough to see its script."""
+"""Number of characters to read from each text: enough to see its script."""
 NOTICED_MISREAD = 0.05
 """Share of texts from which they are reported: fewer are quotations and names."""
-BETTER = "multilingual"
-"""The tokenizer without these faults."""
-SPLIT_AS = {"alphanumeric": "alphanumeric", "alphanumeric2": "alphanumeric", "whitespace": "whitespace"}
-"""Tokenizers of words. The others make pieces of a text, whatever its script."""
+MULTILINGUAL = "multilingual"
+"""Name of the tokenizer without these faults."""
+WORD_TOKENIZERS = {"alphanumeric": "alphanumeric", "alphanumeric2": "alphanumeric", "whitespace": "whitespace"}
+"""Tokenizers that give words -> their splitter. The others cut a text into pieces, whatever its script."""
 Texts = tuple[TextStore, Index]
-"""A store, and the ids of its texts that count."""
+"""(store, ids of the texts to read)."""
 
 
 @dataclass(frozen=True)
 class Misread:
-    """Texts that the tokenizer misreads, among n_texts sampled texts of a source. counts : by kind of fault."""
+    """Counts of misread texts in a sample. n_texts: size of the sample. counts: fault -> number of texts."""
 
     n_texts: int
     counts: dict[Fault, int]
 
     @staticmethod
     def of(texts: Iterable[str], split: Callable[[str], list[str]]) -> Misread:
-        """Split the texts and count the faults."""
+        """Split the texts with `split`, and count the faults."""
         faults = [fault(text, split) for text in texts]
         return Misread(len(faults), dict(Counter(name for name in faults if name is not None)))
 
@@ -73,41 +73,41 @@ class Misread:
 
 
 def misread(plan: Plan, planned: PlannedSource, tokenizer: str, seed: int) -> Misread:
-    """Check the first queries and passages of a source, in the seeded order, under a tokenizer."""
+    """Count the faults of a tokenizer in the first queries and passages of a source, in the seeded order."""
     passages = distinct(np.concatenate([planned.positives, planned.negatives]))
     return misread_texts((plan.queries, distinct(planned.query)), (plan.passages, passages), tokenizer, seed)
 
 
 def misread_texts(queries: Texts, passages: Texts, tokenizer: str, seed: int) -> Misread:
-    """Do the same for distinct texts of any origin."""
-    if tokenizer not in SPLIT_AS:
+    """Count the faults as `misread` does, in distinct texts of any origin."""
+    if tokenizer not in WORD_TOKENIZERS:
         return Misread(0, {})
     texts = chain(_sample(*queries, seed), _sample(*passages, seed))
-    return Misread.of(texts, SPLITTERS[SPLIT_AS[tokenizer]])
+    return Misread.of(texts, SPLITTERS[WORD_TOKENIZERS[tokenizer]])
 
 
 def _sample(store: TextStore, ids: Index, seed: int) -> Iterator[str]:
-    """The beginnings of texts, one by one: some have megabytes."""
+    """Yield the beginnings of sampled texts one by one, because some texts have megabytes."""
     for place in first_sampled(ids, store.keys, seed, SAMPLE_TEXTS)[:, None]:
         yield store.take(place)[0][:READ_CHARACTERS]
 
 
-# The lexical gate: where it is inactive, and where the tokenizer misreads the words of a script.
+# Sources for which the lexical gate is inactive, or whose words the tokenizer misreads.
 #
-# Lexing every text under every tokenizer would cost most of the time, so that samples of queries are lexed.
+# Only samples of queries are lexed, because lexing every text under every tokenizer would dominate the time.
 
 INACTIVE_COVERAGE = 0.05
-"""Mean coverage of the labelled positives below which coverage says nothing about negatives either."""
+"""Minimum mean coverage of the labelled positives. Below it, coverage says nothing about negatives either."""
 CHECKED_QUERIES = 4000
-"""Queries of each source that `check` lexes: the mean coverage of their positives has a standard error below 0.01."""
+"""Number of queries that `check` lexes per source. Their positives' mean coverage has a standard error below 0.01."""
 TRIED_QUERIES = 200
-"""Queries of a source that other tokenizers are tried on: a mean coverage has a standard error of at most 0.02."""
+"""Number of queries per source on which other tokenizers are tried. Mean coverages have a standard error up to 0.02."""
 
 
 class CoverageSample:
-    """The sampled queries of each source and the passages of their records, lexed when first asked for.
+    """Sampled queries of each source and the passages of their records, lexed on first use.
 
-    folder : where token sets are spooled.
+    folder : folder for spooled token sets.
     """
 
     def __init__(self, plan: Plan, folder: Path, seed: int) -> None:
@@ -131,7 +131,7 @@ class CoverageSample:
         self._passages.close()
 
     def positives(self, name: str, tokenizer: str) -> Floats:
-        """Return (P,) coverage of a source's labelled positives. IDF of the sample's documents. Source: METHOD 2.3."""
+        """Return (P,) coverage of a source's labelled positives, with the IDF of the sample. Source: METHOD 2.3."""
         if tokenizer not in self._lexicons:
             self._lexicons[tokenizer] = self._lex(tokenizer)
         lexicon, idf = self._lexicons[tokenizer]
@@ -154,12 +154,12 @@ class CoverageSample:
 
 
 def inactive_gate(planned: PlannedSource, sample: CoverageSample, tokenizer: str) -> tuple[CautionEvidence, float]:
-    """Return how much of the queries' weight the labelled positives lack, and their mean coverage."""
+    """Return a caution on positives that do not cover their queries, and the mean coverage of the positives."""
     coverage = sample.positives(planned.name, tokenizer)
     mean = float(coverage.mean())
     values: dict[str, float | str] = {"coverage": mean}
-    if not mean >= INACTIVE_COVERAGE and tokenizer != BETTER:
-        values |= {"best": BETTER, "best_coverage": float(sample.positives(planned.name, BETTER).mean())}
+    if not mean >= INACTIVE_COVERAGE and tokenizer != MULTILINGUAL:
+        values |= {"best": MULTILINGUAL, "best_coverage": float(sample.positives(planned.name, MULTILINGUAL).mean())}
     return CautionEvidence(int((coverage == 0).sum()), 1 - mean, values), mean
 
 
@@ -175,9 +175,9 @@ def queries_without_tokens(queries: TextStore, tokenizer: str) -> npt.NDArray[np
 def lexical(
     plan: Plan, items: Sequence[Measured], coverages: CoverageTables, settings: Settings, folder: Path
 ) -> tuple[RunWarning, ...]:
-    """Warnings on the lexical gate: where it is inactive, and where the tokenizer misreads the words of a script.
+    """Return warnings on sources for which the lexical gate is inactive, or whose words the tokenizer misreads.
 
-    folder: where the token sets of a sample are spooled.
+    folder : folder for the spooled token sets of a sample.
     """
     means = {item.name: item.table.average(item.table.repeated(item.table.positive_coverage)) for item in items}
     inactive = [item for item in items if means[item.name] < INACTIVE_COVERAGE]
@@ -214,23 +214,25 @@ class MeanCoverage:
 
     @property
     def gate_is_active(self) -> bool:
-        """Return whether the gate is active under this tokenizer."""
+        """Whether the gate is active under this tokenizer."""
         return self.positives >= INACTIVE_COVERAGE
 
 
 def _best(names: Sequence[str], others: Mapping[str, Mapping[str, MeanCoverage]], is_asked_for: bool) -> str:
-    """The one tokenizer that a run is advised to use: it has but one.
+    """Return the tokenizer to recommend for a run, which can have only one.
 
-    Most sources helped; then BETTER; then what covers positives most beyond negatives, for a tokenizer that cuts words
-    into letters covers both. is_asked_for: sources with misread words need BETTER.
+    Prefer, in this order, MULTILINGUAL if `is_asked_for`, an active gate for the most sources, MULTILINGUAL, and the
+    largest difference in coverage between positives and negatives. A tokenizer that splits words into letters covers
+    both.
+    is_asked_for : whether sources with misread words need MULTILINGUAL.
     """
 
     def key(name: str) -> tuple[bool, int, bool, float]:
         means = others[name].values()
         return (
-            is_asked_for and name == BETTER,
+            is_asked_for and name == MULTILINGUAL,
             sum(item.gate_is_active for item in means),
-            name == BETTER,
+            name == MULTILINGUAL,
             sum(item.positives - item.negatives for item in means),
         )
 
@@ -240,7 +242,7 @@ def _best(names: Sequence[str], others: Mapping[str, Mapping[str, MeanCoverage]]
 def _under_others(
     plan: Plan, items: Sequence[Measured], coverages: CoverageTables, settings: Settings, folder: Path
 ) -> dict[str, dict[str, MeanCoverage]]:
-    """Return the coverage under every other tokenizer, by tokenizer and source, on a sample of the sources' queries."""
+    """Return tokenizer -> source -> mean coverage on a sample of queries, for every tokenizer except the run's."""
     sets = []
     for rows in (item.triplets for item in items):
         sample = first_sampled(distinct(rows.query), plan.queries.keys, settings.seed, TRIED_QUERIES)
@@ -270,7 +272,7 @@ def _under_others(
 def _misread_sources(
     plan: Plan, items: Sequence[Measured], tokenizer: str, seed: int
 ) -> dict[Fault, list[tuple[float, str]]]:
-    """Return, for each fault of a tokenizer, the sources where it is noticeable, each with its share of texts."""
+    """Return, for each fault, the (share of texts, source) pairs of the sources in which it is noticeable."""
     by_what: dict[Fault, list[tuple[float, str]]] = {}
     for item in items:
         if item.table.planned is not None:
@@ -281,14 +283,14 @@ def _misread_sources(
 
 
 def _misread(words: Mapping[Fault, Sequence[tuple[float, str]]], tokenizer: str) -> tuple[RunWarning, ...]:
-    """One warning for all sources in which the tokenizer does the same to words."""
+    """Return one warning for each fault, with all its sources."""
     return tuple(
         RunWarning(
             kind="misread_words",
             values={
                 "tokenizer": tokenizer,
                 "effect": effect,
-                "best": BETTER,
+                "best": MULTILINGUAL,
                 "sources": {name: share for share, name in sorted(sources, reverse=True)},
             },
         )
@@ -296,22 +298,23 @@ def _misread(words: Mapping[Fault, Sequence[tuple[float, str]]], tokenizer: str)
     )
 
 
-# Negatives in a script that the encoder's tokenizer does not know: their rows mean little. Source: METHOD 14.
+# Negatives in a script that the encoder's tokenizer does not know, so that their rows mean little. Source: METHOD 14.
 
 UnknownShares = Callable[[list[str]], npt.NDArray[np.float64]]
-"""Texts to the share of each one's letters that a tokenizer does not know."""
+"""Function from texts to (n,), the share of each text's letters that a tokenizer does not know."""
 NO_TOKENIZER = "no_tokenizer"
 SCRIPT_CHARACTERS = 300
-"""Characters of each passage that are read: enough to see its script."""
+"""Number of characters to read from each passage: enough to see its script."""
 UNKNOWN_SCRIPT_SHARE = 0.5
-"""Share of unknown letters from which a passage counts as unknown. All-MiniLM-L6-v2 knows all letters of English,
-99.9 % of German, a third of Chinese, and next to none of Hindi, Thai and Arabic (docs/findings.md)."""
+"""Minimum share of unknown letters in an unknown passage. All-MiniLM-L6-v2 knows all letters of English, 99.9 % of
+German, a third of Chinese, and almost none of Hindi, Thai and Arabic (docs/findings.md)."""
 
 
 def unknown_scripts(passages: TextStore, ids: Index, shares: UnknownShares) -> Flags:
-    """(n_passages,) which of the passages with these distinct ids the tokenizer does not know; False for others.
+    """Return (n_passages,) flags of passages whose script the tokenizer does not know; False for ids not in `ids`.
 
-    ASCII letters are known to every tokenizer, so that a passage mostly of them is not tokenised again.
+    ids : distinct passage ids to check.   shares : shares of unknown letters.
+    Every tokenizer knows ASCII letters, so passages with mostly ASCII letters are not tokenised.
     """
     flags = np.zeros(len(passages), np.bool_)
     for part, texts in chunks(passages, ids):
@@ -324,7 +327,7 @@ def unknown_scripts(passages: TextStore, ids: Index, shares: UnknownShares) -> F
 
 
 def _mostly_beyond_ascii(text: str) -> bool:
-    """Return whether a text has as many characters beyond ASCII as ASCII letters: most letters may be unknown."""
+    """Return whether a text has at least as many characters beyond ASCII as ASCII letters."""
     if text.isascii():
         return False
     ascii_part = text.encode("ascii", "ignore")

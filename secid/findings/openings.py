@@ -1,4 +1,4 @@
-"""Openings of negatives, and marks of form that give them away because positives are written otherwise."""
+"""Find openings of negatives, and differences in form that reveal negatives because positives lack them."""
 
 from __future__ import annotations
 
@@ -22,29 +22,32 @@ from secid.pool.normal_form import FORMS_AT_ONCE, STEP, FormKeys, TextForms, for
 from secid.pool.texts import Packed, TextStore, pieces
 from secid.pool.workers import Workers
 
-# How negatives open: with a generator's words, or with words that many of them share and few positives.
+# Negatives that open with a generator's phrase, or with words that many negatives share but few positives.
 #
-# Both rules look only at the first words of each distinct passage. Source: METHOD 14.
+# Both rules read only the first words of each distinct passage. Source: METHOD 14.
 
 OPENING_WORDS = 5
 OPENING_CHARACTERS = 8
-"""Characters of an opening in a script without spaces. Source for both: METHOD 14."""
+"""Length of an opening in words, and in characters of a script without spaces. Source: METHOD 14."""
 SHARED_FRACTION = 0.01
-"""Share of the source's distinct negatives from which an opening is shared. Source: METHOD 14."""
+"""Minimum share of a source's distinct negatives with a shared opening. Source: METHOD 14."""
 SHARED_RATIO = 5.0
-"""Times the share among the positives: a house style opens both alike. Source: METHOD 14."""
+"""Minimum ratio of this share to the share among positives, because a house style opens both alike. Source: METHOD 14.
+"""
 SHARED_TEXTS = 5
-"""Among fewer distinct texts chance is enough. Source: METHOD 14."""
+"""Minimum number of distinct texts with a shared opening. Fewer may share it by chance. Source: METHOD 14."""
 SHARED_QUERIES = 3
-"""The subject of one query opens many of its passages alike. Source: METHOD 14."""
+"""Minimum number of queries with a shared opening, because the passages of one query often open with its subject.
+Source: METHOD 14."""
 SHARED_CHANCE = 0.01
-"""Largest chance of so few positives that open so, if they did as often as the negatives. Few positives say little: 89
-without "free flight measurements of the" are no sign where 8 of 670 negatives open so. Without this bound 16 of 132
-sound samples of Cranfield had more than 1 % of such negatives, with it none (docs/decisions/openings.md)."""
+"""Maximum probability of so few positives with the opening, if they had it as often as the negatives. Few positives say
+little: if 8 of 670 negatives open with "free flight measurements of the", 89 positives without it are no evidence.
+Without this limit, 16 of 132 sound samples of Cranfield had more than 1 % of such negatives; with it, none did
+(docs/decisions/openings.md)."""
 FACTS_AT_ONCE = 8192
-"""Texts worked on at once: some MB."""
+"""Number of texts to process at once, which take some MB."""
 FORM_FINDINGS = ("loop", "wrapper", "unfinished", "markup", "trailing_note", "mojibake")
-"""Formal findings that a text alone decides."""
+"""Formal findings that depend only on the text itself."""
 NONE = 0
 NO_KEYS = np.zeros(0, np.uint64)
 
@@ -53,8 +56,7 @@ NO_KEYS = np.zeros(0, np.uint64)
 class Openings:
     """Openings of n passages.
 
-    phrase  : (n,) key of the generator's phrase.   opening : (n,) key of the first words.
-    Either is NONE if the passage has none.
+    phrase  : (n,) key of the generator's phrase, or NONE.   opening : (n,) key of the first words, or NONE.
     """
 
     phrase: Keys
@@ -62,27 +64,27 @@ class Openings:
 
 
 def phrase_keys(texts: Packed) -> Keys:
-    """Return (n,) the key of the generator's phrase with which each text opens, NONE for none."""
+    """Return (n,), the key of the generator's phrase with which each text opens; NONE without a phrase."""
     phrases, places = np.full(len(texts), NONE, np.uint64), np.flatnonzero(may_be_phrases(texts))
     phrases[places] = list(map(_key, map(phrase, texts.take(places))))
     return phrases
 
 
 def _key(words: str | None) -> int:
-    """64 bits that equal words share on every machine, NONE for no words."""
+    """Return a 64-bit key of the words, the same on every machine; NONE for None."""
     return int.from_bytes(blake2b(words.encode(), digest_size=8).digest(), "little") or 1 if words else NONE
 
 
 def opening_flags(
     texts: Openings, sources: Sequence[PlannedSource], run: RunOpenings | None = None
 ) -> list[dict[str, Flags]]:
-    """Flags of `preamble` and `shared_opening`: a dict per source, each (T,) in the order of its negatives.
+    """Return (T,) flags of `preamble` and `shared_opening` for the negatives of each source.
 
-    preamble       : opens with a generator's phrase (`preambles.phrase`) with which no positive of the run opens.
-    shared_opening : see `shared_openings`. Shares are of distinct texts: those of the source's negatives, and those of
-                     all positives of the run.
-    texts : of all passages.   run : what was counted over a whole run, of which the sources are a part; counted here
-    where None. Empty arrays for a source without negatives. Source: METHOD 14.
+    preamble       : the negative opens with a generator's phrase (`phrases.phrase`) with which no positive opens.
+    shared_opening : see `shared_openings`. Shares count distinct texts, among the source's negatives and among all
+                     positives of the run.
+    texts : openings of all passages.   run : facts on the whole run if the sources are part of it; None to gather them
+    from these sources. A source without negatives gets empty arrays. Source: METHOD 14.
     """
     run = run or RunOpenings.of(sources, texts)
     return [
@@ -98,8 +100,8 @@ def opening_flags(
 class RunOpenings:
     """Facts on all passages of a run that the rules need.
 
-    common_phrases : sorted keys of the phrases with which some positive opens, NONE among them.
-    shared      : by source, sorted keys of the openings that its negatives share.
+    common_phrases : sorted keys of the phrases with which some positive opens, including NONE.
+    shared         : source -> sorted keys of the openings that its negatives share.
     """
 
     common_phrases: Keys
@@ -120,18 +122,18 @@ class RunOpenings:
 
 
 def common_phrases(phrases: Keys) -> Keys:
-    """The phrases with which positives open. phrases: of each positive, or of a part of them."""
+    """Return the sorted distinct phrases of positives, with NONE. phrases: key for each positive."""
     return distinct(np.append(phrases, np.uint64(NONE)))
 
 
 def tally(keys: Keys) -> DocumentFrequencies:
-    """Count how often each key occurs among n. NONE counts only towards n."""
+    """Count the occurrences of each key except NONE. n_documents is the number of all keys."""
     values, counts = np.unique(keys[keys != NONE], return_counts=True)
     return DocumentFrequencies(values, counts.astype(np.int64), len(keys))
 
 
 def queries_by_opening(planned: PlannedSource, texts: Openings) -> DocumentFrequencies:
-    """For how many queries each opening is listed."""
+    """Count the queries for which negatives with each opening are listed."""
     openings, number = np.unique(texts.opening[planned.negatives], return_inverse=True)
     query = planned.query[planned.triplet_record()]
     served = distinct(pairs(query, number, max(1, len(openings)))) % max(1, len(openings))
@@ -140,8 +142,9 @@ def queries_by_opening(planned: PlannedSource, texts: Openings) -> DocumentFrequ
 
 
 def opening_keys(forms: FormKeys) -> Keys:
-    """(n,) key of each text's opening: the first five words of its normal form, or the first eight characters in a
-    script without spaces; NONE where it has fewer. Equal openings have equal keys on every machine.
+    """Return (n,), the key of each text's opening; NONE for a shorter text. Keys are the same on every machine.
+
+    An opening is the first five words of the normal form, or its first eight characters in a script without spaces.
 
     >>> texts = Packed.of(["“The quick” brown fox jumps", "the quick brown fox jumps over", "Too short"])
     >>> one, other, short = opening_keys(FormKeys.of(texts))
@@ -158,9 +161,9 @@ def opening_keys(forms: FormKeys) -> Keys:
 
 
 def first_keys(keys: Keys, counts: Index, n: int) -> Keys:
-    """(n_texts,) one key of the first n keys of each text, in this order; NONE for a text of fewer.
+    """Return (n_texts,), one key for the sequence of each text's first n keys; NONE for a text with fewer keys.
 
-    keys : those of all texts in order.   counts : (n_texts,) how many each text has.
+    keys : keys of all texts in order.   counts : (n_texts,) number of keys in each text.
     """
     long = np.flatnonzero(counts >= n)
     starts = (np.cumsum(counts) - counts)[long]
@@ -173,12 +176,12 @@ def first_keys(keys: Keys, counts: Index, n: int) -> Keys:
 
 
 def positives_of(sources: Sequence[PlannedSource]) -> Index:
-    """Sorted ids of the distinct labelled positives of all sources."""
+    """Return the sorted ids of the distinct labelled positives of all sources."""
     return distinct(np.concatenate([np.zeros(0, np.int64), *(planned.positives for planned in sources)]))
 
 
 def chunks(passages: TextStore, ids: Index) -> Iterator[tuple[Index, list[str]]]:
-    """The passages with these ids in parts that fit in memory, each with its ids."""
+    """Yield (ids, texts) of the passages with these ids, in parts that fit in memory."""
     for start, stop in pieces(len(ids), FACTS_AT_ONCE, passages.lengths[ids]):
         yield ids[start:stop], passages.take(ids[start:stop])
 
@@ -186,12 +189,13 @@ def chunks(passages: TextStore, ids: Index) -> Iterator[tuple[Index, list[str]]]
 def shared_openings(
     negatives: DocumentFrequencies, queries: DocumentFrequencies, positives: DocumentFrequencies
 ) -> Keys:
-    """Sorted keys of the openings that at least SHARED_TEXTS distinct negatives of a source share, SHARED_FRACTION of
-    them, SHARED_RATIO times its share of the distinct positives, of which there are enough (SHARED_CHANCE), for at
-    least SHARED_QUERIES queries.
+    """Return the sorted keys of the openings that a source's negatives share, and positives do not.
 
-    negatives, queries : how many distinct negatives of the source open so, and for how many queries they are listed.
-    positives : how many of the run's distinct positives open so.
+    An opening is shared if at least SHARED_TEXTS distinct negatives have it, SHARED_FRACTION of all of them, for at
+    least SHARED_QUERIES queries. The fraction must be SHARED_RATIO times that of positives, and not explained by too
+    few positives (SHARED_CHANCE).
+    negatives : number of the source's distinct negatives by opening.   queries : number of their queries by opening.
+    positives : number of the run's distinct positives by opening.
     """
     share = negatives.counts / max(1, negatives.n_documents)
     in_positives = positives.counts_of(negatives.keys) / max(1, positives.n_documents)
@@ -206,30 +210,30 @@ def shared_openings(
 
 
 def chance_of_fewer(n: npt.NDArray[np.float64], expected: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return (n,) an upper bound of the chance of n or fewer if more are expected; else 1. Source: Chernoff 1952."""
+    """Return (n,), an upper bound of P(n or fewer) if more are expected; else 1. Source: Chernoff 1952."""
     with np.errstate(divide="ignore", invalid="ignore"):
         logarithm = np.where(n > 0, n * np.log(expected / n), 0.0)
     return np.where(n >= expected, 1.0, np.exp(np.minimum(n - expected + logarithm, 0.0)))
 
 
-# Formal findings: what gives negatives away only where positives are written otherwise.
+# Formal findings reveal negatives only if positives are written differently.
 #
-# Each is looked up for negatives and labelled positives alike; their difference
-# decides whether a formal defect counts. Source: METHOD 16.2.
+# They are evaluated for negatives and labelled positives. The difference decides whether a formal defect counts.
+# Source: METHOD 16.2.
 
 ORDINARY_LENGTHS = (0.01, 0.99)
-"""Quantiles of the positives' lengths between which a length is ordinary. Source: METHOD 16.2."""
+"""Quantiles of the positives' lengths that limit an ordinary length. Source: METHOD 16.2."""
 LengthRange = tuple[int, int]
 BothFlags = tuple[Flags, Flags]
-"""(T,) of negatives and (P,) of labelled positives."""
+"""(T,) flags of negatives and (P,) flags of labelled positives."""
 
 
 @dataclass(frozen=True)
 class PassageFacts:
-    """Facts of n passages, by id, each read once.
+    """Facts on n passages by id. Each passage is read once.
 
-    language   : (n,) place in LANGUAGES, UNDECIDED where the library is not sure.
-    characters : (n,) length.   flags : (n,) by finding, of FORM_FINDINGS.
+    language   : (n,) place in LANGUAGES, or UNDECIDED.   characters : (n,) length in characters.
+    flags      : finding -> (n,) flags, for the findings in FORM_FINDINGS.
     """
 
     forms: TextForms
@@ -241,7 +245,7 @@ class PassageFacts:
 
     @staticmethod
     def of(passages: TextStore, workers: Workers) -> PassageFacts:
-        """Facts of all passages of a store."""
+        """Gather the facts on all passages of a store."""
         ranges = pieces(len(passages), FACTS_AT_ONCE, passages.lengths)
         read = partial(_facts_of, model=save_model(passages.folder) if workers.n > 1 else None)
         parts = [_facts_of(passages.only(np.zeros(0, np.int64)), None)]
@@ -254,10 +258,11 @@ class PassageFacts:
         return PassageFacts(forms, runs, openings, joined["language"], joined["characters"], flags)
 
     def of_source(self, planned: PlannedSource, ordinary: LengthRange | None = None) -> dict[str, BothFlags]:
-        """Formal findings of one source by name. ordinary: shortest and longest; of its own positives where None.
+        """Return finding -> flags for the formal findings of one source.
 
-        other_language : its language is decided, and so is that of a positive of its record, and no such positive has
-                         it. A positive is held against the other positives of its record.
+        ordinary : shortest and longest ordinary length; None to take them from the source's positives.
+        other_language means that the passage has a decided language, and so has some positive of its record, but no
+        positive has the same one. A positive is compared with the other positives of its record.
         """
         low, high = ordinary or ordinary_lengths(self.lengths(planned))
         unordinary = (self.characters < low) | (self.characters > high)
@@ -267,14 +272,14 @@ class PassageFacts:
         } | {"other_language": _other_language(planned, self.language)}
 
     def lengths(self, planned: PlannedSource) -> DocumentFrequencies:
-        """Count a source's labelled positives by their number of characters."""
+        """Count a source's labelled positives by length in characters."""
         labelled = planned.positives[first_labels(planned)]
         values, counts = np.unique(self.characters[labelled], return_counts=True)
         return DocumentFrequencies(values.astype(np.uint64), counts.astype(np.int64), len(labelled))
 
 
 def _facts_of(store: TextStore, model: Path | None) -> dict[str, npt.NDArray[Any]]:
-    """Return the facts of each text of a store, by name; workers call this. model: of languages, as saved."""
+    """Return name -> facts on each text of a store. Workers call this function. model: folder of the language model."""
     texts = store.packed(0, len(store))
     ranges = [(0, 0), *pieces(len(store), FORMS_AT_ONCE, store.lengths)]
     parts = [_form_columns(store.packed(*part)) for part in ranges]
@@ -289,14 +294,14 @@ def _facts_of(store: TextStore, model: Path | None) -> dict[str, npt.NDArray[Any
 
 
 def _form_columns(texts: Packed) -> dict[str, npt.NDArray[Any]]:
-    """Return what the normal forms of texts show, by name."""
+    """Return name -> facts that the normal forms of texts show."""
     forms = FormKeys.of(texts)
     runs = RunBits.of(forms)
     return {**form_columns(forms), "opening": opening_keys(forms), "run_bits": runs.bits, "n_runs": runs.n_runs}
 
 
 def first_labels(planned: PlannedSource) -> Index:
-    """Places in `positives` of the distinct pairs of query and labelled positive."""
+    """Return the places in `positives` of the distinct (query, labelled positive) pairs."""
     labels = pairs(
         planned.query[planned.positive_record()], planned.positives, int(planned.positives.max(initial=0)) + 1
     )
@@ -304,7 +309,7 @@ def first_labels(planned: PlannedSource) -> Index:
 
 
 def ordinary_lengths(lengths: DocumentFrequencies) -> LengthRange:
-    """The lengths at ORDINARY_LENGTHS; every length where there is no positive. lengths: positives by length."""
+    """Return the shortest and longest ordinary length; without positives, all lengths. lengths: positives by length."""
     if not len(lengths.keys):
         return 0, np.iinfo(np.int64).max
     ranks = np.cumsum(lengths.counts)
@@ -313,7 +318,7 @@ def ordinary_lengths(lengths: DocumentFrequencies) -> LengthRange:
 
 
 def _other_language(planned: PlannedSource, language: npt.NDArray[np.int16]) -> BothFlags:
-    """See `PassageFacts.of_source`. language: (n_passages,) by id."""
+    """Return the flags of other_language (see `PassageFacts.of_source`). language: (n_passages,) by id."""
     own, record = language[planned.negatives], planned.triplet_record()
     of_positive, record_of_positive = language[planned.positives], planned.positive_record()
     decided = of_positive != UNDECIDED

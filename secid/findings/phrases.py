@@ -1,4 +1,4 @@
-"""Phrases of generators about their task: preambles, labels of prompts, refusals, and notes behind a passage."""
+"""Find phrases of generators about their task: preambles, labels of prompts, refusals, and notes after a passage."""
 
 from __future__ import annotations
 
@@ -16,20 +16,21 @@ from secid.arrays import Flags
 from secid.pool.texts import BETWEEN, Packed, is_plain_ascii
 
 HEAD_WORDS = 12
-"""Source: METHOD 14. Only the beginning of a passage is searched; a quotation in its middle does not count."""
+"""Number of words to search at the beginning of a passage, so that quotations in its middle do not count.
+Source: METHOD 14."""
 HEAD_CHARACTERS = 160
-"""Twelve words of any language that puts spaces between them, and more than is read in one that does not."""
+"""Maximum length of the searched beginning: twelve words of any language with spaces between words."""
 FILLER_CHARACTERS = 16
-"""In scripts without spaces, characters between "here is" and the word for a passage: with both within the first 24,
-two a word."""
+"""Maximum number of characters between "here is" and the word for a passage, in scripts without spaces."""
 
 THING = r"(?:passage|document|paragraph|text|abstract|snippet|negative|response)s?"
-"""Things that a generator is asked for. People offer examples, answers and versions too."""
+"""Pattern of things that a generator is asked for. Examples, answers and versions are left out: people offer them too.
+"""
 MADE = (
     r"(?:hard|irrelevant|re-?written|rephrased|paraphrased|generated|synthetic|requested|hypothetical|plausible|"
     r"misleading|deceptive|distractor|relevant|\d+[\s-]*word)"
 )
-"""Signs that the passage was made to order."""
+"""Pattern of words for a passage that was made to order."""
 WRITES = r"(?:write|create|generate|provide|draft|compose|rewrite|produce|help\ you|help\ with)\b"
 UNABLE = (
     r"i(?:\ (?:can(?:not|['’]?t|\ not)|could(?:\ not|n['’]?t)|will\ not|won['’]t)|"
@@ -42,7 +43,8 @@ SERVICE = (
     r"(?:write|rewrite|complete|process|continue\ with)\ (?:\w+[\s-]+){0,5}?"
     r"(?:passage|document|text|content|request|prompt|task)s?)\b"
 )
-"""Tasks that a language model declines: "I can't help with that" is no title, "I Can't Make You Love Me" is one."""
+"""Pattern of tasks that a language model declines. "I Can't Make You Love Me" is a title, "I can't help with that" is
+not."""
 
 ENGLISH = rf"""(?:
       (?:(?:sure|certainly|absolutely)(?:\ thing)?[\s,.!:–—-]+|(?:of\ course|okay|ok|great|no\ problem|understood)!\s+)
@@ -75,8 +77,8 @@ ENGLISH = rf"""(?:
     | (?:generated|re-?written|synthetic)\ {THING}(?:\ \#?\d+)?\s*:
     | \#+\ *response\s*: | assistant\s*: | <\|?(?:assistant|im_start|start_header_id)\|?> | \[/?inst\]
     )"""
-"""Phrases of a language model before the requested text, or instead of it, and the labels of its prompts: words with
-which no passage opens. Other phrases show as openings that many negatives share."""
+"""Pattern of a language model's phrases before or instead of the requested text, and of labels of its prompts. No
+passage opens with these words. Other phrases show up as openings that many negatives share."""
 
 
 ENGLISH_REFUSAL = rf"""(?:
@@ -90,11 +92,11 @@ ENGLISH_REFUSAL = rf"""(?:
     | i\ apologi[sz]e\b,?\ (?:but\ {UNABLE}
           |for\ (?:the|any|my)\ (?:confusion|misunderstanding|inconvenience|oversight)\b)
     )"""
-"""Phrases by which a language model declines a request."""
+"""Pattern of phrases with which a language model declines a request."""
 
 
 class Phrases(NamedTuple):
-    """Phrases of generators in one language: regular expressions without anchors, as phrases.toml explains them."""
+    """Phrases of generators in one language: regular expressions without anchors. phrases.toml explains the fields."""
 
     yes: str
     here: str
@@ -111,18 +113,18 @@ LANGUAGES: Mapping[str, Phrases] = {
     code: Phrases(**table)
     for code, table in tomllib.loads(Path(__file__).with_name("phrases.toml").read_text(encoding="utf-8")).items()
 }
-"""By ISO 639-1 code. Each is tested on preambles and on passages of its language."""
+"""ISO 639-1 code -> phrases, tested on preambles and on passages of the language."""
 
 BETWEEN_WORDS = r"(?:[^\s.!?:。]+\ ){0,6}?"
 BETWEEN_CHARACTERS = rf"[^.!?:。！？：\n]{{0,{FILLER_CHARACTERS}}}?"
 PAUSE = r"[,.!:–—，。、！：؛،\s-]"
 COLON = r"[*_]*(?:\ ?[\(（][^()（）]{0,30}[\)）])?[*_]*\ ?[:：]"
 ENDS = r"(?![^\W_])"
-"""No letter follows; a mark may, as in Hindi."""
+"""Pattern of the end of a word. No letter follows, but a mark may, as in Hindi."""
 
 
 def _of(language: Phrases) -> str:
-    """The pattern of one language, but for refusals."""
+    """Return the pattern of one language, without refusals."""
     between = BETWEEN_WORDS if language.spaced else BETWEEN_CHARACTERS
     blank, ends = (r"\ ", ENDS) if language.spaced else (r"\ ?", "")
     return rf"""(?:
@@ -133,12 +135,12 @@ def _of(language: Phrases) -> str:
 
 
 def _refusal(language: Phrases) -> str:
-    """The pattern of refusals in one language."""
+    """Return the pattern of refusals in one language."""
     return rf"(?=(?:{language.sorry}))(?:[^\s]+\ ){{0,9}}?[^\s]*?{language.unable}"
 
 
 def without_dotless(pattern: str) -> str:
-    """A pattern with the letters that `plain_letters` leaves: no dotless i, and Thai's sara am in its two parts."""
+    """Return a pattern with the letters that `plain_letters` writes: no dotless i, and Thai's sara am in two parts."""
     return pattern.replace("ı", "i").replace("\u0e33", "\u0e4d\u0e32")
 
 
@@ -146,19 +148,19 @@ MARKS = r"[\s\"'“”„«»「『【\[¡¿*#>_`-]*"
 REFUSAL = "|".join([ENGLISH_REFUSAL, *map(_refusal, LANGUAGES.values())])
 PHRASE = without_dotless(rf"{'|'.join([ENGLISH, *map(_of, LANGUAGES.values())])}|(?P<refusal>{REFUSAL})")
 PATTERN = re.compile(rf"{MARKS}(?P<phrase>{PHRASE})", re.VERBOSE)
-"""Pattern for `head_of`. Matching lower-cased letters takes half of the time that IGNORECASE takes."""
+"""Pattern for the text of `head_of`. Matching lower-cased letters takes half as long as IGNORECASE."""
 ENGLISH_STARTS = (
     "absol all_ alrig as_a assis below certa docum easy_ gener got_ great hard here_ here' i_am i'm i_apo i_can i_cou "
     "i_wil i_won neg no_pr of_co ok passa query re-w regre requi rewri sure synth the_a the_f the_g "
     "these this_ under unfor"
 )
-"""First letters of ENGLISH and ENGLISH_REFUSAL, if they start with a letter; _ is a blank."""
+"""First letters of the phrases in ENGLISH and ENGLISH_REFUSAL that start with a letter; _ is a blank."""
 
 
 def _ranges(starts: Sequence[str]) -> npt.NDArray[np.uint64]:
-    """Return (2, n) the first and the last of the eight bytes that begin with each start, those within others left out.
+    """Return (2, n) sorted numbers: the lowest and the highest eight bytes that begin with each start.
 
-    As numbers, sorted. starts: _ is a blank.
+    starts : first letters, with _ for a blank. A start that begins with another one is left out.
     """
     words = [word.replace("_", " ").encode() for word in starts]
     own = sorted(word for word in words if not any(word != other and word.startswith(other) for other in words))
@@ -167,18 +169,19 @@ def _ranges(starts: Sequence[str]) -> npt.NDArray[np.uint64]:
 
 
 STARTS = _ranges(" ".join([ENGLISH_STARTS, *(each.starts for each in LANGUAGES.values())]).split())
-"""First ASCII characters of phrases, as numbers. They tell nearly every passage from a phrase."""
+"""Ranges of the first eight bytes of phrases, as numbers. They rule out nearly every passage."""
 START_CHARACTERS = 6
-"""One more than the longest start has: a mark behind a letter may change it."""
+"""Number of characters that must be ASCII: one more than the longest start, because a mark may change a letter."""
 LOWER = np.frombuffer(bytes(range(256)).lower(), np.uint8)
 NUMBER = re.compile(r"\d+|\b(?:one|two|three|four|five|ten)\b")
 SEPARATORS = re.compile(r"[\W_]+")
 
 
 def phrase(text: str) -> str | None:
-    """The words with which a text speaks of the task that it was generated for; None where it opens as a passage.
+    """Return the opening words in which a text refers to the task that it was generated for; None for a passage.
 
-    Lower-cased, punctuation as single spaces, numbers as 0: "Hard negative 2:" and "hard negative 1 :" are one phrase.
+    The words are in lower case, with spaces for punctuation and 0 for numbers, so that "Hard negative 2:" and
+    "hard negative 1 :" are the same phrase.
     >>> phrase("Here are three HARD NEGATIVE passages that meet the requirements:")
     'here are 0 hard negative'
     """
@@ -187,9 +190,9 @@ def phrase(text: str) -> str | None:
 
 
 def may_be_phrases(texts: Packed) -> Flags:
-    """Return (n,) False where the first characters of a text show that it opens with no phrase (STARTS).
+    """Return (n,) flags, which are False if the first characters of a text rule out a phrase (STARTS).
 
-    True for all texts that do not start with a letter of ASCII, and plain blanks at most.
+    They are True for all texts whose first characters are not an ASCII letter and plain ASCII.
     """
     first = LOWER[texts.first(8)]
     start, number = first[:, :START_CHARACTERS], first.view(">u8").ravel().astype(np.uint64)
@@ -199,7 +202,7 @@ def may_be_phrases(texts: Packed) -> Flags:
 
 
 def is_refusal(text: str) -> bool:
-    """True where a text declines what its writer was asked for: one of the phrases.
+    """Return whether a text opens with a phrase that declines a request.
 
     >>> is_refusal("I'm sorry, but I can't help with that."), is_refusal("Sure! Here are three passages:")
     (True, False)
@@ -209,32 +212,32 @@ def is_refusal(text: str) -> bool:
 
 
 def head_of(text: str) -> str:
-    """The first words of a text in lower case, one blank between them, its letters in one form (NFKC, no dotless i)."""
+    """Return the first words of a text, with single blanks between them and letters as in `plain_letters`."""
     return plain_letters(" ".join(text[: 2 * HEAD_CHARACTERS].split(None, HEAD_WORDS)[:HEAD_WORDS])[:HEAD_CHARACTERS])
 
 
 def plain_letters(text: str) -> str:
-    """A text in lower case, its letters in one form (NFKC, no dotless i), as the patterns of this package expect it."""
+    """Return a text in lower case, in NFKC and without dotless i, as the patterns of this package expect it."""
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFKC", text).lower().replace("i\u0307", "i").replace("ı", "i")
 
 
-# Notes that generators put behind a passage: that it does not answer the query, or an offer to write another.
+# Notes that generators put after a passage: that it does not answer the query, or an offer to write another.
 #
 # The languages and most of the words are those of preambles. Source: METHOD 16.2.
 
 TAIL_WORDS = 25
-"""Source: METHOD 16.2."""
+"""Number of words to search at the end of a passage. Source: METHOD 16.2."""
 TAIL_CHARACTERS = 240
-"""Twenty-five words of most languages, and more than is needed in one without spaces."""
+"""Maximum length of the searched end: twenty-five words of most languages, and more than enough without spaces."""
 NOTE_CHARACTERS = 12
-"""Length of the shortest note in brackets. Units, years and most citations are shorter."""
+"""Minimum length of a note in brackets. Units, years and most citations are shorter."""
 HINTS = ("quer", "question", "hard", "prompt", "requirement", "intent", "let me know", "i hope", "word count", "end of")
-"""One of these is in every note that ENGLISH_NOTE finds, and in few passages."""
+"""Words of which every note that ENGLISH_NOTE finds contains one. Few passages do."""
 OTHER_HINTS = ("frage", "anforderung", "requête", "question", "exigence", "pregunta", "consulta", "requisito")
 CHINESE_HINTS = ("查询", "查詢", "问题", "問題", "要求")
-"""One of these, or of OTHER_HINTS, is in every note that PLAIN finds."""
+"""Words of which, with OTHER_HINTS, every note that PLAIN finds contains one."""
 ENGLISH_NOTE = re.compile(
     rf"""
       \b(?:this|that|these|the\ (?:above|generated|following|provided|given))\ (?:[\w-]+\ ){{0,3}}?{THING}\b
@@ -253,30 +256,30 @@ ENGLISH_NOTE = re.compile(
     """,
     re.VERBOSE,
 )
-"""Notes of a language model after the requested text. It mentions its prompt (*the* query, requirements that it meets);
-people who speak of a document do not."""
+"""Pattern of a language model's notes after the requested text. They mention the prompt (*the* query, requirements),
+which people who write about a document do not."""
 OTHERS = re.compile(
     without_dotless("|".join(rf"(?:{words.thing})[^\n]{{1,80}}?(?:{words.label})" for words in LANGUAGES.values())),
     re.VERBOSE,
 )
-"""A passage, followed by what a prompt calls its parts, in the other languages. Searched only in notes."""
+"""Pattern of a word for a passage, then a label of a prompt, in the other languages. It is applied only to notes."""
 
 
 def _plain(this: str, negation: str, answers: str, question: str, demands: str) -> str:
-    """A passage, called this one, and in the same sentence that it does not answer, or meets what "you" demanded."""
+    """Return the pattern of a sentence which says that this passage does not answer the question, or meets demands."""
     near = r"[^.!?。\n]{0,140}?"
     return rf"{this}(?: (?={near}{negation})(?={near}{answers}){near}{question} | {near}{demands})"
 
 
 PLAIN = re.compile("|".join(_plain(**words.note) for words in LANGUAGES.values() if words.note), re.VERBOSE)
-"""Notes as in ENGLISH_NOTE, in German, French, Spanish and Chinese: a sentence, with or without brackets."""
+"""Pattern of notes as in ENGLISH_NOTE, in German, French, Spanish and Chinese, with or without brackets."""
 BRACKETS = {")": "(", "]": "[", "）": "（", "】": "【", "*": "*", "_": "_"}
 NOTE = re.compile(
     r"(?<!\w)(?:anmerkung|hinweis|remarque|nota|opmerking|uwaga|not|catatan|lưu\ ý|ghi\ chú|примечание|ملاحظة|नोट|"
     r"टिप्पणी|참고|注|注意|备注|備註|注记|หมายเหตุ)\ ?[:：]",
     re.VERBOSE,
 )
-"""Words that start a note without brackets."""
+"""Pattern of words that start a note without brackets."""
 NOTE_SIGNS = "|".join(
     [
         *map(re.escape, HINTS + OTHER_HINTS + CHINESE_HINTS),
@@ -284,11 +287,11 @@ NOTE_SIGNS = "|".join(
         NOTE.pattern.removeprefix(r"(?<!\w)"),
     ]
 )
-"""For RE2, which knows neither verbose patterns nor what is behind: in every tail with a note."""
+"""Pattern that occurs in every tail with a note. It is for RE2, which has neither verbose patterns nor lookbehind."""
 
 
 def trailing_phrase(text: str) -> str | None:
-    """The words at the end of a text that speak of its task; None for a passage.
+    """Return the words at the end of a text that refer to the task that it was generated for; None for a passage.
 
     >>> trailing_phrase("Goats climb.\\n\\n(Note: This passage is about goats and does not answer the query.)")
     'this passage is about goats and does not answer the query'
@@ -312,7 +315,7 @@ def _last_words(text: str) -> str:
 
 
 def _note(tail: str, lowered: str) -> str:
-    """Return a possible note at the end of a text: its last brackets, or what follows a word for note, else ""."""
+    """Return a possible note at the end of a text: the text in its last brackets or after a word for note; else ""."""
     end = tail.rstrip(" \t\n.。")
     opening = BRACKETS.get(end[-1:])
     if opening is not None:
@@ -324,7 +327,7 @@ def _note(tail: str, lowered: str) -> str:
 
 
 def trailing_notes(texts: Packed) -> Flags:
-    """Return (n,) whether the end of a text speaks of the task that it was generated for.
+    """Return (n,) whether the end of each text refers to the task that it was generated for.
 
     >>> trailing_notes(Packed.of(["Goats climb. (Note: this passage does not answer the query.)", "Goats climb."]))
     array([ True, False])

@@ -1,4 +1,4 @@
-"""Findings of each source under the encoder: those that need its rows, and all findings as columns."""
+"""Evaluate the findings of each source that need the encoder's rows, and make all findings columns of its table."""
 
 from __future__ import annotations
 
@@ -31,20 +31,23 @@ from secid.triplets.measure_set import Measured
 from secid.triplets.random_reference import PassageMeans, RandomReference, near_positive, random_like, sampled
 from secid.triplets.table import CoverageTables, TripletTable
 
-# Findings that need the encoder's rows or a tokenizer: one rule each, over the columns of the triplet table.
+# Findings that need the encoder's rows or a tokenizer, with one rule each over the columns of the triplet table.
 #
-# Thresholds of METHOD 4 are ours, settable, and printed with the numbers. Source: METHOD 4, 10, 14.
+# The thresholds of METHOD 4 are conventions of secid. They are settings, and printed with the numbers.
+# Source: METHOD 4, 10, 14.
 
 SAMPLED = frozenset({"random_like", "weak_positive"})
 """Findings that are evaluated only for the queries of the random reference."""
 AGAINST_PASSAGES = SAMPLED | {"near_positive"}
-"""Findings that compare with passages of the run, so that they need at least ten and depend on which it has."""
+"""Findings that compare with other passages of the run. They need at least ten, and depend on the run's passages."""
 
 
 @dataclass(frozen=True)
 class Thresholds:
-    """high_coverage: c from which coverage is high.   valid: π (and ρ) from which a triplet counts as valid.
-    far: ρ below which it counts as far. All in [0, 1].
+    """Limits of the rules, all in [0, 1].
+
+    high_coverage : minimum c of high coverage.   valid : minimum π and ρ of a valid triplet.
+    far           : a triplet counts as far if ρ is below it.
     """
 
     high_coverage: float
@@ -54,8 +57,11 @@ class Thresholds:
 
 @dataclass(frozen=True)
 class RowFlags:
-    """flags: (T,) which negatives have the finding.   severity: (T,) larger is worse, for choosing examples.
-    among: (T,) which were evaluated; all where None.
+    """Result of one rule.
+
+    flags    : (T,) whether each negative has the finding.
+    severity : (T,) larger is worse; used to choose examples.
+    among    : (T,) whether each negative was evaluated; None if all were.
     """
 
     flags: Flags
@@ -72,13 +78,13 @@ def row_rules(
     unknown: Flags | None,
     wordless: Flags,
 ) -> dict[str, RowFlags]:
-    """Every finding that needs more than the texts, by name, in no particular order.
+    """Return finding -> result for the findings that need more than texts.
 
-    reference : random passages of the sampled queries; None if there are none; two findings are then left out.
+    reference : random passages of the sampled queries; None leaves out the two findings that need them.
     means     : mean cosine of every query with the passages of the run.
-    truncated : (n_passages,) which texts the encoder cut; None where it does not say, and there is no such finding.
-    unknown   : (n_passages,) which texts are in a script that its tokenizer does not know; likewise.
-    wordless  : (n_queries,) which queries have no token.
+    truncated : (n_passages,) whether the encoder cut each text; None leaves out the finding.
+    unknown   : (n_passages,) whether each text has a script that the tokenizer does not know; None leaves it out.
+    wordless  : (n_queries,) whether each query lacks tokens.
     """
     columns = table.columns()
     pi, rho, c, weight = (columns[name] for name in ("consistency", "locality", "coverage", "weight"))
@@ -122,21 +128,21 @@ def _near_positive(table: TripletTable, columns: Mapping[str, Floats], means: Pa
     return RowFlags(flags, hardness, ~np.isnan(hardness))
 
 
-# What is wrong with each source under the encoder: all findings as columns, their part of the score, examples.
+# All findings of each source under the encoder: columns of its table, shares of the score, and examples.
 
 MATCHED_TERMS = 12
 SUSPECT = "suspect"
-"""The finding of the guide: a column if it scored every negative, else only an estimate."""
+"""Name of the guide's finding. It is a column if the guide scored every negative, otherwise only an estimate."""
 
 
 class Inspector:
-    """Looks into measured sources while the plan's texts are still at hand.
+    """Evaluates the findings of measured sources while the plan's texts are still available.
 
-    truncated : (n_passages,) which passages the encoder cut; None where it does not say.
-    unknown   : (n_passages,) which are in a script that the encoder's tokenizer does not know; None where it has none.
-    reference : random passages to compare with, where there are any.
+    truncated : (n_passages,) whether the encoder cut each passage; None if it does not report this.
+    unknown   : (n_passages,) whether the encoder's tokenizer does not know each passage's script; None without one.
+    reference : random passages to compare with, or None.
     means     : mean cosine of every query with the passages of the run.
-    texts     : findings of the texts by source, of all rows read.
+    texts     : source -> findings of the texts in all rows read.
     """
 
     def __init__(
@@ -156,7 +162,7 @@ class Inspector:
         self._wordless = coverages.lexicon(settings.tokenizer).queries_without_tokens()
 
     def inspect(self, item: Measured) -> tuple[TripletTable, SourceFindings]:
-        """The table with all findings as columns, and what they come to. Source: METHOD 4, 14."""
+        """Return a source's table with all findings as columns, and its findings. Source: METHOD 4, 14."""
         table, settings = item.table, self._settings
         texts = self._texts[item.name]
         thresholds = Thresholds(settings.high_coverage, settings.valid, settings.far)
@@ -206,7 +212,7 @@ class Inspector:
 
 
 def _read(answer: SourceStatus, shares: Mapping[str, Share]) -> SourceStatus:
-    """Turn the status by the texts into the one by texts and encoder."""
+    """Return the status by texts and encoder. answer: status by texts. shares: by finding."""
     unknown = shares.get("unknown_script")
     return replace(answer, status=readable(answer.status, None if unknown is None else unknown.estimate.value))
 
@@ -220,9 +226,9 @@ def _suspects(table: TripletTable, guide: GuideScores, flags: Flags, names: Name
 
 
 def _parts(item: Measured, table: TripletTable, name: str, weight: Floats) -> tuple[float, float] | tuple[None, None]:
-    """Share of the total weight, and part of the score, that the flagged hold; None where only a sample is known.
+    """Return (share of the total weight, nats of the score) of the flagged negatives; None if only a sample is flagged.
 
-    weight : (T,) with shares.
+    weight : (T,) weight of each triplet, multiplied by its share.
     """
     if name not in table.evaluated:
         return None, None
@@ -241,7 +247,7 @@ def part_of_total(part: float, total: float) -> float:
 
 
 class _ExampleWriter:
-    """Examples of one source with the numbers of their triplets."""
+    """Makes examples of one source with the numbers of their triplets."""
 
     def __init__(
         self,
@@ -257,14 +263,14 @@ class _ExampleWriter:
         self._idf = coverages.idf(item.triplets, settings.tokenizer, settings.idf)
 
     def worst(self, rule: RowFlags) -> tuple[TripletExample, ...]:
-        """Return the worst triplets by a rule, one for each query."""
+        """Return the worst triplets by a rule, one per query."""
         rows, inside = self._table.triplets, np.flatnonzero(rule.flags)
         ids = rows.query[inside], rows.positive[inside], rows.negative[inside]
         chosen = one_a_query(self._plan, *ids, rule.severity[inside], self._settings)
         return tuple(self._example(int(row)) for row in inside[chosen])
 
     def measured(self, examples: Sequence[TripletExample], places: Sequence[RowPlace]) -> tuple[TripletExample, ...]:
-        """Examples of a finding of the texts, with the numbers of those that are scored. places: of the first ones."""
+        """Return the examples of a text finding, with numbers if they are scored. places: of the first examples."""
         shown = [
             example if row is None else replace(self._example(row), match=example.match, negative=example.negative)
             for example, row in zip(examples, map(self._row, places), strict=False)
@@ -293,10 +299,10 @@ class _ExampleWriter:
         )
 
     def _matched(self, row: int) -> tuple[tuple[str, float], ...]:
-        """Query tokens that the negative holds, the heaviest first."""
+        """Return the query tokens that the negative holds, with their IDF, the largest first."""
         tokenizer, rows = self._settings.tokenizer, self._table.triplets
         if tokenizer not in SPLITTERS:
-            return ()  # word pieces are no terms that a reader would know
+            return ()  # word pieces are not words that a reader would recognise
         query, negative = (
             self._plan.queries.take(rows.query[[row]])[0],
             self._plan.passages.take(rows.negative[[row]])[0],

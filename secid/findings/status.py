@@ -1,4 +1,4 @@
-"""Share of a source's negatives with each finding, and whether the source can be trained on as it is."""
+"""Estimate the share of a source's negatives with each finding, and decide whether it can be used for training."""
 
 from __future__ import annotations
 
@@ -18,24 +18,25 @@ from secid.results.catalogue import BITS, DAMAGE, DEFECT_LIMIT, DEFECTS, FINDING
 from secid.results.sources import dropping_narrows_gap
 from secid.triplets.estimates import GapMoments, Moments, Names, Share, comparable_keys
 
-# Whether a source can be trained on as it is, decided only by its counted defects.
+# The status of a source depends only on its counted defects.
 #
 # `secid check`, `secid score` and `secid gate` decide it here, from the texts, so that they agree. Hardness, inversions
-# and the score change nothing: what they are worth for training is not established. Source: METHOD 14.
+# and the score do not affect it, because their value for training is not established. Source: METHOD 14.
 
-RECORDS_LEFT = 0.5
-"""Share of the records that must keep a negative for a repair to leave the source what it was. Source: METHOD 14."""
-UNREAD = 0.5
-"""If the encoder does not know the script of at least this share of the negatives, there is no verdict."""
+MIN_FRACTION_LEFT = 0.5
+"""Minimum share of records that must keep a negative after a repair. Source: METHOD 14."""
+MIN_UNREAD_FRACTION = 0.5
+"""If the encoder does not know the script of this share of the negatives or more, there is no verdict."""
 DEFECT_MASK = np.uint32(sum(1 << BITS[name] for name in DEFECTS if not FINDINGS[name].formal))
-"""The defects that count in every source."""
+"""Bits of the defects that count in every source."""
 
 
 @dataclass(frozen=True)
 class SourceStatus:
-    """status: see `source_status`.   flagged: listed negatives with at least one counted defect.
+    """Status of one source.
 
-    defects : the counted defects to drop, in the order of the catalogue.
+    status  : see `source_status`.   flagged : share of listed negatives with at least one counted defect.
+    defects : counted defects to drop, in the order of the catalogue.
     """
 
     status: Status
@@ -44,38 +45,38 @@ class SourceStatus:
 
 
 def sound_negatives(planned: PlannedSource) -> Flags:
-    """Return (T,) flags of negatives without a counted defect. If a record lists one again, its first copy stays.
+    """Return (T,) flags of negatives without a counted defect. Of repeated negatives in a record, the first is sound.
 
-    A formal defect counts where the source has more of it than its positives.
+    A formal defect counts if the source's negatives have more of it than its positives.
     """
     return _without(planned, planned.excess)
 
 
 def _without(planned: PlannedSource, formal: Iterable[str]) -> Flags:
-    """Return (T,) flags of negatives without these formal defects and without any defect that counts in all sources."""
+    """Return (T,) flags of negatives without these formal defects and without defects that count in all sources."""
     mask = DEFECT_MASK | np.uint32(sum(1 << BITS[name] for name in formal))
     return np.asarray(planned.findings & mask == 0)
 
 
 def source_status(planned: PlannedSource, findings: Sequence[SourceFinding], flagged: Share) -> SourceStatus:
-    """The status of a source.
+    """Return the status of a source.
 
-    no_defects : no counted defect is above its limit; each is held against its own, not their union.
-    repair     : one is, and at least half of the records keep a negative once the defects that dropping repairs are
-                 dropped.
-    unusable   : one is, and fewer do.
+    no_defects : no share of a counted defect is above the limit. The share of their union may be.
+    repair     : a defect is above the limit, and at least half of the records keep a negative after dropping the
+                 negatives with a defect that dropping repairs.
+    unusable   : a defect is above the limit, and fewer records keep a negative.
 
-    findings : those of the texts.   flagged : as `ListedNegatives.flagged` gives it.
-    Queries that list only blank negatives count as a record each, which keeps none. Source: METHOD 14, 16.2.
+    findings : findings of the texts.   flagged : from `ListedNegatives.flagged`.
+    A query with only blank negatives counts as a record that keeps no negative. Source: METHOD 14, 16.2.
     """
     return SourceStatus(status_of(findings, *records_left(planned)), flagged, defects_to_drop(findings))
 
 
 def records_left(planned: PlannedSource) -> tuple[int, int]:
-    """Records that keep a negative where dropping defects repairs the source, and all.
+    """Return (number of records that keep a negative after dropping defects, number of all records).
 
-    A formal defect that dropping does not repair takes no record away: its texts are to be repaired. Queries of blank
-    negatives alone are a record each.
+    A formal defect that dropping does not repair costs no record, because its texts can be repaired instead. A query
+    with only blank negatives counts as a record.
     """
     dropped = tuple(name for name, helps in planned.excess.items() if helps)
     n_left = len(distinct(planned.triplet_record()[_without(planned, dropped)]))
@@ -84,31 +85,31 @@ def records_left(planned: PlannedSource) -> tuple[int, int]:
 
 
 def status_of(findings: Sequence[SourceFinding], n_left: int, n_records: int) -> Status:
-    """Decide the status from numbers. findings: of the texts.   n_left, n_records: from `records_left`."""
+    """Decide the status from numbers. findings: findings of the texts. n_left, n_records: from `records_left`."""
     shares = {item.name: item.counted_share for item in findings}
-    if all(shares[name] <= DEFECT_LIMIT for name in DEFECTS):  # "no defects if at most the limit": NaN is not
+    if all(shares[name] <= DEFECT_LIMIT for name in DEFECTS):  # NaN is not within the limit
         return "no_defects"
-    left = n_left > 0 and n_left >= RECORDS_LEFT * n_records
+    left = n_left > 0 and n_left >= MIN_FRACTION_LEFT * n_records
     return "repair" if left else "unusable"
 
 
 def readable(status: Status, unknown_script: float | None) -> Status:
-    """Return the status once an encoder has read the texts: "no_verdict" instead of "no_defects" if it cannot.
+    """Return the status by texts and encoder: "no_verdict" replaces "no_defects" if the encoder cannot read the texts.
 
-    unknown_script : share of the negatives with this finding; None if it was not evaluated. Source: METHOD 14.
+    unknown_script : share of negatives with this finding; None if it was not evaluated. Source: METHOD 14.
     """
-    unread = unknown_script is not None and not unknown_script < UNREAD
+    unread = unknown_script is not None and not unknown_script < MIN_UNREAD_FRACTION
     return "no_verdict" if status == "no_defects" and unread else status
 
 
-# What share of a source's negatives has a finding, with its error by query; of a formal one, that of positives too.
+# Shares of a source's negatives with a finding, with errors clustered by query; for formal ones, also of positives.
 
 FLAGGED = "flagged"
-"""Name in `moments` of the negatives with at least one counted defect."""
+"""Name, in `moments`, for negatives with at least one counted defect."""
 
 
 class ListedNegatives:
-    """The negatives of a source as its records list them: each as often as it is listed, those without text too.
+    """The negatives of a source as its records list them, including repeats and negatives without text.
 
     query_keys : (n_queries, 16) text keys by query id.
     """
@@ -118,7 +119,7 @@ class ListedNegatives:
 
     @cached_property
     def _clusters(self) -> tuple[Index, Names]:
-        """Return (T + E,) the place of each row's query among the names."""
+        """Return (T + E,) the place of each row's query among the names, and the names."""
         planned = self._planned
         names_by_row = comparable_keys(self._keys[planned.query[planned.triplet_record()]])
         names, cluster = np.unique(
@@ -136,22 +137,22 @@ class ListedNegatives:
         return int(self._weight.sum())
 
     def share(self, finding: str) -> Share:
-        """Return the share of a finding of the texts. A repeat is each copy but the first of its text in a record."""
+        """Return the share of a text finding. In a record, each copy of a text after the first is a repeat."""
         return Share.of(self._amount(finding), self._weight, *self._clusters)
 
     def _amount(self, finding: str) -> Floats:
-        """Return (T + E,) how many negatives of each row have the finding."""
+        """Return (T + E,), the number of negatives with the finding in each row."""
         planned, copies = self._planned, self._planned.copies.astype(np.float64)
         amount = copies - 1.0 + planned.again() if finding == "repeat" else planned.has(finding) * copies
         n_blank = planned.blanks.count.astype(np.float64) * (finding == "empty")
         return np.concatenate([amount, n_blank])
 
     def shares(self) -> Mapping[str, Share]:
-        """Return the shares of all findings of the texts."""
+        """Return the shares of all text findings."""
         return {name: self.share(name) for name in TEXT_FINDINGS}
 
     def flagged(self) -> Share:
-        """The share that has at least one counted defect: blank ones, and each further copy of a text in a record."""
+        """Return the share with at least one counted defect, including blank negatives and repeats in a record."""
         return Share.of(self._flagged(), self._weight, *self._clusters)
 
     def _flagged(self) -> Floats:
@@ -160,7 +161,7 @@ class ListedNegatives:
         return np.concatenate([amount, self._planned.blanks.count])
 
     def compared(self, finding: str) -> GapMoments:
-        """A formal finding among the negatives and among the distinct labelled positives of the queries."""
+        """Compare a formal finding among negatives with that among the distinct labelled positives of the queries."""
         places, of_negatives, of_labels, n_queries = self._labels
         has_it = bit_of(self._planned.positive_findings[places], finding).astype(np.float64)
         return GapMoments.of(
@@ -169,7 +170,7 @@ class ListedNegatives:
 
     @cached_property
     def _labels(self) -> tuple[Index, Index, Index, int]:
-        """Places of the distinct labels, number of each row's query and of each label's, and how many queries."""
+        """Return places of the distinct labels, query number of each row, query number of each label, and n_queries."""
         planned, (cluster, names) = self._planned, self._clusters
         places = first_labels(planned)
         of_labels = comparable_keys(self._keys[planned.query[planned.positive_record()[places]]])
@@ -177,23 +178,21 @@ class ListedNegatives:
         return places, number[: len(names)][cluster], number[len(names) :], len(labelled)
 
     def excess(self) -> dict[str, bool]:
-        """Return the formal defects whose established excess over the positives is above the limit; and whether
-        dropping them helps.
-        """
+        """Return, for each formal defect whose excess over positives is above its limit, whether dropping it helps."""
         return formal_excess({name: self.compared(name) for name in DAMAGE})
 
     def moments(self) -> dict[str, Moments]:
-        """Return the moments of every share of the texts, and of FLAGGED, to be added to those of other queries."""
+        """Return the moments of every text finding's share, and of FLAGGED. Moments of other queries can be added."""
         amounts = {name: self._amount(name) for name in TEXT_FINDINGS} | {FLAGGED: self._flagged()}
         cluster, names = self._clusters
         return {name: Moments.of(amount, self._weight, cluster, len(names)) for name, amount in amounts.items()}
 
 
 def formal_excess(compared: Mapping[str, GapMoments]) -> dict[str, bool]:
-    """Return the formal defects that count, whose established excess over the positives is above the limit, by name.
+    """Return the formal defects that count: those with an established excess over the positives above the limit.
 
-    The value says whether negatives without it would be nearer to the positives. Sources with only labels have none.
-    Source: METHOD 16.2.
+    The value tells whether dropping the negatives with the defect brings the share nearer to the positives. A source
+    that only has labels has no such defect. Source: METHOD 16.2.
     """
     known = {name: own for name, own in compared.items() if own.negatives.all and own.positives.all}
     return {

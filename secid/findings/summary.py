@@ -1,4 +1,4 @@
-"""Facts from the texts of each source: lengths, every finding that needs no encoder, examples and what they repeat."""
+"""Summarise the texts of each source: lengths, findings that need no encoder, and examples with their matches."""
 
 from __future__ import annotations
 
@@ -26,29 +26,29 @@ from secid.results.check import Lengths, Spread
 from secid.settings import Settings
 from secid.triplets.estimates import GapMoments, HasError, Share, comparable_keys, wilson_interval
 
-# Lengths of texts, from their bytes: what `secid check` shows of queries, positives and negatives.
+# Lengths of queries, positives and negatives, which `secid check` shows. They are computed from bytes.
 
 LENGTHS_AT_ONCE = 4096
 TOKENS_BY = "bytes"
-"""Way in which tokens are counted, a kind of pages.check_page.TOKENS."""
+"""Name of the method of counting tokens, a key of pages.check_page.TOKENS."""
 ASCII_PER_TOKEN, TWO_BYTE_PER_TOKEN = 4.5, 2.0
-"""Characters of a token. ASCII: WordPiece gives 4.4 to 5.2 on abstracts and short articles in English. Two bytes in
-UTF-8 are accents, Greek, Cyrillic, Hebrew and Arabic. The others are mostly in scripts without spaces, of which
-WordPiece makes a token of each character."""
+"""Characters per token. For ASCII, WordPiece has 4.4 to 5.2 on English abstracts and short articles. Characters of two
+bytes in UTF-8 are accented, Greek, Cyrillic, Hebrew or Arabic. The others are mostly in scripts without spaces, where
+WordPiece makes each character a token."""
 CONTINUES, TWO_BYTES, THREE_BYTES, BYTES = 0x80, 0xC0, 0xE0, 0x100
-"""First byte, in UTF-8, of what continues a character, of characters of two and of more bytes, and one above all."""
+"""Lowest UTF-8 byte that continues a character, starts one of two bytes, starts a longer one; and the end of bytes."""
 
 
 @dataclass(frozen=True)
 class TextLengths:
-    """(n,) characters and estimated tokens of each text of a store, special tokens left out."""
+    """(n,) characters and (n,) estimated tokens of each text of a store, without special tokens."""
 
     characters: Index
     tokens: Index
 
 
 def text_lengths(store: TextStore, tick: Callable[[int], None] = lambda n: None) -> TextLengths:
-    """Lengths of all texts. tick: called with the number of texts done."""
+    """Return the lengths of all texts. tick: called with the number of texts done."""
     characters, tokens = np.zeros(len(store), np.int64), np.zeros(len(store), np.int64)
     for start, stop in pieces(len(store), LENGTHS_AT_ONCE, store.lengths):
         chunk = store.packed(start, stop)
@@ -62,29 +62,29 @@ def text_lengths(store: TextStore, tick: Callable[[int], None] = lambda n: None)
 
 
 def spread(values: Index) -> Spread:
-    """Smallest, median, 95th percentile and largest; at least one value."""
+    """Return the minimum, median, 95th percentile and maximum of at least one value."""
     low, middle, high, top = np.percentile(values, [0, 50, 95, 100]).tolist()
     return Spread(minimum=low, median=middle, p95=high, maximum=top)
 
 
 def lengths_of(lengths: TextLengths, ids: Index) -> Lengths:
-    """Lengths of these distinct texts; at least one."""
+    """Return the lengths of at least one distinct text. ids: distinct text ids."""
     return Lengths(n_texts=len(ids), characters=spread(lengths.characters[ids]), tokens=spread(lengths.tokens[ids]))
 
 
-# What a negative with a finding repeats: the labelled positive, the earlier place in its record, how many queries.
+# Matches of an example: the labelled positive, the earlier place in its record, or the number of its queries.
 #
-# Looked up for the few negatives that are shown as examples. Source: METHOD 14.
+# They are looked up only for the few negatives that are shown as examples. Source: METHOD 14.
 
 
 class Matcher:
-    """Looks matches up in a plan, while its texts are at hand."""
+    """Looks up matches in a plan while its texts are available."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
     def of(self, name: str, planned: PlannedSource, place: int) -> Match | None:
-        """Return what the triplet at `place` repeats; None for a finding that repeats nothing."""
+        """Return the match of the triplet at `place` for a finding; None for a finding without matches."""
         if name == "false_negative":
             return self._positive(planned, place)
         if name == "repeat":
@@ -92,7 +92,7 @@ class Matcher:
         return self._queries_with(planned, place) if name == "hub" else None
 
     def _positive(self, planned: PlannedSource, place: int) -> Match:
-        """The row that first labels the text as a positive of the query; none where that text is not in the plan."""
+        """Return the row that first labels the text as a positive of the query. Without it, only the kind is set."""
         plan = self._plan
         own = self._forms(planned.negatives[[place]])[0]
         queries = np.flatnonzero(self._queries == self._queries[planned.query[_record(planned, place)]])
@@ -109,7 +109,7 @@ class Matcher:
         )
 
     def copies(self, planned: PlannedSource, place: int) -> Match | None:
-        """Return how often the record lists the text; None if it is listed before `place`."""
+        """Return the number of times that the record lists the text; None if the first listing is before `place`."""
         same = self._same(planned, place)
         return Match(kind="copies", n=int(planned.copies[same].sum())) if same[0] == place else None
 
@@ -124,14 +124,14 @@ class Matcher:
         )
 
     def _same(self, planned: PlannedSource, place: int) -> Index:
-        """Rising places of the text in its record."""
+        """Return the sorted places of the text in its record."""
         record = _record(planned, place)
         low, high = planned.negative_offsets[record : record + 2]
         forms = self._forms(planned.negatives[low:high])
         return np.asarray(low + np.flatnonzero(forms == forms[place - low]))
 
     def _queries_with(self, planned: PlannedSource, place: int) -> Match:
-        """Return how many queries have the text as a negative. Every triplet of a hub has the finding."""
+        """Return the number of queries that have the text as a negative. Every triplet of a hub has the finding."""
         places = np.flatnonzero(planned.has("hub"))
         ids, own = np.unique(planned.negatives[places], return_inverse=True)
         same = places[(self._forms(ids) == self._forms(planned.negatives[[place]])[0])[own]]
@@ -150,23 +150,23 @@ def _record(planned: PlannedSource, place: int) -> int:
     return int(np.searchsorted(planned.negative_offsets, place, side="right")) - 1
 
 
-# What the texts show of each source: every finding that needs no encoder, with its share and examples.
+# Findings that need no encoder, with shares and examples, for each source.
 
 RowPlace = tuple[int, int, int]
 
 EXAMPLE_CHARACTERS = 600
-"""A passage is cut to this length in the report: enough to judge it, small enough for a page."""
+"""Maximum length of a passage in the report: enough to judge it, but small enough for a page."""
 BEFORE_CHARACTERS = 20
-"""Shown before what a finding is about."""
+"""Number of characters to show before the place that a finding is about."""
 SEVERITY_UNIT = 2.0**-17
-"""About 1e-5, of how bad a triplet is: copies of one text differ by 1e-7, by the batch they were encoded in."""
+"""Severities that differ by less than about 1e-5 are ties. Copies of a text differ by 1e-7, depending on the batch."""
 
 
 @dataclass(frozen=True)
 class CautionEvidence:
-    """n things that a caution of the catalogue is about, and the share of all in [0, 1].
+    """Evidence for a caution of the catalogue.
 
-    values : as SourceCaution's.
+    n : number of affected items.   fraction : their share in [0, 1].   values : as in SourceCaution.
     """
 
     n: int
@@ -177,10 +177,12 @@ class CautionEvidence:
 
 @dataclass(frozen=True)
 class SourceFindings:
-    """Findings of one source. shares: of each, by name.   status: by its counted defects.
+    """Findings of one source.
 
-    languages : of a sample of its negatives.   places : of the examples of the texts' findings, by name.
-    compared  : formal findings among negatives and labelled positives, by name.
+    overlaps  : finding -> finding -> number of negatives with both.   shares : finding -> share.
+    status    : status by the counted defects.   languages : languages of a sample of negatives.
+    places    : text finding -> places of its examples.
+    compared  : formal finding -> comparison of negatives with labelled positives.
     """
 
     findings: tuple[SourceFinding, ...]
@@ -193,11 +195,12 @@ class SourceFindings:
 
 
 class RunTextFindings(NamedTuple):
-    """Findings from the texts of all rows of a run.
+    """Findings from the texts in all rows of a run.
 
-    found : of each source read, in order, including those that only have labels.
-    of_sources : of those that are scored, by name.
-    positives : the labelled positives, as a baseline keeps them.   one_positive : whether no query has a second one.
+    found        : findings of each source read, in order, including sources with only labels.
+    of_sources   : scored source -> findings.
+    positives    : labelled positives as arrays of a baseline.
+    one_positive : whether no query has a second labelled positive.
     """
 
     found: Sequence[TextFindings]
@@ -219,13 +222,13 @@ def judge_texts(draft: DraftPlan, settings: Settings, known: Positives | None, r
 
 
 def text_findings_of(plan: Plan, settings: Settings) -> dict[str, SourceFindings]:
-    """Findings of the texts of all sources of a plan, by name."""
+    """Return source -> text findings for all sources of a plan."""
     matcher = Matcher(plan)
     return {planned.name: text_findings(plan, planned, matcher, settings) for planned in plan.sources}
 
 
 def text_findings(plan: Plan, planned: PlannedSource, matcher: Matcher, settings: Settings) -> SourceFindings:
-    """Findings of the texts of one source, while the plan's texts are at hand. matcher: of the plan."""
+    """Return the text findings of one source while the plan's texts are available. matcher: matcher of the plan."""
     listed = ListedNegatives(planned, plan.queries.keys)
     shares, compared = listed.shares(), {name: listed.compared(name) for name in FORMAL}
     places = {name: _examples(plan, planned, planned.has(name), settings) for name in shares}
@@ -260,13 +263,13 @@ def text_findings(plan: Plan, planned: PlannedSource, matcher: Matcher, settings
 
 
 def row_place(planned: PlannedSource, place: int) -> RowPlace:
-    """Return file, line and place in its row of the first listing of the negative at `place`."""
+    """Return (file, line, place in the row) of the first listing of the negative at `place`."""
     file, line, ordinal = planned.negative_file, planned.negative_line, planned.negative_ordinal
     return int(file[place]), int(line[place]), int(ordinal[place])
 
 
 def wordless_finding(plan: Plan, planned: PlannedSource, wordless: Flags, settings: Settings) -> SourceFinding:
-    """Negatives of queries without tokens. wordless: (n_queries,)."""
+    """Return the finding of negatives whose query has no token. wordless: (n_queries,) flags."""
     query = planned.query[planned.triplet_record()]
     ids, cluster = np.unique(query, return_inverse=True)
     flags = wordless[query].astype(np.float64)
@@ -283,7 +286,7 @@ def source_finding(
     weight_fraction: float | None = None,
     score_nats: float | None = None,
 ) -> SourceFinding:
-    """A finding with its interval. n, share: of the negatives that have it."""
+    """Return a finding with its interval. n, share: number and share of negatives with the finding."""
     return SourceFinding(
         name=name,
         n_negatives=n,
@@ -298,7 +301,7 @@ def source_finding(
 
 
 def among_positives(moments: GapMoments) -> AmongPositives:
-    """A formal finding among the labelled positives, at least one."""
+    """Return a formal finding among the labelled positives, of which there is at least one."""
     return AmongPositives(
         n_positives=moments.positives.n,
         n_labelled=moments.positives.all,
@@ -311,12 +314,12 @@ def among_positives(moments: GapMoments) -> AmongPositives:
 
 
 def overlaps_of(flags: Mapping[str, Flags], share: Floats | None) -> dict[str, dict[str, int]]:
-    """Count the negatives with two findings at once."""
+    """Return finding -> finding -> number of negatives with both."""
     return {first: {second: count_of(a & b, share) for second, b in flags.items()} for first, a in flags.items()}
 
 
 def count_of(flags: Flags, share: Floats | None) -> int:
-    """Count the negatives of the flagged pairs by their shares; at least 1 if there are any."""
+    """Count the flagged negatives by their shares. The count is at least 1 if any is flagged."""
     if share is None or not flags.any():
         return int(flags.sum())
     return max(1, round(float(share[flags].sum())))
@@ -325,9 +328,9 @@ def count_of(flags: Flags, share: Floats | None) -> int:
 def text_example(
     plan: Plan, planned: PlannedSource, place: int, start_of: Callable[[str], int] | None = None
 ) -> TripletExample:
-    """A negative with its query and the first positive of its record.
+    """Return an example: a negative with its query and the first positive of its record.
 
-    start_of : where in the negative begins what a finding is about.
+    start_of : function from the negative to the place that the finding is about; None for the beginning.
     """
     record = int(np.searchsorted(planned.negative_offsets, place, side="right")) - 1
     ids = np.array([planned.positives[planned.positive_offsets[record]], planned.negatives[place]])
@@ -343,7 +346,7 @@ def text_example(
 
 
 def _blanks(planned: PlannedSource) -> list[TripletExample]:
-    """Rows that list negatives without text."""
+    """Return an example for each row that lists negatives without text."""
     return [
         TripletExample(path=planned.source.paths[file], line=line, query="", positive="", negative="")
         for file, line, _ in planned.blanks
@@ -353,9 +356,9 @@ def _blanks(planned: PlannedSource) -> list[TripletExample]:
 def one_a_query(
     plan: Plan, query: Index, positive: Index, negative: Index, severity: Floats, settings: Settings
 ) -> Index:
-    """Places of the worst rows, one a query; equally bad ones in the seeded order of queries, then by their texts.
+    """Return the places of the worst rows, one per query. Ties are in the seeded order of queries, then by content.
 
-    query, positive, negative : (n,) ids.
+    query, positive, negative : (n,) ids of the rows' texts.
     """
     priority = sample_order(plan.queries.keys[query], settings.seed)
     seeded = np.lexsort((content_of(plan.passages.keys[negative], plan.passages.keys[positive]), priority))
@@ -365,7 +368,7 @@ def one_a_query(
 
 
 def _examples(plan: Plan, planned: PlannedSource, flags: Flags, settings: Settings) -> list[int]:
-    """Places of the flagged negatives that are shown: one a query, in the seeded order of queries."""
+    """Return the places of the flagged negatives to show, one per query, in the seeded order of queries."""
     places = np.flatnonzero(flags)
     record = planned.triplet_record()[places]
     ids = planned.query[record], planned.positives[planned.positive_offsets[record]], planned.negatives[places]
@@ -374,7 +377,7 @@ def _examples(plan: Plan, planned: PlannedSource, flags: Flags, settings: Settin
 
 
 def cut(text: str, at: int = 0) -> str:
-    """The text as an example shows it: from a few words before `at`, so that pages that cut further still show it."""
+    """Return a text as examples show it. It starts shortly before `at`, so that shorter cuts on pages still show it."""
     if at > BEFORE_CHARACTERS:
         text = f"…{text[at - BEFORE_CHARACTERS :]}"
     return text if len(text) <= EXAMPLE_CHARACTERS else text[: EXAMPLE_CHARACTERS - 1] + "…"

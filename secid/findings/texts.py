@@ -1,22 +1,22 @@
-"""The findings that need nothing but texts, for every negative of a run at once.
+"""Evaluate the findings that need only texts, for all negatives of a run.
 
-Negatives that say nothing new are found here: listed twice in their record, the query's own text, or listed for many
-queries. The other rules have modules of their own. Source: METHOD 14.
+This module finds negatives that add no information: repeats in a record, echoes of the query, and hubs, which are
+listed for many queries. The other rules are in other modules. Source: METHOD 14.
 
-Read in this order: copies (a negative against the positives of its query), preambles, form, openings and languages
-(how a passage is written), texts (repeats, echoes and hubs, and all of these as one mask), rows (what needs the
-encoder, and all findings of one measured source), status and summary (from flags to numbers and examples).
-`secid check` also shows lexical_gate and judgements.
+Reading order: copies (a negative against the positives of its query); phrases, form, openings and languages (how a
+passage is written); texts (repeats, echoes, hubs, and all text findings as masks); rows (findings that need the
+encoder, and all findings of a measured source); status and summary (from flags to numbers and examples).
+`secid check` also uses lexical_gate and judgements.
 
-In: pooled texts and sources. Out: `texts.text_rules`, masks per source, bit i of each for the catalogue's i-th finding:
+`texts.text_rules` turns pooled texts and sources into a mask per source. Bit i stands for the catalogue's i-th finding:
 
     record                                negative            findings
-    query     "where do goats live"       "Goats live here!"  false_negative: equal but for case and punctuation
+    query     "where do goats live"       "Goats live here!"  false_negative (equal except case and punctuation)
     positive  "goats live here"           "n/a"               empty
                                           "N/A."              empty, repeat
                                           "cats live there"   none
 
-`status.ListedNegatives` makes of it: empty 2 of 4 (0.5), false_negative and repeat 1 of 4 (0.25 each).
+From this mask, `status.ListedNegatives` counts empty 2 of 4 (0.5), false_negative and repeat 1 of 4 (0.25 each).
 """
 
 from __future__ import annotations
@@ -45,12 +45,12 @@ from secid.pool.workers import Workers
 from secid.results.catalogue import BITS
 
 HUB_SHARE = 0.05
-"""Share of the queries above which a text that serves them is a hub. Source: METHOD 14."""
+"""Share of queries above which a text listed for them is a hub. Source: METHOD 14."""
 HUB_QUERIES = 100
-"""Number of queries for which the share is estimated. Source: METHOD 14."""
+"""Number of queries in the sample for which the share is estimated. Source: METHOD 14."""
 
 COMMON_PHRASES = "common_phrases"
-"""Name of one of the arrays of `RunTexts`."""
+"""Name of an array of `RunTexts`."""
 
 
 def text_rules(
@@ -61,14 +61,13 @@ def text_rules(
     run: RunTexts | None = None,
     threads: int | None = None,
 ) -> list[TextFindings]:
-    """All findings of the texts of a run, of each source's negatives; of its labelled positives the formal ones.
+    """Return the text findings of each source: all for negatives, only formal ones for labelled positives.
 
-    queries, passages, sources : all that was read, before a sample or a positive policy leaves anything out.
-    known : labelled positives from outside the run, such as a baseline's; they count as the run's own do.
-    run   : what was counted over a whole run, of which the sources are a part; counted here where None.
-    threads : processes that read many texts; as many as there are cores where None.
-    The order of sources, records and texts, the size of batches and the number of processes change nothing but the
-    order of the result.
+    queries, passages, sources : everything that was read, before a sample or a positive policy leaves anything out.
+    known   : labelled positives from outside the run, such as a baseline's. They count like those of the run.
+    run     : facts on the whole run if the sources are part of it; None to gather them from these sources.
+    threads : number of processes that read many texts; None for one per core.
+    Results do not depend on the order of sources, records and texts, on batch sizes or on the number of processes.
     """
     of_queries = text_forms(queries)
     with Workers(len(passages), threads) as workers:
@@ -103,16 +102,16 @@ def text_rules(
 
 
 def formal_masks(source: PlannedSource, formal: Mapping[str, BothFlags]) -> TextFindings:
-    """Keep only the formal findings of a source. formal: by name, as `PassageFacts.of_source` gives them."""
+    """Return masks of a source's formal findings. formal: flags from `PassageFacts.of_source`."""
     of_negatives, of_positives = ({name: flags[side] for name, flags in formal.items()} for side in (0, 1))
     positives = mask_of(of_positives, len(source.positives)).astype(np.uint16)
     return TextFindings(mask_of(of_negatives, source.n_triplets), positives)
 
 
 def mask_of(flags: Mapping[str, Flags], n: int) -> Mask:
-    """Return (n,) uint32 with bit i set where flags[TEXT_FINDINGS[i]] is; a finding without flags sets none.
+    """Return (n,) uint32 masks. Bit i is set if flags[TEXT_FINDINGS[i]] is; a finding without flags sets no bit.
 
-    Raises ValueError for a name that is no text finding.
+    Raises KeyError for an unknown finding.
     """
     mask = np.zeros(n, np.uint32)
     for name, values in flags.items():
@@ -121,9 +120,9 @@ def mask_of(flags: Mapping[str, Flags], n: int) -> Mask:
 
 
 def listed_before(source: PlannedSource, passages: TextForms) -> Flags:
-    """Return (T,) flags of negatives with the normal form of one that their record lists earlier.
+    """Return (T,) flags of negatives whose normal form their record lists earlier.
 
-    Copies of one text are one row: `copies` counts them, and all but the first are repeats too.
+    Exact copies are one triplet. `copies` counts them, and all except the first are repeats too.
     """
     keys = source.triplet_record() * max(1, passages.n_forms) + passages.number[source.negatives]
     order = np.argsort(keys, kind="stable")
@@ -133,7 +132,7 @@ def listed_before(source: PlannedSource, passages: TextForms) -> Flags:
 
 
 def echo_flags(source: PlannedSource, queries: TextForms, passages: TextForms) -> Flags:
-    """Return (T,) flags of negatives with the normal form of their query; a text without words equals no other."""
+    """Return (T,) flags of negatives with the same normal form as their query. Texts without words never match."""
     own = passages.form[source.negatives]
     return np.asarray((own == queries.form[source.query[source.triplet_record()]]) & (own != EMPTY_FORM))
 
@@ -142,8 +141,9 @@ def echo_flags(source: PlannedSource, queries: TextForms, passages: TextForms) -
 class RunTexts:
     """Facts on all texts of a run that the rules need.
 
-    By source: hubs, sorted keys of the forms that are hubs; lengths, the shortest and the longest ordinary one; excess,
-    the formal defects that count, and whether dropping them helps.
+    hubs    : source -> sorted keys of the normal forms that are hubs.
+    lengths : source -> shortest and longest ordinary length.
+    excess  : source -> formal defect that counts -> whether dropping it helps.
     """
 
     openings: RunOpenings
@@ -152,7 +152,7 @@ class RunTexts:
     excess: Mapping[str, Mapping[str, bool]]
 
     def stored(self, names: Sequence[str]) -> dict[str, Keys]:
-        """Return the facts as arrays; `restored_texts` is the inverse. names: of the sources."""
+        """Return the facts as arrays, which `restored_texts` reads. names: names of the sources."""
         arrays = {COMMON_PHRASES: self.openings.common_phrases}
         for number, name in enumerate(names):
             arrays[f"shared_{number}"] = self.openings.shared.get(name, NO_KEYS)
@@ -164,7 +164,7 @@ class RunTexts:
 
 
 def restored_texts(arrays: Mapping[str, Keys], names: Sequence[str]) -> RunTexts:
-    """Rebuild facts from the arrays of `RunTexts.stored`, for sources with these names. Raises KeyError for others."""
+    """Return the facts from arrays of `RunTexts.stored`. names: the same names. Raises KeyError for a missing array."""
     shared, hubs, lengths, excess = (
         {name: arrays[f"{kind}_{n}"] for n, name in enumerate(names)}
         for kind in ("shared", "hubs", "lengths", "excess")
@@ -179,7 +179,7 @@ def restored_texts(arrays: Mapping[str, Keys], names: Sequence[str]) -> RunTexts
 
 
 def queries_by_form(source: PlannedSource, queries: TextForms, passages: TextForms) -> DocumentFrequencies:
-    """For how many of a source's queries each normal form is listed. Queries count by their normal form."""
+    """Count the queries of a source for which each normal form is listed. Queries of equal normal form are one."""
     n_forms = max(1, passages.n_forms)
     query = queries.number[source.query[source.triplet_record()]]
     pairs = distinct(query * n_forms + passages.number[source.negatives])
@@ -189,11 +189,11 @@ def queries_by_form(source: PlannedSource, queries: TextForms, passages: TextFor
 
 
 def hub_forms(frequencies: DocumentFrequencies) -> Keys:
-    """Sorted keys of the forms that serve more than HUB_SHARE of HUB_QUERIES queries, as estimated from a source.
+    """Return the sorted keys of the forms listed for more than HUB_SHARE of HUB_QUERIES queries, by estimate.
 
-    A form that serves k of the source's Q queries serves k / Q of a random sample of HUB_QUERIES of them on average
-    (the mean of a hypergeometric count, which is what rarefaction takes). A source of fewer queries is its own sample:
-    the queries that it lacks count as not served, so the estimate k / max(Q, HUB_QUERIES) is a lower bound, and a form
-    needs six queries to be a hub however small the source is.
+    A form listed for k of the source's Q queries is listed for k / Q of a random sample of HUB_QUERIES queries on
+    average (the mean of a hypergeometric count, as in rarefaction). If a source has fewer queries, the missing ones
+    count as without the form. Therefore the estimate k / max(Q, HUB_QUERIES) is a lower bound, and a hub needs six
+    queries even in a small source.
     """
     return frequencies.keys[frequencies.counts > HUB_SHARE * max(frequencies.n_documents, HUB_QUERIES)]

@@ -81,7 +81,7 @@ class Conflicts:
 
     def largest_batch(self, share: float) -> int | None:
         """Return the largest batch size, 2 to N, at which less than this share of rows is affected, or None."""
-        low, high = 1, len(self.n_rows)  # `affected` rises with the batch
+        low, high = 1, len(self.n_rows)  # `affected` grows with the batch size
         while low < high:
             middle = (low + high + 1) // 2
             low, high = (middle, high) if self.affected(middle) < share else (low, middle - 1)

@@ -14,7 +14,7 @@ from secid.arrays import Floats
 
 # 95 % intervals and differences, for reports, gates and limits derived from a baseline.
 
-FEWEST_QUERIES = 5
+MIN_QUERIES = 5
 """Minimum number of queries for an interval. Influences add up to 0, so the standard error of a single query is always
 0. Intervals were tested with 40 queries or more."""
 ROUNDING_NATS = 1e-6
@@ -41,10 +41,10 @@ def interval(
 
     n_queries : number of distinct queries; for a difference, on the side with fewer.
     limits    : minimum and maximum possible value, by default infinite. They are also the interval if there are fewer
-                than FEWEST_QUERIES queries. JSON cannot hold an infinite interval. Source: METHOD 8.
+                than MIN_QUERIES queries. JSON cannot hold an infinite interval. Source: METHOD 8.
     """
     low, high = limits
-    if n_queries < FEWEST_QUERIES:
+    if n_queries < MIN_QUERIES:
         return low, high
     half = reach_95(n_queries) * standard_error
     return max(value - half, low), min(value + half, high)  # this order keeps NaN
@@ -88,7 +88,7 @@ class Difference:
         It supports none if it is within rounding (for example, of the same triplets in another order), if a side has
         too few queries for a meaningful standard error, or if the standard error is 0.
         """
-        if abs(self.value) <= ROUNDING_NATS or self.n_queries < FEWEST_QUERIES or self.standard_error <= 0:
+        if abs(self.value) <= ROUNDING_NATS or self.n_queries < MIN_QUERIES or self.standard_error <= 0:
             return None
         return self.value / self.standard_error
 

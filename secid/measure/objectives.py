@@ -31,7 +31,7 @@ class Records:
 
     positive : (P,) cosines. Those of record r start at positive_offsets[r] and end before positive_offsets[r + 1];
                there is at least one.
-    negative : (N,) cosines, with negative_offsets likewise.
+    negative : (N,) cosines; negative_offsets has the same form.
     scored   : (P,) weight of each positive under SingleLH; the weights of a record add up to 1.
     masked   : (N,) flags of negatives that GIST leaves out; None without a guide.
     """

@@ -13,15 +13,15 @@ from torch.nn.functional import softplus
 # The score axis is divided into cells. Within a cell, f is interpolated by the polynomial of degree 5 that matches its
 # value and first two derivatives at both edges, so f is computed only for pairs of edges. Each y becomes weights on the
 # two edges of its cell, which are summed over all y. Each x then reads the sums at the edges of its own cell. For pairs
-# further apart than FAR, softplus is x - y or 0. Worked example: y = {0} and x = 0 give log 2 and 1/2.
+# further apart than FAR_ARGUMENT, softplus is x - y or 0. Worked example: y = {0} and x = 0 give log 2 and 1/2.
 # Source: METHOD 9, 10 (MW).
 
-CELL = 1.0 / 8.0
+CELL_WIDTH = 1.0 / 8.0
 """Width of a cell, in units of score / temperature. The polynomial's error is at most width^6 / 46080 times the sixth
 derivative, which is below 1/2 for both functions: 4e-11 for x, and the same for y."""
 BOUND = 1e-10
 """Maximum error of a mean of softplus."""
-FAR = 40.0
+FAR_ARGUMENT = 40.0
 """Above this argument softplus equals its argument to 4e-18, and its derivative is 1."""
 MAX_EDGE_PAIRS, MIN_EDGES = 1 << 18, 16
 """Maximum pairs of edges in memory at once (2 MB, which fits a CPU's cache), and minimum edges of x in a batch, however
@@ -50,11 +50,13 @@ class PairMeans:
         weights = low.new_zeros(3, len(edges_of_y)).index_add(1, left, low * share)
         weights = weights.index_add(1, left + 1, high * share)
         weights[1] *= -1.0  # d/dy f(x - y) = -f'
-        ends, points = edges.double() * CELL, edges_of_y.double() * CELL
+        ends, points = edges.double() * CELL_WIDTH, edges_of_y.double() * CELL_WIDTH
         below = torch.nn.functional.pad(torch.stack([weights[0], weights[1] - weights[0] * points]).cumsum(1), (1, 0))
         parts = torch.split(ends, max(MIN_EDGES, MAX_EDGE_PAIRS // len(points)))
         firsts, lasts = (torch.stack([part[end] for part in parts]) for end in (0, -1))
-        spans = torch.stack([torch.searchsorted(points, firsts - FAR), torch.searchsorted(points, lasts + FAR)], dim=1)
+        spans = torch.stack(
+            [torch.searchsorted(points, firsts - FAR_ARGUMENT), torch.searchsorted(points, lasts + FAR_ARGUMENT)], dim=1
+        )
         tables = []
         for part, (start, stop) in zip(parts, spans.tolist(), strict=True):
             table = _table(part.unsqueeze(1) - points[start:stop], weights[:, start:stop])
@@ -73,15 +75,15 @@ class PairMeans:
 
 def _edges(scores: Tensor) -> Tensor:
     """Return (E,) numbers of the edges of all cells that contain a score, ascending."""
-    cells = torch.floor(scores / CELL).long()
+    cells = torch.floor(scores / CELL_WIDTH).long()
     edges: Tensor = torch.unique(torch.cat([cells, cells + 1]))
     return edges
 
 
 def _weights(edges: Tensor, scores: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """Return (m,) position of the edge below each score, and (3, m) weights of f, f', f'' at each of its two edges."""
-    cells = torch.floor(scores / CELL)
-    t = scores / CELL - cells
+    cells = torch.floor(scores / CELL_WIDTH)
+    t = scores / CELL_WIDTH - cells
     return torch.searchsorted(edges, cells.long()), _basis(t, 1.0), _basis(1.0 - t, -1.0)
 
 
@@ -92,7 +94,11 @@ def _basis(t: Tensor, sign: float) -> Tensor:
     """
     rest = (1.0 - t) ** 3
     return torch.stack(
-        [rest * (1.0 + 3.0 * t + 6.0 * t**2), sign * CELL * rest * (t + 3.0 * t**2), 0.5 * CELL**2 * rest * t**2]
+        [
+            rest * (1.0 + 3.0 * t + 6.0 * t**2),
+            sign * CELL_WIDTH * rest * (t + 3.0 * t**2),
+            0.5 * CELL_WIDTH**2 * rest * t**2,
+        ]
     )
 
 

@@ -1,4 +1,4 @@
-"""Records to a pool: every distinct text once, sources as index arrays, tokens, document frequencies and coverage.
+"""Turn records into a pool: distinct texts, sources as index arrays, tokens, document frequencies and coverage.
 
 Source: METHOD 1, 2.3, 4.
 """

@@ -1,4 +1,4 @@
-"""Turns the readers' rows into numbers, and rows of equal query and first positive into records."""
+"""Turn the readers' rows into numbers, and rows with the same query and first positive into records."""
 
 from __future__ import annotations
 
@@ -20,18 +20,19 @@ from secid.pool.texts import TextSpool
 from secid.records import Block, Defect, Fact, Record, Scalar, Source
 from secid.results import Example
 
-# The readers' rows as numbers: texts go to the spool, rows are kept as occurrence numbers.
+# The readers' rows as numbers. Texts go to the spool, and rows are kept as occurrence numbers.
 
 EXAMPLES_PER_REASON = 3
 TICK_ROWS = 4096
-"""Rows between two calls of the progress callback."""
+"""Number of rows between two calls of the progress callback."""
 
 
 @dataclass
 class Rows:
-    """Rows of one source while its files are read, as occurrence numbers, not yet ids. Pairs of one query are one row.
+    """Rows of one source while its files are read, as occurrence numbers of texts. Pairs of one query are one row.
 
-    split : which source of the files; "" if they hold one.   n_used : rows of the files that these rows stand for.
+    split  : name of the source within its files; "" if they hold only one.
+    n_used : number of file rows that these rows stand for.
     """
 
     split: str
@@ -54,13 +55,13 @@ class Rows:
     blank_file: array[int] = field(default_factory=lambda: array("q"))
 
     def take(self, block: Block, file: int, value: int, queries: TextSpool, passages: TextSpool) -> None:
-        """Add usable rows. file: place of their file in the source's paths.   value: number of their slice."""
+        """Add usable rows. file: place of their file in the source's paths. value: number of their slice."""
         n_rows = len(block.lines)
         self.query.extend(queries.add(block.queries))
         self.slice.extend(repeat(value, n_rows))
         self.n_positives.extend(block.n_positives)
         self.n_negatives.extend(block.n_negatives)
-        # Texts are numbered row by row, so that ids are in the order of the file, whatever its blocks.
+        # Texts are numbered row by row, so that ids follow the order of the file and do not depend on its blocks.
         numbers = np.array(passages.add(block.passages), np.int64)
         counts = np.column_stack([block.n_positives, block.n_negatives]).ravel()
         positive = np.repeat(np.arange(2 * n_rows) % 2 == 0, counts)
@@ -71,7 +72,7 @@ class Rows:
         self.n_used += n_rows
 
     def drop(self, record: Record, file: int, queries: TextSpool) -> None:
-        """Count what `take` does not see: rows grouped into one, negatives and positives that the reader left out."""
+        """Count what `take` does not see: rows grouped into one, and passages that the reader left out."""
         self.blank(record, file, queries)
         self.n_used += record.n_rows - 1
         for reason, count in record.dropped:
@@ -80,7 +81,7 @@ class Rows:
             self.show(Example(reason, record.path, record.line, Fact("left_out", {"n": count, "of": role})))
 
     def blank(self, item: Record | Defect, file: int, queries: TextSpool) -> None:
-        """Keep the query, number and place of a row's negatives without text, if it lists any."""
+        """Store the query, number and place of a row's negatives without text, if the row lists any."""
         if count := dict(item.dropped).get("empty_negative", 0):
             self.blank_query.extend(queries.add([item.query]))
             self.blank_count.append(count)
@@ -92,7 +93,7 @@ class Rows:
         self.show(Example(defect.reason, defect.path, defect.line, defect.fact))
 
     def count(self, part: Rows) -> None:
-        """Add the counts and examples of what was left out of other rows."""
+        """Add the counts and examples of skipped rows and dropped passages from other rows."""
         self.skipped.update(part.skipped)
         self.dropped.update(part.dropped)
         for reason, examples in part.examples.items():
@@ -106,12 +107,12 @@ class Rows:
 
 
 def place_of(example: Example) -> tuple[str, int, str]:
-    """Return the place of a row, by which examples are sorted."""
+    """Return the sort key of an example: path, line and reason."""
     return example.path, example.line, example.reason
 
 
 class Collected:
-    """Rows of one source by split, in order of appearance.   unassigned : rows too broken to tell their split."""
+    """Rows of one source by split, in order of appearance. unassigned: rows too broken to name their split."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -126,7 +127,7 @@ class Collected:
         passages: TextSpool,
         slices: dict[str, int],
     ) -> None:
-        """Add what a reader yielded. slices: number of each value; new values are added."""
+        """Add an item from a reader. slices: value -> number; new values are added."""
         if isinstance(item, Defect):
             rows = self.unassigned if item.split is None else self._rows_of(item.split)
             rows.skip(item)
@@ -142,13 +143,13 @@ class Collected:
             rows.drop(item, self._files.get(item.path, 0), queries)
 
     def rows(self) -> list[Rows]:
-        """Return the rows of each split; of the split "" if there is none yet."""
+        """Return the rows of each split. Without any split yet, add the split ""."""
         if not self._by_split:
             self._rows_of("")
         return list(self._by_split.values())
 
     def assign(self) -> None:
-        """Count the unassigned rows in every split. To be called once, after all rows are read."""
+        """Count the unassigned rows in every split. Call it once, after all rows are read."""
         for rows in self.rows():
             rows.count(self.unassigned)
 
@@ -159,9 +160,10 @@ class Collected:
 
 
 def slice_value(value: Scalar) -> str:
-    """Return a slice value as a text that is the same for every file format; "" for none.
+    """Return a slice value as a text that is the same for every file format; "" for a missing value.
 
-    A whole number gives one text as integer, float (Parquet with missing values) or text; so does a truth value.
+    A whole number gives the same text as an integer, a float (Parquet with missing values) or a text. So do true and
+    false.
     """
     if isinstance(value, float):
         if isnan(value):
@@ -193,7 +195,7 @@ def collect_rows(
 
 @dataclass
 class Gathered:
-    """All rows of a run, and its texts in their spools.   labels : of a collection's qrels; None without any."""
+    """All rows of a run, and its texts in their spools. labels: rows from a collection's qrels, or None."""
 
     collected: list[Collected]
     slices: dict[str, int]
@@ -202,19 +204,19 @@ class Gathered:
     labels: Collected | None = None
 
     def close(self) -> None:
-        """Close the files of the spools if no store is made."""
+        """Close the spool files if no store is made."""
         self.queries.close()
         self.passages.close()
 
     def rows(self) -> list[Rows]:
-        """Return the rows of each source; sources of one file are separate."""
+        """Return the rows of each source. Sources in the same file are separate."""
         return [rows for collected in self.collected for rows in collected.rows()]
 
 
 def collect_sources(
     streams: Iterable[tuple[Source, Iterable[Record | Defect | Block]]], folder: Path, tick: Callable[[], None]
 ) -> Gathered:
-    """Read all sources one after another; spool files go to the folder."""
+    """Read all sources one after another. folder: folder for spool files. tick: as in `collect_rows`."""
     spools = TextSpool("query", folder / "queries.txt"), TextSpool("passage", folder / "passages.txt")
     gathered = Gathered([], {}, *spools)
     with ExitStack() as on_error:
@@ -225,11 +227,11 @@ def collect_sources(
     return gathered
 
 
-# Rows of equal (query, first positive) become records; of equal negatives one is kept.
+# Rows with the same (query, first positive) become one record. Of equal negatives, one is kept.
 
 
 def grouped(rows: Rows, query_ids: Index, passage_ids: Index, query_keys: npt.NDArray[np.uint8]) -> PlannedSource:
-    """Make one record of rows of equal (query, first positive); each of its texts is kept once, in order."""
+    """Return the source with one record for the rows of each (query, first positive). A record has each text once."""
     query = query_ids[_int64(rows.query)]
     n_rows = len(query)
     positives, positive_row = passage_ids[_int64(rows.positives)], np.repeat(np.arange(n_rows), rows.n_positives)
@@ -296,7 +298,7 @@ def _starts(counts: Index) -> Index:
 
 
 def _numbered(keys: Index) -> tuple[Index, Index]:
-    """Return the place of the first of each distinct key, in order of appearance, and each key's number."""
+    """Return (places of the first of each distinct key in order of appearance, number of each key)."""
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty(len(first), np.int64)
@@ -305,8 +307,10 @@ def _numbered(keys: Index) -> tuple[Index, Index]:
 
 
 def _distinct_within(group: Index, ids: Index, n_groups: int, n_ids: int) -> tuple[Index, Index, Index, Index]:
-    """Return the place of the first of each (group, id), by group and then appearance; offsets per group; counts;
-    and for every given (group, id) the number of the kept one that equals it.
+    """Return (first places, offsets, counts, numbers) of the distinct (group, id) pairs.
+
+    First places are sorted by group, then by appearance. Offsets delimit the groups. Counts are numbers of equal pairs.
+    Numbers give, for every pair, its place among the distinct ones.
     """
     _, first, inverse, counts = np.unique(
         group * n_ids + ids, return_index=True, return_inverse=True, return_counts=True
@@ -319,7 +323,7 @@ def _distinct_within(group: Index, ids: Index, n_groups: int, n_ids: int) -> tup
 
 
 def places(used: Index, n: int) -> Index:
-    """Return (n,) the place of each id among the sorted distinct ids in use, -1 for ids not in use."""
+    """Return (n,), the place of each id below n among the ids in use; -1 for other ids. used: sorted distinct ids."""
     result = np.full(n, -1, np.int64)
     result[used] = np.arange(len(used))
     return result

@@ -1,4 +1,4 @@
-"""Document frequencies, their IDF, and the share of a query's IDF that a document covers."""
+"""Count document frequencies, and compute IDF and the share of a query's IDF that a document covers."""
 
 from __future__ import annotations
 
@@ -33,9 +33,9 @@ from secid.pool.tokens import (
 
 @dataclass(frozen=True)
 class DocumentFrequencies:
-    """Number of texts that hold each token, among n_documents distinct ones.
+    """Number of documents that hold each token, among n_documents distinct ones.
 
-    keys   : (V,) sorted distinct token keys.   counts : (V,) int64, >= 1.
+    keys : (V,) sorted distinct token keys.   counts : (V,) int64, >= 1.
     """
 
     keys: Keys
@@ -43,7 +43,7 @@ class DocumentFrequencies:
     n_documents: int
 
     def counts_of(self, keys: Keys) -> Floats:
-        """Return (n,) the number of documents that hold each key, 0.0 for a key that none holds."""
+        """Return (n,), the number of documents that hold each key; 0.0 for an unknown key."""
         counts = np.zeros(len(keys), np.float64)
         if len(self.keys):
             place = np.minimum(np.searchsorted(self.keys, keys), len(self.keys) - 1)
@@ -57,11 +57,11 @@ class DocumentFrequencies:
         return DocumentFrequencies(self.keys[inside], self.counts[inside], self.n_documents)
 
     def idf(self, keys: Keys) -> Floats:
-        """log((1+D)/(1+df)) + 1 of each key; a key that no document holds has df = 0. Source: METHOD 2."""
+        """Return (n,), log((1+D)/(1+df)) + 1 of each key. An unknown key has df = 0. Source: METHOD 2."""
         return np.log((1.0 + self.n_documents) / (1.0 + self.counts_of(keys))) + 1.0
 
     def sha256(self) -> str:
-        """Hash of the table, the same for any order of the documents."""
+        """Return a hash of the table, which does not depend on the order of the documents."""
         digest = hashlib.sha256(str(self.n_documents).encode())
         digest.update(np.ascontiguousarray(self.keys, "<u8").tobytes())
         digest.update(np.ascontiguousarray(self.counts, "<i8").tobytes())
@@ -69,10 +69,10 @@ class DocumentFrequencies:
 
 
 def merge_frequencies(parts: Sequence[DocumentFrequencies]) -> DocumentFrequencies:
-    """Frequencies over the union of disjoint document sets; the empty table for no parts."""
+    """Return the frequencies over the union of disjoint document sets; the empty table without parts."""
     keys = np.concatenate([np.zeros(0, np.uint64), *(part.keys for part in parts)])
     counts = np.concatenate([np.zeros(0, np.int64), *(part.counts for part in parts)])
-    # Stable: it is the kind that makes use of runs which are sorted already.
+    # A stable sort takes advantage of parts that are already sorted.
     order = np.argsort(keys, kind="stable")
     keys = keys[order]
     first = np.flatnonzero(np.append(True, keys[1:] != keys[:-1])[: len(keys)])
@@ -81,14 +81,14 @@ def merge_frequencies(parts: Sequence[DocumentFrequencies]) -> DocumentFrequenci
 
 
 def add_table(parts: list[DocumentFrequencies], table: DocumentFrequencies) -> None:
-    """Append a table, and merge only tables of like size: each token moves a few times, however many there are."""
+    """Append a table, and merge only tables of similar size, so that each token is moved only a few times."""
     parts.append(table)
     while len(parts) > 1 and len(parts[-2].keys) < 2 * len(parts[-1].keys):
         parts[-2:] = [merge_frequencies(parts[-2:])]
 
 
 def frequencies(sets: TokenSets, counted: npt.NDArray[np.bool_] | None = None) -> DocumentFrequencies:
-    """Document frequencies of the token sets, or of the counted ones; the empty table for none."""
+    """Return the document frequencies of the token sets. counted: flags of the sets to count; None for all."""
     numbers = sets.numbers if counted is None else sets.numbers[np.repeat(counted, np.diff(sets.offsets))]
     counts = np.bincount(numbers, minlength=len(sets.table))
     present = counts > 0
@@ -96,17 +96,18 @@ def frequencies(sets: TokenSets, counted: npt.NDArray[np.bool_] | None = None) -
     return DocumentFrequencies(sets.table[present], counts[present].astype(np.int64), n_documents)
 
 
-# Token sets of passages, cut to the tokens of the queries: no coverage asks for any other.
+# Token sets of passages, restricted to tokens of the queries, because coverage needs no others.
 
 SLOTS_PER_KEY = 4
-"""Slots for each key of the vocabulary, at least: one key in nine then finds its slot taken and is looked up twice."""
+"""Minimum number of slots per vocabulary key. One key in nine then finds its slot taken, and is looked up twice."""
 
 
 @dataclass(frozen=True)
 class IndexedTokens:
-    """Token sets of n texts under a vocabulary of V tokens.
+    """Token sets of n texts as places in a vocabulary.
 
-    columns : vocabulary places of each text's tokens, sorted within a text.   counts : (n,) how many each text has.
+    columns : vocabulary places of the tokens, text by text, sorted within a text.
+    counts  : (n,) number of columns of each text.
     others  : frequencies of all other tokens among the counted texts; its n_documents is 0.
     """
 
@@ -119,13 +120,13 @@ class IndexedTokens:
 
 
 class Vocabulary:
-    """Sorted distinct token keys, made for finding many at once. keys : (V,)."""
+    """Index of token keys that looks up many keys at once. keys: (V,) sorted distinct token keys."""
 
     def __init__(self, keys: Keys) -> None:
         self.keys = keys
         bits = max(1, SLOTS_PER_KEY * len(keys) - 1).bit_length()
         self._shift = np.uint64(64 - bits)
-        # Place of one of the keys that belong in each slot: a hash table without chains.
+        # A hash table without chains: each slot holds the place of one of its keys.
         self._slots = np.zeros(1 << bits, np.uint32)
         slots = self._slot_of(keys)
         self._slots[slots] = np.arange(len(keys), dtype=np.uint32)
@@ -137,7 +138,10 @@ class Vocabulary:
         return len(self.keys)
 
     def indexed(self, keys: Keys, counts: Index, counted: npt.NDArray[np.bool_]) -> IndexedTokens:
-        """Token sets of texts. keys, counts : as token_stream gives them.   counted : (n,) texts that are documents."""
+        """Return the token sets of n texts.
+
+        keys, counts : result of `token_stream`.   counted : (n,) whether each text is a document of the pool.
+        """
         numbers, others = self._numbers(keys)
         present, sizes = distinct_in_blocks(numbers, np.cumsum(counts), len(self) + len(others))
         elsewhere = np.flatnonzero(present >= len(self))
@@ -150,7 +154,7 @@ class Vocabulary:
         )
 
     def places(self, keys: Keys) -> Index:
-        """Return (n,) place of each key in the vocabulary, -1 for a key that is not there."""
+        """Return (n,), the place of each key in the vocabulary; -1 for an unknown key."""
         if not len(self):
             return np.full(len(keys), -1)
         slots = self._slot_of(keys)
@@ -167,7 +171,10 @@ class Vocabulary:
         return slots
 
     def _numbers(self, keys: Keys) -> tuple[npt.NDArray[np.uint32], Keys]:
-        """Place of each key in the vocabulary; for the others V + its place among the other keys, which are sorted."""
+        """Return (n,) numbers of the keys, and the sorted other keys.
+
+        A key's number is its place in the vocabulary, or V + its place among the other keys.
+        """
         if not len(keys):
             return np.zeros(0, np.uint32), keys
         numbers = self._slots.take(self._slot_of(keys))
@@ -183,7 +190,7 @@ class Vocabulary:
         return numbers, table[others]
 
     def _displaced_places(self, keys: Keys) -> tuple[Index, npt.NDArray[np.bool_]]:
-        """Place of each key in the vocabulary where its slot is another's, and whether it is there at all."""
+        """Return (places, flags) of keys whose slot holds another key. The flags tell whether the key is known."""
         displaced = self._displaced
         if not len(displaced):
             return np.zeros(len(keys), np.int64), np.zeros(len(keys), np.bool_)
@@ -191,35 +198,34 @@ class Vocabulary:
         return place, self.keys[place] == keys
 
 
-# The share of a query's IDF that a document covers, and the documents that IDF is made of.
+# The share of a query's IDF that a document covers, and the documents from which IDF is computed.
 #
-# Works on text ids: queries and passages are handed in by id range, so texts can stay on disk.
-# Token sets of passages, cut to the queries' vocabulary, are spooled to a file; memory does not
-# grow with the passages.
+# Queries and passages are read by ranges of ids, so that texts can stay on disk. Token sets of passages, restricted to
+# the queries' vocabulary, are spooled to a file, so that memory does not grow with the passages.
 
 Texts = Callable[[int, int], Sequence[str] | Packed]
-"""texts(start, stop) gives the texts with these ids; packed ones are lexed without being taken apart."""
+"""Function from (start, stop) to the texts with these ids. Packed texts are lexed without being unpacked."""
 Stream = Callable[[Any], tuple[Keys, Index]]
-"""Keys of all tokens of what a Texts gives, in order, and how many each text has."""
+"""Function from texts to the keys of all their tokens in order, and (n,) the number of tokens in each text."""
 Counted = TypeVar("Counted", bound=Sized)
 
 LEXED_AT_ONCE = 4096
-"""Texts lexed at once: more take more memory, and no less time."""
+"""Number of texts to lex at once. Larger chunks take more memory and are not faster."""
 
 MAX_THREADS = 4
-"""Threads that lex: beyond a few, what they do under the interpreter's lock is all that is left."""
+"""Maximum number of threads that lex. With more, work under the interpreter's lock dominates."""
 
 
 class Lexicon:
-    """The token sets of a run's texts under one tokenizer: asked for frequencies, then for coverage.
+    """Token sets of a run's texts under one tokenizer. They give document frequencies, then coverage.
 
     is_ascii          : whether all texts are known to be ASCII.
-    queries, passages : texts by id; every id below n_queries, n_passages is lexed once.
-    counted           : (n_passages,) which passages are documents of the pool.
-    lex               : tokens of what `queries` and `passages` give; those of the named tokenizer where None.
-    spool             : a file that this object writes the passages' token sets to.
-    stores            : what `queries` and `passages` read from, so that few long texts are lexed at once.
-    lexed             : called with the number of texts lexed, now and then.
+    queries, passages : texts by id. Every id below n_queries or n_passages is lexed once.
+    counted           : (n_passages,) whether each passage is a document of the pool.
+    spool             : path of a file for the passages' token sets.
+    lex               : function that lexes the texts; None for the named tokenizer.
+    stores            : stores that `queries` and `passages` read, so that only few long texts are lexed at once.
+    lexed             : called now and then with the number of texts lexed.
     """
 
     def __init__(
@@ -242,10 +248,10 @@ class Lexicon:
         self._offsets = np.zeros(len(counted) + 1, np.int64)
         self._mapped: mmap.mmap | None = None
         self._columns: npt.NDArray[np.int32] = np.zeros(0, np.int32)
-        # A lexer that is handed in may not be thread-safe.
+        # A caller's lexer may not be thread-safe.
         n_threads = 1 if lex else min(MAX_THREADS, os.cpu_count() or 1)
         of_queries, of_passages = (store.lengths for store in stores) if stores else (None, None)
-        # numpy lets go of the interpreter in what takes the time, so threads run side by side.
+        # numpy releases the interpreter's lock in the slow parts, so threads run in parallel.
         with ThreadPoolExecutor(n_threads) as pool:
 
             def parts(make: Callable[[int, int], Counted], n: int, lengths: Any) -> Iterator[Counted]:
@@ -289,7 +295,7 @@ class Lexicon:
 
     def _count(self, part: IndexedTokens, counted: npt.NDArray[np.bool_]) -> None:
         self._waiting.append(part.columns if counted.all() else part.columns[np.repeat(counted, part.counts)])
-        if sum(map(len, self._waiting)) >= len(self._held_by):  # a count takes time for each token of the vocabulary
+        if sum(map(len, self._waiting)) >= len(self._held_by):  # the time of a count grows with the vocabulary
             self._count_waiting()
         add_table(self._others, part.others)
 
@@ -298,7 +304,7 @@ class Lexicon:
         self._waiting = self._waiting[:1]
 
     def pooled(self) -> DocumentFrequencies:
-        """Frequencies over all counted passages of the run."""
+        """Return the frequencies over all counted passages of the run."""
         if self._pool is None:
             self._count_waiting()
             present = self._held_by > 0
@@ -308,30 +314,34 @@ class Lexicon:
         return self._pool
 
     def of_passages(self, ids: Index) -> DocumentFrequencies:
-        """Frequencies over these passages, for the tokens that some query of the run holds.
+        """Return the frequencies of query tokens over these passages. ids: distinct passage ids.
 
-        ids: distinct passage ids. Other tokens are left out: no coverage of this run asks for them.
+        Other tokens are left out, because coverage in this run does not need them.
         """
         return self._vocabulary_frequencies(self._passage_columns(np.sort(ids))[1], len(ids))
 
     def with_queries(self, documents: DocumentFrequencies, counted: npt.NDArray[np.bool_]) -> DocumentFrequencies:
-        """`documents` and the counted queries (n_queries,) with their tokens as further documents. Source: METHOD 4."""
+        """Return the frequencies with queries added to the documents. counted: (n_queries,) flags of these queries.
+
+        Source: METHOD 4.
+        """
         return merge_frequencies([documents, frequencies(self._query_sets, counted)])
 
     def idf(self, documents: DocumentFrequencies | None) -> Floats:
-        """(V,) IDF of the query vocabulary; all ones where documents is None (uniform weights)."""
+        """Return (V,), the IDF of the query vocabulary; all ones (uniform weights) if documents is None."""
         return np.ones(len(self.vocabulary)) if documents is None else documents.idf(self.vocabulary)
 
     def term_idf(self, terms: Sequence[str], idf: Floats) -> Floats:
-        """(n,) IDF of single query tokens, from `idf` over the vocabulary."""
+        """Return (n,), the IDF of single query tokens. idf: (V,) result of `idf`."""
         result: Floats = idf[np.searchsorted(self.vocabulary, term_keys(terms, self.tokenizer))]
         return result
 
     def coverage(self, query_ids: Index, passage_ids: Index, idf: Floats) -> Floats:
-        """c of each (query, passage) pair, in [0, 1]; 0 where the query has no token.
+        """Return (T,), the coverage c in [0, 1] of each (query, passage) pair; 0 if the query has no token.
 
-        query_ids, passage_ids : (T,) ids.   idf : (V,) from `idf`, or (n, V) for (n, T) coverages by one comparison.
-        The quotient is clamped: two sums of the same numbers in another order gave 1.0000000002.
+        query_ids, passage_ids : (T,) ids.
+        idf : (V,) result of `idf`, or (n, V) for n weightings at once, which give (n, T).
+        The quotient is clamped, because two sums of the same numbers in different orders gave 1.0000000002.
         Source: METHOD 2.3.
         """
         several, sets = np.atleast_2d(idf), self._query_sets
@@ -353,20 +363,20 @@ class Lexicon:
         return np.clip(quotient, 0.0, 1.0).reshape(*idf.shape[:-1], -1)
 
     def queries_without_tokens(self) -> npt.NDArray[np.bool_]:
-        """(n_queries,) True where a query has no usable token, so that c is 0 by definition."""
+        """Return (n_queries,) flags of queries without a usable token. Their c is 0 by definition."""
         wordless: npt.NDArray[np.bool_] = np.diff(self._query_sets.offsets) == 0
         return wordless
 
     def _passage_columns(self, ids: Index) -> tuple[Index, npt.NDArray[np.int32]]:
-        """Offsets and columns of these passages (sorted ids), read from the spool."""
+        """Return (offsets, columns) of these passages from the spool. ids: sorted passage ids."""
         counts = self._offsets[ids + 1] - self._offsets[ids]
         offsets = np.concatenate([[0], np.cumsum(counts)])
         places = np.arange(offsets[-1]) + np.repeat(self._offsets[ids] - offsets[:-1], counts)
         return offsets, np.asarray(self._columns[places])
 
     def _matrix(self, columns: npt.NDArray[Any], offsets: Index) -> Any:
-        """A sparse matrix of rows of tokens, 1 in the column of each."""
-        from scipy import sparse  # here: who only splits texts need not load it
+        """Return a sparse matrix with a row per token set, and 1 in the column of each token."""
+        from scipy import sparse  # imported here, because splitting texts does not need it
 
         shape = len(offsets) - 1, max(1, len(self.vocabulary))
         return sparse.csr_matrix((np.ones(len(columns)), columns, offsets), shape=shape)
@@ -378,13 +388,13 @@ class Lexicon:
 
 
 def _row_sums(values: Floats, columns: npt.NDArray[Any], offsets: Index) -> Floats:
-    """(n, rows) sums of each of n times V values over the columns of each row."""
+    """Return (n, rows), the sums of values over the columns of each row. values: (n, V)."""
     row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
     return np.array([np.bincount(row, own[columns], len(offsets) - 1) for own in values])
 
 
 def _joined(parts: Iterable[TokenSets]) -> TokenSets:
-    """Token sets of consecutive chunks as one; no text at all gives the empty set."""
+    """Join the token sets of consecutive chunks. Without texts, return the empty set."""
     parts = list(parts)
     table = distinct(np.concatenate([np.zeros(0, np.uint64), *(part.table for part in parts)]))
     numbers, offsets = [np.zeros(0, np.int32)], [np.zeros(1, np.int64)]

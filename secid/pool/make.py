@@ -1,4 +1,4 @@
-"""Makes a plan of records: refuses malformed rows, takes the part that the settings ask for, keeps each text once."""
+"""Make a plan from records: refuse malformed rows, select the part that the settings ask for, store each text once."""
 
 from __future__ import annotations
 
@@ -21,25 +21,25 @@ from secid.records import REASONS, fault_text
 from secid.results import Example
 from secid.settings import Settings, flag_of
 
-# Refusals: too many malformed rows, or sources without any triplet.
+# Refusals of too many malformed rows, and of sources without triplets.
 
 REMEDIES = {
-    "no_positive": "each query needs at least one labelled positive: ECI compares negatives with it",
-    "none_relevant": "each query needs a label or judgement that calls a passage relevant: are the judgements in "
-    "--collection DIR those of these queries?",
-    "text_not_found": "is this the collection that the ids come from? --collection DIR, or "
-    f"{flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')}, name it",
+    "no_positive": "add a labelled positive to each query, because ECI compares negatives with it",
+    "none_relevant": "add a label or judgement that marks a passage as relevant to each query; check that the "
+    "judgements in --collection DIR belong to these queries",
+    "text_not_found": "name the collection of these ids with --collection DIR, or "
+    f"{flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')}",
 }
-"""Remedies if every row is left out for one reason."""
+"""Reason -> remedy if every row is left out for this reason."""
 
 BROKEN = frozenset({"broken_line", "too_large", "too_deep", "duplicate_key", "extra_columns"})
-"""Reasons in a line itself, whatever columns are read."""
+"""Reasons in the line itself, which do not depend on the columns."""
 COUNTED_AS_FINDINGS = ("empty_negative",)
-"""Reasons that are a finding with its own limit (`empty`). Even many do not mean that a file was misread."""
+"""Reasons that are a finding with its own limit (`empty`). Even many of them do not mean that a file was misread."""
 
 
 def refuse_bad(name: str, tally: Tally, settings: Settings) -> None:
-    """Raise BadRecordsError if the settings do not allow the malformed rows of a source."""
+    """Raise BadRecordsError if a source has more malformed rows than the settings allow."""
     if not tally.n_malformed:
         return
     bad = bad_reasons(tally)
@@ -55,7 +55,7 @@ def refuse_bad(name: str, tally: Tally, settings: Settings) -> None:
         )
     if fraction > settings.max_bad_fraction:
         reason, count = max(tally.skipped.items(), key=lambda item: item[1], default=("", 0))
-        if count == tally.n_read:  # neither another schema nor a larger fraction would help
+        if count == tally.n_read:  # neither another schema nor a larger limit would help
             raise BadRecordsError(
                 f"no row can be used, all {count} for one reason: {REASONS[reason].text}; {first}",
                 where=name,
@@ -70,11 +70,11 @@ def refuse_bad(name: str, tally: Tally, settings: Settings) -> None:
 
 
 def _remedy(bad: Mapping[str, int], fraction: float) -> str:
-    """Say what to do about malformed rows. Another schema does not help with a broken line."""
+    """Return the remedy for malformed rows. It names the schema only if lines are not broken."""
     skip = f"skip such rows with {flag_of('max_bad_fraction', ceil(100 * fraction) / 100)}"
     if BROKEN.issuperset(bad):
         return f"fix {'this line' if sum(bad.values()) == 1 else 'these lines'}, or {skip}"
-    return f"fix these rows; if the columns are not what they seem, name them or the schema (--format); or {skip}"
+    return f"fix these rows; if columns were misread, name them or the schema (--format); or {skip}"
 
 
 def bad_reasons(tally: Tally) -> dict[str, int]:
@@ -98,7 +98,7 @@ def refuse_empty(sources: Sequence[PlannedSource]) -> None:
         raise NothingToScoreError(
             f"no triplet to score: {left_out_text(tally)}{first}",
             where=planned.name,
-            remedy=REMEDIES.get(reason, "a source needs rows with a query, a positive and at least one negative"),
+            remedy=REMEDIES.get(reason, "add rows with a query, a positive and at least one negative"),
         )
 
 
@@ -108,7 +108,7 @@ def _example_text(example: Example) -> str:
 
 
 def malformed(tally: Tally) -> str:
-    """Say how much is malformed, rows and single passages separately."""
+    """Return the numbers of malformed rows and single passages as text."""
     rows, passages = tally.n_malformed_rows, tally.n_malformed_passages
     parts = [f"{rows} of {tally.n_read} rows"] if rows else []
     if passages:
@@ -130,11 +130,11 @@ def rows_left_out(tally: Tally) -> Counter[str]:
     return Counter(tally.skipped) + Counter(tally.dropped)
 
 
-# The part of a source that the settings ask for: a sample, the first negatives, the positives that may be scored.
+# The part of a source that the settings ask for: a sample of queries, the first negatives, and scorable positives.
 
 
 def restricted(planned: PlannedSource, queries: TextStore, settings: Settings) -> PlannedSource:
-    """Return the sample of queries and the first K negatives of each record that the settings ask for."""
+    """Return the source with the sample of queries and the first K negatives per record that the settings ask for."""
     keep_record = np.ones(planned.n_records, np.bool_)
     if settings.max_records is not None:
         sample = first_sampled(distinct(planned.query), queries.keys, settings.seed, settings.max_records)
@@ -149,9 +149,9 @@ def restricted(planned: PlannedSource, queries: TextStore, settings: Settings) -
 def select_records(
     planned: PlannedSource, keep_record: npt.NDArray[np.bool_], keep_triplet: npt.NDArray[np.bool_]
 ) -> PlannedSource:
-    """Return the source with some of its records and triplets. keep_record: (R,), keep_triplet: (T,).
+    """Return the source with only these records and triplets. keep_record: (R,) flags; keep_triplet: (T,) flags.
 
-    If records are removed, so are the blanks of queries without a kept record.
+    If records are removed, blank negatives of queries without a record are removed too.
     """
     positive_record = planned.positive_record()
     keep_positive = keep_record[positive_record]
@@ -187,10 +187,10 @@ def select_records(
 
 
 def sample_order(keys: npt.NDArray[np.uint8], seed: int) -> npt.NDArray[np.uint64]:
-    """Return (n,) a uniform 64-bit number for each text key and seed: sampling takes the smallest.
+    """Return (n,), a uniform 64-bit number for each text key and the seed. Samples take the smallest numbers.
 
-    The same text gets the same number in every source, file and run, so samples are nested and
-    paired. The mixing is that of splitmix64. Source: METHOD 8, DESIGN 5.
+    A text has the same number in every source, file and run, so that samples are nested and paired. The mixing function
+    is that of splitmix64. Source: METHOD 8, DESIGN 5.
     """
     with np.errstate(over="ignore"):
         mixed = np.ascontiguousarray(keys[:, :8]).view(np.uint64).ravel() + np.uint64(seed) * np.uint64(
@@ -202,9 +202,9 @@ def sample_order(keys: npt.NDArray[np.uint8], seed: int) -> npt.NDArray[np.uint6
 
 
 def content_of(*keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
-    """Return (n,) a hash of the texts' content, by which equal scores are ordered.
+    """Return (n,), a hash of the texts' content, by which ties are sorted.
 
-    keys : (n, 16) text keys each, such as those of the negatives, or of negatives and queries.
+    keys : arrays of (n, 16) text keys, such as those of negatives, or of negatives and queries.
     """
     mixed = sample_order(keys[0], 0)
     for place, part in enumerate(keys[1:], start=1):
@@ -213,12 +213,12 @@ def content_of(*keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
 
 
 def first_sampled(ids: Index, keys: npt.NDArray[np.uint8], seed: int, n: int | None = None) -> Index:
-    """Return the first n of these texts in the order of sampling; all if n is None. keys: of every id."""
+    """Return the first n of these text ids in sampling order; all if n is None. keys: text keys by id."""
     return ids[np.argsort(sample_order(keys[ids], seed), kind="stable")[:n]]
 
 
 def key_ranks(keys: npt.NDArray[np.uint8]) -> Index:
-    """Return (n,) the rank of each text by its key: an order that does not depend on files and rows."""
+    """Return (n,), the rank of each text by its key. This order does not depend on files and rows."""
     high, low = np.ascontiguousarray(keys).view(">u8").astype(np.uint64).T
     order = np.argsort(high)
     if (high[order[1:]] == high[order[:-1]]).any():  # 8 bytes are hardly ever equal if 16 are not
@@ -229,14 +229,15 @@ def key_ranks(keys: npt.NDArray[np.uint8]) -> Index:
 
 
 def with_scorable_positives(planned: PlannedSource, queries: TextStore, settings: Settings) -> PlannedSource:
-    """Return the source with only the positives that the policy may score, so that no other is encoded; with
-    objectives all of them, the scored one first. Source: METHOD 9.
+    """Return the source with only the positives that the policy may score, so that no others are encoded.
+
+    With objectives, all positives stay, and the scored one is first. Source: METHOD 9.
     """
     starts, counts = planned.positive_offsets[:-1], np.diff(planned.positive_offsets)
     if settings.positives == "first":
         chosen = starts
     elif settings.positives == "random":
-        draws = sample_order(queries.keys[planned.query], settings.seed + 1)  # + 1: not the order of samples
+        draws = sample_order(queries.keys[planned.query], settings.seed + 1)  # + 1, to be independent of samples
         chosen = starts + (draws % counts.astype(np.uint64)).astype(np.int64)
     else:
         return planned
@@ -259,18 +260,18 @@ def _with_positives(planned: PlannedSource, places: Index, offsets: Index) -> Pl
 
 # A plan holds every distinct text once for all sources, and triplets as index arrays.
 #
-# Only integers are kept per row; texts go to the spool. All grouping (rows of one record, equal
-# negatives, negatives that are positives) is array arithmetic once the files have been read.
+# Only integers are stored per row, and texts go to the spool. After the files have been read, all grouping (rows of a
+# record, equal negatives, negatives that are positives) is array arithmetic.
 
 
 @dataclass(frozen=True)
 class DraftPlan:
-    """A plan before the findings of its texts are known: what has to be encoded does not depend on them.
+    """A plan before the text findings are known. The texts to encode do not depend on them.
 
-    plan   : what has to be encoded. No triplet has a finding yet.
-    read   : every source as it was read, before a sample or a policy leaves records and positives out.
-    labels : labels of a collection's qrels.
-    whole  : all that was read of the plan's sources.
+    plan   : the texts to encode and the triplets to score, without findings.
+    read   : every source as it was read, before a sample or a policy leaves out records and positives.
+    labels : labelled positives from a collection's qrels.
+    whole  : plan of all rows that were read of the plan's sources.
     """
 
     plan: Plan
@@ -281,11 +282,11 @@ class DraftPlan:
 
     @property
     def texts(self) -> tuple[TextStore, TextStore, Sequence[PlannedSource]]:
-        """Return the input of the text rules: queries, passages, and all that was read; labels come last."""
+        """Return the input of the text rules: queries, passages, and all sources as read, with labels last."""
         return self.whole.queries, self.whole.passages, [*self.read, *self.labels]
 
     def with_text_findings(self, found: Sequence[TextFindings]) -> DraftPlan:
-        """Return the draft with findings. found : of each source in `texts`, in their order."""
+        """Return the draft with findings. found: text findings of each source in `texts`, in the same order."""
         own_found = found[: len(self.read)]
         read = tuple(planned.with_findings(own) for planned, own in zip(self.read, own_found, strict=True))
         by_name = {planned.name: planned for planned in read}
@@ -311,19 +312,19 @@ class DraftPlan:
 
 
 def scored_part(planned: PlannedSource, queries: TextStore, settings: Settings) -> PlannedSource:
-    """Return the part of a source that the settings ask for: a sample, the first negatives, scorable positives."""
+    """Return the part of a source to score: a sample of queries, the first negatives, and scorable positives."""
     return with_scorable_positives(restricted(planned, queries, settings), queries, settings)
 
 
 def draft_plan(
     gathered: Gathered, settings: Settings, *, with_positives: bool = False, with_echoes: bool = False
 ) -> DraftPlan:
-    """Plan what has to be encoded of all that was read.
+    """Plan the texts to encode and the triplets to score.
 
-    with_positives, with_echoes : also plan, for the sample of queries that controls are made of, the
-              labelled positives that are not scored, and the queries' own texts as passages.
-    Raises BadRecordsError (settings.on_bad, settings.max_bad_fraction) and NothingToScoreError.
-    Source: METHOD 1, DESIGN 1.
+    with_positives : whether to plan also the unscored labelled positives of the queries for controls.
+    with_echoes    : whether to plan also these queries' own texts as passages.
+    Raises BadRecordsError if there are too many malformed rows (settings.on_bad, settings.max_bad_fraction), and
+    NothingToScoreError if a source has no triplet. Source: METHOD 1, DESIGN 1.
     """
     queries, passages = gathered.queries, gathered.passages
     if settings.shard is None:  # `secid merge` knows all splits
@@ -380,7 +381,11 @@ def draft_plan(
 
 
 class _Labels(NamedTuple):
-    """Every labelled positive of a run: sorted query * n_passages + passage, and the row that labels it first."""
+    """Labelled positives of a run.
+
+    pairs      : sorted query * n_passages + passage.
+    line, path : line and file of the row that first labels each; path is a place in `paths`.
+    """
 
     pairs: Index
     line: Index
@@ -411,7 +416,7 @@ def _compacted(
     extra: Index,
     echoes: Index,
 ) -> Plan:
-    """Return the plan with only the texts that are still referred to, renumbered. extra: further pairs to plan."""
+    """Return the plan with only the texts that sources refer to, renumbered. extra: further known pairs to plan."""
     used_queries = _used([planned.query for planned in sources], len(queries))
     extra = extra[is_known(extra // len(passages), used_queries)]
     pointed = [ids for planned in sources for ids in (planned.positives, planned.negatives)]
@@ -453,7 +458,7 @@ def _compacted(
 
 
 def _used(pointed: Sequence[Index], n: int) -> Index:
-    """Return the ids below n that are referred to, sorted."""
+    """Return the sorted ids below n that occur in `pointed`."""
     used = np.zeros(n, np.bool_)
     for ids in pointed:
         used[ids] = True

@@ -1,7 +1,7 @@
-"""The normal form of a text, and 64-bit keys of it that are the same on every machine.
+"""Compute the normal form of texts, and 64-bit keys of it that are the same on every machine.
 
-Texts of one normal form are the same text to a reader. Defined by `normal_form`; `FormKeys` reaches the same words
-for many texts at once by array arithmetic. Source: METHOD 14.
+Texts with the same normal form are the same text to a reader. `normal_form` defines it. `FormKeys` computes the same
+words for many texts at once by array arithmetic. Source: METHOD 14.
 """
 
 from __future__ import annotations
@@ -26,15 +26,15 @@ from secid.pool.tokens import BLOB_BYTES, LETTER, UNSPACED_RANGES, span_keys, sp
 Keys = npt.NDArray[np.uint64]
 SPACE = ord(" ")
 ENTITY = re.compile(rb"&#?\w+;")
-"""Scraped text often keeps its entities: `&amp;` is a mark, not the word "amp"."""
+"""Pattern of an HTML entity. Scraped text often has them: `&amp;` is a mark, not the word "amp"."""
 KEPT_MARKS = "#%"
-"""Marks that are kept although Unicode calls them punctuation: C# is not C, and 5 % is not 5."""
+"""Punctuation marks that count as symbols: C# is not C, and 5 % is not 5."""
 DROPPED_SYMBOLS = "|\u2044\u2212"
-"""Symbols to Unicode that only separate, or are written as punctuation too: the slash of ½ and the minus."""
+"""Unicode symbols that only separate words, or have a punctuation mark as variant: the slash of ½ and the minus."""
 
 
 def is_symbol(character: str) -> bool:
-    """Return whether a character counts as a word by itself: a mathematical, currency or other symbol, # or %.
+    """Return whether a character is a word by itself: a mathematical, currency or other symbol, # or %.
 
     Source: METHOD 14, docs/decisions/symbols.md.
     """
@@ -47,7 +47,7 @@ SYMBOL = re.compile(f"[{re.escape(ASCII_SYMBOLS)}]")
 ASCII_FORM = bytes(
     ord(chr(code).lower()) if chr(code).isalnum() or chr(code) in ASCII_SYMBOLS else SPACE for code in range(128)
 ) + bytes(range(128, 256))
-"""Each byte of ASCII text as the normal form has it, but for the spaces around symbols."""
+"""Translation of ASCII bytes to the normal form, without the spaces around symbols."""
 BETWEEN_WORDS, IN_WORD, ALONE = range(3)
 KINDS = bytes(
     ALONE if chr(code) in ASCII_SYMBOLS else IN_WORD if code > SPACE else BETWEEN_WORDS for code in range(256)
@@ -55,37 +55,40 @@ KINDS = bytes(
 """Kind of each byte of a form. Symbols beyond ASCII have spaces around them."""
 _RANGES = "".join(f"{chr(low)}-{chr(high)}" for low, high in UNSPACED_RANGES)
 UNSPACED, SPACED = re.compile(f"[{_RANGES}]"), re.compile(f"[^ {_RANGES}]+")
-"""A character of a script without spaces, and a stretch of a normal form without any."""
+"""Patterns of a character in a script without spaces, and of a stretch of a normal form without such characters."""
 CHARACTERS_PER_WORD = 2
-"""Characters per word in scripts without spaces, roughly. Counting words, not characters, keeps a Chinese text with
-Latin names Chinese: of XQuAD's paragraphs cut to 60 %, 4.9 % changed sides when characters were counted."""
+"""Approximate number of characters per word in scripts without spaces. Words are counted, not characters, so that a
+Chinese text with Latin names stays Chinese. With characters, 4.9 % of XQuAD's paragraphs changed sides if cut to 60 %.
+"""
 EMPTY_FORM = np.uint64(0)
-"""Hash of the normal form "": texts without any letter, digit, combining mark or symbol."""
+"""Hash of the normal form "", which texts without letters, digits, combining marks and symbols have."""
 PLACEHOLDERS = frozenset(
     ("n a", "na", "nan", "none", "null", "nil", "empty", "todo", "tbd", "text", "passage", "removed", "deleted")
 )
-"""Normal forms of what is written where a text was meant to be."""
+"""Normal forms of placeholders for a text."""
 FEW_WORDS = 4
-"""Words of the longest placeholder, between two symbols: <n/a>."""
+"""Number of words in the longest placeholder between two symbols: <n/a>."""
 LOOP_TOKENS, LOOP_REACH = 20, 4
-"""Source for the first: METHOD 16.2. A sequence of two that makes up more than half returns every fourth token on
-average, or sooner."""
+"""Minimum number of tokens in a loop (source: METHOD 16.2), and maximum distance at which a token returns. A sequence
+of two that makes up more than half of a text returns every fourth token or sooner, on average."""
 FORMS_AT_ONCE = 1024
-"""Texts worked on at once: enough to hide the cost of a numpy call, and their words stay in the processor's cache."""
+"""Number of texts to process at once: enough to hide the cost of a numpy call, with words that stay in the cache."""
 REMEMBERED_TEXTS, REMEMBERED_BYTES = 1 << 12, 1 << 12
-"""Normal forms that are remembered, and the longest text: at most about 50 MB, and of most passages all."""
+"""Number of normal forms to cache, and maximum size of a cached text. They take at most about 50 MB."""
 STEP, FIRST_FACTOR, SECOND_FACTOR = (
     np.uint64(0x9E3779B97F4A7C15),
     np.uint64(0xBF58476D1CE4E5B9),
     np.uint64(0x94D049BB133111EB),
 )
-"""Source: splitmix64 (Steele, Lea and Flood 2014)."""
+"""Constants of splitmix64. Source: Steele, Lea and Flood 2014."""
 
 
 def normal_form(text: str) -> str:
-    """Entities resolved, characters that spell nothing dropped, NFKC, case-folded, and NFKC again, since some letters
-    fold into a letter and a mark; every symbol is a word of its own; every run of characters that are neither letter,
-    digit, combining mark nor symbol is one space; no space at the ends. "" where nothing is left.
+    """Return the normal form of a text; "" if nothing is left.
+
+    HTML entities are resolved, and characters that spell nothing are dropped. The text is brought to NFKC, case-folded,
+    and brought to NFKC again, because some letters fold into a letter and a mark. Every symbol becomes a word. All
+    characters except letters, digits, combining marks and symbols become single spaces between words.
 
     >>> normal_form("  ＣＡＦＥ\u0301 &amp; Straße! ")
     'café strasse'
@@ -94,20 +97,21 @@ def normal_form(text: str) -> str:
 
     Source: METHOD 14.
     """
-    if text.isascii() and "&" not in text:  # the same, five times as fast
+    if text.isascii() and "&" not in text:  # the same result, five times as fast
         return _one_space(text.encode().translate(ASCII_FORM).decode())
     folded = unicodedata.normalize("NFKC", spelled(html.unescape(text))).casefold()
     return " ".join(unicodedata.normalize("NFKC", folded).translate(_SPELLING).split())
 
 
 def _one_space(form: str) -> str:
-    """One space between words, and around each symbol of ASCII."""
+    """Return a form with one space between words and around each ASCII symbol."""
     return " ".join((SYMBOL.sub(r" \g<0> ", form) if SYMBOL.search(form) else form).split())  # twice as fast
 
 
 class _Spelling(dict[int, str]):
-    """Letters, digits and combining marks as they are, symbols between blanks, a blank for all else: `str.translate`
-    looks each up once.
+    """Table for `str.translate`, filled on first use.
+
+    Letters, digits and combining marks stay, symbols get blanks around them, and all other characters become a blank.
     """
 
     def __missing__(self, code: int) -> str:
@@ -121,7 +125,7 @@ _SPELLING = _Spelling()
 
 
 def _form(part: bytes) -> str:
-    """The normal form of a text in UTF-8. Short ones are remembered: several queries list a passage."""
+    """Return the normal form of a text in UTF-8. Forms of short texts are cached, because queries share passages."""
     return _remembered(part) if len(part) <= REMEMBERED_BYTES else normal_form(part.decode())
 
 
@@ -131,7 +135,7 @@ def _remembered(part: bytes) -> str:
 
 
 def is_unspaced(form: str) -> bool:
-    """True where most words of a normal form are of scripts without spaces."""
+    """Return whether most words of a normal form are in scripts without spaces."""
     if form.isascii() or not UNSPACED.search(form):
         return False
     spaced = SPACED.findall(form)
@@ -143,11 +147,12 @@ def is_unspaced(form: str) -> bool:
 class FormKeys:
     """The normal forms of n texts.
 
-    data, starts, ends : text i is data[starts[i]:ends[i]] in UTF-8, with spaces between words, or none around a symbol.
-    words, n_words     : key of every word in order, and (n,) how many each text has.
-    with_content       : (n,) at least one letter or digit.
-    unspaced           : (n,) most words are of scripts without spaces.
-    characters, n_characters : code points of these texts' words in order, and (n,) how many; 0 for all other texts.
+    data, starts, ends : form i is data[starts[i]:ends[i]] in UTF-8. Spaces around ASCII symbols may be missing.
+    words, n_words     : keys of all words in order, and (n,) number of words in each text.
+    with_content       : (n,) whether a text has a letter or digit.
+    unspaced           : (n,) whether most words of a text are in scripts without spaces.
+    characters, n_characters : code points of the words of unspaced texts in order, and (n,) their number in each text,
+                         which is 0 for all other texts.
     """
 
     data: bytes
@@ -162,7 +167,7 @@ class FormKeys:
 
     @staticmethod
     def of(texts: Packed) -> FormKeys:
-        """The normal forms of these texts."""
+        """Return the normal forms of these texts."""
         data, ends = texts.data.translate(ASCII_FORM), texts.ends()
         starts = ends - texts.lengths
         places = _not_plain(texts)
@@ -190,15 +195,15 @@ class FormKeys:
         return len(self.starts)
 
     def hashes(self) -> Keys:
-        """(n,) hash of each whole form, the same on every machine; EMPTY_FORM for a form without words."""
+        """Return (n,), a hash of each form, the same on every machine; EMPTY_FORM for a form without words."""
         offsets = np.concatenate([[0], np.cumsum(self.n_words)])
         place = np.arange(len(self.words), dtype=np.int64) - np.repeat(offsets[:-1], self.n_words)
-        # The place of a word goes into its key, so that order counts though keys are only added (modulo 2^64).
+        # Each key includes the place of its word, so that order counts although keys are only added (modulo 2^64).
         summed = np.concatenate([[np.uint64(0)], np.cumsum(mixed_bits(self.words + place.view(np.uint64) * STEP))])
         return mixed_bits((summed[offsets[1:]] - summed[offsets[:-1]]) + self.n_words.view(np.uint64) * SECOND_FACTOR)
 
     def form(self, place: int) -> str:
-        """The normal form of one text."""
+        """Return the normal form of one text."""
         return _one_space(self.data[int(self.starts[place]) : int(self.ends[place])].decode())
 
 
@@ -206,10 +211,10 @@ class FormKeys:
 class TextForms:
     """The normal forms of n distinct texts, by id.
 
-    form   : (n,) uint64 hash of each, the same on every machine; EMPTY_FORM for "".
-    number : (n,) a number below n_forms that equal forms share.
-    empty  : (n,) no letter or digit, or a placeholder.
-    loop   : (n,) one word, or a pair of words, over and over.
+    form   : (n,) uint64 hash of each form, the same on every machine; EMPTY_FORM for "".
+    number : (n,) number of each form, below n_forms. Equal forms share a number.
+    empty  : (n,) whether a text has no letter or digit, or is a placeholder.
+    loop   : (n,) whether a text repeats one word, or a pair of words, over and over.
     """
 
     form: Keys
@@ -220,13 +225,13 @@ class TextForms:
 
     @staticmethod
     def of(form: Keys, empty: Flags, loop: Flags) -> TextForms:
-        """The forms with these columns."""
+        """Return the forms with these columns, numbered."""
         distinct_forms, number = np.unique(form, return_inverse=True)
         return TextForms(form, number, len(distinct_forms), empty, loop)
 
 
 def text_forms(store: TextStore) -> TextForms:
-    """Return the normal forms of all texts of a store, in its order. They are kept as long as the store is."""
+    """Return the normal forms of all texts of a store, by id. They are cached as long as the store exists."""
     if store not in _KNOWN:
         packed = (store.packed(*part) for part in pieces(len(store), FORMS_AT_ONCE, store.lengths))
         parts = [form_columns(FormKeys.of(texts)) for texts in (Packed.of([]), *packed)]
@@ -243,17 +248,17 @@ def form_columns(forms: FormKeys) -> dict[str, npt.NDArray[Any]]:
 
 
 def is_empty(form: str) -> bool:
-    """True where a normal form has no letter or digit, is a single letter of ASCII, or a placeholder.
+    """Return whether a normal form has no letter or digit, is a single ASCII letter, or is a placeholder.
 
-    A single letter of another script may be a word (水), a digit may be an answer, two letters are one (UK, 나무), and
-    so may be a letter with a symbol (C#). A placeholder may be between symbols (<null>).
+    A single letter of another script may be a word (水), and a digit may be an answer. Two letters, or a letter with a
+    symbol, may be a word too (UK, 나무, C#). A placeholder may be between symbols (<null>).
     """
     words = [word for word in form.split() if any(map(str.isalnum, word))]
     return not words or " ".join(words) in PLACEHOLDERS or (len(form) == 1 and form.isascii() and form.isalpha())
 
 
 def _empty(forms: FormKeys) -> Flags:
-    """(n,) which texts are empty: of those with a letter or digit, only ones of few words can be."""
+    """Return (n,) flags of empty texts. With a letter or digit, only a text of few words can be empty."""
     empty = ~forms.with_content
     for place in np.flatnonzero(forms.with_content & (forms.n_words <= FEW_WORDS)).tolist():
         empty[place] = is_empty(forms.form(place))
@@ -261,7 +266,7 @@ def _empty(forms: FormKeys) -> Flags:
 
 
 def _loops(forms: FormKeys) -> Flags:
-    """(n,) which texts are loops: of words, or of characters in scripts without spaces."""
+    """Return (n,) flags of texts that are loops of words, or of characters in scripts without spaces."""
     of_words, of_characters = (
         loops(tokens, counts)
         for tokens, counts in ((forms.words, forms.n_words), (forms.characters, forms.n_characters))
@@ -270,12 +275,11 @@ def _loops(forms: FormKeys) -> Flags:
 
 
 def loops(tokens: Keys, counts: Index) -> Flags:
-    """(n,) in which texts one token, or one sequence of two, makes up more than half of LOOP_TOKENS tokens or more.
+    """Return (n,) flags of loops: at least LOOP_TOKENS tokens, with one token or pair making up more than half of them.
 
-    tokens : keys of the tokens of all texts, in order.   counts : (n,) tokens of each text.
-
-    A loop has many tokens that return within LOOP_REACH tokens; only texts with that many are counted.
-    For that 16 bits of each key will do. Source: METHOD 16.2.
+    tokens : keys of the tokens of all texts, in order.   counts : (n,) number of tokens in each text.
+    In a loop, many tokens return within LOOP_REACH tokens. This test needs 16 bits of each key, and only texts that
+    pass it are counted exactly. Source: METHOD 16.2.
     """
     returns, short = np.zeros(len(tokens), np.bool_), (tokens * STEP >> np.uint64(48)).astype(np.uint16)
     for gap in range(1, LOOP_REACH + 1):
@@ -290,7 +294,7 @@ def loops(tokens: Keys, counts: Index) -> Flags:
 
 
 def _is_loop(tokens: list[int]) -> bool:
-    if 2 * len(set(tokens)) >= len(tokens) + 4:  # a loop leaves less than half of the tokens to others than its two
+    if 2 * len(set(tokens)) >= len(tokens) + 4:  # less than half of a loop's tokens differ from its two
         return False
     sequences = Counter(pair for pair in pairwise(tokens) if pair[0] != pair[1])
     most = max(*Counter(tokens).values(), 2 * max(sequences.values(), default=0))
@@ -298,7 +302,7 @@ def _is_loop(tokens: list[int]) -> bool:
 
 
 def _not_plain(texts: Packed) -> list[int]:
-    """Places of the texts beyond ASCII or with an entity."""
+    """Return the places of texts beyond ASCII or with an HTML entity."""
     if texts.data.isascii() and not (b"&" in texts.data and ENTITY.search(texts.data)):
         return []
     parts = enumerate(texts.parts())
@@ -306,9 +310,9 @@ def _not_plain(texts: Packed) -> list[int]:
 
 
 def _words(data: bytes, starts: Index, ends: Index) -> tuple[Keys, Index, Flags]:
-    """Keys of all words, (n,) their number in each text, and (n,) whether one of them is no symbol of ASCII.
+    """Return the keys of all words, (n,) their number in each text, and (n,) whether any is not an ASCII symbol.
 
-    Blobs keep what is made of their words in the cache.
+    Texts are processed in blobs whose intermediate arrays stay in the processor's cache.
     """
     keys: list[Keys] = [np.zeros(0, np.uint64)]
     counts: list[Index] = [np.zeros(0, np.int64)]
@@ -332,7 +336,7 @@ def _words(data: bytes, starts: Index, ends: Index) -> tuple[Keys, Index, Flags]
 
 
 def mixed_bits(values: Keys) -> Keys:
-    """Every bit of a value in every bit of the result; 0 for 0."""
+    """Return values in which every bit depends on every bit of the input; 0 for 0."""
     values = values ^ values >> np.uint64(30)
     values *= FIRST_FACTOR
     values ^= values >> np.uint64(27)

@@ -1,4 +1,4 @@
-"""Parts of a plan: the sources as index arrays over distinct texts, whole or for a part of the queries."""
+"""Define the parts of a plan: sources as index arrays over distinct texts, for all queries or a part of them."""
 
 from __future__ import annotations
 
@@ -20,21 +20,21 @@ from secid.results import Example, RowCounts
 from secid.results.catalogue import BITS, TEXT_FINDINGS
 from secid.settings import Settings, flag_of
 
-# What a plan is made of: the sources as index arrays over distinct texts.
+# The parts of a plan.
 
 Small = npt.NDArray[np.int32]
-"""Numbers that stay far below 2^31 and are kept for every triplet: half the memory."""
+"""Numbers far below 2^31 that are stored for every triplet, in half the memory of Index."""
 Mask = npt.NDArray[np.uint32]
 FormalMask = npt.NDArray[np.uint16]
-"""A mask that holds only formal findings: their bits in the catalogue are below 16."""
+"""A mask of formal findings, whose bits in the catalogue are below 16."""
 
 
 class TextFindings(NamedTuple):
-    """Findings of the texts of one source.
+    """Text findings of one source.
 
-    negatives, positives : (T,) and (P,) masks, bit i for the catalogue's i-th finding; of positives the formal ones.
-    excess : formal defects that count, since the negatives' established excess over the positives is above the limit;
-             and whether dropping them brings the negatives nearer to the positives.
+    negatives : (T,) masks, bit i for the catalogue's i-th finding.   positives : (P,) masks of formal findings.
+    excess    : formal defect that counts -> whether dropping it brings the negatives nearer to the positives. A defect
+                counts if the negatives' established excess over the positives is above the limit.
     """
 
     negatives: Mask
@@ -44,11 +44,12 @@ class TextFindings(NamedTuple):
 
 @dataclass(frozen=True)
 class Tally:
-    """Account of the rows of one source: n_read = n_used + sum(skipped).
+    """Counts of the rows of one source: n_read = n_used + sum(skipped).
 
-    n_records : records that the used rows form, before any sample.
-    n_repeated_rows : rows whose negatives are all listed by earlier rows of their record.
-    n_mixed_slices : records whose rows have more than one value of --by; that of the first row is used.
+    n_records       : number of records that the used rows form, before any sample.
+    skipped         : reason -> number of skipped rows.   dropped : reason -> number of dropped passages.
+    n_repeated_rows : number of rows whose negatives are all listed by earlier rows of their record.
+    n_mixed_slices  : number of records whose rows differ in the value of --by. The value of the first row is used.
     """
 
     n_read: int
@@ -61,7 +62,7 @@ class Tally:
     n_repeated_rows: int = 0
 
     def row_counts(self, n_records: int) -> RowCounts:
-        """Return the counts for a report. n_records : those left after a sample."""
+        """Return the counts for a report. n_records: number of records left after a sample."""
         return RowCounts(
             n_read=self.n_read,
             n_used=self.n_used,
@@ -74,17 +75,17 @@ class Tally:
 
     @property
     def n_malformed_rows(self) -> int:
-        """Return the number of rows left out for a reason that counts as malformed."""
+        """Number of rows skipped for a reason that counts as malformed."""
         return _n_malformed(self.skipped)
 
     @property
     def n_malformed_passages(self) -> int:
-        """Return the number of single negatives and positives of usable rows, left out for such a reason."""
+        """Number of passages dropped from usable rows for a reason that counts as malformed."""
         return _n_malformed(self.dropped)
 
     @property
     def n_malformed(self) -> int:
-        """Return the sum of both."""
+        """Number of malformed rows and passages together."""
         return self.n_malformed_rows + self.n_malformed_passages
 
 
@@ -94,10 +95,10 @@ def _n_malformed(reasons: Mapping[str, int]) -> int:
 
 @dataclass(frozen=True)
 class BlankNegatives:
-    """Negatives without text, which give no triplet, by the E rows that list some.
+    """Negatives without text, which give no triplet, for the E rows that list some.
 
-    query : (E,) query ids, -1 for a query without a record, and keys : (E, 16) their text keys.
-    count : (E,) how many the row lists, >= 1.   line, file : (E,) place of the row.
+    query : (E,) query ids; -1 for a query without a record.   keys : (E, 16) text keys of the queries.
+    count : (E,) number of such negatives in the row, >= 1.   line, file : (E,) place of the row.
     """
 
     query: Index
@@ -111,30 +112,30 @@ class BlankNegatives:
         return zip(self.file.tolist(), self.line.tolist(), self.count.tolist(), strict=True)
 
     def only(self, keep: npt.NDArray[np.bool_]) -> BlankNegatives:
-        """Return some of the rows. keep: (E,)."""
+        """Return the rows to keep. keep: (E,) flags."""
         return BlankNegatives(self.query[keep], self.keys[keep], self.count[keep], self.line[keep], self.file[keep])
 
 
 @dataclass(frozen=True)
 class PlannedSource:
-    """One source as index arrays. R records, T triplets; triplets of one record are neighbours.
+    """One source as index arrays, with R records, P labelled positives and T triplets, which are grouped by record.
 
-    split            : which source of its files it is; "" if they hold one.
-    query            : (R,) query id.        line, file : (R,) of the record's first row.
-    slice            : (R,) place of the record's value in Plan.slices; all 0 without --by.
-    positives        : ids of all labelled positives, record r's at positive_offsets[r:r+2].
-    negatives        : (T,) passage ids, record r's at negative_offsets[r:r+2], in file order.
-    n_queries_read   : distinct queries of its used rows, before any sample.
-    copies           : (T,) how often the record's rows list the negative, >= 1.
-    negative_line, negative_file : (T,) the row that first lists the negative.   negative_ordinal : (T,)
-                       its 0-based place among that row's usable negatives.
-    listed           : (L,) triplet of every usable negative in the order of reading, copies included;
-                       -1 if the settings leave it out. So a second reading finds each one again.
-    findings         : (T,) bit i: the negative has the catalogue's i-th finding; only findings of the texts. The bit
-                       of `repeat`: the record lists its text before, in another spelling.
-    positive_findings : (P,) the same for the labelled positives, only formal findings.
-    excess           : the formal defects that count in this source, and whether dropping them repairs it.
-    blanks           : negatives that the reader left out since they have no text.
+    split             : name of the source within its files; "" if they hold only one.
+    n_queries_read    : number of distinct queries in the used rows, before any sample.
+    query             : (R,) query id.   line, file : (R,) place of the record's first row.
+    slice             : (R,) place of the record's value in Plan.slices; all 0 without --by.
+    positives         : (P,) passage ids of labelled positives. Record r has positive_offsets[r] … [r+1] - 1.
+    negatives         : (T,) passage ids in file order. Record r has negative_offsets[r] … [r+1] - 1.
+    copies            : (T,) number of times that the record's rows list the negative, >= 1.
+    negative_line, negative_file : (T,) place of the row that first lists the negative.
+    negative_ordinal  : (T,) place of the negative among that row's usable negatives, from 0.
+    listed            : (L,) triplet of every usable negative in reading order, including copies; -1 if the settings
+                        leave it out. A second reading can find each one again.
+    findings          : (T,) masks of text findings, bit i for the catalogue's i-th finding. The bit of `repeat` means
+                        that the record lists the text earlier in another spelling.
+    positive_findings : (P,) masks of formal findings.
+    excess            : formal defect that counts in this source -> whether dropping it repairs the source.
+    blanks            : negatives that the reader left out because they have no text.
     """
 
     name: str
@@ -169,7 +170,7 @@ class PlannedSource:
         return len(self.negatives)
 
     def has(self, finding: str) -> npt.NDArray[np.bool_]:
-        """Return (T,) flags of negatives with a finding of the texts; one that its record lists twice has `repeat`."""
+        """Return (T,) flags of negatives with a text finding. A negative that its record lists twice has `repeat`."""
         found = bit_of(self.findings, finding)
         return found | (self.copies > 1) if finding == "repeat" else found
 
@@ -179,11 +180,11 @@ class PlannedSource:
         return tuple(name for name in TEXT_FINDINGS if mask >> BITS[name] & 1 or (name == "repeat" and is_copied))
 
     def again(self) -> npt.NDArray[np.bool_]:
-        """Return (T,) flags of the negatives whose text the record lists before, in another spelling."""
+        """Return (T,) flags of the negatives whose text the record lists earlier in another spelling."""
         return bit_of(self.findings, "repeat")
 
     def listed_again(self) -> npt.NDArray[np.bool_]:
-        """Return (L,) flags of the listings that are not the first of their triplet."""
+        """Return (L,) flags of the listings after the first one of their triplet."""
         again = np.ones(len(self.listed), np.bool_)
         again[np.unique(self.listed, return_index=True)[1]] = False
         return again
@@ -197,31 +198,30 @@ class PlannedSource:
         return np.repeat(np.arange(self.n_records), np.diff(self.positive_offsets))
 
     def with_findings(self, found: TextFindings) -> PlannedSource:
-        """Return the source with these findings of its texts."""
+        """Return the source with these text findings."""
         return replace(self, findings=found.negatives, positive_findings=found.positives, excess=found.excess)
 
 
 def bit_of(mask: Mask | FormalMask, finding: str) -> npt.NDArray[np.bool_]:
-    """Return which rows of a mask have a finding."""
+    """Return flags of the masks that have a finding."""
     flags: npt.NDArray[np.bool_] = (mask >> np.uint32(BITS[finding])) & np.uint32(1) != 0
     return flags
 
 
 @dataclass(frozen=True)
 class Plan:
-    """The distinct texts of a run and the sources that point at them.
+    """The distinct texts of a run, and the sources that refer to them.
 
-    known_positives : sorted query * len(passages) + passage of every labelled positive whose text is in the plan, those
-                      of a collection's qrels included.
-    n_queries_read  : distinct queries of all used rows, before any sample.
-    label_line, label_path : where each of known_positives is labelled first; label_path is a place in label_paths.
-    n_labelled      : labelled (query, positive) pairs of the files, and further ones of a collection's qrels.
-    empty           : the sources of files with several that were left out since they have no triplet: for each,
-                      counts of what was left out of it, by reason.
-    slices          : values of the column that the run is sliced by, "" for an absent one.
-    tallies         : of every source that was read, even without a triplet.
-    without_triplets: of a shard, the sources without a triplet in it; they may list blank negatives.
-    echoes          : (n_queries,) passage id of the query's own text, -1 if it was not asked for.
+    known_positives  : sorted query * len(passages) + passage of every labelled positive whose text is in the plan,
+                       including those from a collection's qrels.
+    echoes           : (n_queries,) passage id of the query's own text; -1 if it is not planned.
+    slices           : values of the slicing column, with "" for a missing value.
+    empty            : source without triplets -> reason -> number of omissions, for files with several sources.
+    n_queries_read   : number of distinct queries in all used rows, before any sample.
+    label_line, label_path : place of the first label of each known positive; label_path is a place in label_paths.
+    n_labelled       : number of labelled (query, positive) pairs in the files, and number of further pairs in qrels.
+    tallies          : source -> counts, for every source that was read, even without a triplet.
+    without_triplets : sources of a shard without a triplet in it, which may list blank negatives.
     """
 
     queries: TextStore
@@ -240,7 +240,7 @@ class Plan:
     without_triplets: tuple[PlannedSource, ...] = ()
 
     def source_passages(self) -> Index:
-        """Return rising ids of the passages that sources refer to; the plan may hold more, for controls."""
+        """Return the sorted ids of the passages that sources refer to. The plan may hold more, for controls."""
         used = np.zeros(len(self.passages), np.bool_)
         for planned in self.sources:
             used[planned.positives] = used[planned.negatives] = True
@@ -253,7 +253,7 @@ class Plan:
 
 
 def labels_of(plan: Plan, queries: Index) -> tuple[Index, Index]:
-    """Return (K,) places of the labelled positives of these queries: in `queries`, and in `known_positives`."""
+    """Return (places in `queries`, places in `known_positives`) of these queries' labelled positives, (K,) each."""
     ends = (pairs(queries + more, np.zeros_like(queries), len(plan.passages)) for more in (0, 1))
     start, stop = (np.searchsorted(plan.known_positives, end) for end in ends)
     counts = stop - start
@@ -261,19 +261,19 @@ def labels_of(plan: Plan, queries: Index) -> tuple[Index, Index]:
     return np.repeat(np.arange(len(queries)), counts), places
 
 
-# A part of the queries of a run, decided only by the query's text: the same in every file, source and process.
+# A part of the queries of a run. It depends only on the query's text, so it is the same in every file and process.
 
 Keep = Callable[[Sequence[str]], Sequence[bool]]
-"""A function that takes queries, and returns (n,) flags of those whose rows belong to the part."""
+"""Function from queries to (n,) flags of those whose rows belong to the part."""
 
 
 def unassigned_of(file: str) -> str:
-    """Return the key, in a shard's tallies, for the rows of a file that are too broken to tell their source."""
+    """Return the key, in a shard's tallies, for rows of a file that are too broken to name their source."""
     return f"{file}\n"
 
 
 class EmptyShardError(NothingToScoreError):
-    """A shard without a triplet. tallies: counts of its rows by source.   without_triplets: as in a plan."""
+    """Error for a shard without triplets. tallies: source -> counts of its rows. without_triplets: as in Plan."""
 
     def __init__(self, shard: str, tallies: Mapping[str, Tally], without_triplets: Sequence[PlannedSource]) -> None:
         super().__init__("no triplet to score", where=flag_of("shard", shard))
@@ -282,7 +282,7 @@ class EmptyShardError(NothingToScoreError):
 
 @dataclass(frozen=True)
 class Shard:
-    """Part `number`, from 0, of `of` parts. Queries of one normal form are in one part, so a query's labels are too."""
+    """Part `number`, from 0, of `of` parts. Queries of equal normal form, and their labels, are in the same part."""
 
     number: int
     of: int
@@ -316,8 +316,8 @@ class Shard:
 class QuerySubset:
     """The queries whose rows a run plans.
 
-    has : takes queries, returns (n,) flags of those whose rows are planned; None if all are.
-    nameless : whether rows that were left out since they have no query are counted too.
+    has      : function that flags the queries to plan; None to plan all queries.
+    nameless : whether to count skipped rows without a query.
     """
 
     has: Keep | None = None

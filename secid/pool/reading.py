@@ -1,4 +1,4 @@
-"""Reads sources and judgements into a plan, and reports to the user what was read."""
+"""Read sources and judgements into a plan, and report how they were read."""
 
 from __future__ import annotations
 
@@ -18,16 +18,15 @@ from secid.read.evaluation import relevant_pairs
 from secid.records import Record, Source
 from secid.settings import Settings, flag_of
 
-# The relevance judgements of a collection as labelled positives of the queries that a run has.
+# The relevance judgements of a collection become labelled positives of a run's queries.
 #
-# They serve as labels only: `check --against-eval` finds queries of an evaluation set in the sources. Source:
-# METHOD 14.
+# They are only labels; `check --against-eval` finds evaluation queries in the sources. Source: METHOD 14.
 
 Holds = Callable[[Sequence[str]], Iterable[Any]]
 
 
 def judgement_files(settings: Settings) -> Sequence[str]:
-    """Return the qrels of --collection, of all splits; () without a collection, qrels or its queries file."""
+    """Return the qrels files of all splits of --collection; () without a collection, qrels or a queries file."""
     if settings.collection is None:
         return ()
     files = collection_files(settings.collection, BEIR_FOLDER).qrels
@@ -35,10 +34,10 @@ def judgement_files(settings: Settings) -> Sequence[str]:
 
 
 def add_labels(gathered: Gathered, files: Sequence[str], settings: Settings) -> None:
-    """Add the relevant passages (a judgement above 0) of the gathered queries, as records without negatives.
+    """Add the relevant passages (with a judgement above 0) of the gathered queries as records without negatives.
 
-    Judgements of other queries, and of passages that the corpus lacks, add nothing. Raises InputError for a file that
-    is not a qrels file.
+    Judgements of other queries, or of passages that the corpus lacks, are ignored. Raises InputError if a file is not a
+    qrels file.
     """
     labels = Collected(Source("qrels", tuple(files)))
     for record in list(label_records(files, settings, gathered.queries.holds)):
@@ -49,7 +48,7 @@ def add_labels(gathered: Gathered, files: Sequence[str], settings: Settings) -> 
 def label_records(
     files: Sequence[str], settings: Settings, holds: Holds = lambda texts: [True] * len(texts)
 ) -> Iterator[Record]:
-    """Yield a record for each query, with line 0, since several rows label it. holds: (n,) flags of those used."""
+    """Yield a record for each query. Its line is 0, because several rows label it. holds: flags the queries to use."""
     relevant: dict[str, list[str]] = {}
     for file in files:
         for query, passage in relevant_pairs(file):
@@ -61,7 +60,7 @@ def label_records(
             yield Record(text, positives, (), files[0], 0)
 
 
-# Sources become a plan, and the user is told what was read. No torch here, since `secid check` reads in this way too.
+# Sources become a plan, and notes tell how they were read. No torch here, because `secid check` uses this code too.
 
 UNUSED = {
     flag_of("positive_score"): "no input has labels",
@@ -69,7 +68,7 @@ UNUSED = {
     flag_of("header", True): "no input is CSV or TSV",
     flag_of("header", False): "no input is CSV or TSV, or has rows without names",
 }
-"""Reasons why a flag has no effect on these files."""
+"""Flag -> reason why it has no effect on these files."""
 
 
 def read_draft(
@@ -83,13 +82,13 @@ def read_draft(
     with_labels: bool = True,
     subset: QuerySubset | None = None,
 ) -> tuple[DraftPlan, list[Reader]]:
-    """Read all sources into a plan, and report how each file was understood.
+    """Read all sources into a plan, and note how each file was read.
 
-    sources : those that are not open yet are opened here.
-    folder : an empty folder for spool files.   with_positives, with_echoes : as in `draft_plan`.
-    subset : the queries whose rows are planned; with None, those that the settings ask for.
-    with_labels : whether a collection's qrels add labelled positives, and an unneeded collection is an error.
-    Raises what opening and planning raise (SecidError), and UsageError for a collection that no source needs.
+    sources     : sources, or open readers.
+    folder      : empty folder for spool files.   with_positives, with_echoes : as in `draft_plan`.
+    with_labels : whether a collection's qrels add labelled positives, and an unused collection is an error.
+    subset      : queries whose rows are planned; None for those in the settings.
+    Raises SecidError if opening or planning fails, and UsageError for a collection that no source needs.
     """
     with ExitStack() as on_error:
         readers = []
@@ -111,7 +110,7 @@ def read_draft(
     try:
         if judgements:
             add_labels(gathered, judgements, settings)
-            if gathered.labels is None and subset.has is None:  # else the whole may have some
+            if gathered.labels is None and subset.has is None:  # with a subset, other queries may have labels
                 refuse_unused_collection(readers, settings)
         draft = draft_plan(gathered, settings, with_positives=with_positives, with_echoes=with_echoes)
     except BaseException:
@@ -121,8 +120,8 @@ def read_draft(
     for reader in readers:
         if judged := reader.count_judged():
             own = " and ".join(f"{n:,} {kind}" for kind, n in sorted(judged.items()))
-            split = "" if settings.source_column else " (--source-column judged splits them)"
-            progress.note(f"{reader.source.name}: negatives of the run: {own}{split}")
+            note = f"{reader.source.name}: negatives of the run: {own}"
+            progress.note(note if settings.source_column else f"{note} (--source-column judged splits them)")
     if judgements:
         n_of_files, n_of_qrels = draft.plan.n_labelled
         names = ", ".join(map(str, judgements))
@@ -153,8 +152,8 @@ def refuse_unused_collection(readers: Sequence[Reader], settings: Settings) -> N
         return
     shape = readers[0].files[0]
     raise UsageError(
-        f"{' and '.join(flags)} would resolve nothing: all sources were read as texts ({shape.mapping})",
+        f"{' and '.join(flags)} would have no effect: all sources were read as texts ({shape.mapping})",
         where=shape.path,
-        remedy=f"leave {'them' if len(flags) > 1 else 'it'} out if these are texts; "
-        f"if they are ids, name a collection that holds them: none of the first rows' values is an id of this one",
+        remedy=f"leave {'them' if len(flags) > 1 else 'it'} out if these are texts; if they are ids, name a collection "
+        "that holds them, because this one has no value of the first rows as an id",
     )

@@ -1,6 +1,6 @@
-"""Distinct texts of one role, on disk: written once in a stream, then read back by id.
+"""Store the distinct texts of one role on disk. They are written once as a stream, then read by id.
 
-In memory a distinct text costs 28 bytes (offset, length, key); the text itself stays in the file.
+In memory, a distinct text takes 28 bytes (offset, length, key). The text itself stays in the file.
 """
 
 from __future__ import annotations
@@ -20,22 +20,22 @@ import numpy.typing as npt
 Role = Literal["query", "passage"]
 KEY_BYTES = 16
 RECENT_TEXTS = 1 << 16
-"""Keys kept in memory, so that near repeats are not written again."""
+"""Number of recent keys in memory, so that texts repeated soon are not written again."""
 WAITING_TEXTS = 1024
 WAITING_BYTES = 1 << 20
-"""Texts, or bytes of them, that are written at once."""
+"""Number and bytes of texts to collect before writing them."""
 PIECE_BYTES = 16 << 20
-"""Bytes of texts processed at once: more than the passages of a chunk, and a few MB more if texts are books."""
+"""Maximum bytes of texts to process at once. A chunk of passages is smaller; books reach the limit."""
 DELETE = 0x7F
-"""The first byte after those that ASCII prints."""
+"""First byte after the printable ASCII bytes."""
 BETWEEN = b"\n"
-"""Follows every text of the spool. No token contains it, so adjacent texts can be lexed as one."""
+"""Separator after every text of the spool. No token contains it, so adjacent texts can be lexed as one."""
 RESIDENT_BYTES = 64 << 20
-"""Bytes read from the spool file before its pages are released: mapped pages count as memory of the process."""
+"""Bytes to read from the spool file before releasing its pages, because mapped pages count as memory of the process."""
 
 
 def text_key(role: Role, text: str) -> bytes:
-    """Return 16 bytes that identify (role, text), the same on every machine: the key in plan and cache."""
+    """Return the 16-byte key of (role, text) in plan and cache. It is the same on every machine."""
     hasher = _hasher(role)
     hasher.update(text.encode("utf-8"))
     return hasher.digest()
@@ -44,9 +44,10 @@ def text_key(role: Role, text: str) -> bytes:
 def pieces(
     n: int, n_texts: int, lengths: npt.NDArray[Any] | None = None, n_bytes: int = PIECE_BYTES
 ) -> Iterator[tuple[int, int]]:
-    """Yield ranges that cover n texts in order, each of at most n_texts and n_bytes, or of a single text.
+    """Yield (start, stop) ranges that cover n texts in order.
 
-    lengths : (n,) bytes of each text; with None, only n_texts limits a range.
+    A range has at most n_texts texts and n_bytes bytes, or a single longer text.
+    lengths : (n,) bytes of each text; None to limit ranges only by n_texts.
     """
     start = 0
     while start < n:
@@ -59,13 +60,13 @@ def pieces(
 
 
 def _hasher(role: Role) -> blake2b:
-    """Return a hash to be copied for each text: a copy takes two thirds of the time of a new hash."""
+    """Return a hash object to copy for each text. Copying takes two thirds of the time of a new object."""
     return blake2b(digest_size=KEY_BYTES, person=role.encode())
 
 
 @dataclass(frozen=True)
 class Packed:
-    """Texts in one piece of UTF-8, each followed by BETWEEN. lengths: (n,) bytes of each text, without BETWEEN."""
+    """Texts as one piece of UTF-8, each followed by BETWEEN. lengths: (n,) bytes of each text, without BETWEEN."""
 
     data: bytes
     lengths: npt.NDArray[np.int64]
@@ -80,7 +81,7 @@ class Packed:
         return len(self.lengths)
 
     def ends(self) -> npt.NDArray[np.int64]:
-        """Return (n,) the end of each text in the data."""
+        """Return (n,), the end of each text in the data."""
         return np.cumsum(self.lengths + len(BETWEEN)) - len(BETWEEN)
 
     def parts(self) -> list[bytes]:
@@ -95,31 +96,31 @@ class Packed:
         return [self.data[a:b].decode() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
 
     def first(self, n: int) -> npt.NDArray[np.uint8]:
-        """Return (n_texts, n) the first n bytes of each text; after a shorter one BETWEEN and more."""
+        """Return (n_texts, n), the first n bytes of each text. After a shorter text come BETWEEN and other bytes."""
         return _windows(self.data + bytes(n), n, self.ends() - self.lengths)
 
     def last(self, n: int) -> npt.NDArray[np.uint8]:
-        """Return (n_texts, n) the last n bytes of each text; before a shorter one BETWEEN and more."""
+        """Return (n_texts, n), the last n bytes of each text. Before a shorter text come other bytes and BETWEEN."""
         return _windows(BETWEEN * n + self.data, n, self.ends())
 
-    def n_bytes(self, least: int, below: int) -> npt.NDArray[np.int64]:
-        """Return (n,) how many bytes of each text are at least `least` and below `below`."""
-        if least >= 0x80 and self.data.isascii():
+    def n_bytes(self, low: int, stop: int) -> npt.NDArray[np.int64]:
+        """Return (n,), the number of bytes of each text in range(low, stop)."""
+        if low >= 0x80 and self.data.isascii():
             return np.zeros(len(self), np.int64)
         codes, ends = np.frombuffer(self.data, np.uint8), self.ends()
-        places = np.flatnonzero((codes - least).astype(np.uint8, copy=False) < below - least)
+        places = np.flatnonzero((codes - low).astype(np.uint8, copy=False) < stop - low)
         return np.searchsorted(places, ends) - np.searchsorted(places, ends - self.lengths)
 
     def flags(self, rule: Callable[[str], bool], candidates: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Return (n,) flags of the candidates that a rule holds for. candidates: (n,)."""
+        """Return (n,) flags of the candidates for which a rule is true. candidates: (n,) flags of texts to read."""
         places, flags = np.flatnonzero(candidates), np.zeros(len(self), np.bool_)
         flags[places] = list(map(rule, self.take(places)))
         return flags
 
     def matches(self, pattern: str) -> npt.NDArray[np.bool_]:
-        """Return (n,) flags of the texts in which RE2 finds the pattern; each text is followed by BETWEEN.
+        """Return (n,) flags of the texts in which RE2 finds the pattern. It sees each text followed by BETWEEN.
 
-        Buffers are used since Arrow's conversions from lists and to arrays would import pandas.
+        Buffers are used because Arrow's conversions from lists and to arrays would import pandas.
         """
         import pyarrow as pa
         import pyarrow.compute as pc
@@ -133,20 +134,20 @@ class Packed:
 
 
 def is_plain_ascii(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """Return (n,) flags of the rows of bytes that are printable ASCII without two blanks together."""
+    """Return (n,) flags of rows of bytes that are printable ASCII without two adjacent blanks."""
     blank, outside = rows == ord(" "), rows - ord(" ") >= DELETE - ord(" ")
     outside[:, 1:] |= blank[:, 1:] & blank[:, :-1]
     return np.asarray(~outside.any(axis=1))
 
 
 def _windows(data: bytes, n: int, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """Return (len(starts), n) the n bytes from each start."""
+    """Return (len(starts), n), the n bytes from each start."""
     windows: npt.NDArray[np.uint8] = np.ndarray((max(0, len(data) - n) + 1, n), np.uint8, data, strides=(1, 1))
     return np.asarray(windows[starts])
 
 
 class TextSpool:
-    """Writes a stream of texts to a file and numbers each occurrence; `store` makes them distinct."""
+    """Write a stream of texts to a file, and number each occurrence. `store` returns the distinct texts."""
 
     def __init__(self, role: Role, path: Path) -> None:
         self._role, self._hasher = role, _hasher(role)
@@ -160,7 +161,7 @@ class TextSpool:
         self._lengths = array("i")
 
     def add(self, texts: Iterable[str]) -> list[int]:
-        """Add texts. Return the occurrence number of each; a recent repeat gets its earlier number."""
+        """Add texts, and return their occurrence numbers. A recent repeat gets its earlier number."""
         copy, recent, n_texts = self._hasher.copy, self._recent, self._n_texts
         numbers: list[int] = []
         keys, waiting = self._keys, self._waiting
@@ -183,13 +184,13 @@ class TextSpool:
         return numbers
 
     def holds(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Return (n,) whether each text was added, by the first eight bytes of its key."""
+        """Return (n,) whether each text was added. Only the first eight bytes of keys are compared."""
         keys = np.array(np.frombuffer(self._keys, np.uint64)[::2])
         asked = b"".join([text_key(self._role, text)[:8] for text in texts])
         return np.isin(np.frombuffer(asked, np.uint64), keys)
 
     def _write(self) -> None:
-        """Write the waiting texts to the file: writing many at once takes half the time."""
+        """Write the waiting texts to the file. Writing many at once takes half the time."""
         self._lengths.extend(map(len, self._waiting))
         self._file.write(BETWEEN.join([*self._waiting, b""]))
         self._waiting.clear()
@@ -202,9 +203,9 @@ class TextSpool:
         self._file.close()
 
     def store(self) -> tuple[TextStore, npt.NDArray[np.int64]]:
-        """Close the file. Return the distinct texts, and for each occurrence number the id of its text.
+        """Close the file. Return the distinct texts, and the text id of each occurrence number.
 
-        Texts are equal if all 16 bytes of their keys are. Ids are in the order of the first occurrence.
+        Texts with equal 16-byte keys are equal. Ids are in the order of first occurrence.
         """
         self._write()
         self._file.close()
@@ -219,9 +220,9 @@ class TextSpool:
 
 
 def _first_occurrences(keys: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return the place of the first of equal keys, in order of appearance, and each key's id."""
+    """Return (places of the first of equal keys in order of appearance, id of each key)."""
     words = keys.view(np.uint64).reshape(-1, 2)
-    order = np.argsort(words[:, 0], kind="stable")  # so that the first of equal keys comes first
+    order = np.argsort(words[:, 0], kind="stable")  # stable, so that the first of equal keys comes first
     new = _differ(words[order, 0])
     if new.all():
         return np.arange(len(keys)), np.arange(len(keys))
@@ -238,7 +239,7 @@ def _first_occurrences(keys: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.int6
 
 
 def _differ(ordered: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
-    """Return (n,) flags of the rows that differ from the one before; the first row is flagged."""
+    """Return (n,) flags of the rows that differ from the previous row. The first row is flagged."""
     new = np.ones(len(ordered), np.bool_)
     differ = ordered[1:] != ordered[:-1]
     new[1:] = differ if ordered.ndim == 1 else differ.any(axis=1)
@@ -246,9 +247,9 @@ def _differ(ordered: npt.NDArray[np.uint64]) -> npt.NDArray[np.bool_]:
 
 
 class TextStore:
-    """Distinct texts by id. len(store), store.get(start, stop), store.take(ids); keys: (n, 16) uint8.
+    """Distinct texts by id, read with get(start, stop) or take(ids).
 
-    path: the file; it must not change while the store is open.
+    path : path of the file, which must not change while the store is open.   keys : (n, 16) uint8 text keys.
     """
 
     def __init__(
@@ -264,7 +265,7 @@ class TextStore:
         self.keys = keys
         self._n_resident = 0
         with path.open("rb") as file:
-            empty = not path.stat().st_size  # which cannot be mapped
+            empty = not path.stat().st_size  # an empty file cannot be mapped
             self._data = mmap.mmap(-1, 1) if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def __len__(self) -> int:
@@ -272,12 +273,12 @@ class TextStore:
 
     @property
     def folder(self) -> Path:
-        """Return the folder of the file, which is removed with the run's spool files."""
+        """Folder of the file. It is removed with the run's spool files."""
         return self._path.parent
 
     @property
     def lengths(self) -> npt.NDArray[np.int32]:
-        """Return (n,) the bytes of each text."""
+        """Number of bytes of each text, (n,)."""
         return self._lengths
 
     def get(self, start: int, stop: int) -> list[str]:
@@ -289,21 +290,21 @@ class TextStore:
         return self._decoded(self._offsets[ids], self._lengths[ids])
 
     def packed(self, start: int, stop: int) -> Packed:
-        """Return the texts with ids start … stop-1 as one piece of bytes."""
+        """Return the texts with ids start … stop-1 packed."""
         return self._packed(self._offsets[start:stop], self._lengths[start:stop])
 
     def packed_of(self, ids: npt.NDArray[np.int64]) -> Packed:
-        """Return the texts with these ids as one piece of bytes."""
+        """Return the texts with these ids packed."""
         return self._packed(self._offsets[ids], self._lengths[ids])
 
     def only(self, ids: npt.NDArray[np.int64]) -> TextStore:
-        """Return a store of only these texts, numbered 0 … len(ids)-1 in the order given."""
+        """Return a store of only these texts, with ids 0 … len(ids)-1 in this order."""
         return TextStore(self._path, self._offsets[ids], self._lengths[ids], self.keys[ids])
 
     def joined(self, other: TextStore) -> tuple[TextStore, npt.NDArray[np.int64]]:
-        """Return this store with another's texts after its own, and (n,) the id in it of each of the other's texts.
+        """Append another store's texts to this store's file. Return the joined store, and (n,) new ids of the other's.
 
-        It appends to this store's file. A text that both have keeps its id in this one.
+        A text in both stores keeps its id in this store.
         """
         start = self._path.stat().st_size
         with self._path.open("ab") as file, other._path.open("rb") as texts:
@@ -315,7 +316,7 @@ class TextStore:
         return TextStore(self._path, offsets[first], lengths[first], keys[first]), ids[len(self) :]
 
     def __reduce__(self) -> tuple[Any, ...]:
-        """Pickle for another process, which opens the file itself."""
+        """Pickle the store for another process, which opens the file itself."""
         return TextStore, (self._path, self._offsets, self._lengths, self.keys)
 
     def close(self) -> None:
@@ -339,7 +340,7 @@ class TextStore:
         return texts
 
     def _read(self, n_bytes: int) -> None:
-        """Count the bytes that were read, and release the file's pages after each RESIDENT_BYTES."""
+        """Count the bytes read, and release the file's pages after every RESIDENT_BYTES."""
         self._n_resident += n_bytes
         if self._n_resident > RESIDENT_BYTES:
             self._n_resident = 0
@@ -347,7 +348,7 @@ class TextStore:
 
 
 class StoredTexts(Sequence[str]):
-    """Texts of a store in the order of the ids, read when they are needed."""
+    """Sequence of a store's texts in the order of the ids, read when needed."""
 
     def __init__(self, store: TextStore, ids: npt.NDArray[np.int64]) -> None:
         self._store, self._ids = store, ids
@@ -366,6 +367,6 @@ class StoredTexts(Sequence[str]):
 
 
 def release_read_pages(mapped: mmap.mmap) -> None:
-    """Release the pages of a file that this process has read so far; the kernel may keep them cached."""
+    """Release the pages of a mapped file that this process has read. The kernel may keep them cached."""
     if hasattr(mmap, "MADV_DONTNEED"):  # not on Windows
         mapped.madvise(mmap.MADV_DONTNEED)

@@ -1,4 +1,4 @@
-"""Texts to words of any script, and to the token keys behind the coverage gate."""
+"""Split texts into words of any script, and into the token keys of the coverage gate."""
 
 from __future__ import annotations
 
@@ -16,11 +16,11 @@ import numpy.typing as npt
 from secid.arrays import Index
 from secid.pool.texts import BETWEEN, Packed, Role
 
-# Words of any script: combining marks stay inside their word, scripts without spaces give bigrams.
+# Words of any script. Combining marks stay inside their word, and scripts without spaces give bigrams.
 #
-# The alphanumeric tokenizer of METHOD 2 ends a word at every combining mark (Hindi vowel signs, Arabic
-# and Hebrew points) and makes one token of a whole Chinese sentence. Character bigrams need no dictionary
-# and no model, are the usual index unit for these scripts, and still hold most two-character words whole.
+# The alphanumeric tokenizer of METHOD 2 ends a word at every combining mark (Hindi vowel signs, Arabic and Hebrew
+# points), and makes a whole Chinese sentence one token. Character bigrams need neither dictionary nor model, are the
+# usual index unit for these scripts, and keep most two-character words whole.
 
 UNSPACED_RANGES = (
     (0x0E00, 0x0EFF),  # Thai, Lao
@@ -35,20 +35,22 @@ UNSPACED_RANGES = (
     (0xFF66, 0xFF9F),  # half-width Katakana
     (0x20000, 0x3FFFF),
 )
-"""Code points of scripts that are written without spaces between words."""
+"""Ranges of code points in scripts without spaces between words."""
 
 SELECTORS = ((0x34F, 0x34F), (0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
-"""Marks that choose a glyph and spell nothing: the grapheme joiner and variation selectors."""
+"""Ranges of marks that only choose a glyph: the grapheme joiner and variation selectors."""
 LETTER = re.compile(r"[^\W_]").search
 WORD_BREAK = 0x200B
-"""The zero-width space: the one format character that stands between words (Khmer, Burmese, Thai)."""
+"""The zero-width space, the only format character between words (Khmer, Burmese, Thai)."""
 
 
 @dataclass(frozen=True)
 class _Patterns:
-    """run: a letter or digit, and the letters, digits and marks behind it.   unspaced: its scripts without spaces.
+    """Patterns of parts of words.
 
-    mark: one combining mark.   ignored: characters within words that spell nothing (joiners, soft hyphens, selectors).
+    run      : a letter or digit, then letters, digits and marks.   unspaced : characters of scripts without spaces.
+    mark     : a combining mark.
+    ignored  : characters within words that do not affect spelling (joiners, soft hyphens, selectors).
     """
 
     run: re.Pattern[str]
@@ -78,7 +80,7 @@ def _patterns() -> _Patterns:
 
 
 def _ranges(codes: list[int]) -> str:
-    """Sorted code points as the inside of a character class."""
+    """Return sorted code points as the inside of a character class."""
     parts: list[list[int]] = []
     for code in codes:
         if parts and parts[-1][1] == code - 1:
@@ -89,11 +91,10 @@ def _ranges(codes: list[int]) -> str:
 
 
 def split_multilingual(text: str) -> list[str]:
-    """Tokens of the lower-cased text: words with their marks; bigrams of unspaced scripts.
+    """Split the lower-cased text into words with their marks, and into bigrams of unspaced scripts.
 
-    Letters are brought to one form first (NFKC: composed, of one width), and what spells nothing (joiners, soft
-    hyphens, variation selectors) is left out. Every token has a letter or digit. A run of one unspaced character is its
-    own token. In ASCII text the same as alphanumeric.
+    The text is first brought to NFKC, without joiners, soft hyphens and variation selectors. Every token has a letter
+    or digit. A run of one unspaced character is a token. ASCII text is split as by alphanumeric.
     """
     return _split(text, with_characters=False)
 
@@ -101,18 +102,18 @@ def split_multilingual(text: str) -> list[str]:
 def split_multilingual_passage(text: str) -> list[str]:
     """Split as `split_multilingual` does, and add each character of unspaced scripts.
 
-    A query of a single such character matches it anywhere; no other query does.
+    Only a query of a single such character matches these added tokens.
     """
     return _split(text, with_characters=True)
 
 
 def spelled(text: str) -> str:
-    """The text without the characters that spell nothing: joiners, soft hyphens, variation selectors."""
+    """Return the text without characters that do not affect spelling: joiners, soft hyphens, variation selectors."""
     return _patterns().ignored.sub("", text)
 
 
 def _normal(text: str) -> str:
-    """Lower-cased, letters in one form, without the characters that spell nothing."""
+    """Return the text in lower case and NFKC, without the characters that `spelled` removes."""
     return unicodedata.normalize("NFKC", spelled(text)).lower()
 
 
@@ -132,21 +133,22 @@ def _split(text: str, *, with_characters: bool) -> list[str]:
                 parts = [part[start : start + 2] for start in range(len(part) - 1)]
                 if with_characters:
                     parts.extend(part)
-            # Nearly every part has only letters, which one test shows
+            # Nearly every part has only letters and digits, which one fast test shows.
             tokens.extend(parts if part.isalnum() else filter(LETTER, parts))
     return tokens
 
 
 Fault = Literal["cut", "fused", "decomposed"]
 MISREAD_FRACTION = 0.5
-"""Share of a text's letters in words that are misread, from which the text is."""
+"""Minimum share of a misread text's letters that are in misread words."""
 
 
 def fault(text: str, split: Callable[[str], list[str]]) -> Fault | None:
-    """Name the harm that `split` does to most of a text and `split_multilingual` does not; None for no harm.
+    """Return the fault of `split` in most of a text where `split_multilingual` has none; None without a fault.
 
-    cut: it ends words at their marks, or drops these.   fused: it makes one word of many in a script without spaces.
-    decomposed: the text has letters apart from their marks (NFD), which are other tokens than composed ones.
+    cut        : `split` ends words at their marks, or drops the marks.
+    fused      : `split` makes one word of many in a script without spaces.
+    decomposed : letters and marks of the text are separate (NFD), and give other tokens than composed letters.
     """
     if text.isascii():
         return None
@@ -167,38 +169,38 @@ def fault(text: str, split: Callable[[str], list[str]]) -> Fault | None:
     return None if composed or len(unicodedata.normalize("NFC", text)) == len(text) else "decomposed"
 
 
-# Texts to token keys: the token sets behind the coverage gate, as 64-bit integers.
+# Token sets of the coverage gate, as 64-bit keys.
 #
-# A tokenizer is defined by its plain-Python meaning (METHOD 2, 4); the code below reaches the same
-# sets by array arithmetic, which is faster (docs/decisions/lexing.md). Tokens become 64-bit keys:
-# exact for trigrams (three code points of 21 bits), a hash of the UTF-8 bytes otherwise.
+# A tokenizer is defined by its plain-Python version (METHOD 2, 4). The code below computes the same sets by array
+# arithmetic, which is faster (docs/decisions/lexing.md). Keys are exact for trigrams (three code points of 21 bits),
+# and hashes of the UTF-8 bytes for other tokens.
 
 Keys = npt.NDArray[np.uint64]
 
 ALPHANUMERIC = re.compile(r"[^\W_]+")
 ALPHANUMERIC_2 = re.compile(r"[^\W_]{2,}")
 
-# Blobs of this size keep what is made of their tokens inside the cache of one core.
+# With blobs of this size, intermediate arrays stay in the cache of one core.
 BLOB_BYTES = 1 << 17
 TRIGRAM_TEXTS = 256
-# A sort of this many stays inside the cache too.
+# A sort of this many tokens stays in the cache too.
 SORTED_TOKENS = 1 << 13
-# Odd, so that they have inverses modulo 2^64; their bits are those of fractions of the golden ratio and of two roots.
+# Odd numbers, which have inverses modulo 2^64, with the bits of the fractions of the golden ratio and of two roots.
 MULTIPLIER = 0x9E3779B97F4A7C15
 LENGTH_MULTIPLIER = np.uint64(0x6A09E667F3BCC909)
 NEXT_MULTIPLIER = np.uint64(0xBB67AE8584CAA73B)
 WORD_BYTES = 8
 SPAN_BYTES = 64
-"""Longer spans are hashed one by one."""
+"""Maximum size of spans that are hashed together. Longer spans are hashed one by one."""
 FIRST_BYTES = np.array([256**n - 1 for n in range(WORD_BYTES)] + [2**64 - 1], np.uint64)
 """(9,) masks of the first n of eight bytes."""
 
 
 @dataclass(frozen=True)
 class TokenSets:
-    """The distinct tokens of each text: text i holds table[numbers[offsets[i]:offsets[i+1]]], sorted.
+    """The distinct tokens of each text. Text i holds table[numbers[offsets[i]:offsets[i+1]]], sorted.
 
-    table : (V,) sorted distinct keys, each held by some text.   numbers : indices into it.
+    table : (V,) sorted distinct keys of all texts.   numbers : indices into the table.
     """
 
     table: Keys
@@ -213,9 +215,9 @@ class TokenSets:
 class ByteRule:
     """A tokenizer whose tokens are runs of bytes.
 
-    marks    : 256 bytes, 1 for each that belongs to a token in lower-cased ASCII text, else 0.
-    split    : plain-Python meaning, used as it is for texts beyond ASCII.
-    shortest : tokens of fewer ASCII characters are dropped.
+    marks    : 256 bytes; 1 for a byte that belongs to tokens in lower-cased ASCII text, else 0.
+    split    : plain-Python version, used for texts beyond ASCII.
+    shortest : minimum number of ASCII characters in a token.
     """
 
     marks: bytes
@@ -228,24 +230,24 @@ def _marks(is_token: Callable[[str], bool]) -> bytes:
 
 
 def split_alphanumeric(text: str) -> list[str]:
-    """METHOD 2: runs of letters and digits of the lower-cased text."""
+    """Return the runs of letters and digits in the lower-cased text. Source: METHOD 2."""
     return ALPHANUMERIC.findall(text.lower())
 
 
 def split_alphanumeric2(text: str) -> list[str]:
-    """METHOD 4: as above, of length two or more."""
+    """Return the tokens of `split_alphanumeric` with two or more characters. Source: METHOD 4."""
     return ALPHANUMERIC_2.findall(text.lower())
 
 
 def split_whitespace(text: str) -> list[str]:
-    """METHOD 4: what `str.split` yields from the lower-cased text."""
+    """Return the result of `str.split` on the lower-cased text. Source: METHOD 4."""
     return text.lower().split()
 
 
 def split_trigrams(text: str) -> list[str]:
-    """METHOD 2: windows of three code points of the lower-cased text, white space collapsed.
+    """Return the windows of three code points in the lower-cased text with white space collapsed. Source: METHOD 2.
 
-    A text of one or two code points is its own single token; an empty one has none.
+    A text of one or two code points is a single token, and an empty text has none.
     """
     flat = " ".join(text.lower().split())
     if len(flat) < 3:
@@ -264,7 +266,7 @@ BYTE_RULES = {
 }
 
 PASSAGE_RULES = {**BYTE_RULES, "multilingual": ByteRule(_ALPHANUMERIC_MARKS, split_multilingual_passage)}
-"""Rules for passages: under one tokenizer they have tokens that only some queries ask for."""
+"""Rules for passages. With multilingual, passages have tokens that only some queries match."""
 
 SPLITTERS: dict[str, Callable[[str], list[str]]] = {
     "alphanumeric": split_alphanumeric,
@@ -273,17 +275,17 @@ SPLITTERS: dict[str, Callable[[str], list[str]]] = {
     "trigrams": split_trigrams,
     "multilingual": split_multilingual,
 }
-"""The plain meaning of every tokenizer by name, for queries."""
+"""Tokenizer -> plain-Python version for queries."""
 
 
 def splitter(tokenizer: str, role: Role) -> Callable[[str], list[str]]:
-    """The plain meaning of a tokenizer named in SPLITTERS, for texts of a role."""
+    """Return the plain-Python version of a tokenizer in SPLITTERS for texts of a role."""
     rules = PASSAGE_RULES if role == "passage" else BYTE_RULES
     return rules[tokenizer].split if tokenizer in rules else SPLITTERS[tokenizer]
 
 
 def token_stream(texts: Sequence[str] | Packed, tokenizer: str, role: Role = "query") -> tuple[Keys, Index]:
-    """Keys of all tokens in the order of the texts, and (n_texts,) how many each text has."""
+    """Return the keys of all tokens in order, and (n_texts,) the number of tokens in each text."""
     rules = PASSAGE_RULES if role == "passage" else BYTE_RULES
     if tokenizer in rules:
         return _byte_keys(texts if isinstance(texts, Packed) else Packed.of(texts), rules[tokenizer])
@@ -291,7 +293,7 @@ def token_stream(texts: Sequence[str] | Packed, tokenizer: str, role: Role = "qu
 
 
 def term_keys(terms: Sequence[str], tokenizer: str) -> Keys:
-    """(n,) key of each single token, as token_stream gives it. terms: tokens made by SPLITTERS[tokenizer]."""
+    """Return (n,), the key of each token as in `token_stream`. terms: tokens from SPLITTERS[tokenizer]."""
     if tokenizer in BYTE_RULES:
         packed = Packed.of(terms)
         return span_keys(packed.data, packed.ends() - packed.lengths, packed.ends())
@@ -299,14 +301,14 @@ def term_keys(terms: Sequence[str], tokenizer: str) -> Keys:
 
 
 def _packed(points: Sequence[int]) -> int:
-    """Three code points in descending fields of 63 bits; one or two in ascending ones, marked as one or two."""
+    """Pack three code points into 63 bits, the first highest. Pack one or two, the first lowest, with their number."""
     if len(points) == 3:
         return points[0] << 42 | points[1] << 21 | points[2]
     return 1 << 63 | len(points) << 42 | sum(point << (21 * place) for place, point in enumerate(points))
 
 
 def _byte_keys(texts: Packed, rule: ByteRule) -> tuple[Keys, Index]:
-    """Keys of all tokens and their number in each text, in blobs of about BLOB_BYTES."""
+    """Return the keys of all tokens and their number in each text. Texts are processed in blobs of about BLOB_BYTES."""
     keys: list[Keys] = [np.zeros(0, np.uint64)]
     counts: list[Index] = [np.zeros(0, np.int64)]
     sizes = texts.ends() + len(BETWEEN)
@@ -323,7 +325,7 @@ def _byte_keys(texts: Packed, rule: ByteRule) -> tuple[Keys, Index]:
 
 
 def _blob(texts: Packed, rule: ByteRule) -> tuple[bytes, Index]:
-    """The texts as the rule reads them, what is no token behind each, and where each starts."""
+    """Return (lower-cased texts with BETWEEN after each, start of each). Texts beyond ASCII are joined tokens."""
     if texts.data.isascii():
         return texts.data.lower(), texts.ends() - texts.lengths
     parts = [part.lower() if part.isascii() else " ".join(rule.split(part.decode())).encode() for part in texts.parts()]
@@ -332,8 +334,8 @@ def _blob(texts: Packed, rule: ByteRule) -> tuple[bytes, Index]:
 
 
 def _spans(blob: bytes, rule: ByteRule) -> tuple[Index, Index]:
-    """Start and end of each token of a blob that ends on what is no token."""
-    # Looked up and compared as bytes and booleans: index arrays and int8 take three times as long.
+    """Return (starts, ends) of the tokens of a blob that does not end with a token."""
+    # Bytes and booleans are used because index arrays and int8 take three times as long.
     inside = np.frombuffer(b"\0" + blob.translate(rule.marks), np.bool_)
     edges = np.flatnonzero(inside[1:] != inside[:-1])
     starts, ends = edges[0::2], edges[1::2]
@@ -344,13 +346,12 @@ def _spans(blob: bytes, rule: ByteRule) -> tuple[Index, Index]:
 
 
 def span_keys(blob: bytes, starts: Index, ends: Index) -> Keys:
-    """The key of each span: of its length and its bytes, eight at a time.
+    """Return the key of each span, computed from its length and its bytes, eight at a time.
 
-    Equal spans have equal keys at any place; spans of at most eight bytes and equal length differ in theirs
-    where they differ.
+    Equal spans have equal keys. Different spans of equal length up to eight bytes have different keys.
     """
     padded = blob + bytes(WORD_BYTES)
-    words = np.ndarray(len(blob), np.dtype("<u8"), padded, strides=(1,))  # the eight bytes from each byte on
+    words = np.ndarray(len(blob), np.dtype("<u8"), padded, strides=(1,))  # eight bytes from each position
     sizes = ends - starts
     keys: Keys = words[starts]
     keys &= FIRST_BYTES.take(np.minimum(sizes, WORD_BYTES))
@@ -365,13 +366,13 @@ def span_keys(blob: bytes, starts: Index, ends: Index) -> Keys:
         before = keys[longer]
         keys[longer] = (before ^ before >> np.uint64(29)) * NEXT_MULTIPLIER + word * np.uint64(MULTIPLIER)
         longer = longer[left > WORD_BYTES]
-    for place in longer.tolist():  # few, and some without end
+    for place in longer.tolist():  # few spans, some of them huge
         keys[place] = int.from_bytes(blake2b(blob[starts[place] : ends[place]], digest_size=8).digest(), "little")
     return keys
 
 
 def _trigram_keys(texts: Sequence[str]) -> tuple[Keys, Index]:
-    """Three code points of 21 bits each make an exact 63-bit key; shorter texts have the bit above."""
+    """Return trigram keys, and their number in each text. Keys are exact, with the 64th bit set for shorter texts."""
     keys: list[Keys] = [np.zeros(0, np.uint64)]
     counts: list[Index] = [np.zeros(0, np.int64)]
     for first in range(0, len(texts), TRIGRAM_TEXTS):
@@ -395,8 +396,8 @@ def _trigram_keys(texts: Sequence[str]) -> tuple[Keys, Index]:
 
 
 def dictionary_encode(keys: Keys) -> tuple[Keys, npt.NDArray[np.int32]]:
-    """Return the distinct ones of n keys, and (n,) the place of each. `pyarrow.array` and `to_numpy` import pandas."""
-    import pyarrow as pa
+    """Return the distinct keys, and (n,) the place of each of n keys among them."""
+    import pyarrow as pa  # buffers are used, because `pyarrow.array` and `to_numpy` import pandas
 
     if not len(keys):
         return keys, np.zeros(0, np.int32)
@@ -407,7 +408,7 @@ def dictionary_encode(keys: Keys) -> tuple[Keys, npt.NDArray[np.int32]]:
 
 
 def distinct_tokens(keys: Keys, counts: Index) -> TokenSets:
-    """The distinct keys of each text. counts: (n_texts,) how many keys each text has, in order."""
+    """Return the distinct keys of each text. keys: of all texts in order. counts: (n_texts,) number in each text."""
     if not len(keys):
         return TokenSets(keys, np.zeros(0, np.int32), np.zeros(len(counts) + 1, np.int64))
     table, places = dictionary_encode(keys)
@@ -422,11 +423,11 @@ def distinct_tokens(keys: Keys, counts: Index) -> TokenSets:
 def distinct_in_blocks(
     numbers: npt.NDArray[np.uint32], ends: Index, n_numbers: int
 ) -> tuple[npt.NDArray[np.int32], Index]:
-    """Sorted distinct numbers of each text and (n_texts,) how many they are.
+    """Return the sorted distinct numbers of each text, and (n_texts,) their number.
 
-    Number and place in a block of texts share 32 bits: a few thousand such pairs sort in a quarter of the
-    time that pairs of 64 bits take over all texts at once.
-    ends : (n_texts,) where each text's numbers end.   n_numbers : above every number, at most 2^31.
+    A number and the text's place in a block share 32 bits. Sorting a few thousand such pairs at a time takes a quarter
+    of the time of sorting 64-bit pairs over all texts.
+    ends : (n_texts,) end of each text's numbers.   n_numbers : upper bound of all numbers, at most 2^31.
     """
     parts = list(_blocks(numbers, ends, n_numbers))
     none = np.zeros(0, np.int32), np.zeros(0, np.int64)

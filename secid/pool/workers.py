@@ -1,4 +1,4 @@
-"""One function on many parts of the texts, in child processes where there are enough of them."""
+"""Run a function on many parts of the texts, in child processes if there are many texts."""
 
 from __future__ import annotations
 
@@ -20,16 +20,17 @@ from secid.ahead import in_order
 from secid.errors import NotEvaluatedError
 
 LEAST_TEXTS = 100_000
-"""Their rules take 5 s; a process starts in 1.2 s, and two on shared cores work a tenth slower than one."""
+"""Minimum number of texts for child processes. The rules take 5 s for them. A process starts in 1.2 s, and two
+processes on shared cores are a tenth slower than one."""
 MOST_WORKERS = 16
 AHEAD = 2
-"""Parts that wait for each worker: none idles, and few results are held."""
+"""Number of parts to queue per worker, so that no worker idles and few results wait."""
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 
 
 class _Process(SpawnProcess):
-    """A child that does not run the script of its parent again, and leaves Ctrl-C to it."""
+    """A child process that does not run its parent's script again, and leaves Ctrl-C to the parent."""
 
     def start(self) -> None:
         main, sys.modules["__main__"] = sys.modules["__main__"], ModuleType("__main__")
@@ -43,7 +44,7 @@ class _Process(SpawnProcess):
 
 
 class _Context(SpawnContext):
-    """children: all that were made."""
+    """A context that tracks its processes. children: all processes made."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -55,10 +56,11 @@ class _Context(SpawnContext):
 
 
 class Workers:
-    """Child processes for n_texts texts, as many as there are threads; none where the texts are few.
+    """Child processes for n_texts texts. There are none if the texts are few.
 
-    n : how many; without children this process counts as one.   threads : as the setting says; every core where None.
-    Results do not depend on the number of workers: they come in the order of the parts.
+    threads : maximum number of processes, as the setting `threads`; None for one per core.
+    n       : number of workers; 1 without child processes.
+    Results do not depend on the number of workers, and come in the order of the parts.
     """
 
     def __init__(self, n_texts: int, threads: int | None = None) -> None:
@@ -74,9 +76,9 @@ class Workers:
             self._pool.shutdown(cancel_futures=True)
 
     def map(self, function: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
-        """Results for the parts, in their order. function : of a module, so that a child finds it.
+        """Yield the results for the parts in order. function: function of a module, so that children can import it.
 
-        Raises NotEvaluatedError where a worker dies.
+        Raises NotEvaluatedError if a worker dies.
         """
         if self._pool is None:
             yield from map(function, parts)
@@ -89,11 +91,11 @@ class Workers:
 def in_child_process(
     n_texts: int, threads: int | None, function: Callable[..., Result], *arguments: Any
 ) -> Iterator[Callable[[], Result]]:
-    """Call a function in a child process while the block runs, and yield what waits for its result.
+    """Call a function in a child process while the block runs. Yield a function that waits for the result.
 
-    n_texts, threads : as of `Workers`. Without a child the function is called when its result is first asked for.
-    function : of a module. The child ends with the block, done or not.
-    The result's call raises NotEvaluatedError where the child has died.
+    n_texts, threads : as in `Workers`. Without a child process, the first wait calls the function.
+    function         : function of a module.
+    The child process ends with the block, even if it is not done. Waiting raises NotEvaluatedError if the child died.
     """
     context = _Context()
     pool = None if _n_workers(n_texts, threads) < 2 else _pool_of(1, context)
@@ -123,19 +125,19 @@ def _result_of(call: Future[Result]) -> Result:
 
 @contextmanager
 def _deaths() -> Iterator[None]:
-    """Raise NotEvaluatedError where a child has died."""
+    """Raise NotEvaluatedError if a child process died."""
     try:
         yield
     except BrokenProcessPool as error:
         raise NotEvaluatedError(
-            "a worker process ended before its texts were done, as it does where memory runs out",
-            remedy="--set threads=1 works without such processes",
+            "a worker process ended before its texts were done, perhaps because memory ran out",
+            remedy="use --set threads=1, which needs no worker processes",
         ) from error
 
 
 @contextmanager
 def _signals_later() -> Iterator[None]:
-    """Hold back what ends the program: an executor that is interrupted as it starts a process waits for it forever."""
+    """Delay signals that end the program, because an executor interrupted while starting a process waits forever."""
     if current_thread() is not main_thread():  # handlers run in the main thread
         yield
         return
@@ -155,7 +157,7 @@ def _signals_later() -> Iterator[None]:
 
 
 def _pool_of(n: int, context: _Context) -> ProcessPoolExecutor | None:
-    """n processes; None on systems without the locks or the shared memory that they need."""
+    """Return a pool of n processes; None on systems without the necessary locks or shared memory."""
     try:
         return ProcessPoolExecutor(n, context, _end_with_parent)
     except (OSError, ImportError, NotImplementedError):
@@ -163,19 +165,19 @@ def _pool_of(n: int, context: _Context) -> ProcessPoolExecutor | None:
 
 
 def _n_workers(n_texts: int, threads: int | None) -> int:
-    few = n_texts < LEAST_TEXTS or current_process().daemon  # which may have no children
+    few = n_texts < LEAST_TEXTS or current_process().daemon  # daemons may not have children
     return 1 if few else min(MOST_WORKERS, n_cores(threads))
 
 
 def n_cores(threads: int | None) -> int:
-    """Return the setting, or else the number of cores that this process may use."""
+    """Return the setting `threads`, or the number of cores that this process may use if it is None."""
     if threads is not None:
         return threads
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _end_with_parent() -> None:
-    """In a child: end when the parent has ended, however it did; when it is to end, end its own children first."""
+    """Make a child process end with its parent, however the parent ends, and end its own children first."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     Thread(target=_await_parent, daemon=True).start()
 

@@ -61,7 +61,7 @@ def json_of(value: Any) -> str:
         text = adapter.dump_json(value, indent=2)
     except PydanticSerializationError:
         text = to_json(_encodable(adapter.dump_python(value)), indent=2)
-    one_line = LONG_NUMBERS.sub(lambda found: b"".join(found[0].split()), text)
+    one_line = LONG_NUMBERS.sub(lambda match: b"".join(match[0].split()), text)
     return one_line.decode("utf-8") + "\n"
 
 
@@ -175,13 +175,13 @@ def settings_of(run: Run | Check, **changes: Any) -> Settings:
         raise InputError(f"settings.{error.message}", where=REPORT_NAME, remedy=RUN_REMEDY) from None
 
 
-def refuse_settings(given: Mapping[str, Any], own: Collection[str], whose: str) -> None:
+def refuse_settings(settings: Mapping[str, Any], own: Collection[str], whose: str) -> None:
     """Raise UsageError if a setting is set that the command does not take.
 
-    given : settings by name; None means not set.   own : names of the settings that the command takes.
+    settings : settings by name; None means not set.   own : names of the settings that the command takes.
     whose : noun for the origin of all other settings, such as "the shards".
     """
-    for name, value in given.items():
+    for name, value in settings.items():
         if value is not None and name not in own:
             raise UsageError(f"cannot be set here: its value comes from {whose}", where=flag_of(name), remedy="omit it")
 

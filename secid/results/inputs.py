@@ -163,7 +163,7 @@ PROBE_SETTINGS = ("encoder", *READING, *ENCODING, "temperature", "seed")
 STANDARD_INPUT = "-"
 NO_RUN_FOLDER = "RUN"
 """Placeholder for the run folder in a command, if no run folder was written."""
-HIDDEN = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories of invisible characters."""
 JOINERS = "\u200c\u200d"
 """Zero-width joiners, which are allowed in names because words in Persian and Indic scripts need them."""
@@ -198,11 +198,11 @@ def score_command(files: Sequence[str], encoder: str | None, collection: str | N
     return shlex.join([*words, *(("--collection", collection) if collection else ())])
 
 
-def probe_command(files: Sequence[str], given: Mapping[str, object]) -> str | None:
+def probe_command(files: Sequence[str], settings: Mapping[str, object]) -> str | None:
     """Return the command that probes the sources of a score, without --run.
 
     None if a source is standard input or has invisible characters in its name, so the command cannot be typed.
-    files : sources of the score as typed.   given : its settings as typed, by name; None if not typed.
+    files : sources of the score as typed.   settings : its settings as typed, by name; None if not typed.
 
     >>> probe_command(["a.jsonl", "b=c.jsonl"], {"encoder": "minilm", "max_length": 128, "first_k": 2})
     'secid probe a.jsonl b=c.jsonl --encoder minilm --max-length 128'
@@ -211,7 +211,7 @@ def probe_command(files: Sequence[str], given: Mapping[str, object]) -> str | No
         return None
     flags = [
         word
-        for name, value in given.items()
+        for name, value in settings.items()
         if name in PROBE_SETTINGS and value is not None
         for word in flag_words(name, value)
     ]
@@ -279,7 +279,7 @@ def _shell_path(run: str | None) -> str:
 
 def has_hidden_characters(name: str) -> bool:
     """Return True if a name contains invisible characters, such as control, bidi or unassigned characters."""
-    return any(category(char) in HIDDEN and char not in JOINERS for char in name)
+    return any(category(char) in HIDDEN_CATEGORIES and char not in JOINERS for char in name)
 
 
 def no_command(source: str, files: Sequence[InputFile], *, names_files: bool = False) -> str:

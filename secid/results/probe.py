@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from secid.results.inputs import Displayable, EncoderInfo, InputFile
 
 PROBE_SCHEMA_VERSION = "1.0"
-FEWEST_HELD_OUT, FEWEST_GROUPS = 100, 30
+MIN_HELD_OUT, MIN_GROUPS = 100, 30
 """Minimum number of held-out queries, and of groups of queries; with fewer, nothing is evaluated. With 30 groups,
 Student's t is close to the normal distribution. Source: METHOD 13."""
 

@@ -54,7 +54,7 @@ class Comparison:
     """Comparison of two sources on their shared queries, the higher-scored source first. Source: METHOD 16.1.
 
     p, p_holm : two-sided p value, without and with adjustment for all pairs of the run.
-    established : True if p_holm is below 0.05, or after an early stop below the level of the last look.
+    established : True if p_holm is below 0.05. After an early stop, the level of the last look replaces 0.05.
     queries_needed_50, queries_needed_80 : number of distinct queries to detect this difference with 50 % and 80 %
             power; None if the difference supports no conclusion.
     number : if "trace", difference_nats and all numbers derived from it are differences in tr M.

@@ -1,4 +1,4 @@
-"""The tables of a run folder: every triplet's numbers, and the states. They are written and read here."""
+"""Write and read the tables of a run folder: the numbers of every triplet, and the states."""
 
 from __future__ import annotations
 
@@ -35,7 +35,7 @@ from secid.triplets.table import DOTS, TripletTable
 if TYPE_CHECKING:
     from secid.triplets.measure_set import Measured
 
-# Reading the tables of a run folder. Errors name a missing or changed file, and a remedy.
+# Read the tables of a run folder. Errors name the missing or changed file and a remedy.
 
 INFORMATION, QUERY_KEYS, QUERY_INFLUENCE = "information_total", "query_keys", "query_influence"
 """Names of the tensors in a source's state."""
@@ -43,11 +43,11 @@ SOURCES, TABLES = "index.json", "tables.json"
 POSITIVES, RANDOM_REFERENCE = "positives.safetensors", "random_reference.safetensors"
 RUN_TEXTS = "run_texts.safetensors"
 SAME_TRACE = 1e-9
-"""Relative difference up to which two traces are the same: they may be summed in another order."""
+"""Maximum relative difference between equal traces, which may be summed in different orders."""
 
 
 class Entry(NamedTuple):
-    """One state as the index of state/ lists it. sha256: hash of its file."""
+    """One state in the index of state/. name: source; file: name of its file; sha256: hash of the file."""
 
     name: str
     file: str
@@ -61,7 +61,7 @@ DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, Recursion
 
 @contextmanager
 def damage_named(path: Path, folder: Path) -> Iterator[None]:
-    """Turn any error from reading a file of a run folder into an InputError that names the file."""
+    """Raise any error from reading a file of a run folder as an InputError that names the file."""
     try:
         yield
     except (*DAMAGE, pa.ArrowException, SafetensorError) as error:
@@ -70,7 +70,7 @@ def damage_named(path: Path, folder: Path) -> Iterator[None]:
 
 
 def read_states(folder: Path, run: Run) -> dict[str, InformationState]:
-    """Read the states of a run folder's sources by name, in rank order, for the table's queries. run: its report.
+    """Return source -> state for the queries of a run's table, in rank order. run: the folder's report.
 
     Raises InputError if a state is missing, damaged, or does not match the report.
     """
@@ -79,7 +79,7 @@ def read_states(folder: Path, run: Run) -> dict[str, InformationState]:
     states = {entry.name: _state(folder, entry) for entry in entries}
     with damage_named(folder / "state" / SOURCES, folder):
         if [entry.name for entry in entries] != list(traces):
-            raise ValueError("it lists other sources than report.json")
+            raise ValueError("its sources differ from report.json")
         if len({state.total.shape for state in states.values()}) > 1:
             raise ValueError("its matrices differ in size")
         for name, state in states.items():
@@ -97,7 +97,7 @@ def source_entries(folder: Path) -> list[Entry]:
 
 
 def _file_name(name: str) -> str:
-    """Return the name of a file in state/. Raises ValueError for a path that leads out of it."""
+    """Return the name of a file in state/. Raises ValueError for a path with folders."""
     if Path(name).name != name:
         raise ValueError(f"{name!r} is not the name of a file")
     return name
@@ -129,7 +129,7 @@ def _state(folder: Path, entry: Entry) -> InformationState:
 
 
 def read_frequencies(folder: Path, run: Run) -> DocumentFrequencies:
-    """Read a run folder's document frequencies. Raises InputError if they are missing, damaged or of another run."""
+    """Read a run's document frequencies. Raises InputError if they are missing, damaged or from another run."""
     path = folder / "state" / "idf.safetensors"
     with damage_named(path, folder):
         with safe_open(path, "np") as file:
@@ -140,7 +140,7 @@ def read_frequencies(folder: Path, run: Run) -> DocumentFrequencies:
 
 
 def read_negatives(folder: Path, columns: Sequence[str], source: str | None = None) -> pa.Table:
-    """Read columns of negatives.parquet, for one source or all. Raises InputError if it is missing or damaged."""
+    """Read columns of negatives.parquet for one source, or for all if None. Raises InputError if it is damaged."""
     path = folder / "negatives.parquet"
     only = None if source is None else pc.field("source") == source
     with damage_named(path, folder):
@@ -151,39 +151,39 @@ def read_negatives(folder: Path, columns: Sequence[str], source: str | None = No
 
 
 def read_positives(folder: Path, run: Run) -> dict[str, npt.NDArray[Any]]:
-    """Read the labelled positives of a run, in the form of a baseline.
+    """Read the labelled positives of a run as arrays of a baseline.
 
-    Raises InputError if they are missing, damaged, or of another run.
+    Raises InputError if they are missing, damaged, or from another run.
     """
     return _arrays(folder, POSITIVES, _hashes(folder, run)[POSITIVES])
 
 
 def read_reference(folder: Path, run: Run) -> dict[str, npt.NDArray[Any]] | None:
-    """Read the random passages that a run measured hardness against, or None. Raises like `read_positives`."""
+    """Read the random passages with which a run measured hardness; None without any. Raises like `read_positives`."""
     hashes = _hashes(folder, run)
     return _arrays(folder, RANDOM_REFERENCE, hashes[RANDOM_REFERENCE]) if RANDOM_REFERENCE in hashes else None
 
 
 def read_run_texts(folder: Path, run: Run) -> dict[str, npt.NDArray[Any]] | None:
-    """Read a shard's counts over the texts of the whole run; None if it is no shard. Raises like `read_positives`."""
+    """Read a shard's facts on all texts of the run; None if the run is not a shard. Raises like `read_positives`."""
     hashes = _hashes(folder, run)
     return _arrays(folder, RUN_TEXTS, hashes[RUN_TEXTS]) if RUN_TEXTS in hashes else None
 
 
 def run_key(run: Run) -> str:
-    """Return the SHA-256 of a run's encoder, documents, seed, files and scores, which identifies the run."""
+    """Return a SHA-256 that identifies a run by its encoder, documents, seed, files and scores."""
     sources = [[source.name, source.scored.nats, [file.sha256 for file in source.files]] for source in run.sources]
     parts = [run.encoder.fingerprint, run.idf.sha256, run.settings.get("seed"), sources]
     return hashlib.sha256(json.dumps(parts).encode()).hexdigest()
 
 
 def _hashes(folder: Path, run: Run) -> dict[str, str]:
-    """Return the SHA-256 of a run's tables, by file."""
+    """Return file -> SHA-256 for a run's tables."""
     path = folder / "state" / TABLES
     with damage_named(path, folder):
         index = json.loads(path.read_text(encoding="utf-8"))
         if index["run"] != run_key(run):
-            raise ValueError("it belongs to another run than report.json")
+            raise ValueError("it and report.json belong to different runs")
         return {POSITIVES: index["sha256"][POSITIVES], **index["sha256"]}
 
 
@@ -200,9 +200,9 @@ def read_table(folder: Path, source: str, temperature: float) -> TripletTable:
     """Read the triplet table of one source. The input files are not needed.
 
     temperature : the run's temperature.
-    In the table, query holds places among the query_keys of the source's state. positive, negative and place are
-    numbers within the table; a negative that several records list has one number per record. The coverage of the
-    positives is not stored, so it is NaN. Raises InputError if negatives.parquet is missing, damaged or lacks the
+    In the table, `query` holds places among the query_keys of the source's state. `positive`, `negative` and `place`
+    are numbers within the table. A negative listed by several records has one number per record. The coverage of
+    positives is NaN, because it is not stored. Raises InputError if negatives.parquet is missing, damaged or lacks the
     source.
     """
     ids, numbers = ("record", "query", "negative"), (*DOTS, "coverage", "share")
@@ -241,7 +241,7 @@ def read_table(folder: Path, source: str, temperature: float) -> TripletTable:
         return table.with_findings({name: flag.to_numpy() for name, flag in flags.items() if not flag.null_count})
 
 
-# Writing the tables that are too large for a page. The functions above detect changed files by checksums.
+# Write the tables that are too large for a page. The functions above detect changed files by checksums.
 
 ROWS_PER_GROUP = 65_536
 
@@ -270,23 +270,25 @@ NEGATIVES_SCHEMA = pa.schema(
         *((entry.column, pa.bool_()) for entry in FINDINGS.values()),
     ]
 )
-"""Columns of negatives.parquet, which has one row per triplet. path, line: the row that first lists the negative.
-record: 0-based within the source; query: place of its query in the query_keys of the source's state; negative: 0-based
-within the record's distinct negatives; ordinal: 0-based among the usable negatives of its row (rows of labelled pairs
-are grouped by query first, and counted as one).
+"""Columns of negatives.parquet, which has one row per triplet.
 
-influence: first-order change of the source's score times N, in nats, at the run's budget (METHOD 8).
-information: B w u^T A^-1 u / N, the triplet's part of the score to first order, in nats at the run's budget;
-share: count of the triplet, below 1 if a negative is paired with several positives. s_guide_positive,
-s_guide_negative: the guide's scores of positive and negative for the query; null if it did not score them.
-information sums to tr(A^-1 B M), which is at most the score.
+path, line  : file and line of the row that first lists the negative.
+record      : number of the record within the source, from 0.
+query       : place of the query in the query_keys of the source's state.
+negative    : place among the record's distinct negatives, from 0.
+ordinal     : place among the usable negatives of its row, from 0. Labelled pairs of one query count as one row.
+influence   : first-order change of the source's score times N, in nats, at the run's budget (METHOD 8).
+information : B w u^T A^-1 u / N, the triplet's first-order part of the score, in nats at the run's budget. The column
+              sums to tr(A^-1 B M), which is at most the score.
+share       : count of the triplet, below 1 if a negative is paired with several positives.
+s_guide_positive, s_guide_negative : the guide's scores of positive and negative for the query; null without scores.
 """
 
 
 def write_negatives(measured: Iterable[Measured], path: Path) -> None:
-    """Write the triplet table negatives.parquet in row groups, so that memory does not grow with the sources.
+    """Write negatives.parquet in row groups, so that memory does not grow with the sources.
 
-    A finding that was not evaluated is null, and so is `suspect` if the guide did not score the negative.
+    A finding that was not evaluated is null. `suspect` is also null if the guide did not score the negative.
     """
     repeat = [field.name for field in NEGATIVES_SCHEMA if not pa.types.is_floating(field.type)]
     with pq.ParquetWriter(
@@ -335,15 +337,16 @@ def _batches(item: Measured) -> Iterator[pa.RecordBatch]:
 
 
 def write_frequencies(table: DocumentFrequencies, info: IdfInfo, path: Path) -> None:
-    """Write the document frequencies behind coverage, so that another run can score in the same pool."""
+    """Write the document frequencies used for coverage, so that another run can score in the same pool."""
     tensors = {"keys": np.ascontiguousarray(table.keys), "counts": np.ascontiguousarray(table.counts)}
     path.write_bytes(numpy_bytes(tensors, {name: str(value) for name, value in vars(info).items()}))
 
 
 def write_tables(run: Run, tables: Mapping[str, Mapping[str, npt.NDArray[Any]]], folder: Path) -> None:
-    """Write tables of arrays, by file, and tables.json, which ties them to the run and to their SHA-256.
+    """Write tables of arrays, and tables.json, which holds the key of the run and the SHA-256 of each table.
 
-    tables : POSITIVES, the labelled positives as hashes without texts; RANDOM_REFERENCE and RUN_TEXTS, if any.
+    tables : file name -> arrays. POSITIVES holds labelled positives as hashes without texts. RANDOM_REFERENCE and
+             RUN_TEXTS are optional.
     """
     hashes = {}
     for name, arrays in tables.items():
@@ -355,10 +358,10 @@ def write_tables(run: Run, tables: Mapping[str, Mapping[str, npt.NDArray[Any]]],
 
 
 def write_state(measured: Iterable[Measured], folder: Path) -> None:
-    """Write state/: the information sum of each source in safetensors, and an index with names and SHA-256.
+    """Write the folder state/: the information sum of each source in safetensors, and an index with names and SHA-256.
 
-    A paired comparison with another run needs query_keys (Q, 16), the text key of each query, and
-    query_influence (Q,), its sum of influences over N at the first budget (METHOD 8).
+    A paired comparison with another run also needs query_keys (Q, 16), the text key of each query, and query_influence
+    (Q,), its sum of influences over N at the first budget (METHOD 8).
     """
     folder.mkdir(exist_ok=True)
     index = []

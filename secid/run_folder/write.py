@@ -1,4 +1,4 @@
-"""The run folder, which is written whole or not at all, and the versions and machine of a run."""
+"""Write a run folder as a whole or not at all, and describe the versions and machine of a run."""
 
 from __future__ import annotations
 
@@ -30,11 +30,12 @@ if TYPE_CHECKING:
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow", "typer", "rich", "pydantic")
 SECRETS = ("HF_TOKEN", "SECID_API_KEY", "OPENAI_API_KEY")
-"""Variables whose value never enters a report. Whether they are set explains many failures."""
+"""Environment variables whose values never enter a report. It shows only whether they are set, which explains many
+failures."""
 
 
 def environment() -> dict[str, Any]:
-    """Return Python, platform, cores and versions of the packages that numbers depend on."""
+    """Return the Python version, platform, number of cores and versions of the packages on which numbers depend."""
     return {
         "python": platform.python_version(),
         "platform": platform.platform(),
@@ -53,10 +54,10 @@ def package_version(name: str) -> str | None:
 
 
 def diagnosis() -> dict[str, dict[str, Any]]:
-    """Return the facts for a bug report, by section: versions, devices, caches, settings that are not defaults.
+    """Return the facts for a bug report by section: versions, devices, caches and changed settings.
 
-    An error in the settings is reported, not raised, so that the command works when nothing else does. Secrets are
-    reported as set or not set.
+    An error in the settings is part of the result, so that the command works even if no other command does. Secrets
+    are shown as set or not set.
     """
     facts = environment()
     return {
@@ -128,15 +129,15 @@ def _settings() -> dict[str, dict[str, Any]]:
     }
 
 
-# The run folder: written under a temporary name, then renamed, so that it is whole or absent.
+# The run folder is written under a temporary name and then renamed, so that it is complete or absent.
 
 PARTIAL_PREFIX = f".partial-{platform.node()}."
-"""Prefix of temporary folders, before the process id. It holds the machine, since processes of other machines that
+"""Prefix of temporary folders, before the process id. It names the machine, because processes of other machines that
 share the disk cannot be checked."""
 
 
 class Recorder:
-    """Progress that forwards everything, and records stages and notes for log.txt."""
+    """A Progress that forwards all calls, and records stages and notes for log.txt."""
 
     def __init__(self, inner: Progress) -> None:
         self._inner = inner
@@ -158,10 +159,10 @@ class Recorder:
 
 
 class RunFolder:
-    """Context manager around one run's output. With path None nothing is written.
+    """Context manager for the output of one run. If path is None, nothing is written.
 
-    work : folder for the run's temporary files (None: the system's temporary folder). It is on the
-           run folder's disk and is removed when the run ends, finished or not.
+    work : folder for the run's temporary files, on the run folder's disk; None for the system's temporary folder. It is
+           removed when the run ends, even if the run fails.
     """
 
     def __init__(self, path: Path | None, force: bool = False) -> None:
@@ -180,7 +181,11 @@ class RunFolder:
         if self.path.exists() and not self._force:
             raise OutputError("already exists", where=str(self.path), remedy="name another --run, or add --force")
         if self.path.exists() and not (self.path.is_dir() and _is_run(self.path)):
-            raise OutputError("is not a run folder, so --force does not replace it", where=str(self.path))
+            raise OutputError(
+                "is not a run folder, so --force does not replace it",
+                where=str(self.path),
+                remedy="name another folder with --run",
+            )
         try:
             self._made = [folder for folder in self.path.parents if not folder.exists()]
             self.path.parent.mkdir(parents=True, exist_ok=True)
@@ -201,9 +206,9 @@ class RunFolder:
                 folder.rmdir()
 
     def write(self, scored: Scored, recorder: Recorder, clock: Clock) -> None:
-        """Write all tables and pages, then rename the folder into place. clock: times the stage "write".
+        """Write all tables and pages, then rename the folder. clock: measures the stage "write".
 
-        Raises OutputError.
+        Raises OutputError if a file cannot be written.
         """
         if self.path is None or self._partial is None:
             return
@@ -233,7 +238,7 @@ class RunFolder:
                     if scored.run_texts is not None:
                         tables[RUN_TEXTS] = scored.run_texts.stored([source.name for source in scored.run.sources])
                     write_tables(scored.run, tables, ready / "state")
-            for suffix, page in FORMATS.items():  # last, since they report the time of each stage
+            for suffix, page in FORMATS.items():  # last, because pages report the time of each stage
                 (ready / f"report{suffix}").write_text(page(scored.run), encoding="utf-8")
             lines = [*recorder.lines, *_timing_lines(scored)]
             (ready / "log.txt").write_text("".join(f"{log_line(line)}\n" for line in lines), encoding="utf-8")
@@ -249,7 +254,7 @@ class RunFolder:
 def add_probe(folder: Path, run: Run, probe: Probe) -> None:
     """Add a probe to a run folder, and render the run's pages with it. All files are written, or none.
 
-    Raises OutputError.
+    Raises OutputError if a file cannot be written.
     """
     from secid.pages.formats import run_formats
 
@@ -270,7 +275,7 @@ def _is_run(path: Path) -> bool:
 
 
 def _remove_abandoned(parent: Path) -> None:
-    """Remove what killed runs left. A temporary folder whose process is alive stays."""
+    """Remove the temporary folders of killed runs. Folders of running processes stay."""
     for path in parent.iterdir():
         number = path.name.removeprefix(PARTIAL_PREFIX).split("-")[0] if path.name.startswith(PARTIAL_PREFIX) else ""
         if number.isdigit() and not _alive(int(number)):

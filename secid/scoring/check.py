@@ -49,7 +49,7 @@ from secid.scoring.encoders import choose_tokenizer
 from secid.settings import READING, Resolved, Settings
 from secid.version import VERSION
 
-SAVED = "check.json"
+SAVED_CHECK_NAME = "check.json"
 """File name in the displayed command that saves a check."""
 
 
@@ -110,22 +110,24 @@ def check_sources(
     )
 
 
-def with_commands(check: Check, specs: Sequence[str], given: Mapping[str, object]) -> Check:
+def with_commands(check: Check, specs: Sequence[str], settings: Mapping[str, object]) -> Check:
     """Add the commands that write copies of the sources without defects. If no source needs one, change nothing.
 
-    specs, given : sources and settings of the check as typed.
+    specs, settings : sources and settings of the check as typed.
     """
     unusable = STANDARD_INPUT in specs or any(map(has_hidden_characters, specs))
     if unusable or not any(repair_defects(source) for source in check.sources):
         return check
-    flags = [word for name, value in given.items() if value is not None for word in flag_words(name, value)]
+    flags = [word for name, value in settings.items() if value is not None for word in flag_words(name, value)]
     sources = tuple(
-        replace(source, repair=repair_command(SAVED, source.name, repair_defects(source), source.files[0].path))
+        replace(
+            source, repair=repair_command(SAVED_CHECK_NAME, source.name, repair_defects(source), source.files[0].path)
+        )
         if repair_defects(source)
         else source
         for source in check.sources
     )
-    return replace(check, sources=sources, save=shlex.join(["secid", "check", *specs, *flags, "-o", SAVED]))
+    return replace(check, sources=sources, save=shlex.join(["secid", "check", *specs, *flags, "-o", SAVED_CHECK_NAME]))
 
 
 class _Checker:
@@ -162,7 +164,7 @@ class _Checker:
             "positive": (self._passages, distinct(planned.positives)),
             "negative": (self._passages, distinct(planned.negatives)),
         }
-        found = text_findings(self._plan, planned, self._matcher, settings)
+        summary = text_findings(self._plan, planned, self._matcher, settings)
         report = SourceReport(
             name=planned.name,
             files=reader.content(),
@@ -170,12 +172,12 @@ class _Checker:
             rows=planned.tally.row_counts(planned.n_records),
             n_queries=len(texts["query"][1]),
             n_triplets=planned.n_triplets,
-            status=found.status.status,
-            n_flagged=found.status.flagged.n,
-            flagged_share=found.status.flagged.estimate.value,
-            findings=(*found.findings, wordless_finding(self._plan, planned, self._wordless, settings)),
-            finding_overlaps=found.overlaps,
-            languages=found.languages,
+            status=summary.status.status,
+            n_flagged=summary.status.flagged.n,
+            flagged_share=summary.status.flagged.estimate.value,
+            findings=(*summary.findings, wordless_finding(self._plan, planned, self._wordless, settings)),
+            finding_overlaps=summary.overlaps,
+            languages=summary.languages,
         )
         facts = TextFacts(
             n_positives=len(texts["positive"][1]),

@@ -15,7 +15,7 @@ from secid.errors import UsageError
 from secid.progress import Progress, Silent
 from secid.records import Record
 from secid.results.inputs import probe_command
-from secid.results.probe import FEWEST_HELD_OUT
+from secid.results.probe import MIN_HELD_OUT
 from secid.settings import Resolved, Settings, SettingsDict, encoder_kind, flag_of, resolve, with_encoder, with_guide
 
 if TYPE_CHECKING:
@@ -144,19 +144,19 @@ def _identity(info: EncoderInfo) -> str:
 
 
 def command_of_probe(
-    words: Sequence[str], encoder: EncoderLike | None, values: Settings, given: SettingsDict, run: Run
+    words: Sequence[str], encoder: EncoderLike | None, values: Settings, typed_settings: SettingsDict, run: Run
 ) -> str | None:
     """Return the command that probes the sources of a run.
 
-    words : sources as typed.   values : resolved settings.   given : settings as typed.
+    words : sources as typed.   values : resolved settings.   typed_settings : settings as typed.
     None if a source cannot be read again or has too few queries, or if the encoder cannot be trained.
     """
     name = values.encoder if encoder is None else encoder
     once = any(file.read_once for source in run.sources for file in source.files)
-    few = min(source.n_queries for source in run.sources) < FEWEST_HELD_OUT
+    few = min(source.n_queries for source in run.sources) < MIN_HELD_OUT
     if once or few or not isinstance(name, str) or encoder_kind(name) != "model":
         return None
-    return probe_command(words, {"encoder": encoder, **given})
+    return probe_command(words, {"encoder": encoder, **typed_settings})
 
 
 def refuse_invalid_combinations(settings: Settings, others: Sequence[str]) -> None:
@@ -292,10 +292,10 @@ def choose_tokenizer_for_files(readers: Sequence[Reader], resolved: Resolved, pr
 
     A default that fits is recorded as an automatic choice too, so that no shard chooses again by its own rows.
     """
-    from secid.findings.lexical_gate import READ_CHARACTERS, SAMPLE_TEXTS, SPLIT_AS, Misread
+    from secid.findings.lexical_gate import READ_CHARACTERS, SAMPLE_TEXTS, WORD_TOKENIZERS, Misread
     from secid.pool import SPLITTERS
 
-    split, fits = SPLITTERS[SPLIT_AS[resolved.values.tokenizer]], []
+    split, fits = SPLITTERS[WORD_TOKENIZERS[resolved.values.tokenizer]], []
     for reader in readers:
         records = islice((item for item in reader if isinstance(item, Record)), SAMPLE_TEXTS)
         texts = (text[:READ_CHARACTERS] for own in records for text in (own.query, *own.positives[:1]))
@@ -306,7 +306,7 @@ def choose_tokenizer_for_files(readers: Sequence[Reader], resolved: Resolved, pr
 
 def _with_better_tokenizer(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: Progress) -> Resolved:
     """Choose by the source with the largest share of misread texts. fits: (misread texts, name) of each source."""
-    from secid.findings.lexical_gate import BETTER, NOTICED_MISREAD, Misread
+    from secid.findings.lexical_gate import MULTILINGUAL, NOTICED_MISREAD, Misread
     from secid.pages.sections.verdict import MISREADS
     from secid.pages.text import percent, short
 
@@ -316,7 +316,7 @@ def _with_better_tokenizer(resolved: Resolved, fits: Sequence[tuple[Misread, str
     default = resolved.values.tokenizer
     share = f"{percent(fit.fraction)} of the texts of {short(name)}"
     progress.note(
-        f"tokenizer: {BETTER}, chosen automatically because {default} {MISREADS[fit.effect]} ({share}); "
+        f"tokenizer: {MULTILINGUAL}, chosen automatically because {default} {MISREADS[fit.effect]} ({share}); "
         f"to keep {default}: {flag_of('tokenizer', default)}"
     )
-    return resolved.automatic(tokenizer=BETTER)
+    return resolved.automatic(tokenizer=MULTILINGUAL)

@@ -10,12 +10,12 @@ import numpy as np
 from secid.analyses.analysis import Context
 from secid.analyses.controls import Control
 from secid.analyses.ranking import score_interval
-from secid.analyses.shared_queries import FEWEST_SHARED, SharedCounts, SourcePairs
+from secid.analyses.shared_queries import MIN_SHARED_QUERIES, SharedCounts, SourcePairs
 from secid.arrays import Flags, Floats, distinct
-from secid.encode.selftest import LARGEST_NOISE, NOISE_FACTOR
+from secid.encode.selftest import MAX_NOISE, NOISE_FACTOR
 from secid.measure.gates import INVERSION, ProxyValues, gate_means, proxies
 from secid.measure.information import spectral_nats, spectrum, trace
-from secid.measure.interval import FEWEST_QUERIES, Difference, finite_interval
+from secid.measure.interval import MIN_QUERIES, Difference, finite_interval
 from secid.pool import Plan
 from secid.results import (
     Against,
@@ -41,13 +41,13 @@ from secid.triplets.random_reference import QuerySums, RandomReference, summed_q
 
 NOT_LEVEL, OTHER_QUERIES = "not_level", "other_queries"
 """Reasons why budget curves are not compared. Source: METHOD 7, 16.1."""
-MOST_SOURCES, MOST_VALUES = 10, 5
+MAX_SHOWN_SOURCES, MAX_SHOWN_VALUES = 10, 5
 """Maximum number of sources, and of values per source, in the warning no_common_slice_value."""
 
 
 def noise_warnings(distance: float) -> tuple[RunWarning, ...]:
     """Warn if the encoder is so noisy that more than near copies count as equal. distance: `smallest_distance`."""
-    limit = NOISE_FACTOR * LARGEST_NOISE
+    limit = NOISE_FACTOR * MAX_NOISE
     if distance <= limit:
         return ()
     return (RunWarning(kind="noisy_encoder", values={"distance": distance, "limit": limit}),)
@@ -78,8 +78,8 @@ def chosen_query_warnings(
     """Warn of sources that have only some of the run's queries.
 
     For each such source, the warning has the hardness of the other sources on its queries and on the rest of the run's
-    queries. Only sources with at least FEWEST_SHARED sampled queries on both sides are used; if there are none, the
-    source is left out.
+    queries. Only sources with at least MIN_SHARED_QUERIES sampled queries on both sides are used; if there are none,
+    the source is left out.
     has : (S, n) flags of the queries that each source has.   hardness : sums by query of each source.
     n_queries : number of queries in the run.
     """
@@ -88,7 +88,7 @@ def chosen_query_warnings(
         sides = [
             [sums.among(queries) for queries in (own, ~own)] for sums in (*hardness[:place], *hardness[place + 1 :])
         ]
-        both = [pair for pair in sides if min(len(part.queries) for part in pair) >= FEWEST_SHARED]
+        both = [pair for pair in sides if min(len(part.queries) for part in pair) >= MIN_SHARED_QUERIES]
         if own.sum() == n_queries or not both:
             continue
         values = [summed_queries(list(parts)).value for parts in zip(*both, strict=True)]
@@ -107,7 +107,7 @@ def few_query_warnings(n_queries: Mapping[str, int]) -> tuple[RunWarning, ...]:
     return tuple(
         RunWarning(kind="few_queries", source=name, values={"n_queries": n})
         for name, n in n_queries.items()
-        if n < FEWEST_QUERIES
+        if n < MIN_QUERIES
     )
 
 
@@ -150,7 +150,7 @@ def _without_common_value(plan: Plan, by: str) -> list[RunWarning]:
     ]
     if not alone:
         return []
-    sources = {name: sorted(values[name])[:MOST_VALUES] for name in alone[:MOST_SOURCES]}
+    sources = {name: sorted(values[name])[:MAX_SHOWN_VALUES] for name in alone[:MAX_SHOWN_SOURCES]}
     return [RunWarning(kind="no_common_slice_value", values={"column": by, "sources": sources})]
 
 

@@ -24,7 +24,7 @@ from secid.analyses.shared_queries import (
     same_queries,
     table_sets,
 )
-from secid.analyses.slices import MOST_SLICES
+from secid.analyses.slices import MAX_SLICES
 from secid.arrays import Index, distinct, is_known
 from secid.encode import Encoder, smallest_distance
 from secid.encode.device import multiplies_bf16
@@ -152,9 +152,9 @@ def measure(
                 sets, items=with_guide_scores(plan, sets.items, guide, settings, folder / "guide", progress, counts)
             )
     with clock.stage("inspect"):
-        found = inspect_sets(plan, sets, embedder, encoder, measurer, read.texts.of_sources, progress)
-        found = replace(found, missing={**missing, **found.missing})
-        return context_of(read, plan, found, embedder, measurer, suite, early, guide, folder, clock, progress)
+        inspection = inspect_sets(plan, sets, embedder, encoder, measurer, read.texts.of_sources, progress)
+        inspection = replace(inspection, missing={**missing, **inspection.missing})
+        return context_of(read, plan, inspection, embedder, measurer, suite, early, guide, folder, clock, progress)
 
 
 def encode_texts(
@@ -235,9 +235,9 @@ def refuse_unfit_settings(plan: Plan, encoder: Encoder, settings: Settings) -> N
         raise UsageError(
             f"no row has a value in column {settings.by!r}", where="--by", remedy="name a column of the source files"
         )
-    if len(plan.slices) > MOST_SLICES:
+    if len(plan.slices) > MAX_SLICES:
         raise UsageError(
-            f"column {settings.by!r} has {len(plan.slices):,} values, but at most {MOST_SLICES:,} slices are scored",
+            f"column {settings.by!r} has {len(plan.slices):,} values, but at most {MAX_SLICES:,} slices are scored",
             where="--by",
             remedy="choose a column with fewer values, such as a language or a subset",
         )
@@ -374,7 +374,7 @@ def inspect_sets(
 def context_of(
     read: ReadSources,
     plan: Plan,
-    found: Inspection,
+    inspection: Inspection,
     embedder: Embedder,
     measurer: Measurer,
     suite: Sequence[Aspect],
@@ -385,7 +385,7 @@ def context_of(
     progress: Progress,
 ) -> Context:
     """Compare the sources, sort them in rank order, and build the context of the analyses."""
-    settings, sets, reference = measurer.settings, found.sets, found.reference
+    settings, sets, reference = measurer.settings, inspection.sets, inspection.reference
     cut = ranked_sets(sets.table, sets.level, settings.budget)
     pairs = compared_pairs(plan, sets.items, cut, measurer, settings, reference, sets.table)
     hard = {} if reference is None else {item.name: item.table.hardness(reference) for item in sets.items}
@@ -405,7 +405,7 @@ def context_of(
         control_gaps=[
             control_gaps(item, control.of, sets.table, measurer, same_queries=same) for control, item in sets.controls
         ],
-        findings=found.findings,
+        findings=inspection.findings,
         hardness={name: estimate for name, estimate in hard.items() if estimate is not None},
         without_flagged={item.name: without_flagged(item, measurer, reference) for item in sets.items},
         reference=reference,
@@ -423,7 +423,7 @@ def context_of(
             *slice_warnings(plan, settings),
         ),
         not_evaluated={
-            **found.missing,
+            **inspection.missing,
             **{f"hardness of {name}": NO_SPAN for name, estimate in hard.items() if estimate is None},
         },
         embedder=embedder,

@@ -210,8 +210,8 @@ class Embedder:
 
         Rows that were encoded before an error stay in the cache.
         """
-        asked: dict[Role, Index] = {"query": queries, "passage": passages}
-        missing = {role: self._missing(role, ids) for role, ids in asked.items()}
+        requested: dict[Role, Index] = {"query": queries, "passage": passages}
+        missing = {role: self._missing(role, ids) for role, ids in requested.items()}
         n_texts = sum(map(len, missing.values()))
         if not n_texts:
             return
@@ -438,9 +438,9 @@ class Corpus:
         return rows, self._embedder.cached(self._keys[part], put)
 
     def _texts(self, places: Index) -> Sequence[str]:
-        wanted = set(self._row[places].tolist())
-        texts = ((number, text) for number, text in enumerate(self._collection.passages()) if number in wanted)
-        by_row = dict(islice(texts, len(wanted)))
+        rows_needed = set(self._row[places].tolist())
+        texts = ((number, text) for number, text in enumerate(self._collection.passages()) if number in rows_needed)
+        by_row = dict(islice(texts, len(rows_needed)))
         return [by_row[row] for row in self._row[places].tolist()]
 
     def _pieces(self, rows: Tensor, vectors: Vectors) -> Iterator[Tensor]:

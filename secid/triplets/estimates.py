@@ -15,7 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags, Floats, Index
-from secid.measure.interval import FEWEST_QUERIES, Difference, interval, reach_95
+from secid.measure.interval import MIN_QUERIES, Difference, interval, reach_95
 
 Names = npt.NDArray[np.bytes_]
 """(Q,) text keys of queries, 16 bytes each."""
@@ -127,10 +127,10 @@ def wilson_interval(estimate: HasError, n_queries: int | None = None) -> tuple[f
     n_queries : number of queries that contribute evidence; None for all queries of the estimate.
     The formula uses the number n of independent draws that would give the same standard error: n = p (1 - p) / error^2.
     If the error is 0, for example because p is 0 or 1, each query counts as one draw, so 0 in 500 queries gives 0 to
-    0.8 %. With fewer than FEWEST_QUERIES queries the interval is 0 to 1. Source: Wilson 1927; METHOD 8.
+    0.8 %. With fewer than MIN_QUERIES queries the interval is 0 to 1. Source: Wilson 1927; METHOD 8.
     """
     n_queries = estimate.n_queries if n_queries is None else n_queries
-    if n_queries < FEWEST_QUERIES:
+    if n_queries < MIN_QUERIES:
         return 0.0, 1.0
     z = reach_95(n_queries)
     p, error = estimate.value, estimate.standard_error
@@ -245,7 +245,7 @@ class GapMoments(NamedTuple):
     @property
     def excess(self) -> float:
         """Lower end of the interval; the difference itself with too few queries for an interval."""
-        return self.value if self.n_queries < FEWEST_QUERIES else self.interval[0]
+        return self.value if self.n_queries < MIN_QUERIES else self.interval[0]
 
 
 class HasError(Protocol):

@@ -123,11 +123,11 @@ def sample_of(
     stratum = rank * STRATA // n
     order = np.lexsort((priority, stratum))
     first = np.searchsorted(stratum[order], np.arange(STRATA))
-    wanted = (np.arange(1, STRATA + 1) * size) // STRATA - (np.arange(STRATA) * size) // STRATA
+    sizes = (np.arange(1, STRATA + 1) * size) // STRATA - (np.arange(STRATA) * size) // STRATA
     place = np.arange(n) - first[stratum[order]]
-    taken = np.zeros(n, np.bool_)
-    taken[order[place < wanted[stratum[order]]]] = True
-    return np.flatnonzero(taken[pair]), stratum[pair]
+    is_drawn = np.zeros(n, np.bool_)
+    is_drawn[order[place < sizes[stratum[order]]]] = True
+    return np.flatnonzero(is_drawn[pair]), stratum[pair]
 
 
 def random_rows(plan: Plan, rows: Triplets, pool: Index, seed: int) -> Triplets:
@@ -180,17 +180,17 @@ def guide_scores(
     Raises EncoderError if all pairs have the same score.
     """
     samples = [sample_of(plan, rows, near, settings.guide_sample, settings.seed) for rows, near in sources]
-    asked = [rows.take(keep) for (rows, _), (keep, _) in zip(sources, samples, strict=True)]
+    to_score = [rows.take(keep) for (rows, _), (keep, _) in zip(sources, samples, strict=True)]
     by = _by_pair if isinstance(guide, Reranker) else _by_rows
     drawn = [rows for rows in random if len(rows)]
-    scores = by(plan, [*asked, *drawn], guide, settings, folder, progress, counts)  # type: ignore[arg-type]
-    _refuse_one_score(guide, plan, [*asked, *drawn], scores)
+    scores = by(plan, [*to_score, *drawn], guide, settings, folder, progress, counts)  # type: ignore[arg-type]
+    _refuse_one_score(guide, plan, [*to_score, *drawn], scores)
     columns = []
     for (rows, _), (keep, stratum), values in zip(sources, samples, scores, strict=False):
         both = np.full((2, len(rows)), np.nan)
         both[:, keep] = values
         columns.append(GuideScores(both[0], both[1], stratum, rows.place))
-    of_random = iter(scores[len(asked) :])
+    of_random = iter(scores[len(to_score) :])
     for place, rows in enumerate(random):
         if len(rows):
             share = _flagged_share(plan, rows, *next(of_random))
@@ -207,13 +207,13 @@ def _flagged_share(plan: Texts, rows: Triplets, s_query_positive: Floats, s_quer
 
 
 def _refuse_one_score(
-    guide: Guide, plan: Texts, asked: Sequence[Triplets], scores: Sequence[tuple[Floats, Floats]]
+    guide: Guide, plan: Texts, to_score: Sequence[Triplets], scores: Sequence[tuple[Floats, Floats]]
 ) -> None:
     """Raise EncoderError if all pairs, at least two, have the same score, because the guide cannot tell texts apart."""
     values = np.concatenate([part for both in scores for part in both])
     if np.ptp(values) > ONE_SCORE:
         return
-    codes = [pairs(rows.query, ids, len(plan.passages)) for rows in asked for ids in (rows.positive, rows.negative)]
+    codes = [pairs(rows.query, ids, len(plan.passages)) for rows in to_score for ids in (rows.positive, rows.negative)]
     if (n := len(distinct(np.concatenate(codes)))) > 1:
         raise EncoderError(
             f"scores all {n:,} pairs of query and passage {values[0]:.6g}",
@@ -224,7 +224,7 @@ def _refuse_one_score(
 
 def _by_rows(
     plan: Texts,
-    asked: Sequence[Triplets],
+    to_score: Sequence[Triplets],
     guide: Encoder,
     settings: Settings,
     folder: Path,
@@ -232,8 +232,8 @@ def _by_rows(
     counts: dict[str, float],
 ) -> list[tuple[Floats, Floats]]:
     """Return (s_qp, s_qn) by a bi-encoder for each set of triplets. Only the texts of these triplets are encoded."""
-    queries = distinct(np.concatenate([rows.query for rows in asked]))
-    passages = distinct(np.concatenate([ids for rows in asked for ids in (rows.positive, rows.negative)]))
+    queries = distinct(np.concatenate([rows.query for rows in to_score]))
+    passages = distinct(np.concatenate([ids for rows in to_score for ids in (rows.positive, rows.negative)]))
     texts = plan.queries.only(queries), plan.passages.only(passages)
     folder.mkdir()
     embedder = Embedder(*texts, guide, with_guide(settings), folder, progress)
@@ -241,7 +241,7 @@ def _by_rows(
         embedder.everything()
         counts.update(embedder.counts)
         scores = []
-        for rows in asked:
+        for rows in to_score:
             own = rows.among(queries, passages)
             dots = sweep(embedder.vectors, own, {}, (), smallest_distance(guide)).dots
             scores.append((dots.query_positive.numpy(), dots.query_negative.numpy()))
@@ -254,7 +254,7 @@ def _by_rows(
 
 def _by_pair(
     plan: Texts,
-    asked: Sequence[Triplets],
+    to_score: Sequence[Triplets],
     guide: Reranker,
     settings: Settings,
     folder: Path,
@@ -263,7 +263,9 @@ def _by_pair(
 ) -> list[tuple[Floats, Floats]]:
     """Return (s_qp, s_qn) by a cross-encoder for each set of triplets. Each pair of texts is scored once."""
     n_passages = len(plan.passages)
-    codes = [np.stack([pairs(rows.query, ids, n_passages) for ids in (rows.positive, rows.negative)]) for rows in asked]
+    codes = [
+        np.stack([pairs(rows.query, ids, n_passages) for ids in (rows.positive, rows.negative)]) for rows in to_score
+    ]
     every = distinct(np.concatenate([part.ravel() for part in codes]))
     query, passage = every // n_passages, every % n_passages
     progress.start("guide", len(every), "pairs")

@@ -19,7 +19,7 @@ from secid.measure.information import (
     log_det_nats,
     spectral_nats,
 )
-from secid.measure.interval import FEWEST_QUERIES
+from secid.measure.interval import MIN_QUERIES
 from secid.measure.sweep import SweepSums, Variant, sweep
 from secid.measure.uncertainty import Influence, influence, influence_of_few, information
 from secid.pool import Plan, PlannedSource, first_sampled, sample_order
@@ -31,7 +31,7 @@ from secid.triplets.table import CoverageTables, TripletTable
 TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2)
 TOKENIZERS = ("alphanumeric", "alphanumeric2", "whitespace", "trigrams", "multilingual")
 CORPORA = ("pooled", "own", "pooled_with_queries", "uniform")
-DIGITS = 12
+TEMPERATURE_DIGITS = 12
 """Significant digits of a temperature's name. With fewer, 0.05 and 0.04999999 could get the same name."""
 SAMPLES = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 
@@ -71,8 +71,8 @@ def aspects(settings: Settings, has_pieces: bool = False) -> tuple[Aspect, ...]:
     return (
         Aspect(
             "temperature",
-            f"{settings.temperature:.{DIGITS}g}",
-            {f"{tau:.{DIGITS}g}": Variant(tau, base.coverage, "full") for tau in temperatures},
+            f"{settings.temperature:.{TEMPERATURE_DIGITS}g}",
+            {f"{tau:.{TEMPERATURE_DIGITS}g}": Variant(tau, base.coverage, "full") for tau in temperatures},
         ),
         Aspect(
             "tokenizer",
@@ -230,9 +230,9 @@ class Measurer:
         )
 
     def part(self, item: Measured, keep: Index, budget: float) -> Measured:
-        """Measure some triplets of a measured set as a set of their own, at one budget and with the run's IDF.
+        """Measure some triplets of a measured set as a separate set, at one budget and with the run's IDF.
 
-        keep : ascending indices of the triplets. With fewer than FEWEST_QUERIES queries, where there is no interval,
+        keep : ascending indices of the triplets. With fewer than MIN_QUERIES queries, where there is no interval,
                the influence is set to 0.
         """
         base, table = base_variant(self.settings), item.table.rows(keep)
@@ -244,7 +244,7 @@ class Measurer:
         else:
             eigen = Eigen.of(sums.state(base), len(rows))
             effect, eigenvalues = influence(*inputs, eigen, self.smallest_distance, [budget], self._dtype), eigen.values
-        if len(effect.queries) < FEWEST_QUERIES:
+        if len(effect.queries) < MIN_QUERIES:
             effect = replace(effect, per_triplet=np.zeros(len(rows)), per_query=np.zeros_like(effect.per_query))
         return replace(
             item,
@@ -334,12 +334,12 @@ def variant_scores(
             n_queries=len(distinct(inside)),
         )
 
-    wanted = list(dict.fromkeys(variants))
-    if not wanted:
+    distinct_variants = list(dict.fromkeys(variants))
+    if not distinct_variants:
         return {}
     d = sums.dimension
     with side_by_side(device, 3 * 8 * d * d) as each:  # a matrix, its copy, and workspace for the decomposition
-        return dict(zip(wanted, each(score, wanted), strict=True))
+        return dict(zip(distinct_variants, each(score, distinct_variants), strict=True))
 
 
 def sample_positions(plan: Plan, seed: int, among: Sequence[Triplets] | None = None) -> Floats:

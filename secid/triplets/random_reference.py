@@ -129,7 +129,7 @@ QUERIES = 1_000
 """Number of distinct queries sampled per source. The share of a finding then has a standard error of at most 0.016."""
 PASSAGES = 30
 """Number of random passages per query. Source: METHOD 10."""
-FEWEST_PASSAGES = 10
+MIN_PASSAGES = 10
 """Minimum number of random passages per query; with fewer, the 90th percentile would be their maximum. Queries with
 fewer passages are left out."""
 PERCENTILE = 90
@@ -183,17 +183,17 @@ def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors,
     vectors  : vectors of all texts in these triplets.
     Passages are drawn without replacement, and exclude the query's labelled positives but not its negatives. The draw
     depends on the seed, the query and the set of passages, not on the order of files or rows. Return None if every
-    query has fewer than FEWEST_PASSAGES passages.
+    query has fewer than MIN_PASSAGES passages.
     """
     if not any(map(len, triplets)):
         return None
     pool = passage_pool(plan, triplets)
     sample = _sampled_queries(plan, triplets, seed)
     passages = random_passages(plan, sample, pool, seed)
-    enough = np.array([len(ids) >= FEWEST_PASSAGES for ids in passages])
+    enough = np.array([len(ids) >= MIN_PASSAGES for ids in passages])
     if not enough.any():
         return None
-    queries, drawn = sample[enough], [ids for ids in passages if len(ids) >= FEWEST_PASSAGES]
+    queries, drawn = sample[enough], [ids for ids in passages if len(ids) >= MIN_PASSAGES]
     counts = [len(ids) for ids in drawn]
     cosines = _cosines(np.repeat(queries, counts), np.concatenate(drawn), vectors)
     parts = np.split(cosines, np.cumsum(counts)[:-1])
@@ -317,7 +317,7 @@ class PassageMeans:
 
     queries : (Q,) ids of the sources' queries, ascending.
     mean    : (Q,) mean over passages that are not labelled positives of the query, in [-1, 1]; NaN with fewer than
-              FEWEST_PASSAGES passages.
+              MIN_PASSAGES passages.
     """
 
     queries: Index
@@ -348,7 +348,7 @@ def passage_means(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors) ->
     own = np.bincount(place, _cosines(queries[place], positive, vectors), len(queries))
     n_passages = len(pool) - np.bincount(place, minlength=len(queries))
     mean = np.full(len(queries), np.nan)
-    np.divide(np.concatenate(sums) - own, n_passages, out=mean, where=n_passages >= FEWEST_PASSAGES)
+    np.divide(np.concatenate(sums) - own, n_passages, out=mean, where=n_passages >= MIN_PASSAGES)
     return PassageMeans(queries, mean)
 
 

@@ -49,7 +49,7 @@ class Bm25Index:
         """Index the texts. A query without tokens gets no result, and a document without tokens is never a result."""
         keys, n_tokens = token_stream(queries, tokenizer, "query")
         vocabulary = Vocabulary(distinct(keys))
-        self._asked = _counts(vocabulary, keys, n_tokens)
+        self._query_tokens = _counts(vocabulary, keys, n_tokens)
         parts, lengths = [_counts(vocabulary, keys[:0], n_tokens[:0])], [np.zeros(0, np.int64)]
         for texts in documents:
             keys, n_tokens = token_stream(texts, tokenizer, "passage")
@@ -75,14 +75,18 @@ class Bm25Index:
         of_all = of_block.ravel()
         for row, query in enumerate(queries.tolist()):
             of_all.fill(0.0)
-            asked = slice(*self._asked.indptr[query : query + 2])
-            for token, times in zip(self._asked.indices[asked].tolist(), self._asked.data[asked].tolist(), strict=True):
+            own_tokens = slice(*self._query_tokens.indptr[query : query + 2])
+            for token, times in zip(
+                self._query_tokens.indices[own_tokens].tolist(),
+                self._query_tokens.data[own_tokens].tolist(),
+                strict=True,
+            ):
                 documents, weights = self._postings[token]
                 of_all[documents] += weights if times == 1 else times * weights
             largest = of_block.max(axis=0)
             kth = np.partition(largest, -k)[-k] if k <= len(largest) else 0.0  # at least k documents score this much
-            found = np.flatnonzero(of_all >= max(kth - SCORE_UNIT, WEIGHT_UNIT))
-            own = found[best(of_all[found], found, k)]
+            candidates = np.flatnonzero(of_all >= max(kth - SCORE_UNIT, WEIGHT_UNIT))
+            own = candidates[best(of_all[candidates], candidates, k)]
             places[row, : len(own)], scores[row, : len(own)] = own, of_all[own]
         return places, scores
 
@@ -185,10 +189,10 @@ def _candidates(scores: Tensor, best: Tensor, k: int) -> tuple[Tensor, Tensor]:
     if most > 4 * k:  # the passages happen to be sorted from far to near
         return scores.topk(min(k, scores.shape[1]), dim=1)
     column = torch.arange(len(query)) - (n.cumsum(0) - n)[query]
-    found = scores.new_full((len(scores), most), -torch.inf)
-    places = torch.zeros(found.shape, dtype=torch.long)
-    found[query, column], places[query, column] = scores[query, place], place
-    return found, places
+    padded = scores.new_full((len(scores), most), -torch.inf)
+    places = torch.zeros(padded.shape, dtype=torch.long)
+    padded[query, column], places[query, column] = scores[query, place], place
+    return padded, places
 
 
 def nearest_passages(vectors: Vectors, queries: Index, candidates: Index, k: int) -> tuple[Index, Floats]:

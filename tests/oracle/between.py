@@ -17,7 +17,7 @@ from scipy.stats import t as student
 from tests.oracle.hardness import cosine
 from tests.oracle.scoring import Measured
 
-FEWEST_SHARED, OF_LARGER, OF_SMALLEST, FEWEST_QUERIES = 30, 0.2, 0.5, 5
+MIN_SHARED_QUERIES, MIN_SHARE_OF_LARGER, MIN_SHARE_OF_SMALLEST, MIN_QUERIES = 30, 0.2, 0.5, 5
 
 
 @dataclass(frozen=True)
@@ -56,7 +56,7 @@ class Paired:
     @property
     def interval_95(self) -> tuple[float, float] | None:
         n = self.n_queries
-        if n < FEWEST_QUERIES:
+        if n < MIN_QUERIES:
             return None
         half = student.ppf(0.975, n - 1) * math.sqrt(n / (n - 1)) * self.standard_error
         return self.value - half, self.value + half
@@ -64,7 +64,7 @@ class Paired:
     @property
     def p(self) -> float:
         n = self.n_queries
-        if n < FEWEST_QUERIES:
+        if n < MIN_QUERIES:
             return 1.0
         return float(2 * student.sf(abs(self.value) / (self.standard_error * math.sqrt(n / (n - 1))), n - 1))
 
@@ -130,7 +130,7 @@ def paired(
     return Paired(a / b - c / d, math.sqrt(gradient @ covariance @ gradient), len(shared))
 
 
-def compared(queries: Mapping[str, Collection[str]], fewest: int = FEWEST_SHARED) -> dict[tuple[str, str], int]:
+def compared(queries: Mapping[str, Collection[str]], fewest: int = MIN_SHARED_QUERIES) -> dict[tuple[str, str], int]:
     """Return the compared pairs, names in ascending order, with their number of shared queries.
 
     Sources with the same queries are always compared; others must share 30, and a fifth of the larger one's.
@@ -139,7 +139,7 @@ def compared(queries: Mapping[str, Collection[str]], fewest: int = FEWEST_SHARED
     for a, b in combinations(sorted(queries), 2):
         first, second = set(queries[a]), set(queries[b])
         n = len(first & second)
-        if first == second or (n >= fewest and n >= OF_LARGER * max(len(first), len(second))):
+        if first == second or (n >= fewest and n >= MIN_SHARE_OF_LARGER * max(len(first), len(second))):
             pairs[a, b] = n
     return pairs
 
@@ -150,7 +150,7 @@ def common_queries(queries: Mapping[str, Collection[str]]) -> set[str] | None:
     common = set.intersection(*sets)
     if all(own == common for own in sets):
         return None
-    return common if len(common) >= max(FEWEST_SHARED, OF_SMALLEST * min(map(len, sets))) else None
+    return common if len(common) >= max(MIN_SHARED_QUERIES, MIN_SHARE_OF_SMALLEST * min(map(len, sets))) else None
 
 
 def by_score(queries: Mapping[str, Collection[str]], most_sets: int = 64) -> set[tuple[str, str]]:

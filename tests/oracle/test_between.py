@@ -179,7 +179,7 @@ def test_pairs_of_a_run_are_those_of_the_reference(tmp_path: Path, seed: int) ->
 @pytest.mark.parametrize("seed", [0, 3])
 def test_negatives_shared_among_several_positives(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int) -> None:
     """The reference's score does not support shares, so scores are not compared; most pairs compare tr M."""
-    monkeypatch.setattr(shared_queries, "MOST_SETS", 0)
+    monkeypatch.setattr(shared_queries, "MAX_RESTRICTED_SCORES", 0)
     sources = world(seed)
     run, theirs = score(sources, tmp_path, positives="all"), expected(sources, "all")
     for pair in run.comparisons:
@@ -193,7 +193,7 @@ def test_negatives_shared_among_several_positives(tmp_path: Path, monkeypatch: p
 def test_pairs_beyond_the_last_matrix_compare_tr_m(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, seed: int, most_sets: int
 ) -> None:
-    monkeypatch.setattr(shared_queries, "MOST_SETS", most_sets)
+    monkeypatch.setattr(shared_queries, "MAX_RESTRICTED_SCORES", most_sets)
     sources = world(seed)
     run = score(sources, tmp_path)
     check(run, expected(sources), most_sets)
@@ -250,7 +250,7 @@ def first_world(tmp_path_factory: pytest.TempPathFactory) -> tuple[secid.Run, Ex
     """Return a world in which each source has separate queries, compared by tr M."""
     sources = world(3)
     with pytest.MonkeyPatch.context() as patch:
-        patch.setattr(shared_queries, "MOST_SETS", 0)
+        patch.setattr(shared_queries, "MAX_RESTRICTED_SCORES", 0)
         return score(sources, tmp_path_factory.mktemp("world")), expected(sources)
 
 

@@ -85,7 +85,7 @@ def test_near_copies_are_those_of_sets_of_runs(seed: int) -> None:
 
 def test_a_lost_near_copy_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
     every = [changed(seed) for seed in range(10)]
-    monkeypatch.setattr(task, "CONTAINED", 1.0)  # only a text's very rarest run is looked up
+    monkeypatch.setattr(task, "MIN_SHARED_FRACTION", 1.0)  # only a text's very rarest run is looked up
     assert any(not expected_copies(texts) <= copies_of(texts) for texts in every)
 
 

@@ -21,7 +21,7 @@ TAU, SMALLEST = 0.1, 1e-3
 
 
 class Row(NamedTuple):
-    """A triplet: its query, what it counts, s_qp, s_qn, s_pn and coverage."""
+    """A triplet: its query, weight in counts, s_qp, s_qn, s_pn and coverage."""
 
     query: int
     share: float
@@ -80,7 +80,7 @@ def mean(own: list[Row], value: Any) -> float:
 
 
 def influence(own: list[Row], value: Any, query: int) -> float:
-    """How the mean moves with a query's weight."""
+    """Return the change of the mean with a query's weight."""
     middle, total = mean(own, value), sum(row.share for row in own)
     return sum(row.share * (value(row) - middle) for row in own if row.query == query) / total
 

@@ -39,7 +39,7 @@ def clean(n: int = N, n_negatives: int = 3) -> Rows:
 
 
 def damaged(every: int, *, alone: bool = False) -> Rows:
-    """Return rows of which every n-th lists each defect. alone : list nothing else in these."""
+    """Return rows of which every n-th lists each defect. alone : these rows list nothing else."""
     rows = clean()
     for number, row in enumerate(rows):
         if number % every == 0:

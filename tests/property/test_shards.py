@@ -157,7 +157,7 @@ def test_sources_of_different_queries(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, case: str, n: int, sample: int, most_sets: int
 ) -> None:
     """Shared queries are those of the whole, and so are the sets that are scored."""
-    monkeypatch.setattr(shared_queries, "MOST_SETS", most_sets)
+    monkeypatch.setattr(shared_queries, "MAX_RESTRICTED_SCORES", most_sets)
     draw = np.random.default_rng(3)
     hardness = {name: {number: draw.uniform(0.2, 1.5) for number in queries} for name, queries in UNLIKE[case].items()}
     sources = write_unlike(tmp_path / "sources", hardness)
@@ -210,7 +210,7 @@ def test_a_collection_that_labels_queries_of_one_shard(tmp_path: Path) -> None:
     merged = secid.merge(in_shards([str(path)], tmp_path / "state", 3, **settings), HashEncoder())
     assert differences(secid.score([str(path)], HashEncoder(), **settings), merged) == []
     (folder / "qrels" / "test.tsv").write_text("query-id\tcorpus-id\tscore\nother\td\t1\n")
-    with pytest.raises(UsageError, match="--collection would resolve nothing"):
+    with pytest.raises(UsageError, match="--collection would have no effect"):
         in_shards([str(path)], tmp_path / "unused", 3, **settings)
 
 

@@ -30,8 +30,8 @@ from secid.pages.text import (
 from secid.results import Run
 from secid.results.inputs import with_run_flag
 from secid.results.probe import (
-    FEWEST_GROUPS,
-    FEWEST_HELD_OUT,
+    MIN_GROUPS,
+    MIN_HELD_OUT,
     Dose,
     Means,
     Probe,
@@ -57,13 +57,13 @@ DOUBTS = {
 }
 ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
     "few_queries": lambda probe: (
-        f"only {plural(probe.n_held_out, 'query', 'queries')} can be held out, but at least {FEWEST_HELD_OUT} are "
+        f"only {plural(probe.n_held_out, 'query', 'queries')} can be held out, but at least {MIN_HELD_OUT} are "
         "needed. Mine negatives for more queries in every source"
     ),
     "few_groups": lambda probe: (
         f"held-out queries that share a relevant passage count as one, so {count(probe.n_held_out)} queries are worth "
         f"only {plural(int(probe.effective_groups), 'independent query', 'independent queries')}, but at least "
-        f"{FEWEST_GROUPS} are needed. Add queries with other relevant passages"
+        f"{MIN_GROUPS} are needed. Add queries with other relevant passages"
     ),
     "few_to_train_on": lambda probe: (
         f"with a fold held out, fewer queries than one batch of {count(probe.batch)} are left to train on. Add "

@@ -13,7 +13,7 @@ from secid.analyses.guide import GuideSource
 from secid.arrays import Floats, best
 from secid.findings.rows import AGAINST_PASSAGES, SAMPLED
 from secid.findings.summary import SourceFindings
-from secid.measure.interval import FEWEST_QUERIES, UNBOUNDED, Difference, reach_95
+from secid.measure.interval import MIN_QUERIES, UNBOUNDED, Difference, reach_95
 from secid.results import AmongPositives, SourceFinding
 from secid.results.catalogue import FINDINGS
 from secid.results.gate import CheckExample, GateCheck, finding_of
@@ -158,7 +158,7 @@ def _needed(
     Return None if that number is too large, or if the interval comes from too few queries to tell. Wilson's interval of
     a share p ends at the b for which (p - b)^2 / (b (1 - b)) = z^2 / n.
     """
-    if n_queries < FEWEST_QUERIES:
+    if n_queries < MIN_QUERIES:
         return None
     end = min(allowed, key=lambda end: abs(measured - end))
     reached = bounds[1] if end > measured else bounds[0]
@@ -288,7 +288,7 @@ def _finding(subject: Subject, name: str, bound: Bound) -> GateCheck:
     n_queries = len(share.estimate.queries)
     if result.positives is not None:
         return _compared(name, result, result.positives, bound, share.n_all, n_queries)
-    bounds = wilson_interval(share.estimate) if n_queries >= FEWEST_QUERIES or bound.counted else UNBOUNDED
+    bounds = wilson_interval(share.estimate) if n_queries >= MIN_QUERIES or bound.counted else UNBOUNDED
     check = decided(name, share.estimate.value, bounds, "share", bound, n_queries, n=share.n_all)
     if bound.counted and check.outcome == "pass" and FINDINGS[finding].exceeded_by(share.estimate.value):
         check = replace(check, notice=True)  # the policy allows more than the catalogue

@@ -13,7 +13,7 @@ from statistics import median
 
 from secid.errors import OutputError, SettingsError, UsageError
 from secid.files import write_whole
-from secid.measure.interval import FEWEST_QUERIES, reach_95
+from secid.measure.interval import MIN_QUERIES, reach_95
 from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.results.gate import GROSS_DAMAGE, Basis, finding_of
 from secid.settings import read_toml
@@ -110,7 +110,7 @@ def minimum_queries(policy: Policy, baseline: Baseline, previous: str | None = N
         return policy.minimum_queries
     sizes = [source.n_queries for source in baseline.sources.values()]
     own = baseline.sources[previous].n_queries if previous else median(sizes)
-    return max(FEWEST_QUERIES, min(DECIDABLE_QUERIES, int(own)))
+    return max(MIN_QUERIES, min(DECIDABLE_QUERIES, int(own)))
 
 
 def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> GateLimits:
@@ -258,7 +258,7 @@ def _score(name: str, source: BaselineSource, n: int) -> Bound | None:
     None if the predecessor has too few queries for a standard error.
     """
     score = source.score()
-    if score.n_queries < FEWEST_QUERIES:
+    if score.n_queries < MIN_QUERIES:
         return None
     limit = round_up(margin(score, n, Z_95))
     return Bound(side=WITHIN, value=limit, basis="source", reference=name, before=score.value)
@@ -291,8 +291,8 @@ def margin(known: Measurement, n: int, room: float = Z_ROOM) -> float:
 
 
 def _reach(known: Measurement, n: int) -> float:
-    """Return the half width of the 95 % interval in standard errors, for at least FEWEST_QUERIES queries."""
-    return reach_95(max(FEWEST_QUERIES, min(known.n_queries, n)))
+    """Return the half width of the 95 % interval in standard errors, for at least MIN_QUERIES queries."""
+    return reach_95(max(MIN_QUERIES, min(known.n_queries, n)))
 
 
 def share_margin(share: Measurement, n: int) -> float:
@@ -315,7 +315,7 @@ FIXED_POINT_ROUNDS = 20
 
 def _least_share(n: int) -> float:
     """Return 1.25 times the upper end of Wilson's interval for 0 of n queries."""
-    z2 = reach_95(max(FEWEST_QUERIES, n)) ** 2
+    z2 = reach_95(max(MIN_QUERIES, n)) ** 2
     return 1.25 * z2 / (n + z2)
 
 
@@ -368,7 +368,7 @@ def above_advice(baseline: Baseline) -> dict[str, dict[str, float]]:
 
 def _excess(finding: str, share: Measurement) -> float:
     """Return the number that a limit is compared with; see `SourceFinding.counted_share`."""
-    if not FINDINGS[finding].formal or share.n_queries < FEWEST_QUERIES:
+    if not FINDINGS[finding].formal or share.n_queries < MIN_QUERIES:
         return share.value
     return share.value - reach_95(share.n_queries) * share.standard_error
 

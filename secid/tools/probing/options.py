@@ -10,7 +10,7 @@ from numbers import Real
 from typing import TYPE_CHECKING
 
 from secid.errors import SettingsError, UsageError
-from secid.results.probe import FEWEST_HELD_OUT
+from secid.results.probe import MIN_HELD_OUT
 from secid.settings import encoder_kind
 
 if TYPE_CHECKING:
@@ -20,7 +20,7 @@ RATE = {"full": 5e-5, "lora": 2e-4}
 """Default learning rate when all weights are trained, and with adapters."""
 SECOND_DOSE = 4.0
 """Ratio of the second learning rate to the first. Sources can change order between the two. Source: METHOD 13."""
-SMALLEST_OPTIONS = {"steps": 1, "n_seeds": 1, "n_folds": 2, "n_held_out": FEWEST_HELD_OUT, "batch": 2}
+SMALLEST_OPTIONS = {"steps": 1, "n_seeds": 1, "n_folds": 2, "n_held_out": MIN_HELD_OUT, "batch": 2}
 """Minimum of each option. One of two folds is held out, fewer held-out queries give no result, and a batch needs a
 passage of another row."""
 LARGEST_OPTION = 1_000_000

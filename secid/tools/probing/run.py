@@ -29,8 +29,8 @@ from secid.read import Reader
 from secid.read.collection import with_commits
 from secid.results import EncoderInfo, InputFile, Run
 from secid.results.probe import (
-    FEWEST_GROUPS,
-    FEWEST_HELD_OUT,
+    MIN_GROUPS,
+    MIN_HELD_OUT,
     PROBE_SCHEMA_VERSION,
     Dose,
     HeldOutQueries,
@@ -245,9 +245,9 @@ def _chosen_rows(task: Task, n: int, seed: int) -> Index:
 
 def _too_little(task: Task, chosen: Index, batch: int) -> str | None:
     """Return the reason why nothing can be evaluated; None with enough data."""
-    if len(chosen) < FEWEST_HELD_OUT:
+    if len(chosen) < MIN_HELD_OUT:
         return "few_queries"
-    if effective_number(task.group[chosen]) < FEWEST_GROUPS:
+    if effective_number(task.group[chosen]) < MIN_GROUPS:
         return "few_groups"
     in_training = len(task.fold) - np.bincount(task.fold)
     return "few_to_train_on" if in_training.min() < batch else None

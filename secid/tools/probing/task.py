@@ -16,7 +16,15 @@ from scipy import sparse
 from secid.arrays import Index, distinct, is_known, pairs
 from secid.encode import Encoder
 from secid.errors import InputError
-from secid.findings.copies import CONTAINED, PAIRS_AT_ONCE, ROUNDING, RunSets, near_copies, ranges_of, run_sets
+from secid.findings.copies import (
+    MIN_SHARED_FRACTION,
+    PAIRS_AT_ONCE,
+    ROUNDING,
+    RunSets,
+    near_copies,
+    ranges_of,
+    run_sets,
+)
 from secid.pool import Plan, PlannedSource, key_ranks, sample_order
 from secid.pool.normal_form import FormKeys, TextForms, text_forms
 from secid.pool.reading import read_draft
@@ -74,7 +82,7 @@ def copies_among(runs: RunSets) -> tuple[Index, Index]:
     _, column, uses = np.unique(runs.keys, return_inverse=True, return_counts=True)
     order = np.lexsort((column, uses[column], owner))
     place = np.arange(len(owner)) - np.repeat(runs.offsets[:-1], runs.sizes)
-    rare = place <= (1 - CONTAINED) * runs.sizes[owner] + ROUNDING
+    rare = place <= (1 - MIN_SHARED_FRACTION) * runs.sizes[owner] + ROUNDING
     holds = _table(owner, column, n, len(uses))
     shared = (_table(owner[rare], column[order][rare], n, len(uses)) @ holds.T).tocoo()
     keys = distinct(pairs(np.minimum(shared.row, shared.col), np.maximum(shared.row, shared.col), n))

@@ -9,7 +9,7 @@ import pytest
 
 from secid.analyses.ablations import ablation, blocks_of, over_encoders, with_noise
 from secid.errors import UsageError
-from secid.measure.interval import FEWEST_QUERIES, reach_95
+from secid.measure.interval import MIN_QUERIES, reach_95
 from secid.measure.uncertainty import difference
 from secid.pages.sections.ablations import ablations_section
 from secid.progress import Silent
@@ -107,7 +107,7 @@ def test_samples_tell_their_queries_and_intervals(tmp_path):
     assert whole.n_queries == {source.name: source.n_queries for source in run.sources}
     for source in run.sources:
         assert whole.intervals_95[source.name] == (source.score.nats, source.score.nats)
-    assert max(few.n_queries.values()) < FEWEST_QUERIES
+    assert max(few.n_queries.values()) < MIN_QUERIES
     assert few.intervals_95 == {}
     assert few.open_swaps == few.swapped
     source = run.sources[0]
@@ -159,7 +159,7 @@ def test_a_block_or_a_source_in_it_named_twice_is_refused(blocks, twice):
 
 
 def test_a_column_that_tells_rows_apart_is_refused_before_anything_is_encoded(tmp_path, monkeypatch):
-    monkeypatch.setattr("secid.scoring.stages.MOST_SLICES", 5)
+    monkeypatch.setattr("secid.scoring.stages.MAX_SLICES", 5)
     rows = [{"query": f"what is {n}", "positive": f"it is {n}", "negative": f"no {n}", "id": n} for n in range(6)]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     resolved = resolve({"cache": False, "by": "id"}, environment={}, directory=tmp_path)

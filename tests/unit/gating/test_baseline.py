@@ -46,9 +46,9 @@ def test_rounding_noise_makes_no_diff(baseline):
     ("text", "part"),
     [
         ("[]", "schema_version"),
-        ("not json", "not JSON"),
-        ('{"schema_version": "2.0", "sour', "not JSON"),
-        pytest.param("[" * 100_000, "not JSON", id="deep"),
+        ("not json", "not JSON, or truncated"),
+        ('{"schema_version": "2.0", "sour', "not JSON, or truncated"),
+        pytest.param("[" * 100_000, "not JSON, or truncated", id="deep"),
         ('{"schema_version": "3.0"}', "version 3.0"),
     ],
 )

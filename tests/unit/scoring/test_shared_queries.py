@@ -132,7 +132,7 @@ def test_the_largest_source_decides_whether_the_table_is_of_common_queries() -> 
 def test_beyond_the_last_set_pairs_compare_tr_m(
     run: secid.Run, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(shared_queries, "MOST_SETS", 0)
+    monkeypatch.setattr(shared_queries, "MAX_RESTRICTED_SCORES", 0)
     paths = write_unlike(tmp_path, {"a": dict.fromkeys(range(80), 0.5), "b": dict.fromkeys(range(40, 120), 0.6)})
     few = {name: dict.fromkeys(range(40, 80), 0.6) for name in ("c",)}
     by_trace = score([*paths, *write_unlike(tmp_path / "c", few)])
@@ -158,7 +158,7 @@ def test_beyond_budget_1_the_sets_of_a_pair_are_cut_to_its_sizes() -> None:
 
 
 def test_sets_go_to_the_pairs_that_share_most(monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shared_queries, "MOST_SETS", 3)
+    monkeypatch.setattr(shared_queries, "MAX_RESTRICTED_SCORES", 3)
     key = shared_queries.Key
     sizes = {(0, 1): 50, (0, 2): 90, (1, 2): 40}
     sets = {(a, b): [key(a, bytes([n])), key(b, bytes([n]))] for (a, b), n in sizes.items()}

@@ -122,7 +122,7 @@ def test_a_fault_of_the_device_that_holds_the_rows_says_so(tmp_path: Path, monke
     own.need(np.arange(70), np.arange(0))
     with monkeypatch.context() as broken:
         broken.setattr(embedding, "to_device", fails)
-        with pytest.raises(EncoderError, match="holds the vectors"):
+        with pytest.raises(EncoderError, match="stored vectors"):
             own.everything()
     own.close()
     again = embedder(tmp_path, Streaming(), cache=True)

@@ -15,7 +15,7 @@ from secid.measure.sweep import sweep
 from secid.triplets import random_reference as module
 from secid.triplets.estimates import clustered_mean, paired_difference, wilson_interval
 from secid.triplets.random_reference import (
-    FEWEST_PASSAGES,
+    MIN_PASSAGES,
     PASSAGES,
     PassageMeans,
     RandomReference,
@@ -235,14 +235,14 @@ def test_positives_that_no_triplet_holds_change_no_draw():
 
 
 def test_a_small_run_uses_what_there_is_and_a_smaller_one_has_no_reference():
-    for n_random in (FEWEST_PASSAGES, FEWEST_PASSAGES - 1):
+    for n_random in (MIN_PASSAGES, MIN_PASSAGES - 1):
         run, rows = planted_positives(2)
         keep = np.arange(2 + n_random)
         cut = triplets(rows.query[keep], rows.positive[keep], rows.negative[keep])
         reference = random_reference(run.plan, [cut], run.vectors, seed=0)
-        if n_random == FEWEST_PASSAGES:
+        if n_random == MIN_PASSAGES:
             assert reference is not None
-            assert reference.n_passages.tolist() == [FEWEST_PASSAGES]
+            assert reference.n_passages.tolist() == [MIN_PASSAGES]
         else:
             assert reference is None
     assert random_reference(run.plan, [], run.vectors, seed=0) is None
@@ -395,12 +395,12 @@ def test_the_mean_is_over_every_passage_but_the_positives():
 
 
 def test_queries_with_few_passages_have_no_mean():
-    for n_random in (FEWEST_PASSAGES, FEWEST_PASSAGES - 1):
+    for n_random in (MIN_PASSAGES, MIN_PASSAGES - 1):
         run, rows = planted_positives(2)
         keep = np.arange(2 + n_random)
         cut = triplets(rows.query[keep], rows.positive[keep], rows.negative[keep])
         means = passage_means(run.plan, [cut], run.vectors)
-        assert np.isnan(means.mean).tolist() == [n_random < FEWEST_PASSAGES]
+        assert np.isnan(means.mean).tolist() == [n_random < MIN_PASSAGES]
 
 
 def test_neither_order_nor_mapped_rows_change_the_means(monkeypatch):
