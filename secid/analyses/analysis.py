@@ -12,6 +12,7 @@ from typing import TYPE_CHECKING, Generic, TypeVar
 
 if TYPE_CHECKING:
     from secid.analyses.controls import Control
+    from secid.analyses.equal_hardness import EqualHardness
     from secid.analyses.shared_queries import SourcePairs
     from secid.findings.summary import SourceFindings
     from secid.measure.in_batch import Conflicts
@@ -32,7 +33,7 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """A measured run. Every list of sources is in rank order.
+    """A measured run, its sources in rank order in every list, those that are not ranked last.
 
     items : sources with all of their queries.
     table : sources restricted to the queries that all of them share, if the results table uses only these; otherwise
@@ -40,11 +41,11 @@ class Context:
     level : `table` cut to equal size, for budgets beyond 1; None if that is impossible.
     ranked : sets by which sources are ranked: `table` up to budget 1, `level` beyond it if there is one.
     pairs : all pairs of sources, at the run's budget.
-    control_gaps : for each control, each source's score minus the control's score, by name of the source.
-    guide : recipe of the guide, whose scores are columns of the items' tables; None without a guide.
-    collection : corpus and labels of --collection, or None.
-    batch_rows : in-batch conflicts over all rows of a source's files, by source.
-    suite : aspects that --ablate varies; their scores are in `ranked`.
+    equal_hardness : the same pairs at equal hardness, and which sources are not ranked.
+    control_gaps : for each control, the sources' scores minus its own, by name.
+    guide : the second scorer, whose scores are columns of the items' tables; None without one.
+    collection : None without --collection.   batch_rows : conflicts over all rows of a source's files, by source.
+    suite : the aspects that --ablate varies; their scores are in `ranked`.
     stages : seconds and counts of each stage so far.
     not_evaluated : kind of reason for each part that could not be computed, by name of the part.
     """
@@ -56,6 +57,7 @@ class Context:
     level: Sequence[Measured] | None
     ranked: Sequence[Measured]
     pairs: SourcePairs
+    equal_hardness: EqualHardness
     controls: Sequence[tuple[Control, Measured]]
     control_gaps: Sequence[Mapping[str, Difference]]
     findings: Mapping[str, SourceFindings]

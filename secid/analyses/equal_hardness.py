@@ -17,11 +17,13 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from secid.analyses.analysis import Analysis, AnalysisResult, Context
+from secid.analyses.analysis import Analysis, AnalysisResult
 from secid.arrays import Floats, Index, is_known
 from secid.measure.interval import Difference, finite_interval
 
 if TYPE_CHECKING:
+    from secid.analyses.shared_queries import SourcePairs
+    from secid.triplets.estimates import Estimate
     from secid.triplets.measure_set import Measured
     from secid.triplets.table import TripletTable
 
@@ -60,7 +62,7 @@ class EqualMargins:
 
 @dataclass(frozen=True, kw_only=True)
 class EqualHardness:
-    """Pairs of sources with shared queries, the higher-ranked source first, and the sources that are not ranked.
+    """Pairs of sources with shared queries, the higher-scored first, and the sources that are not ranked.
 
     unranked : reason by source: "too_easy" (as easy as random passages), or "apart" (its margins overlap too little
                with those of every other source).
@@ -69,22 +71,33 @@ class EqualHardness:
     pairs: tuple[EqualMargins, ...]
     unranked: Mapping[str, str]
 
+    def ranked(self, names: Sequence[str]) -> list[str]:
+        """Return those of the names that are ranked."""
+        return [name for name in names if name not in self.unranked]
 
-def compute(context: Context) -> AnalysisResult[EqualHardness]:
-    """Compare every pair of sources that share enough queries for a comparison of their scores."""
-    distance = context.measurer.smallest_distance
-    compared = {frozenset((gap.first, gap.second)) for gap in context.pairs.gaps}
-    pairs = holm_adjusted(
+    def listed(self, names: Sequence[str]) -> list[str]:
+        """Return the names with those that are not ranked last."""
+        return sorted(names, key=lambda name: name in self.unranked)
+
+
+def equal_hardness(
+    items: Sequence[Measured], pairs: SourcePairs, hardness: Mapping[str, Estimate], smallest_distance: float
+) -> EqualHardness:
+    """Compare every pair of sources that share enough queries for a comparison of their scores.
+
+    items : by score.   smallest_distance : see `equal_margins`.
+    """
+    compared = {frozenset((gap.first, gap.second)) for gap in pairs.gaps}
+    at_margins = holm_adjusted(
         [
-            equal_margins(first, second, distance)
-            for first, second in combinations(context.items, 2)
+            equal_margins(first, second, smallest_distance)
+            for first, second in combinations(items, 2)
             if frozenset((first.name, second.name)) in compared
         ]
     )
-    names = [item.name for item in context.items]
-    ends = {name: finite_interval(estimate.interval) for name, estimate in context.hardness.items()}
+    ends = {name: finite_interval(estimate.interval) for name, estimate in hardness.items()}
     easiest = {name: end[1] for name, end in ends.items() if end is not None}
-    return AnalysisResult(EqualHardness(pairs=pairs, unranked=unranked(names, easiest, pairs)))
+    return EqualHardness(pairs=at_margins, unranked=unranked([item.name for item in items], easiest, at_margins))
 
 
 def holm_adjusted(pairs: Sequence[tuple[EqualMargins, float | None]]) -> tuple[EqualMargins, ...]:
@@ -198,4 +211,4 @@ class _Side:
         return float(weights @ mean), off.astype(np.float64)
 
 
-EQUAL_HARDNESS = Analysis("equal_hardness", EqualHardness, compute)
+EQUAL_HARDNESS = Analysis("equal_hardness", EqualHardness, lambda context: AnalysisResult(context.equal_hardness))

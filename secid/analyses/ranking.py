@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import combinations
+from itertools import combinations, product
 from math import ceil
 from typing import Protocol
 
@@ -40,7 +41,7 @@ from secid.triplets.measure_set import Measured, Measurer, sample_positions
 from secid.triplets.random_reference import RandomReference
 from secid.triplets.table import triplets_of
 
-# Ranking: intervals, paired comparisons with Holm's adjustment, tie groups, and the probability of being first.
+# Ranking: intervals, paired comparisons with Holm, tie letters, probability of being first.
 
 ESTABLISHED_P = 0.05
 POWER_80 = 0.8416212335729143
@@ -130,47 +131,55 @@ class Ordered(Protocol):
     def established(self) -> bool: ...
 
 
-def rank_groups(names: Sequence[str], comparisons: Sequence[Ordered]) -> dict[str, int]:
-    """Return the tie group of each source, from 1. Two sources share a group unless their order is established.
+def tie_letters(names: Sequence[str], comparisons: Iterable[Ordered]) -> dict[str, str | None]:
+    """Return the letters of each source: two sources share a letter if and only if their order is not established.
 
-    names : sources in rank order. Every order between different groups is established. A pair that is missing, or
-            whose established order contradicts the rank order, also puts its sources into one group.
+    names : in rank order, in which the letters are assigned: A is one of the first source's.
+    A source that lacks pairs has None: the one that lacks most (the last of several) is left out first, until no pair
+    is missing. If fewer than two sources are left, all have None. No source has a letter that it could do without.
     """
-    leader = {name: name for name in names}
-    ahead = {(pair.first, pair.second) for pair in comparisons if pair.established}
-
-    def find(name: str) -> str:
-        while leader[name] != name:
-            name = leader[name]
-        return name
-
-    for first, second in combinations(names, 2):
-        if (first, second) not in ahead:
-            leader[find(second)] = find(first)
-    groups: dict[str, int] = {}
-    for name in names:
-        groups.setdefault(find(name), len(groups) + 1)
-    return {name: groups[find(name)] for name in names}
+    established = {frozenset((pair.first, pair.second)): pair.established for pair in comparisons}
+    lettered = list(names)
+    while missing := [pair for pair in map(frozenset, combinations(lettered, 2)) if pair not in established]:
+        n_missing = Counter(name for pair in missing for name in pair)
+        lettered.remove(max(reversed(lettered), key=n_missing.__getitem__))
+    apart = [pair for pair in combinations(lettered, 2) if established[frozenset(pair)]]
+    letters = dict.fromkeys(names, "")
+    for number, column in enumerate(_columns(lettered, apart) if len(lettered) > 1 else []):
+        for name in column:
+            letters[name] += letter(number)
+    return {name: own or None for name, own in letters.items()}
 
 
-def tie_groups(names: Sequence[str], comparisons: Sequence[Ordered]) -> dict[str, int | None]:
-    """Return the groups of `rank_groups` for sources that were all compared with each other, and None for the others.
+def _columns(names: Sequence[str], apart: Iterable[tuple[str, str]]) -> list[list[str]]:
+    """Return the sources of each letter, in rank order.
 
-    Until no pair is missing, the source with the most missing pairs is left out; the last one if several have as many.
-    If only one of several sources would remain, every group is None.
+    Insert and absorb: each established pair splits the columns that hold both. A column is absorbed as soon as the
+    others hold all its pairs, so there are never more columns than pairs.
+    Source: Piepho 2004, An algorithm for a letter-based representation of all-pairwise comparisons.
     """
-    compared = {frozenset((pair.first, pair.second)) for pair in comparisons}
-    grouped = list(names)
-    while True:
-        missing = [
-            sum(frozenset((name, other)) not in compared for other in grouped if other != name) for name in grouped
-        ]
-        if not any(missing):
-            break
-        worst = max(missing)
-        del grouped[len(grouped) - 1 - missing[::-1].index(worst)]
-    groups = rank_groups(grouped, comparisons) if len(grouped) > 1 or len(names) == 1 else {}
-    return {name: groups.get(name) for name in names}
+    columns = [set(names)]
+    for pair in apart:
+        parts = [column - {name} for column in columns if column.issuperset(pair) for name in pair]
+        columns = [column for column in columns if not column.issuperset(pair)] + parts
+        for part in sorted(parts, key=len):
+            if all(_held_elsewhere(name, part, columns) for name in part):
+                columns = [column for column in columns if column is not part]
+    for column, name in product(columns, reversed(names)):
+        if name in column and _held_elsewhere(name, column, columns):
+            column.remove(name)
+    places = sorted([place for place, name in enumerate(names) if name in column] for column in columns if column)
+    return [[names[place] for place in column] for column in places]
+
+
+def _held_elsewhere(name: str, column: set[str], columns: Sequence[set[str]]) -> bool:
+    """Return whether the other columns hold every pair of a source with those of this column, and the source itself."""
+    return column <= set[str]().union(*(other for other in columns if other is not column and name in other))
+
+
+def letter(place: int) -> str:
+    """Return A for 0 to Z for 25, then A1 to Z1, so that several in a row cannot be mistaken."""
+    return f"{chr(ord('A') + place % 26)}{place // 26 or ''}"
 
 
 def probabilities_first(scores: Sequence[float], covariances: Floats, n_queries: Iterable[int], seed: int) -> Floats:

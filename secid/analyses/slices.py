@@ -14,7 +14,6 @@ from secid.results.catalogue import FINDINGS
 
 if TYPE_CHECKING:
     from secid.analyses.shared_queries import SourcePairs
-    from secid.settings import Settings
     from secid.triplets.measure_set import Measured
 
 MAX_SLICES = 1_000
@@ -31,8 +30,8 @@ class SliceSource:
     """
 
     name: str
-    rank: int
-    rank_group: int | None
+    rank: int | None
+    tie: str | None
     n_queries: int
     n_triplets: int
     score_nats: float
@@ -48,10 +47,11 @@ class SliceSource:
 class Slice:
     """Results for the records whose column `field` holds `value` ("" if the column is absent).
 
-    sources   : sources in rank order within the slice, without sources that have no record in it.
-    stability : share of source pairs in the same order as in the whole run; None without a pair.
-    lead_interval_95 : interval of the difference between the slice's first source and the run's first source, within
-                the slice. None if they are the same source, or if the run's first source has no record in the slice.
+    sources: in rank order within the slice, then those that the run does not rank; sources without a record in it are
+    missing.
+    stability: share of source pairs ordered as in the whole run; None without a pair.
+    lead_interval_95: interval of the first source's lead over the run's leader within the slice; None if they are the
+    same source, or the run's leader has no record in it.
     """
 
     field: str
@@ -80,7 +80,7 @@ def compute(context: Context) -> AnalysisResult[tuple[Slice, ...]]:
             parts = [measurer.part(item, keep, settings.budget) for item, keep in inside]
             cut = _ranked_sets(context, inside, parts)
             pairs = compared_pairs(plan, parts, cut, measurer, settings)
-            result.append(_slice(settings, value, parts, cut, pairs, whole))
+            result.append(_slice(context, value, parts, cut, pairs, whole))
         context.progress.advance(1)
     result.sort(key=lambda item: (-sum(source.n_triplets for source in item.sources), _natural(item.value)))
     return AnalysisResult(tuple(result))
@@ -112,36 +112,39 @@ def _ranked_sets(
 
 
 def _slice(
-    settings: Settings,
+    context: Context,
     value: str,
     items: Sequence[Measured],
     ranking_sets: Sequence[Measured],
     pairs: SourcePairs,
     whole: Mapping[str, float],
 ) -> Slice:
-    """Rank the sources of a slice. ranking_sets: sets by which they are ranked, of equal size beyond budget 1."""
-    from secid.analyses.ranking import comparisons, score_interval, tie_groups
+    """Rank the sources of a slice. ranking_sets: the items as they are ranked, cut to equal size beyond budget 1."""
+    from secid.analyses.ranking import comparisons, score_interval, tie_letters
     from secid.analyses.shared_queries import same_queries
 
+    settings, apart = context.settings, context.equal_hardness
     budget, whole_slice = settings.budget, {item.name: item for item in items}
     sets = {item.name: item for item in ranking_sets}
     same = same_queries(ranking_sets)
-    order = pairs.order({name: item.nats(budget) for name, item in sets.items()}, same_queries=same)
+    by_score = {name: item.nats(budget) for name, item in sets.items()}
+    order = apart.listed(pairs.order(by_score, same_queries=same))
     ranked = [sets[name] for name in order]
     scores = {item.name: item.nats(budget) for item in ranked}
     compared = comparisons(pairs.in_order(order), budget)
-    groups = tie_groups(order, compared)
-    leader = min(whole, key=lambda name: (-whole[name], name))
+    names = apart.ranked(order)
+    places, ties = {name: place for place, name in enumerate(names, 1)}, tie_letters(names, compared)
+    leader = next(iter(whole))
     sources = []
-    for rank, cut in enumerate(ranked, 1):
+    for cut in ranked:
         item = whole_slice[cut.name]
         table, gates = item.table, item.table.gates()
         error = float(cut.influence.standard_errors()[0])
         sources.append(
             SliceSource(
                 name=item.name,
-                rank=rank,
-                rank_group=groups[item.name],
+                rank=places.get(item.name),
+                tie=ties.get(item.name),
                 n_queries=len(item.influence.queries),
                 n_triplets=round(item.triplets.n_negatives),
                 score_nats=scores[item.name],

@@ -18,9 +18,9 @@ from secid.analyses.ablations import Ablation, AblationRow
 from secid.analyses.guide import GUIDE
 from secid.analyses.profile import FACTORS, PROFILE, GateProfile
 from secid.analyses.separation import SourceSeparation
-from secid.pages.glossary import REFERENCES, compares, kind_name, tie_group
+from secid.pages.glossary import REFERENCES, compares, kind_name
 from secid.pages.page import Chart, described
-from secid.pages.text import fraction, gain, is_unknown, letter, listed, nats, percent, plain, short, shown_interval
+from secid.pages.text import fraction, gain, is_unknown, listed, nats, percent, plain, short, shown_interval
 from secid.results import BudgetPoint, Run
 from secid.results.probe import Probe, ProbedSource
 from secid.settings import display_name
@@ -50,14 +50,14 @@ class Mark:
 
 @dataclass(frozen=True)
 class ChartRow:
-    """A row of a chart. marks: one for each strip.   group: tie group, from 1; 0 for none.
+    """A row of a chart. marks : one for each strip.   tie : letters of its ties, if any.
 
     is_control : draw it below the sources, with hollow circles.
     """
 
     name: str
     marks: tuple[Mark, ...]
-    group: int = 0
+    tie: str = ""
     is_control: bool = False
 
 
@@ -106,7 +106,7 @@ def forest_chart(run: Run) -> Chart | None:
     controls = [
         item for item in run.controls if item.of is None and item.score.at(at).budget == at and compares(run, item, at)
     ]
-    rows = [ChartRow(item.name, (_score(at, item.in_table(at).score),), tie_group(run, item)) for item in run.sources]
+    rows = [ChartRow(item.name, (_score(at, item.in_table(at).score),), item.scored.tie or "") for item in run.sources]
     rows += [ChartRow(kind_name(item.kind), (_score(at, item.score.at(at)),), is_control=True) for item in controls]
     dashed = [item.score.at(at).nats for item in controls if item.kind in REFERENCES]
     references = [name for kind, name in REFERENCES.items() if any(item.kind == kind for item in controls)]
@@ -180,10 +180,10 @@ def _forest(
         (f"control {row.name}" if row.is_control else row.name, ", ".join(mark.words for mark in row.marks))
         for row in rows
     )
-    tied = "Sources with the same letter are statistically tied, directly or through others."
+    tied = "Sources that share a letter do not differ significantly."
     notes = (
         WHISKERS,
-        tied if any(row.group for row in rows) else "",
+        tied if any(row.tie for row in rows) else "",
         "Hollow circles: controls." if any(row.is_control for row in rows) else "",
         note,
     )
@@ -195,8 +195,8 @@ def _forest(
 def _record(row: ChartRow, keys: Sequence[str]) -> dict[str, object]:
     """Return the numbers of a row. Numbers that are not finite become None."""
     record: dict[str, object] = {"source": plain(row.name), "is_control": row.is_control}
-    if row.group:
-        record["tie"] = letter(row.group)
+    if row.tie:
+        record["tie"] = row.tie
     for key, mark in zip(keys, row.marks, strict=True):
         low, high = mark.ends or (None, None)
         for name, value in ((key, mark.value), (f"{key}_low", low), (f"{key}_high", high)):
@@ -227,13 +227,13 @@ def _drawn(
         axes.append(_axis(scale, values, is_share=place in shares))
     parts = [_row("", "", [tag("span", head) for head in heads])] if heads else []
     for row in rows:
-        class_ = "control" if row.is_control else "band" if row.group % 2 else None
+        class_ = "control" if row.is_control else None
         strips = [
             _strip([*grid, *_bar(mark, scale, "ctl" if row.is_control else "src")], ROW)
             for mark, scale, grid in zip(row.marks, scales, grids, strict=True)
         ]
         name = row.name if row.is_control else short(row.name, NAME_CHARACTERS)
-        parts.append(_row(letter(row.group), name, strips, class_))
+        parts.append(_row(row.tie, name, strips, class_))
     return _figure(label, [*parts, _row("", "", axes)], "forest")
 
 
@@ -410,8 +410,8 @@ def _figure(label: str, rows: Sequence[Markup], class_: str) -> Markup:
     return tag("div", Markup("").join(rows), role="img", aria_label=label, class_=class_)
 
 
-def _row(group: str, name: str, strips: Sequence[Markup], class_: str | None = None) -> Markup:
-    cells = (tag("span", group or " "), tag("bdi", name or " "), *strips)
+def _row(tie: str, name: str, strips: Sequence[Markup], class_: str | None = None) -> Markup:
+    cells = (tag("span", tie or " "), tag("bdi", name or " "), *strips)
     return tag("div", Markup("").join(cells), class_=class_)
 
 

@@ -10,7 +10,7 @@ from typing import Any, NamedTuple
 from secid.pages.findings import (
     REPAIR_FIRST,
     STATUS,
-    above_limit,
+    above_limits,
     advice,
     damaged_positives,
     drops,
@@ -19,6 +19,7 @@ from secid.pages.findings import (
     repeated_rows,
     sentence,
     statuses_line,
+    urgency,
     with_number,
 )
 from secid.pages.formats import formats
@@ -41,7 +42,7 @@ from secid.pages.sections.overlap import overlap_section
 from secid.pages.sections.verdict import MISREADS
 from secid.pages.text import capital, code, count, fraction, listed, named, percent, plain, plural, short
 from secid.results import Example, SourceFinding, SourceReport, TripletExample
-from secid.results.catalogue import BITS, CAUTIONS, DEFECTS, FINDINGS
+from secid.results.catalogue import CAUTIONS, DEFECTS, FINDINGS
 from secid.results.check import Check, SourceCaution, Spread, TextFacts, repair_defects
 from secid.results.document import json_of
 from secid.results.inputs import no_command
@@ -131,19 +132,15 @@ class Problem(NamedTuple):
     place : sort key, by urgency, then by share (largest first), then by the order of the catalogue.
     """
 
-    place: tuple[int, float, int]
+    place: tuple[float, float]
     source: SourceReport
     item: SourceFinding | SourceCaution
 
 
 def problems(source: SourceReport, facts: TextFacts) -> list[Problem]:
     """List the findings above their limit in a source, the most urgent first, and then its cautions."""
-    every = [
-        Problem((FINDINGS[item.name].urgency, -item.share, BITS[item.name]), source, item)
-        for item in source.findings
-        if above_limit(item)
-    ]
-    every += [Problem((len(FINDINGS), -item.fraction, 0), source, item) for item in facts.cautions if item.exceeded]
+    every = [Problem(urgency(item), source, item) for item in above_limits(source)]
+    every += [Problem((len(FINDINGS), -item.fraction), source, item) for item in facts.cautions if item.exceeded]
     return sorted(every, key=lambda one: one.place)
 
 

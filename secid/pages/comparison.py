@@ -13,7 +13,7 @@ from secid.analyses.budgets import BUDGETS
 from secid.errors import UsageError
 from secid.pages.findings import NOT_RANKED, STATUS
 from secid.pages.formats import formats
-from secid.pages.glossary import CAUTION, not_ranked, terms
+from secid.pages.glossary import CAUTION, terms
 from secid.pages.page import Column, Page, Section, Table, foreign, number, status, text
 from secid.pages.text import fraction, listed, named, percent, plain, plural, points, score_text, short, signed
 from secid.records import encodable
@@ -72,7 +72,7 @@ class Change:
 class SourceAcross:
     """One source in all runs. Each tuple has a value for each run, None if the run lacks the source.
 
-    unranked   : True if the run lists it separately from the ranked sources.
+    ranks      : None also if a run does not rank it.
     numbers    : its numbers in the table, at the budget of each run.
     same_files : True if all runs that read it had the same files; None if fewer than two runs read it from files.
     findings   : shares of its negatives by finding, for findings that any run found; None if a run did not evaluate it.
@@ -81,7 +81,6 @@ class SourceAcross:
     name: str
     ranks: tuple[int | None, ...]
     statuses: tuple[Status | None, ...]
-    unranked: tuple[bool, ...]
     numbers: tuple[TableNumbers | None, ...]
     same_files: bool | None
     findings: Mapping[str, tuple[float | None, ...]] = field(default_factory=dict)
@@ -195,7 +194,6 @@ def _sources(runs: Sequence[Run]) -> tuple[SourceAcross, ...]:
                 name=name,
                 ranks=tuple(None if item is None else item.scored.rank for item in items),
                 statuses=tuple(None if item is None else item.status for item in items),
-                unranked=tuple(name in not_ranked(run) for run in runs),
                 numbers=tuple(shown),
                 same_files=_same_files(items),
                 findings=_shares(items),
@@ -217,8 +215,8 @@ def _same_files(items: Sequence[SourceReport | None]) -> bool | None:
 
 
 def _reversals(label: str, first: Run, other: Run) -> list[Reversal]:
-    ranks = {name: source.scored.rank for name, source in _by_name(other).items()}
-    common = [source.name for source in first.sources if source.name in ranks]
+    ranks = {name: rank for name, source in _by_name(other).items() if (rank := source.scored.rank) is not None}
+    common = [source.name for source in first.sources if source.scored.rank is not None and source.name in ranks]
     return [
         Reversal(run=label, first=a, second=b, established=_established(first, a, b) and _established(other, a, b))
         for a, b in combinations(common, 2)
@@ -298,7 +296,7 @@ def _statuses(runs: RunComparison) -> str:
 def _order(runs: RunComparison) -> list[str]:
     """Return sentences on pairs of sources in another order than in the first run, significant pairs first."""
     if sum(None not in item.ranks for item in runs.sources) < 2:
-        return ["The runs share fewer than two sources, so there is no order to compare."]
+        return ["The runs share fewer than two ranked sources, so there is no order to compare."]
     sure = {(item.first, item.second) for item in runs.reversals if item.established}
     every = dict.fromkeys((item.first, item.second) for item in runs.reversals)
     sentences = []
@@ -320,9 +318,9 @@ def _changed(runs: RunComparison) -> str:
     kinds |= {
         "files": [named(item.name) for item in runs.sources if item.same_files is False],
         "possibly files": [
-            named(item.name) for item in runs.sources if item.same_files is None and None not in item.ranks
+            named(item.name) for item in runs.sources if item.same_files is None and None not in item.numbers
         ],
-        "sources that not all runs have": [named(item.name) for item in runs.sources if None in item.ranks],
+        "sources that not all runs have": [named(item.name) for item in runs.sources if None in item.numbers],
     }
     parts = [f"{kind} ({listed(names)})" for kind, names in kinds.items() if names]
     if not parts:
@@ -351,9 +349,10 @@ def _difference(values: Sequence[float | None], write: Callable[[float], str]) -
 
 def _scores(runs: RunComparison) -> Table:
     two = len(runs.runs) == 2
-    apart = "; sources that are not ranked come last" if any(any(item.unranked) for item in runs.sources) else ""
+    places = [place for item in runs.sources for place in zip(item.numbers, item.ranks, strict=True)]
+    apart = "; without a rank if not ranked" if any(own and rank is None for own, rank in places) else ""
     rows = []
-    for item in sorted(runs.sources, key=lambda item: item.unranked[0]):
+    for item in runs.sources:
         cells = [_score(runs, item, place) for place in range(len(runs.runs))]
         scores = [None if own is None else own.score.nats for own in item.numbers]
         change = [_difference(scores, signed)] if two and not runs.unlike else []
@@ -372,11 +371,11 @@ def _scores(runs: RunComparison) -> Table:
 def _score(runs: RunComparison, item: SourceAcross, place: int) -> str:
     """Format the rank and the score of a source in a run. A source that is not ranked has only a score."""
     own, rank = item.numbers[place], item.ranks[place]
-    if own is None or rank is None:
+    if own is None:
         return "–"
-    above = (other.ranks[place] for other in runs.sources if not other.unranked[place])
-    which = "" if item.unranked[place] else f"{1 + sum(each is not None and each < rank for each in above)}. "
-    return f"{which}{score_text(own.score.nats, own.score.interval_95, runs.budgets[place])}"
+    return (
+        f"{'' if rank is None else f'{rank}. '}{score_text(own.score.nats, own.score.interval_95, runs.budgets[place])}"
+    )
 
 
 def _hardness(item: SourceAcross) -> str:
@@ -386,8 +385,8 @@ def _hardness(item: SourceAcross) -> str:
 
 def _status(item: SourceAcross) -> str:
     words = (
-        "–" if value is None else NOT_RANKED if apart and value == "no_defects" else STATUS[value]
-        for value, apart in zip(item.statuses, item.unranked, strict=True)
+        "–" if value is None else NOT_RANKED if rank is None and value == "no_defects" else STATUS[value]
+        for value, rank in zip(item.statuses, item.ranks, strict=True)
     )
     return " → ".join(dict.fromkeys(words))
 
@@ -403,7 +402,7 @@ def _findings(runs: RunComparison) -> Table | None:
             *([_difference(shares, points)] if two else ()),
         )
         for item in runs.sources
-        if None not in item.ranks
+        if None not in item.numbers
         for name, shares in item.findings.items()
         if _is_shown(name, [share or 0.0 for share in shares])
     )

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from secid.pages.charts import gains_chart
 from secid.pages.formats import formats
-from secid.pages.glossary import EXPLANATIONS, SETTINGS, terms, why_not
+from secid.pages.glossary import EXPLANATIONS, SETTINGS, WORDS, terms, why_not
 from secid.pages.page import Page, Section, Table, foreign, number, text, wrapped
 from secid.pages.screen import Block, Screen, screen, strong
 from secid.pages.sections.probe import cautions, details, gains_table, probe_headline, protocol, scope, verdict
@@ -37,10 +37,6 @@ UNKNOWN_LABELS = {
 INCOMPLETE = (
     "Labels are incomplete. An unjudged negative may be relevant too, so counts and precision are lower bounds."
 )
-AUROC = (
-    "chance that a labelled relevant negative looks more suspect than another negative, 0 to 1; ties count half. At "
-    "0.5 the rule cannot tell them apart; below 0.5 they look safer than the others. It does not depend on a threshold."
-)
 ABSOLUTE = (
     "score not below the positive's. It orders negatives as π does, and is shown only if it flags more because of ties."
 )
@@ -61,10 +57,10 @@ FINDERS = {
 WHO = {"The encoder's π": "consistency", "The guide": "relative"}
 """Name of each score, and the rule that orders by it."""
 TERMS = (
-    ("AUROC", AUROC),
+    ("AUROC", WORDS["AUROC"]),
     ("absolute margin", ABSOLUTE),
-    ("precision", "share of the flagged negatives that are labelled relevant, 0 to 100 %; higher is better."),
-    ("recall", "share of the labelled relevant negatives that are flagged, 0 to 100 %; higher is better."),
+    ("precision", WORDS["precision"]),
+    ("recall", WORDS["recall"]),
     *terms("95 % CI"),
 )
 

@@ -5,11 +5,13 @@
 
 from __future__ import annotations
 
+import re
+import unicodedata
 from collections.abc import Mapping
 
 from secid.errors import UsageError, suggest_name
 from secid.pages.findings import STATUS
-from secid.pages.glossary import EXPLANATIONS, OTHER_NAMES, STATUS_TERMS, TYPICAL, WORDS
+from secid.pages.glossary import EXPLANATIONS, OTHER_NAMES, SETTINGS, STATUS_TERMS, TYPICAL, WORDS
 from secid.pages.screen import Line, Screen, command, screen
 from secid.pages.text import SPACE, listed
 from secid.results.catalogue import CAUTIONS, FINDINGS, Caution, Finding
@@ -23,7 +25,8 @@ NEEDS = {
     "guide": "--guide or --guide-reranker",
 }
 """Words for `Finding.needs`."""
-TERMS: Mapping[str, str] = {**EXPLANATIONS, **STATUS_TERMS, **WORDS}
+VARIED = {name: SETTINGS[name][1] for name in ("temperature", "tokenizer", "idf", "sample")}
+TERMS: Mapping[str, str] = {**EXPLANATIONS, **STATUS_TERMS, **WORDS, **VARIED}
 """Explanations of columns, statuses and terms, by the words on pages."""
 NAMES: Mapping[str, str] = {**OTHER_NAMES, **{str(name): title for name, title in STATUS.items()}}
 """Other names of terms."""
@@ -48,6 +51,33 @@ OTHERS = tuple(dict.fromkeys((*CAUTIONS, *CHECKS, *PRESETS, *TERMS, *NAMES)))
 BY_CASEFOLD = {name.casefold(): name for name in (*FINDINGS, *OTHERS)}
 MIN_SIMILARITY = 0.75
 """Minimum similarity of a suggested name. With difflib's 0.6, "negatives" would be suggested for "gate"."""
+SUFFIX = re.compile(r"(?<=.)( \(.*\)| ± CI| in \S.*)$")
+"""Text after the name of a number in a heading: its unit, its interval, or its block."""
+NUMBERED = re.compile(r"( =| at)? [0-9.,e+-]+( %)?$")
+
+
+def term_of(head: str) -> str | None:
+    """Return the term or finding that explains the heading of a column; None if there is none.
+
+    Numbers, units and intervals in a heading are ignored, so "gain at 5e-05" is the gain.
+    """
+    title = unicodedata.normalize("NFKC", head)
+    shorter = SUFFIX.sub("", title)
+    for name in (title, shorter, shorter.split(", ")[0], NUMBERED.sub("", shorter)):
+        known = BY_CASEFOLD.get(name.casefold(), "")
+        known = NAMES.get(known, known)
+        if known in TERMS or known in FINDINGS:
+            return known
+    return None
+
+
+def head_words(head: str) -> str:
+    """Return the meaning of a column's heading as one sentence; "" for a name."""
+    term = term_of(head)
+    if term is None:
+        return ""
+    words = TERMS.get(term) or f"share of the negatives that {FINDINGS[term].says}."
+    return f"{words.split('. ')[0].rstrip('.')}."
 
 
 def explained(name: str | None) -> dict[str, dict[str, str]]:
@@ -57,7 +87,7 @@ def explained(name: str | None) -> dict[str, dict[str, str]]:
     """
     if name is None:
         return {each: facts for each in (*FINDINGS, *OTHERS) for facts in explained(each).values()}
-    name = BY_CASEFOLD.get(name.casefold(), name)
+    name = BY_CASEFOLD.get(name.casefold()) or term_of(name) or name
     family, _, part = name.partition(".")
     if family == "findings" and part:
         name = part

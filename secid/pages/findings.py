@@ -52,16 +52,32 @@ NOTICED_OVERLAP = 0.9
 """Treat two sources as one if their mean Jaccard overlap of negatives, and the shares of the smaller one's queries and
 documents that they share, are at least this."""
 FIX_THE_FILE = "Fix the file: the remaining rows may not be representative."
-DOUBTS = (
-    "random_like", "inversion", "hub", "shared_opening", "other_language", "unfinished", "markup", "length",
-    "unknown_script",
-)  # fmt: skip
+DOUBTS = tuple(name for name, entry in FINDINGS.items() if not entry.counted and entry.limit is not None)
 """Findings that are not defects but should be checked before training."""
+MOSTLY = 0.5
+"""Share of inversions or truncated negatives above which the first screen must show it."""
 SHADES = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
 """Minimum share of each shade, 0 to 9. Shares differ by orders of magnitude."""
 
-Ranked = tuple[tuple[int, float], Item]
-"""A finding with its sort key: urgency in the catalogue, then minus its share."""
+Ranked = tuple[tuple[float, float], Item]
+"""A finding with its sort key from `urgency`."""
+
+
+def urgency(finding: SourceFinding) -> tuple[float, float]:
+    """Return the sort key of a finding: its urgency in the catalogue, then minus its share.
+
+    Inversion comes before all other findings that are not defects, if most negatives score above their positive.
+    Findings that the positives have more often come last.
+    """
+    place: float = FINDINGS[finding.name].urgency
+    if finding.name == "inversion" and finding.share > MOSTLY:
+        place -= 0.5
+    return (len(FINDINGS) if too_rare(finding) else place, -finding.share)
+
+
+def above_limits(source: SourceReport) -> list[SourceFinding]:
+    """Return the findings of a source above their limit, the most urgent first."""
+    return sorted(filter(above_limit, source.findings), key=urgency)
 
 
 def findings_of(run: Run) -> tuple[ShownFindings, ...]:
@@ -84,24 +100,33 @@ def status_of(run: Run, source: SourceReport) -> str:
     return STATUS[source.status]
 
 
+def status_and_problem(run: Run, source: SourceReport) -> str:
+    """Return the status with the most urgent finding on a second line, so that no defects does not look like approval.
+
+    Only the status for a source that has no such finding, or whose status is a warning itself.
+    """
+    word, found = status_of(run, source), above_limits(source)
+    return f"{word}:\n{found[0].name}" if found and word == STATUS["no_defects"] else word
+
+
 def statuses_line(sources: Sequence[SourceReport]) -> str:
     """Return sentences on the sources to repair or not to use, and on those to check before training."""
     return f"{statuses(sources)}. {doubts(sources)}".rstrip()
 
 
 def statuses(sources: Sequence[SourceReport]) -> str:
-    """Return a clause on the sources to repair or not to use, each with its largest share of a defect.
+    """Return a clause on the sources to repair or not to use, each with its most urgent defect.
 
     If there are none, it names the sources without defects. It has no full stop.
     """
     of = {status: [source for source in sources if source.status == status] for status in STATUS}
-    left, repaired = (listed(_with_largest(of[status], DEFECTS)) for status in ("unusable", "repair"))
+    left, repaired = (listed(_with_first(of[status], DEFECTS)) for status in ("unusable", "repair"))
     if left:
         return f"Do not use {left}, and repair {repaired} first" if repaired else f"Do not use {left}"
     if repaired:
         return f"Repair {repaired} first"
     if not of["no_defects"]:
-        return f"No verdict on {listed(_with_largest(of['no_verdict'], ('unknown_script',)))}"
+        return f"No verdict on {listed(_with_first(of['no_verdict'], ('unknown_script',)))}"
     within = any(any(_shares(source, DEFECTS, above=False)) for source in of["no_defects"])
     which = listed([named(source.name) for source in of["no_defects"]])
     return f"No defects above their limits in {which}" if within else f"No defects found in {which}"
@@ -113,22 +138,23 @@ def doubts(sources: Sequence[SourceReport]) -> str:
     check = [source for source in sources if source.status == "no_defects" and any(_shares(source, DOUBTS))]
     unread = unread if len(unread) < len(sources) else []
     return " ".join(
-        [f"No verdict on {listed(_with_largest(unread, ('unknown_script',)))}."] * bool(unread)
-        + [f"Check {listed(_with_largest(check, DOUBTS))} before training."] * bool(check)
+        [f"No verdict on {listed(_with_first(unread, ('unknown_script',)))}."] * bool(unread)
+        + [f"Check {listed(_with_first(check, DOUBTS))} before training."] * bool(check)
     )
 
 
 def _shares(source: SourceReport, names: Sequence[str], *, above: bool = True) -> Iterator[tuple[float, str]]:
-    """Yield share and name of these findings: those above their limits, or with `above` False all that occur."""
-    for item in source.findings:
-        if item.name in names and ((above_limit(item) and not too_rare(item)) if above else item.share > 0):
+    """Yield share and name of these findings: those above their limits, most urgent first; without `above` all."""
+    for item in above_limits(source) if above else source.findings:
+        if item.name in names and (not too_rare(item) if above else item.share > 0):
             yield item.share, item.name
 
 
-def _with_largest(sources: Sequence[SourceReport], names: Sequence[str]) -> list[str]:
-    """Format each source with its largest share of these findings. The largest shares come first."""
-    largest = {source.name: max(_shares(source, names), default=(0.0, "")) for source in sources}
-    ordered = sorted(largest.items(), key=lambda item: -item[1][0])
+def _with_first(sources: Sequence[SourceReport], names: Sequence[str]) -> list[str]:
+    """Format each source with its most urgent of these findings. The most urgent come first."""
+    first = {source.name: next(_shares(source, names), (0.0, "")) for source in sources}
+    places = {name: FINDINGS[of].urgency if of else len(FINDINGS) for name, (_, of) in first.items()}
+    ordered = sorted(first.items(), key=lambda item: (places[item[0]], -item[1][0]))
     return [f"{named(name)} ({percent(share)} {of})" if of else named(name) for name, (share, of) in ordered]
 
 
@@ -171,14 +197,13 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[ShownFindings, ...], int]:
             bool(number) or source.status not in TO_REPAIR,
             source.status == "unusable" and item.name not in DEFECTS,
             place,
-            source.scored.rank,
             source,
             item,
         )
         for source in run.sources
         for number, (place, item) in enumerate(ranked(run, source))
     ]
-    every.sort(key=lambda entry: entry[:4])
+    every.sort(key=lambda entry: entry[:3])
     groups = []
     for name in dict.fromkeys(source.name for *_, source, _ in every):
         source = next(source for *_, source, _ in every if source.name == name)
@@ -334,7 +359,7 @@ def _above_limit(run: Run, source: SourceReport, finding: SourceFinding) -> Rank
         examples=tuple(map(showing_equal_positive, finding.examples)),
         n_negatives=finding.n_negatives,
     )
-    return (entry.urgency, -finding.share), item
+    return urgency(finding), item
 
 
 def has_collection(run: Run) -> bool:

@@ -19,7 +19,9 @@ from typing import TYPE_CHECKING, TypeVar, get_args
 from markupsafe import Markup, escape
 
 from secid.analyses.registry import to_json
+from secid.pages.explain import head_words
 from secid.pages.findings import NOT_RANKED, status_of
+from secid.pages.glossary import DEFAULTS
 from secid.pages.page import STATUSES, ExampleRow, Item, Page, Section, ShownFindings, Table, match_words
 from secid.pages.sections import page_of
 from secid.pages.text import (
@@ -177,6 +179,7 @@ def _environment() -> Environment:
         "direction": _direction,
         "breakable": _breakable,
         "fraction": fraction,
+        "head": head_words,
         "is_long": _is_long,
         "marked": _marked,
         "match": match_words,
@@ -263,25 +266,39 @@ DIGEST = re.compile(r"[0-9a-f]{7,64}")
 def to_markdown(page: Page) -> str:
     """Return the page as Markdown, with at most MAX_PAGE_BYTES.
 
-    If it is larger, the examples are left out, and then the largest sections. Sections that a flag requested are kept.
+    If it is larger, settings with their defaults are left out, then the largest sections, then the examples. Sections
+    that a flag requested are kept.
     """
     text, smaller = _fill(page), _smaller(page)
     while len(text.encode()) > MAX_PAGE_BYTES and (part := next(smaller, None)):
         missing = ["Examples"] if part.findings != page.findings else []
-        missing += [section.title for section in page.details if section not in part.details]
+        kept = {section.anchor for section in part.details}
+        missing += [DEFAULTS] * (_without_defaults(page) != page)
+        missing += [section.title for section in page.details if section.anchor not in kept]
         text = f"{_fill(part)}\nLeft out to save space: {safe(', '.join(missing))}. The HTML page has all of it.\n"
     return hard_cut(text, MAX_PAGE_BYTES, CUT_NOTE)
 
 
 def _smaller(page: Page) -> Iterator[Page]:
-    """Yield smaller pages: without examples, then without the largest section that was not requested, and so on."""
-    short_page = replace(page, findings=tuple(map(_without_examples, page.findings)))
+    """Yield smaller pages: without settings that have their defaults, then also without the largest section that no
+    flag requested, and so on; the last is also without examples.
+    """
+    short_page = _without_defaults(page)
     if short_page != page:
         yield short_page
-    spare = [section for section in page.details if section.anchor not in REQUESTED]
-    for section in sorted(spare, key=lambda section: -len("".join(_section(section)).encode())):
+    spare = [section for section in short_page.details if section.anchor not in REQUESTED]
+    for section in sorted(spare, key=lambda own: -len("".join(_section(own)).encode())):
         short_page = replace(short_page, details=tuple(own for own in short_page.details if own is not section))
         yield short_page
+    if any(item.examples for group in page.findings for item in group.items):
+        yield replace(short_page, findings=tuple(map(_without_examples, page.findings)))
+
+
+def _without_defaults(page: Page) -> Page:
+    details = (
+        replace(own, tables=tuple(table for table in own.tables if table.caption != DEFAULTS)) for own in page.details
+    )
+    return replace(page, details=tuple(details))
 
 
 def _without_examples(group: ShownFindings) -> ShownFindings:

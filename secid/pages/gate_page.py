@@ -10,6 +10,7 @@ from secid.pages.findings import advice, damaged_positives
 from secid.pages.glossary import by_reason, in_plain_words, why_not
 from secid.pages.page import Item, Page, Section, ShownFindings, Table, foreign, number, status, text
 from secid.pages.text import (
+    code,
     count,
     fraction,
     listed,
@@ -50,14 +51,15 @@ MEASURES: Mapping[str, str] = {
 }
 """Quantity that each check measures. Checks of findings have the words of the catalogue."""
 DRIFT = ("drift.score_nats", "drift.unrelated")
+UPDATE = "secid baseline update RUN"
 ADVICE: Mapping[str, str] = {
-    "new_source": "Review it. To accept it, score it with the others and run `secid baseline update RUN`.",
+    "new_source": f"Review it. To accept it, score it with the others and run `{UPDATE}`.",
     "hardness": "Mine negatives that are nearer to the query; in-batch training already has passages like these.",
-    "languages": "If the language is intended, score the source with the others and run `secid baseline update RUN`.",
+    "languages": f"If the language is intended, score the source with the others and run `{UPDATE}`.",
 }
 MOVED = (
     "Find out what changed when the source was mined or generated. If the change is intended, score the sources again "
-    "and run `secid baseline update RUN`."
+    f"and run `{UPDATE}`."
 )
 EXCUSE = 'Set its limit to "off" in the policy, or add its name to allow_undecided.'
 
@@ -274,7 +276,7 @@ def gate_page(verdict: GateVerdict) -> Page:
             BLIND_SPOT,
         ),
         answer=_answer(verdict),
-        findings=tuple(group for source in worst_first(verdict) if (group := _findings(source)).items),
+        findings=tuple(group for source in worst_first(verdict) if (group := _findings(source, verdict.encoder)).items),
         details=tuple(_checks(place, source) for place, source in enumerate(worst_first(verdict))),
         footer=f"Made by secid {plain(verdict.secid_version)}, verdict schema {plain(verdict.schema_version)}.",
     )
@@ -299,7 +301,7 @@ def _answer(verdict: GateVerdict) -> Table:
     return Table(caption="Sources, with the number of checks by outcome", columns=columns, rows=tuple(rows))
 
 
-def _findings(source: SourceVerdict) -> ShownFindings:
+def _findings(source: SourceVerdict, encoder: str) -> ShownFindings:
     """Show the checks that keep the source from passing, failed checks first, then notices.
 
     All checks that are undecided because of too few queries share one entry.
@@ -312,11 +314,11 @@ def _findings(source: SourceVerdict) -> ShownFindings:
         text = plain(too_few_sentence(source))
         item = Item(name="queries: undecided", sentence=text, command="", examples=examples, n_negatives=0)
         items.insert(sum(check.outcome == "fail" for check in shown), item)
-    status = DECISIONS[source.outcome]
-    return ShownFindings(source=short(source.report.name), status=status, items=tuple(items), command=_repair(source))
+    status, command = DECISIONS[source.outcome], _repair(source, encoder)
+    return ShownFindings(source=short(source.report.name), status=status, items=tuple(items), command=command)
 
 
-def _repair(source: SourceVerdict) -> str:
+def _repair(source: SourceVerdict, encoder: str) -> str:
     """Return commands that drop the defects whose checks failed; "" if there are none or dropping does not help."""
     report = source.report
     helped = {item.name for item in report.findings if item.dropping_helps}
@@ -327,13 +329,13 @@ def _repair(source: SourceVerdict) -> str:
     files = " ".join(quote(file.path) for file in report.files)
     run = unused_name("repair")
     drop = f"secid select {run} --drop {','.join(defects)} -o {unused_name('repaired', '.jsonl')}"
-    return f"secid score {files} --encoder ENCODER --run {run} && {drop}"
+    return f"secid score {files} --encoder {quote(encoder)} --run {run} && {drop}"
 
 
 def _item(check: GateCheck, source: SourceVerdict) -> Item:
     return Item(
         name=f"{check.name}: {mark(check)}",
-        sentence=plain(full_sentence(check, source)),
+        sentence=plain(full_sentence(check, source)).replace(f"`{UPDATE}`", code(UPDATE)),
         command="",
         examples=tuple(map(_example, check.examples)),
         n_negatives=0,

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
-from dataclasses import replace
 
 from secid.analyses.budgets import BUDGETS
 from secid.analyses.equal_hardness import EQUAL_HARDNESS
@@ -37,11 +36,12 @@ NOT_RULED_OUT = (
 )
 """Sentence for runs without a guide whose queries have several positives. Other runs have ONE_LABEL."""
 TIE_TERM = (
-    "sources of different letters differ significantly, A the best; those that share a letter are statistically tied, "
-    "directly or through others; – marks a source that could not be compared with all the others"
+    "two sources share a letter if their difference is not significant, and none if it is; A is the highest. – marks a "
+    "source that is not ranked, or could not be compared with all the others"
 )
 STATUS_TERMS = {
-    "no defects": "no counted defect is above its limit, which does not make the source good for training.",
+    "no defects": "no counted defect is above its limit, which does not make the source good for training; "
+    "“no defects: NAME” has another finding above its limit.",
     "not ranked": "no defects, yet as easy as random passages, or too few negatives as hard as those of other sources: "
     "a high score does not recommend it.",
     "no verdict": "the encoder does not know the script of at least half of the negatives.",
@@ -50,7 +50,8 @@ STATUS_TERMS = {
 }
 """Meaning of each status of a source, by its words."""
 EXPLANATIONS = {
-    "status": " ".join(f"{status}: {meaning}" for status, meaning in STATUS_TERMS.items()),
+    "status": "what to do with the source before training, by its defects alone. "
+    + " ".join(f"{status}: {meaning}" for status, meaning in STATUS_TERMS.items()),
     "consistency": "mean π, 0 to 1: how sure the encoder is of the positive. Near 1 the negative is easy, below ½ it "
     "outscores the positive.",
     "locality": "mean ρ, 0 to 1: above ½ the negative is nearer to the positive than to the query.",
@@ -68,9 +69,9 @@ EXPLANATIONS = {
     "ECI_B": "log det(I + B·M), in nats, 0 or more: the score of B negatives drawn from the source. Small B goes by "
     "total weight, large B by variety.",
     "95 % CI": "95 % confidence interval; queries are the sampling unit.",
-    "P(first)": "chance of the highest score among all sources of the run, ranked or not, 0 to 100 %, given the "
-    "sampling of queries; – for a source that is not ranked.",
-    "new texts": "texts that no source contains, encoded only for the control, 0 or more; fewer cost less.",
+    "P(first)": "chance of the highest score among the ranked sources, 0 to 100 %, given the sampling of "
+    "queries; – for a source that is not ranked.",
+    "new texts": "texts that are in no source and were encoded only for the control, 0 or more; fewer cost less.",
     "candidates": "documents of the run that the control's negatives were drawn from or searched in; at most 100,000 "
     "are searched.",
     "negatives": "triplets (query, positive, negative) scored, 1 or more.",
@@ -161,6 +162,43 @@ WORDS = {
     "known positives": "a control: for queries with two or more labelled positives, the other positives, scored as "
     "if they were negatives.",
     "n": "number of negatives, each once per record.",
+    "rank": "place among the ranked sources by score, 1 the highest; – for a source that is not ranked.",
+    "pair": "two sources; of two scores the first is the higher one.",
+    "higher": "the source with the higher mean weight at equal margins; – where the difference is not significant.",
+    "significant": "yes if the difference holds after Holm's correction for the number of pairs.",
+    "finding": "what negatives have in common, by its name: `secid explain NAME` says more.",
+    "positives": "labelled positives of the same queries.",
+    "control": "made from the run's own texts, scored like a source and never ranked: what any source should beat.",
+    "keep the order": "settings under which every pair of sources keeps its order, of those tried.",
+    "rule": "what flags a negative: π below ½, a margin to the positive, or a guide.",
+    "rows": "rows of the file, 0 or more; each lists the negatives of one query and positive.",
+    "short": "rows with fewer negatives than asked for, 0 or more; fewer is better.",
+    "by": "negatives that such rows lack in total, 0 or more.",
+    "margin": "how much lower than its positive a negative must score, in per cent of the positive's score.",
+    "s_qn": "mean cosine of negative and query, −1 to 1; higher is harder.",
+    "passages": "distinct passages among the negatives, 1 or more; more is more varied.",
+    "most used": "for how many queries the passage that is mined most often is a negative; lower is more varied.",
+    "relevant": "negatives that the labels call relevant, so false negatives; 0 is best.",
+    "non-relevant": "negatives that the labels call non-relevant.",
+    "unjudged": "negatives without a label: whether they are relevant is not known.",
+    "flagged": "negatives that the rule flags at its default threshold.",
+    "AUROC": "chance that a labelled relevant negative looks more suspect than another one, ties by half, 0 to 1: "
+    "at ½ a rule is blind, below ½ they look safer than the rest. It depends on no threshold.",
+    "precision": "share of the flagged negatives that are labelled relevant, 0 to 100 %; higher is better.",
+    "recall": "share of the labelled relevant negatives that are flagged, 0 to 100 %; higher is better.",
+    "without suspects": "ECI_sem without the negatives that the guide suspects, in nats.",
+    "score alone": "ECI_sem of the source by itself, in nats; it is not the source's part of the mixture.",
+    "gain": "nDCG@10 minus the frozen encoder's, −1 to 1, over seeds that all sources finished; higher is better.",
+    "±": "half of a 95 % confidence interval: what other queries, and further runs of the training, would change.",
+    "vs random": "nDCG@10 minus that after training on random passages, over the seeds that both have.",
+    "seeds": "runs of each fold; fewer where a source was stopped.",
+    "nDCG@10": "how high relevant passages rank among the first ten, 0 to 1; higher is better.",
+    "MRR@10": "mean of 1/rank of the first relevant passage within ten, 0 to 1; higher is better.",
+    "recall@100": "share of the relevant passages among the first hundred, 0 to 1; higher is better.",
+    "number": "a number of the run that could order the sources.",
+    "puts first": "the source for which this number is highest.",
+    "tau": "Kendall's tau-b of the number with the results, −1 to 1; 1 is the same order.",
+    "regret": "result of the best source minus that of the one that the number puts first, 0 or more; 0 is best.",
     "source": "the negatives of one origin, such as a miner or a generator, with their queries and positives.",
     "score without defects": "ECI_sem without the negatives that have a defect; – where none has.",
     "gates": "consistency π, locality ρ and residual λ of a negative, each 0 to 1; the weight is their product.",
@@ -187,12 +225,23 @@ WORDS = {
 OTHER_NAMES = {
     **{short: name for name, short in SHORT_HEADS.items()},
     "outsc.": "outscoring",
+    "mean π": "consistency",
+    "AUROC of π": "AUROC",
+    "B": "ECI_B",
+    "rows read": "rows, records",
+    "rows used": "rows, records",
+    "records": "rows, records",
+    "eigenvalue": "eigenvalue share",
+    "relative": "relative margin",
+    "absolute": "absolute margin",
+    "overlap": "overlap of margins",
+    "shared queries": "shared",
+    "shared documents": "shared",
     "score": "ECI_sem",
     "coverage": "c",
     "inversion_fraction": "outscoring",
     "interval_95": "95 % CI",
     "CI": "95 % CI",
-    "rank_group": "tie",
     "n_queries": "queries",
     "n_triplets": "negatives",
     "flagged_share": "defects",
@@ -209,6 +258,8 @@ TYPICAL = {
     "outscoring": "near 0 % for random passages; above 50 % most negatives outscore the positive.",
 }
 """Typical values of a number. Source: METHOD 10."""
+DEFAULTS = "Settings left at their defaults"
+"""Caption of the table that is left out first to save space."""
 REFERENCES = {"random": "random passages", "known_positive": "known positives"}
 """Words for the controls that every score is compared with. Other controls are named by their kind."""
 ANSWER_TERMS = (
@@ -413,7 +464,7 @@ def rule_of(name: str, run: Run) -> str:
 
 
 def in_plain_words(name: str) -> str:
-    """Return a reason in words. name: the reason in report.json, such as exact_repeat."""
+    """Return a reason in words. name: the reason in report.json, such as listed_again."""
     return plain(name.replace("_", " "))
 
 
@@ -441,32 +492,11 @@ def not_ranked(run: Run) -> Mapping[str, str]:
     return {} if found is None else found.unranked
 
 
-def as_listed(run: Run) -> Run:
-    """Return the run with its sources in the order of the answer table: sources that are not ranked come last."""
-    apart = not_ranked(run)
-    return replace(run, sources=tuple(sorted(run.sources, key=lambda source: source.name in apart)))
-
-
 def listing(run: Run) -> str:
     """Return the caption of a table whose sources have the order of the answer table."""
     return "Ranked sources by score; then those not ranked" if not_ranked(run) else "Sources by score"
 
 
-def ranks(run: Run) -> dict[str, str]:
-    """Return the rank of each source among the ranked sources, from 1; "–" for a source that is not ranked."""
-    apart = not_ranked(run)
-    places = sorted(source.scored.rank for source in run.sources if source.name not in apart)
-    return {
-        source.name: "–" if source.name in apart else count(1 + places.index(source.scored.rank))
-        for source in run.sources
-    }
-
-
-def tie_group(run: Run, source: SourceReport) -> int:
-    """Return the tie group of a source among the ranked sources, 1 for the highest; 0 if it is not ranked."""
-    apart = not_ranked(run)
-    own = source.scored.rank_group
-    if not run.comparisons or source.name in apart or own is None:
-        return 0
-    groups = {item.scored.rank_group for item in run.sources if item.name not in apart}
-    return 1 + sum(group < own for group in groups if group is not None)
+def rank_text(source: SourceReport) -> str:
+    """Format the rank of a source, from 1; "–" for a source that is not ranked."""
+    return "–" if source.scored.rank is None else count(source.scored.rank)

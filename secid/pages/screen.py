@@ -13,7 +13,7 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from secid.pages.page import STATUSES, Page, Section, ShownFindings, Table, match_words
+from secid.pages.page import STATUSES, Column, Page, Section, ShownFindings, Table, match_words
 from secid.pages.text import CODE, SPACE, plain, without_commands, without_isolates
 from secid.results import TripletExample
 
@@ -171,15 +171,24 @@ def table_lines(table: Table, width: int) -> list[Text]:
     """
     titles = [plain(column.title) for column in table.columns]
     rows = [[_cell(cell) for cell in row] for row in table.rows]
+    in_columns = [[_cell(cell) for cell in row] for own in table.rows for row in _in_two(own, table.columns)]
     right = [column.kind in ("number", "wrapped") for column in table.columns]
     heads = 1 if len(titles) < 3 or right[1] else 2
     for start, indent in ((0, 0), (heads, 2)):
-        widths = [max(map(cell_len, column)) for column in zip(titles, *rows, strict=True)][start:]
+        shown = rows if start else in_columns
+        widths = [max(map(cell_len, column)) for column in zip(titles, *shown, strict=True)][start:]
         for gap in GAPS:
             if indent + sum(widths) + gap * (len(widths) - 1) <= width:
-                lines = list(_lines(titles, rows, right, widths, start, indent, gap))
+                lines = list(_lines(titles, shown, right, widths, start, indent, gap))
                 return _greyed(lines, table.n_controls, len(rows) + 1)
     return _greyed(list(_stacked(titles, rows, heads)), table.n_controls, len(rows))
+
+
+def _in_two(row: Sequence[str], columns: Sequence[Column]) -> Iterator[Sequence[str]]:
+    """The row, and below it one with the second line of its status, if that has one."""
+    parts = [cell.split("\n") if column.kind == "status" else [cell] for cell, column in zip(row, columns, strict=True)]
+    for line in range(max(map(len, parts))):
+        yield [part[line] if line < len(part) else "" for part in parts]
 
 
 def _greyed(lines: list[Text], n_controls: int, n_rows: int) -> list[Text]:

@@ -281,17 +281,6 @@ def two_digits(number: int) -> int:
     return -(-number // step) * step
 
 
-def letter(group: int | None) -> str:
-    """Return the letter of a tie group: A for 1, Z for 26, AA for 27. None, for an uncompared source, gives "–"."""
-    if group is None:
-        return "–"
-    text = ""
-    while group > 0:
-        group, place = divmod(group - 1, 26)
-        text = chr(ord("A") + place) + text
-    return text
-
-
 def listed(items: Sequence[str], limit: int = 4) -> str:
     """Format a list: `a`, `a and b`, `a, b and c`. Beyond the limit, the number of the others is given."""
     shown = list(items[:limit])

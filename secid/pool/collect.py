@@ -245,7 +245,7 @@ def grouped(rows: Rows, query_ids: Index, passage_ids: Index, query_keys: npt.ND
     kept_negative, negative_offsets, copies, listed = _distinct_within(
         record[negative_row], negatives, len(first_row), n_passages
     )
-    dropped = rows.dropped + Counter(exact_repeat=len(negatives) - len(kept_negative))
+    dropped = rows.dropped + Counter(listed_again=len(negatives) - len(kept_negative))
     line, file = _int64(rows.line), _int64(rows.file)
     row, slices = negative_row[kept_negative], _int64(rows.slice)
     return PlannedSource(

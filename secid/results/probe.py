@@ -72,14 +72,15 @@ class HeldOutQueries:
 class ProbedSource:
     """Results of training on a source or control at one dose.
 
-    n_negatives : number of negatives from which training could draw, over all rows; equal for every source.
-    n_seeds     : number of finished seeds. It is below the probe's number if training was stopped because the source's
-                  interval lay below the leader's.
-    trained     : mean metrics after training, over the seeds that every source finished at this dose.
-    per_query   : mean metrics of each query, over the same seeds.
-    gain_ndcg10 : mean nDCG@10 after training minus that of the frozen encoder. The next five fields are its `Gap`.
-    vs_random   : difference in nDCG@10 from the control `random`, over the seeds that both finished; None for `random`.
-    tie         : tie group, from 1. Sources in a group are tied directly or through others. None if nothing is ranked.
+    n_negatives : negatives that training could draw, over all rows; equal for every source.
+    n_seeds     : finished seeds; fewer than the probe's if the source was stopped because its interval lay below the
+                  leader's.
+    trained     : means after training, over the seeds that every source finished at this dose.   per_query: the mean
+                  over the same seeds for each query.   gain_ndcg10: mean nDCG@10 minus the frozen encoder's; the next
+                  five fields are those of its `Gap`.
+    vs_random   : nDCG@10 minus that of the control `random`, over the seeds that both have; None for that control.
+    tie         : letters; two sources share one if and only if their difference is not significant. None if nothing is
+                  ranked.
     """
 
     name: str
@@ -93,7 +94,7 @@ class ProbedSource:
     error_runs: float | None
     p: float | None
     vs_random: Gap | None
-    tie: int | None
+    tie: str | None
     per_query: PerQuery
 
 

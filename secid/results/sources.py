@@ -243,19 +243,19 @@ class TableNumbers:
 class SourceScore(Score):
     """Score of a source, and its rank among the sources of the run.
 
-    rank_group        : tie group. Sources whose order is not established share a group. None for a source that was not
-                        compared with all others, since they share too few queries. Source: METHOD 16.1.
-    probability_first : probability of the highest score, if scores are jointly normal; None if sources are scored on
-                        different queries.
-    gate_histograms   : number of triplets in each of 20 equal bins of [0, 1], by gate (consistency, locality, coverage,
-                        weight).
-    equal_curve       : budget curve with all sources of the run cut to equal size; empty if this source was not cut.
-    on_shared         : numbers in the results table if it uses only some of the source's queries, else None. All other
-                        fields use all queries of the source.
+    rank, tie, probability_first : among the ranked sources; None for a source that is not ranked. Source: METHOD 16.3.
+    tie               : letters. Two sources share one if and only if their difference is not significant; None also
+                        for a source that shares too few queries with others. Source: METHOD 16.1.
+    probability_first : probability of the highest score under the joint normal of the scores; None also if the scores
+                        are for different queries.
+    gate_histograms   : triplets in 20 equal bins of [0, 1], by gate (consistency, locality, coverage, weight).
+    equal_curve       : its budget curve on sets of equal size across the run; empty if its set was not cut.
+    on_shared         : the columns of the table if these use only some of the source's queries, else None. All other
+                        fields describe all its queries.
     """
 
-    rank: int
-    rank_group: int | None
+    rank: int | None
+    tie: str | None
     probability_first: float | None
     without_flagged: WithoutFlagged
     proxies: Proxies

@@ -26,7 +26,7 @@ import numpy.typing as npt
 
 from secid.analyses.analysis import Context
 from secid.analyses.controls import chosen_kinds
-from secid.analyses.ranking import comparisons, probabilities_first, tie_groups
+from secid.analyses.ranking import comparisons, probabilities_first, tie_letters
 from secid.analyses.registry import analyse
 from secid.analyses.shared_queries import same_queries
 from secid.arrays import distinct, is_known
@@ -43,7 +43,7 @@ from secid.progress import Clock, Progress
 from secid.read import Reader
 from secid.read.collection import open_noting_bad_rows, with_commits
 from secid.records import Source
-from secid.results import SCHEMA_VERSION, ControlResult, InputFile, Run, SourceReport
+from secid.results import SCHEMA_VERSION, Comparison, ControlResult, InputFile, Run, SourceReport
 from secid.run_folder.write import environment
 from secid.scoring.encoders import choose_tokenizer
 from secid.scoring.publish import control_result, source_report, table_numbers
@@ -155,7 +155,7 @@ def assemble_run(
     names = [item.name for item in ranked]
     with clock.stage("publish"):
         compared = comparisons(context.pairs.in_order(names), settings.budget, context.early_stop)
-        sources = source_reports(context, tie_groups(names, compared), read.files, run_folder)
+        sources = source_reports(context, compared, read.files, run_folder)
         controls = control_results(context)
     results, missing = analyse(context, clock.stage)
     context.embedder.close()
@@ -196,20 +196,20 @@ def assemble_run(
 
 
 def source_reports(
-    context: Context, groups: Mapping[str, int | None], files: Mapping[str, InputFile], run_folder: str | None
+    context: Context, compared: Sequence[Comparison], files: Mapping[str, InputFile], run_folder: str | None
 ) -> tuple[SourceReport, ...]:
-    """Return the reports of all sources, in rank order. groups: result of `tie_groups`."""
-    settings, ranked = context.settings, context.ranked
-    first: Sequence[float | None] = [None] * len(ranked)
-    if same_queries(ranked):
-        scores, n_queries = (
-            [item.nats(settings.budget) for item in ranked],
-            [item.influence.n_queries for item in ranked],
-        )
-        first = probabilities_first(
-            scores, covariance([item.influence for item in ranked]), n_queries, settings.seed
-        ).tolist()
-    level: Sequence[Measured | None] = context.level or [None] * len(ranked)
+    """Return the published numbers of all sources, in rank order."""
+    settings, sets = context.settings, context.ranked
+    names = context.equal_hardness.ranked([item.name for item in sets])
+    places, ties = {name: place for place, name in enumerate(names, 1)}, tie_letters(names, compared)
+    first: dict[str, float] = {}
+    if same_queries(sets):
+        ranked = sets[: len(names)]
+        scores, effects = [item.nats(settings.budget) for item in ranked], [item.influence for item in ranked]
+        n_queries = [effect.n_queries for effect in effects]
+        chance = probabilities_first(scores, covariance(effects), n_queries, settings.seed)
+        first = dict(zip(names, chance.tolist(), strict=True))
+    level: Sequence[Measured | None] = context.level or [None] * len(sets)
     return tuple(
         source_report(
             context,
@@ -217,14 +217,12 @@ def source_reports(
             own,
             files,
             run_folder,
-            rank=rank,
-            rank_group=groups[item.name],
-            probability_first=chance,
+            rank=places.get(item.name),
+            tie=ties.get(item.name),
+            probability_first=first.get(item.name),
             on_shared=None if shared is item else table_numbers(shared, score, context.reference, settings.budget),
         )
-        for rank, (item, shared, score, own, chance) in enumerate(
-            zip(context.items, context.table, ranked, level, first, strict=True), 1
-        )
+        for item, shared, score, own in zip(context.items, context.table, sets, level, strict=True)
     )
 
 

@@ -14,6 +14,7 @@ import torch
 from secid.analyses.ablations import blocks_of
 from secid.analyses.analysis import Context
 from secid.analyses.controls import Control, chosen_kinds, control_gaps, make_controls
+from secid.analyses.equal_hardness import equal_hardness
 from secid.analyses.in_batch import conflicts
 from secid.analyses.ranking import rank_early, without_flagged
 from secid.analyses.shared_queries import (
@@ -391,8 +392,11 @@ def context_of(
     hard = {} if reference is None else {item.name: item.table.hardness(reference) for item in sets.items}
     same = same_queries(sets.items)
     place_of = {item.name: place for place, item in enumerate(cut)}
-    order = pairs.order({item.name: item.nats(settings.budget) for item in cut}, same_queries=same_queries(cut))
-    places = [place_of[name] for name in order]
+    by_score = pairs.order({item.name: item.nats(settings.budget) for item in cut}, same_queries=same_queries(cut))
+    known = {name: estimate for name, estimate in hard.items() if estimate is not None}
+    items = [sets.items[place_of[name]] for name in by_score]
+    equal = equal_hardness(items, pairs, known, measurer.smallest_distance)
+    places = [place_of[name] for name in equal.listed(by_score)]
     return Context(
         plan=plan,
         settings=settings,
@@ -401,12 +405,13 @@ def context_of(
         level=None if sets.level is None else [sets.level[place] for place in places],
         ranked=[cut[place] for place in places],
         pairs=pairs,
+        equal_hardness=equal,
         controls=sets.controls,
         control_gaps=[
             control_gaps(item, control.of, sets.table, measurer, same_queries=same) for control, item in sets.controls
         ],
         findings=inspection.findings,
-        hardness={name: estimate for name, estimate in hard.items() if estimate is not None},
+        hardness=known,
         without_flagged={item.name: without_flagged(item, measurer, reference) for item in sets.items},
         reference=reference,
         guide=None if guide is None else guide.info,

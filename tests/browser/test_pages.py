@@ -17,6 +17,7 @@ from secid.pages.charts import NAME_CHARACTERS
 from secid.pages.check_page import CHECK_FORMATS
 from secid.pages.comparison import COMPARISON_FORMATS, compare
 from secid.pages.examples import example_rows
+from secid.pages.explain import head_words
 from secid.pages.formats import FORMATS, MAX_CHARACTERS, to_html
 from secid.pages.gate_ci import GATE_FORMATS
 from secid.pages.sections import page_of
@@ -125,7 +126,8 @@ def test_the_first_screen_has_the_answer_for_every_source(visit, pages):
     with visit(pages["golden"], viewport={"width": 1280, "height": 900}) as seen:
         bottom = seen.page.locator("[aria-labelledby=answer]").bounding_box()
         assert bottom["y"] + bottom["height"] < 900
-        assert seen.page.locator("[aria-labelledby=answer] .status").count() == len(samples.golden().sources)
+        statuses = seen.page.locator("[aria-labelledby=answer] .state").all_text_contents()
+        assert len(list(filter(str.strip, statuses))) == len(samples.golden().sources)
         repairs = [source.repair for source in samples.golden().sources if source.repair]
         assert seen.page.locator("section:first-of-type > .run .command").all_text_contents() == repairs
 
@@ -151,6 +153,23 @@ def test_a_click_on_a_head_sorts_by_its_column(visit, pages):
         seen.page.keyboard.press("Enter")
         assert seen.page.evaluate(FIRST_COLUMN) == sorted(by_score, reverse=True)
         assert head.get_attribute("aria-sort") is None
+
+
+@pytest.mark.parametrize("width", [390, 1280])
+def test_the_keyboard_and_a_screen_reader_get_what_a_head_means(visit, pages, width):
+    with visit(pages["golden"], viewport={"width": width, "height": 844}) as seen:
+        button = seen.page.locator("th button", has_text="hardness").first
+        assert seen.page.locator(".tip").count() == 0
+        button.focus()
+        tip = seen.page.locator(".tip")
+        assert tip.text_content() == f"hardness: {head_words('hardness')}"
+        assert button.get_attribute("title") == head_words("hardness")
+        box = tip.bounding_box()
+        assert box["x"] >= 0
+        assert box["x"] + box["width"] <= width
+        assert button.is_visible()
+        seen.page.keyboard.press("Tab")
+        assert tip.text_content().startswith("outscoring: ")
 
 
 def test_a_command_is_copied_whole(visit, pages):

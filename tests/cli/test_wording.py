@@ -65,6 +65,7 @@ SELECTED = Selection(
     **WRITTEN,
     n_negatives=1000,
     source="own",
+    encoder="minilm",
     path="out.jsonl",
     left_out_path="out.jsonl.left-out.jsonl",
     drop=("false_negative", "near_copy", "repeat"),

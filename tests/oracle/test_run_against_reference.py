@@ -300,7 +300,7 @@ def test_every_kind_of_control_is_made(run):
 
 def test_the_same_source_under_two_names_ties(sources, tmp_path):
     twice = score({"a": sources["a"], "again": sources["a"]}, tmp_path).run
-    assert [source.score.rank_group for source in twice.sources] == [1, 1]
+    assert [source.score.tie for source in twice.sources] == ["A", "A"]
     assert twice.comparisons[0].z is None
     assert not twice.comparisons[0].established
     assert twice.analyses["overlap"][0].negative_jaccard_mean == 1.0
@@ -419,7 +419,7 @@ def test_the_same_rows_in_another_order_are_a_tie_not_an_order(sources, tmp_path
         twice = {"a": sources["a"], "b": [sources["a"][place] for place in shuffled]}
         run = score(twice, tmp_path / str(seed), until_ranked=0.95, controls="none").run
         assert run.comparisons[0].z is None
-        assert [source.score.rank_group for source in run.sources] == [1, 1]
+        assert [source.score.tie for source in run.sources] == ["A", "A"]
         assert run.early_stop.pairs == ()
         assert {source.score.probability_first for source in run.sources} == {0.5}
 

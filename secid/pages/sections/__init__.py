@@ -10,7 +10,7 @@ from secid.analyses.registry import ANALYSES
 from secid.pages.charts import forest_chart, gains_chart, gates_chart, hardness_chart
 from secid.pages.examples import example_rows, rows_note
 from secid.pages.findings import findings_of, findings_section, heat_table, most_urgent
-from secid.pages.glossary import ANSWER_TERMS, EXPLANATIONS, as_listed, missing_lines, skipped_lines, terms
+from secid.pages.glossary import ANSWER_TERMS, EXPLANATIONS, missing_lines, skipped_lines, terms
 from secid.pages.page import Page, Section, each_term_once
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, findings_lines, screen, strong, warning
 from secid.pages.sections.guide import trusted
@@ -63,8 +63,7 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
         origin_section(run),
     )
     n_queries = max((source.n_queries for source in run.sources), default=0)
-    shown = as_listed(run)
-    charts = (gates_chart(shown), hardness_chart(shown), forest_chart(shown), gains_chart(probe))
+    charts = (gates_chart(run), hardness_chart(run), forest_chart(run), gains_chart(probe))
     return Page(
         title="Sources of hard negatives",
         subtitle=(
@@ -77,7 +76,7 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
         pictures=tuple(chart for chart in charts if chart is not None),
         findings=findings_of(run),
         below=below_table(run),
-        heat=heat_table(shown.sources),
+        heat=heat_table(run.sources),
         rows=example_rows(run),
         rows_note=rows_note(run),
         details=each_term_once(section for section in sections if section is not None),
@@ -90,7 +89,7 @@ def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Sc
     run = trusted(run)
     headline, *others = (*verdict(run), *probe_sentence(run, probe))
     own = next_command(run) if probe is None else ""
-    ablations, slices = (of_analysis(run, name, "sentence") for name in ("ablations", "slices"))
+    slices = of_analysis(run, "slices", "sentence")
     return screen(
         (strong(headline), *others),
         (answer_table(run, full=False),),
@@ -98,7 +97,6 @@ def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Sc
         (f"{term}: {EXPLANATIONS[term]}" for term in ANSWER_TERMS if legend),
         _urgent(run),
         (
-            f"{ablations} See “How far the order depends on the settings” in the report." if ablations else "",
             f"{slices} See “Slices” in the report." if slices else "",
             "" if run.early_stop is None else " ".join(early_sentences(run, run.early_stop)),
             *map(warning, (*skipped_lines(run.sources), *missing_lines(run, without=["cost"]))),

@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from secid.analyses.ablations import Ablation, AblationRow
 from secid.pages.charts import ablations_chart
-from secid.pages.glossary import SETTINGS, not_ranked, ranks, terms
+from secid.pages.glossary import SETTINGS, rank_text, terms
 from secid.pages.page import Section, Table, number, text, wrapped
 from secid.pages.text import budget, count, fraction, listed, named, nats, plain, plural, shown_interval
 from secid.results import Run
@@ -23,32 +23,31 @@ MAX_ONE_LINE = 8
 
 
 def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
-    """Return sentences on how many other settings change the order; "" for one source or without other settings."""
+    """Return a sentence on how many other settings keep the order of the ranked sources.
+
+    "" with fewer than two ranked sources or without other settings.
+    """
+    ranked = {source.name for source in run.sources if source.scored.rank is not None}
     rows = [row for item in ablations if item.name != SAMPLE for row in item.rows if row.setting != item.base]
-    known = [row for row in rows if row.stability is not None]
-    if not known or len(run.sources) < 2:
+    swaps = [[pair for pair in row.swapped if ranked.issuperset(pair)] for row in rows if row.stability is not None]
+    if not swaps or len(ranked) < 2:
         return ""
-    leader = next((source.name for source in run.sources if source.name not in not_ranked(run)), "")
-    n_leader = sum(any(leader in pair for pair in row.swapped) for row in known)
     apart = {frozenset((pair.first, pair.second)) for pair in run.comparisons if pair.established}
-    n_apart = sum(any(frozenset(pair) in apart for pair in row.swapped) for row in known)
-    kinds = ", ".join(plain(display_name(item.name)) for item in ablations if item.name != SAMPLE)
-    n_changed = count(sum(bool(row.swapped) for row in known))
-    text = (
-        f"Other settings tried ({kinds}): {count(len(known))}. The order of sources changes with {n_changed} of them. "
-        f"A significantly different pair changes places with {count(n_apart)}."
+    n_apart = sum(any(frozenset(pair) in apart for pair in own) for own in swaps)
+    kinds = listed([plain(display_name(item.name)) for item in ablations if item.name != SAMPLE], len(ablations))
+    return (
+        f"The order of the ranked sources holds under {count(sum(not own for own in swaps))} of {count(len(swaps))} "
+        f"other settings of {kinds}; a significantly different pair changes places "
+        f"under {count(n_apart)}."
     )
-    return f"{text} {named(leader)} changes its place with {count(n_leader)}." if leader else text
 
 
 def ablations_section(run: Run, ablations: Sequence[Ablation]) -> Section:
     """Show a summary with a row for each varied setting, then a table for each."""
-    sentence = ablations_sentence(run, ablations)
     return Section(
         anchor="ablations",
         link="Settings",
         title="How far the order depends on the settings",
-        paragraphs=(sentence,) if sentence else (),
         bullets=tuple(filter(None, map(_remark, ablations))),
         tables=(_summary(run, ablations), *(_table(run, item) for item in ablations)),
         charts=tuple(filter(None, [ablations_chart(run, ablations)])),
@@ -198,6 +197,6 @@ def _score(row: AblationRow, name: str) -> str:
 
 def _order(run: Run, row: AblationRow) -> str:
     """Format the order of the sources with a setting, highest score first, as their ranks in the run."""
-    places = ranks(run)
+    places = {source.name: rank_text(source) for source in run.sources}
     between = "\u00a0" if len(places) <= MAX_ONE_LINE else " "
     return between.join(places[name] for name in row.order if name in places)

@@ -6,7 +6,7 @@ from collections.abc import Mapping
 from typing import Any
 
 from secid.pages.encoder_page import fact_lines
-from secid.pages.glossary import by_reason, in_plain_words, merged_sentence, missing_lines, recipe_line, terms
+from secid.pages.glossary import DEFAULTS, by_reason, in_plain_words, merged_sentence, missing_lines, recipe_line, terms
 from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.text import count, plain, seconds, short
 from secid.records import REASONS, fault_text
@@ -108,7 +108,7 @@ def origin_section(run: Run) -> Section:
     tables = (
         ("Encoder and IDF table", what, tuple(facts)),
         ("Changed settings", settings, tuple(changed)),
-        ("Settings with their defaults", settings, tuple(default)),
+        (DEFAULTS, settings, tuple(default)),
         ("Time and counts by stage", (text("stage"), foreign("value")), _timing(run)),
         ("Machine and versions", what, _environment(run)),
     )

@@ -8,7 +8,7 @@ from datetime import timedelta
 from math import isfinite
 
 from secid.pages.findings import TO_REPAIR
-from secid.pages.glossary import TIE_TERM, kind_name, sources_listed, why_not
+from secid.pages.glossary import EXPLANATIONS, WORDS, kind_name, sources_listed, why_not
 from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.text import (
     SPACE,
@@ -17,7 +17,6 @@ from secid.pages.text import (
     count,
     fraction,
     gain,
-    letter,
     listed,
     named,
     percent,
@@ -87,15 +86,8 @@ NO_GAIN = (
     "them than before."
 )
 NO_DIFFERENCE = "No difference between them is significant."
-PROBE_TERMS = (
-    ("gain", "nDCG@10 minus the frozen encoder's, −1 to 1, over seeds that all sources finished; higher is better."),
-    (
-        "±",
-        "half of a 95 % confidence interval, over samples of queries and repeated trainings.",
-    ),
-    ("tie", f"{TIE_TERM} (Holm)."),
-    ("vs random", "nDCG@10 minus that after training on random passages, over the seeds that both have."),
-    ("seeds", "number of runs of each fold; lower for a source that was stopped."),
+PROBE_TERMS = tuple(
+    (name, WORDS.get(name) or EXPLANATIONS[name]) for name in ("gain", "±", "tie", "vs random", "seeds")
 )
 
 
@@ -311,7 +303,7 @@ def gains_table(probe: Probe) -> Table:
 def _cells(dose: Dose, name: str, is_control: bool) -> tuple[str, str]:
     items = dose.controls if is_control else dose.sources
     source = next(item for item in items if item.name == name)
-    return gain(source.gain_ndcg10, source.interval_95), "–" if source.tie is None else letter(source.tie)
+    return gain(source.gain_ndcg10, source.interval_95), source.tie or "–"
 
 
 def pairs_table(dose: Dose) -> Table:

@@ -8,18 +8,15 @@ from functools import partial
 from itertools import pairwise
 
 from secid.pages.glossary import (
-    as_listed,
     control_title,
     equal_numbers_text,
     kind_name,
     listing,
-    not_ranked,
     on_own_queries,
-    ranks,
+    rank_text,
     score_name,
     sources_listed,
     terms,
-    tie_group,
 )
 from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number, text, wrapped
 from secid.pages.text import (
@@ -27,7 +24,6 @@ from secid.pages.text import (
     code,
     count,
     fraction,
-    letter,
     listed,
     named,
     nats,
@@ -66,18 +62,17 @@ def queries(run: Run, source: SourceReport) -> str:
 
 def ranking_section(run: Run) -> Section:
     """Show the score of each source with its interval and tie, and its parts."""
-    rows, places, apart = [], ranks(run), not_ranked(run)
-    for source in as_listed(run).sources:
+    rows = []
+    for source in run.sources:
         shown, score = source.in_table(run.budget), source.scored
-        tie = tie_group(run, source)
         point = shown.score
         rows.append(
             (
                 plain(source.name),
-                f"{places[source.name]}{f' ({letter(tie)})' if tie else ''}",
+                f"{rank_text(source)}{f' ({score.tie})' if score.tie else ''}",
                 nats(point.nats),
                 shown_interval(point.interval_95, run.budget),
-                "–" if source.name in apart else percent(score.probability_first),
+                percent(score.probability_first),
                 _hardness_interval(shown),
                 percent(score.diversity_fraction),
                 queries(run, source),
@@ -367,7 +362,7 @@ def directions_section(run: Run) -> Section:
         )
         for source in run.sources
     )
-    head = ("effective rank", "‖M‖", *(f"share {count(place)}" for place in range(1, longest + 1)))
+    head = ("effective rank", "‖M‖", *(f"eigenvalue {count(place)}" for place in range(1, longest + 1)))
     table = Table(caption="Directions of the residuals", columns=(foreign("source"), *map(number, head)), rows=rows)
     return Section(
         anchor="directions",

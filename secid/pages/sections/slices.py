@@ -8,7 +8,7 @@ from math import inf
 from secid.analyses.slices import Slice, SliceSource
 from secid.pages.glossary import terms
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.text import count, fraction, letter, named, nats, percent, plain, shown_interval
+from secid.pages.text import count, fraction, named, nats, percent, plain, shown_interval
 from secid.results import Run
 
 SHOWN_SLICES = 50
@@ -101,5 +101,5 @@ def _row(item: Slice, names: list[str], budget: float) -> tuple[str, ...]:
 def _cell(source: SliceSource | None, budget: float) -> str:
     if source is None:
         return "–"
-    tie = letter(source.rank_group)
-    return f"{source.rank} ({tie}) {nats(source.score_nats)}\n({shown_interval(source.interval_95, budget)})"
+    place = "" if source.rank is None else f"{source.rank} ({source.tie or '–'}) "
+    return f"{place}{nats(source.score_nats)}\n({shown_interval(source.interval_95, budget)})"

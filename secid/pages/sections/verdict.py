@@ -2,13 +2,15 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable, Mapping, Sequence
 from functools import partial
 from typing import Any
 
+from secid.analyses.ablations import ABLATIONS
+from secid.analyses.equal_hardness import TOO_EASY
 from secid.analyses.guide import GUIDE
 from secid.analyses.profile import FACTORS, PROFILE
-from secid.pages.findings import TO_REPAIR, damaged_positives, doubts, has_collection, status_of, statuses
+from secid.pages.findings import MOSTLY, damaged_positives, doubts, has_collection, status_and_problem, statuses
 from secid.pages.glossary import (
     CAUTION,
     NOT_RULED_OUT,
@@ -17,7 +19,6 @@ from secid.pages.glossary import (
     SHORT_HEADS,
     SUSPECTS,
     TO_CHECK,
-    as_listed,
     compares,
     equal_numbers_text,
     kind_name,
@@ -25,9 +26,9 @@ from secid.pages.glossary import (
     not_ranked,
     on_own_queries,
     sources_listed,
-    tie_group,
 )
 from secid.pages.page import Column, Section, Table, foreign, number, status, text
+from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.equal_hardness import unranked_line
 from secid.pages.sections.guide import suspects_sentences
 from secid.pages.sections.profile import gap_lines
@@ -36,7 +37,6 @@ from secid.pages.text import (
     budget,
     count,
     fraction,
-    letter,
     listed,
     named,
     percent,
@@ -67,7 +67,7 @@ def answer_table(run: Run, *, full: bool) -> Table:
     columns = COLUMNS if full else SHORT_COLUMNS
     if not full and len({queries(run, source) for source in run.sources} | {""}) > 2:
         columns = columns | {number("queries"): queries}
-    rows = [tuple(cell(run, source) for cell in columns.values()) for source in as_listed(run).sources]
+    rows = [tuple(cell(run, source) for cell in columns.values()) for source in run.sources]
     controls = [control for control in run.controls if control.kind in REFERENCES]
     rows += [tuple(_control_cells(run, control).get(column.title, "") for column in columns) for control in controls]
     return Table(caption=listing(run), columns=tuple(columns), rows=tuple(rows), n_controls=len(controls))
@@ -92,13 +92,14 @@ def _control_cells(run: Run, control: ControlResult) -> dict[str, str]:
 
 
 def below_table(run: Run) -> tuple[str, ...]:
-    """Return sentences on why sources are not ranked, and on each source's gap to random passages."""
+    """Return sentences on sources that are not ranked, gaps to random passages, and the effect of other settings."""
     found = PROFILE.of(run)
     gaps = gap_lines(found) if found is not None else []
     return (
         *(unranked_line(name, reason) for name, reason in not_ranked(run).items()),
         *gaps,
         *((WEIGHT,) if gaps else ()),
+        *filter(None, [ablations_sentence(run, ABLATIONS.of(run) or ())]),
     )
 
 
@@ -127,9 +128,8 @@ def without_defects(run: Run) -> str:
     return f"Score{at} without defects: {', '.join(scores)}." if scores else ""
 
 
-def _tie(run: Run, source: SourceReport) -> str:
-    """Return the letter of a source among the ranked ones, A for the highest."""
-    return letter(tie_group(run, source)) or "–"
+def _tie(_: Run, source: SourceReport) -> str:
+    return source.scored.tie or "–"
 
 
 def _score_and_tie(run: Run, source: SourceReport) -> str:
@@ -150,7 +150,7 @@ def gate(name: str) -> Cell:
 
 COLUMNS: dict[Column, Cell] = {
     foreign("source"): lambda _, source: plain(source.name),
-    status("status"): status_of,
+    status("status"): status_and_problem,
     **{number(name): gate(name) for name in FACTORS},
     number("score ± CI"): own_score,
     text("tie"): _tie,
@@ -275,8 +275,11 @@ SENTENCES: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
 # The verdict on a run in a few plain sentences, made from the numbers by rule; the first is the headline.
 
 SCALE = "0 means as close to the query as random passages, 1 as close as the positives."
-INVERTED = 0.5
-"""Outscoring share above which a caution names a source."""
+HARD = 0.9
+SAFEST = f"{TOO_EASY:g} to {HARD:g}"
+"""Range of hardness that was the safest to train on (docs/experiments/dose.md): random passages, which lie below, and
+unfiltered dense negatives, many of which lie above, lost more in the worst case."""
+SHOWN_DIFFERENCES = 2
 
 
 def verdict(run: Run) -> tuple[str, ...]:
@@ -285,30 +288,47 @@ def verdict(run: Run) -> tuple[str, ...]:
 
 
 def answer(run: Run) -> str:
-    """Return a sentence on which sources to repair or not to use, and which of the others ranks first."""
-    defects, first = statuses(run.sources), leader(run)
-    return f"{defects}; {first}, which is no forecast of training." if first else f"{defects}."
+    """Say in one sentence which sources to repair or leave, how hard the others are, and whose scores differ."""
+    sound = [source for source in run.sources if source.status == "no_defects"]
+    others = "of the others, " if 0 < len(sound) < len(run.sources) else ""
+    range_ = _in_safest_range(run, sound)
+    clauses = (statuses(run.sources), range_ and f"{others}{range_}", _differences(run, sound))
+    return f"{'; '.join(filter(None, clauses))}."
 
 
-def leader(run: Run) -> str:
-    """Return words on which source ranks first among those that are ranked and need no repair.
+def _in_safest_range(run: Run, sources: Sequence[SourceReport]) -> str:
+    """Say which sources are within, above and below the safest range of hardness; "" without any hardness."""
+    places: dict[str, list[str]] = {"in": [], "above": [], "below": []}
+    for source in sources:
+        value = source.in_table(run.budget).hardness_value
+        if value is not None:
+            places["below" if value < TOO_EASY else "above" if value > HARD else "in"].append(source.name)
+    within = places.pop("in")
+    outside = listed([f"{sources_listed(names)} {where} it" for where, names in places.items() if names])
+    if within:
+        verb = "lies" if len(within) == 1 else "lie"
+        clause = f"{sources_listed(within)} {verb} in the safest range of hardness ({SAFEST})"
+        return f"{clause}, {outside}" if outside else clause
+    return f"none lies in the safest range of hardness ({SAFEST}): {outside}" if outside else ""
 
-    "" for fewer than two, or where the first was not compared with every other or is below one on shared queries.
-    """
-    names = [
-        source.name for source in run.sources if source.status not in TO_REPAIR and source.name not in not_ranked(run)
-    ]
+
+def _differences(run: Run, sources: Sequence[SourceReport]) -> str:
+    """Say which of the ranked sources score significantly higher than others; "" if no two of them were compared."""
+    names = [source.name for source in sources if source.scored.rank is not None]
     pairs = [pair for pair in run.comparisons if {pair.first, pair.second} <= set(names)]
-    if len(names) < 2 or not pairs:
-        return ""
-    best, of_all = names[0], f"of {count(len(names))} ranked sources without defects"
-    with_best = [pair for pair in pairs if best in (pair.first, pair.second)]
-    if len(with_best) < len(names) - 1 or any(pair.established and pair.second == best for pair in with_best):
-        return ""
-    tied = {name for pair in with_best if not pair.established for name in (pair.first, pair.second)}
-    if tied:
-        return f"{of_all}, {sources_listed([name for name in names if name in tied])} tie for the highest score"
-    return f"{of_all}, {named(best)} has the highest score"
+    above: dict[str, list[str]] = {name: [] for name in names}
+    for pair in pairs:
+        if pair.established:
+            above[pair.second].append(pair.first)
+    groups: dict[tuple[str, ...], list[str]] = {}
+    for name, higher in above.items():
+        groups.setdefault(tuple(sorted(higher, key=names.index)), []).append(name)
+    clauses = [f"{sources_listed(higher)} above {sources_listed(lower)}" for higher, lower in groups.items() if higher]
+    if not clauses:
+        return "no two of their scores differ significantly" if pairs else ""
+    n = sum(map(len, above.values()))
+    rest = f"; {count(n)} of {count(len(pairs))} pairs differ" if len(clauses) > SHOWN_DIFFERENCES else ""
+    return f"significant differences of score: {', '.join(clauses[:SHOWN_DIFFERENCES])}{rest}"
 
 
 def cautions(run: Run) -> list[str]:
@@ -318,7 +338,14 @@ def cautions(run: Run) -> list[str]:
     outscored = f"In {sources_listed([source.name for source in hard])}, most negatives outscore the positive."
     why = f" In {sources_listed(weak)}, many positives look no better than random passages."
     facts = (f"{outscored}{why if weak else ''}" if hard else "", ONE_LABEL if _one_label(run) else "")
-    every = (*warning_sentences(run), " ".join(filter(None, facts)), doubts(run.sources), _unevaluated(run), CAUTION)
+    every = (
+        *warning_sentences(run),
+        _truncated(run),
+        " ".join(filter(None, facts)),
+        doubts(run.sources),
+        _unevaluated(run),
+        CAUTION,
+    )
     return list(filter(None, every))
 
 
@@ -350,7 +377,16 @@ def _has_weak_positives(source: SourceReport) -> bool:
 
 def most_outscore(source: TableNumbers) -> bool:
     """Return True if the hardness is above 1, or more than half of the negatives outscore their positive."""
-    return (source.hardness_value or 0.0) > 1.0 or source.inversion_fraction > INVERTED
+    return (source.hardness_value or 0.0) > 1.0 or source.inversion_fraction > MOSTLY
+
+
+def _truncated(run: Run) -> str:
+    """Name the sources of which the encoder cuts most negatives; "" for none."""
+    shares = {source.name: finding.share for source in run.sources if (finding := source.finding("truncated"))}
+    cut = [f"{percent(share)} of {named(name)}" for name, share in shares.items() if share > MOSTLY]
+    return (
+        f"Most negatives are longer than the encoder reads, so it sees only their start: {listed(cut)}." if cut else ""
+    )
 
 
 def _one_label(run: Run) -> bool:

@@ -3,6 +3,15 @@ for (const head of document.querySelectorAll("table.sortable thead th")) {
   const button = document.createElement("button");
   button.append(...head.childNodes);
   head.append(button);
+  if (head.title) {
+    const tip = document.createElement("p");
+    tip.className = "tip";
+    tip.textContent = `${button.textContent}: ${head.title}`;
+    button.title = head.title; // read to those who cannot see the tip
+    head.removeAttribute("title");
+    button.addEventListener("focus", () => head.closest(".scroll").before(tip));
+    button.addEventListener("blur", () => tip.remove());
+  }
   button.addEventListener("click", () => {
     const body = head.closest("table").tBodies[0];
     const down = head.getAttribute("aria-sort") !== "descending";

@@ -161,6 +161,7 @@ class Answer:
 class Selection(WrittenFile):
     """The written copy, with the answer before and after.
 
+    encoder      : the run's encoder, as the user typed it; None for a check.
     drop         : findings whose negatives were dropped.
     n_listed     : number of negatives in the source's rows, with repeats and blank negatives:
                    n_negatives + sum(left_out).
@@ -176,6 +177,7 @@ class Selection(WrittenFile):
     """
 
     source: str
+    encoder: str | None
     path: str
     left_out_path: str
     drop: tuple[str, ...]
@@ -191,7 +193,7 @@ class Selection(WrittenFile):
 
 
 def widened(findings: Sequence[SourceFinding], copy: Mapping[str, float]) -> dict[str, tuple[float, float]]:
-    """Return the formal findings whose difference from the positives is larger in the copy, by more than one point.
+    """Return formal findings above their limit whose difference from the positives is more than a point larger.
 
     The values are the differences in the source and in the copy. A difference is the share of the negatives with the
     finding minus that of the positives.
@@ -202,7 +204,11 @@ def widened(findings: Sequence[SourceFinding], copy: Mapping[str, float]) -> dic
         for item in findings
         if item.positives is not None and item.name in copy
     }
-    return {name: (before, after) for name, (before, after) in pairs.items() if abs(after) > abs(before) + DEFECT_LIMIT}
+    return {
+        name: (before, after)
+        for name, (before, after) in pairs.items()
+        if abs(after) > max(abs(before) + DEFECT_LIMIT, FINDINGS[name].limit or 0.0)
+    }
 
 
 def refuse_worse(before: Answer, after: Answer) -> None:

@@ -151,7 +151,7 @@ def _notes(selected: Selection, by: str) -> Iterator[str | Line]:
     if by in ("weight", "influence") and not {"top", "max"}.isdisjoint(selected.left_out):
         yield EASIEST.format(by)
     yield NOT_SCORED
-    yield command(score_command([selected.path], "ENCODER", None, ()), 2)
+    yield command(score_command([selected.path], selected.encoder or "ENCODER", None, ()), 2)
 
 
 def _shares(mixture: MixtureScore) -> Table:

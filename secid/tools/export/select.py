@@ -109,7 +109,8 @@ def select(report: Run | Check, folder: Path, request: Request, work: Path, prog
         if not request.force:
             refuse_worse(before, after)
         wider = widened(result.findings, {name: gap.value for name, gap in texts.compared.items()})
-    return Selection(**written, before=before, after=after, widened=wider)
+    encoder = None if run is None else str(run.settings["encoder"]["value"] or run.encoder.name)
+    return Selection(**written, encoder=encoder, before=before, after=after, widened=wider)
 
 
 def _refuse_without_encoder(rule: Rule) -> None:

@@ -13,7 +13,7 @@ from math import sqrt
 import numpy as np
 from scipy.special import stdtr, stdtrit
 
-from secid.analyses.ranking import ESTABLISHED_P, rank_groups
+from secid.analyses.ranking import ESTABLISHED_P, tie_letters
 from secid.arrays import Floats, Index
 from secid.measure.uncertainty import holm
 from secid.results.probe import Gap, ProbedPair, sign
@@ -132,11 +132,8 @@ class Judge:
         n = min(len(self._values[first]), len(self._values[second]))
         return gap(self._values[first][:n] - self._values[second][:n], self._group, self.runs)
 
-    def pairs(self) -> tuple[tuple[ProbedPair, ...], Mapping[str, int]]:
-        """Return all pairs of sources with Holm-adjusted p, the better source first, and each source's tie group.
-
-        Tie groups are numbered from 1.
-        """
+    def pairs(self) -> tuple[tuple[ProbedPair, ...], Mapping[str, str | None]]:
+        """Return all pairs of sources with Holm-adjusted p, the better source first, and each source's tie letters."""
         order = self._order()
         pairs = [(a, b) if self.difference(a, b).value >= 0 else (b, a) for a, b in combinations(order, 2)]
         gaps = [self.difference(a, b) for a, b in pairs]
@@ -147,7 +144,7 @@ class Judge:
             ProbedPair(first=a.name, second=b.name, gap=item, p_holm=p, established=p is not None and p < ESTABLISHED_P)
             for (a, b), item, p in zip(pairs, gaps, adjusted, strict=True)
         )
-        return judged, rank_groups([source.name for source in order], judged)
+        return judged, tie_letters([source.name for source in order], judged)
 
     def trailing(self) -> set[NegativeSource]:
         """Return the sources that are significantly worse than the best one; none with few sources.

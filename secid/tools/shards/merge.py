@@ -14,8 +14,9 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from secid.analyses.equal_hardness import EQUAL_HARDNESS
 from secid.analyses.overlap import OVERLAP, overlap_of
-from secid.analyses.ranking import comparisons, probabilities_first, score_interval, tie_groups
+from secid.analyses.ranking import comparisons, probabilities_first, score_interval, tie_letters
 from secid.analyses.registry import reordered
 from secid.arrays import Floats
 from secid.encode.device import gpu_of
@@ -259,15 +260,18 @@ def merged_run(
     sets = {between.whole(place): wholes[name].score for place, name in enumerate(names)} | between.sets
     table = {name: sets[between.in_table(place)] for place, name in enumerate(names)}
     pairs = between.pairs(lambda key: sets[key].nats)
-    order = pairs.order({name: score.nats for name, score in table.items()}, same_queries=counts_shared.one_set)
+    by_score = pairs.order({name: score.nats for name, score in table.items()}, same_queries=counts_shared.one_set)
+    apart = EQUAL_HARDNESS.of(sample)
+    order, ranked = (by_score, by_score) if apart is None else (apart.listed(by_score), apart.ranked(by_score))
     n_queries = {name: wholes[name].score.n_queries for name in order}
     compared = with_hardness(comparisons(pairs.in_order(order), BUDGET), sample.comparisons)
-    groups = tie_groups(order, compared)
-    first: list[float | None] = [None] * len(order)
+    ranks, ties = {name: rank for rank, name in enumerate(ranked, 1)}, tie_letters(ranked, compared)
+    first: dict[str, float] = {}
     if counts_shared.one_set:
-        places = between.places(*order)
-        nats, n = [table[name].nats for name in order], [table[name].n_queries for name in order]
-        first = probabilities_first(nats, between.covariance[np.ix_(places, places)], n, seed).tolist()
+        places = between.places(*ranked)
+        nats, n = [table[name].nats for name in ranked], [table[name].n_queries for name in ranked]
+        chance = probabilities_first(nats, between.covariance[np.ix_(places, places)], n, seed)
+        first = dict(zip(ranked, chance.tolist(), strict=True))
     sampled = {source.name: source for source in sample.sources}
     few = {item.source: item for item in few_query_warnings(n_queries)}
     others = [
@@ -280,11 +284,11 @@ def merged_run(
         sample,
         sources=tuple(
             source_of(
-                wholes[name], sampled[name], tallies[name], files, merged, folder, rank=rank,
-                rank_group=groups[name], probability_first=chance,
+                wholes[name], sampled[name], tallies[name], files, merged, folder, rank=ranks.get(name),
+                tie=ties.get(name), probability_first=first.get(name),
                 on_shared=on_shared(between, name, sampled[name]),
             )
-            for rank, (name, chance) in enumerate(zip(order, first, strict=True), 1)
+            for name in order
         ),
         comparisons=compared,
         analyses={

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Collection, Mapping
 from itertools import combinations
 from math import ceil
 from statistics import NormalDist
@@ -9,8 +10,10 @@ from types import SimpleNamespace
 
 import numpy as np
 import pytest
+from hypothesis import given
+from hypothesis import strategies as st
 
-from secid.analyses.ranking import comparisons, tie_groups
+from secid.analyses.ranking import comparisons, letter, tie_letters
 from secid.analyses.shared_queries import PairGap, SourcePairs
 from secid.measure.interval import Difference
 from secid.measure.uncertainty import Influence, difference
@@ -98,15 +101,57 @@ def pair(first: str, second: str, *, established: bool) -> SimpleNamespace:
     return SimpleNamespace(first=first, second=second, established=established)
 
 
-def test_a_source_that_was_not_compared_with_all_others_joins_no_established_pair():
+def test_a_source_that_was_not_compared_with_all_others_has_no_letter():
     """a and c share no queries, and b is established below a: a letter that all three share would deny it."""
     pairs = [pair("a", "b", established=True), pair("b", "c", established=False)]
-    assert tie_groups(["a", "b", "c"], pairs) == {"a": 1, "b": 2, "c": None}
-    assert tie_groups(["a", "b", "c"], pairs[:1]) == {"a": 1, "b": 2, "c": None}
-    assert tie_groups(["a", "b"], []) == {"a": None, "b": None}
-    assert tie_groups(["a"], []) == {"a": 1}
+    assert tie_letters(["a", "b", "c"], pairs) == {"a": "A", "b": "B", "c": None}
+    assert tie_letters(["a", "b", "c"], pairs[:1]) == {"a": "A", "b": "B", "c": None}
+    assert tie_letters(["a", "b"], []) == {"a": None, "b": None}
+    assert tie_letters(["a"], []) == {"a": None}
     all_pairs = [*pairs, pair("a", "c", established=True)]
-    assert tie_groups(["a", "b", "c"], all_pairs) == {"a": 1, "b": 2, "c": 2}
+    assert tie_letters(["a", "b", "c"], all_pairs) == {"a": "A", "b": "B", "c": "B"}
+    assert tie_letters(["a", "b"], all_pairs) == {"a": "A", "b": "B"}, "pairs with other sources are passed over"
+
+
+def letters_are_right(letters: Mapping[str, set[str]], apart: Collection[tuple[str, str]]) -> bool:
+    """By every pair: a letter is shared if and only if the pair is not established, and each source has one."""
+    shared = {(a, b): bool(letters[a] & letters[b]) for a, b in combinations(letters, 2)}
+    return all(letters.values()) and all(shares == (own not in apart) for own, shares in shared.items())
+
+
+def without_one(letters: Mapping[str, set[str]]) -> list[dict[str, set[str]]]:
+    """The letters of all sources without one letter of one of them, for each."""
+    return [{**letters, name: own - {each}} for name, own in letters.items() for each in own]
+
+
+@given(st.data())
+def test_sources_share_a_letter_if_and_only_if_their_difference_is_not_significant(data):
+    """Any symmetric relation of up to seven sources; no letter can go, and no pair can change unnoticed."""
+    names = "abcdefg"[: data.draw(st.integers(2, 7))]
+    every = list(combinations(names, 2))
+    apart = data.draw(st.sets(st.sampled_from(every)))
+    compared = [pair(*own, established=own in apart) for own in every]
+    letters = {name: set(own or "") for name, own in tie_letters(names, compared).items()}
+    assert letters_are_right(letters, apart)
+    assert not any(letters_are_right(fewer, apart) for fewer in without_one(letters))
+    assert "A" in letters["a"]
+    damaged = data.draw(st.sampled_from(every))
+    assert not letters_are_right(letters, apart ^ {damaged})
+
+
+def test_the_one_between_has_both_letters_and_many_letters_stay_apart():
+    pairs = [pair("a", "b", established=False), pair("c", "b", established=False), pair("a", "c", established=True)]
+    assert tie_letters("abc", pairs) == {"a": "A", "b": "AB", "c": "B"}
+    assert [letter(place) for place in (0, 25, 26, 53)] == ["A", "Z", "A1", "B2"]
+
+
+def test_a_relation_of_many_cliques_needs_no_more_columns_than_pairs():
+    """Fifteen established pairs of thirty sources: 2^15 largest sets without one, which are not all formed."""
+    names = [f"s{place}" for place in range(30)]
+    apart = set(zip(names[::2], names[1::2], strict=True))
+    compared = [pair(*own, established=own in apart) for own in combinations(names, 2)]
+    letters = tie_letters(names, compared)
+    assert max(len(own or "") for own in letters.values()) < 435
 
 
 def test_a_difference_without_an_error_has_no_z():

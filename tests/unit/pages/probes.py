@@ -36,7 +36,7 @@ def gap(value: float, half: float | None = 0.006, p: float = 0.01) -> Gap:
     )
 
 
-def source(name: str, value: float, tie: int | None, random: float | None = 0.0105) -> ProbedSource:
+def source(name: str, value: float, tie: str | None, random: float | None = 0.0105) -> ProbedSource:
     return ProbedSource(
         name=name,
         n_negatives=3600,
@@ -60,8 +60,8 @@ def pair(first: str, second: str, value: float, *, established: bool) -> ProbedP
     )
 
 
-def dose(rate: float, names: tuple[str, ...] = tuple(GAINS), ties: tuple[int, ...] = (1, 2, 2)) -> Dose:
-    """Return a dose whose first source is significantly best of three, by default."""
+def dose(rate: float, names: tuple[str, ...] = tuple(GAINS), ties: tuple[str, ...] = ("A", "B", "B")) -> Dose:
+    """The first is significantly best of three; other names and ties where given."""
     gains = dict(zip(names, GAINS.values(), strict=True))
     tie = dict(zip(names, ties, strict=True))
     return Dose(
@@ -71,15 +71,15 @@ def dose(rate: float, names: tuple[str, ...] = tuple(GAINS), ties: tuple[int, ..
         sources=tuple(source(name, value, tie[name]) for name, value in gains.items()),
         controls=(source("random", 0.0105, None, None),),
         pairs=tuple(
-            pair(a, b, gains[a] - gains[b], established=tie[a] != tie[b])
+            pair(a, b, gains[a] - gains[b], established=not set(tie[a]) & set(tie[b]))
             for place, a in enumerate(names)
             for b in names[place + 1 :]
         ),
     )
 
 
-def probe(names: tuple[str, ...] = tuple(GAINS), ties: tuple[int, ...] = (1, 2, 2), *doses: Dose) -> Probe:
-    """Return a probe in which dense is significantly best of three at both rates, by default."""
+def probe(names: tuple[str, ...] = tuple(GAINS), ties: tuple[str, ...] = ("A", "B", "B"), *doses: Dose) -> Probe:
+    """dense is significantly best of three at both rates; other names, ties and doses where given."""
     run = golden()
     made = doses or tuple(dose(rate, names, ties) for rate in RATES)
     return Probe(
@@ -135,8 +135,8 @@ def untrained(reason: str = "few_queries") -> Probe:
     )  # fmt: skip
 
 
-def without_gain(names: tuple[str, ...] = tuple(GAINS), ties: tuple[int, ...] = (1, 2, 2)) -> Probe:
-    """Return a probe in which no source is better than the frozen encoder."""
+def without_gain(names: tuple[str, ...] = tuple(GAINS), ties: tuple[str, ...] = ("A", "B", "B")) -> Probe:
+    """A probe in which no source is better than the frozen encoder."""
     whole = each_dose(probe(names, ties), lambda own: replace(own, not_evaluated="no_gain"))
     return replace(whole, not_evaluated={"sources": "no_gain"})
 
@@ -171,15 +171,8 @@ def below_random() -> Probe:
 
 
 def joined_by_a_third() -> Probe:
-    """Return a probe whose last source is significantly below the first. The middle one ties with both, so all share a
-    letter.
-    """
-
-    def joined(own: Dose) -> Dose:
-        pairs = tuple(replace(item, established=(item.first, item.second) == ("dense", "mixed")) for item in own.pairs)
-        return replace(own, pairs=pairs)
-
-    return each_dose(probe(ties=(1, 1, 1)), joined)
+    """The last is significantly below the first; the one between shares a letter with each."""
+    return probe(ties=("A", "AB", "B"))
 
 
 def with_harm(whole: Probe, n: int) -> Probe:
@@ -206,28 +199,28 @@ def diverged(rate: float, step: int | None = 7) -> Dose:
 
 
 def no_gain_at(rate: float) -> Dose:
-    return replace(dose(rate, ties=(1, 1, 1)), not_evaluated="no_gain")
+    return replace(dose(rate, ties=("A", "A", "A")), not_evaluated="no_gain")
 
 
-REVERSED = of_doses(dose(5e-5), dose(2e-4, ("bm25", "dense", "mixed"), (1, 2, 3)))
+REVERSED = of_doses(dose(5e-5), dose(2e-4, ("bm25", "dense", "mixed"), ("A", "B", "C")))
 SITUATIONS = {
     "significantly best": probe(),
-    "two tied for the best": probe(ties=(1, 1, 2)),
-    "all tied": probe(ties=(1, 1, 1)),
+    "two tied for the best": probe(ties=("A", "A", "B")),
+    "all tied": probe(ties=("A", "A", "A")),
     "joined by a third": joined_by_a_third(),
-    "best at one rate, tied at the other": of_doses(dose(5e-5), dose(2e-4, ties=(1, 1, 2))),
+    "best at one rate, tied at the other": of_doses(dose(5e-5), dose(2e-4, ties=("A", "A", "B"))),
     "another source at the other rate": REVERSED,
-    "three rates": of_doses(*REVERSED.doses, dose(8e-4, ("mixed", "bm25", "dense"), (1, 2, 3))),
+    "three rates": of_doses(*REVERSED.doses, dose(8e-4, ("mixed", "bm25", "dense"), ("A", "B", "C"))),
     "one source": of_one_source(probe()),
     "few queries": untrained(),
     "few groups": replace(untrained("few_groups"), n_held_out=180, n_groups=12, effective_groups=6.3),
     "few to train on": untrained("few_to_train_on"),
     "one seed": of_one_seed(),
     "no gain": without_gain(),
-    "no gain, two tied for the best": without_gain(ties=(1, 1, 2)),
-    "no gain, all tied": without_gain(ties=(1, 1, 1)),
+    "no gain, two tied for the best": without_gain(ties=("A", "A", "B")),
+    "no gain, all tied": without_gain(ties=("A", "A", "A")),
     "no gain, and harm by one": with_harm(without_gain(), 1),
-    "no gain, and harm by all": with_harm(without_gain(ties=(1, 1, 1)), 3),
+    "no gain, and harm by all": with_harm(without_gain(ties=("A", "A", "A")), 3),
     "no gain at one rate": of_doses(dose(5e-5), no_gain_at(2e-4)),
     "two stopped": with_stopped(),
     "no gain of one source": of_one_source(without_gain()),

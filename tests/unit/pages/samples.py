@@ -15,6 +15,7 @@ from secid.analyses.guide import GuideResult, GuideSource, MarginCurve, SourceMa
 from secid.analyses.in_batch import BatchSize, InBatch
 from secid.analyses.objectives import Narrowing, ObjectiveLens, ObjectiveResult, RecordSize
 from secid.analyses.profile import GapToRandom, GateProfile, Mean, Profiles
+from secid.analyses.ranking import letter
 from secid.analyses.registry import ANALYSES, from_json
 from secid.analyses.separation import CorpusSeparation, Separation, SourceSeparation
 from secid.analyses.slices import Slice, SliceSource
@@ -37,9 +38,16 @@ HOSTILE = (
 )
 
 
-def golden(version: str = "1.0") -> Run:
-    """Return a golden report as a run."""
+def reported(version: str = "1.0") -> Run:
+    """A golden report as a run. It does not rank `random`."""
     return from_json((GOLDEN / f"{version}.json").read_bytes())
+
+
+def golden() -> Run:
+    """The run of the golden report with all sources ranked, `random` first."""
+    run = reported()
+    by_score = sorted(run.sources, key=lambda source: -source.scored.nats)
+    return unranked(replace(run, sources=tuple(by_score)))
 
 
 def renamed(run: Run, names: dict[str, str]) -> Run:
@@ -250,7 +258,7 @@ def sliced(run: Run) -> Run:
         SliceSource(
             name=source.name,
             rank=source.scored.rank,
-            rank_group=1,
+            tie="A",
             n_queries=9,
             n_triplets=45,
             score_nats=source.scored.nats,
@@ -337,12 +345,14 @@ def with_control(run: Run, kind: str, *differences: tuple[str, float]) -> Run:
 
 
 def compared(run: Run, established: bool) -> Run:
-    """Return the run with all pairs established, or none, and matching rank groups."""
+    """The run with all pairs established or none, and letters to match."""
     comparisons: tuple[Comparison, ...] = tuple(
         replace(pair, established=established, p_holm=0.001 if established else 0.4, queries_needed_80=1234)
         for pair in run.comparisons
     )
-    sources = tuple(changed(source, rank_group=source.scored.rank if established else 1) for source in run.sources)
+    sources = tuple(
+        changed(source, tie=letter(place) if established else "A") for place, source in enumerate(run.sources)
+    )
     return replace(run, comparisons=comparisons, sources=sources)
 
 
@@ -430,11 +440,22 @@ def profiled(run: Run) -> Run:
     ]
     apart = {"overlap": 0.1, "difference": None, "interval_95": None, "p_holm": None, "established": False}
     pairs[-1:] = [replace(pair, **apart) for pair in pairs[-1:]]
-    return replaced(
+    run = replaced(
         run,
         profile=Profiles(
             sources=tuple(GateProfile(source=name, gap=gap, **of) for name in names),
             controls={kind: GateProfile(source=kind, **of) for kind in ("random", "known_positive")},
         ),
-        equal_hardness=EqualHardness(pairs=tuple(pairs), unranked=dict.fromkeys(names[1:][-1:], "too_easy")),
+        equal_hardness=EqualHardness(pairs=tuple(pairs), unranked={}),
     )
+    return unranked(run, *names[1:][-1:])
+
+
+def unranked(run: Run, *names: str, reason: str = "too_easy") -> Run:
+    """The run in which only these sources are not ranked."""
+    equal = replace(run.analyses["equal_hardness"], unranked=dict.fromkeys(names, reason))
+    by_name = {source.name: source for source in run.sources}
+    ranked = equal.ranked(by_name)
+    sources = [changed(by_name[name], rank=place, tie="A") for place, name in enumerate(ranked, 1)]
+    sources += [changed(by_name[name], rank=None, tie=None, probability_first=None) for name in names]
+    return replaced(replace(run, sources=tuple(sources)), equal_hardness=equal)

@@ -45,7 +45,12 @@ def clean(run: Run) -> Run:
 
 
 CLEAN = clean(RUN)
-ONE = samples.replaced(RUN, sources=RUN.sources[1:2], comparisons=(), budgets=Budgets(crossings=(), equal_numbers=None))
+ONE = samples.replaced(
+    RUN,
+    sources=(samples.changed(RUN.sources[1], tie=None),),
+    comparisons=(),
+    budgets=Budgets(crossings=(), equal_numbers=None),
+)
 
 
 def with_status(*statuses: str) -> Run:

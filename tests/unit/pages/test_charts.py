@@ -88,7 +88,7 @@ def test_without_the_page_s_style_sources_keep_their_colour():
 
 
 def test_the_numbers_of_a_chart_are_those_of_the_run():
-    run = samples.golden()
+    run = samples.reported()
     answer = page_of(run).answer
     letters = {row[0]: row[[column.title for column in answer.columns].index("tie")] for row in answer.rows}
     (score, hardness, gates) = (chart(run).numbers for chart in (forest_chart, hardness_chart, gates_chart))

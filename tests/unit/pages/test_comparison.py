@@ -197,9 +197,17 @@ def test_sources_of_one_run_alone_are_kept_with_gaps(run):
     assert [item.same_files for item in found.sources] == [True, True, None, None, None]
     rows = {row[0]: row[2:4] for row in page_of_comparison(found).answer.rows}
     assert [rows[item.name][1] for item in found.sources[2:]] == ["–"] * 3
-    assert list(rows)[-1] == "random"  # not ranked: last, without a rank
-    assert rows["random"][0].startswith("0.546")
-    assert rows["bm25"][0].startswith("1. ")
+    assert rows["bm25"][0].startswith("2. ")
+
+
+def test_a_source_that_is_not_ranked_is_last_and_changes_no_order():
+    found = compare([("a", samples.reported()), ("b", samples.golden())])
+    assert [item.ranks for item in found.sources if item.name == "random"] == [(None, 1)]
+    assert found.reversals == ()
+    rows = {row[0]: row[2] for row in page_of_comparison(found).answer.rows}
+    assert list(rows)[-1] == "random"
+    assert rows["random"].startswith("0.546")
+    assert rows["bm25"].startswith("1. ")
 
 
 def test_fewer_than_two_common_sources_have_no_order(run):

@@ -8,18 +8,21 @@ import pytest
 
 from secid.errors import UsageError
 from secid.pages.check_page import answer
-from secid.pages.explain import CHECKS, TERMS, explained
+from secid.pages.evidence import probe_page
+from secid.pages.explain import CHECKS, TERMS, explained, head_words, term_of
 from secid.pages.findings import STATUS
 from secid.pages.gate_page import gate_page, mark
-from secid.pages.page import STATUSES
+from secid.pages.page import STATUSES, Table
+from secid.pages.sections import page_of
 from secid.pages.sections.verdict import answer_table
 from secid.results import Status
 from secid.results.gate import Outcome
 from tests.unit.gating.test_pages import CHECKS as ALL_CHECKS
 from tests.unit.gating.test_pages import VERDICT
-from tests.unit.pages.samples import golden
+from tests.unit.pages.probes import probe
+from tests.unit.pages.samples import golden, guided, profiled, reported
 
-GATE = gate_page(VERDICT)
+GATE, PROBE = gate_page(VERDICT), probe()
 TABLES = [
     answer_table(golden(), full=True),
     answer_table(golden(), full=False),
@@ -79,7 +82,49 @@ def test_words_of_the_screens_are_explained_in_any_case(name):
     assert title.casefold() == name.casefold()
 
 
-@pytest.mark.parametrize("name", ["encoder", "tau", "zzz"])
+def heads(*tables: Table) -> set[str]:
+    return {column.title for table in tables for column in table.columns}
+
+
+PAGES = [page_of(sample) for sample in (reported(), guided(golden()), profiled(golden()))] + [probe_page(PROBE)]
+OF_PAGES = heads(*(table for page in PAGES for part in page.details for table in part.tables))
+OWN_WORDS = heads(
+    *(table for page in PAGES for part in page.details if part.anchor in ("origin", "read") for table in part.tables)
+) | {"IDF", "findings", "listed above", "more", "pairs that change places", "varied"}
+"""Heads that say themselves what they are."""
+
+
+def test_every_head_of_a_page_is_explained_in_one_sentence_but_names_and_plain_words():
+    names = {source.name for source in golden().sources}
+    controls = {"bm25 pool", "dense pool", "query echo", "shuffled"}
+    unknown = {head for head in OF_PAGES if term_of(head) is None}
+    assert unknown <= names | controls | OWN_WORDS
+    for head in OF_PAGES - unknown:
+        words = head_words(head)
+        assert words.endswith(".")
+        assert words.rstrip(".").count(". ") == 0
+    assert head_words("no such head") == ""
+
+
+@pytest.mark.parametrize(
+    "head",
+    [
+        "gain at 5e-05", "vs random ± CI", "MRR@10", "seeds", "short", "by", "s_qn", "mean π", "most used", "relevant",
+        "share (95 % CI)", "unjudged", "AUROC of π (95 % CI)", "precision", "score alone", "share", "regret",
+        "puts first",
+    ],
+)  # fmt: skip
+def test_heads_of_mine_audit_mix_and_probe_are_explained(head):
+    (facts,) = explained(head).values()
+    assert facts["is"]
+
+
+def test_a_number_in_a_head_does_not_hide_what_it_counts():
+    assert (term_of("eigenvalue 3"), term_of("B = 1,000"), term_of("hub")) == ("eigenvalue share", "ECI_B", "hub")
+    assert "more than 5 %" in head_words("hub")
+
+
+@pytest.mark.parametrize("name", ["encoder", "zzz"])
 def test_only_a_close_name_is_suggested(name):
     with pytest.raises(UsageError) as caught:
         explained(name)

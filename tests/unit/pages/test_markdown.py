@@ -8,7 +8,8 @@ from dataclasses import replace
 import pytest
 
 from secid.pages.formats import FORMATS, MAX_PAGE_BYTES, METHOD, REQUESTED, code_block, hard_cut, to_markdown
-from secid.pages.page import Section
+from secid.pages.glossary import DEFAULTS
+from secid.pages.page import Section, Table, number
 from secid.pages.sections import page_of
 from secid.pages.text import code, markdown, markdown_sentence
 from secid.results import SourceFinding, TripletExample
@@ -48,10 +49,18 @@ def test_what_a_flag_asked_for_stays_and_the_largest_of_the_rest_go():
         replace(section, anchor=anchor, title=f"The {anchor}", paragraphs=section.paragraphs * n)
         for anchor, n in sizes.items()
     )
-    text = to_markdown(replace(page_of(RUN), details=details))
+    page = page_of(RUN)
+    text = to_markdown(replace(page, details=details))
     assert len(text.encode()) <= MAX_PAGE_BYTES
     assert [anchor for anchor in sizes if f"### The {anchor}\n" not in text] == ["gates"]
-    assert "Left out to save space: Examples, The gates." in text
+    assert "Left out to save space: The gates." in text
+    assert "example</summary>" in text
+    default = Table(caption=DEFAULTS, columns=(number("x"),), rows=(("1",),) * 9_000)
+    smaller = to_markdown(replace(page, details=(replace(details[0], tables=(default,)), *details[1:4])))
+    assert f"Left out to save space: {DEFAULTS}." in smaller
+    rest = MAX_PAGE_BYTES - len(to_markdown(replace(page, details=())).encode())
+    every = replace(section, anchor="guide", title="All", paragraphs=("word " * 390,) * (rest // 1952 + 1))
+    assert "Left out to save space: Examples." in to_markdown(replace(page, details=(every,)))
     runs = (samples.guided(RUN), samples.lensed(RUN), SAMPLES["early"], SAMPLES["sliced"])
     assert {part.anchor for run in runs for part in page_of(run).details} >= REQUESTED
 

@@ -105,9 +105,5 @@ def test_a_score_has_half_of_its_interval(value, ends, budget, text):
     assert numbers.score_text(value, ends, budget) == text
 
 
-def test_letters_of_ties():
-    assert [numbers.letter(group) for group in (1, 2, 26, 27, 703)] == ["A", "B", "Z", "AA", "AAA"]
-
-
 def test_estimates_have_two_digits():
     assert [numbers.two_digits(n) for n in (7, 99, 937, 140_321)] == [7, 99, 940, 150_000]

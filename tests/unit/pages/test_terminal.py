@@ -11,7 +11,7 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from secid.pages.findings import status_of
+from secid.pages.findings import status_and_problem
 from secid.pages.glossary import ANSWER_TERMS
 from secid.pages.page import Table, foreign, number
 from secid.pages.screen import print_page, screen, table_lines
@@ -72,14 +72,16 @@ def test_80_columns_hold_a_row_a_source_with_every_column():
     assert lines[head].replace("score ± CI", "score").split() == [
         *("source", "status", "consist.", "local.", "resid.", "score", "tie", "hard.", "defects")
     ]
-    names = [line.split("  ")[0] for line in lines[head + 1 :]][: len(RUN.sources) + 2]
+    end = lines.index("", head)
+    names = [line.split("  ")[0] for line in lines[head + 1 : end] if not line.startswith(" ")]
     assert sorted(names) == sorted([*(source.name for source in RUN.sources), "random passages", "known positives"])
 
 
 def test_60_columns_have_each_name_and_status_above_its_numbers():
     lines = printed(RUN, 60).splitlines()
     for source in RUN.sources:
-        place = lines.index(f"{source.name}: {status_of(RUN, source)}")
+        status = status_and_problem(RUN, source).replace("\n", " ")
+        place = lines.index(f"{source.name}: {status}")
         assert lines[place + 1].split()[-1] == "%"
 
 
@@ -148,10 +150,10 @@ def test_a_score_of_too_few_queries_has_no_half_width():
 
 
 def test_what_was_left_out_or_not_evaluated_is_said():
-    source = samples.changed(RUN.sources[0], dropped_negatives={"exact_repeat": 3}, skipped={"empty_query": 2})
+    source = samples.changed(RUN.sources[0], dropped_negatives={"listed_again": 3}, skipped={"empty_query": 2})
     run = replace(RUN, sources=(source, *RUN.sources[1:]), not_evaluated={"control x": "too few"})
     text = printed(run, 200)
-    assert "2 rows (2 × empty query) and 3 negatives (3 × exact repeat)" in text
+    assert "2 rows (2 × empty query) and 3 negatives (3 × listed again)" in text
     assert "control x (too few)" in text
 
 

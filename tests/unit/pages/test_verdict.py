@@ -8,12 +8,14 @@ from dataclasses import replace
 
 import pytest
 
-from secid.pages.findings import findings_of, heat_table, most_urgent, ranked, statuses, statuses_line
+from secid.pages.findings import above_limits, findings_of, heat_table, most_urgent, ranked, statuses, statuses_line
 from secid.pages.glossary import skipped_lines
+from secid.pages.page import STATUSES as WORDS
 from secid.pages.sections import page_of
 from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.ranking import controls_line, outcome, pairs_sentence
 from secid.pages.sections.verdict import (
+    HARD,
     WEIGHT,
     against_random,
     answer,
@@ -27,6 +29,7 @@ from secid.pages.sections.verdict import (
 from secid.pages.text import named, percent, without_isolates
 from secid.results import Example, RunWarning
 from secid.results.catalogue import FINDINGS
+from secid.triplets.random_reference import NEAR
 from tests.unit.pages import samples
 from tests.unit.pages.samples import HOSTILE, compared, guided, renamed
 from tests.unit.pages.situations import (
@@ -66,7 +69,7 @@ def test_sources_to_leave_come_before_those_to_repair_and_others_are_not_named_b
     assert [name for name in NAMES if name in repaired] == ["bm25", "poisoned"]
 
 
-def test_of_several_sources_to_repair_the_one_with_the_largest_defect_comes_first_with_its_share():
+def test_of_several_sources_to_repair_the_one_with_the_most_urgent_defect_comes_first_with_its_share():
     run = with_status("repair", "repair", "no_defects", "no_defects")
     shares = {"random": {"repeat": 0.3, "hub": 0.9}, "bm25": {"false_negative": 0.2, "query_echo": 0.5}}
     sources = [
@@ -80,9 +83,9 @@ def test_of_several_sources_to_repair_the_one_with_the_largest_defect_comes_firs
     ]
     first = without_isolates(statuses(sources))
     assert first.index("bm25") < first.index("random")
-    assert percent(0.5) in first
+    assert percent(0.2) in first
     assert percent(0.3) in first
-    assert not any(percent(share) in first for share in (0.2, 0.9))  # hub is no defect
+    assert not any(percent(share) in first for share in (0.5, 0.9))  # hub is no defect
 
 
 def test_sources_are_counted_where_their_names_would_fill_the_line():
@@ -185,13 +188,13 @@ def test_what_is_not_ranked_stands_below_the_others_with_its_reason_and_competes
     assert column(answer_table(run, full=True), "status")[4] == "not ranked"
     assert len(gaps) == len(run.sources)
     assert weight == WEIGHT
-    assert f"of {len(others)} ranked sources without defects" in answer(run)
-    turned = samples.replaced(
-        run, equal_hardness=replace(run.analyses["equal_hardness"], unranked={others[0]: "apart"})
-    )
+    clause = answer(run).split("; ")[-1]
+    assert last not in clause
+    assert others[0] in clause
+    turned = samples.unranked(run, others[0], reason="apart")
     assert [row[0] for row in answer_table(turned, full=True).rows][:5] == [*others[1:], last, others[0]]
     assert "A" in column(answer_table(turned, full=True), "tie")
-    assert others[0] not in answer(turned).split("; ")[1]
+    assert others[0] not in answer(turned).split("; ")[-1]
 
 
 def test_the_reference_controls_are_the_last_rows_and_have_no_status():
@@ -215,18 +218,70 @@ def test_a_single_source_has_no_rank():
     assert source.name in " ".join(verdict(ONE)) or "this source" in verdict(ONE)[0]
 
 
-def test_sources_tie_for_the_highest_score_where_a_pair_is_not_significant():
-    assert "tie for the highest score" in answer(compared(CLEAN, False))
-    assert "has the highest score" in answer(compared(CLEAN, True))
-    assert "highest" not in answer(replace(CLEAN, comparisons=()))
+def test_the_verdict_says_which_differences_of_ranked_sound_sources_are_significant():
+    def said(run):
+        return without_isolates(answer(run)).split("; ")[2:]
+
+    assert said(compared(CLEAN, False)) == ["no two of their scores differ significantly."]
+    assert said(replace(CLEAN, comparisons=())) == []
+    every = said(compared(CLEAN, True))
+    assert every[0].startswith(f"significant differences of score: {NAMES[0]} above {NAMES[1]}, ")
+    assert every[1] == "10 of 10 pairs differ."
+    one = [replace(pair, established=pair.second == NAMES[-1]) for pair in CLEAN.comparisons]
+    assert said(replace(CLEAN, comparisons=tuple(one))) == [
+        f"significant differences of score: {NAMES[0]}, {NAMES[1]}, {NAMES[2]} and {NAMES[3]} above {NAMES[4]}."
+    ]
+    repaired = samples.changed(CLEAN.sources[0], status="repair")
+    others = replace(compared(CLEAN, True), sources=(repaired, *CLEAN.sources[1:]))
+    assert NAMES[0] not in "".join(said(others))
 
 
-def test_none_is_called_the_highest_that_was_not_compared_with_all_or_is_below_another():
-    run = compared(CLEAN, True)
-    assert "highest" in answer(run)
-    below = [replace(pair, first=pair.second, second=pair.first) for pair in run.comparisons]
-    assert "highest" not in answer(replace(run, comparisons=tuple(below)))
-    assert "highest" not in answer(replace(run, comparisons=run.comparisons[-1:]))
+@pytest.mark.parametrize(
+    ("values", "said"),
+    [
+        ((0.1, 0.5, 0.9, 0.3, 0.7), "3 more lie in the safest range of hardness (0.1 to 0.9)"),
+        (
+            (0.09, 0.5, 0.91, 1.2, -0.1),
+            "bm25 lies in the safest range of hardness (0.1 to 0.9), dense and",
+        ),
+        (
+            (1.0, 1.0, 1.0, 0.0, 0.0),
+            "none lies in the safest range of hardness (0.1 to 0.9): random, bm25",
+        ),
+    ],
+)
+def test_the_verdict_says_which_sources_are_in_the_safest_range_of_hardness(values, said):
+    sources = [samples.changed(own, hardness=value) for own, value in zip(CLEAN.sources, values, strict=True)]
+    assert said in without_isolates(answer(replace(CLEAN, sources=tuple(sources)))).replace(
+        "random, bm25, dense and 2 more lie", "3 more lie"
+    )
+
+
+def test_the_safest_range_ends_where_a_negative_is_near_the_positive():
+    assert HARD == NEAR
+
+
+def test_a_source_without_defects_shows_its_most_urgent_finding_and_is_not_coloured_as_approved():
+    run = samples.reported()
+    names = [source.name for source in run.sources]
+    cells = dict(zip(names, column(answer_table(run, full=True), "status"), strict=False))
+    assert cells["bm25"] == "no defects"
+    assert cells["counterfactual"] == "no defects:\ninversion"
+    assert cells["poisoned"] == "repair first"
+    assert WORDS.get(cells["counterfactual"]) is None
+    most = with_finding("inversion", 0.51)
+    length = next(item for item in most.sources[1].findings if item.name == "length")
+    form = replace(length, share=1.0)
+    for share, first in ((0.51, "inversion"), (0.49, "length")):
+        source = with_finding("inversion", share).sources[1]
+        both = replace(source, findings=tuple(form if item.name == "length" else item for item in source.findings))
+        assert above_limits(both)[0].name == first
+
+
+def test_that_most_negatives_are_cut_is_the_first_caution():
+    assert "0.51" not in verdict(CLEAN)[1]
+    assert "51.0\u00a0% of" in verdict(with_finding("truncated", 0.51))[1]
+    assert "sees only their start" not in " ".join(cautions(with_finding("truncated", 0.49)))
 
 
 def test_nothing_is_called_free_of_a_defect_that_was_not_evaluated():
@@ -244,17 +299,24 @@ def test_the_first_warning_is_the_caution_and_the_others_are_notes():
 
 
 def test_the_answer_has_a_row_a_source_with_its_numbers():
-    table = answer_table(RUN, full=True)
+    run = samples.reported()
+    table = answer_table(run, full=True)
     ordered = ["bm25", "dense", "poisoned", "counterfactual", "random"]
     assert column(table, "source")[:5] == ordered
-    assert column(table, "status")[:5] == ["no defects", "no defects", "repair first", "no defects", "not ranked"]
+    assert column(table, "status")[:5] == [
+        "no defects",
+        "no defects",
+        "repair first",
+        "no defects:\ninversion",
+        "not ranked",
+    ]
     assert column(table, "score ± CI")[4] == "0.546 ±0.035"
     assert column(table, "tie")[:5] == ["A", "A", "A", "B", "–"]
     assert column(table, "hardness")[:5] == ["0.41", "0.68", "0.47", "1.11", "0.01"]
     assert column(table, "consistency")[:2] == ["0.91", "0.82"]
-    poisoned = next(source for source in RUN.sources if source.name == "poisoned")
+    poisoned = next(source for source in run.sources if source.name == "poisoned")
     assert column(table, "defects")[2].replace("\u00a0", " ") == f"{100 * poisoned.flagged_share:.1f} %"
-    assert f"poisoned {poisoned.score.without_flagged.eci_nats:.3f} ±0.038" in without_isolates(" ".join(notes(RUN)))
+    assert f"poisoned {poisoned.score.without_flagged.eci_nats:.3f} ±0.038" in without_isolates(" ".join(notes(run)))
 
 
 @pytest.mark.parametrize("entry", FINDINGS.values(), ids=FINDINGS.keys())
@@ -480,7 +542,7 @@ def test_other_settings_are_counted_and_samples_are_not():
     n = sum(
         row.setting != item.base for item in RUN.analyses["ablations"] if item.name != "sample" for row in item.rows
     )
-    assert f"): {n}. The order" in ablations_sentence(RUN, RUN.analyses["ablations"])
+    assert f" of {n} other settings of temperature, " in ablations_sentence(RUN, RUN.analyses["ablations"])
     assert ablations_sentence(CLEAN, CLEAN.analyses["ablations"]) == ""
 
 

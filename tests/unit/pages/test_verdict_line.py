@@ -19,7 +19,7 @@ from secid.results.check import AUDIT_SCHEMA_VERSION, Audit, AuditedSource, Labe
 from tests.snapshots import situations
 from tests.unit.gating.conftest import UNKNOWN, verdict
 from tests.unit.pages import probes
-from tests.unit.pages.samples import golden
+from tests.unit.pages.samples import golden, reported
 
 ROOT = Path(__file__).resolve().parents[3]
 
@@ -92,7 +92,8 @@ def test_names_are_one_value_on_one_line(lines):
 
 
 def test_a_source_that_is_not_ranked_is_not_counted_as_without_defects():
-    line = verdict_line(golden())
-    n_shown = sum(status_of(golden(), source) == "no defects" for source in golden().sources)
+    run = reported()
+    line = verdict_line(run)
+    n_shown = sum(status_of(run, source) == "no defects" for source in run.sources)
     assert f" n_no_defects={n_shown} " in line
     assert line.endswith(" n_not_ranked=1")

@@ -16,8 +16,10 @@ from secid.pages.sections.verdict import verdict
 from secid.pages.text import without_isolates
 from tests.snapshots import situations
 from tests.unit.pages import samples
-from tests.unit.pages.situations import CONTROLS, RUN, SETTINGS, VERDICTS
+from tests.unit.pages.situations import CONTROLS, SETTINGS, VERDICTS
 from tests.unit.pages.test_terminal import printed
+
+REPORTED = samples.reported()
 
 
 def lines(*sentences):
@@ -25,8 +27,8 @@ def lines(*sentences):
 
 
 def test_the_terminal(snapshot):
-    snapshot("terminal-80.txt", printed(replace(RUN, folder="secid-runs/x"), 80, legend=True))
-    snapshot("terminal-60.txt", printed(replace(RUN, folder="secid-runs/x"), 60))
+    snapshot("terminal-80.txt", printed(replace(REPORTED, folder="secid-runs/x"), 80, legend=True))
+    snapshot("terminal-60.txt", printed(replace(REPORTED, folder="secid-runs/x"), 60))
 
 
 def shortened(text):
@@ -43,11 +45,13 @@ def shortened(text):
 
 
 def test_the_report_in_markdown(snapshot):
-    snapshot("report.md", shortened(FORMATS[".md"](RUN)))
+    snapshot("report.md", shortened(FORMATS[".md"](REPORTED)))
 
 
 def test_what_screen_readers_say_of_charts(snapshot):
-    texts = re.findall(r'(?:aria-label="|<(?:title|desc) id=[^>]*>)([^<"]{20,}|[^<"]+(?=<))', FORMATS[".html"](RUN))
+    texts = re.findall(
+        r'(?:aria-label="|<(?:title|desc) id=[^>]*>)([^<"]{20,}|[^<"]+(?=<))', FORMATS[".html"](REPORTED)
+    )
     snapshot("charts.txt", "\n".join(map(html.unescape, texts)) + "\n")
 
 
@@ -69,7 +73,7 @@ def test_settings(snapshot):
 
 
 def test_early_stop(snapshot):
-    early = samples.early(RUN)
+    early = samples.early(REPORTED)
     left_out = samples.changed(early.sources[1], n_not_sampled=900)
     limited = replace(
         early,
@@ -89,9 +93,9 @@ def test_early_stop(snapshot):
 
 
 def test_guide(snapshot):
-    one = replace(RUN, sources=RUN.sources[:1])
+    one = replace(REPORTED, sources=REPORTED.sources[:1])
     runs = {
-        "all negatives": samples.guided(RUN),
+        "all negatives": samples.guided(REPORTED),
         "a sample of one source": samples.guided(one, sample=300),
         "scores of another range": samples.replaced(
             samples.guided(one),
@@ -101,12 +105,14 @@ def test_guide(snapshot):
             ),
         ),
         "no more than of random passages": samples.guided(one, excess_interval_95=(-0.01, 0.02)),
-        "a guide that flags random passages": samples.guided(RUN, random_share=0.5, random_interval_95=(0.45, 0.55)),
-        "one that flags those of a source": _blind_in_the_last(samples.guided(RUN)),
+        "a guide that flags random passages": samples.guided(
+            REPORTED, random_share=0.5, random_interval_95=(0.45, 0.55)
+        ),
+        "one that flags those of a source": _blind_in_the_last(samples.guided(REPORTED)),
         "no random passages": samples.guided(
             one, n_random=0, random_share=None, random_interval_95=None, excess_interval_95=None
         ),
-        "a copy of the encoder": samples.guided(RUN, agreement=1.0, rank_correlation=1.0),
+        "a copy of the encoder": samples.guided(REPORTED, agreement=1.0, rank_correlation=1.0),
     }
     said = {}
     for name, run in runs.items():
@@ -124,13 +130,13 @@ def _blind_in_the_last(run):
 
 
 def test_slices(snapshot):
-    first = samples.sliced(RUN).analyses["slices"][0]
+    first = samples.sliced(REPORTED).analyses["slices"][0]
     turned = replace(first, value="x", sources=tuple(reversed(first.sources)), lead_interval_95=(-0.1, 0.2))
     sure = replace(turned, lead_interval_95=(0.01, 0.2))
     slices = {
         "one, the same leader": (first,),
         "two of four, one significant": (first, turned, replace(first, value="y"), sure),
-        "one without the leader": samples.sliced(RUN).analyses["slices"],
+        "one without the leader": samples.sliced(REPORTED).analyses["slices"],
     }
-    said = {name: lines(slices_sentence(RUN, made)) for name, made in slices.items()}
+    said = {name: lines(slices_sentence(REPORTED, made)) for name, made in slices.items()}
     snapshot("slices.txt", situations(said))

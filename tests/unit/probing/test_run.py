@@ -89,7 +89,7 @@ def test_a_planted_signal_comes_first(outcome: Probe) -> None:
     assert of(outcome, "hard").interval_95[0] > 0
     assert pair(outcome, "hard", "easy").established
     assert pair(outcome, "hard", "easy").gap.value > 0.05
-    assert (of(outcome, "hard").tie, of(outcome, "easy").tie) == (1, 2)
+    assert (of(outcome, "hard").tie, of(outcome, "easy").tie) == ("A", "B")
     assert of(outcome, "hard").vs_random.value > of(outcome, "easy").vs_random.value
     assert (of(outcome, "random").tie, of(outcome, "random").vs_random) == (None, None)
 
@@ -195,7 +195,7 @@ def test_where_there_is_too_little_nothing_is_trained(
 def test_without_a_gain_nothing_is_ranked(task: Task, encoder: TransformerEncoder) -> None:
     outcome = probed(task, encoder, replace(PLANTED, steps=1, rates=(1e-9,)))
     assert outcome.not_evaluated["sources"] == "no_gain"
-    assert [source.tie for source in outcome.doses[0].sources] == [1] * 3
+    assert [source.tie for source in outcome.doses[0].sources] == ["A"] * 3
     assert len(outcome.doses[0].pairs) == 3
 
 
