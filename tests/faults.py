@@ -69,9 +69,10 @@ EQUIVALENT: dict[str, str] = {
     ): "no negative lies exactly 1e-12 below the limit",
     "triplets/random_reference.py near_positive(): usable = span >= DOT_ROUNDING": "likewise",
     "triplets/random_reference.py : ROWS_AT_ONCE = 1025": "how many rows are added up together",
-    "tools/probing/task.py copies_among(): rare = place < (1 - MIN_SHARED_FRACTION) * runs.sizes[owner] + ROUNDING": (
-        "a place is whole, and the bound is none: it is a multiple of 0.2, and a rounding error more"
-    ),
+    (
+        "tools/probing/task.py copies_among(): rare = place < (1 - MIN_SHARED_FRACTION) * "
+        "runs.sizes[owner] + SHARE_ROUNDING"
+    ): ("a place is whole, and the bound is none: it is a multiple of 0.2, and a rounding error more"),
     "tools/gating/limits.py _hardness(): easiest, before = _extreme(known, n, -1.1)": "the sign alone counts",
     (
         "triplets/measure_set.py variant_scores(): inside = rows.query[places < variant.sample] if "

@@ -158,14 +158,14 @@ def test_every_section_of_the_method_that_the_code_points_to_is_there():
 def test_every_control_weight_and_tokenizer_is_described():
     from typing import get_args
 
-    from secid.analyses.controls import KINDS
+    from secid.analyses.controls import CONTROL_KINDS
     from secid.measure.gates import WEIGHTS
     from secid.settings import IdfCorpus, Positives
     from secid.triplets.measure_set import TOKENIZERS
 
     page = text_of(ROOT / "docs" / "method.md")
     named = words_in_code(page)
-    assert {*WEIGHTS, *KINDS, *TOKENIZERS, *get_args(IdfCorpus), *get_args(Positives)} <= named
+    assert {*WEIGHTS, *CONTROL_KINDS, *TOKENIZERS, *get_args(IdfCorpus), *get_args(Positives)} <= named
 
 
 def test_every_finding_and_caution_has_an_anchor_that_explain_names():

@@ -64,7 +64,7 @@ from secid.settings import Settings, resolve
 from secid.tools.probing.judge import BetweenRuns, Judge, between_runs, clustered_covariance, gap
 from secid.tools.probing.learner import DivergedError, HeldOut, Learner, Work, held_out, measures, steps_of
 from secid.tools.probing.losses import Objective
-from secid.tools.probing.task import Arm, Task, read_task
+from secid.tools.probing.task import NegativeSource, Task, read_task
 
 BATCH = 32
 
@@ -89,7 +89,7 @@ def conditions_of(arguments: argparse.Namespace) -> dict[str, Any]:
 
 def name_of(work: Work, conditions: Mapping[str, Any]) -> str:
     """Return a run's name, made of everything that determines its numbers."""
-    source = "frozen" if work.arm is None else work.arm.name
+    source = "frozen" if work.source is None else work.source.name
     common = " ".join(f"{key} {value}" for key, value in conditions.items())
     return f"{common} source {source} fold {work.fold} seed {work.seed} rate {work.rate:g}"
 
@@ -101,10 +101,10 @@ def trainings(task: Task, arguments: argparse.Namespace) -> Iterator[Work]:
     folds, seeds = range(arguments.folds), range(arguments.seeds)
     for fold in folds:
         yield Work(None, fold, 0, 0.0)
-        for seed, rate, arm in product(seeds[:2], arguments.rates, task.arms):
-            yield Work(arm, fold, seed, rate)
-    for fold, seed, rate, arm in product(folds, seeds[2:], arguments.rates, task.arms):
-        yield Work(arm, fold, seed, rate)
+        for seed, rate, source in product(seeds[:2], arguments.rates, task.sources):
+            yield Work(source, fold, seed, rate)
+    for fold, seed, rate, source in product(folds, seeds[2:], arguments.rates, task.sources):
+        yield Work(source, fold, seed, rate)
 
 
 def use_plain_attention(learner: Learner) -> None:
@@ -115,13 +115,13 @@ def use_plain_attention(learner: Learner) -> None:
 
 
 def train_and_rank(learner: Learner, task: Task, held: HeldOut, work: Work, arguments: argparse.Namespace) -> Floats:
-    """Return (n,) nDCG@10 of the held-out rows after training, or of the frozen encoder if the work has no arm.
+    """Return (n,) nDCG@10 of the held-out rows after training, or of the frozen encoder if the work has no source.
 
     Raise DivergedError if a loss or a vector is not finite.
     """
     learner.restore()
-    if work.arm is not None:
-        steps = steps_of(task, task.arms[work.arm], work, BATCH, Objective(passages=arguments.passages))
+    if work.source is not None:
+        steps = steps_of(task, task.sources[work.source], work, BATCH, Objective(passages=arguments.passages))
         learner.fit(steps, arguments.steps, work.rate, lambda: None)
     queries, candidates = learner.rows(held.queries, "query"), learner.rows(held.candidates, "passage")
     if not (queries.isfinite().all() and candidates.isfinite().all()):
@@ -150,7 +150,7 @@ def train(arguments: argparse.Namespace) -> None:
             start = time.process_time()
             held = held_out(task, work.fold, np.arange(len(task.query)), candidates, learner)
             values = train_and_rank(learner, task, held, work, arguments)
-            source = None if work.arm is None else work.arm.name
+            source = None if work.source is None else work.source.name
             of_run = {"source": source, "fold": work.fold, "seed": work.seed, "rate": work.rate}
             line = {"run": name, **conditions, **of_run, "ndcg_10": values.round(5).tolist()}
             with arguments.runs.open("a", encoding="utf-8") as file:
@@ -230,7 +230,7 @@ def read_outcomes(task: Task, arguments: argparse.Namespace) -> dict[float, Outc
         for line in read_runs(arguments.runs)
         if conditions.items() <= line.items()
     }
-    names = sorted({arm.name for arm in task.arms} & {source for source, *_ in done if source is not None})
+    names = sorted({source.name for source in task.sources} & {source for source, *_ in done if source is not None})
     n_runs = sum(source in names and rate in arguments.rates for source, rate, *_ in done)
     folds, n_seeds = finished_by_all(done, names, arguments.rates)
     print(f"{n_runs} runs of {', '.join(names) or 'no source'}; judged: folds {folds} with {n_seeds} seeds")
@@ -368,7 +368,7 @@ def listed(task: Task, rows: Index, names: Iterable[str]) -> Flags:
 
     Such a passage is never relevant to a training row, because folds keep these apart.
     """
-    flags, own = np.zeros(len(rows), np.bool_), {arm.name: lists for arm, lists in task.arms.items()}
+    flags, own = np.zeros(len(rows), np.bool_), {source.name: lists for source, lists in task.sources.items()}
     for fold in np.unique(task.fold[rows]):
         others, held = np.flatnonzero(task.fold != fold), np.flatnonzero(task.fold[rows] == fold)
         ids = np.unique(np.concatenate([own[name].take(others).ids for name in names]))
@@ -493,7 +493,7 @@ def judge(arguments: argparse.Namespace) -> None:
         f"{Path(arguments.collection).name}: {len(group)} queries in {len(np.unique(group))} groups, "
         f"{len(np.unique(fold))} folds, seeds: {outcomes.n_seeds}"
     )
-    comparisons = Judge(dict(zip(map(Arm, outcomes.names), outcomes.values, strict=True)), group, fold)
+    comparisons = Judge(dict(zip(map(NegativeSource, outcomes.names), outcomes.values, strict=True)), group, fold)
     pairs, ties = comparisons.pairs()
     print_gains(outcomes, comparisons.gains(outcomes.frozen), ties)
     print_pairs(outcomes, pairs)
@@ -515,7 +515,7 @@ def judge_doses(arguments: argparse.Namespace) -> None:
     by_rate = read_outcomes(task, arguments)
     for rate, outcomes in by_rate.items():
         comparisons = Judge(
-            dict(zip(map(Arm, outcomes.names), outcomes.values, strict=True)), outcomes.group, outcomes.fold
+            dict(zip(map(NegativeSource, outcomes.names), outcomes.values, strict=True)), outcomes.group, outcomes.fold
         )
         pairs, ties = comparisons.pairs()
         print(f"\n## rate {rate:g}: {sum(pair.established for pair in pairs)} of {len(pairs)} pairs established")
@@ -579,13 +579,13 @@ def worst_regret(means: Floats) -> Floats:
     return worst
 
 
-def print_gains(outcomes: Outcomes, gains: Mapping[Arm, Gap], ties: Mapping[str, int]) -> None:
+def print_gains(outcomes: Outcomes, gains: Mapping[NegativeSource, Gap], ties: Mapping[str, int]) -> None:
     """Print each source's mean and its gain over the frozen encoder, best first."""
     print(f"\n| source | nDCG@10 | gain | 95 % CI | error, queries | error, runs | tie |\n|{7 * '---|'}")
     print(f"| frozen | {outcomes.frozen.mean():.4f} | | | | | |")
     means = outcomes.by_source(outcomes.means)
     for name in sorted(means, key=lambda name: -means[name]):
-        own = gains[Arm(name)]
+        own = gains[NegativeSource(name)]
         ends = "" if own.interval_95 is None else "{:+.4f} to {:+.4f}".format(*own.interval_95)
         of_runs = "" if own.error_runs is None else f"{own.error_runs:.4f}"
         print(

@@ -27,7 +27,7 @@ from secid.triplets.measure_set import Measured, Measurer
 from secid.triplets.random_reference import passage_pool
 from secid.triplets.search import Bm25Index, nearest_passages
 
-KINDS = ("random", "known_positive", "shuffled", "query_echo", "bm25_pool", "dense_pool")
+CONTROL_KINDS = ("random", "known_positive", "shuffled", "query_echo", "bm25_pool", "dense_pool")
 TOO_FEW = "too_few_queries"
 CANDIDATES = 100_000
 """Maximum number of documents that the controls bm25_pool and dense_pool search. A larger pool is sampled.
@@ -37,17 +37,19 @@ TEXTS_AT_ONCE = 4_096
 
 
 def chosen_kinds(text: str) -> tuple[str, ...]:
-    """Parse the setting `controls` into kinds, in the order of KINDS. Raises UsageError for an unknown kind."""
+    """Parse the setting `controls` into kinds, in the order of CONTROL_KINDS. Raises UsageError for an unknown kind."""
     if text in ("all", "none"):
-        return KINDS if text == "all" else ()
+        return CONTROL_KINDS if text == "all" else ()
     names = ["_".join(part.replace("-", " ").split()) for part in text.split(",")]  # pages show names with spaces
     for name in names:
-        if name not in KINDS:
+        if name not in CONTROL_KINDS:
             problem = (
                 f"{name!r} cannot be combined, got {text!r}" if name in ("all", "none") else f"unknown control {name!r}"
             )
-            raise UsageError(problem, where=flag_of("controls"), remedy=f"all, none, or some of {', '.join(KINDS)}")
-    return tuple(kind for kind in KINDS if kind in names)
+            raise UsageError(
+                problem, where=flag_of("controls"), remedy=f"all, none, or some of {', '.join(CONTROL_KINDS)}"
+            )
+    return tuple(kind for kind in CONTROL_KINDS if kind in names)
 
 
 @dataclass(frozen=True)

@@ -34,7 +34,7 @@ class Cost:
     epoch_share: float
 
 
-SAMPLED, CACHED, NO_RATE = "cost_of_sample", "cost_of_cached", "no_rate"
+COST_OF_SAMPLE, COST_OF_CACHED, NO_RATE = "cost_of_sample", "cost_of_cached", "no_rate"
 
 
 def compute(context: Context) -> AnalysisResult[Cost]:
@@ -51,10 +51,10 @@ def cost_of(plan: Plan, timing: Mapping[str, Mapping[str, float]]) -> Cost | str
     report the number of tokens.
     """
     if any(planned.n_records < planned.tally.n_records for planned in plan.sources):
-        return SAMPLED
+        return COST_OF_SAMPLE
     encode = timing.get("encode", {})
     if encode.get("n_cached"):
-        return CACHED
+        return COST_OF_CACHED
     if not encode.get("n_tokens") or not encode["seconds"]:
         return NO_RATE
     rate, tokens_per_byte = encode["n_tokens"] / encode["seconds"], encode["n_tokens"] / encode["n_bytes"]

@@ -25,7 +25,7 @@ if TYPE_CHECKING:
     from secid.triplets.measure_set import Measured
     from secid.triplets.table import TripletTable
 
-NO_GUIDE, SAMPLE = "no_guide", "guide_sample"
+NO_GUIDE, GUIDE_SAMPLE = "no_guide", "guide_sample"
 CURVE_STEPS = 20
 MAX_MARGIN = 0.2
 """Largest relative margin of a curve. The largest absolute margin is this share of the range of scores."""
@@ -147,7 +147,7 @@ def compute(context: Context) -> AnalysisResult[GuideResult]:
             sources.append(_source(item, item.table.guide, without))
     sample = context.settings.guide_sample
     result = GuideResult(encoder=context.guide, margin=MARGIN, sample=sample, sources=tuple(sources))
-    return AnalysisResult(result, {"score without suspects": SAMPLE} if result.is_sampled else {})
+    return AnalysisResult(result, {"score without suspects": GUIDE_SAMPLE} if result.is_sampled else {})
 
 
 def compute_margins(context: Context) -> AnalysisResult[tuple[SourceMargins, ...]]:

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
-from secid.analyses.guide import NO_GUIDE, SAMPLE
+from secid.analyses.guide import GUIDE_SAMPLE, NO_GUIDE
 from secid.arrays import Flags, Index
 from secid.measure.in_batch import MARGIN, margin_flags
 from secid.results.catalogue import FINDINGS
@@ -250,7 +250,9 @@ def objectives(
         results += [_result(item.name, name, values[name]) for name in names]
     missing = {
         **_missing("objectives of several positives", single, len(items), ONE_POSITIVE),
-        **_missing("GIST-masked InfoNCE", blind, len(items), NO_GUIDE if items[0].table.guide is None else SAMPLE),
+        **_missing(
+            "GIST-masked InfoNCE", blind, len(items), NO_GUIDE if items[0].table.guide is None else GUIDE_SAMPLE
+        ),
     }
     return tuple(results), missing
 

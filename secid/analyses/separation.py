@@ -29,7 +29,7 @@ BEST_PER_QUERY = 500
 CORPUS_QUERIES, CORPUS_SCORES = 500, 200_000_000
 """Maximum number of queries for which the corpus is searched, and of scores. With more than 400,000 passages, fewer
 queries are used. With SciFact's 5,183 passages and ten sources, the analysis took 0.6 s on a busy two-core machine."""
-ROUNDING = 1e-9
+SUM_ROUNDING = 1e-9
 """Relative rounding error of sums over pairs, when AoC is checked against the MW loss."""
 NOT_ENCODED = "corpus_not_encoded"
 
@@ -174,7 +174,7 @@ def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
 
     parts = separation(pool.positive, pool.negative, len(pool.names))
     loss = mw_loss(pool.positive, pool.negative, temperature)
-    if not parts.aoc <= (loss / log(2)) * (1 + ROUNDING) + ROUNDING:
+    if not parts.aoc <= (loss / log(2)) * (1 + SUM_ROUNDING) + SUM_ROUNDING:
         raise NumericalError(
             f"internal error: AoC {parts.aoc} is above MW loss / log 2 = {loss / log(2)}",
             where=where,

@@ -184,7 +184,7 @@ class Document(StrEnum):
     probe = "probe"
 
 
-KINDS = {
+DOCUMENT_TYPES = {
     Document.report: ("secid.analyses.registry", "Report"),
     Document.gate: ("secid.results.gate", "GateVerdict"),
     Document.policy: ("secid.tools.gating.policy", "Policy"),
@@ -206,6 +206,6 @@ def schema(
     """
     from secid.results.document import json_schema
 
-    module, name = KINDS[document]
+    module, name = DOCUMENT_TYPES[document]
     mode: Literal["serialization", "validation"] = "validation" if document == Document.policy else "serialization"
     print_json(json_schema(getattr(import_module(module), name), mode))

@@ -25,7 +25,7 @@ INPUT_MODULES = ROUTERS | {"Transformer"}
 LATER_MODULES = frozenset({"Pooling", "Dense", "Normalize", "LayerNorm", "WeightedLayerPooling", "Dropout"})
 """Modules of sentence-transformers that work on batches of token ids. Others need words, images or sparse vectors."""
 
-KINDS = {
+UNSUPPORTED_MODELS = {
     "CrossEncoder": "a cross-encoder, which scores pairs of texts",
     "SparseEncoder": "a sparse encoder (SPLADE)",
     "MultiVectorEncoder": "a multi-vector encoder (ColBERT), with a vector for each token",
@@ -78,7 +78,7 @@ def read_repository(folder: Path, name: str, settings: Settings) -> Repository:
         raise EncoderError("prompts must map names to strings", where=str(folder / PROMPT_FILE))
     kind = prompt_config.get("model_type", "SentenceTransformer")
     if kind != "SentenceTransformer":
-        raise refusal(KINDS.get(kind, f"model_type {kind!r}"), folder / PROMPT_FILE)
+        raise refusal(UNSUPPORTED_MODELS.get(kind, f"model_type {kind!r}"), folder / PROMPT_FILE)
     modules, parts, inner = _modules(folder, settings)
     if adapters := sorted(folder.rglob("adapter_config.json")):
         raise EncoderError(
@@ -98,9 +98,9 @@ def _check_architecture(repository: Repository, settings: Settings) -> None:
     architectures = [str(item) for item in repository.config.get("architectures") or ()]
     where = repository.inner / "config.json"
     if "HF_ColBERT" in architectures or (repository.folder / "artifact.metadata").is_file():
-        raise refusal(KINDS["MultiVectorEncoder"], where)
+        raise refusal(UNSUPPORTED_MODELS["MultiVectorEncoder"], where)
     if not repository.modules and any(item.endswith("ForSequenceClassification") for item in architectures):
-        raise refusal(KINDS["CrossEncoder"], where)
+        raise refusal(UNSUPPORTED_MODELS["CrossEncoder"], where)
     code = json.dumps(repository.own_code)
     if not settings.trust_remote_code and repository.own_code and CUSTOM_ATTENTION.search(f"{repository.name} {code}"):
         raise EncoderError(
@@ -175,9 +175,9 @@ def _check_class(name: str, is_first: bool, path: Path, settings: Settings) -> N
     name : full path of its class.   path : path of modules.json.
     """
     if name.startswith("pylate.") or ".multi_vector_encoder." in name:
-        raise refusal(KINDS["MultiVectorEncoder"], path)
+        raise refusal(UNSUPPORTED_MODELS["MultiVectorEncoder"], path)
     if ".sparse_encoder." in name or base_name(name) in ("SpladePooling", "MLMTransformer"):
-        raise refusal(KINDS["SparseEncoder"], path)
+        raise refusal(UNSUPPORTED_MODELS["SparseEncoder"], path)
     own = not name.startswith("sentence_transformers.")
     if own and settings.trust_remote_code:
         return

@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 PAIRS_AT_ONCE = 4096
 """Number of pairs per call. The model sorts them by length, and the cache stores the scores of each call."""
-HEAD = "ForSequenceClassification"
+RERANKER_CLASS = "ForSequenceClassification"
 LIBRARY_PREFIX = "sentence_transformers."
 """Prefix of module classes that a repository may use without its own code."""
 Texts = Callable[[NDArray[np.int64]], list[tuple[str, str]]]
@@ -176,7 +176,7 @@ def _refuse_other_models(folder: Path, settings: Settings) -> None:
         raise EncoderError("config.json is missing", where=str(folder), remedy="use a folder that holds a reranker")
     architectures = [str(name) for name in config.get("architectures") or ()]
     kind = (read_json(folder / PROMPT_FILE) or {}).get("model_type", "CrossEncoder")
-    if kind != "CrossEncoder" or not any(name.endswith(HEAD) for name in architectures):
+    if kind != "CrossEncoder" or not any(name.endswith(RERANKER_CLASS) for name in architectures):
         raise EncoderError(
             f"not a cross-encoder: {', '.join(architectures) or 'the model'} has no classification head",
             where=str(folder / "config.json"),

@@ -26,7 +26,7 @@ RUN_CHARACTERS = 10
 """Number of characters in a run in scripts without spaces, where a word has about two. Source: METHOD 14."""
 MIN_SHARED_FRACTION = 0.8
 """Minimum share of a copy's distinct runs that occur in the other text. Source: METHOD 14."""
-ROUNDING = 1e-9
+SHARE_ROUNDING = 1e-9
 MIN_RUNS = 2
 """Minimum number of distinct runs in a negative to compare; of a shorter one, only equal forms count. Two runs are six
 words in a row, or eleven characters of a script without spaces, from a positive of the same query."""
@@ -153,7 +153,7 @@ class RunBits:
 
     def _may_lie_in(self, others: Keys, ids: Index, least: int) -> Flags:
         n_lacking = np.bitwise_count(self.bits[ids] & ~others).sum(axis=1)
-        flags: Flags = n_lacking <= (1 - MIN_SHARED_FRACTION) * self.n_runs[ids] + ROUNDING
+        flags: Flags = n_lacking <= (1 - MIN_SHARED_FRACTION) * self.n_runs[ids] + SHARE_ROUNDING
         return flags & (self.n_runs[ids] >= least)
 
 
@@ -176,8 +176,8 @@ def near_copies(negatives: RunSets, positives: RunSets, least: int = MIN_RUNS) -
     least : minimum number of runs in a negative to look up in its positive.
     """
     common = n_shared(negatives, positives)
-    flags: Flags = (negatives.sizes >= least) & (common >= MIN_SHARED_FRACTION * negatives.sizes - ROUNDING)
-    flags |= (positives.sizes >= MIN_POSITIVE_RUNS) & (common >= MIN_SHARED_FRACTION * positives.sizes - ROUNDING)
+    flags: Flags = (negatives.sizes >= least) & (common >= MIN_SHARED_FRACTION * negatives.sizes - SHARE_ROUNDING)
+    flags |= (positives.sizes >= MIN_POSITIVE_RUNS) & (common >= MIN_SHARED_FRACTION * positives.sizes - SHARE_ROUNDING)
     return flags
 
 

@@ -36,9 +36,9 @@ from secid.triplets.table import CoverageTables, TripletTable
 # The thresholds of METHOD 4 are conventions of secid. They are settings, and printed with the numbers.
 # Source: METHOD 4, 10, 14.
 
-SAMPLED = frozenset({"random_like", "weak_positive"})
+SAMPLED_FINDINGS = frozenset({"random_like", "weak_positive"})
 """Findings that are evaluated only for the queries of the random reference."""
-AGAINST_PASSAGES = SAMPLED | {"near_positive"}
+AGAINST_PASSAGES = SAMPLED_FINDINGS | {"near_positive"}
 """Findings that compare with other passages of the run. They need at least ten, and depend on the run's passages."""
 
 

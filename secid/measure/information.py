@@ -17,7 +17,7 @@ from secid.errors import NumericalError, plain_message
 # The information matrix, its eigenvalues and its log-determinant, computed in float64 on the matrix's device.
 
 NOT_PSD = "the information matrix is not positive semi-definite"
-ROUNDING = 1e-5
+EIGENVALUE_ROUNDING = 1e-5
 """Maximum size of a negative eigenvalue, relative to the largest eigenvalue. The error of float32 products within a
 block is far smaller (1e-7)."""
 SUBNORMAL = float(np.finfo(np.float32).tiny)
@@ -112,7 +112,7 @@ def _solve_or_on_cpu(solve: Callable[[Tensor], Any], matrix: Tensor) -> Any:
 def _without_rounding(values: Tensor, n_triplets: int) -> Floats:
     """Return (d,) ascending eigenvalues on the CPU, with rounding errors set to 0 as in `Eigen.of`."""
     on_host = values.cpu().numpy()
-    if len(on_host) and not on_host[0] >= -max(ROUNDING * on_host[-1], SUBNORMAL):
+    if len(on_host) and not on_host[0] >= -max(EIGENVALUE_ROUNDING * on_host[-1], SUBNORMAL):
         raise NumericalError(NOT_PSD, remedy="please report this run")
     noise = NOISE * max(0.0, -on_host[0]) if len(on_host) else 0.0
     is_zero = (np.arange(len(on_host), 0, -1) > n_triplets) | (on_host <= noise)

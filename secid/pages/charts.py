@@ -248,7 +248,7 @@ def _bar(mark: Mark, scale: Scale, class_: str) -> list[Markup]:
 
 # Histograms of the scores of positives and negatives, and their ROC curve.
 
-NOTE = (
+CURVES_NOTE = (
     "Left: histograms of the cosine to the query, for positives (filled) and negatives (line). Right: ROC curve, the "
     "share of positives above a threshold (up) by the share of negatives above it (across), both from 0 to 1."
 )
@@ -266,7 +266,7 @@ def separation_chart(items: Sequence[SourceSeparation]) -> Chart:
         }
         for item in items
     )
-    return Chart(title=title, description=description, draw=draw, numbers=numbers, note=NOTE)
+    return Chart(title=title, description=description, draw=draw, numbers=numbers, note=CURVES_NOTE)
 
 
 def _drawn_curves(label: str, items: Sequence[SourceSeparation]) -> Markup:

@@ -57,7 +57,7 @@ SHOWN_TEXT = 100
 TO_REPAIR = "To drop the defects, save the check first"
 LABELS = f"If these queries have relevance judgements, add {code('--collection DIR')} to use them."
 SUSPECTS = f"{code('secid score')} with {code('--guide NAME')} lists negatives that look relevant to a second model."
-SCORE = f"Hardness and the score need an encoder: {code('secid score')} with {code('--encoder minilm')}."
+SCORE_ADVICE = f"Hardness and the score need an encoder: {code('secid score')} with {code('--encoder minilm')}."
 ROLES = ("query", "positive", "negative")
 
 
@@ -115,7 +115,7 @@ def verdict(check: Check) -> list[str]:
                 f"False negatives are found with {labels}. To use more labels, add {code('--collection DIR')}."
             )
     lines += [*damaged_positives(check.sources), *filter(None, [_no_command(check)])]
-    return [*lines, SCORE]
+    return [*lines, SCORE_ADVICE]
 
 
 def _no_command(check: Check) -> str:

@@ -250,7 +250,7 @@ DIGEST = re.compile(r"\b[0-9a-f]{32,}\b")
 SHOWN_DIGITS = 6
 """Digits of a hash that are shown; report.json has all of them."""
 SHOWN_PAIRS = 3
-KINDS = {
+CHANGE_KINDS = {
     "setting": "settings",
     "harmless": "settings that do not change scores",
     "encoder": "encoder",
@@ -313,7 +313,11 @@ def _more(pairs: Sequence[str]) -> str:
 def _changed(runs: RunComparison) -> str:
     kinds: dict[str, list[str]] = {}
     for change in runs.changes:
-        kind = KINDS["harmless"] if change.name in HARMLESS and change.what == "setting" else KINDS[change.what]
+        kind = (
+            CHANGE_KINDS["harmless"]
+            if change.name in HARMLESS and change.what == "setting"
+            else CHANGE_KINDS[change.what]
+        )
         kinds.setdefault(kind, []).append(plain(change.name))
     kinds |= {
         "files": [named(item.name) for item in runs.sources if item.same_files is False],

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from secid.pages.charts import gains_chart
 from secid.pages.formats import formats
-from secid.pages.glossary import EXPLANATIONS, SETTINGS, WORDS, terms, why_not
+from secid.pages.glossary import EXPLANATIONS, SETTINGS, TERM_WORDS, terms, why_not
 from secid.pages.page import Page, Section, Table, foreign, number, text, wrapped
 from secid.pages.screen import Block, Screen, screen, strong
 from secid.pages.sections.probe import cautions, details, gains_table, probe_headline, protocol, scope, verdict
@@ -57,10 +57,10 @@ FINDERS = {
 WHO = {"The encoder's π": "consistency", "The guide": "relative"}
 """Name of each score, and the rule that orders by it."""
 TERMS = (
-    ("AUROC", WORDS["AUROC"]),
+    ("AUROC", TERM_WORDS["AUROC"]),
     ("absolute margin", ABSOLUTE),
-    ("precision", WORDS["precision"]),
-    ("recall", WORDS["recall"]),
+    ("precision", TERM_WORDS["precision"]),
+    ("recall", TERM_WORDS["recall"]),
     *terms("95 % CI"),
 )
 

@@ -11,7 +11,7 @@ from collections.abc import Mapping
 
 from secid.errors import UsageError, suggest_name
 from secid.pages.findings import STATUS
-from secid.pages.glossary import EXPLANATIONS, OTHER_NAMES, SETTINGS, STATUS_TERMS, TYPICAL, WORDS
+from secid.pages.glossary import EXPLANATIONS, OTHER_NAMES, SETTINGS, STATUS_TERMS, TERM_WORDS, TYPICAL
 from secid.pages.screen import Line, Screen, command, screen
 from secid.pages.text import SPACE, listed
 from secid.results.catalogue import CAUTIONS, FINDINGS, Caution, Finding
@@ -26,7 +26,7 @@ NEEDS = {
 }
 """Words for `Finding.needs`."""
 VARIED = {name: SETTINGS[name][1] for name in ("temperature", "tokenizer", "idf", "sample")}
-TERMS: Mapping[str, str] = {**EXPLANATIONS, **STATUS_TERMS, **WORDS, **VARIED}
+TERMS: Mapping[str, str] = {**EXPLANATIONS, **STATUS_TERMS, **TERM_WORDS, **VARIED}
 """Explanations of columns, statuses and terms, by the words on pages."""
 NAMES: Mapping[str, str] = {**OTHER_NAMES, **{str(name): title for name, title in STATUS.items()}}
 """Other names of terms."""
@@ -46,9 +46,9 @@ CHECKS: Mapping[str, str] = {
 }
 """Requirement of each check of the gate, by its name up to the first dot. Limits are in the policy, `[gate]`."""
 GATE_DOCS, MINE_DOCS, METHOD_DOCS = "docs/gate.md", "docs/mine.md", "docs/method.md"
-OTHERS = tuple(dict.fromkeys((*CAUTIONS, *CHECKS, *PRESETS, *TERMS, *NAMES)))
+EXPLAINED_NAMES = tuple(dict.fromkeys((*CAUTIONS, *CHECKS, *PRESETS, *TERMS, *NAMES)))
 """All names except findings."""
-BY_CASEFOLD = {name.casefold(): name for name in (*FINDINGS, *OTHERS)}
+BY_CASEFOLD = {name.casefold(): name for name in (*FINDINGS, *EXPLAINED_NAMES)}
 MIN_SIMILARITY = 0.75
 """Minimum similarity of a suggested name. With difflib's 0.6, "negatives" would be suggested for "gate"."""
 SUFFIX = re.compile(r"(?<=.)( \(.*\)| ± CI| in \S.*)$")
@@ -86,7 +86,7 @@ def explained(name: str | None) -> dict[str, dict[str, str]]:
     Case does not matter. Raises UsageError for an unknown name.
     """
     if name is None:
-        return {each: facts for each in (*FINDINGS, *OTHERS) for facts in explained(each).values()}
+        return {each: facts for each in (*FINDINGS, *EXPLAINED_NAMES) for facts in explained(each).values()}
     name = BY_CASEFOLD.get(name.casefold()) or term_of(name) or name
     family, _, part = name.partition(".")
     if family == "findings" and part:
@@ -98,7 +98,7 @@ def explained(name: str | None) -> dict[str, dict[str, str]]:
     elif name in TERMS or name in NAMES:
         return {name: {"title": name, **term_facts(NAMES.get(name, name)), "docs": METHOD_DOCS}}
     if name not in FINDINGS and name not in CAUTIONS:
-        remedy = suggest_name(name, [*FINDINGS, *OTHERS], "secid explain lists all names", MIN_SIMILARITY)
+        remedy = suggest_name(name, [*FINDINGS, *EXPLAINED_NAMES], "secid explain lists all names", MIN_SIMILARITY)
         raise UsageError(f"unknown name {name!r}", where="secid explain", remedy=remedy)
     facts = finding_facts(FINDINGS[name]) if name in FINDINGS else caution_facts(CAUTIONS[name])
     symbols = {symbol: text for symbol, text in SYMBOLS.items() if any(symbol in fact for fact in facts.values())}

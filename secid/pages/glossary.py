@@ -156,7 +156,7 @@ EXPLANATIONS = {
 }
 SHORT_HEADS = {"consistency": "consist.", "locality": "local.", "residual": "resid.", "hardness": "hard."}
 """Headings for a terminal with 80 columns."""
-WORDS = {
+TERM_WORDS = {
     "score ± CI tie": f"{EXPLANATIONS['score ± CI']} The letter: {TIE_TERM}.",
     "random passages": "a control: for each query, passages of other queries drawn at random.",
     "known positives": "a control: for queries with two or more labelled positives, the other positives, scored as "

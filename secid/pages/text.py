@@ -164,7 +164,7 @@ SPACE = "\u00a0"
 SMALLEST_P = 1e-4
 UNKNOWN_INTERVAL, UNKNOWN_HALF_WIDTH = "unknown: too few queries", "±?"
 """Words for an unknown interval, and for its half width."""
-ROUNDING = 1e-12
+NATS_ROUNDING = 1e-12
 """A difference up to this, in nats, counts as 0. Adding float64 numbers in another order can cause it."""
 TYPED_CHARACTERS = 6
 """Maximum length of a budget that a person would type. Computed budgets are longer."""
@@ -175,7 +175,7 @@ def nats(value: float | None, *, signed: bool = False) -> str:
     if value is None or not isfinite(value):
         return "–"
     size = abs(value)
-    if ROUNDING < size < 5e-5:
+    if NATS_ROUNDING < size < 5e-5:
         return _minus(f"{value:+.1e}" if signed else f"{value:.1e}")
     decimals = 4 if size < 10 else 2 if size < 100 else 1 if size < 1000 else 0
     return _minus(f"{value:+,.{decimals}f}" if signed else f"{value:,.{decimals}f}")

@@ -49,7 +49,7 @@ ASCII_FORM = bytes(
 ) + bytes(range(128, 256))
 """Translation of ASCII bytes to the normal form, without the spaces around symbols."""
 BETWEEN_WORDS, IN_WORD, ALONE = range(3)
-KINDS = bytes(
+BYTE_KINDS = bytes(
     ALONE if chr(code) in ASCII_SYMBOLS else IN_WORD if code > SPACE else BETWEEN_WORDS for code in range(256)
 )
 """Kind of each byte of a form. Symbols beyond ASCII have spaces around them."""
@@ -320,7 +320,7 @@ def _words(data: bytes, starts: Index, ends: Index) -> tuple[Keys, Index, Flags]
     for first, last in pieces(len(starts), len(starts), ends - starts, BLOB_BYTES):
         begin, end = int(starts[first]), int(ends[last - 1])
         blob = data[begin:end] + b" "
-        kinds = np.frombuffer(bytes([BETWEEN_WORDS]) + blob.translate(KINDS), np.uint8)
+        kinds = np.frombuffer(bytes([BETWEEN_WORDS]) + blob.translate(BYTE_KINDS), np.uint8)
         is_symbol = kinds[1:] == ALONE
         edges, symbols = np.flatnonzero((kinds[1:] != kinds[:-1]) | is_symbol), np.flatnonzero(is_symbol)
         heads, tails = edges[0::2], edges[1::2]

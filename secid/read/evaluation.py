@@ -174,7 +174,7 @@ DEFAULT_LAST_RANK = 10
 WIDTHS = {3: "query, passage, rank", 4: "query, passage, rank, score", 6: "query, Q0, passage, rank, score, tag"}
 """Number of columns -> columns, for the runs of MS MARCO, ColBERT and TREC."""
 TREC_LINE = re.compile(rb"\s*\S+\s+[Qq]?0\s+\S+\s+-?\d+\s")
-JUDGED, WORDS = "judged", {True: "nonrelevant", False: "unjudged"}
+JUDGED, JUDGED_WORDS = "judged", {True: "nonrelevant", False: "unjudged"}
 """Column that a flag adds to tell whether the negatives of a row are judged, and its values."""
 
 
@@ -199,7 +199,7 @@ class RetrievalRun:
     ranks        : first and last rank of the window, from 1.
     grades       : query -> passage -> grade; a grade above 0 is relevant.
     by_judgement : whether a query gives two rows, one with judged and one with unjudged negatives.
-    counts       : number of negatives in the rows read so far, by the values of WORDS.
+    counts       : number of negatives in the rows read so far, by the values of JUDGED_WORDS.
     """
 
     width: int
@@ -268,11 +268,13 @@ class RetrievalRun:
         first, last = self.ranks
         cells = [_cell(line, rank, grades) for rank, line in islice(enumerate(best.values(), 1), first - 1, last)]
         judged = [isinstance(cell, dict) and cell["docid"] in grades for cell in cells]
-        self.counts.update(WORDS[flag] for flag, cell in zip(judged, cells, strict=True) if isinstance(cell, dict))
+        self.counts.update(
+            JUDGED_WORDS[flag] for flag, cell in zip(judged, cells, strict=True) if isinstance(cell, dict)
+        )
         if not self.by_judgement:
             yield start, {"query_id": query, "positives": relevant, "negatives": cells}
             return
-        for kind, word in WORDS.items():
+        for kind, word in JUDGED_WORDS.items():
             own = [*compress(cells, (flag is kind for flag in judged))]
             if own or not (kind or cells):  # at least one row
                 yield start, {"query_id": query, "positives": relevant, "negatives": own, JUDGED: word}

@@ -17,7 +17,7 @@ from typing import Any, BinaryIO
 import orjson
 
 from secid.errors import InputError, UsageError, plain_message
-from secid.read.stream import KINDS, shorten
+from secid.read.stream import JSON_TYPES, shorten
 from secid.records import path_of_object
 
 Write = Callable[[BinaryIO], None]
@@ -170,7 +170,7 @@ def _write_dicts(rows: Iterable[Any], name: str, file: BinaryIO) -> None:
     for number, row in enumerate(rows, 1):
         if number == 1 and not isinstance(row, Mapping):
             raise InputError(
-                f"rows must be dicts, but the first is {KINDS.get(type(row), _kind(row))}",
+                f"rows must be dicts, but the first is {JSON_TYPES.get(type(row), _kind(row))}",
                 where=f"{path_of_object(name)}:1",
                 remedy=SOURCE_TYPES,
             )

@@ -75,8 +75,8 @@ def _manifest_hash(path: Path, manifest: Path) -> str | None:
 
 PACKING = (".gz", ".zst", ".zstd")
 SUFFIXES = (".jsonl", ".ndjson", ".json", ".csv", ".tsv", ".txt", ".parquet", ".arrow", ".trec", ".run")
-SHARD = re.compile(r"(?P<stem>.*?)[-_.]?(?P<index>\d{2,6})-of-(?P<total>\d{2,6})")
-PART = re.compile(r"(?i)(?P<stem>(?:part|shard|chunk|file|data|train)?)[-_.]?\d+([-_.][0-9a-f-]{8,}.*)?")
+SHARD_FILE = re.compile(r"(?P<stem>.*?)[-_.]?(?P<index>\d{2,6})-of-(?P<total>\d{2,6})")
+PART_FILE = re.compile(r"(?i)(?P<stem>(?:part|shard|chunk|file|data|train)?)[-_.]?\d+([-_.][0-9a-f-]{8,}.*)?")
 """Pattern of numbered files from Spark and the hub: part-00000-<uuid>.parquet, 0000.parquet, train-3.jsonl."""
 SPLIT = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>[^:]+))?:(?P<config>[^:/]+):(?P<split>[^:/]+)")
 """Pattern of files on the hub by config and split: OWNER/NAME:CONFIG:SPLIT."""
@@ -185,7 +185,7 @@ def _longer_name(entry: _Entry, home: Path, n_folders: int, suffix: bool) -> str
 def stem(path: str) -> str:
     """Return the name of a file without folder, suffixes and shard numbers."""
     name = _without_suffixes(path)
-    shard = SHARD.fullmatch(name)
+    shard = SHARD_FILE.fullmatch(name)
     return (shard["stem"] or Path(path).resolve().parent.name) if shard else name
 
 
@@ -201,7 +201,7 @@ def _without_suffixes(path: str) -> str:
 
 def _shard_key(path: str) -> str:
     """Return a key that the shards of one source share and that differs between all other files of a folder."""
-    shard = SHARD.fullmatch(_without_suffixes(path))
+    shard = SHARD_FILE.fullmatch(_without_suffixes(path))
     return f"{shard['stem']} of {int(shard['total'])}" if shard else Path(path).name
 
 
@@ -275,7 +275,7 @@ def _folder(path: str) -> list[_Entry]:
 
 def _groups(name: str, folder: Path, files: list[str]) -> list[_Entry]:
     """Return the sources of the files in one folder: one source with the folder's name, or one per stem."""
-    stems = {part["stem"] if (part := PART.fullmatch(_without_suffixes(file))) else stem(file) for file in files}
+    stems = {part["stem"] if (part := PART_FILE.fullmatch(_without_suffixes(file))) else stem(file) for file in files}
     if len(stems) == 1:
         return [_Entry(name, files, folder.parent)]
     groups: dict[str, list[str]] = {}
@@ -390,7 +390,7 @@ def _checked_shards(paths: Iterable[str]) -> list[str]:
     paths = sorted(paths)
     groups: dict[tuple[str, int], set[int]] = {}
     for path in paths:
-        if shard := SHARD.fullmatch(_without_suffixes(path)):
+        if shard := SHARD_FILE.fullmatch(_without_suffixes(path)):
             key = (str(Path(path).parent / shard["stem"]), int(shard["total"]))
             groups.setdefault(key, set()).add(int(shard["index"]))
     for (name, total), present in groups.items():

@@ -241,7 +241,7 @@ MAX_SHOWN_CHARS = 200
 
 UTF_8 = "write it in UTF-8: iconv -f ENCODING -t UTF-8"
 
-KINDS = {dict: "object", list: "list", tuple: "list", str: "text", bool: "true or false", int: "number",
+JSON_TYPES = {dict: "object", list: "list", tuple: "list", str: "text", bool: "true or false", int: "number",
          float: "number", type(None): "null"}  # fmt: skip
 """Python type -> name of the JSON type."""
 
@@ -288,7 +288,7 @@ def in_parts(rows: Iterator[tuple[int, Row | Broken, int]]) -> Parts:
 
 def wrong_type(value: Any, of: str, expected: str) -> Fact:
     """Return the fact that a value has an unexpected type. of: what holds the value, such as "query"."""
-    return Fact("type", {"of": of, "got": KINDS.get(type(value), type(value).__name__), "expected": expected})
+    return Fact("type", {"of": of, "got": JSON_TYPES.get(type(value), type(value).__name__), "expected": expected})
 
 
 def too_large(of: str) -> Broken:

@@ -39,8 +39,6 @@ from secid.triplets.random_reference import QuerySums, RandomReference, summed_q
 
 # Warnings: a noisy encoder, too few queries, unequal samples, unusable slices.
 
-NOT_LEVEL, OTHER_QUERIES = "not_level", "other_queries"
-"""Reasons why budget curves are not compared. Source: METHOD 7, 16.1."""
 MAX_SHOWN_SOURCES, MAX_SHOWN_VALUES = 10, 5
 """Maximum number of sources, and of values per source, in the warning no_common_slice_value."""
 

@@ -137,7 +137,7 @@ PERCENTILE = 90
 30 passages, another random passage is at or below it with a probability of 27.1 / 31 = 0.874. Source: METHOD 10."""
 STREAM = 3
 """Number of the random stream. Controls use streams 1 and 2."""
-STORED = ("n_passages", "mean", "percentile_90")
+STORED_ARRAYS = ("n_passages", "mean", "percentile_90")
 """Arrays of a stored reference, in addition to the text keys."""
 
 
@@ -159,7 +159,7 @@ class RandomReference:
     def stored(self) -> dict[str, npt.NDArray[Any]]:
         """Return the reference as arrays. The text keys (Q, 16) replace query ids, which are only valid in one plan."""
         keys = np.ascontiguousarray(self.names).view(np.uint8).reshape(len(self.names), -1)
-        return {"keys": keys, **{name: getattr(self, name) for name in STORED}}
+        return {"keys": keys, **{name: getattr(self, name) for name in STORED_ARRAYS}}
 
 
 def stored_reference(arrays: Mapping[str, npt.NDArray[Any]], plan: Plan) -> RandomReference | None:
@@ -173,7 +173,7 @@ def stored_reference(arrays: Mapping[str, npt.NDArray[Any]], plan: Plan) -> Rand
     if not len(queries):
         return None
     place = order[np.searchsorted(names, own[queries])]
-    return RandomReference(queries, own[queries], *(arrays[name][place] for name in STORED))
+    return RandomReference(queries, own[queries], *(arrays[name][place] for name in STORED_ARRAYS))
 
 
 def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors, seed: int) -> RandomReference | None:

@@ -141,7 +141,7 @@ PAIRS_AT_ONCE = 1 << 11
 """Number of pairs of rows multiplied in float64 at a time: 6 MB at 384 dimensions, which fit the CPU's cache."""
 COMPARED_BEYOND = 8
 """Number of candidates beyond the k best that are compared exactly, so that few queries need a second search."""
-ROUNDING = 2.0**-24
+FLOAT32_ROUNDING = 2.0**-24
 """Maximum relative error of one float32 operation."""
 
 
@@ -230,7 +230,7 @@ def _compared(vectors: Vectors, queries: Index, candidates: Index, n: int) -> tu
     rough, places = (part.cpu().numpy() for part in nearest(anchors, parts(), n))
     scores = dots(vectors, np.repeat(queries, n), candidates[places.ravel()]).reshape(places.shape)
     longest = torch.cat([rows.norm(dim=1) for rows in anchors]) * torch.stack(lengths).max()
-    error = (vectors.dimension + 4) * ROUNDING * longest.double().cpu().numpy()
+    error = (vectors.dimension + 4) * FLOAT32_ROUNDING * longest.double().cpu().numpy()
     order = best_first(scores, places)
     best, values = (np.take_along_axis(array, order, axis=1) for array in (places, scores))
     return best, values, rough[:, -1] + error

@@ -60,7 +60,7 @@ QUERY_IDS = (QUERY_ID, "query-id", "qid", "question_id", "_id", "id")
 NOT_FINITE = "NaN or infinity"
 EXACT_LIMIT, INT64_LIMIT = 2**53, 2**63
 """Limits below which 64-bit floats and 64-bit integers hold every whole number exactly."""
-KINDS = {type(None): "null", str: "text", bool: "bool"}
+VALUE_KINDS = {type(None): "null", str: "text", bool: "bool"}
 PARQUET_TYPES: Mapping[str, Set[str]] = {
     "string": {"text"},
     "bool": {"bool"},
@@ -269,9 +269,9 @@ def _query_id(row: Row) -> str:
 
 
 def _kind(value: Scalar) -> str:
-    """Return the kind of a value: a value of KINDS, "float", NOT_FINITE, "int", "long" or "huge"."""
+    """Return the kind of a value: a value of VALUE_KINDS, "float", NOT_FINITE, "int", "long" or "huge"."""
     if isinstance(value, bool) or not isinstance(value, int | float):
-        return KINDS[type(value)]
+        return VALUE_KINDS[type(value)]
     if isinstance(value, float):
         return "float" if isfinite(value) else NOT_FINITE
     return "int" if abs(value) <= EXACT_LIMIT else "long" if -INT64_LIMIT <= value < INT64_LIMIT else "huge"

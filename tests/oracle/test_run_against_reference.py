@@ -11,7 +11,7 @@ from scipy.stats import t as student
 
 from secid.analyses.agreement import numbers_of
 from secid.analyses.budgets import EqualNumbers
-from secid.findings.rows import SAMPLED
+from secid.findings.rows import SAMPLED_FINDINGS
 from secid.pool.texts import text_key
 from secid.progress import Silent
 from secid.read import resolve_sources
@@ -474,7 +474,7 @@ def test_policy_all_shares_negatives_among_positives(sources, expected, tmp_path
         for bins in source.score.gate_histograms.values():
             assert sum(bins) == source.n_triplets
         for finding in source.findings:
-            if FINDINGS[finding.name].needs == "rows" and finding.name not in SAMPLED:
+            if FINDINGS[finding.name].needs == "rows" and finding.name not in SAMPLED_FINDINGS:
                 n = result.findings[source.name].shares[finding.name].n_all
                 assert n == source.n_triplets or finding.name == "near_positive"  # not evaluated for some negatives
                 assert finding.n_negatives == pytest.approx(finding.share * n, abs=0.5 + 1e-9)

@@ -167,7 +167,7 @@ def test_any_rounding_in_float32_leaves_the_selection_as_it_is(k, scale, monkeyp
     for _ in range(5):
         found = nearest_passages(vectors, np.arange(5), np.arange(300), k)
         assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
-    monkeypatch.setattr(search, "ROUNDING", 0.0)
+    monkeypatch.setattr(search, "FLOAT32_ROUNDING", 0.0)
     monkeypatch.setattr(search, "COMPARED_BEYOND", 0)
     others = [nearest_passages(vectors, np.arange(5), np.arange(300), k)[0] for _ in range(5)]
     assert any(not np.array_equal(own, expected[0]) for own in others), "the margin is needed"

@@ -14,7 +14,7 @@ from types import ModuleType, SimpleNamespace
 import numpy as np
 import pytest
 
-from secid.tools.probing.task import Arm
+from secid.tools.probing.task import NegativeSource
 
 NAMES = ["bm25", "dense", "dense95", "random"]
 N = 600
@@ -107,7 +107,7 @@ def test_part_of_the_runs_is_judged_where_all_sources_have_them(script):
 
 
 def test_runs_made_otherwise_are_not_read(script, tmp_path, capsys):
-    task = SimpleNamespace(arms=dict.fromkeys(map(Arm, NAMES)), fold=np.arange(6) % 2, group=np.arange(6))
+    task = SimpleNamespace(sources=dict.fromkeys(map(NegativeSource, NAMES)), fold=np.arange(6) % 2, group=np.arange(6))
     arguments = Namespace(
         collection="cosqa", encoder="minilm", tokens=96, bf16=True, folds=2, steps=60, passages="own",
         rates=[5e-5, 2e-4], runs=tmp_path / "runs.jsonl",

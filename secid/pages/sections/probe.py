@@ -8,7 +8,7 @@ from datetime import timedelta
 from math import isfinite
 
 from secid.pages.findings import TO_REPAIR
-from secid.pages.glossary import EXPLANATIONS, WORDS, kind_name, sources_listed, why_not
+from secid.pages.glossary import EXPLANATIONS, TERM_WORDS, kind_name, sources_listed, why_not
 from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.text import (
     SPACE,
@@ -87,7 +87,7 @@ NO_GAIN = (
 )
 NO_DIFFERENCE = "No difference between them is significant."
 PROBE_TERMS = tuple(
-    (name, WORDS.get(name) or EXPLANATIONS[name]) for name in ("gain", "±", "tie", "vs random", "seeds")
+    (name, TERM_WORDS.get(name) or EXPLANATIONS[name]) for name in ("gain", "±", "tie", "vs random", "seeds")
 )
 
 

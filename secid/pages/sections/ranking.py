@@ -176,7 +176,7 @@ def _needed(number: int | None) -> str:
 
 # What the controls say of the sources: one line, and two tables.
 
-KINDS = {
+CONTROL_NAMES = {
     "random": "Random passages",
     "known_positive": "Known positives, used as negatives",
     "bm25_pool": "The bm25 pool, the best BM25 passages of the run",
@@ -224,7 +224,7 @@ def controls_line(run: Run) -> str:
     """Return a sentence for each kind of control, on the sources that score below it and those that tie with it."""
     if not run.controls:
         return "No control was scored."
-    found = {name: outcome(run, kind) for kind, name in KINDS.items()}
+    found = {name: outcome(run, kind) for kind, name in CONTROL_NAMES.items()}
     lines = [f"{name}: {_placed(item)}." for name, item in found.items() if item.compares]
     at = "" if run.budget == 1.0 else "At B = 1. "
     return f"{at}{' '.join(lines)}" if lines else "No control could be compared with a source."

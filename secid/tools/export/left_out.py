@@ -35,11 +35,11 @@ Strings = npt.NDArray[np.object_]
 UNSCORED = "not scored: outside the sample or the first K"
 NONE = "none"
 """Value of --drop that drops no finding."""
-ROUNDING = 1e-5
+SHARE_SLACK = 1e-5
 """Relative tolerance for shares, because a report stores them with six digits."""
-NUMBERS = ("s_query_positive", "s_query_negative", "weight", "influence", "information")
+RANKING_COLUMNS = ("s_query_positive", "s_query_negative", "weight", "influence", "information")
 """Columns of negatives.parquet that rankings use. They are also in the log of left-out negatives."""
-BELOW_ALL = -10.0
+BELOW_ALL_SIMILARITIES = -10.0
 """Offset that ranks negatives above the margin after all others, and the most similar of them last."""
 
 
@@ -219,7 +219,7 @@ def refuse_worse(before: Answer, after: Answer) -> None:
     """
     statuses = get_args(Status)
     same = after.status == before.status and after.status in ("repair", "unusable")
-    more = same and after.flagged_share > before.flagged_share * (1.0 + ROUNDING)
+    more = same and after.flagged_share > before.flagged_share * (1.0 + SHARE_SLACK)
     if more or statuses.index(after.status) > statuses.index(before.status):
         raise UsageError(
             f"the copy would be worse than the source, so nothing was written. Its status would be "
@@ -271,7 +271,7 @@ def _rank(facts: Facts, by: By) -> Floats:
     if by != "similarity":
         return facts.numbers[by]
     negative, positive = facts.numbers["s_query_negative"], facts.numbers["s_query_positive"]
-    return np.where(margin_flags(negative, positive, "relative", MARGIN), BELOW_ALL - negative, negative)
+    return np.where(margin_flags(negative, positive, "relative", MARGIN), BELOW_ALL_SIMILARITIES - negative, negative)
 
 
 def listed_reasons(planned: PlannedSource, reasons: Strings, rule: Rule) -> Strings:
@@ -396,7 +396,7 @@ class Selected:
             **(texts or dict.fromkeys(("query", "positive", "negative"))),
             **{
                 name: float(self.facts.numbers[name][triplet]) if scored else None
-                for name in NUMBERS
+                for name in RANKING_COLUMNS
                 if name in self.facts.numbers
             },
             "reason": reason,

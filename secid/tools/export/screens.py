@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from secid.findings.rows import SAMPLED
+from secid.findings.rows import SAMPLED_FINDINGS
 from secid.pages.findings import STATUS, statuses_line
 from secid.pages.glossary import lost_lines
 from secid.pages.page import Table, foreign, number, status
@@ -110,7 +110,7 @@ def _copy(selected: Selection, named: bool) -> Iterator[str]:
         yield UNSCORED.format(plural(selected.n_unscored, "negative"))
         if by_encoder := [name for name in selected.drop if FINDINGS[name].needs != "texts"]:
             yield TEXTS_ONLY.format(", ".join(by_encoder))
-    if sampled := [name for name in selected.drop if name in SAMPLED]:
+    if sampled := [name for name in selected.drop if name in SAMPLED_FINDINGS]:
         yield SAMPLED_ONLY.format(", ".join(sampled))
     if selected.drop and not named:
         yield DEFAULT_DROP.format(", ".join(selected.drop))

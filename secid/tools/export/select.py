@@ -34,7 +34,7 @@ from secid.results.check import Check
 from secid.results.document import settings_of
 from secid.run_folder.tables import read_negatives, read_reference
 from secid.tools.export.left_out import (
-    NUMBERS,
+    RANKING_COLUMNS,
     Answer,
     Facts,
     Request,
@@ -55,11 +55,11 @@ from secid.write.writer import new_files, writing
 # the texts and negatives.parquet. After a check all sources are read again, since a labelled positive of one source
 # counts for all. Source: METHOD 7, 14.
 
-INVERSION, UNKNOWN_SCRIPT = (FINDINGS[name].column for name in ("inversion", "unknown_script"))
+INVERSION_COLUMN, UNKNOWN_SCRIPT_COLUMN = (FINDINGS[name].column for name in ("inversion", "unknown_script"))
 PLACE = ("source", "record", "negative")
 SUMMED_COLUMNS = ("influence", "information")
 """Columns of negatives.parquet that are summed over the positives of a negative; the others are averaged."""
-SCORE = "score the sources (secid score … --run RUN) and select from the run folder"
+SCORE_FIRST = "score the sources (secid score … --run RUN) and select from the run folder"
 
 
 def select(report: Run | Check, folder: Path, request: Request, work: Path, progress: Progress) -> Selection:
@@ -92,7 +92,7 @@ def select(report: Run | Check, folder: Path, request: Request, work: Path, prog
             facts = _text_facts(original.planned, rule)
         else:
             sample = restricted(original.planned, plan.queries, settings)
-            columns = (*NUMBERS, INVERSION, UNKNOWN_SCRIPT)
+            columns = (*RANKING_COLUMNS, INVERSION_COLUMN, UNKNOWN_SCRIPT_COLUMN)
             facts = read_facts(run, folder, original, sample, columns, rule.drop, rule.drop, "--drop")
         selected = Selected.by(rule, plan, original, facts)
         written = selected.write(request, files, *container)
@@ -116,10 +116,10 @@ def select(report: Run | Check, folder: Path, request: Request, work: Path, prog
 def _refuse_without_encoder(rule: Rule) -> None:
     """Raise UsageError for a rule that needs an encoder, since a check has none."""
     if rule.ranked:
-        raise UsageError("a check has no numbers to rank by", where="--top, --min-weight, --max", remedy=SCORE)
+        raise UsageError("a check has no numbers to rank by", where="--top, --min-weight, --max", remedy=SCORE_FIRST)
     for finding in rule.drop:
         if finding not in TEXT_FINDINGS:
-            raise UsageError(f"{finding} needs an encoder", where="--drop", remedy=SCORE)
+            raise UsageError(f"{finding} needs an encoder", where="--drop", remedy=SCORE_FIRST)
 
 
 def _text_facts(planned: PlannedSource, rule: Rule) -> Facts:
@@ -161,9 +161,9 @@ def _with_encoder(answer: Answer, run: Run, folder: Path, plan: Plan, selected: 
         nearness = hardness(query, numbers["s_query_negative"], numbers["s_query_positive"], None, reference)
     return replace(
         answer,
-        status=readable(answer.status, float(numbers[UNKNOWN_SCRIPT].mean())),
+        status=readable(answer.status, float(numbers[UNKNOWN_SCRIPT_COLUMN].mean())),
         hardness=None if nearness is None else nearness.value,
-        outscoring=float(numbers[INVERSION].mean()),
+        outscoring=float(numbers[INVERSION_COLUMN].mean()),
     )
 
 

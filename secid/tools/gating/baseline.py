@@ -311,13 +311,13 @@ def _leaves(value: Any, key: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
 #     dense-2025-11.jsonl   dense_20251103.parquet   dense-v2   dense.part-00003-of-00010
 
 SEPARATOR = r"[-_. ]"
-DATE = r"20[12]\d(?:[-_.]?(?:0[1-9]|1[0-2])(?:[-_.]?(?:0[1-9]|[12]\d|3[01]))?|[-_.]?[wq]\d{1,2})?"
+DATE_ENDING = r"20[12]\d(?:[-_.]?(?:0[1-9]|1[0-2])(?:[-_.]?(?:0[1-9]|[12]\d|3[01]))?|[-_.]?[wq]\d{1,2})?"
 VERSION = r"v\d+(?:\.\d+)*"
-SHARD = r"(?:part|shard)[-_.]?\d+(?:[-_.]of[-_.]\d+)?|\d+[-_.]of[-_.]\d+"
-PART = re.compile(rf"{SEPARATOR}+(?:{DATE}|{VERSION}|{SHARD})$", re.IGNORECASE)
+SHARD_ENDING = r"(?:part|shard)[-_.]?\d+(?:[-_.]of[-_.]\d+)?|\d+[-_.]of[-_.]\d+"
+NAME_ENDING = re.compile(rf"{SEPARATOR}+(?:{DATE_ENDING}|{VERSION}|{SHARD_ENDING})$", re.IGNORECASE)
 """A date (2025, 2025-11, 20251103, 2025-w45), a version (v2, v1.3) or a shard (part-3, 00003-of-00010) at the end of a
 name. A bare number does not match, so dense_rank_20_30 does not follow dense_rank_10_20."""
-NUMBERS = re.compile(r"(\d+)")
+DIGITS = re.compile(r"(\d+)")
 
 
 def undated_name(name: str) -> str:
@@ -326,7 +326,7 @@ def undated_name(name: str) -> str:
     >>> undated_name("dense-2025-11-v2"), undated_name("bm25.part-00003-of-00010"), undated_name("dense_rank_10_20")
     ('dense', 'bm25', 'dense_rank_10_20')
     """
-    while (shorter := PART.sub("", name)) and shorter != name:
+    while (shorter := NAME_ENDING.sub("", name)) and shorter != name:
         name = shorter
     return name
 
@@ -357,7 +357,7 @@ def predecessor(name: str, known: Iterable[str], names: Mapping[str, str], where
 
 def _counting(name: str) -> list[tuple[int, str]]:
     """Return a sort key that compares numbers as numbers, so that v10 comes after v9."""
-    return [(int(part), "") if part.isdigit() else (-1, part) for part in NUMBERS.split(name)]
+    return [(int(part), "") if part.isdigit() else (-1, part) for part in DIGITS.split(name)]
 
 
 # Sources are scored with the baseline's settings unless the user set others. No heavy module is imported here.

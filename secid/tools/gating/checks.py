@@ -11,7 +11,7 @@ import numpy.typing as npt
 
 from secid.analyses.guide import GuideSource
 from secid.arrays import Floats, best
-from secid.findings.rows import AGAINST_PASSAGES, SAMPLED
+from secid.findings.rows import AGAINST_PASSAGES, SAMPLED_FINDINGS
 from secid.findings.summary import SourceFindings
 from secid.measure.interval import MIN_QUERIES, UNBOUNDED, Difference, reach_95
 from secid.results import AmongPositives, SourceFinding
@@ -141,7 +141,7 @@ def decided(
     if beyond:
         return replace(check, outcome="fail")
     needed = _needed(measured, bounds, (bottom, top), n_queries, bool(check.finding), fixed_error)
-    sampled = name == "hardness" or check.finding in SAMPLED
+    sampled = name == "hardness" or check.finding in SAMPLED_FINDINGS
     return replace(check, n_queries_needed=None if sampled and (needed or 0) > SAMPLED_QUERIES else needed)
 
 

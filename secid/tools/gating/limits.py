@@ -18,7 +18,7 @@ from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.results.gate import GROSS_DAMAGE, Basis, finding_of
 from secid.settings import read_toml
 from secid.tools.gating.baseline import Baseline, BaselineSource, Measurement
-from secid.tools.gating.policy import KEYS_IN, LIMITED, Policy, policy_in, table_in
+from secid.tools.gating.policy import KEYS_IN, LIMITED_CHECKS, Policy, policy_in, table_in
 from secid.triplets.estimates import NO_SPREAD
 
 # Limits come from the policy, or else from the baseline. Each limit has the smallest damage that it detects.
@@ -120,7 +120,7 @@ def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Gate
     derived = _derived(policy, baseline, previous, max(least, min(usual, LEAST_SAMPLE)))
     bounds: dict[str, Bound] = {}
     left_out: list[str] = []
-    for name in LIMITED:
+    for name in LIMITED_CHECKS:
         own = of_policy(policy, name)
         if own == "off" or (previous is None and name.startswith("drift.")):
             continue
@@ -393,7 +393,7 @@ def _rounded(value: float, way: Callable[[float], int]) -> float:
 # The policy file of `secid gate --init` has few keys. Its comments show the limits that follow from the baseline.
 
 WIDTH = 118
-HEAD = (
+POLICY_HEAD = (
     'Policy of `secid gate`. A key that is set here replaces the limit from the baseline, and "off" skips the check. '
     "Limits that are not set here are derived from the baseline in each run. All checks and keys: docs/gate.md."
 )
@@ -403,7 +403,7 @@ def policy_text(baseline: Baseline, where: str, table: str = "gate") -> str:
     """Return a commented policy table: keys for all sources, and the limits from the baseline as comments."""
     policy = Policy()
     lines = [
-        *_comment(HEAD),
+        *_comment(POLICY_HEAD),
         "",
         f"[{table}]",
         f"# minimum_queries = {minimum_queries(policy, baseline)}",

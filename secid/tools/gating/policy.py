@@ -233,12 +233,12 @@ def tables() -> dict[str, type[PolicyTable]]:
 
 
 KEYS = {*Policy.model_fields, *(key for table in tables().values() for key in table.model_fields)}
-LIMITED = (
+LIMITED_CHECKS = (
     "languages",
     "hardness",
     *(f"findings.{name}" for name in FINDINGS),
     *(f"drift.{name}" for name in DriftPolicy.model_fields),
 )
 """Names of the checks that have a limit."""
-CHECK_NAMES = ("queries", *LIMITED, "new_source")
+CHECK_NAMES = ("queries", *LIMITED_CHECKS, "new_source")
 """Names of all checks."""

@@ -31,7 +31,7 @@ Pick = Literal["top", "random", "simans"]
 OnShort = Literal["keep", "drop", "random"]
 DEPTH = 200
 """Last rank of the default window, or K if that is larger."""
-MAX_RANK = 2**31 - 1
+LARGEST_RANK = 2**31 - 1
 """Maximum rank and K, since ranks are stored in 32 bits. No collection has more candidates."""
 NAME = re.compile(r"[\w][\w.+-]*")
 
@@ -118,7 +118,7 @@ class Miner:
     @property
     def window(self) -> tuple[int, int]:
         """Return the first and the last rank that may be taken."""
-        return self.method.ranks if isinstance(self.method, Bm25 | Dense) else (1, MAX_RANK)
+        return self.method.ranks if isinstance(self.method, Bm25 | Dense) else (1, LARGEST_RANK)
 
     @property
     def pick(self) -> Pick:
@@ -193,8 +193,8 @@ def parse_miners(specs: str | Sequence[str], k: int) -> tuple[Miner, ...]:
 
     Raises UsageError for an invalid name, method, option or value, with a list of valid ones.
     """
-    if not 1 <= k <= MAX_RANK:
-        raise UsageError(f"expected a number from 1 to {MAX_RANK}, got {k}", where="-k")
+    if not 1 <= k <= LARGEST_RANK:
+        raise UsageError(f"expected a number from 1 to {LARGEST_RANK}, got {k}", where="-k")
     if isinstance(specs, str):
         specs = [specs]
     if not specs:
@@ -300,7 +300,7 @@ class Option:
 def _count(value: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]*", value):
         raise ValueError
-    return min(int(value), MAX_RANK)
+    return min(int(value), LARGEST_RANK)
 
 
 def _ranks(value: str) -> tuple[int, int]:

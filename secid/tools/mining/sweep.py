@@ -31,7 +31,7 @@ from secid.triplets.guide import GuideScores, guide_scores
 RELATIVE = (0.0, 0.02, 0.05, 0.1, 0.2)
 WINDOWS = ((11, 50), (51, 100))
 """Windows of ranks in addition to the source's own and 1 to K."""
-SAMPLE = 300
+SWEEP_SAMPLE = 300
 """Number of negatives of each variant that a guide scores. A share of 10 % then has a standard error of 1.7 points."""
 
 
@@ -66,7 +66,7 @@ def sweep_all(
         replace(plan, miners=every, on_short="keep"), questions, {}, encoder, settings, work, progress
     )
     guided: Sequence[Suspects | None] = [None] * len(every)
-    size = settings.guide_sample or SAMPLE
+    size = settings.guide_sample or SWEEP_SAMPLE
     if guide is not None:
         rows = [_triplets(questions, lists.positive, own) for own in lists.picks]
         near = [s_qn[own.ids >= 0] for own, s_qn in zip(lists.picks, lists.s_qn, strict=True)]

@@ -19,7 +19,7 @@ from secid.measure.uncertainty import holm
 from secid.results.probe import Gap, ProbedPair, sign
 from secid.tools.probing.task import NegativeSource
 
-ROUNDING = 1e-12
+DIFFERENCE_ROUNDING = 1e-12
 """A difference or an error up to this counts as 0. It is that small only if both sources have the same texts."""
 MIN_SOURCES_TO_STOP = 4
 """Stop trailing sources early only if at least this many sources are compared."""
@@ -87,8 +87,10 @@ def gap(values: Floats, group: Index, runs: BetweenRuns | None) -> Gap:
     of_runs = max(0.0, runs.variance) / n_seeds
     variance = of_queries + of_runs
     error = sqrt(variance)
-    if not np.abs(values).max() > ROUNDING or error <= ROUNDING:  # the same texts, or one difference everywhere
-        p = float(abs(mean) <= ROUNDING)
+    if (
+        not np.abs(values).max() > DIFFERENCE_ROUNDING or error <= DIFFERENCE_ROUNDING
+    ):  # the same texts, or one difference everywhere
+        p = float(abs(mean) <= DIFFERENCE_ROUNDING)
         return Gap(value=mean, standard_error=0.0, error_queries=0.0, error_runs=0.0, interval_95=(mean, mean), p=p)
     freedom = variance**2 / (of_queries**2 / (n_groups - 1) + of_runs**2 / runs.degrees)
     half = float(stdtrit(freedom, 0.975)) * error

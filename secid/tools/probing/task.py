@@ -19,7 +19,7 @@ from secid.errors import InputError
 from secid.findings.copies import (
     MIN_SHARED_FRACTION,
     PAIRS_AT_ONCE,
-    ROUNDING,
+    SHARE_ROUNDING,
     RunSets,
     near_copies,
     ranges_of,
@@ -82,7 +82,7 @@ def copies_among(runs: RunSets) -> tuple[Index, Index]:
     _, column, uses = np.unique(runs.keys, return_inverse=True, return_counts=True)
     order = np.lexsort((column, uses[column], owner))
     place = np.arange(len(owner)) - np.repeat(runs.offsets[:-1], runs.sizes)
-    rare = place <= (1 - MIN_SHARED_FRACTION) * runs.sizes[owner] + ROUNDING
+    rare = place <= (1 - MIN_SHARED_FRACTION) * runs.sizes[owner] + SHARE_ROUNDING
     holds = _table(owner, column, n, len(uses))
     shared = (_table(owner[rare], column[order][rare], n, len(uses)) @ holds.T).tocoo()
     keys = distinct(pairs(np.minimum(shared.row, shared.col), np.maximum(shared.row, shared.col), n))

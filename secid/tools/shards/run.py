@@ -40,7 +40,7 @@ if TYPE_CHECKING:
 Load = Callable[..., "tuple[Encoder, EncoderInfo]"]
 """A function with the parameters of `load_noted`. It lets a process keep its encoder for several shards."""
 DTYPES = get_args(Dtype)
-SAMPLE = 20_000
+MERGE_SAMPLE = 20_000
 """Default number of queries of each source that a merge samples."""
 
 
@@ -125,7 +125,7 @@ def merge(
     *,
     run: str | PathLike[str] | None = None,
     force: bool = False,
-    sample: int = SAMPLE,
+    sample: int = MERGE_SAMPLE,
     progress: Progress | None = None,
     load: Load = load_noted,
     **settings: Unpack[SettingsDict],
@@ -155,11 +155,11 @@ def merge(
     from secid.scoring.stages import Background, measure
     from secid.tools.shards.merge import merge_states, merged_run, states_of
     from secid.tools.shards.shard import Job, check_encoder, check_files, files_of, shard_states, subset_of_sample
-    from secid.tools.shards.state import SAMPLED
+    from secid.tools.shards.state import MOST_SAMPLED
     from secid.tools.shards.store import StateDir
 
-    if not 1 <= sample <= SAMPLED:
-        raise UsageError(f"expected a number from 1 to {SAMPLED:,}, got {sample:,}", where="--sample")
+    if not 1 <= sample <= MOST_SAMPLED:
+        raise UsageError(f"expected a number from 1 to {MOST_SAMPLED:,}, got {sample:,}", where="--sample")
     state = StateDir(fspath(state_dir))
     headers = shard_states(state)
     first_name, first = next(iter(headers.items()))

@@ -8,7 +8,7 @@ offsets      : start of each record's triplets, then the number of triplets.
 squared, weight : (T,) ||n - p||^2 and w.
 findings, is_sound : (T,) mask of findings, and True without a counted defect.
 keys         : (Q, 16) text keys of its queries, by rising id.
-priorities   : the SAMPLED smallest sample hashes of its queries.
+priorities   : the MOST_SAMPLED smallest sample hashes of its queries.
 
 Source: METHOD 2, 8, 11, 14.
 """
@@ -42,7 +42,7 @@ from secid.triplets.embedding import rows_of_ids
 from secid.triplets.estimates import GapMoments, Moments
 from secid.triplets.measure_set import Measured, base_variant
 
-SAMPLED = 100_000
+MOST_SAMPLED = 100_000
 """Maximum number of queries of a source that a merge can sample."""
 ROWS_AT_ONCE = 65_536
 Arrays = dict[str, npt.NDArray[Any]]
@@ -141,7 +141,7 @@ def arrays_of(item: Measured, plan: Plan, vectors: Vectors, smallest_distance: f
     else:
         sound_total = total
     used = plan.source_passages()
-    priorities = np.sort(sample_order(plan.queries.keys[distinct(rows.query)], settings.seed))[:SAMPLED]
+    priorities = np.sort(sample_order(plan.queries.keys[distinct(rows.query)], settings.seed))[:MOST_SAMPLED]
     return {
         "total": total.numpy(),
         "sound": sound_total.numpy(),

@@ -9,7 +9,7 @@ import pytest
 import torch
 
 from secid.analyses import controls as module
-from secid.analyses.controls import KINDS, base_of, chosen_kinds, make_controls
+from secid.analyses.controls import CONTROL_KINDS, base_of, chosen_kinds, make_controls
 from secid.arrays import narrow
 from secid.errors import UsageError
 from secid.measure.blocks import Triplets, Vectors
@@ -72,7 +72,7 @@ def positives_of(plan):
 
 
 def test_all_kinds_are_made(made):
-    assert {kind for kind, _ in made[3]} == set(KINDS)
+    assert {kind for kind, _ in made[3]} == set(CONTROL_KINDS)
 
 
 def test_no_control_but_the_known_positives_offers_a_positive(made):

@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from secid.analyses import separation as module
-from secid.analyses.cost import CACHED, FORWARD_PASSES, NO_RATE, SAMPLED, cost_of
+from secid.analyses.cost import COST_OF_CACHED, COST_OF_SAMPLE, FORWARD_PASSES, NO_RATE, cost_of
 from secid.analyses.registry import from_json, to_json
 from secid.errors import NumericalError
 from secid.measure import separation as formulas
@@ -254,13 +254,13 @@ def test_the_cost_by_hand():
 
 
 @pytest.mark.parametrize(
-    ("changed", "why"), [({"n_cached": 3}, CACHED), ({"n_tokens": 0}, NO_RATE), ({"seconds": 0.0}, NO_RATE)]
+    ("changed", "why"), [({"n_cached": 3}, COST_OF_CACHED), ({"n_tokens": 0}, NO_RATE), ({"seconds": 0.0}, NO_RATE)]
 )
 def test_without_a_measured_rate_there_is_no_cost(changed, why):
     timing = {"encode": {"seconds": 2.0, "n_cached": 0, "n_bytes": 840, "n_tokens": 210, **changed}}
     assert cost_of(plan([1, 2, 3]), timing) == why
     assert cost_of(plan([1, 2, 3]), {}) == NO_RATE
-    assert cost_of(plan([1, 2, 3], n_records=3), timing) == SAMPLED
+    assert cost_of(plan([1, 2, 3], n_records=3), timing) == COST_OF_SAMPLE
 
 
 def test_an_encoder_that_counts_no_tokens_has_no_cost(tmp_path, rows):
@@ -268,7 +268,7 @@ def test_an_encoder_that_counts_no_tokens_has_no_cost(tmp_path, rows):
     assert (run.analyses.get("cost"), run.not_evaluated["cost"]) == (None, NO_RATE)
     assert run.timing["encode"]["n_bytes"] > 0
     sample = scored(tmp_path, {"a": rows}, max_records=10).run
-    assert (sample.analyses.get("cost"), sample.not_evaluated["cost"]) == (None, SAMPLED)
+    assert (sample.analyses.get("cost"), sample.not_evaluated["cost"]) == (None, COST_OF_SAMPLE)
 
 
 def test_an_early_stop_encodes_no_text_for_the_corpus(tmp_path, rows):

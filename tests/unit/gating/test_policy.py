@@ -12,7 +12,7 @@ from secid.errors import SettingsError, UsageError
 from secid.pages.explain import explained
 from secid.results.document import json_schema
 from secid.settings import resolve
-from secid.tools.gating.policy import CHECK_NAMES, LIMITED, Policy, parse_policy, read_policy
+from secid.tools.gating.policy import CHECK_NAMES, LIMITED_CHECKS, Policy, parse_policy, read_policy
 from tests.snapshots import Snapshot, refusal, situations
 
 
@@ -72,7 +72,7 @@ def test_the_schema_names_every_key():
 def test_names_of_checks():
     names = {"queries", "hardness", "languages", "findings.empty", "new_source", "drift.unrelated"}
     assert names <= {*CHECK_NAMES}
-    assert {*LIMITED} == {*CHECK_NAMES} - {"queries", "new_source"}
+    assert {*LIMITED_CHECKS} == {*CHECK_NAMES} - {"queries", "new_source"}
     for name in CHECK_NAMES:
         assert len(*explained(name).values()) > 1
     with pytest.raises(UsageError):

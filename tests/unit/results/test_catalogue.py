@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from secid.errors import UsageError
-from secid.findings.rows import AGAINST_PASSAGES, SAMPLED
+from secid.findings.rows import AGAINST_PASSAGES, SAMPLED_FINDINGS
 from secid.results.catalogue import (
     BITS,
     CAUTIONS,
@@ -48,7 +48,7 @@ def test_the_catalogue_is_the_table_of_the_method():
     assert set(DAMAGE) == DAMAGED
     assert set(FORMAL) == {*DAMAGED, "other_language", "unfinished", "markup", "length"}
     assert all(FINDINGS[name].limit == DEFECT_LIMIT == 0.01 for name in COUNTED)
-    assert set(FINDINGS) >= AGAINST_PASSAGES > SAMPLED
+    assert set(FINDINGS) >= AGAINST_PASSAGES > SAMPLED_FINDINGS
 
 
 def test_every_name_is_one_identifier_and_used_once():
