@@ -173,7 +173,7 @@ def test_names_of_sources_may_hold_commas():
         (["--shares", "plain=2"], "NAME=SHARE"),
         (["--shares", "plain=nan"], "NAME=SHARE"),
         (["--shares", "plain=0.5,terse"], "'terse' does not begin"),
-        (["--shares", "plain=0.5,plain=0.5"], "given twice"),
+        (["--shares", "plain=0.5,plain=0.5"], "is repeated"),
         (["--shares", "plain=1", "--budget", "0"], "above 0"),
         (["--shares", "plain=1", "--budget", "nan"], "above 0"),
         (["--shares", "plain=1", "--budget", "1e200"], "at most 1e+12"),
