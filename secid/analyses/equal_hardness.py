@@ -32,11 +32,11 @@ STRATA = 10
 MIN_OVERLAP = 0.2
 """Minimum overlap of margins for a comparison. Below it, there are too few negatives of equal margin."""
 TOO_EASY = 0.1
-"""A source whose hardness interval ends below this is not ranked. Source: METHOD 16.3."""
+"""Minimum upper end of a source's hardness interval. Below it, the source is not ranked. Source: METHOD 16.3."""
 FEW_SHARED = "few_shared"
 SIGNIFICANT = 0.05
 MIN_SOURCES = 3
-"""Minimum number of sources with a compared pair for a lack of overlap to exclude a source from the ranking."""
+"""Minimum number of sources that are in a pair. With fewer, no source is left unranked for too little overlap."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -73,29 +73,31 @@ class EqualHardness:
     unranked: Mapping[str, str]
 
     def ranked(self, names: Sequence[str]) -> list[str]:
-        """Return those of the names that are ranked."""
+        """Return the names of ranked sources, in the given order."""
         return [name for name in names if name not in self.unranked]
 
     def listed(self, names: Sequence[str]) -> list[str]:
-        """Return the names with those that are not ranked last."""
+        """Return the names with the unranked sources moved to the end."""
         return sorted(names, key=lambda name: name in self.unranked)
 
     def with_gaps(self, names: Sequence[str], gaps: Sequence[PairGap]) -> EqualHardness:
         """Return the result with "few_shared" taken from the pairs of a larger run, such as all shards together.
 
+        If this would leave no source in the ranking, the other reasons are dropped.
         names : all sources of the run.   gaps : its compared pairs.
         """
         others = {name: reason for name, reason in self.unranked.items() if reason != FEW_SHARED}
         alone = few_shared(names, [(gap.first, gap.second) for gap in gaps])
-        return replace(self, unranked=alone | {name: own for name, own in others.items() if name not in alone})
+        reasons = alone | {name: reason for name, reason in others.items() if name not in alone}
+        return replace(self, unranked=alone if len(reasons) == len(names) else reasons)
 
 
 def equal_hardness(
     items: Sequence[Measured], pairs: SourcePairs, hardness: Mapping[str, Estimate], smallest_distance: float
 ) -> EqualHardness:
-    """Compare every pair of sources that share enough queries for a comparison of their scores.
+    """Compare every pair of sources in `pairs.gaps` at equal hardness.
 
-    items : by score.   smallest_distance : see `equal_margins`.
+    items : sources in rank order.   smallest_distance : as in `equal_margins`.
     """
     compared = {frozenset((gap.first, gap.second)) for gap in pairs.gaps}
     at_margins = holm_adjusted(
@@ -123,7 +125,7 @@ def holm_adjusted(pairs: Sequence[tuple[EqualMargins, float | None]]) -> tuple[E
 
 
 def unranked(names: Sequence[str], upper: Mapping[str, float], pairs: Sequence[EqualMargins]) -> dict[str, str]:
-    """Return the reason for each source that is not ranked, by name.
+    """Return why each unranked source is not ranked, by name.
 
     Sources in no pair are left out first, so that none of them can win. The others are judged by hardness and overlap
     as if they were alone in the run. If that would leave out all of them, they are all ranked.
@@ -184,8 +186,9 @@ def equal_margins(first: Measured, second: Measured, smallest_distance: float) -
 def deciles(margins: Floats, weights: Floats) -> Floats:
     """Return (STRATA - 1,) margins that divide the triplets into strata of equal weight, ascending.
 
-    margins, weights : (T,). Edge number i is the first margin, in ascending order, at which the sum of weights reaches
-    i / STRATA of the total. A margin on an edge belongs to the stratum above it.
+    margins, weights : (T,) margin and weight of each triplet.
+    Edge i is the smallest margin at which the cumulative weight reaches i / STRATA of the total. A margin on an edge
+    belongs to the stratum above it.
     """
     order = np.argsort(margins, kind="stable")
     reached = np.cumsum(weights[order])
@@ -198,8 +201,8 @@ def deciles(margins: Floats, weights: Floats) -> Floats:
 class _Side:
     """Triplets of a source on the shared queries.
 
-    query : (T,) number of the query among the shared queries.   margin, weight : (T,) of each triplet.
-    share : (T,) share of each triplet; the shares add up to 1.
+    query : (T,) number of the query among the shared queries.
+    margin, weight, share : (T,) values of each triplet. The shares add up to 1.
     """
 
     query: Index
@@ -218,10 +221,11 @@ class _Side:
         return _Side(place, margin[keep], np.where(usable, weight, 0.0)[keep], share / share.sum())
 
     def standardised(self, stratum: Index, mass: Floats, weights: Floats, n_queries: int) -> tuple[float, Floats]:
-        """Return the mean of the strata's mean weights, weighted by `weights`, and (Q,) influence of each query.
+        """Return the average of the strata's mean weights, standardised to `weights`, and (Q,) influence of each query.
 
         stratum : (T,) stratum of each triplet.   mass : (STRATA,) share of the triplets in each stratum.
-        weights : (STRATA,) adding up to 1, and 0 where mass is 0.   The influences are first-order.
+        weights : (STRATA,) share of each stratum in the average; they add up to 1, and are 0 where `mass` is 0.
+        The influences are first-order.
         """
         known = np.maximum(mass, np.finfo(float).tiny)
         mean = np.bincount(stratum, self.share * self.weight, STRATA) / known

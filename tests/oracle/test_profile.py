@@ -306,3 +306,6 @@ def test_shards_together_decide_what_is_compared():
     gaps = [PairGap(*names, Difference(0.1, 0.01, 50, 50)) for names in ("ab", "ad")]
     assert sample.with_gaps(["a", "b", "c", "d"], gaps).unranked == {"c": "few_shared", "b": "too_easy"}
     assert sample.with_gaps(["a", "b", "c", "d"], []).unranked == {"b": "too_easy"}
+    assert sample.with_gaps(["b", "c"], [PairGap("b", "d", Difference(0.1, 0.01, 50, 50))]).unranked == {
+        "c": "few_shared"
+    }
