@@ -145,7 +145,7 @@ class Cleaner:
         return sum(cell not in ("", {}, []) and isinstance(cell, kinds) and type(cell) is not bool for cell in cells)
 
     def _texts(self, cells: Iterable[Sequence[Any]]) -> list[str]:
-        """Return the passage texts of the rows, titles joined. If any text is blank, return [""] to reject the block."""
+        """Return the passage texts of the rows, titles joined. If any text is blank, return [""] to reject the rows."""
         passages = list(chain.from_iterable(cells))
         if dict not in set(map(type, passages)):
             return passages

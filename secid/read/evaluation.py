@@ -146,7 +146,7 @@ def _grade(cell: object) -> float:
 
 
 def _rows(path: str) -> Iterator[tuple[int, Row | Broken]]:
-    """Yield (line number, row) of a file in any format. If line 1 matches JUDGED_ROW, every line is split into words."""
+    """Yield (line number, row) of a file in any format. If line 1 matches JUDGED_ROW, each line is split into words."""
     stream = ByteStream(path)
     try:
         if JUDGED_ROW.match(stream.peek()):
@@ -357,7 +357,7 @@ def run_of(stream: ByteStream, settings: Settings) -> Container | None:
 
 
 def _looks_like_run(lines: list[bytes], width: int) -> bool:
-    """Tell whether lines look like a run: most have TREC's six columns, or column 3 ranks the passages of each query."""
+    """Tell whether lines look like a run: most have TREC's six columns, or column 3 ranks each query's passages."""
     if width == 6:
         return 2 * sum(bool(TREC_LINE.match(line)) for line in lines) > len(lines)
     head = make_head([line.decode(errors="replace").split() for line in lines])

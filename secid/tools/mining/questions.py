@@ -75,11 +75,11 @@ class Questions:
 
 
 def questions_of_collection(
-    collection: Collection, files: Sequence[str], labels: Sequence[str], folder: Path, most_unknown: float
+    collection: Collection, files: Sequence[str], labels: Sequence[str], folder: Path, max_unknown: float
 ) -> Questions:
     """Read the queries that some qrels files judge, with the passages of a grade above 0 as positives.
 
-    labels : qrels of all splits; their positives are not negatives either.   most_unknown : as in `read_judgements`.
+    labels : qrels of all splits; their positives are not negatives either.   max_unknown : as in `read_judgements`.
     Raises InputError if no judgement is above 0, too many have no text, or the corpus has none.
     """
     judgements = [row for file in files for row in read_qrels(file) if row[2] > 0]
@@ -91,7 +91,7 @@ def questions_of_collection(
     in_queries = np.array([row[0] in with_text for row in judgements])
     passages = {key for key in {row[1] for row in judgements} if _has_text(collection.passage(key))}
     known = in_queries & np.array([row[1] in passages for row in judgements])
-    unknown = unknown_of(judgements, in_queries, known, where, most_unknown)
+    unknown = unknown_of(judgements, in_queries, known, where, max_unknown)
     relevant: dict[str, dict[str, None]] = {}
     for query, passage, _ in (row for row, flag in zip(judgements, known.tolist(), strict=True) if flag):
         relevant.setdefault(query, {})[passage] = None
