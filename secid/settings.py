@@ -83,7 +83,7 @@ class Settings:
     passage_prefix: str | None = setting(None, "Passage prefix; overrides the encoder's own.", "Encoder")
     query_prompt: str | None = setting(None, "Name of the encoder's prompt for queries.", "Encoder", "NAME")
     passage_prompt: str | None = setting(None, "Name of the encoder's prompt for passages.", "Encoder", "NAME")
-    max_length: int | None = setting(None, "Maximum tokens per text; longer texts are truncated.", "Encoder", ge=1)
+    max_length: int | None = setting(None, "Maximum tokens per text; longer ones are cut.", "Encoder", ge=1)
     normalize: bool | None = setting(None, "Scale vectors to unit length; the encoder's recipe decides if not set.")
     truncate_dim: int | None = setting(None, "Keep only the first N dimensions of a vector.", ge=1)
     device: str = setting("auto", "auto, cpu, mps, xpu, cuda, or a list such as cuda:0,cuda:1.", "Encoder", "NAME")
@@ -103,9 +103,7 @@ class Settings:
     guide_reranker: str | None = setting(
         None, "Cross-encoder for the same purpose: hub name or folder.", "Encoder", "NAME"
     )
-    guide_sample: int | None = setting(
-        None, "Score only N negatives per source with the guide (≥ 100).", "Encoder", ge=100
-    )
+    guide_sample: int | None = setting(None, "Negatives per source that the guide scores (≥ 100).", "Encoder", ge=100)
     guide_query_prefix: str | None = setting(None, "Query prefix for the guide; overrides its own.")
     guide_passage_prefix: str | None = setting(None, "Passage prefix for the guide; overrides its own.")
 

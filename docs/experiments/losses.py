@@ -36,7 +36,7 @@ import dose
 
 from secid.measure.uncertainty import holm
 from secid.tools.probing.judge import BetweenRuns, between_runs, gap
-from secid.tools.probing.losses import MOST_POSITIVES, Sides, training_loss
+from secid.tools.probing.losses import MAX_POSITIVES, Sides, training_loss
 
 Array = Any
 LOSSES = ("infonce", "mw", "lsepair")
@@ -75,7 +75,7 @@ def train(
         optimizer, lambda step: min((step + 1) / warm, (n_steps - step) / max(1, n_steps - warm))
     )
     draws, more, order = np.random.default_rng([seed, 1]), np.random.default_rng([seed, 2]), np.zeros(0, np.int64)
-    most = 1 if loss == "infonce" else MOST_POSITIVES
+    most = 1 if loss == "infonce" else MAX_POSITIVES
     for _ in range(n_steps):
         if len(order) < batch:
             order = draws.permutation(n_rows)

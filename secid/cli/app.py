@@ -1,4 +1,4 @@
-"""The command line: the commands, and the one place where exceptions become exit codes."""
+"""Build the command line, run a command, and turn exceptions into exit codes."""
 
 from __future__ import annotations
 
@@ -26,19 +26,19 @@ from secid.settings import FIELDS, flag_of
 
 DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 130
 END_SIGNALS = (signal.SIGTERM, *([signal.SIGHUP] if sys.platform != "win32" else []))
-"""Signals that ask a process to end. Without a handler it would end at once and leave half-written files."""
+"""Signals that ask a process to end. Without a handler it would end at once and leave incomplete files."""
 
 COMMANDS = (
     "score", "mine", "check", "explain", "flagged", "select", "mix", "ablate", "probe", "compare", "report", "audit",
     "merge", "gate", "baseline", "encoder", "cache", "schema", "doctor",
 )  # fmt: skip
-"""Each is a function, or a group of commands, in the module that MODULES gives, else in the module of its name."""
+"""Each command is a function or a group of commands. Its module is in MODULES, or has its name."""
 TOOLS = {
     "mine": "mining", "probe": "probing", "merge": "shards",
     **dict.fromkeys(("flagged", "select", "mix"), "export"),
     **dict.fromkeys(("gate", "baseline"), "gating"),
 }  # fmt: skip
-"""Folder of `secid.tools` that a command needs. A command is not offered if its folder is missing."""
+"""Folder of `secid.tools` that a command needs. If the folder is not installed, the command is left out."""
 MODULES = {
     **dict.fromkeys(("ablate", "merge"), "score"),
     **dict.fromkeys(("audit", "explain", "probe"), "check"),
@@ -60,11 +60,11 @@ def root(
         bool, typer.Option("--version", help="Print the version.", callback=_version, is_eager=True)
     ] = False,
 ) -> None:
-    """Take the options before a command."""
+    """Handle the options that come before a command."""
 
 
 def installed_commands() -> tuple[str, ...]:
-    """Return the names of the commands that this installation has."""
+    """Return the names of the installed commands."""
     missing = {tool for tool in TOOLS.values() if find_spec(f"secid.tools.{tool}") is None}
     return tuple(name for name in COMMANDS if TOOLS.get(name) not in missing)
 
@@ -73,8 +73,8 @@ def program(names: Sequence[str] = COMMANDS) -> typer.Typer:
     """Return the program with these commands."""
     app = typer.Typer(
         name="secid",
-        help="Inspect sources of hard negatives before you train a dense retriever on them: what is wrong with each "
-        "source, how hard it is, and which differences between sources are real.",
+        help="Inspect sources of hard negatives before you train a dense retriever on them. See what is wrong with "
+        "each source, how hard it is, and which differences between sources are real.",
         no_args_is_help=True,
         pretty_exceptions_enable=False,
         rich_markup_mode=None,
@@ -92,16 +92,16 @@ def program(names: Sequence[str] = COMMANDS) -> typer.Typer:
 
 @cache
 def click_program(names: tuple[str, ...]) -> Any:
-    """Return click's command for a program with these commands, built once per process."""
+    """Return click's command for a program with these commands. It is built once per process."""
     return get_command(program(names))
 
 
 def main(arguments: list[str]) -> int:
-    """Run a command line and return its exit code. An uncaught exception gives 3, never 1."""
+    """Run a command line and return its exit code. An unexpected exception gives 3, never 1, which is a verdict."""
     for number in END_SIGNALS:
         if signal.getsignal(number) != signal.SIG_IGN:  # nohup ignores SIGHUP
             signal.signal(number, _terminate)
-    # Building all commands takes half the time of a help text. Only a list of the commands needs them all.
+    # Building all commands takes half the time of a help text, and only the list of commands needs all of them.
     first = next((word for word in arguments if not word.startswith("-")), "")
     try:
         refuse_repeated(arguments)
@@ -114,17 +114,17 @@ def main(arguments: list[str]) -> int:
     except SystemExit as error:
         if not isinstance(error.__context__, BrokenPipeError):
             raise
-        sys.stderr.close()  # the reader of stdout has left; click would exit with 1, which is a verdict here
+        sys.stderr.close()  # the reader of stdout has closed it; click would exit with 1, which is a verdict here
         return DONE
     except Exception as error:
         result = code_of_ending(error) or _failed(error)
     if result == INTERRUPTED:  # typer turns Ctrl-C into this number without a message
-        _say("secid: interrupted; nothing half-written is left")
+        _say("secid: interrupted; no incomplete file is left")
     return result if isinstance(result, int) else DONE
 
 
 def _failed(error: Exception) -> int:
-    """Print what went wrong and return the exit code."""
+    """Print an error, and return the exit code."""
     from secid.files import NO_ROOM
     from secid.pages.text import short
 
@@ -132,42 +132,40 @@ def _failed(error: Exception) -> int:
         _say(f"secid: {error}")
         return error.exit_code
     if isinstance(error, OSError) and error.errno == errno.ENAMETOOLONG:
-        _say(f"secid: file name too long: {short(str(error.filename))}\n  use a shorter name, of at most 255 bytes")
+        _say(f"secid: file name too long: {short(str(error.filename))}\n  use a name of at most 255 bytes")
         return WRONG_USE
     if isinstance(error, OSError) and error.errno in NO_ROOM:
         return _no_room(error)
     if isinstance(error, ModuleNotFoundError) and str(error.name).startswith("secid.tools."):
-        _say(f"secid: this needs {error.name}, which is not installed")
+        _say(f"secid: this needs {error.name}, which is not installed\n  install secid again")
         return WRONG_USE
     return _unexpected(error)
 
 
 def _no_room(error: OSError) -> int:
-    """Report a full disk or a limit on file sizes as an error of use, not of secid."""
+    """Report a full disk or a limit on file sizes. It is not an internal error."""
     from secid.files import FILE_SIZE_REMEDY
 
     remedy = FILE_SIZE_REMEDY if error.errno == errno.EFBIG else "free space for the output and temporary files"
-    _say(f"secid: cannot write: {error.strerror}\n  {remedy}, and run it again")
+    _say(f"secid: cannot write: {error.strerror}\n  {remedy}, and run the command again")
     return WRONG_USE
 
 
 def _unexpected(error: Any) -> int:
-    """Print a usage error of typer, or the traceback of an internal error, and return the exit code.
+    """Print a usage error of typer, or the traceback of an internal error. Return the exit code.
 
-    An option that names a setting, or nearly one, gets its own message.
+    An unknown option that is a setting, or similar to one, gets a more helpful message.
     """
     name = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
     setting = next((one for one in (name, name.removeprefix("no_")) if one in FIELDS), None)
     uses = getattr(error.ctx.command.callback, "settings", None) if setting else None
     if uses is not None and setting not in uses:
         command = error.ctx.command_path
-        _say(
-            f"secid: {error.option_name}: `{command}` does not use it\n  leave it out; `{command} -h` lists its options"
-        )
+        _say(f"secid: {error.option_name}: `{command}` does not use it\n  remove it; `{command} -h` lists its options")
         return WRONG_USE
     if uses is not None:
         value = "no" if setting != name else "VALUE"
-        _say(f"secid: {error.option_name}: this setting has no flag\n  write --set {setting}={value}")
+        _say(f"secid: {error.option_name}: this setting has no flag\n  use --set {setting}={value}")
         return WRONG_USE
     if uses is None and name and hasattr(error, "possibilities"):
         _say(f"secid: no such option: {error.option_name}\n  {_nearest(name, error.ctx)}")
@@ -183,7 +181,7 @@ def _unexpected(error: Any) -> int:
 
 
 def _nearest(name: str, context: Any) -> str:
-    """Return a remedy for an unknown option: the nearest flag or setting, else where all options are listed."""
+    """Return a remedy for an unknown option: the most similar flag or setting, or else how to list all options."""
     settings = getattr(context.command.callback, "settings", ())
     flags = {name: flag_of(name, None if FIELDS[name].metadata["group"] else "VALUE") for name in settings}
     typed = [flag for one in context.command.params for flag in one.opts if flag.startswith("--")]
@@ -193,9 +191,9 @@ def _nearest(name: str, context: Any) -> str:
 
 
 def code_of_ending(error: BaseException | None) -> int | None:
-    """Return the exit code of the Ctrl-C or signal that caused an error, else None.
+    """Return the exit code if Ctrl-C or a signal caused an error, else None.
 
-    Interrupted work may raise a different error.
+    Work that is interrupted may raise another error, which has the interruption as its cause.
     """
     while error is not None:
         if isinstance(error, KeyboardInterrupt):
@@ -211,14 +209,14 @@ def _terminate(number: int, frame: Any) -> None:
 
 
 def _code_of(number: int) -> int:
-    """Return the exit code that shells give a process ended by a signal."""
+    """Return the exit code that a shell reports for a process that a signal ended."""
     return 128 + number
 
 
 def _say(text: str) -> None:
-    """Print a message to stderr. Text quoted from a file or a name cannot control the terminal.
+    """Print a message to stderr. Control characters in quoted names and texts are made visible.
 
-    Lines after the first are indented, so that no script takes a line of a name for a verdict.
+    Lines after the first are indented. So a script cannot mistake part of a name for a verdict.
     """
     first, *others = text.split("\n")
     print_stderr("\n".join((first, *(line if line.startswith(" ") else f"  {line}" for line in others))))
@@ -227,16 +225,16 @@ def _say(text: str) -> None:
 def entry() -> None:
     """Run the `secid` program.
 
-    Waiting threads sleep unless the user sets OMP_WAIT_POLICY. By default OpenMP lets them spin: on cores shared with
-    other programs, two threads then measured 2,000 records in 33 to 42 s instead of 3 to 4 s.
+    Idle OpenMP threads sleep, unless the user sets OMP_WAIT_POLICY. By default they spin. On cores shared with other
+    programs, two threads then took 33 to 42 s for 2,000 records instead of 3 to 4 s.
     """
-    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # torch reads it when it is loaded
+    os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # torch reads it when it is imported
     code = main(sys.argv[1:])
     try:
         sys.stdout.flush()
     except BrokenPipeError:
         sys.stdout = None
-    except OSError as error:  # 1 would be a verdict
+    except OSError as error:  # Python would exit with 1, which is a verdict here
         sys.stdout = None
         code = code if code == WRONG_USE else _no_room(error)
     sys.exit(code)

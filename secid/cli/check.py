@@ -1,4 +1,4 @@
-"""`secid check`, `secid audit`, `secid probe` and `secid explain`: defects of sources, and the evidence for them."""
+"""`secid check`, `secid audit`, `secid probe` and `secid explain`: find defects, and get evidence about sources."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from secid.results.inputs import PROBE_SETTINGS
 # `secid check`.
 
 CHECK_SETTINGS = ("tokenizer", "examples", "threads", *(name for name in READING if name != "on_bad"))
-"""on_bad is left out: a few malformed rows are a caution here. `--fail-on malformed_rows=0` makes them an error."""
+"""Without on_bad: here malformed rows are a caution, and `--fail-on malformed_rows=0` makes them an error."""
 
 
 @takes_settings(*CHECK_SETTINGS)
@@ -28,8 +28,8 @@ def check(
         flag(
             "--against-eval",
             metavar="DIR",
-            text="BEIR folder, hf://datasets/OWNER/NAME, or mteb:TASK (such as mteb:SciFact) whose queries and "
-            "relevant passages must not occur in the sources.",
+            text="Evaluation set whose queries and relevant passages must not occur in the sources: a BEIR folder, "
+            "hf://datasets/OWNER/NAME, or mteb:TASK (such as mteb:SciFact).",
             group="Input",
         ),
     ] = None,
@@ -38,7 +38,7 @@ def check(
         flag(
             "--fail-on",
             metavar="NAME[=LIMIT]",
-            text="Exit 1 if this finding is above its limit (default: see `secid explain NAME`); repeatable. One "
+            text="Exit 1 if this finding is above LIMIT (`secid explain NAME` shows the default); repeatable. One "
             f"of {ANY} (all of them), {', '.join((*CHECKED, *CAUTIONS))}.",
         ),
     ] = None,
@@ -47,10 +47,10 @@ def check(
     quiet: Quiet = False,
     **settings: Any,
 ) -> int:
-    """Find the defects of the texts in seconds, without an encoder.
+    """Find defects in the texts in seconds, without an encoder.
 
-    Exit codes: 0 pass; 1 a finding of --fail-on is above its limit; 2 wrong usage, a file that cannot be read or
-    understood, too many malformed rows, or a source without a triplet.
+    Exit codes: 0 pass; 1 a finding of --fail-on is above its limit; 2 wrong usage, an unreadable file, too many
+    malformed rows, or a source without a triplet.
 
     Example: secid check negatives/*.jsonl --fail-on false_negative
     """
@@ -82,8 +82,8 @@ def audit(
         flag(
             "--qrels",
             metavar="FILE",
-            text="Relevance judgements in BEIR's or TREC's layout, instead of those of --collection. --set corpus=FILE "
-            "and --set queries=FILE give the texts of their ids.",
+            text="Relevance judgements in BEIR's or TREC's format, instead of those of --collection. --set corpus=FILE "
+            "and --set queries=FILE name the texts of their ids.",
             group=INPUT,
         ),
     ] = None,
@@ -95,8 +95,8 @@ def audit(
 ) -> None:
     """Count the negatives that relevance judgements call relevant.
 
-    Also measures how well the encoder, and a guide, would have found them. A grade above 0 is relevant. Judgements are
-    matched by id, or by text if the sources hold texts.
+    It also measures how well the encoder and a guide would have found them. A passage is relevant if its grade is above
+    0. Judgements are matched by id, or by text if the sources have texts.
 
     Example: secid audit mined/*.jsonl --collection scifact --encoder e5-base
     """
@@ -123,13 +123,13 @@ HIDDEN_FLAGS = (
     "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
     "query_prompt", "passage_prompt", "trust_remote_code",
 )  # fmt: skip
-"""Flags that work as in `secid score`. The help leaves them out, since few users need them here."""
+"""Flags that work as in `secid score`. They are not in the help, since few users need them here."""
 HELP_TEXTS = {
     "encoder": "Encoder to train: short name, hub name or folder with weights.",
     "temperature": "Softmax temperature of the training loss.",
-    "guide": "Second encoder whose suspects --loss gist leaves out.",
+    "guide": "Second encoder. --loss gist leaves out the negatives that it suspects.",
 }
-"""Help texts of flags that mean something different in `secid score`."""
+"""Help texts of flags that have another meaning in `secid score`."""
 
 
 @takes_settings(*PROBE_SETTINGS, *OF_GUIDE, hidden=HIDDEN_FLAGS, texts=HELP_TEXTS)
@@ -137,21 +137,23 @@ def probe(
     sources: Sources,
     steps: Annotated[int, training("--steps", metavar="N", text="Steps per training run.")] = 100,
     seeds: Annotated[
-        int, training("--seeds", metavar="N", text="Training runs per source and fold; one gives no interval.")
+        int, training("--seeds", metavar="N", text="Training runs per source and fold; with one there is no interval.")
     ] = 3,
-    folds: Annotated[int, training("--folds", metavar="N", text="Parts of the queries, each held out once.")] = 3,
+    folds: Annotated[
+        int, training("--folds", metavar="N", text="Number of parts of the queries; each is held out once.")
+    ] = 3,
     full: Annotated[bool, training("--full/--lora", text="Train all weights, or LoRA adapters of rank 16.")] = True,
     rate: Annotated[
         list[float] | None,
         training(
             "--rate",
             metavar="R",
-            text="Learning rate: every source is trained at it and at four times it. Repeat it to name the rates "
-            "yourself. [default: 5e-5; with --lora 2e-4]",
+            text="Learning rate; every source is trained at this rate and at four times it. Repeat the flag to name "
+            "all rates yourself. [default: 5e-5; with --lora 2e-4]",
         ),
     ] = None,
     held_out: Annotated[
-        int, training("--held-out", metavar="N", text="Hold out and rank at most N queries (≥ 100).")
+        int, training("--held-out", metavar="N", text="Maximum number of queries to hold out and rank (≥ 100).")
     ] = 500,
     batch: Annotated[int, training("--batch", metavar="N", text="Queries per step.")] = 32,
     loss: Annotated[
@@ -159,7 +161,8 @@ def probe(
         training(
             "--loss",
             metavar="LOSS",
-            text="infonce; mw (Mann-Whitney); lsepair, sum_marginal or joint (several positives); gist with --guide.",
+            text="Training loss: infonce; mw (Mann-Whitney); lsepair, sum_marginal or joint (several positives); gist "
+            "(with --guide).",
         ),
     ] = "infonce",
     passages: Annotated[
@@ -167,13 +170,15 @@ def probe(
         training(
             "--passages",
             metavar="KIND",
-            text="own: a query's own negatives alone; batch: those of the other rows, too.",
+            text="Negatives of a query: own (only its own), or batch (also passages of other rows).",
         ),
     ] = "batch",
-    estimate: Annotated[bool, training("--estimate", text="Print how long it takes, and train nothing.")] = False,
+    estimate: Annotated[bool, training("--estimate", text="Print the expected time; train nothing.")] = False,
     run: Annotated[
         Path | None,
-        flag("--run", metavar="RUN", text="Add the result to this run folder of `secid score` on these files."),
+        flag(
+            "--run", metavar="RUN", text="Add the result to this run folder of `secid score`, made from the same files."
+        ),
     ] = None,
     out: Out = None,
     json: Json = False,
@@ -182,10 +187,9 @@ def probe(
 ) -> None:
     """Fine-tune briefly on each source, and compare the results.
 
-    Everything but the negatives is the same for all sources, and queries that share a relevant passage are held out
-    together. Every source is trained at two learning rates at least, since the order may differ between them. All
-    weights are trained unless --lora is given. It takes minutes to hours, and the expected time is printed first.
-    Ctrl-C keeps the finished training runs; the same command resumes from there.
+    Only the negatives differ between sources. Queries that share a relevant passage are held out together. Every source
+    is trained at two or more learning rates, since the order may differ between them. This takes minutes to hours. The
+    expected time is printed first. Ctrl-C keeps the finished training runs; the same command then runs the others.
 
     Example: secid probe mined/*.jsonl --encoder minilm --collection scifact --run secid-runs/mine
     """
@@ -228,12 +232,12 @@ def explain(
         str | None,
         typer.Argument(
             metavar="NAME",
-            help="A finding, column, status, check of the gate or mining preset. Without NAME, list all.",
+            help="A finding, column, status, check of the gate or mining preset. Without NAME, all are listed.",
         ),
     ] = None,
     json: Json = False,
 ) -> None:
-    """Explain a finding, a column, a status or a mining preset.
+    """Explain a finding, column, status, check or mining preset.
 
     Example: secid explain false_negative
     """

@@ -1,4 +1,4 @@
-"""Consoles for results and for everything else, and the display of progress."""
+"""Consoles for results and for messages, and the display of progress."""
 
 from __future__ import annotations
 
@@ -17,53 +17,56 @@ from rich.text import Text
 from secid.pages.text import log_line, plain, short
 
 FIRST_LINE_SECONDS = 2.0
-"""Without a terminal, a stage is announced if it takes longer than this."""
+"""Without a terminal, print a line for a stage after this time."""
 HEARTBEAT_SECONDS = 30.0
-MOST_DESCRIBED = 60
-"""Most characters of the description next to the bar."""
-NARROW, BAR_COLUMNS, NUMBERS_COLUMNS, RATE_COLUMNS = 90, 20, 42, 34
-"""NARROW: with fewer columns there is neither a bar nor a rate. The others are widths in columns: of the bar; of the
-count with the time left; of the bar with the rate. The description gets the rest.
-"""
+"""Without a terminal, print another line for the stage after this time."""
+MAX_DESCRIPTION_COLUMNS = 60
+"""Maximum width of the description next to the bar."""
+MIN_BAR_TERMINAL_COLUMNS = 90
+"""Show the bar and the rate only on a terminal that is at least this wide."""
+BAR_COLUMNS, NUMBERS_COLUMNS, RATE_COLUMNS = 20, 42, 34
+"""Widths of the bar, of the count with the time left, and of the bar with the rate. The description gets the rest."""
 PIPE_COLUMNS = 80
 """Width of a table in a file or a pipe."""
 
 
 class Results(Console):
-    """A console that raises BrokenPipeError when its reader leaves. rich would exit with 1, which is a verdict here."""
+    """A console that raises BrokenPipeError if the reader closes the pipe. rich would exit with 1, a verdict here."""
 
     def on_broken_pipe(self) -> None:
         raise  # noqa: PLE0704  rich calls this while it handles the error
 
 
 class Notes(Console):
-    """A console that falls silent when its reader leaves, while the work continues."""
+    """A console that prints nothing more after the reader closes the pipe. The work continues."""
 
     def on_broken_pipe(self) -> None:
         self.quiet = True
 
 
 def stdout() -> Console:
-    """Return the console for results: coloured and as wide as the terminal, plain in a pipe. COLUMNS sets its width."""
+    """Return the console for results. It is coloured on a terminal and plain in a pipe. COLUMNS sets its width."""
     known = sys.stdout.isatty() or os.environ.get("COLUMNS", "").isdigit()
     return Results(file=sys.stdout, highlight=False, width=None if known else PIPE_COLUMNS)
 
 
 def stderr() -> Console:
-    """Return the console for everything else. It is quiet if stderr is closed, where rich would print to stdout."""
+    """Return the console for messages. It prints nothing if stderr is closed; rich would then print to stdout."""
     return Notes(file=sys.stderr, quiet=sys.stderr is None, highlight=False, soft_wrap=True)
 
 
 class TimeLeft(ProgressColumn):
-    """The remaining time of a stage, labelled."""
+    """Column with the remaining time of a stage."""
 
     def render(self, task: Task) -> Text:
         return Text("" if task.time_remaining is None else f"({duration(task.time_remaining)} left)")
 
 
 class ConsoleProgress:
-    """Progress on stderr: on a terminal, a bar with "n of N", rate and time left; elsewhere, a line for each stage of
-    two seconds or more, and another every 30 s. Nothing if quiet.
+    """Shows progress on stderr.
+
+    On a terminal it is a bar with count, rate and time left. Otherwise it is a line for each stage after two seconds,
+    and another every 30 s. If quiet, nothing is shown.
     """
 
     def __init__(self, quiet: bool) -> None:
@@ -78,7 +81,7 @@ class ConsoleProgress:
 
     @property
     def _is_narrow(self) -> bool:
-        return self._console.width < NARROW
+        return self._console.width < MIN_BAR_TERMINAL_COLUMNS
 
     def __enter__(self) -> ConsoleProgress:
         if not self._quiet and self._console.file.isatty():
@@ -112,7 +115,7 @@ class ConsoleProgress:
                 self._spoke = now
                 seconds = now - self._began
                 parts = (
-                    short(self._place, MOST_DESCRIBED),
+                    short(self._place, MAX_DESCRIPTION_COLUMNS),
                     self._count(),
                     self._left(seconds),
                     f"{duration(seconds)} so far",
@@ -120,7 +123,7 @@ class ConsoleProgress:
                 self._console.print(Text(log_line(f"{self._stage}: {', '.join(filter(None, parts))}")))
 
     def _count(self) -> str:
-        """Return the count in words: "1,200 of 5,000 texts, 300 texts/s", or "0 of 5,000 texts" before the first."""
+        """Format the count: "1,200 of 5,000 texts, 300 texts/s", or "0 of 5,000 texts" at the start."""
         if not self._done:
             return "" if self._total is None else f"0 of {amount(self._total, self._unit)}"
         total = "" if self._total is None else f" of {amount(self._total, self._unit)}"
@@ -151,7 +154,7 @@ class ConsoleProgress:
         self._place, self._total = place, total
         if self._bars is not None and self._task is not None:
             room = self._console.width - (NUMBERS_COLUMNS if self._is_narrow else NUMBERS_COLUMNS + RATE_COLUMNS)
-            described = short(f"{self._stage} {place}", max(12, min(MOST_DESCRIBED, room)))
+            described = short(f"{self._stage} {place}", max(12, min(MAX_DESCRIPTION_COLUMNS, room)))
             self._bars.update(self._task, description=described, total=total, count=self._count())
 
     def note(self, text: str) -> None:
@@ -160,12 +163,12 @@ class ConsoleProgress:
 
 
 def amount(n: int, unit: str) -> str:
-    """Return a count with its unit: "5,000 texts"; bytes as "4.9 MB"."""
+    """Format a count with its unit: "5,000 texts"; bytes as "4.9 MB"."""
     return f"{n / 1e6:,.1f} MB" if unit == "bytes" else f"{n:,} {unit}"
 
 
 def duration(seconds: float) -> str:
-    """Return a time in words: "40 s", "12 min" or "3.5 h"."""
+    """Format a time: "40 s", "12 min" or "3.5 h"."""
     if seconds < 100:
         return f"{seconds:.0f} s"
     return f"{seconds / 60:.0f} min" if seconds < 6000 else f"{seconds / 3600:.1f} h"

@@ -1,4 +1,4 @@
-"""`secid encoder`, `secid cache`, `secid doctor` and `secid schema`: the installation, its encoders and its formats."""
+"""`secid encoder`, `secid cache`, `secid doctor` and `secid schema`: inspect the installation and its encoders."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ if TYPE_CHECKING:
 NOT_EVALUATED = 3
 """Exit code if a check of the self-test failed or could not run."""
 CACHE = frozenset({"cache", "cache_dir", "cache_gb"})
-"""Settings without effect here, since the self-test never reads the cache."""
+"""Settings without effect here, since the self-test does not use the cache."""
 
 
 @takes_settings(*(name for name in ENCODING if name not in CACHE))
@@ -30,7 +30,7 @@ def encoder(
         str | None,
         typer.Argument(
             metavar="ENCODER",
-            help="Short name, hub name, folder, vectors file or http endpoint [default: the encoder of the settings].",
+            help="Short name, hub name, folder, vectors file or http endpoint [default: the encoder in the settings].",
             show_default=False,
             rich_help_panel="Encoder",
         ),
@@ -40,7 +40,8 @@ def encoder(
 ) -> int:
     """Show an encoder's recipe and run its self-test.
 
-    The recipe names the rule that set each of its parts. Exit code 3: a check of the self-test failed or could not run.
+    For each part of the recipe the output names the rule that set it. Exit code 3: a check of the self-test failed or
+    could not run.
 
     Example: secid encoder e5-base --max-length 256
     """
@@ -61,15 +62,15 @@ def encoder(
     return 0
 
 
-# `secid cache`: show, empty or check the embedding cache.
+# `secid cache`.
 
-cache = typer.Typer(help="Show, empty or check the cache of embeddings.", no_args_is_help=True)
+cache = typer.Typer(help="Show, clear or check the embedding cache.", no_args_is_help=True)
 
 
 @cache.command("info")
 @takes_settings("cache_dir", "cache_gb")
 def info(json: Json = False, **settings: Any) -> None:
-    """Show where the cache is, how large it is, and what it holds.
+    """Show the folder, size and content of the cache.
 
     Example: secid cache info
     """
@@ -85,11 +86,13 @@ def info(json: Json = False, **settings: Any) -> None:
 @cache.command("clear")
 @takes_settings("cache_dir")
 def clear(
-    yes: Annotated[bool, flag("--yes", "-y", text="Do not ask.")] = False, json: Json = False, **settings: Any
+    yes: Annotated[bool, flag("--yes", "-y", text="Do not ask for confirmation.")] = False,
+    json: Json = False,
+    **settings: Any,
 ) -> None:
-    """Remove all cached embeddings and training runs; other files stay.
+    """Remove all cached embeddings and training runs. Other files are kept.
 
-    Asks first on a terminal; elsewhere --yes is required.
+    It asks for confirmation on a terminal; elsewhere it needs --yes.
 
     Example: secid cache clear --yes
     """
@@ -101,27 +104,27 @@ def clear(
     before = folder.info()
     if not yes:
         if not sys.stdin.isatty():
-            raise UsageError(f"{before.folder} would be emptied", remedy="confirm with --yes")
+            raise UsageError("would be cleared", where=str(before.folder), remedy="confirm with --yes")
         what = f"{bytes_text(before.n_bytes)} of embeddings and {before.n_trainings} training runs"
         typer.confirm(log_line(f"Remove {what} in {before.folder}?"), abort=True, err=True)
     removal = folder.clear()
     if json:
         print_json({"folder": before.folder, **asdict(removal)})
         return
-    print_lines(f"{before.folder}: {bytes_text(removal.n_bytes_freed)} freed")
+    print_lines(f"{before.folder}: freed {bytes_text(removal.n_bytes_freed)}")
     if removal.n_unsealed:
         print_lines(
-            f"{removal.n_unsealed} unfinished, {bytes_text(removal.n_bytes_unsealed)}: kept for an hour after the last "
-            "write, since a run may still be writing them"
+            f"unfinished files kept: {removal.n_unsealed} ({bytes_text(removal.n_bytes_unsealed)}). A run may still be "
+            "writing them; they can be removed an hour after their last write."
         )
 
 
 @cache.command("verify")
 @takes_settings("cache_dir")
 def verify(json: Json = False, **settings: Any) -> int:
-    """Read every byte of the cache and set damaged segments aside.
+    """Read the whole cache and set damaged segments aside.
 
-    Their texts are encoded again when needed. Exit codes: 1 if a segment was damaged, 3 if one could not be read.
+    Their texts are encoded again when they are needed. Exit codes: 1 a segment was damaged, 3 one could not be read.
 
     Example: secid cache verify
     """
@@ -130,7 +133,7 @@ def verify(json: Json = False, **settings: Any) -> int:
     if json:
         print_json({"folder": str(folder.folder), **asdict(check)})
     else:
-        print_lines(f"{folder.folder}: {check.n_whole} segments intact, {len(check.damaged)} damaged and set aside")
+        print_lines(f"{folder.folder}: {check.n_whole} intact segments, {len(check.damaged)} damaged and set aside")
         for name in check.damaged:
             print_lines(f"  {name}")
         for name in check.unreadable:
@@ -145,7 +148,9 @@ def _folder(settings: dict[str, Any]) -> CacheFolder:
 
     folder = CacheFolder.of(resolve(settings).values)
     if folder.folder.exists() and not folder.folder.is_dir():
-        raise UsageError(f"{folder.folder} is not a directory", where=flag_of("cache_dir"))
+        raise UsageError(
+            f"{folder.folder} is not a directory", where=flag_of("cache_dir"), remedy="name a directory, or a new path"
+        )
     return folder
 
 
@@ -155,7 +160,7 @@ def _folder(settings: dict[str, Any]) -> CacheFolder:
 def doctor(
     json: Json = False,
 ) -> None:
-    """Print versions, devices and caches, for a bug report."""
+    """Print versions, devices and caches for a bug report."""
     from secid.run_folder.write import diagnosis
 
     report = diagnosis()
@@ -186,13 +191,13 @@ DOCUMENT_TYPES = {
     Document.probe: ("secid.results.probe", "Probe"),
     Document.baseline: ("secid.tools.gating.baseline", "Baseline"),
 }
-"""Module and class of each document. Only the module of the requested one is imported."""
+"""Module and class of each document. Only the module of the requested document is imported."""
 
 
 def schema(
     document: Annotated[
         Document,
-        typer.Argument(help="One of report.json, the gate's verdict, its policy, the baseline, or probe.json."),
+        typer.Argument(help="report (report.json), gate (its verdict), policy, baseline, or probe (probe.json)."),
     ] = Document.report,
 ) -> None:
     """Print the JSON Schema of a document that secid writes or reads.

@@ -1,4 +1,4 @@
-"""`secid gate` and `secid baseline`: compare new sources with committed numbers."""
+"""`secid gate` and `secid baseline`: compare new sources with a committed baseline."""
 
 from __future__ import annotations
 
@@ -37,24 +37,30 @@ def gate(
         list[str] | None,
         typer.Argument(
             metavar="SOURCE",
-            help="Files, globs, folders of shards, or name=path.",
+            help="Files, globs, folders, or name=path.",
             show_default=False,
         ),
     ] = None,
     against: Annotated[
-        Path | None, judging("--against", metavar="FILE", text="Baseline written by `secid baseline`.")
+        Path | None, judging("--against", metavar="FILE", text="Baseline that `secid baseline` wrote.")
     ] = None,
     policy: Annotated[
         Path | None, judging("--policy", metavar="FILE", text="Policy file [default: the [gate] table of secid.toml].")
     ] = None,
     paired: Annotated[
-        Path | None, judging("--paired", metavar="RUN", text="Run folder of the baseline, to compare query by query.")
+        Path | None,
+        judging("--paired", metavar="RUN", text="Run folder of the baseline, to compare by query."),
     ] = None,
-    init: Annotated[bool, judging("--init", text="Write a commented policy derived from the baseline.")] = False,
-    exit_zero: Annotated[bool, judging("--exit-zero", text="Exit 0 with any verdict, for a trial period.")] = False,
+    init: Annotated[bool, judging("--init", text="Write a commented policy for this baseline.")] = False,
+    exit_zero: Annotated[bool, judging("--exit-zero", text="Exit 0 whatever the verdict, for a trial period.")] = False,
     out: Annotated[
         list[Path] | None,
-        flag("-o", "--out", metavar="FILE", text="Also write the verdict here: .html, .json, .md or .xml (JUnit)."),
+        flag(
+            "-o",
+            "--out",
+            metavar="FILE",
+            text="Also write the verdict to this file: .html, .json, .md or .xml (JUnit).",
+        ),
     ] = None,
     json: Json = False,
     annotations: Annotated[
@@ -65,9 +71,9 @@ def gate(
 ) -> int:
     """Check new sources of negatives against a baseline.
 
-    Exit codes: 0 pass, 1 fail, 2 usage error, 3 undecided.
+    Exit codes: 0 pass, 1 fail, 2 wrong usage, 3 undecided.
 
-    Settings default to those of the baseline. If $GITHUB_STEP_SUMMARY is set, the verdict is added to that file.
+    By default the baseline's settings are used. If $GITHUB_STEP_SUMMARY is set, the verdict is appended to that file.
 
     Example: secid gate new.jsonl --against secid-baseline.json
     """
@@ -75,15 +81,15 @@ def gate(
 
     if against is None:
         raise UsageError(
-            "no baseline given", remedy="use --against secid-baseline.json; `secid baseline RUN` writes it"
+            "no baseline named", remedy="use --against secid-baseline.json, which `secid baseline RUN` writes"
         )
     if init:
         return _init(against, policy or Path("secid.toml"), sources)
     if not sources:
-        raise UsageError("no source given", remedy="secid gate new.jsonl --against secid-baseline.json")
+        raise UsageError("no source named", remedy="run secid gate new.jsonl --against secid-baseline.json")
     from secid.tools.gating.policy import read_policy
 
-    read_policy(policy)  # report an invalid one before anything else is loaded
+    read_policy(policy)  # reports an invalid policy before anything else is loaded
     if out:
         from secid.cli.outputs import check_outputs, files_read
         from secid.pages.gate_ci import GATE_FORMATS
@@ -109,16 +115,16 @@ def _init(against: Path, path: Path, sources: list[str] | None) -> int:
     from secid.tools.gating.limits import write_policy
 
     if sources:
-        raise UsageError("--init takes no source", remedy="secid gate --init --against secid-baseline.json")
+        raise UsageError("--init takes no source", remedy="run secid gate --init --against secid-baseline.json")
     write_policy(read_baseline(against), against.name, path)
-    print_lines(f"policy written to {path}")
+    print_lines(f"wrote the policy to {path}")
     return 0
 
 
 def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annotations | None, quiet: bool) -> None:
-    """Write and print the requested pages. Annotations stay out of the JSON on stdout.
+    """Write and print the requested pages. With JSON on stdout, annotations go to stderr.
 
-    A reader of stdout may stop early, as `head` does, without changing the verdict.
+    If the reader of stdout stops early, as `head` does, the verdict is the same.
     """
     from secid.cli.outputs import print_result, write_results
     from secid.pages.gate_ci import GATE_FORMATS, append_step_summary, github_annotations
@@ -144,18 +150,18 @@ def baseline(
         list[str],
         typer.Argument(
             metavar="[update] RUN",
-            help="Run folder of `secid score`. The word `update` before it updates an existing baseline.",
+            help="Run folder of `secid score`. Put the word `update` before it to update an existing baseline.",
         ),
     ],
     out: Annotated[
-        Path | None, flag("-o", "--out", metavar="FILE", text="The baseline to write [default: secid-baseline.json].")
+        Path | None, flag("-o", "--out", metavar="FILE", text="Baseline file to write [default: secid-baseline.json].")
     ] = None,
     quiet: Annotated[bool, flag("--quiet", "-q", text="Print nothing.")] = False,
 ) -> None:
     """Write or update the baseline that `secid gate` compares with.
 
-    An update prints what changed. Commit both files: NAME.json, to read and review, and NAME.idf.safetensors. For a run
-    folder named update, write ./update.
+    Commit both files that it writes: NAME.json, which you can review, and NAME.idf.safetensors. An update prints the
+    changes. For a run folder that is named update, write ./update.
 
     Example: secid baseline secid-runs/today -o secid-baseline.json
     """
@@ -166,7 +172,7 @@ def baseline(
     if len(folders) != 1:
         raise UsageError(
             f"{'baseline update' if is_update else 'baseline'} takes one run folder, got {len(folders)}",
-            remedy="secid baseline RUN, or secid baseline update RUN; write ./update for a folder named update",
+            remedy="run secid baseline RUN, or secid baseline update RUN; write ./update for a folder named update",
         )
     from secid.api import baseline as write
     from secid.tools.gating.baseline import DEFAULT_NAME, changes, read_baseline

@@ -1,4 +1,4 @@
-"""`secid mine`."""
+"""`secid mine`: mine hard negatives."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ HIDDEN_FLAGS = (
     "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
     "query_prompt", "passage_prompt", "dtype", "tokenizer", "temperature",
 )  # fmt: skip
-"""Flags that work as in `secid score`. The help leaves them out, since few users need them here."""
+"""Flags that work as in `secid score`. They are not in the help, since few users need them here."""
 
 
 @takes_settings("encoder", *READING, *ENCODING, *GUIDE, "tokenizer", "temperature", "seed", hidden=HIDDEN_FLAGS)
@@ -36,26 +36,37 @@ def mine(
             show_default=False,
         ),
     ],
-    out: Annotated[Path | None, flag("-o", "--out", metavar="FOLDER", text="A new folder for NAME.jsonl.")] = None,
+    out: Annotated[
+        Path | None, flag("-o", "--out", metavar="FOLDER", text="New folder for the files NAME.jsonl.")
+    ] = None,
     k: Annotated[int, mining("-k", metavar="K", text="Negatives per row.")] = 10,
     pairs: Annotated[
         str | None,
-        mining("--pairs", metavar="SOURCE", text="Take queries and positives from this source, not from qrels."),
+        mining("--pairs", metavar="SOURCE", text="Take queries and positives from this source instead of qrels."),
     ] = None,
     split: Split = None,
     on_short: Annotated[
-        str, mining("--on-short", metavar="NAME", text="Rows with fewer than K: keep, drop, or random (fill up).")
+        str,
+        mining(
+            "--on-short",
+            metavar="NAME",
+            text="Rows with fewer than K negatives: keep, drop, or random (fill with random passages).",
+        ),
     ] = "keep",
     max_reuse: Annotated[
         int | None, mining("--max-reuse", metavar="N", text="Use a passage in at most N rows of a source.")
     ] = None,
     prompt: Annotated[
-        Path | None, mining("--prompt", metavar="FILE", text="The prompt of llm, with {query}, {positive} and {n}.")
+        Path | None, mining("--prompt", metavar="FILE", text="Prompt for llm, with {query}, {positive} and {n}.")
     ] = None,
-    concurrency: Annotated[int, mining("--concurrency", metavar="N", text="Requests that llm sends at once.")] = 8,
+    concurrency: Annotated[
+        int, mining("--concurrency", metavar="N", text="Maximum requests that llm sends at once.")
+    ] = 8,
     sweep: Annotated[
         bool,
-        mining("--sweep", text="Write nothing; show results of other ranks and margins, with --guide also suspects."),
+        mining(
+            "--sweep", text="Only show results of other ranks and margins, with --guide also suspects. Write no file."
+        ),
     ] = False,
     schema: Annotated[
         str,
@@ -73,8 +84,8 @@ def mine(
 ) -> None:
     """Mine hard negatives by several methods in one pass.
 
-    No labelled positive of a query, nor a near copy of one, becomes its negative. Flags for files and for the encoder
-    work as in `secid score`.
+    Labelled positives of a query, and near copies of them, never become its negatives. Flags for files and for the
+    encoder work as in `secid score`.
 
     Example: secid mine bm25=bm25 near=dense:relative=0.05 --collection scifact --encoder e5-base -o mined
     """
@@ -97,7 +108,7 @@ def mine(
         return
     _refuse({flag_of(name): settings.get(name) for name in GUIDE}, "has no effect without --sweep")
     if out is None:
-        raise UsageError("no folder to write to", remedy="-o FOLDER, or --sweep to write nothing")
+        raise UsageError("no folder to write to", remedy="use -o FOLDER, or --sweep to write nothing")
     with ConsoleProgress(quiet) as progress:
         result = secid.mine(
             miners,
@@ -114,7 +125,7 @@ def mine(
 
 
 def _refuse(flags: Mapping[str, object], why: str) -> None:
-    """Refuse flags, given with their values. Raises UsageError for the first one that is set."""
+    """Raise UsageError for the first flag that is set. flags: values by flag.   why: message."""
     from secid.errors import UsageError
 
     for name, value in flags.items():

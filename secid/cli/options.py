@@ -1,4 +1,4 @@
-"""Command-line options made from the settings table, and the help that groups them."""
+"""Make command-line options from the settings, and group them in the help."""
 
 from __future__ import annotations
 
@@ -27,17 +27,18 @@ STATISTICS = (
 
 INPUT, *_, OUTPUT = GROUPS
 OTHER_OPTIONS = "Options"
-"""Group of the options that belong to no other group."""
+"""Group of options that are in no other group."""
 OUTPUTS = frozenset({"run", "force", "out", "json", "legend", "quiet", "annotations"})
-"""Options that belong to Output in every command."""
-MOST_LABEL = 26
-"""Most characters of an option in the help; the text beside it gets the rest of 80 columns."""
+"""Options that are in the group Output in every command."""
+MAX_LABEL_COLUMNS = 26
+"""Maximum width of an option's name in the help. Its text gets the rest of 80 columns."""
 
 
 def flag(*names: str, metavar: str | None = None, text: str, group: str | None = None, hidden: bool = False) -> Any:
-    """Return an option with its help text, in a group of the help.
+    """Return an option with a help text.
 
-    metavar : name of its value; None if typer derives it.   hidden : leave it out; another command explains it.
+    metavar : name of its value in the help; None to let typer choose it.   text : help text.
+    group : group in the help.   hidden : leave it out of the help.
     """
     return typer.Option(*names, metavar=metavar, help=text, rich_help_panel=group, hidden=hidden)
 
@@ -54,9 +55,9 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `s
 Json = Annotated[bool, flag("--json", text="Print one JSON document instead of text.")]
 Out = Annotated[
     list[Path] | None,
-    flag("-o", "--out", metavar="FILE", text="Also write the result here: .html, .md or .json."),
+    flag("-o", "--out", metavar="FILE", text="Also write this file: .html, .md or .json."),
 ]
-Quiet = Annotated[bool, flag("--quiet", "-q", text="No progress and no notes.")]
+Quiet = Annotated[bool, flag("--quiet", "-q", text="Print no progress and no notes.")]
 Legend = Annotated[bool, flag("--legend", text="Also print what the columns and numbers mean.")]
 
 
@@ -65,7 +66,7 @@ Split = Annotated[
     flag(
         "--split",
         metavar="NAME",
-        text="Only the judgements of this split of the collection. [default: all]",
+        text="Use only judgements of this split of the collection. [default: all]",
         group=INPUT,
     ),
 ]
@@ -75,18 +76,18 @@ class GroupedCommand(TyperCommand):
     """A command whose help lists arguments and options by group."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write a section for each group: first those of only this command, then GROUPS in order, then the rest."""
+        """Write a section for each group: first groups that only this command has, then GROUPS in order, then REST."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             label, text = parameter.get_help_record(ctx) or ("", "")
             group = OUTPUT if parameter.name in OUTPUTS else OTHER_OPTIONS
-            if parameter.param_type_name == "argument":  # the record of an argument names its Python type
+            if parameter.param_type_name == "argument":  # its help record would show the Python type
                 label = f"{parameter.metavar or parameter.name.upper()}{'...' if parameter.nargs < 0 else ''}"
                 group = INPUT
             if label:
                 group = getattr(parameter, "rich_help_panel", None) or group
                 groups.setdefault(group, []).append((label, text))
-        width = min(MOST_LABEL, max(len(label) for rows in groups.values() for label, _ in rows))
+        width = min(MAX_LABEL_COLUMNS, max(len(label) for rows in groups.values() for label, _ in rows))
         own = [name for name in groups if name not in (*GROUPS, OTHER_OPTIONS)]
         for name in (*own, *GROUPS, OTHER_OPTIONS):
             if name in groups:
@@ -97,11 +98,13 @@ class GroupedCommand(TyperCommand):
 def takes_settings(
     *names: str, hidden: Sequence[str] = (), texts: Mapping[str, str] | None = None, **fixed: object
 ) -> Callable[[Command], Command]:
-    """Replace a command's `**settings` with a flag for each named setting that has one, and --set for all of them.
+    """Replace a command's `**settings` with --set, and with a flag for each named setting that has one.
 
-    A setting that is not given stays None, so that files and environment decide it.
-    hidden : flags that the help leaves out.   texts : help texts of flags with a meaning specific to this command.
-    fixed : options that the command sets itself.
+    A setting that the user does not set is None, so that files and environment can set it.
+
+    names  : settings that the command uses.   hidden : flags to leave out of the help.
+    texts  : help texts that differ from those of the settings, by setting.
+    fixed  : values of options that the user cannot set.
     """
 
     def decorate(command: Command) -> Command:
@@ -124,12 +127,12 @@ def takes_settings(
             values = assignments(arguments.pop("assignments") or (), names)
             for name in values:
                 if arguments.get(name) is not None:
-                    raise UsageError(f"{name} is set twice", where="--set", remedy=f"leave out {flag_of(name)}")
+                    raise UsageError(f"{name} is set twice", where="--set", remedy=f"remove {flag_of(name)}")
             return command(**{**arguments, **values, **fixed})
 
         with_settings.__signature__ = inspect.Signature(parameters)  # type: ignore[attr-defined]
         with_settings.__annotations__ = {parameter.name: parameter.annotation for parameter in parameters}
-        with_settings.settings = frozenset(names)  # type: ignore[attr-defined]  # for errors about unused settings
+        with_settings.settings = frozenset(names)  # type: ignore[attr-defined]  # used in error messages
         return with_settings  # type: ignore[return-value]
 
     return decorate
@@ -159,8 +162,8 @@ def _option(name: str, hidden: bool, text: str | None) -> inspect.Parameter:
 def _assignments(names: Sequence[str]) -> inspect.Parameter:
     others = ", ".join(sorted(name for name in names if not FIELDS[name].metadata["group"]))
     text = (
-        f"Any setting; repeatable. NAME without a value prints what it takes. Settings without a flag: {others}. "
-        "Settings can also be kept in secid.toml, or in the environment as SECID_NAME."
+        f"Set a setting; repeatable. NAME without a value prints its values. Settings without a flag: {others}. "
+        "Settings can also be in secid.toml, or in the environment as SECID_NAME."
     )
 
     def print_allowed(typed: list[str] | None) -> list[str] | None:
@@ -173,7 +176,7 @@ def _assignments(names: Sequence[str]) -> inspect.Parameter:
             raise typer.Exit
         return typed
 
-    # Eager, so that it works without SOURCE.
+    # An eager option works without SOURCE.
     option = typer.Option(
         "--set", metavar="NAME=VALUE", help=text, rich_help_panel=OTHER_OPTIONS, callback=print_allowed, is_eager=True
     )
@@ -185,11 +188,11 @@ def _keyword(name: str, annotation: Any) -> inspect.Parameter:
 
 
 def refuse_repeated(words: Sequence[str]) -> None:
-    """Refuse a repeated flag that names a column or schema, since the last would win silently. Raises UsageError."""
+    """Raise UsageError for a repeated flag that names a column or schema, since only the last one would count."""
     flags = [word.partition("=")[0] for word in words]
     for flag in map(flag_of, ("format", *(name for name in READING if name.endswith("_column")))):
         if flags.count(flag) > 1:
             raise UsageError(
-                f"{flag} is given {flags.count(flag)} times, but only one is read",
-                remedy="name numbered columns x_1, x_2 by their prefix x; score two columns as two sources",
+                f"{flag} appears {flags.count(flag)} times, but only one is used",
+                remedy="for columns x_1, x_2, name their prefix x; to score two columns, score two sources",
             )

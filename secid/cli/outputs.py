@@ -1,4 +1,4 @@
-"""Output of commands: files that are checked before any work, screens, JSON, and messages through the sanitiser."""
+"""Print and write the results of commands. Everything that is printed passes the sanitiser."""
 
 from __future__ import annotations
 
@@ -16,13 +16,13 @@ if TYPE_CHECKING:
     from secid.pages.formats import Judged
     from secid.pages.screen import Screen
 
-# Messages for standard error and documents for standard output, through the sanitiser.
+# Print messages and JSON documents through the sanitiser.
 #
-# `pages.screen` prints pages, `console` prints notes and progress. A test checks that nothing else writes.
+# `pages.screen` prints pages, and `console` prints notes and progress. A test checks that nothing else prints.
 
 
 def print_stderr(text: str) -> None:
-    """Print a text of one or more lines to standard error, which may be closed."""
+    """Print lines to standard error. If it is closed, do nothing."""
     from secid.pages.text import log_line
 
     with suppress(OSError, AttributeError):
@@ -37,7 +37,7 @@ def print_json_text(text: str) -> None:
     sys.stdout.write(json_shown(text))
 
 
-# Output files, checked before any work so that they overwrite no input, and JSON.
+# Check output files before any work, then write and print results.
 
 Result = TypeVar("Result")
 
@@ -45,12 +45,12 @@ Result = TypeVar("Result")
 def check_outputs(
     outputs: Sequence[Path], suffixes: Collection[str], inputs: Iterable[Path], folders: str = ""
 ) -> None:
-    """Refuse outputs that cannot be written, before any work.
+    """Refuse outputs that cannot be written.
 
-    inputs  : files and folders; ignored without outputs.
-    folders : text to add to the remedy for an output that may be meant as a folder.
-    Raises UsageError if an output's suffix names no format, or if an output is an input or inside one, under any name;
-    OutputError if it cannot be written.
+    suffixes : suffixes of the formats.   inputs : files and folders that will be read; ignored without outputs.
+    folders  : text to add to the remedy if an output may be meant as a folder.
+    Raises UsageError if an output's suffix is not one of `suffixes`, or if an output is an input or inside one, also by
+    another name. Raises OutputError if it cannot be written.
     """
     from secid.pages.formats import METRICS, format_of
 
@@ -58,8 +58,8 @@ def check_outputs(
         if format_of(path) not in suffixes:
             hint = folders if path.is_dir() or not path.suffix else ""
             if format_of(path) == METRICS:
-                remedy = "give it to -o of secid score, or of secid report for one run"
-                raise UsageError("only a single run has metrics", where=str(path), remedy=remedy)
+                remedy = "use -o metrics.json with secid score, or with secid report for one run"
+                raise UsageError("metrics are written only for a single run", where=str(path), remedy=remedy)
             raise UsageError(
                 f"no page format has the suffix {path.suffix!r}",
                 where=str(path),
@@ -74,12 +74,12 @@ def check_outputs(
                 raise UsageError(
                     f"is also {what} and would be overwritten",
                     where=str(path),
-                    remedy="name another file to write",
+                    remedy="name another output file",
                 )
 
 
 def files_read(specs: Sequence[str], settings: Mapping[str, Any]) -> Iterator[Path]:
-    """Yield the files of the sources, and those that the settings name, as the command line gives them."""
+    """Yield the files of the sources and those in the settings."""
     from secid.read import resolve_sources
     from secid.settings import FIELDS, resolve
 
@@ -91,7 +91,7 @@ def files_read(specs: Sequence[str], settings: Mapping[str, Any]) -> Iterator[Pa
 def write_results(
     files: Sequence[Path], formats: Mapping[str, Callable[[Result], str]], result: Result, quiet: bool
 ) -> None:
-    """Write a result into each file, in the format of its suffix, and say so on standard error unless quiet."""
+    """Write a result to each file in the format of its suffix. Unless quiet, name the files on standard error."""
     from secid.files import write_whole
 
     for path in files:
@@ -104,7 +104,7 @@ def print_result(result: Result, as_json: bool, shown: Callable[[Result], Screen
     """Print a result as one JSON document, or as the screen that a terminal shows."""
     from secid.results.document import json_of
 
-    with suppress(BrokenPipeError):  # a reader that stops early changes no verdict
+    with suppress(BrokenPipeError):  # the verdict is the same if the reader stops early
         if as_json:
             print_json_text(json_of(result))
         else:
@@ -127,9 +127,9 @@ def print_lines(*lines: str) -> None:
 
 
 def print_verdict(result: Judged, quiet: bool) -> None:
-    """Print the verdict as the last line of stderr, for scripts.
+    """Print the verdict for scripts, as the last line of stderr.
 
-    Print nothing if quiet, or on a terminal, where the page above says the same in words.
+    Print nothing if quiet, or on a terminal, where the page above has the verdict in words.
     """
     from rich.text import Text
 
@@ -139,7 +139,7 @@ def print_verdict(result: Judged, quiet: bool) -> None:
     console = stderr()
     if not quiet and not console.file.isatty():
         with suppress(BrokenPipeError):
-            sys.stdout.flush()  # the result comes first if both go to one file
+            sys.stdout.flush()  # so that the result comes first if both go to one file
         console.print(Text(verdict_line(result)))
 
 

@@ -1,4 +1,4 @@
-"""`secid report` and `secid compare`: pages of finished runs, without scoring anything."""
+"""`secid report` and `secid compare`: show finished runs, and compare them with training results."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ def report(
         flag(
             "-o",
             "--out",
-            text="File to write: .html, .md, .json, or metrics.json with only the numbers.",
+            text="File to write: .html, .md, .json, or metrics.json for only the numbers.",
             metavar="FILE",
         ),
     ] = None,
@@ -77,7 +77,10 @@ def report(
 
 
 def _with_typed_folder(run: Run, path: Path) -> Run:
-    """Return the run with commands that name its folder as the user did. A report outside its folder stays as it is."""
+    """Return the run with repair commands that name its folder as the user did.
+
+    A report outside a run folder is returned unchanged.
+    """
     folder = path if path.is_dir() else path.parent
     if not (folder / "negatives.parquet").exists():
         return run
@@ -90,10 +93,10 @@ def _with_typed_folder(run: Run, path: Path) -> Run:
 
 
 def _refuse_pages(runs: Sequence[Path]) -> None:
-    """Refuse pages and missing reports among the runs. Raises UsageError."""
+    """Raise UsageError for a page or a missing report among the runs. It is probably meant as an output."""
     for path in runs:
         if (path.suffix in (".html", ".md") and not path.is_dir()) or (path.suffix == ".json" and not path.exists()):
-            raise UsageError("not a run", where=str(path), remedy=f"to write this file: -o {path}")
+            raise UsageError("not a run", where=str(path), remedy=f"to write this file, use -o {path}")
 
 
 # `secid compare`.
@@ -108,8 +111,8 @@ def compare(
         flag(
             "--against",
             metavar="FILE",
-            text="CSV file with a column source, and a column for each metric, split and run (its standard error, if "
-            "known, in COLUMN_se); or the probe.json of `secid probe`.",
+            text="CSV file with a column source and a column for each metric, split and run. A column COLUMN_se has "
+            "the standard errors of COLUMN. Or the probe.json of `secid probe`.",
         ),
     ],
     json: Json = False,
@@ -117,12 +120,12 @@ def compare(
 ) -> None:
     """Compare a run's scores with your own training results.
 
-    Does a score order the sources as training did? Prints the comparisons that differ significantly from chance;
-    --json has all of them, with Kendall's tau, Spearman's rho, pairs in order and top-1 regret. The 95 % intervals
-    include the standard errors of the metric (COLUMN_se) and of the score that the run ranks by.
+    Does a score order the sources as training did? The output has the comparisons that differ significantly from
+    chance. --json has all of them, with Kendall's tau, Spearman's rho, pairs in order and top-1 regret. The 95 %
+    intervals include the standard errors of the metric (COLUMN_se) and of the score that the run ranks by.
 
-    Results of a single split and training run prove nothing. Neither do results on a split whose test queries share
-    relevant passages with training queries. secid check --against-eval counts these passages.
+    Results of a single split and a single training run prove nothing. Nor do results on a split whose test queries
+    share relevant passages with training queries. secid check --against-eval counts these passages.
 
     Example: secid compare secid-runs/mine --against results.csv
     """

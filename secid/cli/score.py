@@ -1,4 +1,4 @@
-"""`secid score`, `secid ablate` and `secid merge`: score sources under the encoder, whole or in shards."""
+"""`secid score`, `secid ablate` and `secid merge`: score sources with an encoder, at once or in shards."""
 
 from __future__ import annotations
 
@@ -41,23 +41,22 @@ RunOption = Annotated[
 Force = Annotated[bool, flag("--force", text="Replace an existing run folder.")]
 StateDirOption = Annotated[
     str | None,
-    flag("--state-dir", metavar="URL", text="Folder or bucket for the states of the shards.", group="Output"),
+    flag("--state-dir", metavar="URL", text="Folder or bucket for the states of shards.", group="Output"),
 ]
 Prepare = Annotated[
-    bool, flag("--prepare", text="With --shard: only count its part of the texts for all shards.", hidden=True)
+    bool, flag("--prepare", text="With --shard: only count this shard's part of the texts.", hidden=True)
 ]
 On = Annotated[
     str | None,
     flag("--on", metavar="ray|ray://HOST:PORT", text="Score and merge all shards on a Ray cluster.", hidden=True),
 ]
-NShards = Annotated[int | None, flag("--shards", metavar="N", text="With --on: how many shards.", hidden=True)]
+NShards = Annotated[int | None, flag("--shards", metavar="N", text="With --on: number of shards.", hidden=True)]
 Encoders = Annotated[
     list[str] | None,
     flag(
         "--encoder",
         metavar="NAME",
-        text="Short name, hub name, folder, vectors file or http endpoint. Repeat it to compare the order under "
-        "other encoders; the first is the target.",
+        text="Short name, hub name, folder, vectors file or http endpoint; repeatable, the first is the target.",
         group="Encoder",
     ),
 ]
@@ -79,7 +78,7 @@ def _score(
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Score each source: gates, log det, hardness, failure buckets.
+    """Score each source for defects and hardness, and rank them.
 
     Example: secid score negatives/*.parquet --encoder e5-base
     """
@@ -107,16 +106,16 @@ def _score(
 def _refuse_on_ray(
     encoders: list[str] | None, state_dir: str | None, prepare: bool, on: str | None, shards: int | None
 ) -> None:
-    """Refuse flags that --on does not support, and the lack of those that it needs. Raises UsageError."""
+    """Raise UsageError for flags that --on does not support, or if a flag that it needs is missing."""
     from secid.errors import UsageError
 
     if on is None or shards is None or state_dir is None:
-        remedy = "--on ray --shards 8 --state-dir URL"
-        raise UsageError("must be given together", where="--on, --shards and --state-dir", remedy=remedy)
+        remedy = "use --on ray --shards 8 --state-dir URL"
+        raise UsageError("must be used together", where="--on, --shards and --state-dir", remedy=remedy)
     if len(encoders or ()) > 1:
-        raise UsageError("shards are scored with one encoder", where="--encoder")
+        raise UsageError("shards are scored with one encoder", where="--encoder", remedy="name one encoder")
     if prepare:
-        raise UsageError("--on already counts first", where="--prepare", remedy="leave it out")
+        raise UsageError("--on counts the texts itself", where="--prepare", remedy="remove --prepare")
 
 
 def show(
@@ -132,8 +131,8 @@ def show(
 ) -> None:
     """Score, print the run, and write its pages.
 
-    compute : scores; takes the progress to report to and the run folder to write.
-    sources : name the run folder without --run.   inputs : files that are read, and must not be overwritten.
+    compute : function that scores. It takes the progress display and the run folder to write.
+    sources : names for the run folder if `run` is None.   inputs : files that are read and must not be overwritten.
     """
     from dataclasses import replace
 
@@ -145,7 +144,7 @@ def show(
     from secid.pages.formats import FORMATS, OF_METRICS, format_of
     from secid.pages.sections import run_screen
 
-    # A file that cannot be written is an error after the result is printed.
+    # If a file cannot be written, the result is printed before the error.
     formats = {**FORMATS, **OF_METRICS}
     check_outputs(outputs, formats, inputs, "; --run names a run folder")
     problem: OutputError | None = None
@@ -167,7 +166,7 @@ def show(
             progress.note(f"wrote {path}")
         except OutputError as error:
             problem = error
-    with suppress(BrokenPipeError):  # a reader that stops early misses neither the run folder nor the verdict
+    with suppress(BrokenPipeError):  # if the reader stops early, run folder and verdict are still printed
         if json:
             print_json_text(to_json(result))
         else:
@@ -191,19 +190,23 @@ def _score_shard(
     outputs: Mapping[str, Any],
     settings: dict[str, Any],
 ) -> None:
-    """Score one part of the queries and write its state. outputs: flags of a report, which a shard does not write."""
+    """Score one part of the queries and write its state. outputs: flags for a report, which a shard does not have."""
     from secid.cli.console import ConsoleProgress
     from secid.errors import UsageError
     from secid.tools.shards.run import score_shard
 
     if state_dir is None:
-        raise UsageError("needs a folder of states", where="--prepare", remedy="--shard 0/8 --state-dir DIR --prepare")
+        raise UsageError(
+            "needs a folder of states", where="--prepare", remedy="use --shard 0/8 --state-dir DIR --prepare"
+        )
     if output_flags := [name for name, value in outputs.items() if value]:
-        raise UsageError("a shard has no report", where=output_flags[0], remedy=f"secid merge {state_dir}")
+        raise UsageError(
+            "a shard has no report", where=output_flags[0], remedy=f"after all shards, run secid merge {state_dir}"
+        )
     if len(encoders or ()) > 1:
-        raise UsageError("shards are scored with one encoder", where="--encoder")
+        raise UsageError("shards are scored with one encoder", where="--encoder", remedy="name one encoder")
     if prepare and run is not None:
-        raise UsageError("counting writes no run folder", where="--run", remedy="leave it out, or --prepare")
+        raise UsageError("--prepare writes no run folder", where="--run", remedy="remove --run, or --prepare")
     with ConsoleProgress(quiet) as progress:
         done = score_shard(
             sources,
@@ -224,18 +227,18 @@ def _score_shard(
 score = takes_settings(*SETTINGS)(_score)
 ABLATE_SETTINGS = (name for name in SETTINGS if name not in ("ablate", "shard"))
 ablate = takes_settings(*ABLATE_SETTINGS, ablate=True, state_dir=None, prepare=False, on=None, shards=None)(_score)
-ablate.__doc__ = """Score, and check whether the order survives other settings.
+ablate.__doc__ = """Score, and check if the order is the same with other settings.
 
-Same as `secid score --ablate`: other temperatures, tokenizers, IDF corpora, weights and samples.
+It is the same as `secid score --ablate`: other temperatures, tokenizers, IDF corpora, weights and samples.
 
 Example: secid ablate *.parquet --encoder e5-base --encoder e5-large
 """
 
 
 def default_run(sources: list[str]) -> Path:
-    """Return secid-runs/<time>-<names>-<id>, with at most three names of sources, cut to what a file name may hold.
+    """Return secid-runs/<time>-<names>-<id>, with the names of up to three sources, cut to 80 characters.
 
-    The id separates runs that start in the same second, here or on another machine.
+    The id keeps runs apart that start in the same second, here or on another machine.
     """
     time = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     names = [Path(source.split("=", 1)[0]).name.split(".")[0] for source in sources[:3]]
@@ -247,7 +250,9 @@ def default_run(sources: list[str]) -> Path:
 
 
 def _merge(
-    state_dir: Annotated[str, typer.Argument(metavar="URL", help="Folder of the shards' states.", show_default=False)],
+    state_dir: Annotated[
+        str, typer.Argument(metavar="URL", help="Folder or bucket with the states of all shards.", show_default=False)
+    ],
     run: RunOption = None,
     force: Force = False,
     sample: Annotated[
@@ -255,7 +260,7 @@ def _merge(
         flag(
             "--sample",
             metavar="N",
-            text="Queries per source on which controls, ablations and the like are measured.",
+            text="Queries per source to sample for controls, ablations and other analyses.",
             group="Statistics",
         ),
     ] = 20_000,
@@ -267,14 +272,15 @@ def _merge(
 ) -> None:
     """Merge the shards of a run into one report.
 
-    Use it for data that do not fit on one machine. To rank the sources, a sample is enough (secid score --max-records).
+    Use shards for data that do not fit on one machine. To rank sources, a sample is enough (secid score --max-records).
+
     Each of N jobs, on any machine, scores one part of the queries and saves a state. A job whose state exists is
     skipped:
 
         secid score SOURCE... --encoder E --shard 0/8 --state-dir URL
 
-    Run the N jobs with --prepare first, and each counts only its part of the texts; otherwise every shard counts all
-    of them. With --run DIR a shard also writes a run folder, to select rows from. With --on ray --shards 8 instead of
+    Run the N jobs with --prepare first. Then each counts only its part of the texts; otherwise every shard counts all
+    texts. With --run DIR a shard also writes a run folder, for secid select. With --on ray --shards 8 instead of
     --shard, a Ray cluster does all of this.
 
     Scores, most findings, intervals and comparisons cover all rows. The rest of the report covers a sample of the

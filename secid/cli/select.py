@@ -1,4 +1,4 @@
-"""`secid select`, `secid flagged` and `secid mix`: the negatives of a run as files to read or to train on."""
+"""`secid select`, `secid flagged` and `secid mix`: write negatives of a run to files."""
 
 from __future__ import annotations
 
@@ -20,39 +20,41 @@ if TYPE_CHECKING:
 # `secid select`.
 
 SCHEMA_HELP = (
-    "Schema of the file: st-ntuple, flagembedding, tevatron or nvidia. [default: the source's if it is one of these, "
-    "else flagembedding]"
+    "Schema of the file: st-ntuple, flagembedding, tevatron or nvidia. [default: that of the source if it is one of "
+    "these, else flagembedding]"
 )
-OUT_HELP = "A new file: .jsonl, .jsonl.gz or .parquet."
+OUT_HELP = "New file: .jsonl, .jsonl.gz or .parquet."
 
 
 def select(
     run: RunFolder,
     out: Annotated[Path | None, flag("-o", "--out", metavar="FILE", text=f"{OUT_HELP} [required]")] = None,
     source: Annotated[
-        str | None, flag("--source", metavar="SOURCE", text="The source to copy, if the run has several.")
+        str | None, flag("--source", metavar="SOURCE", text="Source to copy, if the run has several.")
     ] = None,
     drop: Annotated[
         list[str] | None,
         flag(
             "--drop",
             metavar="NAME,…",
-            text="Drop the negatives with these findings, such as false_negative,preamble,repeat; repeatable. "
-            "[default: none; with --top, --min-weight or --max the counted defects]",
+            text="Drop negatives with these findings, such as false_negative,preamble,repeat; repeatable. "
+            "[default: none; with --top, --min-weight or --max, the counted defects]",
         ),
     ] = None,
     top: Annotated[int | None, flag("--top", metavar="K", text="Keep at most K negatives of each record.")] = None,
     min_weight: Annotated[
-        float | None, flag("--min-weight", metavar="W", text="Keep negatives of at least this weight.")
+        float | None, flag("--min-weight", metavar="W", text="Keep negatives with at least this weight.")
     ] = None,
-    max_negatives: Annotated[int | None, flag("--max", metavar="N", text="Keep at most N negatives in all.")] = None,
+    max_negatives: Annotated[
+        int | None, flag("--max", metavar="N", text="Keep at most N negatives of the whole source.")
+    ] = None,
     by: Annotated[
         str,
         flag(
             "--by",
             metavar="NAME",
-            text="Ranking for --top and --max: similarity (the hardest first, those within 5 % of their positive "
-            "last), weight (the easiest first), influence (those that raise the score most) or information.",
+            text="Ranking for --top and --max: similarity (hardest first, but negatives within 5 % of their positive "
+            "last), weight (easiest first), influence (those that raise the score most first) or information.",
         ),
     ] = "similarity",
     schema: Annotated[str | None, flag("--as", metavar="SCHEMA", text=SCHEMA_HELP)] = None,
@@ -64,10 +66,11 @@ def select(
 ) -> None:
     """Write a copy of a source without its flagged negatives.
 
-    RUN may also be what `secid check … -o check.json` wrote: findings of the texts are then dropped without an encoder.
+    RUN may also be the check.json of `secid check … -o check.json`. Then only findings that need no encoder can be
+    dropped.
 
-    With a ranking rule (--top, --min-weight, --max) the copy holds the negatives that rank best. Nothing is encoded:
-    the source's row before and after comes from the run folder.
+    With a ranking rule (--top, --min-weight, --max) the copy has the negatives that rank best. Nothing is encoded. The
+    numbers before and after come from the run folder.
 
     Example: secid select secid-runs/mine --source bm25 --drop false_negative,preamble,repeat -o bm25-clean.jsonl
     """
@@ -80,7 +83,7 @@ def select(
     from secid.tools.export.screens import selection_screen
 
     if out is None:
-        raise UsageError("no file to write to", where="-o", remedy="-o FILE.jsonl")
+        raise UsageError("no file to write to", where="-o", remedy="use -o FILE.jsonl")
     with ConsoleProgress(quiet) as progress:
         selected = api.select(
             run,
@@ -107,14 +110,16 @@ def select(
 def flagged(
     run: RunFolder,
     finding: Annotated[
-        str | None, flag("--finding", metavar="NAME", text="The finding, such as inversion; `secid explain` lists all.")
+        str | None, flag("--finding", metavar="NAME", text="A finding, such as inversion; `secid explain` lists all.")
     ] = None,
-    out: Annotated[str | None, flag("-o", "--out", metavar="FILE", text="A new .jsonl file, or - for stdout.")] = None,
-    source: Annotated[str | None, flag("--source", metavar="SOURCE", text="Only this source. [default: all]")] = None,
+    out: Annotated[str | None, flag("-o", "--out", metavar="FILE", text="New .jsonl file, or - for stdout.")] = None,
+    source: Annotated[
+        str | None, flag("--source", metavar="SOURCE", text="Write negatives of only this source. [default: all]")
+    ] = None,
 ) -> None:
     """Write the negatives that have a finding, with their texts.
 
-    Each is one JSON line, with its place in the file and its numbers.
+    Each negative is one JSON line with its place in the file and its numbers.
 
     Example: secid flagged secid-runs/mine --source bm25 --finding inversion -o rows.jsonl
     """
@@ -126,9 +131,10 @@ def flagged(
     sources = read_run_folder(run)[1].sources
     if finding is None:
         names = dict.fromkeys(item.name for one in sources for item in one.findings if item.n_negatives)
-        raise UsageError("name the finding", where="--finding", remedy=f"this run has {', '.join(names) or 'none'}")
+        remedy = f"use one of this run: {', '.join(names)}" if names else "this run has no findings"
+        raise UsageError("no finding named", where="--finding", remedy=remedy)
     if out is None:
-        raise UsageError("no file to write to", where="-o", remedy="-o FILE.jsonl, or -o - for stdout")
+        raise UsageError("no file to write to", where="-o", remedy="use -o FILE.jsonl, or -o - for stdout")
     written = api.flagged(run, finding, sys.stdout if out == "-" else out, source=source)
     if out != "-":
         print_screen(flagged_screen(written))
@@ -137,21 +143,21 @@ def flagged(
 # `secid mix`.
 
 SHARE = re.compile(r"(.+?)=([^=,]+)(?:,|$)")
-"""One NAME=SHARE of a list. A name may hold commas."""
+"""One NAME=SHARE of a list. A name may contain commas."""
 
 
 def mix(
     run: RunFolder,
     shares: Annotated[
         str | None,
-        flag("--shares", metavar="NAME=S,…", text="Share of each source in the mixture, as in bm25=0.6,dense=0.4."),
+        flag("--shares", metavar="NAME=S,…", text="Share of each source in the mixture, such as bm25=0.6,dense=0.4."),
     ] = None,
     budget: Annotated[
         float | None,
         flag(
             "--budget",
             metavar="B",
-            text="Number of negatives drawn from the mixture, B in log det(I + B M) [default: the run's].",
+            text="Budget B in log det(I + B M), the number of negatives drawn from the mixture [default: the run's].",
         ),
     ] = None,
     out: Annotated[
@@ -163,7 +169,7 @@ def mix(
         flag(
             "--base",
             metavar="SOURCE",
-            text="Source whose rows are written [default: the highest-ranked source with a share].",
+            text="Source whose rows the file has [default: the source with a share that ranks first].",
         ),
     ] = None,
     seed: Annotated[
@@ -172,9 +178,9 @@ def mix(
     json: Json = False,
     quiet: Quiet = False,
 ) -> None:
-    """Score a mixture of a run's sources, and write it as a file.
+    """Score a mixture of a run's sources, and write it to a file.
 
-    The shares are yours to choose: none are recommended.
+    You choose the shares; secid does not recommend any.
 
     Example: secid mix secid-runs/mine --shares bm25=0.6,dense=0.4 -o mixed.jsonl
     """
@@ -205,15 +211,15 @@ def mix(
 
 
 def no_shares(names: Sequence[str]) -> UsageError:
-    """Return the error for missing shares. Its remedy is equal shares, to use or to edit."""
+    """Return the error for missing shares. Its remedy has equal shares, which the user can edit."""
     import shlex
 
     equal = ",".join(f"{name}={1 / len(names):.4g}" for name in names)
-    return UsageError("give the share of each source", where="--shares", remedy=f"--shares {shlex.quote(equal)}")
+    return UsageError("no shares named", where="--shares", remedy=f"use, for example, --shares {shlex.quote(equal)}")
 
 
 def parse_shares(text: str) -> dict[str, float]:
-    """Parse NAME=SHARE,NAME=SHARE into numbers by name. Raises UsageError for another form or a name given twice."""
+    """Parse NAME=SHARE,NAME=SHARE into shares by name. Raises UsageError for another form or a repeated name."""
     shares: dict[str, float] = {}
     at = 0
     while at < len(text) or not shares:
@@ -224,12 +230,12 @@ def parse_shares(text: str) -> dict[str, float]:
             share = -1.0
         if part is None or not 0.0 <= share <= 1.0:
             raise UsageError(
-                f"{text[at:]!r} does not begin with NAME=SHARE, a share between 0 and 1",
+                f"{text[at:]!r} does not begin with NAME=SHARE and a share between 0 and 1",
                 where="--shares",
-                remedy="write --shares bm25=0.6,dense=0.4",
+                remedy="write, for example, --shares bm25=0.6,dense=0.4",
             )
         if (name := part[1].strip()) in shares:
-            raise UsageError(f"{name!r} is given twice", where="--shares")
+            raise UsageError(f"{name!r} is repeated", where="--shares", remedy="name each source once")
         shares[name] = share
         at = part.end()
     return shares

@@ -1,7 +1,7 @@
-"""Charts of a run and its probe, as inline SVG: a row a source, and in it a strip for each number or curve.
+"""Draw charts of a run and its probe as inline SVG, with a row for each source and a strip for each number or curve.
 
-Rows have no labels that could overlap. Presentation attributes carry what the page needs without its stylesheet;
-classes carry colour.
+Labels are outside the strips, so that they cannot overlap. Attributes style the charts if the stylesheet is missing;
+classes add colour.
 """
 
 from __future__ import annotations
@@ -26,21 +26,22 @@ from secid.results.probe import Probe, ProbedSource
 from secid.settings import display_name
 
 FONT = 14
-"""Size of all words: on a phone of 360 pixels just under 10."""
+"""Font size of all text. On a phone with 360 pixels it appears just below 10."""
 NAME_CHARACTERS = 28
-"""Longest name in a chart that fits on a wide screen. page.css cuts it on a phone; the answer table has it whole."""
+"""Maximum length of a name in a chart on a wide screen. page.css cuts it on a phone; the answer table shows all of it.
+"""
 TICKS = (5, 3, 2)
-"""Most ticks on an axis: of one strip, of each of two, and of each of three."""
+"""Maximum number of ticks on an axis, with one, two and three strips in a row."""
 SOURCE_COLOUR = "#0b6bcb"
-"""Colour of sources where the page's style is off. page.css has the same, and another for dark mode."""
+"""Colour of sources without the stylesheet. page.css has the same colour, and another one for dark mode."""
 ROW, CURVES, GAP, AXIS = 24.0, 64.0, 10.0, 18.0
-"""Heights of a row of numbers, of a row of curves with the air above them, and of the numbers of an axis."""
+"""Heights of a row of numbers, of a row of curves, of the space above curves, and of an axis."""
 WHISKERS = "Whiskers: 95 % CI."
 
 
 @dataclass(frozen=True)
 class Mark:
-    """A number with both ends of its 95 % interval, () for none. words: the same, for those who do not see it."""
+    """A number with both ends of its 95 % interval, () without one. words: the same as text, for screen readers."""
 
     value: float
     ends: Sequence[float]
@@ -49,7 +50,10 @@ class Mark:
 
 @dataclass(frozen=True)
 class ChartRow:
-    """A mark a strip. tie: its letters, if any. is_control: hollow circles below the sources."""
+    """A row of a chart. marks : one for each strip.   tie : letters of its ties, if any.
+
+    is_control : draw it below the sources, with hollow circles.
+    """
 
     name: str
     marks: tuple[Mark, ...]
@@ -58,8 +62,9 @@ class ChartRow:
 
 
 def hardness_chart(run: Run) -> Chart | None:
-    """The hardness of each source, and the share of its negatives that outscore their positive, or that the guide
-    suspects where that is evidence for every source; None where no hardness is known.
+    """Draw the hardness of each source, and the share of its negatives that score above their positive.
+
+    If a guide is reliable for every source, the share that it suspects is drawn instead. None without hardness.
     """
     known = [source for source in run.sources if source.in_table(run.budget).hardness is not None]
     if not known:
@@ -80,12 +85,12 @@ def hardness_chart(run: Run) -> Chart | None:
         interval = None if shown.hardness is None else shown.hardness.interval_95
         rows.append(ChartRow(source.name, (_mark(hardness, interval, "hardness"), _mark(share, ends, word, percent))))
     for control in run.controls:
-        if control.kind in REFERENCES and not by_guide:  # a guide scores none
+        if control.kind in REFERENCES and not by_guide:  # a guide does not score controls
             level = _mark(0.0 if control.kind == "random" else 1.0, None, "hardness")  # by definition
             marks = level, _mark(control.score.inversion_fraction, None, word, percent)
             rows.append(ChartRow(kind_name(control.kind), marks, is_control=True))
     title = f"Hardness and {'suspects' if by_guide else 'inversions'}"
-    dashed = "Dashed: hardness 0 is that of random passages, 1 that of the positives."
+    dashed = "Dashed: hardness 0 (random passages) and 1 (positives)."
     return _forest(title, rows, [[0.0, 1.0], []], dashed, heads=("hardness", word), shares=(1,))
 
 
@@ -94,7 +99,7 @@ def _mark(value: float, ends: tuple[float, float] | None, word: str, write: Call
 
 
 def forest_chart(run: Run) -> Chart | None:
-    """The score of each source and control with its interval, sources in rank order; None without a source."""
+    """Draw the score of each source and control with its interval, sources in rank order. None without a source."""
     if not run.sources:
         return None
     at = run.budget
@@ -110,12 +115,12 @@ def forest_chart(run: Run) -> Chart | None:
 
 
 def _score(budget: float, point: BudgetPoint) -> Mark:
-    ends = () if is_unknown(point.interval_95, budget) else point.interval_95  # too few queries for one
+    ends = () if is_unknown(point.interval_95, budget) else point.interval_95  # unknown with too few queries
     return Mark(point.nats, ends, f"{nats(point.nats)}, 95 % CI {shown_interval(point.interval_95, budget=budget)}")
 
 
 def gates_chart(run: Run) -> Chart | None:
-    """The mean gates of each source, of random passages and of known positives; None without their profiles."""
+    """Draw the mean gates of each source, of random passages and of known positives. None without gate profiles."""
     found = PROFILE.of(run)
     if found is None:
         return None
@@ -135,7 +140,7 @@ def _mean(own: GateProfile, gate: str) -> Mark:
 
 
 def gains_chart(probe: Probe | None) -> Chart | None:
-    """Draw the gain of training on each source and control, a strip for each dose. None if nothing was trained."""
+    """Draw the gain of training on each source and control, a strip for each learning rate. None without training."""
     if probe is None or not probe.trained:
         return None
     doses = probe.trained
@@ -164,12 +169,12 @@ def _forest(
     shares: Sequence[int] = (),
     keys: Sequence[str] = (),
 ) -> Chart:
-    """The chart of some rows, sources above controls.
+    """Return a chart of rows, sources above controls.
 
-    dashed: for each strip, values with a line from top to bottom.
-    heads: of several strips.   keys: of their numbers, the heads by default.
-    shares: places of the strips that are in per cent.
-    note: how to read it, besides ties and controls.
+    dashed : for each strip, values with a dashed line from top to bottom.
+    heads  : heading of each strip, if there are several.   keys : names of their numbers; the headings by default.
+    shares : places of the strips whose numbers are shares, shown in per cent.
+    note   : how to read the chart; ties and controls are explained anyway.
     """
     description = described(
         (f"control {row.name}" if row.is_control else row.name, ", ".join(mark.words for mark in row.marks))
@@ -188,7 +193,7 @@ def _forest(
 
 
 def _record(row: ChartRow, keys: Sequence[str]) -> dict[str, object]:
-    """The numbers of a row, those that are not finite as None."""
+    """Return the numbers of a row. Numbers that are not finite become None."""
     record: dict[str, object] = {"source": plain(row.name), "is_control": row.is_control}
     if row.tie:
         record["tie"] = row.tie
@@ -206,7 +211,7 @@ def _drawn(
     heads: Sequence[str],
     shares: Sequence[int],
 ) -> Markup:
-    """For each row its letter, its name, and its strips; below them the numbers of the axes."""
+    """Draw the letter, name and strips of each row, and the axes below them."""
     scales, grids, axes = [], [], []
     for place, lines in enumerate(dashed):
         marks = [row.marks[place] for row in rows]
@@ -241,16 +246,16 @@ def _bar(mark: Mark, scale: Scale, class_: str) -> list[Markup]:
     return [*whisker, *(_line(end, y - 4, end, y + 4, f"{class_} cap") for end in ends), dot]
 
 
-# Scores of positives and negatives by source, and the ROC curve that follows from them.
+# Histograms of the scores of positives and negatives, and their ROC curve.
 
 CURVES_NOTE = (
-    "Left: cosines to the query of positives (filled) and negatives (line), each as shares. Right: ROC curve, share of "
-    "negatives across, of positives up, above a threshold, both from 0 to 1."
+    "Left: histograms of the cosine to the query, for positives (filled) and negatives (line). Right: ROC curve, the "
+    "share of positives above a threshold (up) by the share of negatives above it (across), both from 0 to 1."
 )
 
 
 def separation_chart(items: Sequence[SourceSeparation]) -> Chart:
-    """A row a source: both histograms, and its ROC curve."""
+    """Draw both histograms and the ROC curve of each source."""
     title = "Scores of positives and negatives"
     description = described((item.source, f"AUC {fraction(item.auc)}") for item in items)
     draw = partial(_drawn_curves, f"{title}. {description}", items)
@@ -287,12 +292,12 @@ def _shares(counts: Sequence[int]) -> list[float]:
 
 
 def _steps(shares: Sequence[float], most: float) -> str:
-    """The outline of a histogram of one unit a bin, 100 high."""
+    """Return the outline of a histogram, 1 unit wide for each bin and 100 high."""
     return f"M0 100{''.join(f'V{100 - 100 * share / most:.1f}h1' for share in shares)}V100"
 
 
 def _roc(positive: Sequence[float], negative: Sequence[float]) -> str:
-    """Shares at or above each edge of the bins, the highest first."""
+    """Return the ROC curve as a path, 100 wide and high. Thresholds are the edges of the bins, highest first."""
     points = zip(accumulate(reversed(negative)), accumulate(reversed(positive)), strict=True)
     return f"M0 100{''.join(f'L{100 * x:.1f} {100 - 100 * y:.1f}' for x, y in points)}"
 
@@ -303,27 +308,27 @@ def _path(d: str, class_: str, fill: str = "none", **attributes: object) -> Mark
 
 
 def _stretched(paths: Sequence[Markup], width: int) -> Markup:
-    """A strip of paths in a box that is `width` units wide and 100 high."""
+    """Return a strip of paths, `width` units wide and 100 high, stretched to the cell."""
     top = 100 * GAP / (CURVES - GAP)
     box = f"0 {-top:.1f} {width} {100 + top:.1f}"
     return _strip(paths, CURVES, viewBox=box, preserveAspectRatio="none")
 
 
-# The score of each source over the settings of an ablation.
+# The score of each source by the settings of an ablation.
 
 CURVED = ("temperature", "sample")
-"""Aspects whose settings are numbers along an axis."""
+"""Ablations whose settings are numbers on an axis."""
 
 
 def ablations_chart(run: Run, ablations: Sequence[Ablation]) -> Chart | None:
-    """A row a source, in it a curve for temperatures and one for samples; None where neither was varied."""
+    """Draw the score of each source by temperature and by sample size. None if neither was varied."""
     shown = [item for item in ablations if item.name in CURVED and len(item.rows) > 1]
     names = [source.name for source in run.sources]
     if not shown or not any(_curves(item, names) for item in shown):
         return None
     title = f"Score by {' and by '.join(item.name for item in shown)}"
     description = described((name, ", ".join(_in_turn(item, name) for item in shown)) for name in names)
-    note = "Coloured: the score of the source. Grey: the other sources, on the same scale, from lowest to highest."
+    note = "Coloured: the score of the source. Grey: the other sources, on the same scale."
     draw = partial(_drawn_settings, f"{title}. {description}", names, shown)
     numbers = tuple(
         {
@@ -360,7 +365,7 @@ def _drawn_settings(label: str, names: Sequence[str], items: Sequence[Ablation])
 
 
 def _curves(item: Ablation, names: Sequence[str]) -> dict[str, str]:
-    """The path of each source's score over the settings, 100 wide and high; of sources with two scores or more."""
+    """Return the curve of each source that has at least two scores, as a path that is 100 wide and high."""
     known = [value for row in item.rows for name in names if (value := _known(row, name)) is not None]
     if not known:
         return {}
@@ -375,7 +380,7 @@ def _curves(item: Ablation, names: Sequence[str]) -> dict[str, str]:
 
 
 def _ends(words: Sequence[str]) -> list[Markup]:
-    """The first and the last setting, at the ends of the axis."""
+    """Return the first and the last setting, for the ends of the axis."""
     return [
         tag("text", words[0], x="0%", y=14.0, text_anchor="start", class_="tick"),
         tag("text", words[-1], x="100%", y=14.0, text_anchor="end", class_="tick"),
@@ -386,9 +391,9 @@ def _ends(words: Sequence[str]) -> list[Markup]:
 
 
 def tag(name: str, body: Markup | str = "", /, **attributes: object) -> Markup:
-    """One element. Values are escaped; `_` in a name is `-` (`class_` is class); None leaves it out.
+    """Return an element. Values are escaped, and an attribute with None is left out.
 
-    The class of sources brings its colour along.
+    In names of attributes `_` becomes `-`; `class_` becomes class. The class "src" adds the colour of sources.
     """
     if str(attributes.get("class_")).split()[0] == "src":
         attributes["color"] = SOURCE_COLOUR
@@ -411,7 +416,7 @@ def _row(tie: str, name: str, strips: Sequence[Markup], class_: str | None = Non
 
 
 def _strip(body: Sequence[Markup], height: float, **attributes: object) -> Markup:
-    """An SVG as wide as its cell. Shapes whose x is a share of the width leave its words their size."""
+    """Return an SVG that is as wide as its cell. If x is a share of the width, text keeps its size."""
     more = {
         "width": "100%",
         "height": height,
@@ -424,7 +429,7 @@ def _strip(body: Sequence[Markup], height: float, **attributes: object) -> Marku
 
 
 def _axis(scale: Scale, values: Sequence[float], is_share: bool = False) -> Markup:
-    """The numbers below a strip; those of shares in per cent, whose sign the last has."""
+    """Return the numbers below a strip. Shares are in per cent; the last number has the sign."""
     texts = [f"{100 * value if is_share else value:g}".replace("-", "−") for value in values]
     if is_share:
         texts[-1] += " %"
@@ -441,7 +446,7 @@ def _line(x1: str, y1: float, x2: str, y2: float, class_: str, **attributes: obj
 
 @dataclass(frozen=True)
 class Scale:
-    """Values to places along one axis."""
+    """Maps values from `low` to `high` to places from `start` to `end`."""
 
     low: float
     high: float
@@ -453,12 +458,12 @@ class Scale:
         return self.start + (self.end - self.start) * ((value - low) / (high - low) if high > low else 0.5)
 
     def at(self, value: float) -> str:
-        """A place of a scale from 0 to 100 as a share of the width."""
+        """Return the place of a value as a share of the width, for a scale from 0 to 100."""
         return f"{self(value):.2f}%"
 
 
 def around(values: Sequence[float]) -> tuple[float, float]:
-    """A range from zero that holds all values with some air; never empty."""
+    """Return a range with zero, all values, and some space around them. It is never empty."""
     known = [0.0, *(value for value in values if isfinite(value))]
     low, high = min(known), max(known)
     air = (high - low) * 0.06 or 1.0
@@ -466,7 +471,7 @@ def around(values: Sequence[float]) -> tuple[float, float]:
 
 
 def ticks(low: float, high: float, n: int = TICKS[0]) -> list[float]:
-    """About n round values from low to high."""
+    """Return about n round values from low to high."""
     step = 10 ** floor(log10((high - low) / n)) if high > low else 1.0
     step *= next((factor for factor in (1, 2, 5) if (high - low) / (step * factor) <= n), 10)
     first = ceil(low / step - 1e-9)

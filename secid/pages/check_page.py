@@ -1,4 +1,4 @@
-"""A check as a page, and as one screen of a terminal."""
+"""Show a check as a page, and as one screen on a terminal."""
 
 from __future__ import annotations
 
@@ -48,25 +48,25 @@ from secid.results.document import json_of
 from secid.results.inputs import no_command
 from secid.settings import flag_of
 
-# A check as a page: the status of each source, what is wrong with it with examples, and what was read.
+# The page shows the status of each source, its findings with examples, and the files that were read.
 
 SHOWN_PLACES = 3
-"""Rows that a caution names."""
+"""Maximum number of rows that a caution names."""
 SHOWN_TEXT = 100
-"""Characters of a text of the evaluation set."""
+"""Maximum characters of a text of the evaluation set."""
 TO_REPAIR = "To drop the defects, save the check first"
-LABELS = f"To check, add {code('--collection DIR')} if these queries have relevance judgements."
+LABELS = f"If these queries have relevance judgements, add {code('--collection DIR')} to use them."
 SUSPECTS = f"{code('secid score')} with {code('--guide NAME')} lists negatives that look relevant to a second model."
 SCORE_ADVICE = f"Hardness and the score need an encoder: {code('secid score')} with {code('--encoder minilm')}."
 ROLES = ("query", "positive", "negative")
 
 
 TOKENS = {"bytes": "token counts are estimates"}
-"""Note on how tokens were counted, by kind."""
+"""Note on how tokens were counted, by the kind of count."""
 
 
 def check_page(check: Check) -> Page:
-    """Build the page of a check: what the texts of all sources show without an encoder."""
+    """Build the page of a check."""
     tokens = TOKENS.get(check.tokens_by) or f"tokens of {plain(check.tokens_by)}"
     return Page(
         title="Check of hard negatives",
@@ -90,7 +90,7 @@ def check_page(check: Check) -> Page:
 
 
 def verdict(check: Check) -> list[str]:
-    """Say which sources may be trained on, what was compared, and what is unknown. The first line is the headline."""
+    """Return sentences on the status of sources, what was compared, and what is unknown, the headline first."""
     label = f" {ONE_LABEL}" if check.one_positive else ""
     lines = [f"{statuses_line(check.sources)}{label}"]
     if check.failed:
@@ -105,15 +105,21 @@ def verdict(check: Check) -> list[str]:
     if check.one_positive:
         lines.append(SUSPECTS if has_collection else LABELS)
     else:
-        more = f" and by {count(check.n_of_qrels)} more in the qrels" if check.n_of_qrels else ""
-        rest = "others are not ruled out" if has_collection else f"{code('--collection DIR')} adds others"
-        lines.append(f"False negatives are found by the labels in these files{more}; {rest}.")
+        labels = "the labels in these files"
+        if check.n_of_qrels:
+            labels = f"{labels} and {count(check.n_of_qrels)} more in the qrels"
+        if has_collection:
+            lines.append(f"False negatives are found with {labels}. There may be others.")
+        else:
+            lines.append(
+                f"False negatives are found with {labels}. To use more labels, add {code('--collection DIR')}."
+            )
     lines += [*damaged_positives(check.sources), *filter(None, [_no_command(check)])]
     return [*lines, SCORE_ADVICE]
 
 
 def _no_command(check: Check) -> str:
-    """Say why no command repairs the sources that need it; "" if one does or none needs it."""
+    """Return why no command can repair the sources; "" if a command can, or if no source needs a repair."""
     if check.save or not any(map(repair_defects, check.sources)):
         return ""
     reasons = (no_command(source.name, source.files, names_files=True) for source in check.sources)
@@ -121,7 +127,10 @@ def _no_command(check: Check) -> str:
 
 
 class Problem(NamedTuple):
-    """A finding or caution above its limit in a source, by urgency, then the larger share, then the catalogue."""
+    """A finding or caution above its limit in a source.
+
+    place : sort key, by urgency, then by share (largest first), then by the order of the catalogue.
+    """
 
     place: tuple[float, float]
     source: SourceReport
@@ -129,14 +138,14 @@ class Problem(NamedTuple):
 
 
 def problems(source: SourceReport, facts: TextFacts) -> list[Problem]:
-    """List what is above its limit in a source, the most urgent first, cautions after the findings."""
+    """List the findings above their limit in a source, the most urgent first, and then its cautions."""
     every = [Problem(urgency(item), source, item) for item in above_limits(source)]
     every += [Problem((len(FINDINGS), -item.fraction), source, item) for item in facts.cautions if item.exceeded]
     return sorted(every, key=lambda one: one.place)
 
 
 def answer(sources: Sequence[SourceReport], texts: Mapping[str, TextFacts]) -> Table:
-    """The status of each of these sources; it fits a terminal of 60 columns."""
+    """Return a table with the status of each source. It fits a terminal with 60 columns."""
     rows = tuple(
         (
             short(source.name),
@@ -152,13 +161,13 @@ def answer(sources: Sequence[SourceReport], texts: Mapping[str, TextFacts]) -> T
 
 
 def numbers_to_drop(sources: Sequence[SourceReport]) -> str:
-    """Say how many negatives the repairs drop, by source; "" if a repair drops only one defect."""
+    """Return sentences on the number of negatives that each repair drops; none for a repair of a single defect."""
     every = (drops(source, f"The repair of {named(source.name)}") for source in sources if source.repair)
     return " ".join(filter(None, every))
 
 
 def _findings(source: SourceReport, facts: TextFacts) -> ShownFindings:
-    """Show what is above its limit, the most urgent first, cautions after the findings."""
+    """Show the findings above their limit, the most urgent first, and then the cautions."""
     items = [
         _caution(item) if isinstance(item, SourceCaution) else _finding(source, item)
         for _, _, item in problems(source, facts)
@@ -198,7 +207,7 @@ def _caution(item: SourceCaution) -> Item:
 
 
 def evaluation_words(example: Example) -> str:
-    """Name the text of the evaluation set that an example equals or nearly equals; "" for another example."""
+    """Return the text of the evaluation set that an example repeats or nearly repeats; "" for any other example."""
     if example.fact is None or example.fact.kind != "evaluation_text":
         return ""
     values = example.fact.values
@@ -209,7 +218,7 @@ def evaluation_words(example: Example) -> str:
 
 
 def caution_words(item: SourceCaution) -> str:
-    """Describe the cases of a caution further; "" if there is nothing to add."""
+    """Return details of a caution; "" if there are none."""
     values: Mapping[str, Any] = item.values
     if not item.n:
         return ""
@@ -277,22 +286,22 @@ def _spread(spread: Spread) -> str:
 CHECK_FORMATS = formats(check_page, json_of)
 
 
-# A check on the terminal: one screen, findings of all sources together. The page and the JSON have the rest.
+# The terminal shows one screen, with the findings of all sources together. The page and the JSON have the rest.
 
 SHOWN_SOURCES = 3
-"""Sources that a finding names."""
-MOST_ROWS = 10
-"""Sources in the table; of more, only those with a finding above its limit."""
+"""Maximum number of sources that a finding names."""
+MAX_ROWS = 10
+"""Maximum number of sources in the table. If there are more, it has only sources with a finding above its limit."""
 EXAMPLE_CHARACTERS = 60
 
 
 def check_screen(check: Check, pages: Sequence[Path] = ()) -> Screen:
-    """Verdict, table, the most urgent findings, the commands that repair the sources, and where all the rest is.
+    """Show the verdict, the table, the most urgent findings, the repair commands, and where to find the rest.
 
     pages : files that the check was written to.
     """
     headline, *others = verdict(check)
-    many = len(check.sources) > MOST_ROWS
+    many = len(check.sources) > MAX_ROWS
     rows = [one for one in check.sources if not many or problems(one, check.texts[one.name])]
     groups = _groups(check)
     n_more = len(groups) - SHOWN_FINDINGS
@@ -300,12 +309,12 @@ def check_screen(check: Check, pages: Sequence[Path] = ()) -> Screen:
     return screen(
         (strong(headline), " ".join(others)),
         (
-            answer(rows[:MOST_ROWS], check.texts),
-            _folded("Only on the page", rows[MOST_ROWS:]),
-            _folded("Nothing above its limit", [one for one in check.sources if one not in rows]),
+            answer(rows[:MAX_ROWS], check.texts),
+            _folded("Shown only on the page", rows[MAX_ROWS:]),
+            _folded("No finding above its limit", [one for one in check.sources if one not in rows]),
         ),
         (
-            strong(f"Findings ({count(n_more)} more in the page)" if n_more > 0 else "Findings" if groups else ""),
+            strong(f"Findings ({count(n_more)} more on the page)" if n_more > 0 else "Findings" if groups else ""),
             *(line for group in groups[:SHOWN_FINDINGS] for line in _group_lines(group)),
             *map(warning, skipped_lines(check.sources, rows_alone=True)),
         ),
@@ -314,7 +323,7 @@ def check_screen(check: Check, pages: Sequence[Path] = ()) -> Screen:
 
 
 def _repairs(check: Check) -> Iterator[Line]:
-    """The commands that drop the defects."""
+    """Yield the commands that drop the defects."""
     if not check.save:
         return
     repairs = [source.repair for source in check.sources if source.repair]
@@ -322,18 +331,18 @@ def _repairs(check: Check) -> Iterator[Line]:
     yield Line(numbers_to_drop(check.sources), indent=2)
     yield from (command(line, 2) for line in (check.save, *repairs[:SHOWN_FINDINGS]))
     if len(repairs) > SHOWN_FINDINGS:
-        yield Line(f"The page has {plural(len(repairs) - SHOWN_FINDINGS, 'more such command')}.", indent=2)
+        yield Line(f"The page has {plural(len(repairs) - SHOWN_FINDINGS, 'more command')}.", indent=2)
 
 
 def _folded(what: str, sources: Sequence[SourceReport]) -> str:
-    """A line for sources without a row; "" for none."""
+    """Return a line about sources without a row; "" if there are none."""
     names = listed([named(source.name) for source in sources], SHOWN_SOURCES)
     n = sum(source.n_triplets for source in sources)
     return f"{what}: {plural(len(sources), 'source')} ({names}; {plural(n, 'negative')})." if sources else ""
 
 
 def _groups(check: Check) -> list[list[Problem]]:
-    """The findings of all sources by name, the most urgent first, in each the source with the largest share first."""
+    """Group the findings of all sources by name, most urgent first. Each group starts with the largest share."""
     every = [one for source in check.sources for one in problems(source, check.texts[source.name])]
     every.sort(key=lambda one: (one.item.name, one.place))
     groups = [list(group) for _, group in groupby(every, key=lambda one: one.item.name)]
@@ -341,7 +350,7 @@ def _groups(check: Check) -> list[list[Problem]]:
 
 
 def _group_lines(group: Sequence[Problem]) -> Iterator[Line]:
-    """A finding or caution, its sources, what to do, and one example unless it is a trait, which `-o` shows."""
+    """Yield lines about a finding or caution: its sources, what to do, and one example. Traits have no example."""
     item = group[0].item
     amounts = [_amount(one) for one in group]
     if isinstance(item, SourceCaution):
@@ -359,7 +368,7 @@ def _group_lines(group: Sequence[Problem]) -> Iterator[Line]:
 
 
 def _amount(problem: Problem) -> str:
-    """Say how much of a source has the problem; for a formal finding also the share of the positives."""
+    """Format the share of a source with the problem; for a formal finding, also that of the positives."""
     name, item = named(problem.source.name), problem.item
     if isinstance(item, SourceCaution):
         return f"{count(item.n) if CAUTIONS[item.name].of == 'files' else percent(item.fraction)} of {name}"
@@ -368,6 +377,6 @@ def _amount(problem: Problem) -> str:
 
 
 def _quoted(example: TripletExample) -> str:
-    """The negative, and what it is near to."""
+    """Format an example's negative, and the text that it matches."""
     words, match = plain(example.negative, EXAMPLE_CHARACTERS), match_words(example.match)
     return (f": “{words}”" if words else "") + (f" ({match})" if match else "")

@@ -1,4 +1,4 @@
-"""Several runs side by side, as a result and as a page: settings, scores, statuses, findings and ranks."""
+"""Compare several runs: settings, scores, statuses, findings and ranks."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ from secid.results.inputs import Displayable
 from secid.results.sources import TableNumbers
 from secid.settings import value_text
 
-# Several runs side by side: what changed in settings, encoder, IDF table, sources, scores and ranks.
+# The comparison as a result.
 
 UNLIKE = (
     "temperature",
@@ -39,27 +39,28 @@ UNLIKE = (
     "truncate_dim",
     "budget",
 )
-"""Settings under which a score is another number."""
+"""Settings that change the meaning of a score."""
 HARMLESS = frozenset(
     {
-        *("on_bad", "max_bad_fraction"),  # they refuse a source, or leave it as it is
+        *("on_bad", "max_bad_fraction"),  # these refuse a source or leave it unchanged
         *("batch_tokens", "cache", "cache_dir", "cache_gb", "threads"),
         *("controls", "control_queries", "high_coverage", "valid", "far", "examples"),
         *("ablate", "objectives", "encode_corpus", "by", "block"),
         *("guide", "guide_reranker", "guide_sample", "guide_query_prefix", "guide_passage_prefix"),
     }
 )
-"""Settings that change no score of a source; pages list them apart."""
+"""Settings that do not change the score of a source. Pages list them separately."""
 SAME_ENCODER = frozenset({"name", "device"})
-"""Fields in which one encoder may differ between runs: another encoder has another fingerprint."""
+"""Fields that may differ between runs with the same encoder. Another encoder has another fingerprint."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Change:
-    """Something that is not the same in all runs. values: one a run, as text.
+    """A difference between runs. For sources and files see `SourceAcross`.
 
-    what: "setting", "encoder", "idf", "secid", "numbers" (queries and negatives that the runs' common sources are
-    compared on). Which sources and files differ, SourceAcross says.
+    what   : "setting", "encoder", "idf", "secid" or "numbers". "numbers" is the number of queries and negatives that
+             the common sources are compared on.
+    values : one value for each run, as text.
     """
 
     what: str
@@ -69,12 +70,12 @@ class Change:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceAcross:
-    """One source in all runs; None where a run lacks it.
+    """One source in all runs. Each tuple has a value for each run, None if the run lacks the source.
 
-    ranks     : None also where a run does not rank it.
-    numbers   : its columns of the table, at the budget of each run.
-    same_files: content hashes agree wherever it was read; None where fewer than two runs read it from files.
-    findings: shares of its negatives by finding, where any run found one; None for a run that did not evaluate it.
+    ranks      : None also if a run does not rank it.
+    numbers    : its numbers in the table, at the budget of each run.
+    same_files : True if all runs that read it had the same files; None if fewer than two runs read it from files.
+    findings   : shares of its negatives by finding, for findings that any run found; None if a run did not evaluate it.
     """
 
     name: str
@@ -87,7 +88,10 @@ class SourceAcross:
 
 @dataclass(frozen=True, kw_only=True)
 class Reversal:
-    """Two sources that the first run orders otherwise than another. established: in both runs."""
+    """Two sources that are in another order in `run` than in the first run.
+
+    established : True if the order is significant in both runs.
+    """
 
     run: str
     first: str
@@ -97,8 +101,9 @@ class Reversal:
 
 @dataclass(frozen=True, kw_only=True, repr=False)
 class RunComparison(Displayable):
-    """Runs compared with the first. budgets: the B that each ranks at. unlike: why scores are not the same number in
-    all runs.
+    """Runs compared with the first run.
+
+    budgets : budget B that each run ranks at.   unlike : differences that change the meaning of a score.
     """
 
     schema_version: str
@@ -111,9 +116,9 @@ class RunComparison(Displayable):
 
 
 def compare(runs: Sequence[tuple[str, Run]]) -> RunComparison:
-    """Compare runs, each given with the name it is shown by. Raises UsageError for fewer than two."""
+    """Compare runs. runs: (name to show, run).   Raises UsageError for fewer than two runs."""
     if len(runs) < 2:
-        raise UsageError("one run has nothing to be compared with", remedy="name two run folders")
+        raise UsageError("a comparison needs two runs", remedy="name two run folders")
     changes = _changes([run for _, run in runs])
     budgets = tuple(run.budget for _, run in runs)
     reversals = tuple(item for label, run in runs[1:] for item in _reversals(label, runs[0][1], run))
@@ -153,7 +158,7 @@ def _changes(runs: Sequence[Run]) -> tuple[Change, ...]:
 
 
 def _numbers(runs: Sequence[Run]) -> list[str]:
-    """On how many queries and negatives each run compares the sources that all runs have at budgets beyond 1."""
+    """Return the number of queries and negatives on which each run compares the common sources at budgets above 1."""
     tables = [_by_name(run) for run in runs]
     common = [name for name in tables[0] if all(name in table for table in tables)]
     texts = []
@@ -198,7 +203,7 @@ def _sources(runs: Sequence[Run]) -> tuple[SourceAcross, ...]:
 
 
 def _shares(items: Sequence[SourceReport | None]) -> dict[str, tuple[float | None, ...]]:
-    """Shares of one source by finding, of findings that it has in any run."""
+    """Return the shares of one source by finding, for the findings that it has in any run."""
     every = [{} if item is None else {finding.name: finding.share for finding in item.findings} for item in items]
     names = dict.fromkeys(name for shares in every for name, share in shares.items() if share > 0)
     return {name: tuple(shares.get(name) for shares in every) for name in names}
@@ -224,9 +229,9 @@ def _established(run: Run, a: str, b: str) -> bool:
 
 
 def labels(paths: Sequence[Path]) -> list[str]:
-    """Names to tell runs apart by: the folder's own, or the whole path where two have the same.
+    """Return a distinct name for each run: the name of its folder, or the whole path if two folders have that name.
 
-    Bytes of a path that are no UTF-8 become U+FFFD. Raises UsageError where two paths are one run.
+    Bytes of a path that are not UTF-8 become U+FFFD. Raises UsageError if two paths are the same run.
     """
     for first, second in combinations((path.parent if path.name == "report.json" else path for path in paths), 2):
         if first == second or (first.exists() and second.exists() and first.samefile(second)):
@@ -237,29 +242,29 @@ def labels(paths: Sequence[Path]) -> list[str]:
     ]
 
 
-# Several runs compared, as a page: scores, statuses and findings of each run, and how they differ from the first.
+# The comparison as a page.
 
 NAME_CHARACTERS = 30
-"""Longest name of a run in the head of a column."""
+"""Maximum length of a run's name in the heading of a column."""
 DIGEST = re.compile(r"\b[0-9a-f]{32,}\b")
 SHOWN_DIGITS = 6
-"""Shown digits of a hash; report.json has all of them."""
+"""Digits of a hash that are shown; report.json has all of them."""
 SHOWN_PAIRS = 3
 CHANGE_KINDS = {
     "setting": "settings",
-    "harmless": "settings that change no score",
+    "harmless": "settings that do not change scores",
     "encoder": "encoder",
     "idf": "IDF",
     "secid": "secid",
     "numbers": "numbers",
 }
-"""Kinds of a change, as pages write them."""
+"""Words for the kinds of differences."""
 NOTICED_CHANGE = 0.01
-"""Difference of two shares from which a finding below its limit is shown."""
+"""Minimum difference between two shares at which a finding below its limit is shown."""
 
 
 def page_of_comparison(runs: RunComparison) -> Page:
-    """The comparison as a page."""
+    """Build the page of a comparison."""
     return Page(
         title="Runs compared",
         subtitle=f"{plural(len(runs.runs), 'run')}: {listed([named(label) for label in runs.runs], 8)}",
@@ -272,7 +277,7 @@ def page_of_comparison(runs: RunComparison) -> Page:
 
 
 def _statuses(runs: RunComparison) -> str:
-    """Each source and run with another status than in the first, and the defect that changed most."""
+    """Return a sentence on sources whose status differs from the first run, with the defect that changed most."""
     changes = []
     for item in runs.sources:
         before = item.statuses[0]
@@ -289,7 +294,7 @@ def _statuses(runs: RunComparison) -> str:
 
 
 def _order(runs: RunComparison) -> list[str]:
-    """The pairs of sources in another order than in the first run, those first that are significant in both."""
+    """Return sentences on pairs of sources in another order than in the first run, significant pairs first."""
     if sum(None not in item.ranks for item in runs.sources) < 2:
         return ["The runs share fewer than two ranked sources, so there is no order to compare."]
     sure = {(item.first, item.second) for item in runs.reversals if item.established}
@@ -316,7 +321,7 @@ def _changed(runs: RunComparison) -> str:
         kinds.setdefault(kind, []).append(plain(change.name))
     kinds |= {
         "files": [named(item.name) for item in runs.sources if item.same_files is False],
-        "perhaps files": [
+        "possibly files": [
             named(item.name) for item in runs.sources if item.same_files is None and None not in item.numbers
         ],
         "sources that not all runs have": [named(item.name) for item in runs.sources if None in item.numbers],
@@ -329,19 +334,19 @@ def _changed(runs: RunComparison) -> str:
 
 def _comparable(runs: RunComparison) -> str:
     if not runs.unlike:
-        return "Scores mean the same in all runs; read their differences with the intervals."
+        return "Scores have the same meaning in all runs. Compare them with their intervals."
     of_encoder = {change.name for change in runs.changes if change.what == "encoder"}
     names = list(dict.fromkeys("encoder" if name in of_encoder else plain(name) for name in runs.unlike))
-    return f"Scores do not mean the same in all runs, so compare ranks. What differs: {listed(names)}."
+    return f"Scores do not have the same meaning in all runs, so compare ranks instead. Differences: {listed(names)}."
 
 
 def _heads(runs: RunComparison, make: Callable[[str], Column] = number) -> list[Column]:
-    """A column a run."""
+    """Return a column for each run."""
     return [make(short(label, NAME_CHARACTERS)) for label in runs.runs]
 
 
 def _difference(values: Sequence[float | None], write: Callable[[float], str]) -> str:
-    """The second value minus the first."""
+    """Format the second value minus the first; "–" if one is missing."""
     first, second = values[0], values[1]
     return "–" if first is None or second is None else write(second - first)
 
@@ -349,7 +354,7 @@ def _difference(values: Sequence[float | None], write: Callable[[float], str]) -
 def _scores(runs: RunComparison) -> Table:
     two = len(runs.runs) == 2
     places = [place for item in runs.sources for place in zip(item.numbers, item.ranks, strict=True)]
-    apart = "; those not ranked have no rank" if any(own and rank is None for own, rank in places) else ""
+    apart = "; without a rank if not ranked" if any(own and rank is None for own, rank in places) else ""
     rows = []
     for item in runs.sources:
         cells = [_score(runs, item, place) for place in range(len(runs.runs))]
@@ -368,7 +373,7 @@ def _scores(runs: RunComparison) -> Table:
 
 
 def _score(runs: RunComparison, item: SourceAcross, place: int) -> str:
-    """The score of a source in a run, after its rank among the ranked sources, if it is one of them."""
+    """Format the rank and the score of a source in a run. A source that is not ranked has only a score."""
     own, rank = item.numbers[place], item.ranks[place]
     if own is None:
         return "–"
@@ -391,7 +396,7 @@ def _status(item: SourceAcross) -> str:
 
 
 def _findings(runs: RunComparison) -> Table | None:
-    """Shares of each source's findings by run."""
+    """Return a table with the shares of each source's findings by run."""
     two = len(runs.runs) == 2
     rows = tuple(
         (
@@ -406,9 +411,9 @@ def _findings(runs: RunComparison) -> Table | None:
         if _is_shown(name, [share or 0.0 for share in shares])
     )
     columns = (foreign("source"), text("finding"), *_heads(runs), *([number("difference")] if two else ()))
-    caption = "Share of the negatives, of findings above their limit in a run or 1 point apart" + (
-        ", and the difference in points" if two else ""
-    )
+    caption = "Shares of negatives with findings that are above their limit in a run, or at least 1 point apart"
+    if two:
+        caption += "; difference in points"
     return Table(caption=caption, columns=columns, rows=rows) if rows else None
 
 
@@ -419,10 +424,10 @@ def _is_shown(name: str, shares: Sequence[float]) -> bool:
 
 
 def _differences(runs: RunComparison) -> Section:
-    """Settings, encoder, IDF and numbers; which sources and files differ, the verdict and the answer table say."""
+    """List differences in settings, encoder, IDF and numbers. The verdict lists those in sources and files."""
     rows = tuple((_what(change), plain(change.name), *map(_shown, change.values)) for change in runs.changes)
     columns = (text("what"), foreign("name"), *_heads(runs, foreign))
-    table = Table(caption="Settings, encoder and numbers that are not the same in all runs", columns=columns, rows=rows)
+    table = Table(caption="Settings, encoder and numbers that differ between runs", columns=columns, rows=rows)
     return Section(
         anchor="changes",
         title="What differs between the runs",
@@ -434,7 +439,7 @@ def _differences(runs: RunComparison) -> Section:
 
 def _what(change: Change) -> str:
     harmless = change.what == "setting" and change.name in HARMLESS
-    return "setting (changes no score)" if harmless else "IDF" if change.what == "idf" else change.what
+    return "setting (does not change scores)" if harmless else "IDF" if change.what == "idf" else change.what
 
 
 def _shown(value: str) -> str:

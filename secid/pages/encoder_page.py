@@ -1,4 +1,4 @@
-"""Screens of `secid encoder` and `secid cache`: an encoder's recipe and self-test, and what the cache holds."""
+"""Screens of `secid encoder` and `secid cache`: an encoder's recipe and self-test, and the content of the cache."""
 
 from __future__ import annotations
 
@@ -21,39 +21,40 @@ if TYPE_CHECKING:
 
 UNITS = {"GB": 10**9, "MB": 10**6, "kB": 10**3, "B": 1}
 LABEL = 16
-"""Width of the labels."""
+"""Width of a label."""
 
 FACTS: Mapping[str, str] = {
-    "architecture": "config.json names {architecture}: a backbone to be fine-tuned, or a sparse encoder, not a dense "
-    "retriever",
-    "backbone": "a backbone to be fine-tuned, not a retriever",
-    "code_elsewhere": "some of that code is from another repository, which no hash covers: rows are not cached",
-    "dense_head": "dense head only",
+    "architecture": "config.json names {architecture}, which is a backbone to fine-tune or a sparse encoder, not a "
+    "dense retriever",
+    "backbone": "this is a backbone to fine-tune, not a retriever",
+    "code_elsewhere": "some of that code is in another repository that no hash covers, so rows are not cached",
+    "dense_head": "only the dense head is used",
     "dot_product": "trained with plain dot products; the score needs unit vectors (METHOD 2), so its rows are scaled",
-    "incomplete": "{files} may be missing from the hub cache, and the hub cannot be reached: the recipe may be wrong; "
-    f"run once online, or give --query-prefix, --passage-prefix, --max-length, {flag_of('pooling', 'NAME')}",
-    "in_memory": "a SentenceTransformer object, with the weights that it has now; its name is that of the files it was "
+    "incomplete": "{files} may be missing from the hub cache, and the hub cannot be reached, so the recipe may be "
+    f"wrong; run once online, or set --query-prefix, --passage-prefix, --max-length and {flag_of('pooling', 'NAME')}",
+    "in_memory": "a SentenceTransformer object with its current weights; its name is that of the files that it was "
     "first loaded from",
     "length_reduced": "maximum length {length} ({rule}) reduced to the model's {positions} positions",
-    "lower_case": "texts are lower-cased first (do_lower_case of sentence_bert_config.json)",
-    "no_fingerprint": "a Python function without a fingerprint: its rows are not cached",
-    "no_prefix": "no prefix: secid knows none for this name, and the repository states none, or the empty one that "
-    "sentence-transformers writes into every model. If the encoder was trained without, confirm that by --query-prefix "
-    "''; a copy of E5, BGE or Nomic needs its own: for E5 --query-prefix 'query: ' --passage-prefix 'passage: '",
-    "other_pooling": "sentence-transformers would pool this folder by {pooling}, from `architectures` of its "
-    f"config.json: {flag_of('pooling', '{pooling}')} if training starts from that",
+    "lower_case": "texts are lower-cased first (do_lower_case in sentence_bert_config.json)",
+    "no_fingerprint": "a Python function without a fingerprint, so its rows are not cached",
+    "no_prefix": "no prefix: secid has none for this name, and the repository has none, or only the empty one that "
+    "sentence-transformers writes into every model. If the encoder was trained without a prefix, confirm it with "
+    "--query-prefix ''. A copy of E5, BGE or Nomic needs their prefixes; for E5, --query-prefix 'query: ' "
+    "--passage-prefix 'passage: '",
+    "other_pooling": "sentence-transformers would use {pooling} pooling for this folder, because of `architectures` in "
+    f"its config.json; if training starts from it, use {flag_of('pooling', '{pooling}')}",
     "own_code": "the repository's own Python code was allowed to run",
-    "own_code_unused": "the repository has its own code for this architecture, which is not run: transformers' own is "
-    f"used; {flag_of('trust_remote_code')} runs it",
+    "own_code_unused": "the repository has its own code for this architecture, but transformers' code is used; to run "
+    f"the repository's code, use {flag_of('trust_remote_code')}",
     "package": "weights from the package {package}",
     "pickle": "weights loaded from pickle",
     "plain_http": "the key was sent over plain http",
     "prefix_not_pooled": "the prefix's tokens are excluded from pooling (include_prompt of the Pooling module)",
     "raw_rows": "this encoder does not normalise; scoring scales its rows to unit length (METHOD 2)",
-    "stored_raw_rows": "the stored rows are not of unit length; scoring scales them (METHOD 2)",
-    "truncated": "vectors truncated to their first {n} dimensions, then scaled to unit length",
-    "unknown_weights": "the weights behind an endpoint are unknown: the cache identifies them by address and model "
-    "name only",
+    "stored_raw_rows": "the stored rows do not have unit length; scoring scales them (METHOD 2)",
+    "truncated": "vectors are truncated to their first {n} dimensions, then scaled to unit length",
+    "unknown_weights": "the weights behind an endpoint are unknown, so the cache identifies them only by address and "
+    "model name",
     "unused_by_endpoint": "not used with an endpoint: {flags}",
     "unused_by_file": "not used with a file of vectors: {flags}",
     "unused_by_object": "not used with an encoder object: {flags}",
@@ -76,16 +77,16 @@ CHECKS: Mapping[str, str] = {
     "(limit {limit:.2g})",
     "batch": "a batch of one and a batch of {n} differ by at most {measured:.1e} (limit {limit:.2g})",
 }
-"""Words for what a check of the self-test compared, by kind. measured: its number."""
+"""Result of each check of the self-test, by kind. measured: its number."""
 
 
 def fact_lines(facts: Iterable[Fact]) -> list[str]:
-    """Return a line for each note on an encoder; kinds that only another version of secid knows are left out."""
+    """Return a line for each note on an encoder. Kinds from another version of secid are left out."""
     return [text for fact in facts if (text := fact_sentence(FACTS, fact))]
 
 
 def encoder_screen(encoder: Description) -> Screen:
-    """Identity, recipe with the rule that set each field, self-test, notes."""
+    """Show an encoder: its identity, its recipe with the rule that set each field, its self-test, and notes."""
     info = encoder.info
     identity = {
         "encoder": info.name,
@@ -94,7 +95,7 @@ def encoder_screen(encoder: Description) -> Screen:
         "dimension": count(info.dim),
         "number format": f"{info.dtype} on {info.device}",
         "weights sha256": info.weights_sha256 or "unknown",
-        "fingerprint": info.fingerprint or "none: its rows are not cached",
+        "fingerprint": info.fingerprint or "none, so its rows are not cached",
     }
     checks = [(check.name, f"{check.outcome}: {fact_sentence(CHECKS, check.fact)}") for check in encoder.checks]
     return screen(
@@ -128,19 +129,19 @@ def _labelled(label: str, text: str) -> Line:
 
 
 def _quoted(prefix: str) -> str:
-    """A prefix with its spaces and line feeds made visible."""
+    """Quote a prefix, so that spaces and line feeds are visible."""
     return json.dumps(prefix, ensure_ascii=False) if prefix else "none"
 
 
 def _verdict(encoder: Description) -> str:
     if encoder.unsettled:
         return f"did not pass: {', '.join(encoder.unsettled)}"
-    skipped = f"; not asked of stored rows: {', '.join(encoder.not_asked)}" if encoder.not_asked else ""
+    skipped = f"; not possible with stored rows: {', '.join(encoder.not_asked)}" if encoder.not_asked else ""
     return f"all {len(encoder.checks)} checks pass{skipped}"
 
 
 def cache_screen(usage: CacheInfo) -> Screen:
-    """Build the screen of the cache: its folder, its size, and the encoders whose rows it holds."""
+    """Show the cache: its folder, its size, and the encoders whose rows it has."""
     missing = "" if Path(usage.folder).is_dir() else " (does not exist yet)"
     facts = {
         "folder": f"{usage.folder}{missing}",
@@ -168,6 +169,6 @@ def cache_screen(usage: CacheInfo) -> Screen:
 
 
 def bytes_text(n_bytes: int) -> str:
-    """In the largest unit that leaves a digit before the point."""
+    """Format a number of bytes in the largest unit that leaves a digit before the point."""
     unit = next((unit for unit in UNITS if n_bytes >= UNITS[unit]), "B")
     return f"{n_bytes / UNITS[unit]:,.{0 if unit == 'B' else 1}f} {unit}"

@@ -1,4 +1,4 @@
-"""Pages of what supports a ranking from outside: an audit, agreement with downstream results, and a probe."""
+"""Show evidence for or against a ranking: an audit, agreement with downstream results, and a probe."""
 
 from __future__ import annotations
 
@@ -21,39 +21,41 @@ from secid.results.probe import Probe
 from secid.results.run import PROBE_METRIC
 from secid.settings import display_name
 
-# An audit as a page: how many negatives of each source are labelled relevant, and what finds them.
+# The page of an audit shows how many negatives of each source are labelled relevant, and which rules find them.
 
 RULES = {
     "consistency": "π below {}",
     "absolute": "absolute margin {}",
     "relative": "relative margin {} %",
 }
-"""The rules with a default threshold, as pages write them."""
+"""Words for the rules with a default threshold."""
 UNKNOWN_LABELS = {
     "unknown_query": "queries",
     "unknown_passage": "passages",
 }
-"""Judgements that label nothing, by reason."""
+"""Texts that are missing for a judgement, by reason."""
 INCOMPLETE = (
-    "Labels are incomplete: an unjudged negative may be relevant too, so counts and precision are lower bounds."
+    "Labels are incomplete. An unjudged negative may be relevant too, so counts and precision are lower bounds."
 )
-ABSOLUTE = "score at least the positive's: it orders negatives as π does, and is shown where ties make it flag more."
+ABSOLUTE = (
+    "score not below the positive's. It orders negatives as π does, and is shown only if it flags more because of ties."
+)
 ONCE = (
-    f"Each negative of a record counts once here; {code('secid score')} and {code('secid check')} divide by all that a "
-    "record lists."
+    f"A repeated negative of a record counts once here. {code('secid score')} and {code('secid check')} count all that "
+    "a record lists."
 )
 OWN_QUALITY = (
-    "The guide is {}. A negative is suspect where its score is at most 5 % below the positive's; how many of the "
-    "suspects are relevant is known only for these labels."
+    "The guide is {}. A negative is suspect if its score is at most 5 % below the positive's, or above it. The share "
+    "of suspects that are relevant is known only for these labels."
 )
 FINDERS = {
     "above": "finds them better than chance: AUROC {}.",
     "level": "does not find them: AUROC {}, where 0.5 is chance.",
     "below": "does not find them: AUROC {}, below 0.5, so they look safer than the other negatives.",
 }
-"""Sentences on how well a score finds the labelled relevant negatives, by where the interval of its AUROC lies."""
+"""Sentences on how well a score finds the labelled relevant negatives, by the position of the interval of its AUROC."""
 WHO = {"The encoder's π": "consistency", "The guide": "relative"}
-"""Whose score, and the rule that orders by it."""
+"""Name of each score, and the rule that orders by it."""
 TERMS = (
     ("AUROC", TERM_WORDS["AUROC"]),
     ("absolute margin", ABSOLUTE),
@@ -64,7 +66,7 @@ TERMS = (
 
 
 def audit_page(audit: Audit) -> Page:
-    """Build the page of an audit: what the labels say about all sources."""
+    """Build the page of an audit."""
     labels = audit.labels
     guide = "" if audit.guide is None else f", guide {short(audit.guide.name)}"
     split = f", split {plain(labels.split)}" if labels.split else ""
@@ -94,7 +96,7 @@ def _headline(audit: Audit) -> str:
 
 
 def _finders(audit: Audit) -> Iterator[str]:
-    """Say whether π and the guide find them: one sentence for the sources where they do, one for the others."""
+    """Yield sentences on how well π and the guide find them. Sources with the same result share a sentence."""
     for who, rule_name in WHO.items():
         groups: dict[str, list[str]] = {}
         for source in audit.sources:
@@ -131,7 +133,7 @@ def _counts(audit: Audit) -> Table:
 
 
 def _rules(audit: Audit) -> Section:
-    """Show what each rule flags at its default threshold, and how well it orders the negatives."""
+    """Show the negatives that each rule flags at its default threshold, and how well it orders them."""
     rows = tuple(
         (
             short(source.name),
@@ -165,7 +167,7 @@ def _rules(audit: Audit) -> Section:
 
 
 def _shown(source: AuditedSource) -> list[AuditedRule]:
-    """The rules of the target; the absolute margin of 0 only where ties make it flag others than π does."""
+    """Return the encoder's rules. The absolute margin of 0 is left out if it flags as many negatives as π."""
     flagged = {rule.n_flagged for rule in source.rules if rule.name in ("consistency", "absolute")}
     return [rule for rule in source.rules if rule.name != "absolute" or len(flagged) > 1]
 
@@ -175,9 +177,9 @@ def _rule_name(rule: AuditedRule) -> str:
 
 
 def _missing(audit: Audit) -> Iterator[str]:
-    """Name the numbers that are missing, one line for all sources with the same reason.
+    """Yield a line for each reason why numbers are missing, with its sources.
 
-    A maximum score never has a default threshold, so it is not named.
+    A maximum score has no default threshold, so it is not mentioned.
     """
     names: dict[str, list[str]] = {}
     for source in audit.sources:
@@ -189,7 +191,7 @@ def _missing(audit: Audit) -> Iterator[str]:
 
 
 def _labels(audit: Audit) -> Section:
-    """Say where the labels come from, and what they do not cover."""
+    """Show the origin of the labels, and what they do not cover."""
     labels = audit.labels
     files = listed([named(path) for path in labels.files])
     n = plural(labels.n_judgements, "judgement")
@@ -203,8 +205,8 @@ def _labels(audit: Audit) -> Section:
     for source in audit.sources:
         parts = {
             "queries without judgements, left out": source.n_unjudged_queries,
-            "their negatives": source.n_of_unjudged_queries,
-            "negatives that the collection lacks, which no label can match": source.n_outside,
+            "negatives of these queries": source.n_of_unjudged_queries,
+            "negatives that are not in the collection, so that no label can match": source.n_outside,
         }
         shown = [f"{what}: {count(n)}" for what, n in parts.items() if n]
         bullets += [f"{named(source.name)}, {'; '.join(shown)}."] if shown else []
@@ -214,12 +216,12 @@ def _labels(audit: Audit) -> Section:
 AUDIT_FORMATS = formats(audit_page, json_of)
 
 
-# What `secid compare` prints: the conclusion first, then the comparisons that differ from chance.
+# The screen of `secid compare` shows the conclusion first, then the comparisons that differ from chance.
 
 ALPHA = 0.05
 LEGEND = {
     "tau": "Kendall's τ-b, −1 to 1: 1 is the order of the metric, −1 its reverse.",
-    "regret": "what the metric loses where the source is used that the number puts first, 0 or more; lower is better.",
+    "regret": "loss in the metric if you use the source that the number puts first, 0 or more; lower is better.",
     "ECI_sem": EXPLANATIONS["ECI_sem"],
     "ECI at B": EXPLANATIONS["ECI_B"],
     "weight": SETTINGS["weight"][1],
@@ -227,11 +229,10 @@ LEGEND = {
     "--json": "adds Spearman, pairs in order and the intervals of every number.",
 }
 ONE_COLUMN = (
-    "One result for each source, if from one split and one training run, proves nothing: give one column for each "
-    "split and run."
+    "Results of a single split and a single training run prove nothing. Add a column for each further split and run."
 )
 SEVERAL_COLUMNS = (
-    "Trust an order only if it holds across several splits and training runs; several metrics of one run count as one "
+    "Trust an order only if it holds across several splits and training runs. Several metrics of one run count as one "
     "result."
 )
 LEAKAGE = (
@@ -239,27 +240,27 @@ LEAKAGE = (
     "--against-eval EVALUATION_FOLDER` counts such passages (eval_passage, as positives)."
 )
 OF_PROBE = (
-    "The probe is a short training, in folds that share no relevant passage: sources that it ties have no order for a "
-    "number to agree with."
+    "The probe is a short training. Its folds share no relevant passage. Sources that it ties have no order that a "
+    "number could agree with."
 )
 
 
 def conclusion(items: Sequence[Agreement]) -> str:
-    """Say what these results can show, given the number of sources, numbers and columns. Source: METHOD 5, 12."""
+    """Return sentences on what these results can show. Source: METHOD 5, 12."""
     return " ".join(filter(None, (abstention(items), chance(items), choice_advice(items))))
 
 
 def abstention(items: Sequence[Agreement]) -> str:
-    """Say at which dose the probe that was compared with ranks nothing, and why; "" if it ranks at every dose."""
+    """Return sentences on the learning rates at which the probe ranks nothing, and why; "" if it ranks at all rates."""
     reasons = {item.metric: item.abstained for item in items if item.abstained}
     if not reasons:
         return ""
     whys = listed([f"{why_not(reason)} ({metric})" for metric, reason in reasons.items()])
-    return f"The probe abstains: {whys}. The order of these gains is not established, and they name no best source."
+    return f"The probe does not rank the sources: {whys}. So these gains have no established order and no best source."
 
 
 def choice_advice(items: Sequence[Agreement]) -> str:
-    """Say what results a choice needs."""
+    """Return sentences on the results that are needed to choose a source."""
     n_columns = len({item.metric for item in items})
     if items and all(item.metric.startswith(PROBE_METRIC) for item in items):
         return OF_PROBE
@@ -267,13 +268,16 @@ def choice_advice(items: Sequence[Agreement]) -> str:
 
 
 def chance(items: Sequence[Agreement]) -> str:
-    """Name the numbers that differ from chance, if any could: exact permutation test of Kendall's tau, Holm."""
+    """Return a sentence with the numbers that differ from chance (exact permutation test of Kendall's tau, Holm).
+
+    With few sources no number can differ from chance; then the sentence says so.
+    """
     n_sources = max((item.n_sources for item in items), default=0)
     compared = plural(len(items), "comparison")
     if 2 * len(items) / factorial(n_sources) >= ALPHA:
         return (
             f"With {plural(n_sources, 'source')} and {compared}, even perfect agreement would not differ significantly "
-            "from chance: these results cannot show which number to trust."
+            "from chance. So these results cannot show which number to trust."
         )
     unlike = unlike_chance(items)
     names = ", ".join(dict.fromkeys(plain(number_name(item.number)) for item in unlike))
@@ -282,16 +286,16 @@ def chance(items: Sequence[Agreement]) -> str:
 
 
 def unlike_chance(items: Sequence[Agreement]) -> list[Agreement]:
-    """The comparisons that differ significantly from chance, the smallest p value first."""
+    """Return the comparisons that differ significantly from chance, by rising p value."""
     by_p = sorted(items, key=lambda item: (permutation_p(item), number_name(item.number)))
     holds = (permutation_p(item) * (len(by_p) - place) < ALPHA for place, item in enumerate(by_p))
     return [item for item, _ in takewhile(itemgetter(1), zip(by_p, holds, strict=True))]
 
 
 def permutation_p(item: Agreement) -> float:
-    """Chance that a random order of the sources agrees or disagrees with the metric at least as much; 1.0 unknown.
+    """Return the chance that a random order agrees or disagrees with the metric at least as much; 1.0 without tau.
 
-    By the distribution of the number of reversed pairs over all orders; ties count as half a pair.
+    It follows from the number of reversed pairs in all possible orders. Ties count as half a reversed pair.
     """
     if item.kendall_tau_b is None:
         return 1.0
@@ -304,9 +308,9 @@ def permutation_p(item: Agreement) -> float:
 
 
 def agreement_screen(items: Sequence[Agreement], legend: bool = False) -> Screen:
-    """The conclusion, and one table a metric with the comparisons that differ from chance in the run's order.
+    """Show the conclusion, and a table for each metric with the comparisons that differ from chance.
 
-    legend: with every comparison, and what the numbers mean.
+    legend : show all comparisons, and explain the numbers.
     """
     unlike, abstained = unlike_chance(items), abstention(items)
     shown = [item for item in items if legend or item in unlike]
@@ -315,14 +319,14 @@ def agreement_screen(items: Sequence[Agreement], legend: bool = False) -> Screen
         (strong(abstained), chance(items) if abstained else strong(chance(items)), choice_advice(items)),
         *(_of_metric([item for item in shown if item.metric == metric]) for metric in metrics),
         (
-            "" if legend else f"--legend prints {plural(len(items), 'comparison')}, and what the numbers mean.",
+            "" if legend else f"--legend prints {plural(len(items), 'comparison')} and explains the numbers.",
             *(f"{term}: {meaning}" for term, meaning in LEGEND.items() if _is_shown(term, shown, legend)),
         ),
     )
 
 
 def _is_shown(term: str, shown: Sequence[Agreement], legend: bool) -> bool:
-    """Return whether to explain a term: with the legend what the tables have, without it only the budget."""
+    """Return True to explain a term: with the legend, if it is in the tables; without it, only the budget."""
     names = [number_name(item.number) for item in shown]
     if not legend:
         return term == "ECI at B" and any(name.startswith(term) for name in names)
@@ -340,7 +344,7 @@ def _of_metric(items: Sequence[Agreement]) -> tuple[Block | str, ...]:
 
 
 def _intervals(item: Agreement) -> str:
-    """The 95 % CI of the score that the run ranks by, where errors are known."""
+    """Format the 95 % CI for the score that the run ranks by; "" without errors."""
     parts = (
         ("tau", item.kendall_interval_95, "+.2f"),
         ("Spearman", item.spearman_interval_95, "+.2f"),
@@ -365,7 +369,7 @@ def _table(items: Sequence[Agreement]) -> Table:
 
 
 def number_name(name: str) -> str:
-    """A number of a run in words: "weight no_residual" and "mnrl_loss_pair" are keys."""
+    """Return a number's name in words. name: a key, such as "weight no_residual" or "mnrl_loss_pair"."""
     kind, _, rest = name.partition(" ")
     if kind == "weight":
         setting, space, at = rest.partition(" ")
@@ -380,13 +384,13 @@ def _written(value: float | None, form: str) -> str:
     return "–" if value is None else f"{value:{form}}".replace("-", "−")
 
 
-# A probe as a page of its own, and on a terminal.
+# The page and the screen of a probe.
 
 
 def probe_page(probe: Probe) -> Page:
-    """Everything that a probe says."""
+    """Build the page of a probe."""
     return Page(
-        title="Probe: which source training prefers",
+        title="Probe: which source trains better",
         subtitle=f"{plural(len(probe.files), 'file')}, encoder {named(probe.encoder.name)}",
         verdict=verdict(probe),
         answer=gains_table(probe),
@@ -400,7 +404,7 @@ PROBE_FORMATS = formats(probe_page, json_of)
 
 
 def probe_screen(probe: Probe) -> Screen:
-    """The verdict, the table, and what it holds for."""
+    """Show the verdict, the table, and its scope."""
     return screen(
         (strong(probe_headline(probe)), *cautions(probe)), (gains_table(probe),), (*protocol(probe), scope(probe))
     )

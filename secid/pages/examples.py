@@ -1,4 +1,4 @@
-"""The examples of all findings of a run, each row once, for the reader of a page to browse."""
+"""Collect the examples of all findings of a run, each row once, for a table that the reader can browse."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from secid.results import Run, TripletExample
 
 
 def example_rows(run: Run) -> tuple[ExampleRow, ...]:
-    """Return every example of the run once: the first ones of each source and finding, then the second ones."""
+    """Return every example of the run once: the first example of all findings, then the second, and so on."""
     found: dict[tuple[str, str, int, str, str], list[tuple[str, TripletExample]]] = {}
     parts = [(source.name, finding) for source in run.sources for finding in source.findings]
     for place in range(max((len(finding.examples) for _, finding in parts), default=0)):
@@ -41,7 +41,9 @@ def _margin(example: TripletExample) -> float | None:
 
 
 def rows_note(run: Run) -> str:
-    """Say that the rows are examples, and how to keep more of them."""
+    """Return a note that the rows are examples, and how to keep more of them."""
     n = run.settings["examples"]["value"] if "examples" in run.settings else None
-    kept = f", at most {plural(n, 'row')} of each in a source" if isinstance(n, int) else ""
-    return f"The run keeps examples of each failure bucket{kept}; {code('--set examples=N')} keeps more."
+    more = f"{code('--set examples=N')} keeps more."
+    if isinstance(n, int):
+        return f"The run keeps at most {plural(n, 'example')} of each finding in a source; {more}"
+    return f"The run keeps some examples of each finding in a source; {more}"

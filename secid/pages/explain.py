@@ -1,5 +1,6 @@
-"""Findings, cautions, checks of the gate, presets of mining, and the columns, statuses and words of tables and pages:
-for `secid explain`, and for docs/findings.md.
+"""Explain findings, cautions, checks of the gate, mining presets, and the columns, statuses and terms of pages.
+
+`secid explain` and docs/findings.md use it.
 """
 
 from __future__ import annotations
@@ -23,42 +24,42 @@ NEEDS = {
     "rows": "an encoder",
     "guide": "--guide or --guide-reranker",
 }
-"""Words for what a finding needs, by its entry."""
+"""Words for `Finding.needs`."""
 VARIED = {name: SETTINGS[name][1] for name in ("temperature", "tokenizer", "idf", "sample")}
 TERMS: Mapping[str, str] = {**EXPLANATIONS, **STATUS_TERMS, **TERM_WORDS, **VARIED}
-"""Columns, statuses and words, as pages write them."""
+"""Explanations of columns, statuses and terms, by the words on pages."""
 NAMES: Mapping[str, str] = {**OTHER_NAMES, **{str(name): title for name, title in STATUS.items()}}
-"""Further names of terms."""
+"""Other names of terms."""
 SYMBOLS: Mapping[str, str] = {symbol: TERMS[symbol] for symbol in ("π", "ρ", "λ")}
 WIDTH = 9
 """Width of the labels of facts, in characters."""
 CHECKS: Mapping[str, str] = {
     "queries": "the source has at least the required number of distinct queries",
-    "hardness": "the negatives are close enough to their queries: 0 means as close as random passages"
-    ", 1 as the positives",
-    "languages": "the share of negatives in new languages, which the predecessor, or for a new source the whole "
-    "baseline, does not have, is within its limit",
-    "findings": "the share of negatives with the finding is at most its limit; `secid explain NAME` says what it is",
+    "hardness": "the negatives are close enough to their queries; 0 means as close as random passages, 1 as close as "
+    "the positives",
+    "languages": "the share of negatives in new languages is at most its limit; a language is new if the predecessor, "
+    "or for a new source the whole baseline, does not have it",
+    "findings": "the share of negatives with the finding is at most its limit; `secid explain NAME` explains it",
     "new_source": "the source has a predecessor in the baseline; checked if the policy holds new sources for review",
-    "drift": "the source is like its predecessor in the baseline: ECI_sem and the share of unusually unrelated "
-    "negatives have not moved by more than the tolerance",
+    "drift": "the source is like its predecessor in the baseline; ECI_sem and the share of unrelated negatives have "
+    "not changed by more than the tolerance",
 }
-"""Requirement of each check of the gate, by its name up to the first point. Limits are in the policy, `[gate]`."""
+"""Requirement of each check of the gate, by its name up to the first dot. Limits are in the policy, `[gate]`."""
 GATE_DOCS, MINE_DOCS, METHOD_DOCS = "docs/gate.md", "docs/mine.md", "docs/method.md"
 EXPLAINED_NAMES = tuple(dict.fromkeys((*CAUTIONS, *CHECKS, *PRESETS, *TERMS, *NAMES)))
-"""Every name but the findings."""
+"""All names except findings."""
 BY_CASEFOLD = {name.casefold(): name for name in (*FINDINGS, *EXPLAINED_NAMES)}
-SIMILAR = 0.75
-"""Least similarity of a name that is suggested: at difflib's 0.6, "gate" is near "negatives"."""
+MIN_SIMILARITY = 0.75
+"""Minimum similarity of a suggested name. With difflib's 0.6, "negatives" would be suggested for "gate"."""
 SUFFIX = re.compile(r"(?<=.)( \(.*\)| ± CI| in \S.*)$")
-"""What follows the name of a number in a head: its unit, its interval, or the block that it is of."""
+"""Text after the name of a number in a heading: its unit, its interval, or its block."""
 NUMBERED = re.compile(r"( =| at)? [0-9.,e+-]+( %)?$")
 
 
 def term_of(head: str) -> str | None:
-    """Return the term, or the finding, that explains the head of a table; None if there is none.
+    """Return the term or finding that explains the heading of a column; None if there is none.
 
-    Numbers, units and intervals in a head do not count: "gain at 5e-05" is the gain.
+    Numbers, units and intervals in a heading are ignored, so "gain at 5e-05" is the gain.
     """
     title = unicodedata.normalize("NFKC", head)
     shorter = SUFFIX.sub("", title)
@@ -71,7 +72,7 @@ def term_of(head: str) -> str | None:
 
 
 def head_words(head: str) -> str:
-    """Return what the head of a table means, in one sentence; "" for a name."""
+    """Return the meaning of a column's heading as one sentence; "" for a name."""
     term = term_of(head)
     if term is None:
         return ""
@@ -80,7 +81,7 @@ def head_words(head: str) -> str:
 
 
 def explained(name: str | None) -> dict[str, dict[str, str]]:
-    """The facts of a finding, caution, check, preset or term by their labels, under its name; of all of them for None.
+    """Return the facts about a name, by name and label. name: a finding, caution, check, preset or term; None for all.
 
     Case does not matter. Raises UsageError for an unknown name.
     """
@@ -97,7 +98,7 @@ def explained(name: str | None) -> dict[str, dict[str, str]]:
     elif name in TERMS or name in NAMES:
         return {name: {"title": name, **term_facts(NAMES.get(name, name)), "docs": METHOD_DOCS}}
     if name not in FINDINGS and name not in CAUTIONS:
-        remedy = suggest_name(name, [*FINDINGS, *EXPLAINED_NAMES], "secid explain lists all names", SIMILAR)
+        remedy = suggest_name(name, [*FINDINGS, *EXPLAINED_NAMES], "secid explain lists all names", MIN_SIMILARITY)
         raise UsageError(f"unknown name {name!r}", where="secid explain", remedy=remedy)
     facts = finding_facts(FINDINGS[name]) if name in FINDINGS else caution_facts(CAUTIONS[name])
     symbols = {symbol: text for symbol, text in SYMBOLS.items() if any(symbol in fact for fact in facts.values())}
@@ -105,7 +106,7 @@ def explained(name: str | None) -> dict[str, dict[str, str]]:
 
 
 def entry_groups() -> dict[str, dict[str, str]]:
-    """Return what all findings, cautions and checks say about a source, and what presets take, by group and name."""
+    """Return one line about each finding, caution, check and preset, by group and name."""
     return {
         "Defects: negatives that": {name: entry.says for name, entry in FINDINGS.items() if entry.counted},
         "Other findings, which may be intended: negatives that": {
@@ -120,7 +121,7 @@ def entry_groups() -> dict[str, dict[str, str]]:
 
 
 def explained_screen(name: str | None) -> Screen:
-    """The facts of one name, or for None every name with what it says of a source."""
+    """Show the facts about one name; for None, list all names with one line each."""
     if name is not None:
         (facts,) = explained(name).values()
         return screen((facts.pop("title"), *(_fact(label, text) for label, text in facts.items())))
@@ -131,10 +132,10 @@ def explained_screen(name: str | None) -> Screen:
             for head, own in entry_groups().items()
         ),
         (
-            "Columns, statuses and words of tables and pages",
+            "Columns, statuses and terms on pages",
             Line("; ".join(term.replace(" ", SPACE) for term in TERMS), indent=2),
         ),
-        ("`secid explain NAME` says more about one.",),
+        ("For more about a name: `secid explain NAME`.",),
     )
 
 
@@ -144,13 +145,13 @@ def _fact(label: str, text: str) -> Line:
 
 
 def finding_facts(entry: Finding) -> dict[str, str]:
-    """The facts of a finding by their labels."""
+    """Return the facts about a finding, by label."""
     settings = f"; thresholds are the settings {listed(entry.settings)}" if entry.settings else ""
     return {
         "rule": entry.rule + settings,
         "needs": NEEDS[entry.needs],
-        "defect": "yes" if entry.counted else "no: it does not change the status",
-        "limit": "none: it only describes" if entry.limit is None else default_limit(entry.limit, "source's negatives"),
+        "defect": "yes" if entry.counted else "no, it does not change the status",
+        "limit": "none" if entry.limit is None else default_limit(entry.limit, "source's negatives"),
         "do": entry.do,
         **typical(entry.name),
         "command": command_of(entry),
@@ -158,24 +159,24 @@ def finding_facts(entry: Finding) -> dict[str, str]:
 
 
 def typical(name: str) -> dict[str, str]:
-    """Return values to compare a number with, if they were measured."""
+    """Return typical values of a number, if there are any."""
     return {"typical": TYPICAL[name]} if name in TYPICAL else {}
 
 
 def term_facts(term: str) -> dict[str, str]:
-    """The facts of a column, a status or a word of the pages by their labels."""
+    """Return the facts about a column, status or term, by label."""
     return {"is": TERMS[term], **typical(term)}
 
 
 def check_facts(name: str, check: str) -> dict[str, str]:
-    """The facts of a check of the gate by their labels; what its column says first, where it has one."""
+    """Return the facts about a check of the gate, by label. If it is also a column, those of the column come first."""
     what, column = "a check of secid gate", term_facts(check) if check in TERMS else {}
     title = f"{name}, a column, and {what}" if column else f"{name}, {what}"
     return {"title": title, **column, "asks": CHECKS[check], "docs": GATE_DOCS}
 
 
 def caution_facts(caution: Caution) -> dict[str, str]:
-    """The facts of a caution by their labels."""
+    """Return the facts about a caution, by label."""
     return {
         "rule": f"{caution.of} that {caution.says}",
         "needs": "--against-eval" if caution.name.startswith("eval_") else NEEDS["texts"],
@@ -186,7 +187,7 @@ def caution_facts(caution: Caution) -> dict[str, str]:
 
 
 def preset_facts(name: str, preset: Preset) -> dict[str, str]:
-    """The facts of a preset by their labels."""
+    """Return the facts about a preset, by label."""
     return {
         "title": f"{name}, a preset of secid mine",
         "takes": preset.takes,
@@ -198,12 +199,12 @@ def preset_facts(name: str, preset: Preset) -> dict[str, str]:
 
 
 def command_of(entry: Finding) -> str:
-    """Return the command that writes a source without the negatives with a defect, or the rows with a trait."""
+    """Return the command that drops the negatives with a defect, or that lists the negatives with another finding."""
     if entry.counted:
         return f"secid select RUN --source NAME --drop {entry.name} -o FILE"
     return f"secid flagged RUN --source NAME --finding {entry.name} -o rows.jsonl"
 
 
 def default_limit(limit: float | None, of: str) -> str:
-    """The share from which on it is reported, of a source; None for the setting."""
+    """Describe a default limit. limit: None for the setting max_bad_fraction.   of: what the share is taken of."""
     return f"reported above {'max_bad_fraction' if limit is None else f'{100 * limit:g} %'} of the {of}"

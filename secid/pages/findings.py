@@ -1,6 +1,6 @@
-"""Findings that stand out in each source of a run, the commands that act on them, and all findings in numbers.
+"""Show the findings of each source of a run, the commands that act on them, and all findings in numbers.
 
-The catalogue says what a finding is.
+The catalogue defines the findings.
 """
 
 from __future__ import annotations
@@ -40,34 +40,34 @@ STATUS: Mapping[Status, str] = {
     "repair": "repair first",
     "unusable": "do not use",
 }
-"""The status of a source as pages write it."""
+"""Words for the status of a source."""
 REPAIR_FIRST: tuple[Status, ...] = ("repair", "unusable", "no_verdict", "no_defects")
 TO_REPAIR = REPAIR_FIRST[:2]
-"""The statuses that a defect decides."""
+"""Statuses that are caused by a defect."""
 NOT_RANKED = "not ranked"
-"""In place of "no defects" where the score does not count, so that nobody takes it for an approval."""
+"""Status that replaces "no defects" for a source that is not ranked, so that it does not look approved."""
 NOTICED_SKIPPED = 0.01
-"""Share of a source's rows left out from which that is a finding."""
+"""Minimum share of left-out rows that is shown as a finding."""
 NOTICED_OVERLAP = 0.9
-"""Mean Jaccard overlap of negatives, and shares of the smaller one's queries and documents, from which two sources
-count as one."""
+"""Treat two sources as one if their mean Jaccard overlap of negatives, and the shares of the smaller one's queries and
+documents that they share, are at least this."""
 FIX_THE_FILE = "Fix the file: the remaining rows may not be representative."
 DOUBTS = tuple(name for name, entry in FINDINGS.items() if not entry.counted and entry.limit is not None)
-"""Findings that are no defects, yet to be read before a source is trained on."""
+"""Findings that are not defects but should be checked before training."""
 MOSTLY = 0.5
-"""Share of inversions or of truncated negatives above which a first look must show it."""
+"""Share of inversions or truncated negatives above which the first screen must show it."""
 SHADES = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
-"""Least share of each shade, from 0 to 9: shares differ by orders of magnitude."""
+"""Minimum share of each shade, 0 to 9. Shares differ by orders of magnitude."""
 
 Ranked = tuple[tuple[float, float], Item]
-"""A finding with its place, as `urgency` returns it."""
+"""A finding with its sort key from `urgency`."""
 
 
 def urgency(finding: SourceFinding) -> tuple[float, float]:
-    """Return the place of a finding, the lowest first: urgency by the catalogue, then the larger share.
+    """Return the sort key of a finding: its urgency in the catalogue, then minus its share.
 
-    Of the findings that are no defects, the first is that most negatives outscore the positive. Those that the
-    positives have more often are last.
+    Inversion comes before all other findings that are not defects, if most negatives score above their positive.
+    Findings that the positives have more often come last.
     """
     place: float = FINDINGS[finding.name].urgency
     if finding.name == "inversion" and finding.share > MOSTLY:
@@ -81,7 +81,7 @@ def above_limits(source: SourceReport) -> list[SourceFinding]:
 
 
 def findings_of(run: Run) -> tuple[ShownFindings, ...]:
-    """The findings above their limit by source, those to repair first; sources without one are left out."""
+    """Return the findings above their limit by source, sources to repair first. Sources without one are left out."""
     sources = sorted(run.sources, key=lambda source: REPAIR_FIRST.index(source.status))
     grouped = ((source, tuple(item for _, item in ranked(run, source))) for source in sources)
     return tuple(
@@ -94,7 +94,7 @@ def findings_of(run: Run) -> tuple[ShownFindings, ...]:
 
 
 def status_of(run: Run, source: SourceReport) -> str:
-    """Return the status of a source in a run as pages write it."""
+    """Return the status of a source in a run, in words."""
     if source.status == "no_defects" and source.name in not_ranked(run):
         return NOT_RANKED
     return STATUS[source.status]
@@ -110,14 +110,14 @@ def status_and_problem(run: Run, source: SourceReport) -> str:
 
 
 def statuses_line(sources: Sequence[SourceReport]) -> str:
-    """Say which sources to repair or to leave, and which to check before training."""
+    """Return sentences on the sources to repair or not to use, and on those to check before training."""
     return f"{statuses(sources)}. {doubts(sources)}".rstrip()
 
 
 def statuses(sources: Sequence[SourceReport]) -> str:
-    """Say which sources to repair or to leave, each with its most urgent defect, or that none has to be.
+    """Return a clause on the sources to repair or not to use, each with its most urgent defect.
 
-    One clause, without its full stop.
+    If there are none, it names the sources without defects. It has no full stop.
     """
     of = {status: [source for source in sources if source.status == status] for status in STATUS}
     left, repaired = (listed(_with_first(of[status], DEFECTS)) for status in ("unusable", "repair"))
@@ -133,7 +133,7 @@ def statuses(sources: Sequence[SourceReport]) -> str:
 
 
 def doubts(sources: Sequence[SourceReport]) -> str:
-    """Name the sources whose texts the encoder cannot read, and those to check before training; "" for none."""
+    """Return sentences on sources that the encoder cannot read, and on those to check before training; "" for none."""
     unread = [source for source in sources if source.status == "no_verdict"]
     check = [source for source in sources if source.status == "no_defects" and any(_shares(source, DOUBTS))]
     unread = unread if len(unread) < len(sources) else []
@@ -144,14 +144,14 @@ def doubts(sources: Sequence[SourceReport]) -> str:
 
 
 def _shares(source: SourceReport, names: Sequence[str], *, above: bool = True) -> Iterator[tuple[float, str]]:
-    """Share and name of those of these findings that negatives have, or have above their limits, most urgent first."""
+    """Yield share and name of these findings: those above their limits, most urgent first; without `above` all."""
     for item in above_limits(source) if above else source.findings:
         if item.name in names and (not too_rare(item) if above else item.share > 0):
             yield item.share, item.name
 
 
 def _with_first(sources: Sequence[SourceReport], names: Sequence[str]) -> list[str]:
-    """The sources with the most urgent of these findings, in the order of its urgency."""
+    """Format each source with its most urgent of these findings. The most urgent come first."""
     first = {source.name: next(_shares(source, names), (0.0, "")) for source in sources}
     places = {name: FINDINGS[of].urgency if of else len(FINDINGS) for name, (_, of) in first.items()}
     ordered = sorted(first.items(), key=lambda item: (places[item[0]], -item[1][0]))
@@ -159,7 +159,7 @@ def _with_first(sources: Sequence[SourceReport], names: Sequence[str]) -> list[s
 
 
 def heat_table(sources: Sequence[SourceReport]) -> Table | None:
-    """Shares by source and finding, of findings with a limit that any source has; None where none has any."""
+    """Return a table of shares by source and finding, for present findings with a limit. None if there are none."""
     present = [name for name in present_names(sources) if name not in FINDINGS or FINDINGS[name].limit is not None]
     if not present:
         return None
@@ -180,16 +180,17 @@ def _shade(share: float) -> int | None:
 
 
 def present_names(sources: Sequence[SourceReport]) -> list[str]:
-    """Findings that any source has, in the order of the catalogue."""
+    """Return the findings that any source has, in the order of the catalogue."""
     names = dict.fromkeys(item.name for source in sources for item in source.findings if item.n_negatives)
     return [*(name for name in FINDINGS if name in names), *(name for name in names if name not in FINDINGS)]
 
 
 def most_urgent(run: Run, limit: int) -> tuple[tuple[ShownFindings, ...], int]:
-    """Return the `limit` most urgent findings of the run by source, and how many more there are.
+    """Return the `limit` most urgent findings of the run by source, and the number of the others.
 
-    Sources to repair or not to use come first, each with its most urgent finding before any other source has one. Of
-    for those without a finding left, only the command is returned. Traits of a source not to use come last.
+    The most urgent finding of each source with status “repair first” or “do not use” comes before all other findings.
+    Traits of a source with “do not use” come last. If all findings of such a source are beyond the limit, it is
+    returned with only its command.
     """
     every = [
         (
@@ -217,7 +218,7 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[ShownFindings, ...], int]:
 
 
 def ranked(run: Run, source: SourceReport) -> list[Ranked]:
-    """List what stands out in one source, the most urgent first."""
+    """List the findings of one source that stand out, the most urgent first."""
     entries = [entry for finding in source.findings if (entry := _above_limit(run, source, finding)) is not None]
     entries.sort(key=itemgetter(0))
     items = with_number([item for _, item in entries], source)
@@ -226,26 +227,26 @@ def ranked(run: Run, source: SourceReport) -> list[Ranked]:
 
 
 def with_number(items: Sequence[Item], source: SourceReport) -> list[Item]:
-    """Say at the first finding that the repair drops how many negatives it drops."""
+    """Add the number of negatives that the repair drops to the first finding that it drops."""
     words = drops(source)
     first = next((item for item in items if source.repair and item.n_negatives and not item.command), None)
     return [replace(item, sentence=f"{item.sentence} {words}") if words and item is first else item for item in items]
 
 
 def drops(source: SourceReport, subject: str = "The repair of this source") -> str:
-    """Say how many negatives the repair of a source drops, if it drops several defects; "" otherwise."""
+    """Return a sentence on the number of negatives that a repair drops; "" if it drops fewer than two defects."""
     names = defects_to_drop(source.findings)
     others = [item.name for item in source.findings if item.name in DEFECTS and item.n_negatives]
     if len(names) < 2:
         return ""
     if set(names) != set(others):
-        return f"{subject} drops the negatives with {' or '.join(names)}."
+        return f"{subject} drops negatives with {' or '.join(names)}."
     negatives = plural(source.n_flagged, "negative")
     return f"{subject} drops {negatives} in all ({', '.join(names)}; a negative with several defects counts once)."
 
 
 def _no_command(source: SourceReport, entries: Sequence[Ranked]) -> list[Ranked]:
-    """Say why the findings of a source have no command; empty if they have one."""
+    """Return an item with the reason why the findings of a source have no command; empty if they have one."""
     text = no_command(source.name, source.files)
     if not entries or not text:
         return []
@@ -254,22 +255,23 @@ def _no_command(source: SourceReport, entries: Sequence[Ranked]) -> list[Ranked]
 
 
 def above_limit(finding: SourceFinding) -> bool:
-    """Return whether its share is above the limit of the catalogue.
+    """Return True if its share is above the limit of the catalogue.
 
-    For a formal finding, the difference from the positives counts, in either direction, by its whole interval.
+    For a formal finding, the whole interval of the difference from the positives must be beyond the limit, in either
+    direction.
     """
     entry = FINDINGS.get(finding.name)
     return entry is not None and (entry.exceeded_by(finding.counted_share) or too_rare(finding))
 
 
 def too_rare(finding: SourceFinding) -> bool:
-    """Return whether positives have a formal finding more often than negatives, by more than its limit."""
+    """Return True if positives have a formal finding more often than negatives, by more than its limit."""
     limit = FINDINGS[finding.name].limit
     return limit is not None and finding.positives is not None and finding.positives.interval_95[1] < -limit
 
 
 def compared(finding: SourceFinding) -> str:
-    """The share of the positives that have a formal finding, and the difference; "" for another finding."""
+    """Format the share of positives with a formal finding, and the difference; "" for any other finding."""
     own = finding.positives
     if own is None:
         return ""
@@ -279,19 +281,19 @@ def compared(finding: SourceFinding) -> str:
 
 
 def advice(finding: SourceFinding) -> str:
-    """Return what to do about a finding, as a sentence."""
+    """Return advice about a finding, as a sentence."""
     return f"{capital(what_to_do(finding))}."
 
 
 def what_to_do(finding: SourceFinding) -> str:
-    """Return what to do about a finding. Dropping does not help if positives have it nearly as often or more often."""
+    """Return advice about a finding. Dropping does not help if positives have it about as often, or more often."""
     if finding.positives is None or (finding.dropping_helps and not too_rare(finding)):
         return FINDINGS[finding.name].do
-    return "repair the texts of negatives and positives alike: dropping these negatives would widen the difference"
+    return "repair the texts of both negatives and positives; dropping these negatives would widen the difference"
 
 
 def form_table(sources: Sequence[SourceReport]) -> tuple[Table, ...]:
-    """Formal findings of negatives and positives side by side, those that either has; nothing where neither has any."""
+    """Return a table that compares formal findings of negatives and positives; empty if neither has any."""
     rows = tuple(
         (
             plain(source.name),
@@ -311,7 +313,7 @@ def form_table(sources: Sequence[SourceReport]) -> tuple[Table, ...]:
 
 
 def damaged_positives(sources: Iterable[SourceReport]) -> list[str]:
-    """A sentence on each source whose labelled positives have defects themselves."""
+    """Return a sentence about each source whose labelled positives have defects."""
     sentences = []
     for source in sources:
         shares = {item.name: item.positives.share for item in source.findings if item.positives and item.name in DAMAGE}
@@ -324,21 +326,22 @@ def damaged_positives(sources: Iterable[SourceReport]) -> list[str]:
 
 
 def sentence(finding: SourceFinding, n_sampled: int | None = None, queries: str = "") -> str:
-    """Return the sentence of a finding: how many negatives have it, and what to do.
+    """Return sentences about a finding: the number of negatives, and what to do.
 
-    n_sampled: negatives that its share is estimated from.   queries: which queries it is of, where that must be said.
+    n_sampled : number of negatives that the share is estimated from; None if all were evaluated.
+    queries : the queries that the share covers, if this must be said.
     """
     n, notes = count(finding.n_negatives), [percent(finding.share)]
     if n_sampled is not None:
         n = f"{n} of {count(n_sampled)} sampled"
-        notes = [f"{percent(finding.share)} of all by estimate", f"95 % CI {share_interval(finding)}"]
+        notes = [f"estimated {percent(finding.share)} of all", f"95 % CI {share_interval(finding)}"]
     notes += filter(None, (queries, compared(finding), repeated_rows(finding.n_rows or 0)))
     return f"Negatives that {FINDINGS[finding.name].says}: {n} ({'; '.join(notes)}). {advice(finding)}"
 
 
 def repeated_rows(n: int) -> str:
-    """Say how many whole rows repeat earlier ones; "" for none."""
-    return f"whole rows that repeat earlier ones: {count(n)}" if n else ""
+    """Return the number of rows that repeat earlier rows, in words; "" if there are none."""
+    return f"rows that repeat an earlier row: {count(n)}" if n else ""
 
 
 def _above_limit(run: Run, source: SourceReport, finding: SourceFinding) -> Ranked | None:
@@ -360,26 +363,26 @@ def _above_limit(run: Run, source: SourceReport, finding: SourceFinding) -> Rank
 
 
 def has_collection(run: Run) -> bool:
-    """Return whether the run had the labels of a collection in addition to those of its sources."""
+    """Return True if the run had labels of a collection in addition to those of its sources."""
     return "collection" in run.settings and bool(run.settings["collection"]["value"])
 
 
 def _unused_checks(run: Run) -> str:
-    """Name the ways to find false negatives that the run did not use; "" if it used them all."""
+    """Return a sentence with the flags for finding false negatives that the run did not use; "" if it used all."""
     ways = {"--collection DIR": has_collection(run), "--guide NAME": GUIDE.of(run) is not None}
     unused = [code(flag) for flag, used in ways.items() if not used]
     return f" To find them, add {' or '.join(unused)}." if unused else ""
 
 
 def _queries(source: SourceReport, finding: SourceFinding) -> str:
-    """Say which queries a share is of, if a column of the table has it for other queries."""
+    """Return the queries that a share covers, if the table has the same share for other queries; "" otherwise."""
     if finding.name != "inversion" or source.scored.on_shared is None:
         return ""
     return f"over all {plural(source.n_queries, 'query', 'queries')} of the source"
 
 
 def _n_sampled(run: Run, name: str, finding: SourceFinding) -> int | None:
-    """Negatives of a source that a guide scored, of a finding that is estimated from a sample of them."""
+    """Return the number of negatives that a finding is estimated from; None if it covers all."""
     guide = GUIDE.of(run)
     if guide is None or finding.name != "suspect" or not guide.is_sampled:
         return None
@@ -402,7 +405,7 @@ def _skipped(source: SourceReport) -> list[Ranked]:
 
 
 def _same(run: Run, source: SourceReport) -> list[Ranked]:
-    """Sources with nearly the same negatives as this one, once a pair."""
+    """Return an item for each source with nearly the same negatives as this one. Each pair appears once."""
     items: list[Ranked] = []
     n_queries = {own.name: own.n_queries for own in run.sources}
     for overlap in run.overlaps_by_first.get(source.name, ()):
@@ -417,7 +420,7 @@ def _same(run: Run, source: SourceReport) -> list[Ranked]:
 
 
 def _same_negatives(overlap: Overlap, jaccard: float, n_queries: Mapping[str, int]) -> str:
-    """On which queries two sources have the same negatives, and what follows."""
+    """Return sentences on the queries on which two sources have the same negatives, and the consequence."""
     smaller, larger = sorted((overlap.first, overlap.second), key=n_queries.__getitem__)
     n_larger, n_shared = n_queries[larger], round(overlap.shared_query_fraction * n_queries[smaller])
     first, second = named(overlap.first), named(overlap.second)
@@ -431,16 +434,16 @@ def _same_negatives(overlap: Overlap, jaccard: float, n_queries: Mapping[str, in
 
 
 def share_interval(finding: SourceFinding) -> str:
-    """The 95 % confidence interval of a share; UNKNOWN_INTERVAL where there are too few queries for one."""
+    """Format the 95 % confidence interval of a share; UNKNOWN_INTERVAL with too few queries."""
     low, high = finding.interval_95
     return UNKNOWN_INTERVAL if is_unknown((low, high)) else f"{percent(low)} to {percent(high)}"
 
 
-# Findings of all sources in numbers, their rules, and which coincide.
+# All findings in numbers, their rules, and how often two occur together.
 
 
 def findings_section(run: Run) -> Section | None:
-    """All findings with their numbers; None for a run that looked for none."""
+    """Show all findings in numbers. None if no finding was evaluated."""
     evaluated = list(dict.fromkeys(item.name for source in run.sources for item in source.findings))
     if not evaluated:
         return None
@@ -450,7 +453,7 @@ def findings_section(run: Run) -> Section | None:
         anchor="numbers",
         link="Findings",
         title="Failure buckets in numbers",
-        paragraphs=(f"Evaluated, and in no source: {listed(absent, len(FINDINGS))}.",) if absent else (),
+        paragraphs=(f"Evaluated and not found in any source: {listed(absent, len(FINDINGS))}.",) if absent else (),
         tables=(*_numbers(run), *form_table(run.sources), _rules(run, evaluated), *_overlaps(run, present)),
         terms=terms("share", "95 % CI", "share of weight", "part of the score"),
     )
@@ -477,7 +480,7 @@ def _numbers(run: Run) -> tuple[Table, ...]:
 
 
 def _rules(run: Run, names: list[str]) -> Table:
-    """List the rule of each finding, and the share above which it is listed."""
+    """Return a table with the rule of each finding, and the share above which it is listed."""
     rows = tuple(
         (
             plain(name),
@@ -492,7 +495,7 @@ def _rules(run: Run, names: list[str]) -> Table:
 
 
 def _overlaps(run: Run, names: list[str]) -> tuple[Table, ...]:
-    """Negatives with two findings at once; pairs that no source has are left out."""
+    """Return a table with the number of negatives that have both of two findings. Pairs without any are left out."""
     rows = []
     for first, second in combinations(names, 2):
         shared = [source.finding_overlaps.get(first, {}).get(second, 0) for source in run.sources]

@@ -1,6 +1,4 @@
-"""Formats of a result by the name of its file: a page as HTML or Markdown, JSON or metrics; and the verdict in one line
-for scripts.
-"""
+"""Write a result as HTML, Markdown, JSON or metrics, and its verdict as one line for scripts."""
 
 from __future__ import annotations
 
@@ -49,33 +47,33 @@ from secid.results.probe import Probe
 if TYPE_CHECKING:
     from jinja2 import Environment
 
-# A page as one HTML file: no request, no script but page.js, and readable without script and style.
+# A page is one HTML file. It loads nothing, has no script but page.js, and is readable without script and style.
 
-MOST_EXAMPLES = 3
-"""Examples shown of one finding; `secid flagged` lists all."""
-MOST_OPEN = 3
-"""Most open findings of a source that its command repairs; the others are folded under their names."""
-MOST_CHARACTERS = 2_000
-"""Longest passage or sentence shown. Ours are shorter; untrusted ones may have any length."""
+MAX_EXAMPLES = 3
+"""Maximum number of examples of a finding; `secid flagged` lists all."""
+MAX_OPEN_FINDINGS = 3
+"""Maximum number of unfolded findings of a source that its command repairs. The others are folded under their names."""
+MAX_CHARACTERS = 2_000
+"""Maximum length of a passage or sentence. secid's sentences are shorter; untrusted texts can have any length."""
 CLAMPED_CHARACTERS = 150
-"""Characters that every passage shows on a wide screen before its text is clamped; page.css sets the lines."""
-MOST_ROW_BYTES = 600_000
-"""Size of the rows to browse, fewer than 1,000. A page of ten sources then stays below 1 MB."""
-ROW_MARKUP = 600
-"""Approximate bytes of a row without its texts."""
-ROW_CHARACTERS = 400
-"""Characters after which a text in a row to browse is cut."""
-RARE_WORD = 3.0
-"""IDF from which a word shared with the query is marked: below it, one text in eight has the word."""
+"""Shorter texts are shown completely on a wide screen; page.css clamps longer ones."""
+MAX_ROW_BYTES = 600_000
+"""Maximum size of all rows to browse, fewer than 1,000 rows. A page with ten sources then stays below 1 MB."""
+ROW_MARKUP_BYTES = 600
+"""Approximate size of a row without its texts."""
+MAX_ROW_CHARACTERS = 400
+"""Maximum length of a text in a row to browse."""
+MIN_MARKED_IDF = 3.0
+"""Minimum IDF of a marked word that negative and query share. Below it, more than one text in eight has the word."""
 MARK, END_MARK = Markup("<mark>"), Markup("</mark>")
-LONG_WORD = 4
-"""Characters from which a shared word is marked where no IDF is known."""
+MIN_MARKED_CHARACTERS = 4
+"""Minimum length of a marked word if no IDF is known."""
 
 
 def to_html(page: Page, *, framed: bool = False) -> str:
-    """The page as one HTML file. Every text in it is escaped.
+    """Return the page as one HTML file. Every text in it is escaped.
 
-    framed : without links to its sections, which in the srcdoc of a frame lead to the document around it.
+    framed : leave out links to sections. In the srcdoc of a frame they would lead to the outer document.
     """
     style, script = _own("page.css"), _own("page.js")
     policy = (
@@ -97,14 +95,14 @@ def to_html(page: Page, *, framed: bool = False) -> str:
 
 
 def _browsed(rows: Sequence[ExampleRow]) -> list[ExampleRow]:
-    """The first rows that there is room for, their texts cut, the lowest margin first and those without one last."""
-    shown, room = [], MOST_ROW_BYTES
+    """Return the first rows that fit, with cut texts, by rising margin. Rows without a margin come last."""
+    shown, room = [], MAX_ROW_BYTES
     for row in rows:
         words = shared_words(row.example)
         query, positive, negative = (
-            plain(text, ROW_CHARACTERS) for text in (row.example.query, row.example.positive, row.example.negative)
+            plain(text, MAX_ROW_CHARACTERS) for text in (row.example.query, row.example.positive, row.example.negative)
         )
-        room -= ROW_MARKUP + sum(len(_marked(text, words).encode()) for text in (query, positive, negative))
+        room -= ROW_MARKUP_BYTES + sum(len(_marked(text, words).encode()) for text in (query, positive, negative))
         if room < 0:
             break
         shown.append(replace(row, example=replace(row.example, query=query, positive=positive, negative=negative)))
@@ -117,12 +115,12 @@ def _own(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """Return the source expression by which a content security policy allows exactly this style or script."""
+    """Return the source expression with which a content security policy allows exactly this style or script."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
 
 
 def _links(page: Page) -> list[tuple[str, str]]:
-    """(anchor, words) of the parts that the page has."""
+    """Return (anchor, title) of each part of the page."""
     parts = (
         ("verdict", "Verdict", True),
         *([(page.second.anchor, page.second.link, True)] if page.second else []),
@@ -135,26 +133,26 @@ def _links(page: Page) -> list[tuple[str, str]]:
 
 
 def _each_example_once(source: ShownFindings) -> ShownFindings:
-    """The source with examples that an earlier finding of it shows at the end of a later one's."""
+    """Return the source's findings with new examples first. Examples that an earlier finding shows come last."""
     shown: set[tuple[str, int, str]] = set()
     items: list[Item] = []
     for item in source.items:
-        examples = sorted(item.examples, key=lambda example: _key(example) in shown)[:MOST_EXAMPLES]
+        examples = sorted(item.examples, key=lambda example: _key(example) in shown)[:MAX_EXAMPLES]
         shown |= {_key(example) for example in examples}
         items.append(replace(item, examples=tuple(examples)))
     return replace(source, items=tuple(items))
 
 
 def _groups(findings: Sequence[ShownFindings]) -> list[tuple[ShownFindings, tuple[Item, ...], tuple[Item, ...]]]:
-    """Return each source with its open findings and its folded ones.
+    """Return each source with its unfolded and its folded findings.
 
-    Open are those that the source's own command repairs, but few; without any the first, unless a source above has it
-    open.
+    Findings that the source's command repairs are unfolded, up to MAX_OPEN_FINDINGS. If there are none, the first
+    finding is unfolded, unless it is already unfolded for an earlier source.
     """
     groups, seen = [], set[str]()
     for source in findings:
         repaired = takewhile(lambda item: source.command and not item.command, source.items)  # noqa: B023  read at once
-        n = min(MOST_OPEN, sum(1 for _ in repaired)) or int(source.items[0].name not in seen)
+        n = min(MAX_OPEN_FINDINGS, sum(1 for _ in repaired)) or int(source.items[0].name not in seen)
         seen |= {item.name for item in source.items[:n]}
         groups.append((source, source.items[:n], source.items[n:]))
     return groups
@@ -196,9 +194,9 @@ def _environment() -> Environment:
 
 
 def _bdi(text: str) -> Markup:
-    """A sentence with its names in elements of their own direction, and its code as code; all of it escaped."""
-    if len(text) > MOST_CHARACTERS:
-        text = text[: MOST_CHARACTERS - 1]
+    """Return a sentence as escaped HTML. Names are in elements that isolate their direction, and code is marked."""
+    if len(text) > MAX_CHARACTERS:
+        text = text[: MAX_CHARACTERS - 1]
         text = f"{text}{END_ISOLATE * (text.count(ISOLATE) - text.count(END_ISOLATE))}…"
     return Markup(  # noqa: S704  escaped first
         CODE.sub(r"<code>\1</code>", str(escape(text)))
@@ -208,31 +206,31 @@ def _bdi(text: str) -> Markup:
 
 
 def _breakable(cell: Markup) -> Markup:
-    """A cell whose names may break after an underscore."""
+    """Return a cell that may break after an underscore."""
     return cell.replace("_", Markup("_<wbr>"))
 
 
 def _direction(cell: str, kind: str) -> str | None:
-    """The direction of a cell: untrusted text has its own, names within a sentence of ours theirs."""
+    """Return the text direction of a cell: "auto" for untrusted text; None for secid's own sentences."""
     return "auto" if kind == "foreign" and ISOLATE not in cell else None
 
 
 def _is_long(example: TripletExample) -> bool:
-    """Return whether the page may clamp a text of the example."""
+    """Return True if the page may clamp a text of the example."""
     return max(map(len, (example.query, example.positive, example.negative))) > CLAMPED_CHARACTERS
 
 
 def shared_words(example: TripletExample) -> tuple[str, ...]:
-    """Words of the query that the negative repeats and that are worth marking."""
+    """Return the words of the query that the negative repeats, without frequent or short ones."""
     if example.matched_terms:
-        return tuple(word for word, idf in example.matched_terms if word and idf >= RARE_WORD)
+        return tuple(word for word, idf in example.matched_terms if word and idf >= MIN_MARKED_IDF)
     query, negative = (set(re.findall(r"\w+", text.casefold())) for text in (example.query, example.negative))
-    return tuple(sorted(word for word in query & negative if len(word) >= LONG_WORD))
+    return tuple(sorted(word for word in query & negative if len(word) >= MIN_MARKED_CHARACTERS))
 
 
 def _marked(text: str, words: Sequence[str]) -> Markup:
-    """The text with these words marked wherever they occur; all of it escaped."""
-    text = plain(text, MOST_CHARACTERS)
+    """Return the text as escaped HTML, with these words marked."""
+    text = plain(text, MAX_CHARACTERS)
     if not words:
         return escape(text)
     parts = re.split(f"({'|'.join(map(_pattern, sorted(words, key=len, reverse=True)))})", text, flags=re.IGNORECASE)
@@ -240,53 +238,55 @@ def _marked(text: str, words: Sequence[str]) -> Markup:
 
 
 def _pattern(word: str) -> str:
-    """The word with borders, but in scripts without case, which may have no spaces."""
+    """Return a pattern for a whole word. In scripts without case, which may have no spaces, it matches anywhere."""
     return rf"(?<!\w){re.escape(word)}(?!\w)" if word.lower() != word.upper() or word.isdigit() else re.escape(word)
 
 
 def _alternate(parts: Iterable[str]) -> Iterable[Markup]:
-    """Escape the parts of a split, text and matches alternately, and mark the matches."""
+    """Escape alternating texts and matches, and mark the matches."""
     for place, part in enumerate(parts):
         yield MARK + escape(part) + END_MARK if place % 2 else escape(part)
 
 
 # A page as Markdown, for a pull request or a step summary. Untrusted text cannot act as markup.
 
-LARGEST_PAGE = 60_000
-"""Bytes: GitHub takes 65,536 characters of a comment, and a step summary may hold several reports."""
-ASKED = frozenset({"guide", "early", "ablations", "slices", "objectives"})
-"""Anchors of the sections that a flag asks for."""
+MAX_PAGE_BYTES = 60_000
+"""Maximum size of a page. GitHub allows 65,536 characters in a comment, and a step summary may have several reports."""
+REQUESTED = frozenset({"guide", "early", "ablations", "slices", "objectives"})
+"""Anchors of the sections that are shown only with a flag."""
 EXAMPLE_CHARACTERS, SHOWN_EXAMPLES = 200, 2
-"""Characters of a passage, and examples of a finding; report.html shows more."""
+"""Maximum characters of a passage, and maximum number of examples of a finding; report.html shows more."""
 SENTENCE_CHARACTERS, CELL_CHARACTERS = 2_000, 300
-"""Longest sentence and cell. Ours are shorter; untrusted ones may have any length."""
-CUT_NOTE = "\n\nThe rest is cut for size; the HTML page has it.\n"
+"""Maximum length of a sentence and of a cell. secid's texts are shorter; untrusted texts can have any length."""
+CUT_NOTE = "\n\nThe rest was cut to save space; the HTML page has all of it.\n"
 METHOD = "Method and diagnostics"
 DIGEST = re.compile(r"[0-9a-f]{7,64}")
 
 
 def to_markdown(page: Page) -> str:
-    """The page in at most LARGEST_PAGE bytes. Where it is larger, default settings go, then the largest details, then
-    the examples; what a flag asked for stays.
+    """Return the page as Markdown, with at most MAX_PAGE_BYTES.
+
+    If it is larger, settings with their defaults are left out, then the largest sections, then the examples. Sections
+    that a flag requested are kept.
     """
     text, smaller = _fill(page), _smaller(page)
-    while len(text.encode()) > LARGEST_PAGE and (part := next(smaller, None)):
+    while len(text.encode()) > MAX_PAGE_BYTES and (part := next(smaller, None)):
         missing = ["Examples"] if part.findings != page.findings else []
         kept = {section.anchor for section in part.details}
         missing += [DEFAULTS] * (_without_defaults(page) != page)
         missing += [section.title for section in page.details if section.anchor not in kept]
-        text = f"{_fill(part)}\nLeft out for size: {safe(', '.join(missing))}. The HTML page has all.\n"
-    return hard_cut(text, LARGEST_PAGE, CUT_NOTE)
+        text = f"{_fill(part)}\nLeft out to save space: {safe(', '.join(missing))}. The HTML page has all of it.\n"
+    return hard_cut(text, MAX_PAGE_BYTES, CUT_NOTE)
 
 
 def _smaller(page: Page) -> Iterator[Page]:
-    """The page without the settings left at their defaults, then without its largest section that no flag asked for,
-    and so on; at last without examples.
+    """Yield smaller pages: without settings that have their defaults, then also without the largest section that no
+    flag requested, and so on; the last is also without examples.
     """
     short_page = _without_defaults(page)
     if short_page != page:
         yield short_page
-    spare = [section for section in short_page.details if section.anchor not in ASKED]
+    spare = [section for section in short_page.details if section.anchor not in REQUESTED]
     for section in sorted(spare, key=lambda own: -len("".join(_section(own)).encode())):
         short_page = replace(short_page, details=tuple(own for own in short_page.details if own is not section))
         yield short_page
@@ -326,7 +326,7 @@ def _fill(page: Page) -> str:
 
 
 def _source(group: ShownFindings) -> list[str]:
-    """The findings of one source, the repair after its name."""
+    """Return the findings of one source. The repair command follows its name."""
     blocks = [f"### {safe(group.source)}: {safe(group.status)}", code_block(group.command)]
     for item in group.items:
         blocks += [
@@ -358,7 +358,7 @@ def _cosines(item: TripletExample) -> str:
 
 
 def _open(section: Section | None) -> list[str]:
-    """A section whose tables are not folded; nothing for none."""
+    """Return a section with unfolded tables; [] for None."""
     if section is None:
         return []
     return [f"## {safe(section.title)}", *map(_sentence, section.paragraphs), *map(table, section.tables)]
@@ -375,21 +375,21 @@ def _section(section: Section) -> list[str]:
 
 
 def table(shown: Table) -> str:
-    """A Markdown table. No rows, no text."""
+    """Return a Markdown table."""
     head = [safe(column.title, CELL_CHARACTERS) for column in shown.columns]
     ruler = ["---:" if column.kind in ("number", "wrapped") else "---" for column in shown.columns]
     return "\n".join(_line(cells) for cells in (head, ruler, *(map(_cell, row) for row in shown.rows)))
 
 
 def code_block(text: str) -> str:
-    """A command to copy; "" for none."""
+    """Return a command as a code block; "" for no command."""
     line = plain(text)
     fence = "`" * max(3, 1 + max(map(len, re.findall("`+", line)), default=0))
     return f"{fence}sh\n{line}\n{fence}" if text else ""
 
 
 def _cell(text: str) -> str:
-    """A cell with its code as code. A hash stays whole, as code: sites make no link of that."""
+    """Return a cell with its code marked. A hash is marked as code too, so that sites do not make it a link."""
     is_digest = DIGEST.fullmatch(text) and not text.isdigit()
     return markdown_code(text) if is_digest else markdown_sentence(_clip(text, CELL_CHARACTERS))
 
@@ -407,12 +407,12 @@ def _line(cells: Iterable[str]) -> str:
 
 
 def _folded(summary: str, body: str) -> str:
-    """HTML that GitHub folds; elsewhere the body is open."""
+    """Return HTML that GitHub folds; elsewhere it is unfolded."""
     return f"<details><summary>{markdown_html(summary, 100)}</summary>\n\n{body}\n\n</details>" if body else ""
 
 
 def hard_cut(text: str, limit: int, note: str) -> str:
-    """The text cut at a line so that it fits limit bytes, with a note; "" where not even the note does."""
+    """Cut a text at the end of a line to at most `limit` bytes with a note; "" if not even the note fits."""
     whole = text.encode()
     if len(whole) <= limit:
         return text
@@ -423,13 +423,13 @@ def hard_cut(text: str, limit: int, note: str) -> str:
     return part[: part.rfind("\n") + 1] + note
 
 
-# Formats by the name of a file.
+# The formats of a result, by the suffix of a file name.
 
 Result = TypeVar("Result")
 
 
 def formats(page: Callable[[Result], Page], document: Callable[[Result], str]) -> Mapping[str, Callable[[Result], str]]:
-    """The formats of one kind of result, from its page and its JSON document."""
+    """Return the formats of one kind of result. page, document: functions that make its page and its JSON document."""
     return {
         ".html": lambda result: to_html(page(result)),
         ".json": document,
@@ -438,11 +438,11 @@ def formats(page: Callable[[Result], Page], document: Callable[[Result], str]) -
 
 
 METRICS = "metrics.json"
-"""Name of a file of metrics, or its end after a dot."""
+"""Name of a file of metrics, or the end of its name after a dot."""
 
 
 def format_of(path: Path) -> str:
-    """The format that the name of a file picks: its suffix, or METRICS."""
+    """Return the format for a file name: its suffix, or METRICS."""
     return METRICS if f".{path.name}".endswith(f".{METRICS}") else path.suffix
 
 
@@ -452,20 +452,21 @@ def run_formats(probe: Probe | None) -> Mapping[str, Callable[[Run], str]]:
 
 
 FORMATS = run_formats(None)
-"""Formats of a run without a probe, the files of its folder."""
+"""Formats of a run without a probe. A run folder has a file of each."""
 OF_METRICS: Mapping[str, Callable[[Run], str]] = {
     METRICS: lambda run: encodable(json.dumps(run.metrics(), indent=2, ensure_ascii=False)) + "\n"
 }
 
 
-# The verdict of a command in one line for scripts, made from the fields that its JSON has.
+# The verdict of a command as one line for scripts. It uses the same fields as the JSON document.
 
 Judged = Run | Check | GateVerdict | Audit | Probe
 
 
 def verdict_line(result: Judged) -> str:
-    """ "VERDICT: WORD key=value …", quoted as a shell's words, so that shlex.split takes it apart. docs/agents.md lists
-    words and keys. The names are untrusted: characters that no line shows become U+FFFD.
+    """Return "VERDICT: WORD key=value …". Values are quoted as in a shell, so that shlex.split can parse the line.
+
+    docs/agents.md lists words and keys. Names are untrusted, so hidden characters become U+FFFD.
     """
     word, facts = _verdict(result)
     values = (plain(f"{name}={value}") for name, value in facts.items() if value is not None)
@@ -503,5 +504,5 @@ def _verdict(result: Judged) -> tuple[str, dict[str, object]]:
 
 
 def _counts(items: Collection[str], kinds: Collection[str]) -> dict[str, int]:
-    """Count the items of each kind, under n_KIND."""
+    """Return the number of items of each kind, by n_KIND."""
     return {f"n_{kind}": sum(item == kind for item in items) for kind in kinds}

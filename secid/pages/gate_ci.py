@@ -1,4 +1,4 @@
-"""A verdict for CI services: JUnit XML, GitHub's workflow commands and its step summary."""
+"""Write a gate verdict for CI services: JUnit XML, GitHub annotations and GitHub's step summary."""
 
 from __future__ import annotations
 
@@ -27,13 +27,13 @@ from secid.pages.text import log_line, plain
 from secid.results.document import json_of
 from secid.results.gate import GateCheck, GateVerdict, SourceVerdict
 
-# JUnit XML, which every CI service reads: a suite a source, a case a check.
+# JUnit XML has a suite for each source and a case for each check. Every CI service can read it.
 
 
 def to_junit(verdict: GateVerdict) -> str:
-    """The XML document. A failed check is a failure, an undecided one an error, an excused one is skipped.
+    """Return a verdict as JUnit XML. A failed check is a failure, an undecided one an error, an excused one skipped.
 
-    An undecided check is no skipped one: CI services show a suite of skipped cases in green.
+    An undecided check is not "skipped", because CI services show a suite of skipped cases in green.
     """
     root = ElementTree.Element("testsuites", name="secid gate")
     for source in verdict.sources:
@@ -69,23 +69,24 @@ def _case(check: GateCheck, source: SourceVerdict) -> ElementTree.Element:
 GATE_FORMATS = {**formats(gate_page, json_of), ".xml": to_junit}
 
 
-# GitHub's workflow commands and step summary, within its limits. Nothing is posted.
+# GitHub annotations are workflow commands on stdout; the step summary is a file. Both have limits. secid posts nothing.
 
-PER_LEVEL = 10
-"""Annotations of one level that GitHub shows of a step; it drops further ones silently."""
+MAX_ANNOTATIONS = 10
+"""Maximum annotations of one level that GitHub shows for a step. It drops the others without a message."""
 MESSAGE_BYTES = 4096
-"""GitHub cuts longer messages; cutting them here keeps the end of a line whole."""
+"""Maximum size of an annotation. GitHub would cut it anywhere, even within a character."""
 SUMMARY_BYTES = 1 << 20
-"""A step summary beyond 1 MiB makes GitHub drop it whole."""
-SUMMARY_NOTE = "\n\nThe rest is cut: a step summary holds 1 MiB.\n"
+"""Maximum size of a step summary. GitHub drops a larger one completely."""
+SUMMARY_NOTE = "\n\nThe rest was cut, because a step summary can have at most 1 MiB.\n"
 SUMMARY_VARIABLE = "GITHUB_STEP_SUMMARY"
 
 
 def github_annotations(verdict: GateVerdict) -> list[str]:
-    """One command a line: an error a failed check, a warning undecided ones, a notice an accepted source and what is
-    for a person to look at.
+    """Return annotations, one per line.
 
-    Where a level has more than GitHub shows, its last one says how many are left out.
+    There is an error for each failed check, a warning for each undecided check, and a notice for each accepted source
+    and each check with a notice. If a level has more annotations than GitHub shows, the last one says how many are
+    missing.
     """
     levels: dict[str, list[str]] = {"error": [], "warning": [], "notice": []}
     for source in verdict.sources:
@@ -105,11 +106,11 @@ def github_annotations(verdict: GateVerdict) -> list[str]:
 
 
 def _within(level: str, lines: list[str], verdict: GateVerdict) -> list[str]:
-    if len(lines) <= PER_LEVEL:
+    if len(lines) <= MAX_ANNOTATIONS:
         return lines
-    left_out = len(lines) - PER_LEVEL + 1
-    more = f"{left_out} more not shown. {summary(verdict)} The step summary and the log hold them all."
-    return [*lines[: PER_LEVEL - 1], _command(level, more, title="secid gate")]
+    left_out = len(lines) - MAX_ANNOTATIONS + 1
+    more = f"{left_out} more are not shown here; the step summary and the log have all of them. {summary(verdict)}"
+    return [*lines[: MAX_ANNOTATIONS - 1], _command(level, more, title="secid gate")]
 
 
 def _of_check(level: str, source: SourceVerdict, check: GateCheck) -> str:
@@ -131,7 +132,7 @@ def _file(source: SourceVerdict) -> str:
 
 
 def _command(level: str, message: str, **properties: str | None) -> str:
-    """`::level name=value,…::message`. Each line of the message is made plain before it is escaped."""
+    """Return `::level name=value,…::message`. Each line of the message is sanitised before it is escaped."""
     text = "\n".join(plain(line) for line in message.split("\n"))
     cut = text.encode("utf-8")[:MESSAGE_BYTES].decode("utf-8", "ignore")
     named = ",".join(f"{name}={_property(plain(value))}" for name, value in properties.items() if value)
@@ -139,7 +140,7 @@ def _command(level: str, message: str, **properties: str | None) -> str:
 
 
 def _data(text: str) -> str:
-    """The escapes of a command's message; % first, or the others would be escaped twice."""
+    """Escape a command's message. % is escaped first; otherwise the other escapes would be escaped again."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
@@ -148,7 +149,7 @@ def _property(text: str) -> str:
 
 
 def append_step_summary(verdict: GateVerdict, environment: dict[str, str] | None = None) -> bool:
-    """Adds the Markdown page to the file that GitHub names; False where it names none. Raises OutputError."""
+    """Append the Markdown page to GitHub's step summary. Return False if there is none. Raises OutputError."""
     path = (dict(os.environ) if environment is None else environment).get(SUMMARY_VARIABLE)
     if not path:
         return False

@@ -1,4 +1,4 @@
-"""A verdict of the gate as a page: which sources pass, what fails with its rows, and every check."""
+"""Show a gate verdict as a page: which sources pass, which checks fail on which rows, and all checks."""
 
 from __future__ import annotations
 
@@ -28,77 +28,77 @@ from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.results.gate import GROSS_DAMAGE, CheckExample, GateCheck, GateVerdict, Outcome, SourceVerdict
 from secid.results.inputs import no_command, unused_name
 
-# A verdict in words, the same on every page.
+# The sentences of a verdict, the same on every page.
 
 DECISIONS: Mapping[Outcome, str] = {"pass": "accepted", "fail": "rejected", "undecided": "undecided"}
-"""The outcome of a source."""
+"""Words for the outcome of a source."""
 ORDER: tuple[Outcome, ...] = ("fail", "undecided", "pass")
 MARKS = ("pass", "fail", "undecided", "excused", "notice")
 EXAMPLE_CHARACTERS = 160
 NEEDS_QUERIES = ("", "no_reference")
-"""Reasons for an undecided check that more queries remove."""
+"""Reasons for an undecided check that more queries can remove."""
 BLIND_SPOT = (
-    "Relevant passages that nobody labelled are not detected: in simulations no check failed where they were 10 % of "
-    "the negatives."
+    "Relevant passages without a label are not detected. In simulations, no check failed where they were 10 % of the "
+    "negatives."
 )
-NEW = "The baseline has no predecessor of this source, and the policy holds new sources for review."
+NEW = "This source has no predecessor in the baseline, and the policy holds new sources for review."
 MEASURES: Mapping[str, str] = {
     "queries": "Distinct queries",
-    "hardness": "Hardness, where random passages are 0 and the positives are 1",
+    "hardness": "Hardness (0 for random passages, 1 for the positives)",
     "languages": "Sampled negatives in a language that {} does not have",
-    "drift.score_nats": "Change of ECI_sem",
-    "drift.unrelated": "Change of the share of negatives less related to their query than 98 % of the predecessor's",
+    "drift.score_nats": "Change in ECI_sem",
+    "drift.unrelated": "Change in the share of negatives less related to their query than 98 % of the predecessor's",
 }
-"""Quantity that each check measures; checks of findings are named by the catalogue."""
+"""Quantity that each check measures. Checks of findings have the words of the catalogue."""
 DRIFT = ("drift.score_nats", "drift.unrelated")
 UPDATE = "secid baseline update RUN"
 ADVICE: Mapping[str, str] = {
-    "new_source": f"Review it; to accept it, score it with the others and run `{UPDATE}`.",
-    "hardness": "Mine negatives that are nearer to the query: in-batch training gives passages like these for free.",
+    "new_source": f"Review it. To accept it, score it with the others and run `{UPDATE}`.",
+    "hardness": "Mine negatives that are nearer to the query; in-batch training already has passages like these.",
     "languages": f"If the language is intended, score the source with the others and run `{UPDATE}`.",
 }
 MOVED = (
-    "Find out what changed in how the source was mined or generated; if the change is intended, score the sources "
-    f"again and run `{UPDATE}`."
+    "Find out what changed when the source was mined or generated. If the change is intended, score the sources again "
+    f"and run `{UPDATE}`."
 )
 EXCUSE = 'Set its limit to "off" in the policy, or add its name to allow_undecided.'
 
 
 def mark(check: GateCheck) -> str:
-    """The outcome in one word."""
+    """Return the outcome of a check as one word."""
     return "excused" if check.excused else "notice" if check.notice else check.outcome
 
 
 def worst_first(verdict: GateVerdict) -> list[SourceVerdict]:
-    """Rejected sources, undecided ones, accepted ones; by name within."""
+    """Sort the sources: rejected, then undecided, then accepted."""
     return sorted(verdict.sources, key=lambda source: ORDER.index(source.outcome))
 
 
 def by_urgency(source: SourceVerdict) -> list[GateCheck]:
-    """Sort the checks: those that keep the source from passing first, then notices, otherwise in their own order."""
+    """Sort the checks: first those that keep the source from passing, then notices, then the others in their order."""
     return sorted(
         source.checks, key=lambda check: (not check.blocks_pass, ORDER.index(check.outcome), not check.notice)
     )
 
 
 def too_few(source: SourceVerdict) -> list[GateCheck]:
-    """The undecided checks of a source of fewer queries than limits are made for, to be said in one sentence."""
+    """Return the checks that are undecided because the source has too few queries. One sentence covers all of them."""
     undecided = [check for check in source.checks if check.outcome == "undecided" and not check.excused]
     small = any(check.name == "queries" for check in undecided)
     return [check for check in undecided if small and check.name != "new_source" and check.reason in NEEDS_QUERIES]
 
 
 def too_few_sentence(source: SourceVerdict) -> str:
-    """One sentence for all of `too_few`, which must not be empty."""
+    """Return a sentence about all checks of `too_few`; there must be at least one."""
     checks = too_few(source)
     names = [check.name for check in checks if check.name != "queries"] or ["the policy"]
     needed = count(max(check.n_queries_needed or 0 for check in checks))
     n = count(source.report.n_queries)
-    return f"Distinct queries: {n}, too few for {listed(names, len(names))}. About {needed} would decide."
+    return f"{n} distinct queries are too few for {listed(names, len(names))}. About {needed} would be enough."
 
 
 def check_sentence(check: GateCheck) -> str:
-    """Say what was measured, against what limit."""
+    """Return a sentence with the measured number and its limit."""
     if check.name == "new_source":
         return NEW
     if check.reason:
@@ -140,7 +140,7 @@ def _is_difference(check: GateCheck) -> bool:
 
 
 def _number(check: GateCheck, value: float | None, *, signed: bool) -> str:
-    """A number in the unit of a check; a difference of shares in points, without the word."""
+    """Format a number in the unit of a check. A difference of shares is in points, without the word."""
     if value is None or check.unit == "count":
         return count(value)
     if check.unit == "share":
@@ -149,19 +149,19 @@ def _number(check: GateCheck, value: float | None, *, signed: bool) -> str:
 
 
 def measured_text(check: GateCheck) -> str:
-    """The measured value in its unit."""
+    """Format the measured number with its unit."""
     points = " points" if check.unit == "share" and _is_difference(check) and check.measured is not None else ""
     return f"{_number(check, check.measured, signed=_is_difference(check))}{points}"
 
 
 def interval_text(check: GateCheck) -> str:
-    """The interval of a measured value, in its unit."""
+    """Format the interval of the measured number; "–" without one."""
     ends = check.interval_95 or ()
     return " to ".join(_number(check, end, signed=_is_difference(check)) for end in ends) or "–"
 
 
 def limit_text(check: GateCheck) -> str:
-    """On which side of which number the check has to be; "–" for one without a limit."""
+    """Format the limit of a check, such as "at most 5 %"; "–" without a limit."""
     if check.limit is None:
         return "–"
     value = f"{check.limit:,.0f}" if check.unit == "count" else f"{check.limit:g}"
@@ -171,33 +171,33 @@ def limit_text(check: GateCheck) -> str:
 
 
 def check_advice(check: GateCheck, source: SourceVerdict) -> str:
-    """Say what to do about a check that does not pass; "" for one that does."""
+    """Return advice for a check that did not pass or has a notice; "" for any other."""
     if check.outcome == "pass" and not check.notice:
         return ""
     if check.reason:
         return EXCUSE
     if check.outcome == "undecided" and check.name != "new_source":
         needed = check.n_queries_needed
-        return f"Add queries: about {count(needed)} would decide." if needed else "Add queries: more may decide."
+        return f"Add queries; about {count(needed)} would be enough." if needed else "Add queries."
     if check.finding:
         return advice(next(item for item in source.report.findings if item.name == check.finding))
     return ADVICE.get(check.name, MOVED)
 
 
 def full_sentence(check: GateCheck, source: SourceVerdict) -> str:
-    """Say what was measured, and what to do."""
+    """Return sentences with the measured number, its limit and advice."""
     return f"{check_sentence(check)} {check_advice(check, source)}".rstrip()
 
 
 def source_line(source: SourceVerdict) -> str:
-    """One line on one source."""
+    """Return a line about a source: its outcome and the number of checks with each outcome."""
     marks = Counter(map(mark, source.checks))
     counts = ", ".join(f"{count(marks[word])} {word}" for word in MARKS if marks[word])
     return f"{source.report.name}: {DECISIONS[source.outcome]} (checks: {counts})."
 
 
 def summary(verdict: GateVerdict) -> str:
-    """One line on the whole call; what could not be checked comes first."""
+    """Return a line about all sources. Checks that were not possible come first."""
     unchecked = list(dict.fromkeys(name for source in verdict.sources for name in source.left_out))
     first = f"Not checked: {listed(unchecked, len(unchecked))}. " if unchecked else ""
     if len(verdict.sources) == 1:
@@ -222,7 +222,7 @@ def facts(source: SourceVerdict) -> str:
 
 
 def left_out(source: SourceVerdict) -> str:
-    """The checks that this baseline is too small or too varied for; "" if there are none."""
+    """Return a sentence about the checks that this baseline has too little power for; "" if there are none."""
     if not source.left_out:
         return ""
     return (
@@ -232,13 +232,13 @@ def left_out(source: SourceVerdict) -> str:
 
 
 def basis(verdict: GateVerdict) -> str:
-    """Say what was compared with what."""
+    """Return sentences about the baseline, policy and encoder that were used."""
     shared = any(check.n_shared for source in verdict.sources for check in source.checks)
-    guide = "" if verdict.guide is None else f"; guide {verdict.guide}"
+    guide = "" if verdict.guide is None else f"; guide: {verdict.guide}"
     policy = verdict.policy_from or "derived from the baseline"
-    sentences = [f"Against {verdict.baseline}; policy {policy}; encoder {verdict.encoder}{guide}."]
+    sentences = [f"Baseline: {verdict.baseline}; policy: {policy}; encoder: {verdict.encoder}{guide}."]
     if verdict.paired:
-        none = f"Not paired with {verdict.paired}: no source has a predecessor there with the same queries."
+        none = f"Not paired with {verdict.paired}, because no source shares queries with its predecessor there."
         sentences.append(f"Paired with {verdict.paired}." if shared else none)
     if verdict.exit_zero:
         sentences.append("Trial period (--exit-zero): the exit code is 0 whatever the verdict.")
@@ -246,7 +246,7 @@ def basis(verdict: GateVerdict) -> str:
 
 
 def example_lines(check: GateCheck) -> list[str]:
-    """A line an example row; the texts are untrusted."""
+    """Return a line for each example row. The texts are untrusted."""
     lines = []
     for item in check.examples:
         texts = (("query", item.query), ("negative", item.negative))
@@ -256,16 +256,16 @@ def example_lines(check: GateCheck) -> list[str]:
 
 
 def row_note(item: CheckExample) -> str:
-    """Say why a row was left out, or how near its negative and positive are to the query; "" if neither is known."""
+    """Return why a row was left out, or the cosines of its negative and positive to the query; "" if none is known."""
     if item.reason:
         return f"left out: {fault_text(item.fact) or in_plain_words(item.reason)}"
     if item.s_query_negative is None:
         return ""
-    return f"cosine to the query {fraction(item.s_query_negative)}, of its positive {fraction(item.s_query_positive)}"
+    return f"cosine to the query {fraction(item.s_query_negative)}, positive {fraction(item.s_query_positive)}"
 
 
 def gate_page(verdict: GateVerdict) -> Page:
-    """The verdict on all sources of one call."""
+    """Build the page of a verdict."""
     return Page(
         title="Gate for sources of hard negatives",
         subtitle=f"Against {named(verdict.baseline)}, scored with {named(verdict.encoder)}",
@@ -298,11 +298,14 @@ def _answer(verdict: GateVerdict) -> Table:
         )
     heads = ("failed", "undecided", "notices", "queries", "hardness", "score")
     columns = (foreign("source"), status("status"), *map(number, heads))
-    return Table(caption="Sources, and how many checks each failed", columns=columns, rows=tuple(rows))
+    return Table(caption="Sources, with the number of checks by outcome", columns=columns, rows=tuple(rows))
 
 
 def _findings(source: SourceVerdict, encoder: str) -> ShownFindings:
-    """The checks that keep the source from passing, failed ones first, then notices. Too few queries are said once."""
+    """Show the checks that keep the source from passing, failed checks first, then notices.
+
+    All checks that are undecided because of too few queries share one entry.
+    """
     few = too_few(source)
     shown = [check for check in by_urgency(source) if (check.blocks_pass or check.notice) and check not in few]
     items = [_item(check, source) for check in shown]
@@ -316,7 +319,7 @@ def _findings(source: SourceVerdict, encoder: str) -> ShownFindings:
 
 
 def _repair(source: SourceVerdict, encoder: str) -> str:
-    """The commands that drop the counted defects that failed; "" for none, or where dropping repairs none."""
+    """Return commands that drop the defects whose checks failed; "" if there are none or dropping does not help."""
     report = source.report
     helped = {item.name for item in report.findings if item.dropping_helps}
     failed = [check.finding for check in source.checks if check.outcome == "fail" and check.finding in DEFECTS]
@@ -340,7 +343,7 @@ def _item(check: GateCheck, source: SourceVerdict) -> Item:
 
 
 def _example(item: CheckExample) -> TripletExample:
-    """The row, with the reason in the place of its text where it was left out."""
+    """Return an example row. If it was left out, the reason replaces its text."""
     negative = item.negative or f"({row_note(item)})"
     return TripletExample(
         path=item.path,

@@ -1,4 +1,4 @@
-"""Meaning of each number, stated once: its range, its unit, and which direction is better."""
+"""Explain each number in one place: its meaning, range and unit, and which direction is better."""
 
 from __future__ import annotations
 
@@ -29,12 +29,12 @@ TO_CHECK = (
     f"To check, add {code('--collection DIR')} if these queries have relevance judgements, otherwise "
     f"{code('--guide NAME')}."
 )
-"""The cheapest way first to find out what one label per query cannot say."""
+"""Sentence on how to find more false negatives, the cheapest way first."""
 NOT_RULED_OUT = (
     "False negatives are found only where a negative repeats a labelled positive of its query, in full, nearly or in "
     "part. Other relevant passages are not ruled out."
 )
-"""Sentence for runs without a guide whose queries have several positives; the others get ONE_LABEL."""
+"""Sentence for runs without a guide whose queries have several positives. Other runs have ONE_LABEL."""
 TIE_TERM = (
     "two sources share a letter if their difference is not significant, and none if it is; A is the highest. – marks a "
     "source that is not ranked, or could not be compared with all the others"
@@ -48,7 +48,7 @@ STATUS_TERMS = {
     "repair first": "a defect is above its limit, and at least half of the records keep a negative without it.",
     "do not use": "fewer than half of the records would have a negative left.",
 }
-"""The statuses of a source as pages write them."""
+"""Meaning of each status of a source, by its words."""
 EXPLANATIONS = {
     "status": "what to do with the source before training, by its defects alone. "
     + " ".join(f"{status}: {meaning}" for status, meaning in STATUS_TERMS.items()),
@@ -155,7 +155,7 @@ EXPLANATIONS = {
     "same negatives": "mean Jaccard overlap of the negatives of shared queries, 0 to 1; near 1 the two are one source.",
 }
 SHORT_HEADS = {"consistency": "consist.", "locality": "local.", "residual": "resid.", "hardness": "hard."}
-"""Heads for a terminal of 80 columns."""
+"""Headings for a terminal with 80 columns."""
 TERM_WORDS = {
     "score ± CI tie": f"{EXPLANATIONS['score ± CI']} The letter: {TIE_TERM}.",
     "random passages": "a control: for each query, passages of other queries drawn at random.",
@@ -221,7 +221,7 @@ TERM_WORDS = {
     "value": "the measured number, in the unit of its limit; for drift, the difference from the predecessor.",
     "limit": "the threshold, and the side of it on which the check passes; – for a check without a threshold.",
 }
-"""Columns and words of the printed tables that no section of a page explains, and symbols of the score."""
+"""Other columns and terms, which no section of a page explains."""
 OTHER_NAMES = {
     **{short: name for name, short in SHORT_HEADS.items()},
     "outsc.": "outscoring",
@@ -246,7 +246,7 @@ OTHER_NAMES = {
     "n_triplets": "negatives",
     "flagged_share": "defects",
 }
-"""Further names of what is explained: words of the method, and keys of report.json."""
+"""Other names of terms: words of the method, and keys of report.json."""
 TYPICAL = {
     "hardness": "with MiniLM on three collections: random passages 0, BM25 0.55 to 0.70, the nearest passages of a "
     "dense miner 0.85 to 1.07. Above 1 the negatives are on average closer to their query than the positive.",
@@ -257,11 +257,11 @@ TYPICAL = {
     "defects": "0 % is clean; the status depends on the limit of each defect, not on this sum.",
     "outscoring": "near 0 % for random passages; above 50 % most negatives outscore the positive.",
 }
-"""Values to compare a number with. Source: METHOD 10."""
+"""Typical values of a number. Source: METHOD 10."""
 DEFAULTS = "Settings left at their defaults"
-"""Caption of the table that a page for small spaces leaves out first."""
+"""Caption of the table that is left out first to save space."""
 REFERENCES = {"random": "random passages", "known_positive": "known positives"}
-"""Controls to read every score against, as pages name them; the others go by their kind."""
+"""Words for the controls that every score is compared with. Other controls are named by their kind."""
 ANSWER_TERMS = (
     "status", "consistency", "locality", "residual", "score ± CI", "tie", "hardness", "outscoring", "defects",
     "queries",
@@ -299,7 +299,7 @@ SETTINGS = {
     "sample": ("samples", "shares of the run's queries that are scored, above 0 to 100 %, each within the next."),
     "encoder": ("encoders", "models whose vectors are scored, each by its own recipe; compare only orders."),
 }
-"""Aspect that an ablation varies: its plural, and what its settings are."""
+"""What an ablation varies: the plural of its name, and an explanation."""
 
 
 REASONS: Mapping[str, str] = {
@@ -342,48 +342,48 @@ REASONS: Mapping[str, str] = {
     "one_seed": "with one seed, the error between training runs is unknown",
     "no_gain": "training on no source was significantly better than the frozen encoder",
 }
-"""Reasons why a part was not evaluated, by the kind that Run.not_evaluated holds."""
+"""Reasons why a part was not evaluated, by the kind in Run.not_evaluated."""
 
 
 def why_not(kind: str) -> str:
-    """Return the reason why a part was not evaluated. A kind that only a newer secid knows is shown as it is."""
+    """Return the reason why a part was not evaluated. A kind from a newer version of secid is returned unchanged."""
     return REASONS.get(kind) or plain(kind).rstrip(".")
 
 
 def terms(*names: str) -> tuple[tuple[str, str], ...]:
-    """The named explanations, in order. A page says each once, where it is first needed."""
+    """Return (term, explanation) for these terms, in order."""
     return tuple((name, EXPLANATIONS[name]) for name in names)
 
 
 def sources_listed(names: Sequence[str]) -> str:
-    """The names of some sources; of more than four, three and how many more."""
+    """Format the names of sources. If there are more than four, three are named."""
     return listed([named(name) for name in names])
 
 
 def kind_name(kind: str) -> str:
-    """A kind of control as pages write it."""
+    """Return the words for a kind of control."""
     return REFERENCES.get(kind) or plain(control_name(kind, None))
 
 
 def control_title(control: ControlResult) -> str:
-    """A control for a table."""
+    """Return the name of a control for a table."""
     return kind_name(control.kind) if control.of is None else control_name(plain(control.kind), named(control.of))
 
 
 def score_name(run: Run) -> str:
-    """The number that the ranking is made by."""
+    """Return the name of the score that the run ranks by."""
     return "ECI_sem" if run.budget == 1.0 else f"ECI at B = {budget_text(run.budget)}"
 
 
 def compares(run: Run, control: ControlResult, at: float) -> bool:
-    """Return whether a control's ECI_B compares with the sources': up to B = 1, or with equal numbers of negatives."""
+    """Return True if a control's ECI_B is comparable with the sources': up to B = 1, or with equal sample sizes."""
     budgets = BUDGETS.of(run)
     numbers = [budgets.equal_numbers] if budgets and budgets.equal_numbers else run.sources
     return at <= 1.0 or {item.n_triplets for item in numbers} == {control.n_triplets}
 
 
 def equal_numbers_text(run: Run) -> str:
-    """The numbers that sources are compared on beyond budget 1, where their own differ; else ""."""
+    """Return the equal sample size for comparisons above B = 1, in words; "" if the sources have equal sizes."""
     budgets = BUDGETS.of(run)
     if budgets is None or budgets.equal_numbers is None:
         return ""
@@ -392,14 +392,14 @@ def equal_numbers_text(run: Run) -> str:
 
 
 def on_own_queries(run: Run) -> bool:
-    """Return whether the sources have different queries, so that only pairs are comparable. Source: METHOD 16.1."""
+    """Return True if the sources have different queries, so that only pairs are comparable. Source: METHOD 16.1."""
     return any(warning.kind == "own_queries" for warning in run.warnings)
 
 
 def skipped_lines(sources: Iterable[SourceReport], *, rows_alone: bool = False) -> list[str]:
-    """Say what sources left out: rows by reason, then negatives by reason, with the place of one row.
+    """Return lines on the rows and negatives that sources left out, by reason, with the place of one row.
 
-    Sources that left out the same share a line.
+    Sources with the same counts share a line.   rows_alone : leave out the negatives.
     """
     names: dict[str, list[str]] = {}
     places: dict[str, str] = {}
@@ -424,22 +424,22 @@ def skipped_lines(sources: Iterable[SourceReport], *, rows_alone: bool = False) 
 
 
 def by_reason(reasons: Mapping[str, int]) -> str:
-    """Return the reasons why rows or negatives were left out, with counts: "5 × broken line, 2 × no positive"."""
+    """Format reasons why rows or negatives were left out, with counts: "5 × broken line, 2 × no positive"."""
     return ", ".join(f"{count(n)} × {in_plain_words(reason)}" for reason, n in reasons.items() if n)
 
 
 def lost_lines(schema: str, n_made_ids: int, not_held: Mapping[str, int]) -> Iterator[str]:
-    """Say what a written file lacks, or has in another form than its input. Counts are as in `WrittenFile`."""
+    """Yield lines on what a written file lacks, or has in another form. Counts are as in `WrittenFile`."""
     if n_made_ids:
-        yield f"{plural(n_made_ids, 'row lacks', 'rows lack')} an id: a hash of the text is written in its place"
+        yield f"{plural(n_made_ids, 'row lacks', 'rows lack')} an id; a hash of the text is written instead"
     if not_held:
-        yield f"no place in {schema} for: {', '.join(f'{name} ({count(n)})' for name, n in not_held.items())}"
+        yield f"{schema} cannot hold: {', '.join(f'{name} ({count(n)})' for name, n in not_held.items())}"
 
 
 def missing_lines(run: Run, *, without: Collection[str] = ()) -> list[str]:
-    """A line per part that was not evaluated, and per source without a triplet, with the reason.
+    """Return a line for each source without a triplet and each part that was not evaluated, with the reason.
 
-    without : parts that are left out.
+    without : parts to leave out.
     """
     return [
         *(
@@ -449,13 +449,13 @@ def missing_lines(run: Run, *, without: Collection[str] = ()) -> list[str]:
         *(
             f"Not evaluated: {plain(name)} ({why_not(why)})."
             for name, why in run.not_evaluated.items()
-            if name not in ("suspect", *without)  # the verdict says what a run without a guide cannot know
+            if name not in ("suspect", *without)  # for a run without a guide, the verdict has its own sentence
         ),
     ]
 
 
 def rule_of(name: str, run: Run) -> str:
-    """The rule of a finding, with the settings of this run that are thresholds in it."""
+    """Return the rule of a finding, with this run's values of the settings that are thresholds in it."""
     entry = FINDINGS.get(name)
     if entry is None:
         return "–"
@@ -464,21 +464,21 @@ def rule_of(name: str, run: Run) -> str:
 
 
 def in_plain_words(name: str) -> str:
-    """A reason such as `listed_again`, as report.json has it, in words."""
+    """Return a reason in words. name: the reason in report.json, such as listed_again."""
     return plain(name.replace("_", " "))
 
 
 def merged_sentence(merged: Merged) -> str:
-    """Say how many shards a run was merged from, and how often they encoded a text."""
+    """Return sentences on the number of merged shards, and how often they encoded a text."""
     times = f"{merged.n_texts_held / merged.n_texts:.2f}"
     return (
         f"Merged from {plural(merged.n_shards, 'shard')}. Together they encoded {times} times the "
-        f"{count(merged.n_texts)} distinct texts: a text that several shards list is encoded by each."
+        f"{count(merged.n_texts)} distinct texts, because each shard encodes all texts that it lists."
     )
 
 
 def recipe_line(encoder: EncoderInfo) -> str:
-    """The encoder in one line."""
+    """Format an encoder and its recipe as one line."""
     prefixes = f"query prefix {encoder.query_prefix!r}, passage prefix {encoder.passage_prefix!r}"
     return plain(
         f"{encoder.name}: {encoder.pooling} pooling, {prefixes}, max length {encoder.max_length}, "
@@ -487,16 +487,16 @@ def recipe_line(encoder: EncoderInfo) -> str:
 
 
 def not_ranked(run: Run) -> Mapping[str, str]:
-    """Return why sources are not ranked, by name. Source: METHOD 16.3."""
+    """Return the reason for each source that is not ranked, by name. Source: METHOD 16.3."""
     found = EQUAL_HARDNESS.of(run)
     return {} if found is None else found.unranked
 
 
 def listing(run: Run) -> str:
-    """The caption of a table whose sources are in the order of the answer."""
+    """Return the caption of a table whose sources have the order of the answer table."""
     return "Ranked sources by score; then those not ranked" if not_ranked(run) else "Sources by score"
 
 
 def rank_text(source: SourceReport) -> str:
-    """The rank of a source, from 1; "–" for a source that is not ranked."""
+    """Format the rank of a source, from 1; "–" for a source that is not ranked."""
     return "–" if source.scored.rank is None else count(source.scored.rank)

@@ -1,4 +1,4 @@
-"""Output of `secid mine`: a table of the sources, why rows are short, what was excluded, and the next command."""
+"""Show the result of `secid mine`: the sources, why rows are short, what was excluded, and the next command."""
 
 from __future__ import annotations
 
@@ -17,12 +17,12 @@ SHORT = {
     "reused": "--max-reuse is reached",
     "few_candidates": "there are no more candidates",
     "no_common_token": "no other candidate shares a token with the query",
-    "parts_ended": "the sources that it combines have no more",
-    "few_written": "the model wrote no more that can be used",
+    "parts_ended": "the combined sources have no more negatives",
+    "few_written": "the model wrote no more usable texts",
 }
 EXCLUDED = {
     "false_negative": "labelled positives of the query",
-    "near_copy": "near copies of them",
+    "near_copy": "near copies of labelled positives",
     "query_echo": "the query's own text",
     "empty": "empty texts",
     "repeat": "repeats of a candidate",
@@ -30,7 +30,7 @@ EXCLUDED = {
 
 
 def mined_screen(mined: Mined) -> Screen:
-    """The sources, what they lack, and the command that scores them."""
+    """Show the sources, what they lack, and the command that scores them."""
     n = sum(source.n_negatives for source in mined.sources)
     return screen(
         (
@@ -51,7 +51,7 @@ def _left_out(run: MiningRun) -> Line:
 
 
 def _input(run: MiningRun) -> str:
-    """The rows, of how many queries where that differs, and the candidates."""
+    """Format the number of rows, of queries if it differs, and of candidates."""
     rows, queries = plural(run.n_rows, "row"), plural(run.n_queries, "query", "queries")
     whose = queries if run.n_rows == run.n_queries else f"{rows} of {queries}"
     return f"{whose} from {plural(run.n_candidates, 'candidate')}"
@@ -80,31 +80,31 @@ def _table(mined: Mined) -> Table:
 
 
 def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
-    """Say what a source lacks, and what was excluded."""
+    """Yield lines on what a source lacks, and what was excluded."""
     if source.n_short:
         of = f"{plural(source.n_short, 'row')} of {count(mined.n_rows)}"
         yield f"fewer than {mined.k} negatives for {of}: {short_words(source.short)}"
     if source.n_filled:
-        yield f"{plural(source.n_filled, 'negative')} drawn at random to fill them up"
+        yield f"{plural(source.n_filled, 'negative')} drawn at random to fill short rows"
     parts = (
         (source.n_missing, "have no negative and are not in the file"),
-        (source.n_dropped, "are left out by --on-short drop"),
+        (source.n_dropped, "were dropped by --on-short drop"),
         (source.n_still_short, f"in the file lack {plural(source.n_lacking, 'negative')}"),
     )
     if any(n for n, _ in parts):
         yield "of these rows, " + "; ".join(f"{count(n)} {what}" for n, what in parts if n)
     if source.n_missing and source.short.keys() & {"margin", "maximum"}:
-        wider = f"ranks=1-{mined.n_candidates} looks at all candidates"
-        yield wider if mined.on_short == "random" else f"{wider}, --on-short random draws some of those that pass"
+        wider = f"ranks=1-{mined.n_candidates} searches all candidates"
+        yield wider if mined.on_short == "random" else f"{wider}; --on-short random draws from those that pass"
     if source.excluded:
         yield f"excluded {_counted(source.excluded, EXCLUDED)}"
     if source.usage is not None:
         yield f"the model's {usage_words(source.usage)}"
     if source.rejected:
-        yield f"not used of its answers: {_counted(source.rejected)}"
+        yield f"rejected from its answers: {_counted(source.rejected)}"
     if source.layout == "triplets":
         short_rows = plural(source.n_short, "row is", "rows are")
-        yield f"written as triplets since {short_rows} short; --on-short drop keeps n-tuples"
+        yield f"written as triplets because {short_rows} short; --on-short drop writes n-tuples"
     yield from lost_lines(mined.schema, source.n_made_ids, source.not_held)
 
 
@@ -125,7 +125,7 @@ def usage_words(usage: Usage) -> str:
 
 
 def sweep_screen(sweep: Sweep) -> Screen:
-    """A table for each dense source, what its columns are, and how a row is written."""
+    """Show a table for each dense source, explain its columns, and how to write a row to a file."""
     headline = f"Up to {sweep.k} negatives for each of {_input(sweep)}; nothing was written"
     return screen(
         (strong(headline), recipe_line(sweep.encoder)),
@@ -135,7 +135,7 @@ def sweep_screen(sweep: Sweep) -> Screen:
 
 
 def _sweep_table(sweep: Sweep, source: SweptSource) -> Table:
-    """The source as named, its variants, and random candidates; 80 columns hold it."""
+    """Return a table with the source, its variants, and random candidates. It fits 80 columns."""
     columns = (
         foreign(short(source.name)), number("margin"), number("negatives"), number("short"), number("by"),
         number("s_qn"), number("mean π"), number("suspects"),
@@ -173,14 +173,14 @@ def _suspect_share(suspects: Suspects | None) -> str:
 
 
 def _sweep_lines(sweep: Sweep) -> Iterator[str]:
-    """Explain the columns, and how a row is written to a file."""
+    """Yield explanations of the columns, and how to write a row to a file."""
     name = next(iter(sweep.sources)).name
     yield (
-        "margin: s_qn is below s_qp by more than that many per cent of it. short: rows with fewer than "
-        f"{sweep.k} negatives; by: how many those lack on average"
+        "margin: minimum distance of s_qn below s_qp, in per cent of s_qp. short: rows with fewer than "
+        f"{sweep.k} negatives; by: number that these rows lack on average"
     )
     if sweep.guide is None:
-        yield "no guide was named, so nothing is known of false negatives: --guide NAME or --guide-reranker NAME"
+        yield "nothing is known about false negatives; to estimate them, add --guide NAME or --guide-reranker NAME"
     else:
         yield (
             f"suspects: share of the negatives that {named(sweep.guide.name)} scores at most "
@@ -190,8 +190,8 @@ def _sweep_lines(sweep: Sweep) -> Iterator[str]:
         random = sweep.random.suspects
         if random is not None and FINDINGS["suspect"].exceeded_by(random.share):
             yield (
-                f"of random candidates it suspects {percent(random.share)}, so its suspects say little of these texts"
+                f"it also suspects {percent(random.share)} of random candidates, so its suspects are unreliable here"
             )
     if sweep.unswept:
-        yield f"no margin to vary: {', '.join(map(named, sweep.unswept))}"
-    yield f"to write a row, name it: {named(name)}=dense:ranks=11-50,relative=0.05, and a new folder by -o"
+        yield f"not dense, so without margins: {', '.join(map(named, sweep.unswept))}"
+    yield f"to write a row, use its options with -o FOLDER, such as {named(name)}=dense:ranks=11-50,relative=0.05"

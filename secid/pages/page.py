@@ -1,7 +1,6 @@
-"""Blocks of a page before it becomes HTML, Markdown or terminal text.
+"""The parts of a page, from which HTML, Markdown and terminal text are made.
 
-All strings are text, never markup: each renderer escapes every one of them. Names in sentences
-come through `sanitize.named`.
+All strings are plain text, never markup; each renderer escapes them. Names in sentences are made with `text.named`.
 """
 
 from __future__ import annotations
@@ -18,18 +17,18 @@ from secid.pages.text import plural, short
 from secid.results import Match, TripletExample
 
 MOST_DESCRIBED, SHOWN_CHARACTERS = 20, 30
-"""Names in the description of a chart, and characters of each; the table next to it has all."""
+"""Maximum number of names in the description of a chart, and characters of each; the table has all of them."""
 
 MOST_PAIRS = 300
-"""Most pairs of sources in one table (those of 25 sources). The 19,900 pairs of 200 sources would take 16 MB."""
+"""Maximum number of pairs in a table, those of 25 sources. The 19,900 pairs of 200 sources would take 16 MB."""
 
 
 @dataclass(frozen=True)
 class Column:
     """One column of a table.
 
-    kind: "number" (right-aligned), "wrapped" (the same, with a line break before a second line), "text" (ours),
-    "status" (a word of STATUSES), or "foreign" (of unknown language and direction).
+    kind: "number" (right-aligned), "wrapped" (right-aligned, in up to two lines), "text" (secid's own words), "status"
+    (a word of STATUSES), or "foreign" (untrusted text in any language and direction).
     """
 
     title: str
@@ -45,10 +44,10 @@ status = partial(Column, kind="status")
 
 @dataclass(frozen=True, kw_only=True)
 class Table:
-    """The first column heads the rows.
+    """A table. Its first column has the headings of the rows.
 
-    shades: for a heat table, a shade from 0 (lowest) to 9 per cell; None for no shade.
-    n_controls: how many of the last rows are controls, shown in grey.
+    shades : for a heat table, a shade for each cell from 0 (lowest) to 9; None for no shade.
+    n_controls : number of controls, which are the last rows and shown in grey.
     """
 
     caption: str
@@ -60,9 +59,10 @@ class Table:
 
 @dataclass(frozen=True, kw_only=True)
 class Chart:
-    """title, description : in place of the picture for readers who cannot see it.   draw : makes the SVG.
-    note : how to read it.
-    numbers : what is drawn, a record for each row, as JSON.
+    """A chart.
+
+    title, description : text for readers who cannot see the picture.   draw : function that makes the SVG.
+    note : how to read the chart.   numbers : a record of the drawn numbers for each row.
     """
 
     title: str
@@ -74,9 +74,9 @@ class Chart:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """One section. link: the title in a word.
+    """A section.
 
-    terms: each number of the section explained, with its range and which way is better.
+    link : the title in one word.   terms : explanation of each number, with its range and better direction.
     """
 
     anchor: str
@@ -91,9 +91,10 @@ class Section:
 
 @dataclass(frozen=True, kw_only=True)
 class Item:
-    """One finding of one source. sentence: with its numbers and what to do. command: acts on it; "" where none does.
+    """One finding of one source.
 
-    rows : writes its rows where the source's own command acts on it.
+    sentence : its numbers, and what to do.   command : command that acts on it; "" if there is none, or if the source's
+    own command does.   rows : command that lists its rows, if the source's own command acts on it.
     """
 
     name: str
@@ -106,7 +107,10 @@ class Item:
 
 @dataclass(frozen=True, kw_only=True)
 class ShownFindings:
-    """Findings of one source, the worst first. status: a word of STATUSES. command: repairs it; "" if none."""
+    """Findings of one source, the worst first.
+
+    status : a word of STATUSES.   command : command that repairs the source; "" without one.
+    """
 
     source: str
     status: str
@@ -129,13 +133,14 @@ class ExampleRow:
 
 @dataclass(frozen=True, kw_only=True)
 class Page:
-    """A whole page, in the order in which it is read.
+    """A page, in reading order.
 
-    verdict: the first sentence is the headline. answer: a row a source, its first cell the name in `findings`.
-    second: an answer of another kind, open beneath it; its link is in the navigation.
-    below: lines under the answer table. heat: source × finding. details: folded.
-    rows: to browse in HTML with a script, in the order in which they are kept where there is no room for all.
-    rows_note: where they are from.
+    verdict : sentences; the first is the headline.
+    answer  : a row for each source. Its first cell is the source's name in `findings`.
+    second  : an answer of another kind, shown unfolded below the first, with a link in the navigation.
+    below   : lines under the answer table.   heat : shares by source and finding.   details : folded sections.
+    rows    : rows to browse in HTML with a script. If there is no room for all, the first are kept.
+    rows_note : origin of these rows.
     """
 
     title: str
@@ -162,7 +167,7 @@ STATUSES: Mapping[str, Literal["good", "warn", "bad"]] = {
 
 
 def each_term_once(sections: Iterable[Section]) -> tuple[Section, ...]:
-    """Return the sections with each term only where it is first needed."""
+    """Return the sections with each term explained only once, in the first section that uses it."""
     explained: set[str] = set()
     shortened = []
     for section in sections:
@@ -172,18 +177,18 @@ def each_term_once(sections: Iterable[Section]) -> tuple[Section, ...]:
 
 
 def described(items: Iterable[tuple[str, str]]) -> str:
-    """Return the text alternative of a chart: a clause for each of the first few sources or other names."""
+    """Return the text alternative of a chart, with a clause for each of the first names. items: (name, clause)."""
     return "; ".join(f"{short(name, SHOWN_CHARACTERS)}: {clause}" for name, clause in islice(items, MOST_DESCRIBED))
 
 
 def showing_equal_positive(example: TripletExample) -> TripletExample:
-    """The example with the labelled positive that its negative equals, if known, in place of the scored one."""
+    """Return the example. If its negative equals a known labelled positive, that one replaces the scored positive."""
     text = example.match.text if example.match else ""
     return replace(example, positive=text, s_query_positive=None) if text else example
 
 
 def match_words(match: Match | None) -> str:
-    """Say what the negative of an example repeats; "" if nothing is known."""
+    """Return words for the text that an example's negative repeats; "" if it is unknown."""
     if match is None:
         return ""
     where = ":".join(str(part) for part in (match.path and short(match.path), match.line) if part is not None)

@@ -1,6 +1,6 @@
-"""Text for a terminal: parts of lines and tables, separated by empty lines, and how they are printed.
+"""Print lines and tables on a terminal. A screen has parts that are separated by empty lines.
 
-All strings are text, never markup, and `print_page` makes them harmless.
+All strings are plain text, never markup. `print_page` sanitises them.
 """
 
 from __future__ import annotations
@@ -18,16 +18,16 @@ from secid.pages.text import CODE, SPACE, plain, without_commands, without_isola
 from secid.results import TripletExample
 
 SHOWN_FINDINGS = 5
-"""Most findings on a screen; the page has all."""
+"""Maximum number of findings on a screen; the page has all of them."""
 SHOWN_EXAMPLES, EXAMPLE_CHARACTERS = 3, 80
-"""Rows of a finding of the gate, and characters of a text in them."""
+"""Maximum number of rows of a gate finding, and characters of a text in them."""
 
 
 @dataclass(frozen=True)
 class Line:
-    """A sentence, broken to the width; a command or literal line is never broken, so that it can be copied.
+    """A line of text. Sentences are wrapped; commands and literal lines are not, so that they can be copied.
 
-    mark: begins the first line, and the others line up.
+    mark : start of the first line. Further lines are indented by its width.
     """
 
     text: str
@@ -41,7 +41,7 @@ Screen = tuple[tuple[Block, ...], ...]
 
 
 def screen(*parts: Iterable[Block | str]) -> Screen:
-    """The parts that say something. A string is a sentence; lines without text and tables without rows are left out."""
+    """Return a screen of these parts. A string is a sentence. Empty lines and tables without rows are left out."""
     every = (tuple(Line(block) if isinstance(block, str) else block for block in part) for part in parts)
     shown = (tuple(filter(_says_something, part)) for part in every)
     return tuple(filter(None, shown))
@@ -52,32 +52,32 @@ def _says_something(block: Block) -> bool:
 
 
 def strong(text: str) -> Line:
-    """A headline."""
+    """Return a headline."""
     return Line(text, "strong")
 
 
 def warning(text: str) -> Line:
-    """Return a line that says what was left out or could not be done."""
+    """Return a line about something that was left out or could not be done."""
     return Line(text, "warning")
 
 
 def command(text: str, indent: int = 0) -> Line:
-    """A command to copy."""
+    """Return a command that the user can copy."""
     return Line(text, "command", indent)
 
 
 def literal(text: str, indent: int = 0) -> Line:
-    """A line that is shown as it is, however long."""
+    """Return a line that is not wrapped."""
     return Line(text, "literal", indent)
 
 
 def bullet(text: str, indent: int = 0) -> Line:
-    """One of several."""
+    """Return an item of a list."""
     return Line(text, indent=indent, mark="- ")
 
 
 def screen_of(page: Page) -> Screen:
-    """A page that has no screen of its own, such as a comparison, with a few rows of each finding."""
+    """Return a screen with the whole content of a page, such as a comparison, and a few rows of each finding."""
     headline, *others = page.verdict
     return screen(
         (strong(headline), *others),
@@ -95,9 +95,9 @@ def _section(section: Section) -> Iterator[Block]:
 
 
 def findings_lines(group: ShownFindings, n_examples: int = 0) -> Iterator[Line]:
-    """The findings of one source, each with its command; the repair once, after the defects that it drops.
+    """Yield the findings of one source, each with its command. The repair command follows the defects that it drops.
 
-    n_examples: rows shown of each; without any, the place of one.
+    n_examples : number of rows of each finding; with 0, only the place of one row is shown.
     """
     yield Line(f"{group.source}: {group.status}")
     repair = group.command
@@ -121,19 +121,18 @@ def _example(item: TripletExample) -> str:
     return f"{item.path}:{item.line}: {', '.join(quoted)}{f' ({match})' if match else ''}"
 
 
-# How a screen is printed. Nothing is cut: where a table is too wide, its first cells get a line
-# of their own.
+# Print a screen. Nothing is cut. If a table is too wide, the first cells of a row are on a separate line.
 
 GAPS = (2, 1)
-"""Spaces between two columns, where there is room for them."""
+"""Spaces between two columns; the second number is used if the table is too wide with the first."""
 UNBROKEN = "\ue000"
-"""Stands for a space at which a line must not break; untrusted text has none after `plain`."""
+"""Replaces a space where a line must not break. `plain` removes it from untrusted text."""
 STYLES = {"good": "green", "warn": "yellow", "bad": "red"}
 TONES = {"sentence": "", "strong": "bold", "warning": "yellow", "command": "cyan", "literal": ""}
 
 
 def print_page(console: Console, screen: Screen) -> None:
-    """Prints the parts of a screen, with an empty line between them."""
+    """Print the parts of a screen, with an empty line between them."""
     for place, part in enumerate(screen):
         if place:
             console.print()
@@ -145,7 +144,7 @@ def print_page(console: Console, screen: Screen) -> None:
 
 
 def _of_line(line: Line, console: Console) -> Iterator[Text]:
-    """The lines of a sentence within the width, or the one line of a command."""
+    """Yield the wrapped lines of a sentence, or the single line of a command."""
     style, start = TONES[line.kind], " " * line.indent
     text = plain(without_isolates(CODE.sub(r"`\1`", line.text)))
     if line.kind in ("command", "literal"):
@@ -165,9 +164,10 @@ def _of_table(table: Table, console: Console) -> Iterator[Text]:
 
 
 def table_lines(table: Table, width: int) -> list[Text]:
-    """The lines of a table: rows in columns; else heads above their numbers; else a line for each cell.
+    """Return the lines of a table, in the first layout that fits the width.
 
-    The heads are the first cell, and the second if it is not a number.
+    The layouts are: all cells in columns; the row heading on a separate line and the other cells in columns; a line for
+    each cell. The row heading is the first cell, and also the second if it is not a number.
     """
     titles = [plain(column.title) for column in table.columns]
     rows = [[_cell(cell) for cell in row] for row in table.rows]
@@ -192,7 +192,7 @@ def _in_two(row: Sequence[str], columns: Sequence[Column]) -> Iterator[Sequence[
 
 
 def _greyed(lines: list[Text], n_controls: int, n_rows: int) -> list[Text]:
-    """Dim the lines of the last rows. n_rows : all of them, with the heads; each takes as many lines."""
+    """Dim the lines of the controls, the last rows. n_rows : number of rows; all have the same number of lines."""
     for line in lines[len(lines) - n_controls * (len(lines) // max(1, n_rows)) :]:
         line.stylize("dim")
     return lines
@@ -207,7 +207,7 @@ def _lines(
     indent: int,
     gap: int,
 ) -> Iterator[Text]:
-    """The table in columns from `start` on; the cells before that on a line above, parted by a colon."""
+    """Yield rows with their cells from `start` on in columns. Earlier cells are on a separate line, with colons."""
     for place, row in enumerate((titles, *rows)):
         if start:
             yield _joined(row[:start])
@@ -239,5 +239,5 @@ def _styled(cell: str) -> Text:
 
 
 def _cell(text: str) -> str:
-    """A cell on one line."""
+    """Return a cell as one line."""
     return plain(without_isolates(text)).replace(SPACE, " ")

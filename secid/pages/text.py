@@ -1,4 +1,4 @@
-"""Numbers as every page writes them, and untrusted text made harmless."""
+"""Sanitise untrusted text, and format numbers. All pages use these functions."""
 
 from __future__ import annotations
 
@@ -10,19 +10,19 @@ from math import isfinite
 
 from secid.results.inputs import has_hidden_characters
 
-# Untrusted text (names, passages, paths) made harmless for each kind of page.
+# Sanitise untrusted text (names, passages, paths) for each kind of page.
 
 NAME_LIMIT = 200
-"""Longest name shown, in characters; longer ones lose their middle. File names are about as long at most."""
+"""Maximum length of a name in characters. A longer name is cut in the middle. Few file names are longer."""
 ISOLATE, END_ISOLATE = "\u2068", "\u2069"
-"""Unicode's own marks around a name within a sentence: its direction cannot leak into our words."""
+"""Unicode characters around a name in a sentence. They keep its text direction from changing the words around it."""
 LEFT_TO_RIGHT = "\u2066"
-"""Unicode's mark before code within a sentence, which ends as a name does."""
+"""Unicode character before code in a sentence. END_ISOLATE ends the code."""
 CODE = re.compile(rf"{LEFT_TO_RIGHT}([^{LEFT_TO_RIGHT}{END_ISOLATE}]+){END_ISOLATE}")
-"""A command within a text. Its characters may be markup: each page escapes them."""
+"""A command in a text. Its characters may be markup, so each page escapes them."""
 ISOLATES = re.compile(f"[{ISOLATE}{LEFT_TO_RIGHT}{END_ISOLATE}]")
 BREAK = "\u2060"
-"""Word joiner: invisible, of no width, and enough to stop a site from making a link of what it parts."""
+"""Word joiner. It is invisible, and a site does not make a link of a text that it breaks up."""
 
 VERDICT = re.compile(r"^(\s*VERDICT):")
 
@@ -45,21 +45,21 @@ COMMIT_PART = 6
 
 
 def plain(text: str, limit: int | None = None) -> str:
-    """One line without control, escape, bidi or unassigned characters; each becomes U+FFFD.
+    """Return a text as one line. Control, escape, bidi and unassigned characters become U+FFFD.
 
-    limit: longest result in characters; a longer one ends in an ellipsis.
+    limit : maximum length in characters. A longer text ends in an ellipsis.
     """
     if limit is not None and len(text) > limit:
         text = text[: limit - 1] + "…"
-    if text.isprintable():  # nearly all texts, thirty times as fast
+    if text.isprintable():  # thirty times faster, and true for nearly all texts
         return text
     return "".join(map(_visible, text))
 
 
 def without_commands(line: str) -> str:
-    """Change a line so that no CI service takes it for a command, and no script for a verdict.
+    """Change a line that a CI service could run as a command, or a script could mistake for a verdict.
 
-    GitHub acts on lines with :: first, after white space, and on ##[ anywhere; `verdict_line` begins with VERDICT:.
+    GitHub acts on lines that begin with ::, after white space, and on ##[ anywhere. Verdicts begin with VERDICT:.
     """
     if line.lstrip().startswith("::") or "##[" in line:
         line = line.replace("::", ": :").replace("##[", "## [")
@@ -67,19 +67,19 @@ def without_commands(line: str) -> str:
 
 
 def log_line(text: str) -> str:
-    """Return any text as one line for a terminal or a log: `plain`, then `without_commands`."""
+    """Return an untrusted text as one line for a terminal or a log: `plain`, then `without_commands`."""
     return without_commands(plain(text))
 
 
 def json_shown(text: str) -> str:
-    """Return the same JSON document for a terminal or a log: characters that no line may hold become \\u escapes."""
+    """Return an equivalent JSON document for a terminal or a log. Hidden characters become \\u escapes."""
     if not text.replace("\n", "").isprintable():
         text = "".join(_escaped(char) for char in text)
     return text.replace("##[", "#\\u0023[")
 
 
 def short(name: str, limit: int = NAME_LIMIT) -> str:
-    """A name as `plain`, cut in its middle if it is longer than limit."""
+    """Return a name as `plain` does, cut in the middle if it is longer than the limit."""
     if len(name) > limit:
         head = limit // 2
         name = f"{name[:head]}…{name[len(name) - (limit - head - 1) :]}"
@@ -87,24 +87,24 @@ def short(name: str, limit: int = NAME_LIMIT) -> str:
 
 
 def named(name: str, limit: int = NAME_LIMIT) -> str:
-    """A name within a sentence, isolated so that right-to-left names keep to themselves."""
+    """Return a name for use in a sentence, isolated so that a right-to-left name does not affect other words."""
     return f"{ISOLATE}{short(name, limit)}{END_ISOLATE}"
 
 
 def code(text: str) -> str:
-    """Mark what a reader would type, within a sentence or as a cell; "" stays empty."""
+    """Mark code in a sentence or a cell; "" stays empty."""
     return f"{LEFT_TO_RIGHT}{plain(text)}{END_ISOLATE}" if text else ""
 
 
 def without_isolates(text: str) -> str:
-    """The sentence for places that do not know isolates, such as terminals."""
+    """Remove isolates from a sentence, for terminals and other places that do not support them."""
     return ISOLATES.sub("", text)
 
 
 def markdown(text: str, limit: int | None = None) -> str:
-    """Apply `plain`, and escape every character that means something to Markdown or GitHub.
+    """Apply `plain`, and escape every character with a meaning in Markdown or on GitHub.
 
-    Sites detect mentions, issue numbers, addresses and commit hashes after they have undone escapes, so an invisible
+    Sites detect mentions, issue numbers, addresses and commit hashes after they have removed escapes. So an invisible
     character breaks up each of these.
     """
     text = MARKDOWN_ESCAPED.sub(r"\\\g<0>", _unlinked(text, limit))
@@ -113,19 +113,19 @@ def markdown(text: str, limit: int | None = None) -> str:
 
 
 def markdown_sentence(text: str) -> str:
-    """Apply `markdown` to a sentence or cell of ours, and keep its code as code."""
+    """Apply `markdown` to a sentence or cell of secid, and mark its code."""
     return "".join(markdown_code(part) if place % 2 else markdown(part) for place, part in enumerate(CODE.split(text)))
 
 
 def markdown_code(text: str) -> str:
-    """Code that no text can leave, also in a cell of a table."""
+    """Return Markdown code that the text cannot end early, also in a cell of a table."""
     line = plain(text).replace("|", "\\|")
     fence = "`" * (1 + max(map(len, re.findall("`+", line)), default=0))
     return f"{fence} {line} {fence}" if "`" in line else f"{fence}{line}{fence}"
 
 
 def markdown_html(text: str, limit: int | None = None) -> str:
-    """Apply `markdown` for the inside of an HTML element, where a backslash would escape nothing and be visible."""
+    """Escape a text for Markdown inside an HTML element, where a backslash would not escape and be visible."""
     return MARKUP.sub(lambda match: f"&#{ord(match.group())};", _unlinked(text, limit))
 
 
@@ -135,7 +135,7 @@ def _unlinked(text: str, limit: int | None) -> str:
 
 
 def _parted(match: re.Match[str]) -> str:
-    """A run of hexadecimal digits in parts too short for a commit; a plain number as it is."""
+    """Break up hexadecimal digits into parts that are too short for a commit hash. Numbers are unchanged."""
     text = match.group()
     return (
         text if text.isdigit() else BREAK.join(text[at : at + COMMIT_PART] for at in range(0, len(text), COMMIT_PART))
@@ -158,20 +158,20 @@ def _visible(char: str) -> str:
     return "\ufffd" if has_hidden_characters(char) else char
 
 
-# How numbers are written on every page: one way for each kind.
+# Format numbers, in the same way on every page.
 
 SPACE = "\u00a0"
 SMALLEST_P = 1e-4
 UNKNOWN_INTERVAL, UNKNOWN_HALF_WIDTH = "unknown: too few queries", "±?"
-"""In the place of an interval, and of its half-width."""
+"""Words for an unknown interval, and for its half width."""
 NATS_ROUNDING = 1e-12
-"""Nats below which a difference is left by adding float64 numbers in another order."""
-GIVEN_CHARACTERS = 6
-"""Longest budget that a person would type; those that are computed have more."""
+"""A difference up to this, in nats, counts as 0. Adding float64 numbers in another order can cause it."""
+TYPED_CHARACTERS = 6
+"""Maximum length of a budget that a person would type. Computed budgets are longer."""
 
 
 def nats(value: float | None, *, signed: bool = False) -> str:
-    """A score or a difference of scores; four decimals below 10, fewer above. What is not zero never reads as zero."""
+    """Format a score or a difference, with four decimals below 10 and fewer above. Only zero is shown as zero."""
     if value is None or not isfinite(value):
         return "–"
     size = abs(value)
@@ -182,19 +182,19 @@ def nats(value: float | None, *, signed: bool = False) -> str:
 
 
 def is_unknown(ends: tuple[float, float], budget: float = 1.0) -> bool:
-    """Return whether an interval of a score, share or difference covers all possible values: too few queries."""
+    """Return True if an interval covers all possible values, since there are too few queries."""
     return tuple(ends) in ((0.0, budget), (-budget, budget))
 
 
 def shown_interval(ends: tuple[float, float], budget: float = 1.0) -> str:
-    """Both ends of an interval at a budget, in nats; UNKNOWN_INTERVAL where there are too few queries for one."""
+    """Format both ends of an interval in nats; UNKNOWN_INTERVAL with too few queries."""
     return UNKNOWN_INTERVAL if is_unknown(ends, budget) else f"{nats(ends[0])} to {nats(ends[1])}"
 
 
 def with_interval(
     value: float | None, ends: tuple[float, float] | None, write: Callable[[float | None], str], between: str = "\n("
 ) -> str:
-    """A number, and below it both ends of its interval in parentheses, their unit left out."""
+    """Format a number, and below it both ends of its interval in parentheses, without their unit."""
     if value is None or ends is None:
         return write(value)
     if is_unknown(ends):
@@ -204,7 +204,7 @@ def with_interval(
 
 
 def score_text(value: float | None, ends: tuple[float, float] | None, budget: float = 1.0) -> str:
-    """A score with the upper half of its interval (the lower one may be cut at zero), as 0.385 ±0.036."""
+    """Format a score with the upper half of its interval, as 0.385 ±0.036. The lower half may be cut at zero."""
     if value is None or ends is None:
         return "–"
     half = ends[1] - value
@@ -215,25 +215,25 @@ def score_text(value: float | None, ends: tuple[float, float] | None, budget: fl
 
 
 def gain(value: float, ends: tuple[float, float] | None) -> str:
-    """A difference of a measure with half its interval, as +0.0123 ±0.0045; without it if there is no interval."""
+    """Format a difference of a metric with half of its interval, if there is one, as +0.0123 ±0.0045."""
     half = "" if ends is None else f" ±{(ends[1] - ends[0]) / 2:.4f}"
     return f"{_minus(f'{value:+.4f}')}{half}"
 
 
 def fraction(value: float | None, decimals: int = 3) -> str:
-    """A mean or share, mostly in [0, 1], as a plain number."""
+    """Format a mean or share, mostly in [0, 1], as a plain number."""
     return "–" if value is None or not isfinite(value) else _minus(f"{value:.{decimals}f}")
 
 
 def signed(value: float | None) -> str:
-    """A difference of means, scores or shares, with its sign; without one if it rounds to 0."""
+    """Format a difference of means, scores or shares with its sign. One that rounds to 0 has no sign."""
     if value is None or not isfinite(value):
         return "–"
     return _minus(f"{value:+.3f}") if round(value, 3) else "0.000"
 
 
 def percent(value: float | None) -> str:
-    """A share in [0, 1] as a percentage; what is not zero never reads as zero, nor what is not one as one."""
+    """Format a share in [0, 1] as a percentage. Only 0 is shown as 0, and only 1 as 100 %."""
     if value is None or not isfinite(value):
         return "–"
     if 0 < value < 0.001:
@@ -244,45 +244,45 @@ def percent(value: float | None) -> str:
 
 
 def points(value: float | None) -> str:
-    """A difference of two shares, in percentage points."""
+    """Format a difference of two shares, in percentage points."""
     return "–" if value is None or not isfinite(value) else f"{_minus(f'{100 * value:+.1f}')}"
 
 
 def count(value: float | None) -> str:
-    """A number of things."""
+    """Format a whole number."""
     return "–" if value is None else f"{value:,.0f}"
 
 
 def probability(value: float) -> str:
-    """A p value."""
+    """Format a p value."""
     return f"<{SPACE}{SMALLEST_P:.4f}" if value < SMALLEST_P else f"{value:.4f}"
 
 
 def budget(value: float) -> str:
-    """A budget, in draws: whole if it is whole or large, as typed if that is short, else to three digits."""
+    """Format a budget: as a whole number if it is whole or at least 100, as typed if short, else with three digits."""
     if value >= 100 or value == round(value):
         return f"{value:,.0f}"
-    return str(value) if len(str(value)) <= GIVEN_CHARACTERS else f"{value:.3g}"
+    return str(value) if len(str(value)) <= TYPED_CHARACTERS else f"{value:.3g}"
 
 
 def seconds(value: float) -> str:
-    """A time."""
+    """Format a time in seconds."""
     return f"{value:.2f}{SPACE}s" if value < 100 else f"{value:,.0f}{SPACE}s"
 
 
 def plural(number: int, one: str, many: str | None = None) -> str:
-    """A count with its noun."""
+    """Format a count with its noun."""
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
 
 
 def two_digits(number: int) -> int:
-    """An estimate to two significant digits, upwards: it is no more exact than that."""
+    """Round an estimate up to two significant digits."""
     step: int = 10 ** max(0, len(str(number)) - 2)
     return -(-number // step) * step
 
 
 def listed(items: Sequence[str], limit: int = 4) -> str:
-    """`a`, `a and b`, `a, b and c`; beyond the limit, how many more."""
+    """Format a list: `a`, `a and b`, `a, b and c`. Beyond the limit, the number of the others is given."""
     shown = list(items[:limit])
     if len(items) > limit:
         shown = [*items[: limit - 1], f"{len(items) - limit + 1} more"]
@@ -290,7 +290,7 @@ def listed(items: Sequence[str], limit: int = 4) -> str:
 
 
 def capital(text: str) -> str:
-    """A clause as the start of a sentence."""
+    """Return a clause with a capital first letter."""
     return f"{text[:1].upper()}{text[1:]}"
 
 

@@ -1,1 +1,1 @@
-"""Commands beside score, check and audit, one folder each, without which the rest of the package works."""
+"""Commands other than score, check and audit, one folder each. The rest of the package does not depend on them."""

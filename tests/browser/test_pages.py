@@ -18,7 +18,7 @@ from secid.pages.check_page import CHECK_FORMATS
 from secid.pages.comparison import COMPARISON_FORMATS, compare
 from secid.pages.examples import example_rows
 from secid.pages.explain import head_words
-from secid.pages.formats import FORMATS, MOST_CHARACTERS, to_html
+from secid.pages.formats import FORMATS, MAX_CHARACTERS, to_html
 from secid.pages.gate_ci import GATE_FORMATS
 from secid.pages.sections import page_of
 from secid.pages.text import short
@@ -376,7 +376,7 @@ def test_hostile_names_and_passages_do_nothing_even_without_the_policy(visit, pa
         assert len(seen.requests) == 1
         body = seen.page.inner_text("body")
         assert not set(body) & set("\x1b\x07\u202e\u202c\u2066\u2067\u2068\u2069")
-        assert max(map(len, body.split())) <= MOST_CHARACTERS
+        assert max(map(len, body.split())) <= MAX_CHARACTERS
         if name == "hostile":
             assert "<script>document.title=" in body  # shown, not run
 

@@ -216,7 +216,7 @@ def test_help_lists_findings_and_exit_codes(invoke):
 def test_a_column_flag_given_twice_is_refused(invoke):
     code, _, err = invoke("score", POISONED, "--negative-column", "neg", "--negative-column=negatives")
     assert code == 2
-    assert "--negative-column is given 2 times" in err
+    assert "--negative-column appears 2 times" in err
 
 
 def test_an_example_without_detail_is_told_by_its_reason(invoke, tmp_path):

@@ -46,7 +46,7 @@ BROKEN = FIXTURES / "broken"
         ),
         (
             ["check", "small.jsonl", "--encoder", "minilm"],
-            ["--encoder", "does not use it", "leave it out"],
+            ["--encoder", "does not use it", "remove it"],
         ),
         (["flagged", "small.jsonl"], ["small.jsonl", "not a run folder", "secid score"]),
         (["flagged", "none"], ["none: cannot read the report"]),

@@ -240,7 +240,7 @@ def test_a_drop_of_every_row_is_refused_with_what_to_do(invoke):
         "mine", "lex=bm25", "--pairs", "pairs.jsonl", "-k", 30, "--on-short", "drop", "-o", "out", "-q"
     )
     assert code == 2
-    assert "each of 12 rows has fewer than 30 negatives, so --on-short drop leaves out all" in " ".join(err.split())
+    assert "each of 12 rows has fewer than 30 negatives, so --on-short drop drops all" in " ".join(err.split())
     assert "--on-short keep" in err
     assert not Path("out").exists()
 

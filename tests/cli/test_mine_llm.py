@@ -34,7 +34,7 @@ SECRET = "sk-very-secret-0123456789"
 N = 12
 """Queries of the collection."""
 OPTIONS = ["--collection", "../beir", "-k", 3, "--prompt", "prompt.txt", "-o", "out"]
-KEPT = "the same command resumes from them"
+KEPT = "the same command reuses them"
 
 
 @pytest.fixture
@@ -132,7 +132,7 @@ def test_a_journal_that_could_not_be_written_is_noticed_before_anything_is_asked
 def test_an_error_says_how_many_answers_are_kept(server):
     server.usual = lambda query, n: (401, {}) if len(server.asked) > 5 else llm_server.right(query, n)
     error = failure(lambda: ask(server, concurrency=1))
-    assert str(error.remedy) == f"set OPENAI_API_KEY to a valid key; 5 paid answers are kept: {KEPT}"
+    assert str(error.remedy) == f"set OPENAI_API_KEY to a valid key; 5 paid answers are kept; {KEPT}"
     assert listing("out") == [".llm-gpt.jsonl"]
     server.usual = llm_server.right
     server.asked.clear()
@@ -147,7 +147,7 @@ def test_what_was_paid_is_kept_where_the_run_ends_at_any_later_time(server, monk
         patch.setattr("secid.tools.mining.find.write_rows", Mock(side_effect=error))
         with pytest.raises((KeyboardInterrupt, OutputError)) as caught:
             ask(server, progress=progress)
-    kept = f"{N} paid answers are kept: {KEPT}"
+    kept = f"{N} paid answers are kept; {KEPT}"
     assert kept in (progress.notes[-1], getattr(caught.value, "remedy", None))
     assert listing("out") == [".gpt.rejected.jsonl", ".llm-gpt.jsonl"]
     ask(server)
@@ -167,7 +167,7 @@ def test_ctrl_c_says_how_many_answers_are_kept(server, tmp_path):
     assert listing("out") == [".llm-gpt.jsonl"]
     n = len(lines("out/.llm-gpt.jsonl"))
     assert n == len(server.asked) < N  # those in flight too
-    assert err.count(f"{n} paid answers are kept: {KEPT}\n") == 1
+    assert err.count(f"{n} paid answers are kept; {KEPT}\n") == 1
     assert SECRET not in err
     server.delay = lambda query: 0.0
     resumed = ask(server).sources[0]

@@ -192,7 +192,7 @@ def test_an_address_that_does_not_answer_is_an_error_within_seconds(invoke, sour
     began = time.monotonic()
     outcome = invoke(*words, "--on", "ray://127.0.0.1:1")
     assert (outcome.code, outcome.out) == (2, "")
-    remedy = "  start it with `ray start --head`, or name its address: --on ray://HOST:PORT\n"
+    remedy = "  start the cluster, or name its address: --on ray://HOST:PORT\n"
     assert outcome.err == f"secid: ray://127.0.0.1:1: Ray does not answer: Connection refused\n{remedy}"
     monkeypatch.setenv("RAY_ADDRESS", "127.0.0.1:1")
     outcome = invoke(*words, "--on", "ray")

@@ -123,11 +123,11 @@ def test_a_run_of_other_files_or_recipe_is_refused_and_stays_as_it_is(
     monkeypatch.setattr(probing, "run_probe", None)  # nothing is trained
     before = {path: path.read_bytes() for path in trained["run"].iterdir() if path.is_file()}
     for run, given, words in (
-        (trained["run"], (sources[0], other), "the run was not scored on second.jsonl as second; it was also"),
-        (trained["run"], (*sources, "--max-length", 9), "its max length is 128, and here 9"),
-        (trained["run"], (*sources, "--set", "truncate_dim=8"), "its dim is 16, and here 8"),
-        ("twice", (sources[0],), "it was also scored on copy.jsonl as copy"),
-        ("twice", (sources[0], f"other={copy}"), "the run was not scored on copy.jsonl as other"),
+        (trained["run"], (sources[0], other), "second.jsonl as second, not on second.jsonl as second"),
+        (trained["run"], (*sources, "--max-length", 9), "the run was scored with max length 128, this probe has 9"),
+        (trained["run"], (*sources, "--set", "truncate_dim=8"), "the run was scored with dim 16, this probe has 8"),
+        ("twice", (sources[0],), "the run was also scored on copy.jsonl as copy"),
+        ("twice", (sources[0], f"other={copy}"), "not on copy.jsonl as other"),
     ):
         refused = invoke("probe", *given, "--encoder", small, "--run", run)
         assert (refused.code, words in " ".join(refused.err.split())) == (2, True), refused.err
@@ -188,7 +188,7 @@ def test_an_estimate_trains_nothing_and_leaves_the_run_as_it_is(trained, sources
     printed = invoke(*given)
     assert printed.code == 0
     words = " ".join(printed.out.split())
-    assert words.startswith("The probe ranks nothing: only its time was asked for. 24 training runs take up to 0:")
+    assert words.startswith("The probe ranks nothing: only its time was requested. 24 training runs take up to 0:")
     assert before == {path: path.read_bytes() for path in trained["run"].iterdir() if path.is_file()}
 
 
@@ -338,7 +338,7 @@ def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(sources, sma
     child.send_signal(signal.SIGINT)
     out, err = child.communicate(timeout=60)
     assert (child.returncode, out) == (130, "")
-    assert re.search(r"\d+ of 24 training runs are kept: the same command continues from there", err), err
+    assert re.search(r"\d+ of 24 training runs are kept; the same command continues with the others", err), err
     kept = len(list(cache.glob("probes/*.json")))
     done = invoke_in_process(*given, "--json")
     assert done.code == 0, done.err

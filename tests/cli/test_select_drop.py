@@ -259,7 +259,7 @@ def test_defects_of_the_texts_are_dropped_from_every_row_of_the_file(tmp_path, t
     assert found.before.n_triplets == len(scored_rows())
     assert found.after.flagged_share == 0.0
     _, out, _ = invoke("select", "run", "--drop", "preamble", "-o", "again.jsonl")
-    assert ("cover only the sample" in " ".join(out.split())) == bool(sample)
+    assert ("cover only the scored sample" in " ".join(out.split())) == bool(sample)
 
 
 @pytest.mark.parametrize("sample", [{}, {"max_records": 10}, {"first_k": 1}])

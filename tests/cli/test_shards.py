@@ -69,12 +69,12 @@ def test_shards_and_their_merge(invoke: Any, tmp_path: Path) -> None:
     ("flags", "message"),
     [
         (["--shard", "0/2"], "needs a folder for states"),
-        (["--state-dir", "state"], "name a part of the queries"),
+        (["--state-dir", "state"], "needs a part of the queries"),
         (["--prepare"], "needs a folder of states"),
         (["--shard", "0/2", "--state-dir", "state", "-o", "page.html"], "a shard has no report"),
         (["--shard", "0/2", "--state-dir", "state", "--json"], "a shard has no report"),
         (["--shard", "0/2", "--state-dir", "state", "--encoder", "other"], "shards are scored with one encoder"),
-        (["--shard", "0/2", "--state-dir", "state", "--prepare", "--run", "run"], "counting writes no run folder"),
+        (["--shard", "0/2", "--state-dir", "state", "--prepare", "--run", "run"], "--prepare writes no run folder"),
         (["--shard", "0/2", "--state-dir", "nowhere://bucket"], "nowhere"),
     ],
 )
@@ -88,7 +88,7 @@ def test_wrong_use_of_shards(invoke: Any, source: Path, tmp_path: Path, flags: l
 def test_wrong_use_of_merge(invoke: Any) -> None:
     outcome = invoke("merge", "nothing", "--sample", 0)
     assert outcome.code == 2
-    assert "expected 1 to 100,000 queries" in outcome.err
+    assert "expected a number from 1 to 100,000" in outcome.err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is a POSIX signal")

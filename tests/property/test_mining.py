@@ -95,7 +95,7 @@ def test_the_size_of_blocks_changes_no_byte(base, size, specs, monkeypatch):
         monkeypatch.setattr(module, name, size)
     monkeypatch.setattr(search, "WINDOW", 10 * size)
     monkeypatch.setattr(search, "COMPARED_BEYOND", size - 1)
-    monkeypatch.setattr(choose, "OFTEN_EXCLUDED", size - 1)
+    monkeypatch.setattr(choose, "EXTRA_CANDIDATES", size - 1)
     other = contents(mine(folder, f"blocks-{size}", specs, **options))
     assert len(other) == len(specs) + 1
     del other[".manifest.json"]
@@ -173,5 +173,5 @@ def test_a_row_stays_short_where_too_few_draws_pass(tmp_path, monkeypatch):
         return [row["neg_margins"][place] for row in rows.values() for place in range(len(row["neg"]))]
 
     whole = margins("whole")
-    monkeypatch.setattr(choose, "DRAWN", 1)
+    monkeypatch.setattr(choose, "MAX_FILL_DRAWS", 1)
     assert 0 < len(margins("some")) < len(whole)

@@ -259,22 +259,22 @@ class TestRefusals:
 
     def test_no_shard(self, tmp_path: Path) -> None:
         (tmp_path / "shard-x.safetensors").touch()
-        with pytest.raises(UsageError, match="holds no shard"):
+        with pytest.raises(UsageError, match="has no finished shard"):
             secid.merge(tmp_path, HashEncoder())
 
     def test_two_runs_in_one_folder(self, sources: list[str], half: Path) -> None:
-        with pytest.raises(InputError, match="belongs to another run: temperature is the default there"):
+        with pytest.raises(InputError, match="belongs to another run: temperature is the default in it"):
             in_shards(sources, half, 2, only=(1,), temperature=0.1, **EXACT)
-        with pytest.raises(InputError, match="belongs to another run: the number of sources is 3 there, and 2 here"):
+        with pytest.raises(InputError, match="belongs to another run: the number of sources is 3 in it, but 2 here"):
             in_shards(sources[:2], half, 2, only=(1,), **EXACT)
         in_shards(sources, half, 3, only=(0,), **EXACT)
-        with pytest.raises(InputError, match="holds shards of different runs, of 2 and 3 parts"):
+        with pytest.raises(InputError, match="has shards of different runs: the numbers of parts are 2 and 3"):
             secid.merge(half, HashEncoder())
 
     @pytest.mark.parametrize(
         ("encoder", "said"),
-        [(HashEncoder(8), "belongs to another run: encoder is hash-8 there, and hash-16 in shard-00000-of-00002"),
-         (HashEncoder(), "dtype is bf16 there, and float32 in shard-00000-of-00002")],
+        [(HashEncoder(8), "belongs to another run: encoder is hash-8 in it, but hash-16 in shard-00000-of-00002"),
+         (HashEncoder(), "dtype is bf16 in it, but float32 in shard-00000-of-00002")],
     )  # fmt: skip
     def test_another_encoder_or_number_format(self, sources: list[str], half: Path, encoder: Any, said: str) -> None:
         if encoder.dimension == 16:
@@ -334,7 +334,7 @@ class TestRefusals:
         os.mkfifo(tmp_path / "pipe.jsonl")
         given: Any = {"shard": "0/2", "state_dir": tmp_path / "state", **EXACT}
         for source in ("-", f"one={tmp_path}/pipe.jsonl", [{"query": "q", "pos": ["p"], "neg": ["n"]}]):
-            with pytest.raises(UsageError, match="every shard reads all rows"):
+            with pytest.raises(UsageError, match="a shard reads all rows"):
                 secid.score_shard([*sources, source], HashEncoder(), **given)  # type: ignore[list-item]
 
     def test_an_encoder_that_does_not_load_is_an_error_before_texts_are_counted(

@@ -1,6 +1,4 @@
-"""The page of a run: the verdict, the answer table, the findings by source, and the details in sections; and what a
-terminal shows of it.
-"""
+"""Build the page of a run, and the screen that a terminal shows: verdict, answer table, findings and sections."""
 
 from __future__ import annotations
 
@@ -34,9 +32,9 @@ from secid.results.probe import Probe
 
 
 def of_analysis(run: Run, name: str, part: str = "section") -> Any:
-    """Call NAME_section, or another part, on the result of an analysis; None if the run has no such result.
+    """Return what NAME_section, or another part, returns for the result of an analysis; None without a result.
 
-    The function is in the module that is named as the file of the analysis, which is imported only for a result.
+    The function is in a module with the same name as the module of the analysis. It is imported only if needed.
     """
     result = run.analyses.get(name)
     if not result:
@@ -47,7 +45,7 @@ def of_analysis(run: Run, name: str, part: str = "section") -> Any:
 
 
 def page_of(run: Run, probe: Probe | None = None) -> Page:
-    """Everything that the pages of a run say, with its probe where it has one."""
+    """Build the page of a run, with its probe if it has one."""
     run = trusted(run)
     sections = (
         Section(anchor="columns", link="Columns", title="Columns of the answer table", terms=terms(*ANSWER_TERMS)),
@@ -87,7 +85,7 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
 
 
 def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Screen:
-    """Verdict, answer table, findings, what was left out, the probe or its command, and the path of the page."""
+    """Show verdict, answer table, findings, what was left out, the probe or its command, and the path of the page."""
     run = trusted(run)
     headline, *others = (*verdict(run), *probe_sentence(run, probe))
     own = next_command(run) if probe is None else ""
@@ -110,7 +108,7 @@ def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Sc
 
 
 def _urgent(run: Run) -> Iterator[Line]:
-    """The most urgent findings, and where the others are."""
+    """Yield the most urgent findings, and where to find the others."""
     groups, n_more = most_urgent(run, SHOWN_FINDINGS)
     if groups:
         where = f" ({count(n_more)} more in report.html)" if n_more else ""

@@ -1,4 +1,4 @@
-"""Dependence of the order on the settings: a summary, curves of the score, and a heat table for each aspect."""
+"""Show how the order depends on the settings: a summary, curves of the score, and a heat table for each setting."""
 
 from __future__ import annotations
 
@@ -17,14 +17,15 @@ SHADES = 10
 WEIGHT, SAMPLE = "weight", "sample"
 SHOWN_SETTINGS, SHOWN_PAIRS = 3, 3
 OF_SAMPLE = "document frequencies are those of the whole run"
-OF_ENCODERS = "only encoders of the target's own family say anything about the target"
-UNBROKEN = 8
-"""Sources whose order fits one line."""
+OF_ENCODERS = "only encoders of the target's family allow conclusions about the target"
+MAX_ONE_LINE = 8
+"""Maximum number of sources whose order is kept on one line."""
 
 
 def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
-    """Say under how many other settings the order of the ranked sources holds; "" for fewer than two ranked sources,
-    or without other settings.
+    """Return a sentence on how many other settings keep the order of the ranked sources.
+
+    "" with fewer than two ranked sources or without other settings.
     """
     ranked = {source.name for source in run.sources if source.scored.rank is not None}
     rows = [row for item in ablations if item.name != SAMPLE for row in item.rows if row.setting != item.base]
@@ -42,7 +43,7 @@ def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
 
 
 def ablations_section(run: Run, ablations: Sequence[Ablation]) -> Section:
-    """A row an aspect, then a table each."""
+    """Show a summary with a row for each varied setting, then a table for each."""
     return Section(
         anchor="ablations",
         link="Settings",
@@ -55,7 +56,7 @@ def ablations_section(run: Run, ablations: Sequence[Ablation]) -> Section:
 
 
 def _summary(run: Run, ablations: Sequence[Ablation]) -> Table:
-    """For each aspect how many settings keep the order, which pairs swap, and the range of each score."""
+    """Return a table with, for each varied setting, how often the order stays, which pairs swap, and score ranges."""
     return Table(
         caption=f"Scores in nats{_at(run)} from the lowest to the highest, and pairs that change places",
         columns=(
@@ -85,13 +86,13 @@ def _others(item: Ablation) -> list[AblationRow]:
 
 
 def _kept(item: Ablation) -> str:
-    """Count the other settings that order every pair as the run does."""
+    """Format the number of other settings that order all pairs as the run does."""
     known = [row for row in _others(item) if row.stability is not None]
     return f"{count(sum(not row.swapped for row in known))} of {count(len(known))}" if known else "–"
 
 
 def _swapped(item: Ablation) -> str:
-    """Name the pairs that change places, and the settings."""
+    """Format the pairs that change places, and the settings."""
     rows = [row for row in _others(item) if row.swapped]
     if not rows:
         return "–"
@@ -101,13 +102,13 @@ def _swapped(item: Ablation) -> str:
 
 
 def _range(item: Ablation, name: str) -> str:
-    """The lowest and the highest score of a source; "–" where scores are of different weights, hence other numbers."""
+    """Format the lowest and the highest score of a source; "–" for other weights, whose scores are not comparable."""
     known = [score for row in item.rows if (score := row.scores.get(name)) is not None]
     return "–" if item.name == WEIGHT or not known else f"{nats(min(known))} to {nats(max(known))}"
 
 
 def _remark(item: Ablation) -> str:
-    """Say what the tables of an aspect leave out: noise of samples, other encoders, stability within blocks."""
+    """Return remarks on a varied setting that the tables lack: noise of samples, other encoders, stability by block."""
     rows = _others(item)
     clauses = []
     if item.name == SAMPLE:
@@ -127,7 +128,7 @@ def _remark(item: Ablation) -> str:
 
 
 def _terms(run: Run, ablations: Sequence[Ablation]) -> tuple[tuple[str, str], ...]:
-    """Return the terms for what was varied, and for the numbers of the tables."""
+    """Return explanations of the varied settings and of the numbers in the tables."""
     names = [item.name for item in ablations]
     return (
         *(SETTINGS[name] for name in names if name in SETTINGS),
@@ -136,7 +137,7 @@ def _terms(run: Run, ablations: Sequence[Ablation]) -> tuple[tuple[str, str], ..
 
 
 def _table(run: Run, item: Ablation) -> Table:
-    """The heat table of one aspect."""
+    """Return the heat table of one varied setting."""
     names = [source.name for source in run.sources]
     blocks = list(dict.fromkeys(block for row in item.rows for block in row.block_stability))
     sampled = any(row.n_queries for row in item.rows)
@@ -170,7 +171,7 @@ def _table(run: Run, item: Ablation) -> Table:
 def _shades(
     item: Ablation, sampled: bool, names: Sequence[str], rows: Sequence[Sequence[str]]
 ) -> tuple[tuple[int | None, ...], ...]:
-    """A shade for each score, within its row; none for the other cells of the table."""
+    """Return a shade for each score relative to its row; None for other cells."""
     shades: list[tuple[int | None, ...]] = []
     for row, cells in zip_longest(item.rows, rows):
         values = [row.scores.get(name) for name in names] if row else []
@@ -184,18 +185,18 @@ def _shades(
 def _shade(value: float | None, low: float, high: float) -> int | None:
     if value is None:
         return None
-    span = high / 2 - low / 2  # halves: the difference of the ends itself may be no finite number
+    span = high / 2 - low / 2  # halves, because the difference itself may not be finite
     return min(SHADES - 1, int(SHADES * ((value / 2 - low / 2) / span))) if span > 0 else 0
 
 
 def _score(row: AblationRow, name: str) -> str:
-    """With its interval, unless all queries were in the sample."""
+    """Format a score, with its interval unless all queries were in the sample."""
     ends = row.intervals_95.get(name)
     return nats(row.scores.get(name)) + (f"\n({shown_interval(ends)})" if ends and ends[0] < ends[1] else "")
 
 
 def _order(run: Run, row: AblationRow) -> str:
-    """The sources by their score under a setting, highest first, each by its rank in the run."""
+    """Format the order of the sources with a setting, highest score first, as their ranks in the run."""
     places = {source.name: rank_text(source) for source in run.sources}
-    between = "\u00a0" if len(places) <= UNBROKEN else " "
+    between = "\u00a0" if len(places) <= MAX_ONE_LINE else " "
     return between.join(places[name] for name in row.order if name in places)

@@ -1,4 +1,4 @@
-"""The budget curve with its crossings, and the directions behind it."""
+"""Show the scores at larger budgets, and where sources change places."""
 
 from __future__ import annotations
 
@@ -13,20 +13,20 @@ from secid.results import BudgetPoint, Run
 Curve = tuple[BudgetPoint, ...]
 SHOWN_CROSSINGS = 6
 MEANING = (
-    "B is the number of negatives drawn from a source, times a noise-to-prior ratio that theory leaves open. Beyond "
-    "B = 1 only samples of equal size compare."
+    "B is the number of negatives drawn from a source, times a noise-to-prior ratio that theory leaves open. Above "
+    "B = 1, only samples of equal size can be compared."
 )
 
 
 def budgets_section(run: Run, budgets: Budgets) -> Section | None:
-    """ECI_B of all sources at the budgets they share, on equal numbers where there are any."""
+    """Show ECI_B of all sources at shared budgets, on samples of equal size if there are any. None without budgets."""
     curves = {source.name: source.scored.compared_curve for source in run.sources}
     whole = {source.name: source.scored.budget_curve for source in run.sources}
     shared = _shared(curves.values())
     if not shared:
         return None
     compared = _table(curves, shared, "")
-    own = _table(whole, _shared(whole.values()), ", each source's own sample")
+    own = _table(whole, _shared(whole.values()), ", on each source's own sample")
     tables = (compared, own) if equal_numbers_text(run) else (compared,)
     own_number = any(column.title == "B = N" for table in tables for column in table.columns)
     return Section(
@@ -40,7 +40,7 @@ def budgets_section(run: Run, budgets: Budgets) -> Section | None:
 
 
 def _table(curves: Mapping[str, Curve], budgets: list[float], whose: str) -> Table:
-    """Scores at the budgets, and where sources differ in number each one's at its own N."""
+    """Return a table of scores by budget. If sources differ in size, it also has each score at the source's own N."""
     own = {name: _at_own_number(curve, budgets) for name, curve in curves.items()}
     own_number = ("B = N",) if any(cell != "–" for cell in own.values()) else ()
     rows = tuple(
@@ -59,7 +59,7 @@ def _table(curves: Mapping[str, Curve], budgets: list[float], whose: str) -> Tab
 
 
 def _at_own_number(curve: Curve, shared: list[float]) -> str:
-    """The score at a budget of as many negatives as the source has, if only this source has it."""
+    """Format the score at the source's own number of negatives, if no other source has this budget; else "–"."""
     own = next((point for point in curve if point.budget not in shared), None)
     if own is None:
         return "–"
@@ -67,16 +67,16 @@ def _at_own_number(curve: Curve, shared: list[float]) -> str:
 
 
 def _meaning(run: Run) -> str:
-    """Say what B is, and what the curves show."""
+    """Return sentences on the meaning of B and of the curves."""
     numbers = equal_numbers_text(run)
     sizes = {(source.n_queries, source.n_triplets) for source in run.sources}
     if numbers and "crossings" not in run.not_evaluated:
-        return f"{MEANING} Curves and crossings are on {numbers}, also up to B = 1."
+        return f"{MEANING} Curves and crossings use {numbers}, even up to B = 1."
     return MEANING if len(sizes) == 1 else f"{MEANING} These curves show each source's own sample."
 
 
 def _crossings(run: Run, budgets: Budgets) -> str:
-    """Say where sources change places, from B = 1 to the largest budget of the comparable curves."""
+    """Return a sentence on where sources change places, from B = 1 to the largest budget of the comparable curves."""
     if "crossings" in run.not_evaluated:
         return f"Crossings were not evaluated: {why_not(run.not_evaluated['crossings'])}."
     if len(run.sources) < 2:
@@ -87,10 +87,10 @@ def _crossings(run: Run, budgets: Budgets) -> str:
     crossings = [
         f"{named(item.second)} overtakes {named(item.first)} at B = {budget(item.budget)}" for item in budgets.crossings
     ]
-    return f"By the estimates, without a test: {listed(crossings, SHOWN_CROSSINGS)}."
+    return f"By the estimates, without a significance test: {listed(crossings, SHOWN_CROSSINGS)}."
 
 
 def _shared(curves: Iterable[Curve]) -> list[float]:
-    """Budgets that all curves have, rising."""
+    """Return the budgets that all curves have, rising."""
     budgets = [{point.budget for point in curve} for curve in curves]
     return sorted(set.intersection(*budgets)) if budgets else []

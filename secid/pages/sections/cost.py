@@ -1,4 +1,4 @@
-"""Cost of scoring, compared with an epoch of training."""
+"""Compare the cost of scoring with an epoch of training."""
 
 from __future__ import annotations
 
@@ -9,10 +9,10 @@ from secid.results import Run
 
 
 def cost_section(_: Run, cost: Cost) -> Section:
-    """One sentence."""
+    """Show one sentence on the cost."""
     sentence = (
         f"On this machine, scoring all sources took about {percent(cost.epoch_share)} of the time of one training "
-        "epoch on each of them (an estimate, from the tokens encoded per second and three forward passes for a step of "
-        "training)."
+        "epoch on each of them. This is an estimate from the tokens encoded per second; a training step is assumed to "
+        "cost three forward passes."
     )
     return Section(anchor="cost", link="Cost", title="What scoring cost", paragraphs=(sentence,))

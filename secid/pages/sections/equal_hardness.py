@@ -1,4 +1,4 @@
-"""Sources compared among negatives of equal margin, and which sources are not ranked."""
+"""Compare sources on negatives with equal margins, and show which sources are not ranked."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ REASONS: Mapping[str, str] = {
 
 
 def equal_hardness_section(run: Run, found: EqualHardness) -> Section | None:
-    """Show the difference of mean weights of each pair at equal margins; None if there is no pair."""
+    """Show the difference between the mean weights of each pair at equal margins. None without a pair."""
     if not found.pairs:
         return None
     shown = found.pairs[:MOST_PAIRS]
@@ -44,10 +44,10 @@ def equal_hardness_section(run: Run, found: EqualHardness) -> Section | None:
 
 
 def pairs_line(found: EqualHardness) -> str:
-    """Say how many pairs could be compared and how many of them differ."""
+    """Return sentences on the number of pairs that could be compared, and that differ."""
     compared = [pair for pair in found.pairs if pair.difference is not None]
     differ = sum(pair.established for pair in compared)
-    partial = "" if len(compared) == len(found.pairs) else " The others have too few negatives of equal margin."
+    partial = "" if len(compared) == len(found.pairs) else " The others have too few negatives with equal margins."
     n_compared = f"{count(len(compared))} of {count(len(found.pairs))}"
     return f"Pairs compared: {n_compared}; significant (Holm): {count(differ)}.{partial}"
 
@@ -68,5 +68,5 @@ def _difference(pair: EqualMargins) -> str:
 
 
 def unranked_line(name: str, reason: str) -> str:
-    """Say why a source is not ranked."""
+    """Return a sentence on why a source is not ranked."""
     return f"{named(name)} is not ranked: {REASONS.get(reason) or plain(reason)}."

@@ -1,4 +1,4 @@
-"""Suspects of a guide and how reliable they are, and what margins would flag."""
+"""Show the suspects of a guide, how reliable they are, and the negatives that margins would flag."""
 
 from __future__ import annotations
 
@@ -14,34 +14,34 @@ from secid.results import Run
 
 WORTH = {
     "evidence": "",
-    "level": " These are not significantly more than of random passages, so they are no evidence.",
-    "blind": " Do not filter these by it: it flags random passages too.",
+    "level": " Here suspects are not significantly more frequent than among random passages, so they are not evidence.",
+    "blind": " Do not filter these sources with the guide, because it flags random passages too.",
 }
-"""What suspects are worth, by what is known of them against random passages."""
+"""Sentence on the reliability of suspects, by how often the guide flags random passages."""
 READ_SOME = (
-    "Not every suspect is relevant: read some, or measure the guide against labels "
+    "Not every suspect is relevant. Read some of them, or measure the guide against labels "
     f"({code('secid audit --guide NAME')})."
 )
 
 
 def suspects_sentences(guide: GuideResult) -> list[str]:
-    """Say which suspects are evidence, by source, and why the others are not."""
+    """Return sentences on the sources whose suspects are evidence, and on why the others' are not."""
     name = named(guide.encoder.name)
     if all(own.repeats_target for own in guide.sources):
-        return [f"The guide {name} orders all negatives as the encoder does: it is no second opinion."]
+        return [f"The guide {name} orders all negatives as the encoder does, so it is not a second opinion."]
     if all(own.random_share is None for own in guide.sources):
-        return [f"The guide {name} had no random passages to be measured on, so its suspects are no evidence."]
+        return [f"The guide {name} scored no random passages, so its suspects are not evidence."]
     groups: dict[str, list[str]] = {}
     for own in guide.sources:
         kind = "evidence" if own.is_evidence else "blind" if own.is_blind else "level"
         shares = f"{percent(own.suspect_share)}, {percent(own.random_share)}"
         groups.setdefault(kind, []).append(f"{named(own.name)} ({shares})")
-    first = f"Suspects of the guide {name}, and the share of random passages that it flags too"
+    first = f"Share of suspects by the guide {name}, and of random passages that it flags"
     return [f"{first}: {listed(groups[kind])}.{says}" for kind, says in WORTH.items() if kind in groups]
 
 
 def trusted(run: Run) -> Run:
-    """The run without the finding `suspect` in sources where the guide's flags are no evidence."""
+    """Return the run without the finding `suspect` in sources where the guide is not reliable."""
     guide = GUIDE.of(run)
     if guide is None:
         return run
@@ -56,7 +56,7 @@ def trusted(run: Run) -> Run:
 
 
 def guide_section(run: Run, guide: GuideResult) -> Section:
-    """Show what the guide says about each source."""
+    """Show the guide's suspects in each source."""
     scores = {source.name: source.scored for source in run.sources}
     by_name = {source.name: source for source in guide.sources}
     rows = tuple(
@@ -106,11 +106,11 @@ def _without(source: GuideSource) -> str:
     return f"{nats(rest.eci_nats)}\n({shown_interval(rest.interval_95)})"
 
 
-# How much each margin flags, under the target and under a guide.
+# The share of negatives that each margin flags, by the encoder and by the guide.
 
 CIRCULAR = (
-    "The encoder's own margins say how much a filter would remove, not whether that helps: do not judge a filter by "
-    "the encoder that filtered."
+    "The encoder's own margins show how much a filter would remove, not whether this helps. Do not judge a filter with "
+    "the encoder that it uses."
 )
 SHOWN = (
     ("relative", 0.0),
@@ -120,11 +120,11 @@ SHOWN = (
     ("absolute", 0.1),
     ("maximum", 0.8),
 )
-"""Values of the table; the curves have more."""
+"""Margins in the table; the curves in report.json have more."""
 
 
 def margins_section(run: Run, margins: Sequence[SourceMargins]) -> Section:
-    """Show how much margins flag under the target and under the guide."""
+    """Show the share of negatives that margins flag, by the encoder and by the guide."""
     curves = {source.name: source for source in margins}
     rows = []
     for source in run.sources:
@@ -148,7 +148,7 @@ def _head(kind: str, value: float) -> str:
 
 
 def _shares(curves: Sequence[MarginCurve]) -> tuple[str, ...]:
-    """Return the share for each value shown; a dash if the guide's scores have another range."""
+    """Format the share for each margin in the table; "–" if the guide's scores have another range."""
     known = {curve.kind: curve for curve in curves}
     cells = []
     for kind, value in SHOWN:

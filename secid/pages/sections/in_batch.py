@@ -1,4 +1,4 @@
-"""Labelled positives that other rows of a batch bring as negatives, by batch size."""
+"""Show how often other rows of a batch bring a labelled positive as a negative, by batch size."""
 
 from __future__ import annotations
 
@@ -12,7 +12,7 @@ from secid.results import Run
 
 
 def in_batch_section(run: Run, items: Sequence[InBatch]) -> Section:
-    """A row a source, a column a batch size."""
+    """Show a table with a row for each source and a column for each batch size."""
     sizes = sorted({part.batch_size for item in items for part in item.sizes})
     rows = tuple(
         (
@@ -34,22 +34,22 @@ def in_batch_section(run: Run, items: Sequence[InBatch]) -> Section:
         anchor="in-batch",
         link="Batches",
         title="False negatives within a batch",
-        paragraphs=(f"Labels are incomplete, so the shares affected are lower bounds{_of_sample(run, items)}.",),
+        paragraphs=(f"Labels are incomplete, so the affected shares are lower bounds.{_of_sample(run, items)}",),
         tables=(table,),
         terms=terms("largest batch below 1 %", "affected", "flagged in batch"),
     )
 
 
 def _of_sample(run: Run, items: Sequence[InBatch]) -> str:
-    """Say that the rows are a sample, if the encoder chose the positives of only a sample."""
+    """Return a sentence that the rows are a sample, if the encoder chose positives only for a sample; "" otherwise."""
     n_rows = {item.source: item.n_rows for item in items}
     rows = {source.name: source.rows for source in run.sources}
     sampled = any(own.n_not_sampled and n_rows.get(name) == own.n_records for name, own in rows.items())
-    return "; batches are of the sampled rows, since the encoder chooses the positives" if sampled else ""
+    return " Batches have only sampled rows, because the encoder chose their positives." if sampled else ""
 
 
 def _flagged(item: InBatch) -> str:
-    """With its interval, and how many pairs it is of."""
+    """Format the flagged share, with its interval and the number of pairs."""
     ends = item.flagged_interval_95
     if ends is None:
         return percent(item.flagged_share)

@@ -1,4 +1,4 @@
-"""Gradient of training objectives on each source, and what more passages a record would change."""
+"""Show the gradient of training losses on each source, and the effect of more passages per record."""
 
 from __future__ import annotations
 
@@ -25,22 +25,24 @@ NAMES = {
     "gist": "GIST-masked InfoNCE",
 }
 SENTENCES = {
-    "single_lh": "softmax of the scored positive over the record's negatives (SingleLH): the nearest of them take "
-    "the gradient.",
-    "rand1_lh": "InfoNCE on one labelled positive drawn at random; the numbers are expectations over the draw.",
-    "joint_lh": "mean log-likelihood of all positives in one softmax: it evens them out, pulling the weak and holding "
-    "back the strong.",
-    "sum_marg_lh": "likelihood of any positive: the strongest positive takes the gradient and weak ones are given up.",
-    "lse_pair": "all pairs of a positive and a negative in one log-sum: the weakest positive takes the gradient.",
-    "lse_pair_max_p": "LSEPair on only the strongest positive, the easiest of the labels.",
-    "lse_pair_max_n": "LSEPair on only the nearest negative: a false negative takes all of its record's gradient.",
-    "lse_pair_min_p": "LSEPair on only the weakest positive, which may be a wrong label.",
-    "lse_pair_min_p_max_n": "the weakest positive against the nearest negative: only the hardest pair of each record.",
-    "mw": "logistic loss over all pairs of all queries: it also compares scores between queries, which a softmax per "
-    "record never sees.",
+    "single_lh": "softmax of the scored positive against the record's negatives (SingleLH). The nearest negatives get "
+    "most of the gradient.",
+    "rand1_lh": "InfoNCE with one labelled positive drawn at random. The numbers are expectations over the draw.",
+    "joint_lh": "mean log-likelihood of all positives in one softmax. It pulls weak positives more than strong ones, "
+    "so that their scores become more equal.",
+    "sum_marg_lh": "likelihood of any positive. The strongest positive gets most of the gradient, and weak ones get "
+    "little.",
+    "lse_pair": "log-sum over all pairs of a positive and a negative. The weakest positive gets most of the gradient.",
+    "lse_pair_max_p": "LSEPair with only the strongest positive, the easiest label.",
+    "lse_pair_max_n": "LSEPair with only the nearest negative. A false negative gets all of its record's gradient.",
+    "lse_pair_min_p": "LSEPair with only the weakest positive, which may be a wrong label.",
+    "lse_pair_min_p_max_n": "LSEPair with only the weakest positive and the nearest negative, the hardest pair of each "
+    "record.",
+    "mw": "logistic loss over all pairs of all queries. It also compares scores of different queries; a softmax for "
+    "each record does not.",
     "gist": "InfoNCE without the negatives that the guide flags.",
 }
-"""What each objective does, in one sentence."""
+"""Description of each objective."""
 CLASSES = {
     "inversion": "on outscoring",
     "copy": "on copies",
@@ -49,16 +51,16 @@ CLASSES = {
     "valid": "on valid",
 }
 TWICE_THE_QUERIES = 1.0 - sqrt(0.5)
-"""What as many queries again take off an interval: its width goes with one over the root of their number."""
+"""Share by which an interval gets narrower with twice the queries. Its width is proportional to 1 / sqrt(queries)."""
 
 NO_SECOND = (
-    "What a second positive per record would bring cannot be estimated, because no record lists two; positives of "
-    "qrels count once a record lists them."
+    "The effect of a second positive per record cannot be estimated, because no record lists two. Positives of qrels "
+    "count only if a record lists them."
 )
 
 
 def objectives_section(_: Run, lens: ObjectiveLens) -> Section:
-    """Rows by source and objective, and by number of passages used."""
+    """Show a table by source and objective, and one by number of passages per record."""
     items = lens.objectives
     classes = [name for name in CLASSES if any(name in item.gradient_shares for item in items)]
     allocated = any(item.strongest_positive is not None for item in items)
@@ -74,7 +76,7 @@ def objectives_section(_: Run, lens: ObjectiveLens) -> Section:
             ("shares of the gradient", _shares(classes, allocated=allocated)),
             (
                 "effective negatives",
-                "negatives that share the gradient, 1 to all: exp of its entropy; with few, a few rows decide.",
+                "number of negatives that share the gradient, 1 to all (exp of its entropy); if low, few rows decide.",
             ),
             *terms("outscoring"),
         ),
@@ -95,8 +97,8 @@ def _by_objective(lens: ObjectiveLens, classes: list[str], *, allocated: bool) -
         )
         for item in lens.objectives
     )
-    margin = f"margin: {percent(lens.margin)} of the positive's score"
-    caption = f"Loss, and shares of the gradient, at the frozen scores; {margin}"
+    margin = percent(lens.margin)
+    caption = f"Loss and shares of the gradient with the frozen encoder; margin: {margin} of the positive's score"
     columns = (foreign("source"), text("objective"), *map(number, heads))
     return Table(caption=caption, columns=columns, rows=rows)
 
@@ -117,23 +119,27 @@ def _by_size(sizes: Sequence[RecordSize]) -> Table:
         for item in sizes
     )
     n_queries = max((item.n_queries for item in sizes), default=0)
-    caption = f"With the first passages of each record only, as listed; at most {count(n_queries)} queries"
     columns = (foreign("source"), text("used"), *map(number, heads))
     objective = "JointLH" if any(item.n_positives for item in sizes) else "InfoNCE"
-    return Table(caption=f"{caption}; gradient of {objective}", columns=columns, rows=rows)
+    of = f"at most {count(n_queries)} queries, gradient of {objective}"
+    caption = f"Results with only the first passages of each record, as listed ({of})"
+    return Table(caption=caption, columns=columns, rows=rows)
 
 
 def _shares(classes: list[str], *, allocated: bool) -> str:
-    suspects = ", are suspects by the guide" if "suspect" in classes else ""
-    ends = " Positives: the part on the best- and the worst-scored one of records with several." if allocated else ""
-    return (
-        f"part of the negatives' gradient, 0 to 100 %, on those that outscore their positive, copy a labelled "
-        f"positive, score within the margin of it{suspects}, or are valid: none of these and no defect.{ends}"
+    suspects = " on those that the guide suspects," if "suspect" in classes else ""
+    text = (
+        "share of the negatives' gradient, 0 to 100 %, on negatives that score above their positive, on copies of a "
+        f"labelled positive, on those within the margin below it,{suspects} and on valid negatives, which have none of "
+        "these properties and no defect."
     )
+    if allocated:
+        return f"{text} For positives: the share on the strongest and the weakest, in records with several."
+    return text
 
 
 def _extremes(items: tuple[ObjectiveResult, ...]) -> str:
-    """Name the objectives under which outscoring negatives take most and least of the gradient."""
+    """Return a sentence on the objectives with the smallest and the largest gradient on outscoring negatives."""
     shares = [(share, item) for item in items if (share := item.gradient_shares.get("inversion")) is not None]
     if not shares:
         return "No objective has a gradient on these negatives."
@@ -142,8 +148,8 @@ def _extremes(items: tuple[ObjectiveResult, ...]) -> str:
         for share, item in (choose(shares, key=lambda pair: pair[0]) for choose in (min, max))
     )
     return (
-        f"Share of the gradient on negatives that outscore their positive: from {least} to {most}. If those are false "
-        "negatives, training pushes relevant passages away."
+        f"Share of the gradient on negatives that score above their positive: from {least} to {most}. If these are "
+        "false negatives, training pushes relevant passages away from the query."
     )
 
 
@@ -154,17 +160,15 @@ def _used(item: RecordSize) -> str:
 
 
 def next_label(lens: ObjectiveLens) -> str:
-    """Say which annotation narrows the intervals most, and what one more passage a record would do."""
+    """Return sentences on what to label next: how much more queries or passages narrow the intervals."""
     positives = [part for item in lens.narrowing if (part := item.one_more_positive) is not None]
     negatives = [part for item in lens.narrowing if (part := item.one_more_negative) is not None]
     several, width = any(item.n_positives is not None for item in lens.sizes), percent(TWICE_THE_QUERIES)
     sentences = (
-        f"Label new queries first: doubling the queries narrows the confidence interval by {width}.",
+        f"Label new queries first. Twice the queries narrow the confidence interval by {width}.",
         f"One more positive for each record narrows it by {_range(positives)}." if positives else "",
         "" if several else NO_SECOND,
-        f"One more negative for each query, which needs no label, narrows it by {_range(negatives)}."
-        if negatives
-        else "",
+        f"One more negative for each query needs no label and narrows it by {_range(negatives)}." if negatives else "",
     )
     return " ".join(filter(None, sentences))
 

@@ -1,4 +1,4 @@
-"""Origin of a run: what was read, what sources share, and the encoder with its recipe and self-test."""
+"""Show the origin of a run: its files and rows, its encoder and settings, and the machine."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ PATH_LIMIT, VALUE_LIMIT, DETAIL_LIMIT = 120, 200, 160
 
 
 def read_section(run: Run) -> Section:
-    """Rows by source: read = used + left out."""
+    """Show the rows of each source: read, used, and left out by reason."""
     rows = tuple(
         (
             plain(source.name),
@@ -79,12 +79,12 @@ def _files(run: Run) -> Table:
         for source in run.sources
         for file in source.files
     )
-    columns = (foreign("file"), foreign("source"), foreign("columns"), number("bytes"), text("SHA-256, its start"))
+    columns = (foreign("file"), foreign("source"), foreign("columns"), number("bytes"), text("start of SHA-256"))
     return Table(caption="Files", columns=columns, rows=rows)
 
 
 def origin_section(run: Run) -> Section:
-    """Encoder, IDF table, settings, time and versions."""
+    """Show encoder, IDF table, settings, time and versions."""
     every = [(plain(name, VALUE_LIMIT), *_setting(entry)) for name, entry in run.settings.items()]
     changed = [row for row in every if row[2] != "default"]
     default = [row for row in every if row[2] == "default"]
@@ -107,7 +107,7 @@ def origin_section(run: Run) -> Section:
     what, settings = (text("what"), foreign("value")), (text("setting"), foreign("value"), text("set by"))
     tables = (
         ("Encoder and IDF table", what, tuple(facts)),
-        ("Settings that are not defaults", settings, tuple(changed)),
+        ("Changed settings", settings, tuple(changed)),
         (DEFAULTS, settings, tuple(default)),
         ("Time and counts by stage", (text("stage"), foreign("value")), _timing(run)),
         ("Machine and versions", what, _environment(run)),

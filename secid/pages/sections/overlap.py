@@ -1,4 +1,4 @@
-"""Overlap of pairs of sources."""
+"""Show the overlap of pairs of sources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,7 @@ from secid.results.check import Check
 
 
 def overlap_section(_: Run | Check, overlaps: Sequence[Overlap]) -> Section | None:
-    """Show what pairs of sources share, at most MOST_PAIRS with the most negatives in common. None without a pair."""
+    """Show the overlap of up to MOST_PAIRS pairs, those with the most negatives in common. None without a pair."""
     if not overlaps:
         return None
     shown, which = overlaps, ""

@@ -1,4 +1,4 @@
-"""The probe: which source is best to train on, how certain that is, what it leaves open, and the command for it."""
+"""Show a probe: which source trains best, how certain this is, what it leaves open, and the command for a probe."""
 
 from __future__ import annotations
 
@@ -40,40 +40,38 @@ from secid.results.probe import (
     sign,
 )
 
-TITLE = "Which source training prefers"
-CHOOSE = f"To choose a source, train a little on each with {code('secid probe')}."
+TITLE = "Which source trains better"
+CHOOSE = f"To choose a source, train briefly on each with {code('secid probe')}."
 OFFER = "Nothing was trained for this report. To train the encoder briefly on each of these sources and compare:"
 FROZEN = "frozen encoder"
 WEIGHTS = {"full": "all weights", "lora": "LoRA adapters"}
 DOUBTS = {
     "known_positive_first": (
-        "the control of known positives gained more than every source, and it trains against relevant passages: the "
-        "probe does not notice false negatives, so do not choose a source by it."
+        "the control with known positives as negatives gained more than every source. So the probe does not notice "
+        "false negatives; do not use it to choose a source."
     ),
     "not_above_random": (
-        "no source is significantly better than random passages as negatives: hard negatives may add nothing."
+        "no source is significantly better than random passages as negatives, so hard negatives may add nothing."
     ),
 }
 ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
     "few_queries": lambda probe: (
-        f"{plural(probe.n_held_out, 'query', 'queries')} can be held out, and at least {MIN_HELD_OUT} are needed: "
-        "mine more queries for every source"
+        f"only {plural(probe.n_held_out, 'query', 'queries')} can be held out, but at least {MIN_HELD_OUT} are "
+        "needed. Mine negatives for more queries in every source"
     ),
     "few_groups": lambda probe: (
-        f"held-out queries that share a relevant passage count as one, and {count(probe.n_held_out)} of them tell as "
-        f"much as {plural(int(probe.effective_groups), 'independent one')}; at least {MIN_GROUPS} are needed: "
-        "add queries with relevant passages of their own"
+        f"held-out queries that share a relevant passage count as one, so {count(probe.n_held_out)} queries are worth "
+        f"only {plural(int(probe.effective_groups), 'independent query', 'independent queries')}, but at least "
+        f"{MIN_GROUPS} are needed. Add queries with other relevant passages"
     ),
     "few_to_train_on": lambda probe: (
-        f"with a fold held out, fewer queries than one batch of {count(probe.batch)} are left to train on: add "
-        f"queries, or name a smaller batch: {code(f'--batch {max(2, min(probe.batch // 2, probe.n_queries // 4))}')}"
+        f"with a fold held out, fewer queries than one batch of {count(probe.batch)} are left to train on. Add "
+        f"queries, or use a smaller batch: {code(f'--batch {max(2, min(probe.batch // 2, probe.n_queries // 4))}')}"
     ),
-    "estimate": lambda probe: f"only its time was asked for. {_expected(probe)}",
-    "one_seed": lambda _: (
-        f"one seed says nothing of what another run would give: {code('--seeds 3')} is needed for intervals"
-    ),
+    "estimate": lambda probe: f"only its time was requested. {_expected(probe)}",
+    "one_seed": lambda _: f"one seed gives no intervals. Use {code('--seeds 3')}",
 }
-"""Why nothing can be ranked and what to do, by the kind in `not_evaluated`."""
+"""Why nothing can be ranked, and what to do, by the kind in `not_evaluated`."""
 LOSSES = {
     "infonce": "InfoNCE",
     "mw": "Mann-Whitney loss",
@@ -84,8 +82,8 @@ LOSSES = {
 }
 PASSAGES = {"own": "on a query's own negatives", "batch": "with in-batch passages"}
 NO_GAIN = (
-    "The probe names no source to train on: at no learning rate is the encoder significantly better after training on "
-    "any of them than before."
+    "The probe recommends no source. At no learning rate is the encoder significantly better after training on any of "
+    "them than before."
 )
 NO_DIFFERENCE = "No difference between them is significant."
 PROBE_TERMS = tuple(
@@ -94,7 +92,7 @@ PROBE_TERMS = tuple(
 
 
 def probe_headline(probe: Probe) -> str:
-    """Say which source is significantly best at which dose, or that none is, or why nothing is ranked."""
+    """Return a sentence on the sources that are significantly best at each learning rate, or why nothing is ranked."""
     reason = probe.abstained
     if reason == "no_gain":
         return _no_gain(probe)
@@ -105,17 +103,17 @@ def probe_headline(probe: Probe) -> str:
 
 
 def _expected(probe: Probe) -> str:
-    """Say how long the training runs take."""
+    """Return a sentence on the expected time of the training runs."""
     of_training = probe.timing.get("train", {})
     n, n_kept, expected = (of_training.get(name, 0.0) for name in ("n_trainings", "n_kept", "expected_seconds"))
     if not all(map(isfinite, (n, n_kept, expected))) or n < 1:
-        return "How long it takes is not known"
-    kept = f", of which {count(n_kept)} are kept already," if n_kept else ""
+        return "The time is not known"
+    kept = f", of which {count(n_kept)} are already in the cache," if n_kept else ""
     return f"{plural(int(n), 'training run')}{kept} take up to {timedelta(seconds=round(expected))}"
 
 
 def _leader(dose: Dose) -> Iterator[str]:
-    """Say which source is best at a dose."""
+    """Yield a sentence on the best source at one learning rate."""
     first, tied = dose.sources[0], dose.tied_with_first
     if len(dose.sources) == 1:
         yield f"training on {named(first.name)} changes nDCG@10 by {gain(first.gain_ndcg10, first.interval_95)}."
@@ -140,7 +138,7 @@ def _by_words(doses: Iterable[Dose], say: Callable[[Dose], Iterable[str]]) -> di
 
 
 def _no_gain(probe: Probe) -> str:
-    """Say that no source is worth training on, which differences are established even so, and what to try."""
+    """Return sentences for a probe in which no source gained: established differences, and what to try."""
     established = [pair for dose in probe.trained for pair in dose.pairs if pair.established]
     harmful = _by_words(probe.trained, _harm)
     pairs = _by_words(probe.trained, _differences)
@@ -169,7 +167,7 @@ def _differences(dose: Dose) -> Iterator[str]:
 
 
 def _other_trainings(probe: Probe) -> Iterator[str]:
-    """Yield what to try next: more steps and, unless a dose diverged, a larger rate; if all do harm, a smaller one."""
+    """Yield what to try next: more steps, and a larger rate unless training diverged; a smaller rate if all do harm."""
     if all(len(_harmed(dose)) == len(dose.sources) for dose in probe.trained):
         yield f"a smaller rate, {code(f'--rate {min(dose.rate for dose in probe.doses) / 16:g}')}"
         return
@@ -179,23 +177,24 @@ def _other_trainings(probe: Probe) -> Iterator[str]:
 
 
 def order_sentence(probe: Probe) -> str:
-    """Say where the order of sources differs between doses; "" for one dose, or if no pair is established."""
+    """Return sentences on how the order differs between learning rates; "" with one rate or no established pair."""
     by_pair = established_at(probe.trained)
     if len(probe.trained) < 2 or not by_pair:
         return ""
     if probe.reversals:
         order = "; ".join(map(_reversal, probe.reversals))
         return f"The order depends on the learning rate (significant at each): {order}."
-    n_common = sum(len(rates) > 1 for rates in by_pair.values())
+    n_common = sum(len(own) > 1 for own in by_pair.values())
+    rates = "both" if len(probe.trained) == 2 else "more than one"
+    direction = ", all in the same direction" if n_common else ""
     return (
-        f"No pair of sources is shown to change its order between the learning rates: {count(n_common)} of "
-        f"{plural(len(by_pair), 'pair')} {'differs' if n_common == 1 else 'differ'} significantly at "
-        f"{'both' if len(probe.trained) == 2 else 'more than one'}{', in the same direction' if n_common else ''}."
+        "No pair of sources changes its order significantly between the learning rates. Pairs that differ "
+        f"significantly at {rates}: {count(n_common)} of {count(len(by_pair))}{direction}."
     )
 
 
 def _reversal(item: ReversedPair) -> str:
-    """Say which source is better at which rates, the lowest rate first."""
+    """Return words on which source of a pair is better at which rates, the lowest rate first."""
     sides = [(item.first_better, item.first, item.second), (item.second_better, item.second, item.first)]
     parts = [
         f"{named(better)} over {named(worse)} at {listed([f'{rate:g}' for rate in rates])}"
@@ -205,28 +204,28 @@ def _reversal(item: ReversedPair) -> str:
 
 
 def cautions(probe: Probe) -> Iterator[str]:
-    """Yield where the order differs, what weakens the result, missing controls, and what can be told apart."""
+    """Yield cautions: where the order differs, what weakens the result, missing controls, and the resolution."""
     yield from filter(None, [order_sentence(probe)])
     unranked = [dose for dose in probe.doses if dose.not_evaluated and dose.not_evaluated != probe.abstained]
     for say, doses in ((_unranked, unranked), (_doubts, probe.trained), (_stopped, probe.trained)):
         yield from (f"{_at(rates)}, {words}" for words, rates in _by_words(doses, say).items())
     for names in probe.identical:
-        yield f"The same negatives for these queries, so trained once with one result: {sources_listed(names)}."
+        yield f"These sources have the same negatives for these queries and were trained once: {sources_listed(names)}."
     for name, reason in probe.not_evaluated.items():
         if name != "sources":
-            yield f"No control of {kind_name(name)}: {why_not(reason)}."
+            yield f"There is no control with {kind_name(name)}: {why_not(reason)}."
     yield from _smallest_difference(probe)
 
 
 def _unranked(dose: Dose) -> Iterator[str]:
-    """Say why a dose ranks nothing."""
+    """Yield a sentence on why nothing is ranked at a learning rate."""
     if dose.divergence is None:
         yield f"{why_not(dose.not_evaluated or '')}."
         return
     run = dose.divergence
     where = f"step {run.step}" if run.step else "after the last step"
     source = kind_name(run.source) if run.is_control else named(run.source)
-    yield f"training diverged, so nothing is said of it ({source}, fold {run.fold}, seed {run.seed}, {where})."
+    yield f"training diverged, so there is no result ({source}, fold {run.fold}, seed {run.seed}, {where})."
 
 
 def _doubts(dose: Dose) -> Iterator[str]:
@@ -237,20 +236,20 @@ def _doubts(dose: Dose) -> Iterator[str]:
 
 
 def _stopped(dose: Dose) -> Iterator[str]:
-    """Say which sources were stopped early, if any."""
+    """Yield a sentence on the sources that were stopped early, if any."""
     n_seeds = max(item.n_seeds for item in (*dose.sources, *dose.controls))
     stopped = [source.name for source in dose.sources if source.n_seeds < n_seeds]
     if stopped:
         fewest = min(source.n_seeds for source in dose.sources)
         yield (
-            f"training stopped before the last seed on: {sources_listed(stopped)}. The interval of the difference to "
-            "the best source, each pair by itself, lay below 0. Gains and their order are of the seeds that all "
-            f"sources have: {count(fewest)}."
+            f"training stopped early on {sources_listed(stopped)}, because the interval of the difference to the best "
+            "source (without correction for several pairs) was below 0. Gains and their order use only the seeds that "
+            f"all sources have: {count(fewest)}."
         )
 
 
 def _smallest_difference(probe: Probe) -> Iterator[str]:
-    """Say which difference of two sources this probe can show: half the 95 % interval of the median pair."""
+    """Yield a sentence on the smallest difference that the probe can show: half the interval of the median pair."""
     shown = []
     for dose in probe.trained:
         intervals = [pair.gap.interval_95 for pair in dose.pairs]
@@ -259,12 +258,12 @@ def _smallest_difference(probe: Probe) -> Iterator[str]:
     if shown:
         yield (
             f"Sources that differ by less than about {listed(shown)} cannot be told apart here (95{SPACE}% CI of a "
-            f"pair); more held-out queries lower this, {code('--seeds')} somewhat."
+            f"pair). More held-out queries lower this limit; more {code('--seeds')} lower it a little."
         )
 
 
 def scope(probe: Probe) -> str:
-    """Say what the result holds for; "" if nothing was trained."""
+    """Return a sentence on the scope of the result; "" if nothing was trained."""
     if not probe.doses:
         return ""
     folds, seeds = plural(probe.n_folds, "fold"), plural(probe.n_seeds, "seed")
@@ -272,7 +271,7 @@ def scope(probe: Probe) -> str:
         f"This holds for this loss ({LOSSES.get(probe.loss, plain(probe.loss))} "
         f"{PASSAGES.get(probe.passages, plain(probe.passages))}, temperature {probe.temperature:g}), "
         f"{plural(probe.steps, 'step')} of {plural(probe.batch, 'query', 'queries')} on {WEIGHTS[probe.trainable]}, "
-        f"{folds} and {seeds}; longer training may order the sources differently."
+        f"{folds} and {seeds}. Longer training may order the sources differently."
     )
 
 
@@ -311,7 +310,7 @@ def pairs_table(dose: Dose) -> Table:
     """Return a row for each pair of sources."""
     columns = (foreign("pair"), number("difference ± CI"), number("Holm p"), text("significant"))
     return Table(
-        caption=f"Differences of nDCG@10 between sources at the learning rate {dose.rate:g}",
+        caption=f"Differences in nDCG@10 between sources at the learning rate {dose.rate:g}",
         columns=columns,
         rows=tuple(_pair_cells(pair) for pair in dose.pairs),
     )
@@ -348,22 +347,26 @@ def _means_of(means: Means) -> tuple[str, str, str]:
 
 
 def protocol(probe: Probe) -> Iterator[str]:
-    """Say on what the probe was trained and evaluated, sentence by sentence."""
+    """Yield sentences on what the probe was trained and evaluated on."""
     left_out = f" ({count(probe.n_left_out)} others left out)" if probe.n_left_out else ""
     yield (
         f"{plural(probe.n_queries, 'query', 'queries')} with a positive and negatives in every source{left_out}, in "
-        f"{plural(probe.n_groups, 'group')}: queries that share a relevant passage are held out together."
+        f"{plural(probe.n_groups, 'group')}. Queries that share a relevant passage are in one group, which is held out "
+        "as a whole."
     )
     if probe.frozen is None:
         return
     depth = ""
     if probe.candidate_depth is not None:
-        depth = f" (positives, all negatives, and the best {probe.candidate_depth} of the frozen encoder and of BM25)"
+        depth = (
+            f" (positives, and for each query up to {probe.candidate_depth} negatives of each source, nearest passages "
+            "by the frozen encoder and best passages by BM25)"
+        )
     judged = plural(probe.n_held_out, "held-out query", "held-out queries")
     yield (
-        f"Trained {named(probe.encoder.name)}, and judged it on {judged}, each ranking the same "
-        f"{plural(probe.n_candidates, 'passage')}{depth}; {plain(probe.precision or '')}, seed {probe.seed}. Before "
-        f"training its nDCG@10 is {fraction(probe.frozen.ndcg_10, 4)}."
+        f"{named(probe.encoder.name)} was trained, and evaluated on {judged} that all rank the same "
+        f"{plural(probe.n_candidates, 'passage')}{depth}. Precision: {plain(probe.precision or '')}; seed: "
+        f"{probe.seed}. Before training its nDCG@10 is {fraction(probe.frozen.ndcg_10, 4)}."
     )
     if probe.guide is not None:
         yield f"The guide is {named(probe.guide.name)}."
@@ -376,14 +379,14 @@ def next_command(run: Run) -> str:
 
 
 def probe_sentence(run: Run, probe: Probe | None) -> tuple[str, ...]:
-    """Return what the probe adds to the verdict of a run; without one, the advice to choose a source by a probe."""
+    """Return the sentences that a probe adds to the verdict of a run; without a probe, the advice to run one."""
     if probe is None:
         return (CHOOSE,) if run.probe and len(run.sources) > 1 else ()
-    return (f"{'' if probe.abstained else 'By the probe, which trains: '}{probe_headline(probe)}",)
+    return (f"{'' if probe.abstained else 'Result of the probe (short training): '}{probe_headline(probe)}",)
 
 
 def probe_answer(probe: Probe | None) -> Section | None:
-    """Return the gains, for the answer of a score, whose verdict has the headline; None if nothing was trained."""
+    """Return the table of gains for the page of a run; None if nothing was trained."""
     if probe is None or not probe.doses:
         return None
     own = tuple(verdict(probe)[1:])
@@ -391,18 +394,18 @@ def probe_answer(probe: Probe | None) -> Section | None:
 
 
 def probe_section(run: Run, probe: Probe | None) -> Section | None:
-    """Return how the probe was made, or how to make one; None if there is no probe and no command."""
+    """Show how the probe was made, or how to make one. None without a probe and without a command."""
     if probe is not None:
         sentence = cost_sentence(run, probe)
         shown = (sentence,) if sentence else ()
-        return replace(details(probe), title="How the probe trained and judged", paragraphs=shown)
+        return replace(details(probe), title="How the probe trained and evaluated", paragraphs=shown)
     command = next_command(run)
     offer = Section(anchor="offer", title=TITLE, link="Probe", paragraphs=(f"{OFFER} {code(command)}",))
     return offer if command else None
 
 
 def cost_sentence(run: Run, probe: Probe) -> str:
-    """Compare the times of training and of scoring; "" if nothing was trained or a time is unknown."""
+    """Return sentences that compare the times of training and scoring; "" if one of them is unknown."""
     n_trainings, n_kept, trained = (
         probe.timing.get("train", {}).get(name, 0.0) for name in ("n_trainings", "n_kept", "seconds")
     )
@@ -410,20 +413,20 @@ def cost_sentence(run: Run, probe: Probe) -> str:
     if not all(map(isfinite, (n_trainings, n_kept, trained, scored))) or min(n_trainings, trained, scored) <= 0:
         return ""
     if n_kept:
-        kept = f"{count(n_kept)} of {plural(int(n_trainings), 'training')} were kept from an earlier probe"
-        return f"{kept}, so its time is not compared with that of scoring."
+        kept = f"{count(n_kept)} of {plural(int(n_trainings), 'training')} came from an earlier probe"
+        return f"{kept}, so the times of probe and scoring are not compared."
     cached = ", with texts from the cache," if run.timing.get("encode", {}).get("n_cached") else ""
     probed, share = seconds(trained), percent(scored / trained)
     return f"The probe trained and ranked for {probed}. Scoring{cached} took {seconds(scored)}, which is {share} of it."
 
 
 def details(probe: Probe) -> Section:
-    """Return how the probe was made, its pairs, and the other metrics."""
+    """Show how the probe was made, its pairs, and the other metrics."""
     tables = [pairs_table(dose) for dose in probe.trained if dose.pairs]
     tables += [measures_table(probe, dose) for dose in probe.trained]
     return Section(
         anchor="protocol",
-        title="How it was trained and judged",
+        title="How it was trained and evaluated",
         link="Protocol",
         bullets=tuple(protocol(probe)),
         tables=tuple(tables),

@@ -1,4 +1,4 @@
-"""The gate profile of each source next to random passages and known positives, and how it differs from them."""
+"""Compare the mean gates of each source with those of random passages and known positives."""
 
 from __future__ import annotations
 
@@ -49,7 +49,7 @@ def profile_section(run: Run, found: Profiles) -> Section:
 
 
 def gap_lines(found: Profiles) -> list[str]:
-    """Say of each source how far its mean weight is from that of random passages, and which gates account for it."""
+    """Return a sentence about each source: how far its mean weight is from that of random passages, and why."""
     return [_gap_line(own.source, own.gap) for own in found.sources if own.gap is not None]
 
 
@@ -63,15 +63,15 @@ def _gap_line(name: str, gap: GapToRandom) -> str:
 
 
 def log_det_lines(run: Run) -> list[str]:
-    """Say of what the score is the mean, and how little the log-det takes off."""
+    """Return a sentence on how far the score is below the mean weight."""
     shares = [source.scored.diversity_fraction for source in run.sources]
     low, high = percent(min(shares)), percent(max(shares))
     span = low if low == high else f"{low} to {high}"
-    return [f"At B = 1 the score is the mean weight, of which the log-det takes off {span}."]
+    return [f"At B = 1 the score is the mean weight minus {span} of it, which the log-det takes off."]
 
 
 def _residual_alone(run: Run, sources: Sequence[GateProfile]) -> list[str]:
-    """Say how many pairs of sources the mean residual, which needs no encoder, orders as the score does."""
+    """Return a sentence on the number of pairs that the mean residual orders as the score does."""
     residual = {own.source: own.residual.value for own in sources}
     score = {source.name: source.in_table(run.budget).score.nats for source in run.sources if source.name in residual}
     pairs = list(combinations(score, 2))

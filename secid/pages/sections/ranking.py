@@ -1,4 +1,4 @@
-"""Scores in full, significant differences, the controls, where the weight goes, and how an early stop went."""
+"""Show scores, significant differences, controls, gates, directions, and an early stop."""
 
 from __future__ import annotations
 
@@ -46,7 +46,7 @@ UNTRIED = (
     f"{code('secid score … --ablate')} tries it."
 )
 MANY_QUERIES = 1_000_000
-"""Beyond this a needed number of queries is as good as never."""
+"""Show a larger needed number of queries only as more than this; nobody will have so many."""
 
 
 def queries(run: Run, source: SourceReport) -> str:
@@ -61,7 +61,7 @@ def queries(run: Run, source: SourceReport) -> str:
 
 
 def ranking_section(run: Run) -> Section:
-    """The score of each source with its interval and tie, and what it consists of."""
+    """Show the score of each source with its interval and tie, and its parts."""
     rows = []
     for source in run.sources:
         shown, score = source.in_table(run.budget), source.scored
@@ -156,7 +156,7 @@ def _paired(item: PairedDifference | None, write: Callable[[float | None], str])
 
 
 def pairs_sentence(run: Run) -> str:
-    """Say how many differences are significant, and how many queries the others would need."""
+    """Return sentences on the number of significant differences, and the queries that the others would need."""
     tied = [pair for pair in run.comparisons if not pair.established]
     n = len(run.comparisons)
     first = f"Significant differences: {count(n - len(tied))} of {count(n)} (Holm)."
@@ -183,7 +183,7 @@ CONTROL_NAMES = {
     "dense_pool": "The dense pool, the encoder's nearest passages",
     "shuffled": "The same negatives assigned to other queries",
 }
-"""Controls of the line, in its order."""
+"""Kinds of controls in `controls_line`, in order."""
 MEANING = (
     "Controls are made from the run's own texts and scored like a source, but never ranked: passages of other queries "
     "drawn at random, other labelled positives of the query used as negatives, each source's negatives assigned to "
@@ -193,7 +193,7 @@ MEANING = (
 
 @dataclass(frozen=True)
 class Outcome:
-    """Sources against the controls of one kind, by the interval of their difference (`Against.placed`).
+    """Comparison of sources with the controls of one kind, by the interval of their difference (`Against.placed`).
 
     above: the control scores above these.   below: it scores below them.   tied: the interval contains 0.
     missing: sources that were not compared with it.
@@ -206,12 +206,12 @@ class Outcome:
 
     @property
     def compares(self) -> bool:
-        """True if any source was compared with the control."""
+        """Return True if any source was compared with the control."""
         return bool(self.above or self.below or self.tied)
 
 
 def outcome(run: Run, kind: str) -> Outcome:
-    """Return how sources compare with the controls of a kind; all are missing if none was scored."""
+    """Return how sources compare with the controls of a kind. If no control was scored, all sources are missing."""
     against = [item for control in run.controls if control.kind == kind for item in control.against]
     above, below, tied = (
         tuple(item.source for item in against if item.placed == place) for place in ("below", "above", "tied")
@@ -221,7 +221,7 @@ def outcome(run: Run, kind: str) -> Outcome:
 
 
 def controls_line(run: Run) -> str:
-    """A sentence for each kind of control: the sources that it scores above and is tied with, else those below it."""
+    """Return a sentence for each kind of control, on the sources that score below it and those that tie with it."""
     if not run.controls:
         return "No control was scored."
     found = {name: outcome(run, kind) for kind, name in CONTROL_NAMES.items()}
@@ -231,14 +231,14 @@ def controls_line(run: Run) -> str:
 
 
 def _placed(item: Outcome) -> str:
-    """Say where a control scores. Sources that are not named score above it."""
+    """Return words on where a control scores. Sources that are not named score above it."""
     places = {"above": item.above, "tied with": item.tied} if item.above or item.tied else {"below": item.below}
     places["not compared with"] = item.missing
     return "; ".join(f"{place} {sources_listed(names)}" for place, names in places.items() if names)
 
 
 def controls_section(run: Run) -> Section | None:
-    """The controls with their scores, and each source's difference from them."""
+    """Show the controls with their scores, and each source's difference from them."""
     if not run.controls:
         return None
     return Section(
@@ -309,7 +309,7 @@ PROXIES = ("gradient energy", "MNRL loss", "ambiguity")
 
 
 def gates_section(run: Run) -> Section:
-    """Coverage of negatives and positives, and scores that others rank by."""
+    """Show the coverage of negatives and positives, and scores that other methods rank by."""
     means = Table(
         caption="Mean lexical coverage, and tr M",
         columns=(foreign("source"), *map(number, ("c", "c of positives", "tr M"))),
@@ -350,7 +350,7 @@ def _proxies(run: Run) -> Table:
 
 
 def directions_section(run: Run) -> Section:
-    """The spectrum of M."""
+    """Show the spectrum of M."""
     longest = max((len(source.scored.top_eigenvalue_shares) for source in run.sources), default=0)
     rows = tuple(
         (
@@ -379,7 +379,7 @@ SHOWN_PAIRS = 8
 
 
 def early_sentences(run: Run, stop: EarlyStop) -> list[str]:
-    """Say how many texts the looks needed, what is decided for these files, and what would decide more."""
+    """Return sentences on the number of texts that the looks needed, what is decided, and what would decide more."""
     pairs = [f"{named(first)} and {named(second)}" for first, second in stop.undecided]
     concerned = {name for pair in stop.undecided for name in pair}
     left_out = {source.name for source in run.sources if source.rows.n_not_sampled}
@@ -406,7 +406,7 @@ def early_sentences(run: Run, stop: EarlyStop) -> list[str]:
 
 
 def early_section(run: Run) -> Section | None:
-    """Looks and decided pairs; None for a run that read everything at once."""
+    """Show the looks and the decided pairs. None for a run that read everything at once."""
     stop = run.early_stop
     if stop is None:
         return None

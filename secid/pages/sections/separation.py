@@ -1,4 +1,4 @@
-"""Cosines of positives and negatives to their queries, and how well they tell the two apart."""
+"""Show the cosines of positives and negatives to their queries, and how well these separate them."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from secid.pages.text import UNKNOWN_INTERVAL, count, fraction, nats, plain, plu
 from secid.results import Run
 
 SHOWN = (0.05, 0.5, 0.95)
-"""Quantiles of the cosines that the table has."""
+"""Quantiles of the cosines in the table."""
 ESTIMATES = {"auc": "AUC", "within_auc": "AUC within queries", "gap": "gap"}
 
 
 def separation_section(_: Run, separation: Separation) -> Section:
-    """Histograms, quantiles and AUC of each source, and AUC of the corpus where there is one."""
+    """Show histograms, quantiles and AUC of each source, and the AUC of the corpus if there is one."""
     rows = tuple(
         (
             plain(item.source),
@@ -42,7 +42,7 @@ def separation_section(_: Run, separation: Separation) -> Section:
 
 
 def _cosines(items: Sequence[SourceSeparation]) -> Table:
-    """Show the quantiles of both histograms, which have one axis in all sources."""
+    """Return a table with quantiles of both histograms. All sources have the same bins."""
     rows = tuple(
         (
             plain(item.source),
@@ -66,9 +66,9 @@ def _quantiles(item: SourceSeparation, counts: Sequence[int]) -> str:
 
 
 def quantile(counts: Sequence[int], low: float, high: float, share: float) -> float | None:
-    """Return the value below which a share of a histogram lies, linear within its bin; None of an empty histogram.
+    """Return a quantile of a histogram, by linear interpolation within a bin; None if the histogram is empty.
 
-    counts : of equal bins from low to high.   share : within (0, 1).
+    counts : counts of equal bins from `low` to `high`.   share : within (0, 1).
     """
     below, wanted = 0, share * sum(counts)
     for place, (n, until) in enumerate(zip(counts, accumulate(counts), strict=True)):
@@ -79,7 +79,7 @@ def quantile(counts: Sequence[int], low: float, high: float, share: float) -> fl
 
 
 def _corpus(item: CorpusSeparation) -> str:
-    """Return the same numbers for the best passages of the whole corpus, to compare with."""
+    """Return a sentence with the same numbers for the best passages of the corpus, for comparison."""
     auc, within = (
         with_interval(value, ends, fraction, " (95 % CI ")
         for value, ends in ((item.auc, item.auc_interval_95), (item.within_auc, item.within_auc_interval_95))

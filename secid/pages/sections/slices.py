@@ -1,4 +1,4 @@
-"""Order of the sources within parts of the data."""
+"""Show the order of the sources within parts of the data."""
 
 from __future__ import annotations
 
@@ -13,12 +13,12 @@ from secid.results import Run
 
 SHOWN_SLICES = 50
 FINDING_SLICES = 12
-"""Slices whose findings are shown: a row for each of their sources; report.json has all."""
+"""Maximum number of slices in the table of findings, which has a row for each source of a slice."""
 ABSENT = "(absent or empty)"
 
 
 def slices_section(run: Run, slices: Sequence[Slice]) -> Section:
-    """A row a slice, a column a source."""
+    """Show a table with a row for each slice and a column for each source."""
     shown, n_more = _sorted(slices[:SHOWN_SLICES]), len(slices) - SHOWN_SLICES
     names = [source.name for source in run.sources]
     columns = (
@@ -46,14 +46,14 @@ def slices_section(run: Run, slices: Sequence[Slice]) -> Section:
 
 
 def slices_sentence(run: Run, slices: Sequence[Slice]) -> str:
-    """In how many slices another source leads, and in how many of them significantly."""
+    """Return sentences on the number of slices in which another source leads, and in which its lead is significant."""
     leader = run.sources[0].name
     having = [item for item in slices if any(source.name == leader for source in item.sources)]
     others = [item for item in having if item.sources[0].name != leader]
     n_sure = sum(item.lead_interval_95 is not None and item.lead_interval_95[0] > 0 for item in others)
     n_lacking = len(slices) - len(having)
     first = f"Slices by {named(slices[0].field)} in which {named(leader)} scores highest"
-    lacking = f" Slices without a record of it: {count(n_lacking)}." if n_lacking else ""
+    lacking = f" Slices without this source: {count(n_lacking)}." if n_lacking else ""
     return (
         f"{first}: {count(len(having) - len(others))} of {count(len(having))}. Another source leads in "
         f"{count(len(others))}, significantly in {count(n_sure)}.{lacking}"
@@ -61,7 +61,7 @@ def slices_sentence(run: Run, slices: Sequence[Slice]) -> str:
 
 
 def _findings(slices: Sequence[Slice]) -> tuple[Table, ...]:
-    """Shares of the findings in each slice and source; those that no source has are left out."""
+    """Return a table with the shares of findings by slice and source, without findings that no source has."""
     every = [(part, source) for part in slices for source in part.sources]
     used = list(dict.fromkeys(name for _, item in every for name, share in item.finding_shares.items() if share > 0))
     if not used:
@@ -76,7 +76,7 @@ def _findings(slices: Sequence[Slice]) -> tuple[Table, ...]:
 
 
 def _sorted(slices: Sequence[Slice]) -> Sequence[Slice]:
-    """Slices by their values, as numbers where all are, the absent value last."""
+    """Sort slices by their values, as numbers if all are numbers. The absent value comes last."""
     places: dict[str, float] = {}
     for item in slices:
         try:
@@ -87,7 +87,7 @@ def _sorted(slices: Sequence[Slice]) -> Sequence[Slice]:
 
 
 def _value(item: Slice) -> str:
-    """The value, in quotation marks where it reads like our word for none."""
+    """Return the value of a slice. A value that equals ABSENT is put in quotation marks."""
     return f"“{item.value}”" if item.value == ABSENT else item.value or ABSENT
 
 

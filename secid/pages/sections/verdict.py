@@ -74,7 +74,7 @@ def answer_table(run: Run, *, full: bool) -> Table:
 
 
 def _control_cells(run: Run, control: ControlResult) -> dict[str, str]:
-    """The cells of a reference control by the titles of their columns. Its hardness is 0 or 1 by definition."""
+    """Return the cells of a reference control, by the titles of columns. Its hardness is 0 or 1 by definition."""
     score = control.score
     point = score.at(run.budget)
     means = {name: fraction(getattr(score, f"{name}_mean"), 2) for name in FACTORS}
@@ -92,7 +92,7 @@ def _control_cells(run: Run, control: ControlResult) -> dict[str, str]:
 
 
 def below_table(run: Run) -> tuple[str, ...]:
-    """Say why sources are not ranked, where gaps to random passages come from, and whether the settings decide."""
+    """Return sentences on sources that are not ranked, gaps to random passages, and the effect of other settings."""
     found = PROFILE.of(run)
     gaps = gap_lines(found) if found is not None else []
     return (
@@ -104,13 +104,13 @@ def below_table(run: Run) -> tuple[str, ...]:
 
 
 def own_score(run: Run, source: SourceReport) -> str:
-    """The score that the source is ranked by, with its interval."""
+    """Format the score that the source is ranked by, with its interval."""
     point = source.in_table(run.budget).score
     return score_text(point.nats, point.interval_95, run.budget)
 
 
 def score_without(source: SourceReport) -> str:
-    """ECI_sem without the flagged negatives; "–" where none is flagged."""
+    """Format ECI_sem without the flagged negatives; "–" if none is flagged."""
     rest = source.scored.without_flagged
     if source.n_flagged and not rest.n_triplets:
         return "none left"
@@ -118,7 +118,7 @@ def score_without(source: SourceReport) -> str:
 
 
 def without_defects(run: Run) -> str:
-    """Give the score without defects of the sources to repair."""
+    """Return a sentence with the scores, without their defects, of the sources to repair."""
     scores = [
         f"{named(source.name)} {score_without(source)} ({own_score(run, source)} as listed)"
         for source in run.sources
@@ -181,13 +181,13 @@ MISREADS: Mapping[str, str] = {
 
 
 def warning_sentences(run: Run) -> tuple[str, ...]:
-    """The warnings of a run, in its order; those of a kind that only a newer secid knows are left out."""
+    """Return the warnings of a run as sentences, in order. Kinds from a newer version of secid are left out."""
     of_run = [SENTENCES[item.kind](item.source or "", item.values) for item in run.warnings if item.kind in SENTENCES]
     return (*merged_sentences(run), *of_run, *damaged_positives(run.sources))
 
 
 def merged_sentences(run: Run) -> tuple[str, ...]:
-    """Say which parts of a merged run are based on a sample of the queries."""
+    """Return sentences on the parts of a merged run that cover only a sample of the queries."""
     if run.merged is None or run.merged.sampled_queries is None:
         return ()
     sentence = (
@@ -200,7 +200,7 @@ def merged_sentences(run: Run) -> tuple[str, ...]:
 
 
 def _filled(kind: str, source: str, values: Mapping[str, Any]) -> str:
-    """The sentence of a warning with its values."""
+    """Return the sentence of a warning with its values."""
     return TEMPLATES[kind].format(source=named(source), **{name: _written(value) for name, value in values.items()})
 
 
@@ -395,7 +395,7 @@ def _one_label(run: Run) -> bool:
 
 
 def _unevaluated(run: Run) -> str:
-    """Counted defects that were not evaluated in some source: nothing is called free of them."""
+    """Return words on counted defects that were not evaluated in every source, so that they are not ruled out."""
     names = [name for name in DEFECTS if any(source.finding(name) is None for source in run.sources)]
     if not names:
         return ""
@@ -403,7 +403,7 @@ def _unevaluated(run: Run) -> str:
 
 
 def _labels(run: Run) -> str:
-    """Say how far false negatives can be found: by labels only, or by a guide as well."""
+    """Return a sentence on how false negatives were searched for: by labels only, or also by a guide."""
     if (guide := GUIDE.of(run)) is not None:
         return " ".join(suspects_sentences(guide))
     known = "" if _one_label(run) else f"{NOT_RULED_OUT} "
@@ -420,7 +420,7 @@ def _sampled(run: Run) -> str:
 
 
 def _shared(run: Run) -> str:
-    """Name the queries that the table uses, if sources have different ones."""
+    """Return a sentence on the queries that the table uses, if sources have different queries."""
     shared = next((source.scored.on_shared for source in run.sources if source.scored.on_shared), None)
     if shared is None:
         return ""
@@ -432,7 +432,7 @@ def _shared(run: Run) -> str:
 
 
 def against_random(run: Run) -> str:
-    """Say where random passages score among the sources."""
+    """Return a sentence on where random passages score among the sources."""
     random = outcome(run, "random")
     missing = f" Not compared with random passages: {sources_listed(random.missing)}." if random.missing else ""
     if random.above:
@@ -452,7 +452,7 @@ def _budget(run: Run) -> str:
 
 
 def _hardness(run: Run) -> str:
-    """The hardest and the easiest source, and those without a number; "" where all numbers are the same."""
+    """Return a sentence on the hardest and the easiest source; "" if all have the same hardness."""
     shown = {source.name: source.in_table(run.budget).hardness_value for source in run.sources}
     known = sorted((hardness, name) for name, hardness in shown.items() if hardness is not None)
     unknown = [name for name, hardness in shown.items() if hardness is None]

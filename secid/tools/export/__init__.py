@@ -1,1 +1,1 @@
-"""Rows to train on, from the sources of a run: selections, mixtures, and the negatives with a finding."""
+"""Export rows from the sources of a run: filtered copies, mixtures, and the negatives with a finding."""

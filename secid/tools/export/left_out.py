@@ -1,4 +1,4 @@
-"""Choose the negatives that a copy of a source keeps, and log those that it leaves out. No encoder is needed.
+"""Choose the negatives that a copy of a source keeps, and log the others. No encoder is needed.
 
 Source: METHOD 7, 14.
 """
@@ -36,28 +36,29 @@ UNSCORED = "not scored: outside the sample or the first K"
 NONE = "none"
 """Value of --drop that drops no finding."""
 SHARE_SLACK = 1e-5
-"""Relative slack for shares, since a share in a report has six digits."""
+"""Relative tolerance for shares, because a report stores them with six digits."""
 RANKING_COLUMNS = ("s_query_positive", "s_query_negative", "weight", "influence", "information")
-"""Columns of negatives.parquet that a ranking uses, and that the log of left-out negatives has."""
+"""Columns of negatives.parquet that rankings use. They are also in the log of left-out negatives."""
 BELOW_ALL_SIMILARITIES = -10.0
-"""Offset below every similarity: negatives above the margin come after all others, the farthest above it last."""
+"""Offset that ranks negatives above the margin after all others, and the most similar of them last."""
 
 
 def defects_of_ranking(findings: Sequence[SourceFinding]) -> tuple[str, ...]:
-    """Return the defects that a ranking drops first, in the order of the catalogue. They are often the hardest of all.
+    """Return the defects that a ranking drops by default, in the order of the catalogue.
 
-    A formal defect is included only if it counts and if dropping it brings the negatives closer to the positives;
-    otherwise a copy without it would be easier to tell from the positives.   findings : those of the source.
+    Negatives with a defect are often the hardest, so a ranking would keep them. A formal defect is dropped only if it
+    counts and if dropping it brings the negatives closer to the positives. Otherwise the copy's negatives would be
+    easier to tell from positives.   findings : findings of the source.
     """
     helped = defects_to_drop(findings)
     return tuple(name for name in DEFECTS if not FINDINGS[name].formal or name in helped)
 
 
 def findings_to_drop(names_or_list: str | Sequence[str] | None) -> tuple[str, ...]:
-    """Return names of findings in the order of the catalogue, each once.
+    """Return the named findings in the order of the catalogue, without repeats.
 
-    names_or_list : names, or several separated by commas; None or "none" for no finding.
-    Raises UsageError for an unknown name, or "none" among others.
+    names_or_list : a name, several names separated by commas, or a sequence of these. None or "none" for no finding.
+    Raises UsageError for an unknown name, or for "none" with other names.
     """
     if names_or_list is None:
         return ()
@@ -65,20 +66,22 @@ def findings_to_drop(names_or_list: str | Sequence[str] | None) -> tuple[str, ..
     names = {name.strip() for part in parts for name in part.split(",")} - {""}
     known = {name for name in sorted(names) if known_finding(name, "--drop", (NONE,))}
     if NONE in names and known:
-        raise UsageError("none cannot be combined with findings", where="--drop")
+        raise UsageError(
+            "none cannot be combined with findings", where="--drop", remedy="give only none, or only findings"
+        )
     return tuple(name for name in FINDINGS if name in known)
 
 
 @dataclass(frozen=True)
 class Rule:
-    """Rule for the negatives that stay.
+    """The rule that decides which negatives stay.
 
-    top : keep at most this many distinct negatives per record.   min_weight : keep no smaller weight.
-    max_negatives : keep at most this many negatives in the whole source, distinct within a record.
-    by : number that top and max_negatives rank by, larger first. "similarity" is the similarity to the query: negatives
-    at least 5 % below their positive come first, then the others, the nearest to this margin first.
-    drop : keep no negative with one of these findings; they are dropped before the ranking.
-    Raises UsageError if there is nothing to do or a number is out of range.
+    top    : maximum number of distinct negatives per record.   min_weight : minimum weight.
+    max_negatives : maximum number of negatives in the whole source. Repeats within a record count once.
+    by     : number that `top` and `max_negatives` rank by, largest first. "similarity" is the similarity to the query.
+             Negatives at least 5 % below their positive come first, then the others, the nearest to this margin first.
+    drop   : findings whose negatives are dropped before the ranking.
+    Raises UsageError if the rule does nothing or a number is out of range.
     """
 
     top: int | None = None
@@ -92,7 +95,7 @@ class Rule:
             raise UsageError(f"unknown column {self.by!r}", where="--by", remedy=f"one of {', '.join(get_args(By))}")
         if not self.ranked and not self.drop:
             raise UsageError(
-                "nothing to drop and nothing to limit",
+                "no rule: there is nothing to drop or to limit",
                 remedy="name the findings to drop (--drop NAME), or what to keep (--top K, --min-weight W, --max N)",
             )
         for flag, number in (("--top", self.top), ("--max", self.max_negatives)):
@@ -109,10 +112,10 @@ class Rule:
 
 @dataclass(frozen=True)
 class Request:
-    """Request for a copy of a source.
+    """A request for a copy of a source.
 
-    source : name of the source; None is allowed if there is only one.   out : a new file.
-    schema : schema of the copy; by default the source's own, or flagembedding.
+    source : name of the source; None is allowed if there is only one.   out : path of the copy, a new file.
+    schema : schema of the copy; None for the source's own if there is one, else flagembedding.
     force  : write the copy even if its status is worse than the source's.
     """
 
@@ -128,7 +131,7 @@ class Request:
         return self.out.with_name(f"{self.out.name}.left-out.jsonl")
 
     def schema_of(self, schemas: Set[str]) -> tuple[Schema, str]:
-        """Return the schema and the suffix of the copy. schemas: those of the source's files.
+        """Return the schema and the suffix of the copy. schemas: schemas of the source's files.
 
         Raises UsageError for an unknown schema, OutputError for an unknown suffix.
         """
@@ -137,11 +140,12 @@ class Request:
 
 @dataclass(frozen=True, kw_only=True)
 class Answer:
-    """Answer row of a source, or of its copy.
+    """The row of a source, or of its copy, in the answer table.
 
-    n_triplets : distinct negatives of the records that were scored; all of them in a check, which has no numbers.
-    score      : at the run's budget; None for a copy, which is not scored.
-    hardness   : against the run's random passages; None also if there are none.
+    flagged_share : share of the negatives with a defect.
+    n_triplets : number of distinct scored negatives; of all distinct negatives for a check, which scores nothing.
+    score      : score at the run's budget; None for a check, and for a copy, which is not scored.
+    hardness   : hardness against the run's random passages; None if the run has none.
     outscoring : share of the negatives that are more similar to the query than their positive.
     """
 
@@ -157,19 +161,19 @@ class Answer:
 class Selection(WrittenFile):
     """The written copy, with the answer before and after.
 
-    encoder      : that of the run, as it was typed; None for a check.
-    drop         : the findings whose negatives were dropped.
-    n_listed     : negatives as the source's rows list them, repeats and blank ones included:
+    encoder      : the run's encoder, as the user typed it; None for a check.
+    drop         : findings whose negatives were dropped.
+    n_listed     : number of negatives in the source's rows, with repeats and blank negatives:
                    n_negatives + sum(left_out).
-    n_unscored   : negatives in the copy that the run did not score. They were searched only for findings of the texts;
-                   `before` and `after` cover the scored negatives.
+    n_unscored   : number of the copy's negatives that the run did not score. They were searched only for findings that
+                   need texts. `before` and `after` cover only scored negatives.
     left_out     : number of listed negatives that are not in the copy, by reason. A negative with several findings
-                   counts for the catalogue's first. Blank negatives count as `empty`; no copy has them.
-    n_records    : records of the source.   n_records_kept : those that keep a negative; the copy lacks the others.
-    rows_skipped : number of rows that give no record and are not in the copy, by reason. Of the negatives in such rows
-                   only blank ones are counted.
-    widened      : formal findings in which the copy differs more from its positives than the source does; see
-                   `widened`.
+                   counts for the first in the catalogue. Blank negatives count as `empty`; no copy has them.
+    n_records    : number of the source's records.
+    n_records_kept : number of records that keep a negative. The copy omits the others.
+    rows_skipped : number of rows without a record, by reason. They are not in the copy, and only their blank negatives
+                   are counted above.
+    widened      : formal findings in which the copy differs more from its positives than the source; see `widened`.
     """
 
     source: str
@@ -189,10 +193,11 @@ class Selection(WrittenFile):
 
 
 def widened(findings: Sequence[SourceFinding], copy: Mapping[str, float]) -> dict[str, tuple[float, float]]:
-    """Return the formal findings above their limit in which the copy differs more from its positives, by over a point.
+    """Return formal findings above their limit whose difference from the positives is more than a point larger.
 
-    The values are the difference in the source and in the copy.
-    findings : those of the source.   copy : by name, the share of the copy's negatives minus that of its positives.
+    The values are the differences in the source and in the copy. A difference is the share of the negatives with the
+    finding minus that of the positives.
+    findings : findings of the source.   copy : differences of the copy, by name.
     """
     pairs = {
         item.name: (item.positives.difference, copy[item.name])
@@ -209,17 +214,18 @@ def widened(findings: Sequence[SourceFinding], copy: Mapping[str, float]) -> dic
 def refuse_worse(before: Answer, after: Answer) -> None:
     """Raise UsageError if the copy's status is worse than the source's, or equal with a larger share of defects.
 
-    A copy without defects above their limits may have a few more than the source, since its negatives are fewer.
+    An equal status with more defects is refused only if both are “repair” or “unusable”. Otherwise the share may grow
+    slightly, because the copy has fewer negatives.
     """
     statuses = get_args(Status)
     same = after.status == before.status and after.status in ("repair", "unusable")
     more = same and after.flagged_share > before.flagged_share * (1.0 + SHARE_SLACK)
     if more or statuses.index(after.status) > statuses.index(before.status):
         raise UsageError(
-            f"nothing was written: the copy's status would be “{STATUS[after.status]}” ({percent(after.flagged_share)} "
-            f"of its negatives have a defect), the source's is “{STATUS[before.status]}” "
-            f"({percent(before.flagged_share)})",
-            remedy="drop its defects too (a ranking without --drop does), or write the copy anyway with --force",
+            f"the copy would be worse than the source, so nothing was written. Its status would be "
+            f"“{STATUS[after.status]}” with {percent(after.flagged_share)} defects; the source's is "
+            f"“{STATUS[before.status]}” with {percent(before.flagged_share)}",
+            remedy="drop the defects too (a ranking without --drop does), or write the copy anyway with --force",
         )
 
 
@@ -227,9 +233,9 @@ def refuse_worse(before: Answer, after: Answer) -> None:
 class Facts:
     """Numbers and findings of a source's negatives, (T,) each, in the order of the plan's triplets.
 
-    scored   : flags of the negatives that the run scored.
-    numbers  : columns of negatives.parquet; NaN for unscored negatives.
-    findings : flags by name, in the order given. A finding that needs the encoder is False for unscored negatives.
+    scored   : True for negatives that the run scored.
+    numbers  : columns of negatives.parquet, by name; NaN for unscored negatives.
+    findings : flags by finding. Unscored negatives have False for a finding that needs the encoder.
     """
 
     scored: Flags
@@ -238,14 +244,14 @@ class Facts:
 
 
 def reasons_left_out(plan: Plan, planned: PlannedSource, facts: Facts, rule: Rule) -> Strings:
-    """Return the reason why each negative is left out, (T,); "" if it stays."""
+    """Return the reason why each negative is left out, (T,); "" for those that stay."""
     reasons = np.full(planned.n_triplets, "", dtype=object)
-    for finding, flags in reversed(list(facts.findings.items())):  # the catalogue's first one counts
+    for finding, flags in reversed(list(facts.findings.items())):  # the first in the catalogue counts
         reasons[flags] = finding
     if rule.ranked:
         reasons[(reasons == "") & ~facts.scored] = UNSCORED
     if rule.min_weight is not None:
-        # Written as "stays if", so that NaN goes
+        # A negative stays if its weight is at least the minimum; so one with NaN does not stay.
         reasons[(reasons == "") & ~(facts.numbers["weight"] >= rule.min_weight)] = "min_weight"
     record = planned.triplet_record()
     positive, passage_keys = planned.positives[planned.positive_offsets[record]], plan.passages.keys
@@ -261,7 +267,7 @@ def reasons_left_out(plan: Plan, planned: PlannedSource, facts: Facts, rule: Rul
 
 
 def _rank(facts: Facts, by: By) -> Floats:
-    """Return the number that negatives are ranked by, (T,), larger first; NaN for unscored ones."""
+    """Return the number that negatives are ranked by, (T,), largest first; NaN for unscored negatives."""
     if by != "similarity":
         return facts.numbers[by]
     negative, positive = facts.numbers["s_query_negative"], facts.numbers["s_query_positive"]
@@ -269,7 +275,7 @@ def _rank(facts: Facts, by: By) -> Floats:
 
 
 def listed_reasons(planned: PlannedSource, reasons: Strings, rule: Rule) -> Strings:
-    """Return the reason why each listed negative is left out, (L,); "" if it stays."""
+    """Return the reason why each listed negative is left out, (L,); "" for those that stay."""
     listed = reasons[planned.listed]
     if "repeat" in rule.drop:
         before = rule.drop[: rule.drop.index("repeat")]
@@ -279,9 +285,9 @@ def listed_reasons(planned: PlannedSource, reasons: Strings, rule: Rule) -> Stri
 
 @dataclass(frozen=True)
 class Selected:
-    """A source with the reason why each negative is left out, "" if it stays.
+    """A source with the reason why each negative is left out; "" for those that stay.
 
-    reasons : (T,) by distinct negative.   listed : (L,) by listed negative.
+    reasons : (T,) reason for each distinct negative.   listed : (L,) reason for each listed negative.
     """
 
     original: Original
@@ -302,12 +308,12 @@ class Selected:
 
     @property
     def stays(self) -> Flags:
-        """Return (T,) flags of the negatives that stay."""
+        """Return flags of the negatives that stay, (T,)."""
         flags: Flags = self.reasons == ""
         return flags
 
     def part(self, planned: PlannedSource, stays: Flags) -> PlannedSource:
-        """Cut the source down to a copy with these negatives: only records that have one of them, and no blanks."""
+        """Return the source with only these negatives, only the records that have one of them, and no blanks."""
         planned = replace(
             planned,
             copies=np.ones_like(planned.copies) if "repeat" in self.rule.drop else planned.copies,
@@ -316,14 +322,14 @@ class Selected:
         return select_records(planned, np.isin(np.arange(planned.n_records), planned.triplet_record()[stays]), stays)
 
     def copy(self, plan: Plan) -> PlannedSource:
-        """Return the source as the copy has it, under the source's name."""
+        """Return the source with the copy's content and the source's name."""
         part = self.part(replace(self.original.planned, name=self.original.name), self.stays)
         return replace(part, excess=ListedNegatives(part, plan.queries.keys).excess())
 
     def write(self, request: Request, files: Sequence[Path], schema: Schema, suffix: str) -> dict[str, Any]:
-        """Write the copy and its log, and return the fields of a Selection except the answers.
+        """Write the copy and its log. Return the fields of a `Selection` except the answers.
 
-        files : temporary paths of copy and log.
+        files : temporary paths of the copy and of the log.
         """
         copy, log = files
         with writing(request.log), log.open("w", encoding="utf-8", newline="\n") as lines:
@@ -354,7 +360,7 @@ class Selected:
                 yield row._replace(negatives=staying)
 
     def write_left_out(self, lines: TextIO) -> tuple[dict[str, int], dict[str, int]]:
-        """Write a line for each listed negative and each row that the copy lacks. Return their counts by reason."""
+        """Write a line for each listed negative and each row that is not in the copy. Return both counts by reason."""
         left_out, skipped, planned = Counter[str](), Counter[str](), self.original.planned
         for place, row, part in self.original.rows():
             if row is None:
@@ -381,7 +387,7 @@ class Selected:
         triplet: int = -1,
         texts: Mapping[str, Any] | None = None,
     ) -> str:
-        """Return a line of the log. ordinal: None for a whole row or a blank.   triplet: -1 if there is none."""
+        """Return a line of the log. ordinal: None for a whole row or a blank.   triplet: -1 for these."""
         scored = triplet >= 0 and bool(self.facts.scored[triplet])
         entry = {
             "path": path,

@@ -1,4 +1,4 @@
-"""Write a file of mixed negatives, the rows of one source with negatives from several, and score the mixture."""
+"""Score a mixture of sources, and write it: the rows of one source with negatives from several."""
 
 from __future__ import annotations
 
@@ -34,24 +34,24 @@ from secid.tools.export.read_again import Original, find_source, plan_again, rea
 from secid.write.rows import Passage, Row
 from secid.write.writer import WrittenFile, new_files, schema_of, suffix_of, write_rows, writing
 
-# The saved states are enough to score a mixture of a run's sources at given shares.
+# A mixture is scored from the saved states of its sources.
 #
-# Nothing is encoded or read again, since M(alpha) = sum alpha_s M_s. No shares are recommended: at B = 1 the score is
-# nearly the mean weight, so the best mixture would be nearly the source of the easiest negatives alone.
+# Since M(alpha) = sum alpha_s M_s, nothing is read or encoded again. secid recommends no shares: at B = 1 the score is
+# nearly the mean weight, so the best mixture would be little more than the source with the easiest negatives.
 # Source: METHOD 7.
 
 MIX_SCHEMA_VERSION = "2.0"
 SUM_SLACK = 0.015
-"""Largest difference between the sum of shares and 1: that of three shares, each rounded to two decimals."""
+"""Maximum difference between the sum of shares and 1. Three shares with two decimals can differ that much."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class MixturePart:
     """One source of a mixture.
 
-    share       : its proportion.   n_negatives : number of its negatives in the score.
-    single_nats : its own score at the budget.
-    status, repair : the source's status in the run, and the repair command, if it needs one.
+    share       : share of the mixture.   n_negatives : number of negatives that its state was computed from.
+    single_nats : score of the source without the others, at the same budget.
+    status, repair : status of the source in the run; command to repair it, None if it needs none.
     """
 
     name: str
@@ -64,10 +64,10 @@ class MixturePart:
 
 @dataclass(frozen=True, kw_only=True)
 class MixtureScore:
-    """Score of a mixture at a budget.
+    """The score of a mixture at a budget.
 
-    nats  : log det(I + B M(alpha)).   parts : sources with a share, in the order of the run.
-    remarks : limits of the numbers.
+    nats  : log det(I + B M(alpha)).   parts : sources with a share above 0, in the order of the run.
+    remarks : reasons to read the numbers with care.
     """
 
     schema_version: str
@@ -78,15 +78,15 @@ class MixtureScore:
 
 
 def score_of_mixture(folder: Path, run: Run, shares: Mapping[str, float], budget: float) -> MixtureScore:
-    """Score a run's sources mixed in these shares, at a budget.
+    """Score a mixture of a run's sources at a budget.
 
-    run : the folder's report.   shares : by source, as for `normalized`.
-    Raises UsageError for an unknown name, wrong shares or a wrong budget, InputError for damaged states.
+    run : the folder's report.   shares : shares by source; see `normalized`.
+    Raises UsageError for an unknown name, invalid shares or an invalid budget, InputError for damaged states.
     Source: METHOD 7.
     """
     most = FIELDS["budget"].metadata["le"]
-    if not 0 < budget <= most:  # written as "passes if", so that NaN fails
-        raise UsageError(f"must be above 0 and at most {most:g}, got {budget:g}", where="--budget")
+    if not 0 < budget <= most:  # NaN fails this test too
+        raise UsageError(f"expected a number above 0 and at most {most:g}, got {budget:g}", where="--budget")
     share_of = normalized(run, shares)
     states = read_states(folder, run)
     parts = tuple(
@@ -112,17 +112,17 @@ def score_of_mixture(folder: Path, run: Run, shares: Mapping[str, float], budget
 
 
 def normalized(run: Run, shares: Mapping[str, float]) -> dict[str, float]:
-    """Return the shares above 0, by name, divided by their sum.
+    """Return the shares above 0, divided by their sum, by source.
 
-    shares : by source, 0 or more, adding up to 1 except for rounding. A source without a share is not in the mixture.
-    Raises UsageError for an unknown name or other shares.
+    shares : share of each source, at least 0. They add up to 1 except for rounding. Omitted sources have share 0.
+    Raises UsageError for an unknown name or invalid shares.
     """
     names = [source.name for source in run.sources]
     for name in shares:
         if name not in names:
             raise UsageError(f"no source {name!r} in this run", where="--shares", remedy=f"one of {', '.join(names)}")
     total = sum(shares.values())
-    # Written as "passes if", so that NaN fails
+    # NaN fails this test too
     if not (all(share >= 0.0 for share in shares.values()) and abs(total - 1.0) <= SUM_SLACK):
         got = ", ".join(f"{name} {share:g}" for name, share in shares.items()) or "no shares"
         raise UsageError(f"shares must be at least 0 and add up to 1, got {got}", where="--shares")
@@ -130,7 +130,7 @@ def normalized(run: Run, shares: Mapping[str, float]) -> dict[str, float]:
 
 
 def _nats(state: InformationState, budget: float) -> float:
-    """Return the score of a matrix of any number of triplets."""
+    """Return the score of a state at a budget."""
     return spectral_nats(eigenvalues(state, len(state.total)), budget)
 
 
@@ -145,21 +145,22 @@ def _remarks(parts: Sequence[MixturePart], budget: float) -> Iterator[Fact]:
         yield Fact("unequal", {"fewest": fewest.name, "most": most.name, **numbers})
 
 
-# A file of mixed negatives has the rows of one source, with negatives drawn from several.
+# A mixed file has the rows of one source, the base, with negatives drawn from several sources.
 #
-# Each record of the base source gets as many negatives as it lists, and each source gives its share of them. Shares
-# rarely make whole numbers, so they are rounded by systematic sampling: with cumulated shares c_s and one offset u in
+# Each record of the base gets as many negatives as it lists, K, and each source gives its share of them. K times a
+# share is rarely a whole number, so systematic sampling rounds it. With cumulative shares c_s and one offset u in
 # [0, 1) for each record, source s gives floor(K c_s + u) - floor(K c_(s-1) + u) negatives. These add up to K for every
-# record, and on average source s gives K times its share. Offsets and draws depend on hashes of texts and the seed, so
-# the order of files or rows does not change them. Other sources fill in for a source with too few. Source: METHOD 7.
+# record, and on average source s gives K times its share. If a source has too few, the others fill in. Offsets and
+# draws depend on hashes of texts and on the seed, so the order of files or rows does not change them.
+# Source: METHOD 7.
 
 UNFIT = ("false_negative", "near_copy")
-"""Findings whose negatives are never drawn: a copy of the query's positive contradicts its label."""
+"""Findings whose negatives are never drawn, because they are copies of a positive."""
 FIRST_BITS = 2.0**-64
 
 
 class Draw(NamedTuple):
-    """A drawn negative: its source, and its triplet in that source."""
+    """A drawn negative. triplet : its triplet in the source."""
 
     source: str
     triplet: int
@@ -169,10 +170,10 @@ class Draw(NamedTuple):
 class DrawCounts:
     """Counts of negatives that could not be drawn as requested.
 
-    n_short      : negatives that a source lacked for its share; if possible, other sources filled in.
-    n_alone      : records with candidates of fewer than two of the mixture's sources; 0 for a mixture of one source.
-    n_false_negative, n_near_copy : candidates of the base's queries left out because they are a labelled positive of
-                   the query in the run, or a near copy of one.
+    n_short : number of negatives that sources lacked for their shares. Other sources filled in if possible.
+    n_alone : number of records with candidates from fewer than two sources; 0 for a mixture of one source.
+    n_false_negative, n_near_copy : number of candidates that were not drawn because they are a labelled positive of the
+              query in the run, or a near copy of one.
     """
 
     n_short: int
@@ -185,8 +186,9 @@ class DrawCounts:
 class Blend(WrittenFile, DrawCounts):
     """The written mixture.
 
-    n_records : records of the base.   n_drawn : negatives of the file, by source.
-    wanted : the share of each source, adding up to 1.
+    base      : source whose rows the file has.   n_records : number of its records.
+    n_drawn   : number of negatives in the file, by source.
+    wanted    : requested share of each source; they add up to 1.
     """
 
     base: str
@@ -210,13 +212,14 @@ def write_blend(
 ) -> Blend:
     """Write the mixed file, and OUT.provenance.jsonl with a line for each row of the file.
 
-    folder : the run folder.   shares : by source, as for `normalized`.   work : an empty folder.
-    base_name : the base; None for the source with a share that ranks first.
-    schema_name : the schema; None for that of the base or flagembedding.
-    All records are written, even if the run scored a sample of them. The order of shares changes nothing.
-    Labelled positives of sources outside the mixture, and of qrels, are those that the run kept.
-    Raises UsageError for invalid shares, InputError if an original has changed, OutputError for a file that exists or
-    cannot be written.
+    All records are written, even if the run scored only a sample. The order of shares changes nothing. Labelled
+    positives are those that the run kept, including those of other sources and of qrels.
+
+    folder : the run folder.   shares : shares by source; see `normalized`.   work : an empty folder.
+    base_name : name of the base; None for the source that ranks first among those with a share.
+    schema_name : schema of the file; None for the base's own if there is one, else flagembedding.
+    Raises UsageError for invalid shares, InputError if an original has changed, OutputError if a file exists or cannot
+    be written.
     """
     wanted = dict(sorted(normalized(run, shares).items()))
     base = base_name or next(source.name for source in run.sources if source.name in wanted)
@@ -249,7 +252,7 @@ def write_blend(
 
 
 def _seed_of(name: str, seed: int) -> int:
-    """Return the seed of one source's draws. It differs for every name and does not depend on other sources."""
+    """Return the seed of one source's draws. It depends only on the source's name and the seed of the mixture."""
     return int.from_bytes(blake2b(f"{seed} {name}".encode(), digest_size=8).digest(), "big")
 
 
@@ -260,7 +263,7 @@ def _drawn(
     base: PlannedSource,
     seed: int,
 ) -> tuple[list[list[Draw]], DrawCounts]:
-    """Draw negatives for each record of the base. Return them, and the counts of the drawing."""
+    """Draw negatives for each record of the base. Return the draws of each record, and the counts."""
     names = list(sources)
     tables = [_by_query(planned, plan, _seed_of(name, seed)) for name, planned in sources.items()]
     cumulated = np.cumsum([shares[name] for name in names])
@@ -283,7 +286,7 @@ def _n_candidates(finding: str, sources: Iterable[PlannedSource], queries: Index
 def _copies(
     queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource], known: Positives
 ) -> list[TextFindings]:
-    """Apply the text rules that exclude a negative from drawing. The others take longer and change nothing here."""
+    """Apply only the text rules that exclude negatives from drawing. The others are slower and not needed here."""
     finder = CopyFinder(text_forms(queries), text_forms(passages), passages, sources, known)
     return [
         TextFindings(mask_of(finder.flags(planned), planned.n_triplets), planned.positive_findings)
@@ -292,13 +295,13 @@ def _copies(
 
 
 class _Pools(NamedTuple):
-    """Candidates of a source: triplets sorted by query, then in the order of their draw."""
+    """Candidates of a source. query, triplet : (n,) sorted by query, then in the order in which they are drawn."""
 
     query: Index
     triplet: Index
 
     def of(self, query: int) -> list[int]:
-        """Return the triplets of a query, first drawn first."""
+        """Return the triplets of a query, in the order in which they are drawn."""
         low, high = np.searchsorted(self.query, [query, query + 1])
         triplets: list[int] = self.triplet[low:high].tolist()
         return triplets
@@ -313,10 +316,11 @@ def _by_query(planned: PlannedSource, plan: Plan, seed: int) -> _Pools:
 
 
 class _Draws:
-    """Negatives drawn for each record, as (source, triplet).
+    """Draws negatives for each record. A text that several sources have is drawn once per record.
 
-    A text that several sources have is taken once per record.
-    n_alone : records with candidates of fewer than two sources.   n_short : quotas that a source could not meet.
+    picked : drawn negatives of each record, as (place of the source, triplet).
+    n_alone : number of records with candidates from fewer than two sources.
+    n_short : number of negatives that sources lacked for their quotas.
     """
 
     def __init__(self, query: Index, tables: Sequence[_Pools], passages: Sequence[Index]) -> None:
@@ -328,7 +332,7 @@ class _Draws:
         """Draw each source's quota of a record. Fill shortfalls from the other sources, largest quota first."""
         pools = [table.of(int(self._query[record])) for table in self._tables]
         self.n_alone += len(pools) > 1 and sum(map(bool, pools)) < 2
-        # Sources with the fewest candidates draw first, before others take texts that they share
+        # Sources with few candidates draw first. Otherwise the others could take the texts that they share.
         places = sorted(range(len(pools)), key=lambda place: len(pools[place]))
         left = sum(quotas[place] - self._take(record, place, quotas[place]) for place in places)
         self.n_short += left
@@ -336,7 +340,7 @@ class _Draws:
             left -= self._take(record, place, left)
 
     def _spare(self, record: int, place: int) -> Iterator[int]:
-        """Yield a source's triplets whose texts the record does not have yet, first drawn first."""
+        """Yield a source's triplets whose texts the record does not have yet, in the order of drawing."""
         taken = {int(self._passages[other][triplet]) for other, triplet in self.picked[record]}
         for triplet in self._tables[place].of(int(self._query[record])):
             passage = int(self._passages[place][triplet])
@@ -345,14 +349,14 @@ class _Draws:
                 yield triplet
 
     def _take(self, record: int, place: int, n: int) -> int:
-        """Draw up to n negatives of a source. Return how many were drawn."""
+        """Draw up to n negatives of a source. Return the number drawn."""
         draws = [(place, triplet) for triplet in islice(self._spare(record, place), n)]
         self.picked[record] += draws
         return len(draws)
 
 
 class _MixedRows:
-    """Rows of the base. The rows of a record get its drawn negatives in order."""
+    """Rows of the base with drawn negatives. If a record has several rows, they share its draws in order."""
 
     def __init__(self, plan: Plan, originals: Mapping[str, Original], base: str, drawn: list[list[Draw]]) -> None:
         self._plan, self._originals, self._base, self._drawn = plan, originals, originals[base], drawn
@@ -387,7 +391,7 @@ class _MixedRows:
                 yield row, draws
 
     def rows(self) -> Iterator[Row]:
-        """Yield the rows of the mixed file. Only the base's scores stay: those of other sources are not comparable."""
+        """Yield the rows of the mixed file. Scores of other sources are removed, since they are not comparable."""
         for row, draws in self._rows_with_draws():
             yield row._replace(negatives=[self._passage(draw) for draw in draws])
 
@@ -399,9 +403,9 @@ class _MixedRows:
         return passage if draw.source == self._base.name else passage._replace(score=None)
 
     def write_provenance(self, lines: TextIO, *, row_per_negative: bool) -> Counter[str]:
-        """Write a line with the origins of the negatives for each row of the file. Return their number by source.
+        """Write the origins of the negatives, one line for each row of the file. Return the number drawn by source.
 
-        row_per_negative : each negative has a separate row.
+        row_per_negative : True if the file has a row for each negative.
         """
         counts: Counter[str] = Counter()
         number = 0

@@ -1,4 +1,4 @@
-"""Read the files of a run's sources again, into a plan with the place of every negative, and the rows to copy."""
+"""Read the files of a run's sources again, as a plan and as rows to copy."""
 
 from __future__ import annotations
 
@@ -24,25 +24,26 @@ from secid.run_folder.tables import POSITIVES, damage_named, read_positives, rea
 from secid.settings import Settings
 from secid.write.rows import Place, Row, RowsOnDisk
 
-MOVED = "this path is relative to the folder in which `secid score` was run: run secid there, with the file in place"
-RESTORE = "put the file back, or score it where it is now"
+MOVED = "the path is relative to the folder where `secid score` was run; run this command there too"
+RESTORE = "put the file back, or score it at its new place"
 CHANGED = "score it again, or restore the file that was scored"
 
 TextRules = Callable[[TextStore, TextStore, Sequence[PlannedSource]], Sequence[TextFindings]]
-"""A function from queries, passages and sources, as read, to the findings of each source."""
+"""A function of queries, passages and sources that returns the text findings of each source."""
 
 
 @dataclass(frozen=True)
 class Original:
-    """A source of a run, planned again, under its name in the run."""
+    """A source of a run that was read again. name : its name in the run."""
 
     name: str
     planned: PlannedSource
     on_disk: RowsOnDisk
 
     def rows(self) -> Iterator[tuple[Place, Row | None, slice]]:
-        """Yield the place of each row, the row (None if it gives no record), and the slice of its negatives in
-        `planned.listed`.
+        """Yield each row with its place in the files, and the slice of its negatives in `planned.listed`.
+
+        The row is None if it gives no record.
         """
         stop = 0
         for place, row in self.on_disk.rows(self.planned.split):
@@ -51,11 +52,11 @@ class Original:
 
 
 def refuse_merged(run: Run) -> None:
-    """Check that a run folder has rows. Raises UsageError."""
+    """Raise UsageError for a merged run, whose folder has no rows."""
     if run.has_rows_elsewhere:
         raise UsageError(
             "this run was merged from shards, so its folder has no rows",
-            remedy="score each shard with --run DIR too, and select from these folders",
+            remedy="score each shard with --run DIR, and select from those folders",
         )
 
 
@@ -70,9 +71,9 @@ def read_labels(folder: Path, run: Run) -> Positives:
 
 
 def text_rules_of(folder: Path, run: Run) -> TextRules:
-    """Return the text rules that give the run's findings again. Raises InputError if the folder lacks their data.
+    """Return text rules that reproduce the run's findings. Raises InputError if the folder lacks their data.
 
-    They use the positives of all sources of the run; for a shard also the counts over the whole run.
+    They use the positives of all sources of the run. For a shard they also use counts over all shards.
     """
     known, counted = read_labels(folder, run), read_run_texts(folder, run)
     if counted is None:
@@ -91,7 +92,7 @@ def _paths(source: SourceReport) -> tuple[str, ...]:
 
 
 def find_source(run: Run | Check, name: str | None) -> SourceReport:
-    """Return the source with this name; without a name, the only source. Raises UsageError."""
+    """Return the source with this name, or the only source if the name is None. Raises UsageError."""
     names = ", ".join(source.name for source in run.sources)
     if name is None and len(run.sources) > 1:
         raise UsageError("this run has several sources", remedy=f"name one with --source: {names}")
@@ -102,10 +103,14 @@ def find_source(run: Run | Check, name: str | None) -> SourceReport:
 
 
 def check_present(source: SourceReport) -> None:
-    """Check that the source's files exist and are as long as when they were scored. Raises InputError."""
+    """Raise InputError if a file of the source is missing or has another size than when it was scored."""
     for file in source.files:
         if once_only(file.path):
-            raise InputError("cannot be read again", where=file.path, remedy="save it to a file and score that")
+            raise InputError(
+                "cannot be read again because it is not a file",
+                where=file.path,
+                remedy="save it to a file, and score that file",
+            )
         try:
             n_bytes = Path(on_disk(file.path)).stat().st_size
         except OSError as error:
@@ -116,7 +121,7 @@ def check_present(source: SourceReport) -> None:
 
 
 def _changed(path: str) -> InputError:
-    return InputError("has changed since it was scored (another SHA-256)", where=path, remedy=CHANGED)
+    return InputError("has changed since it was scored", where=path, remedy=CHANGED)
 
 
 @contextmanager
@@ -130,11 +135,11 @@ def plan_again(
     *,
     with_labels: bool = False,
 ) -> Iterator[tuple[Plan, dict[str, Original]]]:
-    """Plan the named sources of a run as before. Each file is opened once.
+    """Read the named sources of a run again. Yield the plan, and each source by name.
 
-    folder : an empty folder for spool files.   text_rules : judges the named sources; only these are read.
-    with_labels : add labelled positives from the collection's qrels; a run folder already has them.
-    Raises InputError if a file has changed or no longer gives the source.
+    folder : an empty folder for spool files.   text_rules : rules that find defects in the texts; None for no rules.
+    with_labels : add labelled positives from the collection's qrels. A run folder already has them.
+    Raises InputError if a file has changed or no longer has the source.
     """
     results = [find_source(run, name) for name in names]
     for result in results:

@@ -1,4 +1,4 @@
-"""Screens of `secid select`, `secid flagged` and `secid mix`, with the files that they wrote."""
+"""Screens that `secid select`, `secid flagged` and `secid mix` print."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ if TYPE_CHECKING:
     from secid.write.writer import WrittenFile
 
 TRIPLETS = (
-    "rows differ in their number of negatives, so each row is one triplet (anchor, positive, negative); an n-tuple "
+    "rows have different numbers of negatives, so each row is one triplet (anchor, positive, negative); an n-tuple "
     "needs the same number in every row"
 )
 EASIEST = (
@@ -32,25 +32,29 @@ EASIEST = (
     "hardest are kept."
 )
 WIDENED = (
-    "{}: the copy differs more from its positives than the source does: by {} instead of {} percentage points. Repair "
-    "the texts of negatives and positives alike."
+    "{}: negatives differ more from positives in the copy ({} percentage points) than in the source ({}). Repair the "
+    "texts of both negatives and positives."
 )
 DEFAULT_DROP = "a ranking rule also drops {} by default; --drop none keeps them"
-UNSCORED = "{} of the copy are outside the scored sample. Score, hardness and outscoring below cover only the sample."
-TEXTS_ONLY = "{} could be dropped only in the sample, since this needs the encoder."
+UNSCORED = "{} in the copy were not scored. Score, hardness and outscoring below cover only the scored sample."
+TEXTS_ONLY = "{} needs the encoder, so it was dropped only in the scored sample."
 SAMPLED_ONLY = "{}: evaluated for at most 1,000 sampled queries of each source; negatives of other queries are kept"
-NOT_SCORED = "The copy is not scored. To score it:"
-NOT_RETRIEVAL = "The score does not show whether this mixture trains a better encoder."
+NOT_SCORED = "The copy is not scored yet. To score it:"
+NOT_RETRIEVAL = "The score does not show whether training on this mixture gives a better encoder."
 REMARKS = {
     "too_few": "{name} has {n:,.0f} negatives, fewer than its share of a budget of {budget:g}.",
-    "unequal": "{fewest} has {n_fewest:,.0f} negatives, {most} {n_most:,.0f}. Beyond B = 1 a smaller sample scores too "
-    f"low. To compare, score samples of equal size ({flag_of('max_records')}, {flag_of('first_k')}).",
+    "unequal": "{fewest} has {n_fewest:,.0f} negatives and {most} has {n_most:,.0f}. Above B = 1, the score of a "
+    "smaller sample is too low. To compare them, score samples of equal size "
+    f"({flag_of('max_records')}, {flag_of('first_k')}).",
 }
 """Remarks on the numbers of a mixture, by kind."""
 
 
 def selection_screen(selected: Selection, by: str, named: bool) -> Screen:
-    """Show the copy, the negatives left out, and the source before and after. named: the findings were named."""
+    """Show the copy, the negatives left out, and the source before and after.
+
+    by : number that the rule ranked by.   named : the user named the findings to drop.
+    """
     return screen((*_copy(selected, named), _answers(selected), *_notes(selected, by)))
 
 
@@ -81,7 +85,7 @@ def mixture_screen(run: Run, mixture: MixtureScore, written: Blend | None) -> Sc
 
 
 def _file(written: WrittenFile, path: str) -> Iterator[str]:
-    """Yield lines for the file, its schema, and the fields that the schema does not hold."""
+    """Yield lines about the file, its schema, and the fields that the schema cannot hold."""
     layout = f" ({written.layout})" if written.layout else ""
     holds = f"{plural(written.n_rows, 'row')}, {plural(written.n_negatives, 'negative')}"
     yield f"wrote {path}: {written.schema}{layout}, {holds}"
@@ -91,15 +95,17 @@ def _file(written: WrittenFile, path: str) -> Iterator[str]:
 
 
 def _copy(selected: Selection, named: bool) -> Iterator[str]:
-    """Yield lines for the negatives that the copy holds and those that it leaves out."""
+    """Yield lines about the negatives in the copy and those that were left out."""
     yield from _file(selected, selected.path)
     n_left_out, reasons = sum(selected.left_out.values()), _counted(selected.left_out)
     yield f"left out: {n_left_out:,} of {selected.n_listed:,} listed negatives{reasons}; see {selected.left_out_path}"
     n_kept, n_lost = selected.n_records_kept, selected.n_records - selected.n_records_kept
-    lose = f"; {n_lost:,} lost all and {'is' if n_lost == 1 else 'are'} not in the copy" if n_lost else ""
-    yield f"{n_kept:,} of {plural(selected.n_records, 'record')} {'keeps' if n_kept == 1 else 'keep'} a negative{lose}"
+    if n_lost:
+        yield f"records in the copy: {n_kept:,} of {selected.n_records:,}; {n_lost:,} lost all negatives"
+    else:
+        yield f"records in the copy: {n_kept:,} of {selected.n_records:,}"
     if selected.rows_skipped:
-        yield f"rows without a record, not in the copy{_counted(selected.rows_skipped)}"
+        yield f"rows that were skipped and are not in the copy{_counted(selected.rows_skipped)}"
     if selected.n_unscored:
         yield UNSCORED.format(plural(selected.n_unscored, "negative"))
         if by_encoder := [name for name in selected.drop if FINDINGS[name].needs != "texts"]:
@@ -117,7 +123,7 @@ def _counted(reasons: Mapping[str, int]) -> str:
 
 
 def _answers(selected: Selection) -> Table:
-    """Return the table of the answer row before and after."""
+    """Return a table with the source's answer row before and after."""
     numbers = ("score ± CI", "hardness", "outscoring", "defects", "n")
     return Table(
         caption="The source before and after",
@@ -139,7 +145,7 @@ def _cells(answer: Answer) -> tuple[str, ...]:
 
 
 def _notes(selected: Selection, by: str) -> Iterator[str | Line]:
-    """Yield findings in which the copy is worse, the negatives that a ranking kept, and the command to score it."""
+    """Yield findings that are worse in the copy, a warning if the easiest negatives were kept, and the next command."""
     for name, (of_source, of_copy) in selected.widened.items():
         yield WIDENED.format(name, points(of_copy), points(of_source))
     if by in ("weight", "influence") and not {"top", "max"}.isdisjoint(selected.left_out):
@@ -155,18 +161,16 @@ def _shares(mixture: MixtureScore) -> Table:
 
 
 def _drawing(written: Blend) -> Iterator[str]:
-    """Yield the number of negatives drawn from each source, and the number that could not be drawn."""
+    """Yield lines about the negatives that were drawn from each source, and those that could not be drawn."""
     drawn = ", ".join(f"{name} {n:,}" for name, n in written.n_drawn.items())
     yield f"drawn: {drawn}; the origin of each is in {written.provenance_path}"
     if len(written.n_drawn) == 1:
-        yield f"{next(iter(written.n_drawn))} has the whole share, so nothing is mixed"
+        yield f"all negatives are from {next(iter(written.n_drawn))}, so nothing is mixed"
     elif written.n_alone:
-        alone = f"{written.n_alone:,} of {plural(written.n_records, 'record')}"
-        yield f"{alone} could draw from at most one source"
+        yield f"records with candidates from fewer than two sources: {written.n_alone:,} of {written.n_records:,}"
     if written.n_false_negative or written.n_near_copy:
         positives = plural(written.n_false_negative, "labelled positive")
-        copies = plural(written.n_near_copy, "near copy", "near copies")
-        yield f"not drawn: {positives} of the query, {copies} of a labelled positive"
+        copies = plural(written.n_near_copy, "near copy of a positive", "near copies of a positive")
+        yield f"candidates not drawn: {positives} of the query, {copies}"
     if written.n_short:
-        short = plural(written.n_short, "negative")
-        yield f"could not draw {short} of the shares; filled from other sources if possible"
+        yield f"could not draw {plural(written.n_short, 'negative')}; filled from other sources if possible"

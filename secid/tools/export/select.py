@@ -1,8 +1,8 @@
 """List the negatives of a source that have a finding (`secid flagged`), or leave them out of a copy (`secid select`).
 
-The files are read again. Findings of the texts cover every row, whether the run scored all of them or a sample. For
-`repeat`, the listed rows are those that `secid select --drop repeat` leaves out. Findings that need the encoder are
-columns of negatives.parquet."""
+The files are read again, and findings that need only texts cover every row, even if the run scored a sample. Findings
+that need the encoder come from negatives.parquet. For `repeat`, `secid flagged` lists the rows that
+`secid select --drop repeat` leaves out."""
 
 from __future__ import annotations
 
@@ -50,27 +50,26 @@ from secid.write.writer import new_files, writing
 
 # A filtered copy of a source omits the negatives that have a finding, and keeps only the best ranked of the others.
 #
-# The text rules apply to every row of the files, with the labelled positives that the run kept, whether the run scored
-# all rows or a sample. Findings that need the encoder are columns of its negatives.parquet. If a record has a text
-# several times, the first copy is kept and the others are repeats. Nothing is scored: the row "before" is the report's,
-# and the row "after" follows from the texts and that table. After a check all sources are read again, since the
-# labelled positives of each count for all. Source: METHOD 7, 14.
+# The text rules use the labelled positives that the run kept. If a record has a text several times, the first copy is
+# kept and the others are repeats. Nothing is scored. The row "before" comes from the report, and the row "after" from
+# the texts and negatives.parquet. After a check all sources are read again, since a labelled positive of one source
+# counts for all. Source: METHOD 7, 14.
 
 INVERSION_COLUMN, UNKNOWN_SCRIPT_COLUMN = (FINDINGS[name].column for name in ("inversion", "unknown_script"))
 PLACE = ("source", "record", "negative")
 SUMMED_COLUMNS = ("influence", "information")
-"""Columns of negatives.parquet that add up over the positives that a negative is scored against."""
+"""Columns of negatives.parquet that are summed over the positives of a negative; the others are averaged."""
 SCORE_FIRST = "score the sources (secid score … --run RUN) and select from the run folder"
 
 
 def select(report: Run | Check, folder: Path, request: Request, work: Path, progress: Progress) -> Selection:
     """Write the copy, and OUT.left-out.jsonl with the negatives that it leaves out.
 
-    folder : the run folder; not used for a check, which has only findings of the texts.
-    work : an empty folder for temporary files.
-    Raises UsageError for a finding that was not evaluated, a rule that needs an encoder, or a worse copy, InputError if
-    the original has changed, NothingToScoreError if no negative is left, OutputError for a file that exists or cannot
-    be written.
+    folder : the run folder; not used for a check, which has only findings that need texts.
+    work   : an empty folder for temporary files.
+    Raises UsageError for a finding that was not evaluated, a rule that needs an encoder, or a copy that is worse than
+    the source. Raises InputError if the original has changed, NothingToScoreError if no negative is left, OutputError
+    if a file exists or cannot be written.
     """
     result, rule = find_source(report, request.source), request.rule
     run = None if isinstance(report, Check) else report
@@ -115,7 +114,7 @@ def select(report: Run | Check, folder: Path, request: Request, work: Path, prog
 
 
 def _refuse_without_encoder(rule: Rule) -> None:
-    """Refuse a rule that needs numbers of an encoder, which a check lacks. Raises UsageError."""
+    """Raise UsageError for a rule that needs an encoder, since a check has none."""
     if rule.ranked:
         raise UsageError("a check has no numbers to rank by", where="--top, --min-weight, --max", remedy=SCORE_FIRST)
     for finding in rule.drop:
@@ -124,13 +123,13 @@ def _refuse_without_encoder(rule: Rule) -> None:
 
 
 def _text_facts(planned: PlannedSource, rule: Rule) -> Facts:
-    """Return the facts of a check: every negative counts as scored, and has only findings of the texts."""
+    """Return the facts of a check. Every negative counts as scored and has only findings that need texts."""
     findings = {name: planned.again() if name == "repeat" else planned.has(name) for name in rule.drop}
     return Facts(np.ones(planned.n_triplets, np.bool_), {}, findings)
 
 
 def _before(source: SourceReport, run: Run | None) -> Answer:
-    """Return the row of the report. run: None for a check, which has no numbers."""
+    """Return the report's row of the source. run: None for a check, which has no scores."""
     answer = Answer(status=source.status, flagged_share=source.flagged_share, n_triplets=source.n_triplets)
     if run is None:
         return answer
@@ -143,15 +142,15 @@ def _before(source: SourceReport, run: Run | None) -> Answer:
 
 
 def _with_encoder(answer: Answer, run: Run, folder: Path, plan: Plan, selected: Selected) -> Answer:
-    """Add to the row of the copy the numbers in the run's table of the scored negatives that stay.
+    """Complete the copy's row with numbers that negatives.parquet has for its scored negatives.
 
-    Raises NothingToScoreError if no scored negative stays.
+    Raises NothingToScoreError if the copy has no scored negative.
     """
     planned, facts = selected.original.planned, selected.facts
     scored = selected.stays & facts.scored
     if not scored.any():  # only negatives outside the sample are left
         raise NothingToScoreError(
-            "every scored negative would be dropped", where=selected.original.name, remedy="drop fewer findings"
+            "every scored negative would be left out", where=selected.original.name, remedy="drop fewer findings"
         )
     numbers = {name: values[scored] for name, values in facts.numbers.items()}
     arrays = read_reference(folder, run)
@@ -180,14 +179,17 @@ def read_facts(
     *,
     partly: bool = False,
 ) -> Facts:
-    """Return findings of the texts, and a source's columns of negatives.parquet.
+    """Return a source's findings and its columns of negatives.parquet.
 
-    A negative that is scored against several positives has the mean of each number (influence and information: the
-    sum), and a finding if it has it against any positive.
-    sample : the part of the source that the run scored.   needed : findings that must have been evaluated, else
-    UsageError; any other finding that was not evaluated is False.   flag : the flag that names them.
-    partly : a finding counts as evaluated even if some negatives lack it. Raises InputError if the table is damaged or
-    belongs to other files.
+    If a negative is scored against several positives, its numbers are averaged; influence and information are summed.
+    It has a finding if it has the finding against any positive.
+
+    sample : the part of the source that the run scored.   numbers, findings : what to return.
+    needed : findings that must have been evaluated. Any other finding that was not evaluated is False.
+    flag   : command-line flag that names the findings, for messages.
+    partly : a finding counts as evaluated if it was evaluated for at least one negative.
+    Raises UsageError if a needed finding was not evaluated, InputError if the table is damaged or belongs to other
+    files.
     """
     planned, name = original.planned, original.name
     columns = {finding: FINDINGS[finding].column for finding in findings if finding not in TEXT_FINDINGS}
@@ -233,26 +235,26 @@ def read_facts(
 
 
 def refuse_not_evaluated(run: Run, source: str, flag: str, findings: Collection[str]) -> None:
-    """Refuse findings that the run did not evaluate, since their absence means nothing. Raises UsageError."""
+    """Raise UsageError for findings that the run did not evaluate."""
     for finding in findings:
         part = "hardness" if finding in AGAINST_PASSAGES else finding
         why = run.not_evaluated.get(part) or run.not_evaluated.get(f"score without {part}s")
         raise UsageError(
-            f"the run did not evaluate {finding} for {source}{f': {why_not(why)}' if why else ''}",
+            f"the run did not evaluate {finding} for {source}{f' ({why_not(why)})' if why else ''}",
             where=flag,
             remedy=f"remove {finding} from {flag}, or score again so that it is evaluated",
         )
 
 
 def _refuse_no_evidence(run: Run, source: str, rule: Rule) -> None:
-    """Refuse a run that stopped early, and a rule that drops `suspect` if the guide is unreliable on the source.
+    """Raise UsageError for a run that stopped early, or to drop `suspect` if the guide is unreliable for this source.
 
-    Such a guide would drop sound rows. Raises UsageError.
+    An unreliable guide would drop sound rows.
     """
     if run.early_stop is not None:
         raise UsageError(
-            "this run stopped early, so most negatives have no numbers to select by",
-            remedy="score without --until-ranked",
+            "this run stopped early, so most negatives were not scored",
+            remedy="score again without --until-ranked",
         )
     guide = GUIDE.of(run)
     own = None if guide is None else guide.of(source)
@@ -260,7 +262,7 @@ def _refuse_no_evidence(run: Run, source: str, rule: Rule) -> None:
         return
     why = suspects_sentences(replace(guide, sources=(own,)))[0].rstrip(".")
     raise UsageError(
-        f"suspects of {short(source)} are not evidence. {why}; random passages scored: {own.n_random:,}",
+        f"the guide is unreliable for {short(source)}. {why} (random passages scored: {own.n_random:,})",
         where="--drop",
         remedy="remove suspect from --drop, or score again with another guide",
     )
@@ -273,7 +275,7 @@ SUFFIX = ".jsonl"
 
 @dataclass(frozen=True, kw_only=True)
 class Flagged:
-    """Written rows of flagged negatives. n_rows: number of rows of each requested source."""
+    """The written file of flagged negatives. n_rows: number of rows of each requested source."""
 
     finding: str
     path: str
@@ -281,17 +283,17 @@ class Flagged:
 
 
 def write_flagged(run: Run, folder: Path, finding: str, source: str | None, out: Path | TextIO, work: Path) -> Flagged:
-    """Write a JSON line for each negative with the finding, in the order of the files, those without text last.
+    """Write a JSON line for each negative with the finding, in the order of the files. Blank negatives come last.
 
-    source : a source of the run; None for all.   out : a new file, or an open one.   work : an empty folder.
-    Raises UsageError for an unknown finding or one that was not evaluated, InputError if a file has changed,
-    OutputError if the file exists or cannot be written.
+    source : a source of the run; None for all.   out : path of a new file, or an open file.   work : an empty folder.
+    Raises UsageError for an unknown finding or one that was not evaluated, InputError if a source file has changed,
+    OutputError if `out` exists or cannot be written.
     """
     known_finding(finding, "--finding")
     names = [find_source(run, source).name] if source is not None else [item.name for item in run.sources]
     if isinstance(out, Path):
         if not out.name.endswith(SUFFIX):
-            raise UsageError("the rows are JSON lines", where=str(out), remedy=f"end the name in {SUFFIX}")
+            raise UsageError("rows are written only as JSON lines", where=str(out), remedy=f"use a name with {SUFFIX}")
         with (
             new_files(out) as (part,),
             _sources(run, folder, finding, names, work) as sources,
@@ -314,7 +316,7 @@ def _write(sources: Mapping[str, _Rows], file: TextIO) -> dict[str, int]:
 
 @contextmanager
 def _sources(run: Run, folder: Path, finding: str, names: Sequence[str], work: Path) -> Iterator[dict[str, _Rows]]:
-    """Yield the lines of each source by name. They can be read until the context ends."""
+    """Yield the rows of each source by name. They can be read until the context ends."""
     settings = settings_of(run, by=None)
     rules = text_rules_of(folder, run)
     everything = replace(settings, max_records=None, first_k=None, positives="all")
@@ -323,14 +325,14 @@ def _sources(run: Run, folder: Path, finding: str, names: Sequence[str], work: P
         for name, original in originals.items():
             sample = restricted(original.planned, plan.queries, settings)
             facts = read_facts(run, folder, original, sample, LISTED_NUMBERS, tuple(FINDINGS), (finding,), partly=True)
-            facts.findings["repeat"] = original.planned.has("repeat")  # the first copy too, not only later ones
+            facts.findings["repeat"] = original.planned.has("repeat")  # the first copy is flagged too
             sources[name] = _Rows(plan, original, facts, finding, first_only=settings.positives == "first")
         yield sources
 
 
 @dataclass(frozen=True)
 class _Rows:
-    """Lines of one source."""
+    """Rows of one source. first_only: the run scored each negative only against the first positive."""
 
     plan: Plan
     original: Original
@@ -347,7 +349,7 @@ class _Rows:
             for ordinal in np.flatnonzero(listed[part]).tolist():
                 triplet = int(planned.listed[part][ordinal])
                 positives = [passage.text for passage in row.positives]
-                # With several positives, no column says which one a policy scored.
+                # With several positives, negatives.parquet does not name the one that was scored.
                 positive = positives[0] if self.first_only else None
                 more = {"positives": positives} if len(positives) > 1 else {}
                 match = asdict(repeated) if (repeated := match_of(triplet)) else {}
@@ -368,14 +370,15 @@ class _Rows:
         return {"source": self.original.name, "path": path, "line": line, "ordinal": ordinal}
 
     def _numbers(self, triplet: int) -> Mapping[str, float | None]:
-        """Return the numbers of a negative; None for each if it is outside the sample."""
+        """Return the numbers of a negative; each is None if it was not scored."""
         scored = self.facts.scored[triplet]
         return {name: float(of[triplet]) if scored else None for name, of in self.facts.numbers.items()}
 
     def _listed(self) -> Flags:
-        """Return (L,) flags of the listed negatives that have a line.
+        """Return flags of the listed negatives that have a row, (L,).
 
-        Every listing has one for a finding of the texts, only the first listing for the other findings.
+        If a negative is listed several times, each listing has a row for a finding that needs only texts. For any other
+        finding only the first listing has one.
         """
         planned = self.original.planned
         again = planned.listed_again()
@@ -385,7 +388,7 @@ class _Rows:
         return np.asarray(flags if self.finding in TEXT_FINDINGS else flags & ~again)
 
     def _matches(self) -> Any:
-        """Return a function from a triplet to the match that its negative repeats; None if it repeats nothing."""
+        """Return a function that finds the text that a triplet's negative repeats; it returns None if there is none."""
         matcher, planned = Matcher(self.plan), self.original.planned
         if self.finding == "repeat":
             return partial(matcher.earlier, planned)
@@ -396,7 +399,7 @@ class _Rows:
         return lambda triplet: hub_match(first[int(planned.negatives[triplet])])
 
     def _blanks(self) -> Iterator[dict[str, Any]]:
-        """Yield a line for each negative without text, with the row that lists it."""
+        """Yield a row for each negative without text."""
         planned, none = self.original.planned, dict.fromkeys(LISTED_NUMBERS)
         blanks = planned.blanks if self.finding == "empty" else planned.blanks.only(planned.blanks.count < 0)
         for file, line, count in blanks:

@@ -1,4 +1,4 @@
-"""The committed baseline, the settings of its scores, and the source in it that a new file follows."""
+"""Read, check and compare the committed baseline, and find the source in it that a new file follows."""
 
 from __future__ import annotations
 
@@ -21,21 +21,21 @@ from secid.settings import ENCODERS, FIELDS, RECIPE_FIELDS, Dtype, Resolved, Set
 if TYPE_CHECKING:
     from secid.encode import EncoderLike
 
-# The committed baseline holds the numbers of the sources in use, readable and diffable, and a table.
+# A baseline is two committed files.
 #
-# `NAME.json` holds the numbers. `NAME.idf.safetensors` holds the document frequencies of the pool, so that a new source
-# is scored in the same pool, and hashes of the labelled positives and of their word runs. The JSON file identifies the
-# table by its hash.
+# `NAME.json` holds the numbers of the sources in use, in a form that people can read and diff. The table
+# `NAME.idf.safetensors` holds the document frequencies of the pool, so that a new source is scored in the same pool. It
+# also holds hashes of the labelled positives and of their word runs. The JSON file names the table's SHA-256.
 
 BASELINE_SCHEMA_VERSION = "2.0"
 DEFAULT_NAME = "secid-baseline.json"
-REBUILD = "restore it from version control, or move it away and make it again: secid baseline RUN -o {name}"
-"""Remedy for an unreadable baseline. `update` does not help, since it reads the file that it replaces."""
+REBUILD = "restore it from version control, or remove it and make it again: secid baseline RUN -o {name}"
+"""Remedy for an unreadable baseline. `secid baseline update` would have to read it first."""
 METHOD_SETTINGS = (
     "temperature", "tokenizer", "idf", "positives", "first_k", "max_records", "seed", "titles",
     "high_coverage",
 )  # fmt: skip
-"""Settings that must be equal for scores to be comparable."""
+"""Settings that change a score. They must equal the baseline's."""
 RECIPE = (
     "name", "revision", "weights_sha256", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize",
     "dim", "dtype", "fingerprint",
@@ -44,17 +44,18 @@ ENCODER_SETTINGS = ("encoder", *RECIPE_FIELDS)
 """Settings that identify the encoder."""
 GUIDES = ("guide", "guide_reranker")
 LARGEST_NUMBER = 1e3
-"""Number above every score and every hardness."""
+"""Scores and hardness are below this. A larger number in a baseline is an error."""
 HASH_DIGITS = 64
 """Number of hexadecimal digits of a SHA-256."""
 LOW_POINT = 0.02
-"""Low quantile of the relation of query and negative (Sample.relation). The share of a later version below it is
-compared with 2 %: if a tenth of a source loses its relation to its queries, the share grows to several times 2 %."""
+"""Quantile of the relation of query and negative (Sample.relation) below which a negative counts as unrelated. By
+definition 2 % of the baseline's negatives do. If a tenth of a later version is unrelated, its share is several times
+2 %."""
 
 
 @dataclass(frozen=True, kw_only=True)
 class Measurement:
-    """A number of the baseline, with its standard error over n_queries distinct queries."""
+    """A number of the baseline, with its standard error over `n_queries` distinct queries."""
 
     value: float
     standard_error: float
@@ -63,7 +64,7 @@ class Measurement:
 
 @dataclass(frozen=True, kw_only=True)
 class Tail:
-    """The lower tail of the relation of query and negative: its bound, and the share of the negatives below it."""
+    """The unrelated negatives. bound : upper bound of their relation to the query.   share : share below it."""
 
     bound: float
     share: Measurement
@@ -73,11 +74,11 @@ class Tail:
 class BaselineSource:
     """A source of the baseline.
 
-    hardness : None if the run could not compute it.
-    findings : shares of the negatives, by name; for formal findings the difference from the share of the positives.
-    positives : shares of the positives, for the formal findings.
-    languages : shares of a sample of its negatives, by ISO 639-1 code.
-    files    : SHA-256 by file name.
+    hardness  : None if the run could not compute it.
+    findings  : share of the negatives with each finding, by name; for a formal finding, minus that of the positives.
+    positives : share of the positives with each formal finding, by name.
+    languages : share of each language in a sample of the negatives, by ISO 639-1 code.
+    files     : SHA-256 of each file, by file name.
     """
 
     n_records: int
@@ -101,10 +102,10 @@ class BaselineSource:
 
 @dataclass(frozen=True, kw_only=True)
 class Baseline:
-    """The document of a baseline.
+    """The content of NAME.json.
 
-    table_sha256 : hash of its table.   guide : fingerprint of its guide; None without one.
-    settings : those of the method, of the encoder and of the guide.
+    table_sha256 : hash of the baseline's table.   guide : fingerprint of its guide; None without one.
+    settings : settings of the method, the encoder and the guide.
     """
 
     schema_version: str
@@ -118,13 +119,13 @@ class Baseline:
 
 
 def baseline_to_json(baseline: Baseline) -> str:
-    """Return the baseline as indented JSON, sources by name, with a line feed at the end."""
+    """Return the baseline as indented JSON that ends with a line feed."""
     document = adapter_of(Baseline).dump_python(baseline, mode="json")
     return encodable(json.dumps(_rounded(document), indent=2, ensure_ascii=False, allow_nan=False)) + "\n"
 
 
 def _rounded(value: Any) -> Any:
-    """Round to nine significant digits, enough for every check, so that noise of another machine causes no diff."""
+    """Round to nine significant digits. This is enough for every check, and another machine gives the same file."""
     if isinstance(value, float):
         return float(f"{value:.9g}")
     if isinstance(value, dict):
@@ -139,7 +140,7 @@ def baseline_from_json(text: str | bytes, where: str) -> Baseline:
     rebuild = REBUILD.format(name=Path(where).name)
     baseline: Baseline = parse_document(Baseline, text, where, BASELINE_SCHEMA_VERSION, "baseline", rebuild)
     if not baseline.sources:
-        raise InputError("contains no source", where=where, remedy=rebuild)
+        raise InputError("the baseline has no source", where=where, remedy=rebuild)
     _check_settings(baseline.settings, where, rebuild)
     wrong = [
         f"sources.{name}.{field}" for name, source in baseline.sources.items() for field in _invalid_fields(source)
@@ -154,7 +155,7 @@ def baseline_from_json(text: str | bytes, where: str) -> Baseline:
 
 
 def _check_settings(settings: Mapping[str, Any], where: str, remedy: str) -> None:
-    """Check that every setting has a value that a run can have. Raises InputError that names the setting."""
+    """Check that every setting has a valid value. Raises InputError that names the setting."""
     missing = [name for name in METHOD_SETTINGS if name not in settings]
     if missing:
         raise InputError(f"not a valid baseline: settings.{missing[0]} is missing", where=where, remedy=remedy)
@@ -191,11 +192,11 @@ def _invalid_fields(source: BaselineSource) -> Iterator[str]:
 
 
 def read_baseline(path: Path) -> Baseline:
-    """Read NAME.json, but not its table, which is read when needed. Raises InputError."""
+    """Read NAME.json; its table is read later. Raises InputError."""
     try:
         if path.exists() and not (path.is_file() or path.is_dir()):
             raise InputError(
-                "is a pipe or a device; a baseline is read more than once", where=str(path), remedy="use a file"
+                "is a pipe or a device, but a baseline is read more than once", where=str(path), remedy="use a file"
             )
         return baseline_from_json(path.read_bytes(), str(path))
     except IsADirectoryError as error:
@@ -230,19 +231,17 @@ def check_table(path: Path, baseline: Baseline) -> Path:
         ) from error
     if sha256 != baseline.table_sha256:
         raise InputError(
-            f"does not belong to {path.name} (SHA-256 {sha256[:12]}…, expected {baseline.table_sha256[:12]}…)",
+            f"does not belong to {path.name} (its SHA-256 is {sha256[:12]}…, expected {baseline.table_sha256[:12]}…)",
             where=str(table),
-            remedy="commit both files of the same `secid baseline` together",
+            remedy="commit both files that one run of `secid baseline` writes",
         )
     return table
 
 
 def differences(baseline: Baseline, settings: Mapping[str, Any], encoder: EncoderInfo | None = None) -> list[str]:
-    """Return the differences that make a score incomparable with the baseline.
+    """Return the differences that make scores incomparable with the baseline, a line for each; [] if there are none.
 
-    There is a line per setting or recipe field; [] if the score is comparable.
-
-    settings : plain values by name.   encoder : the loaded encoder; with None, only settings are compared.
+    settings : values by name.   encoder : the loaded encoder; None to compare only settings.
     """
     lines = [
         f"{name}: baseline {_brief(baseline.settings[name])}, now {_brief(settings[name])}"
@@ -258,19 +257,19 @@ def differences(baseline: Baseline, settings: Mapping[str, Any], encoder: Encode
         if getattr(baseline.encoder, name) != getattr(encoder, name)
     ]
     if len(recipe) == 1 and recipe[0].startswith("encoder fingerprint"):
-        recipe[0] += " (all other fields are equal: another version of secid may have computed it)"
+        recipe[0] += " (all other fields are equal; another version of secid may have computed the fingerprint)"
     return lines if same else lines + recipe
 
 
 def _brief(value: object) -> str:
-    """Return a value as text; a hash is cut to its first digits."""
+    """Format a value; a hash is cut to its first digits."""
     if isinstance(value, str):
         return f"{value[:12]}…" if len(value) == HASH_DIGITS else repr(value)
     return value_text(value)
 
 
 def refuse_differences(lines: list[str], where: str) -> None:
-    """Refuse differences from the baseline. Raises UsageError with the whole list unless it is empty."""
+    """Raise UsageError with the list of differences, unless it is empty."""
     if lines:
         raise UsageError(
             "the scores are not comparable with the baseline:\n  - " + "\n  - ".join(lines),
@@ -280,7 +279,7 @@ def refuse_differences(lines: list[str], where: str) -> None:
 
 
 def changes(old: Baseline, new: Baseline) -> list[str]:
-    """Return the changes of an update, a line for each; [] for none."""
+    """Return the changes that an update makes, a line for each; [] without changes."""
     before, after = (dict(_leaves(adapter_of(Baseline).dump_python(item, mode="json"))) for item in (old, new))
     lines = [f"source {name}: removed" for name in old.sources if name not in new.sources]
     lines += [f"source {name}: added" for name in new.sources if name not in old.sources]
@@ -306,17 +305,18 @@ def _leaves(value: Any, key: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
         yield key, value
 
 
-# A new file follows the source of the baseline with the same name, without dates, versions and shard numbers.
+# A new file follows the source of the baseline that has the same name without dates, versions and shard numbers. These
+# all follow `dense`:
 #
-# dense-2025-11.jsonl, dense_20251103.parquet, dense-v2, dense.part-00003-of-00010   all follow dense
+#     dense-2025-11.jsonl   dense_20251103.parquet   dense-v2   dense.part-00003-of-00010
 
 SEPARATOR = r"[-_. ]"
 DATE_ENDING = r"20[12]\d(?:[-_.]?(?:0[1-9]|1[0-2])(?:[-_.]?(?:0[1-9]|[12]\d|3[01]))?|[-_.]?[wq]\d{1,2})?"
 VERSION = r"v\d+(?:\.\d+)*"
 SHARD_ENDING = r"(?:part|shard)[-_.]?\d+(?:[-_.]of[-_.]\d+)?|\d+[-_.]of[-_.]\d+"
 NAME_ENDING = re.compile(rf"{SEPARATOR}+(?:{DATE_ENDING}|{VERSION}|{SHARD_ENDING})$", re.IGNORECASE)
-"""A date (2025, 2025-11, 20251103, 2025-w45), a version (v2, v1.3) or a shard (part-3, 00003-of-00010) at the end.
-A bare number does not match: dense_rank_20_30 does not follow dense_rank_10_20."""
+"""A date (2025, 2025-11, 20251103, 2025-w45), a version (v2, v1.3) or a shard (part-3, 00003-of-00010) at the end of a
+name. A bare number does not match, so dense_rank_20_30 does not follow dense_rank_10_20."""
 DIGITS = re.compile(r"(\d+)")
 
 
@@ -332,12 +332,13 @@ def undated_name(name: str) -> str:
 
 
 def predecessor(name: str, known: Iterable[str], names: Mapping[str, str], where: str) -> str | None:
-    """Return the source of the baseline that `name` follows; None for a new one.
+    """Return the source of the baseline that `name` follows; None for a new source.
 
-    known : the baseline's sources.   names : the policy's [gate.names]: a name, or its undated name, to a source of the
-    baseline.   where : the policy's origin.
-    If several sources have the same undated name, the latest is returned, with numbers in numeric order. Raises
-    SettingsError if the policy names a source that the baseline does not have.
+    If several sources have the same undated name, the latest one is returned; numbers in names are compared as numbers.
+
+    known : names of the baseline's sources.   where : origin of the policy, for messages.
+    names : the policy's [gate.names]. It maps a name, or an undated name, to a source of the baseline.
+    Raises SettingsError if the policy names a source that the baseline does not have.
     """
     sources = list(known)
     for key in (name, undated_name(name)):
@@ -355,24 +356,24 @@ def predecessor(name: str, known: Iterable[str], names: Mapping[str, str], where
 
 
 def _counting(name: str) -> list[tuple[int, str]]:
-    """Return a sort key with numbers in numeric order: v10 after v9."""
+    """Return a sort key that compares numbers as numbers, so that v10 comes after v9."""
     return [(int(part), "") if part.isdigit() else (-1, part) for part in DIGITS.split(name)]
 
 
-# Sources are scored with the baseline's settings, unless the user set others. Nothing heavy is imported here.
+# Sources are scored with the baseline's settings unless the user set others. No heavy module is imported here.
 
 
 def settings_for(baseline: Baseline, resolved: Resolved) -> Resolved:
-    """Return the settings to score with: the baseline's unless the user set them, and no controls.
+    """Return the settings to score with: the user's, and the baseline's for all others. Controls are off.
 
-    Raises UsageError with the list of differences if the user set something else.
+    Raises UsageError with the list of differences if the user's settings are not comparable with the baseline's.
     """
     values, origin = vars(resolved.values).copy(), dict(resolved.origin)
     guides = GUIDES if all(origin[name] == "default" for name in GUIDES) else ()
     for name in (*METHOD_SETTINGS, *ENCODER_SETTINGS, *guides, "guide_sample"):
         if origin[name] == "default" and name in baseline.settings:
             values[name], origin[name] = baseline.settings[name], "baseline"
-    dtype = baseline.encoder.dtype  # "auto" on that machine was bf16 on CUDA; the gate may run on a CPU
+    dtype = baseline.encoder.dtype  # "auto" may have meant bf16 on the baseline's GPU; the gate may run on a CPU
     if origin["dtype"] == "default" and dtype in get_args(Dtype) and baseline.encoder.pooling != "precomputed":
         values["dtype"], origin["dtype"] = dtype, "baseline"
     values |= {"controls": "none", "budget": 1.0, "ablate": False, "objectives": False, "until_ranked": None}
@@ -381,9 +382,9 @@ def settings_for(baseline: Baseline, resolved: Resolved) -> Resolved:
 
 
 def refuse_encoders_of_baseline(resolved: Resolved, encoder: EncoderLike | None, where: str) -> None:
-    """Refuse an encoder or guide in a folder or at an address that only the baseline names. Raises EncoderError.
+    """Raise EncoderError for a local or remote encoder or guide that only the baseline names, not the user.
 
-    resolved : from `settings_for`.   encoder : an object in place of the encoder.   where : path of the baseline.
+    resolved : result of `settings_for`.   encoder : object to use as the encoder, if any.   where : baseline's path.
     """
     from secid.encode import is_encoder_object
 

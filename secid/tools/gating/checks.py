@@ -1,4 +1,4 @@
-"""The checks of the gate: each compares a number with a limit, and the whole interval decides."""
+"""Check a source: compare each number, with its whole interval, with a limit."""
 
 from __future__ import annotations
 
@@ -24,18 +24,19 @@ from secid.tools.gating.policy import Policy
 from secid.triplets.estimates import Estimate, paired_difference, unpaired_difference, wilson_interval
 from secid.triplets.random_reference import QUERIES as SAMPLED_QUERIES
 
-# The input of a check, its decision, and the example rows.
+# The input of a check, its decision, and its examples.
 
 EXAMPLES = 3
+"""Maximum number of examples of a check."""
 COSINES = ("s_query_positive", "s_query_negative")
-"""Columns of the sample that an example has."""
-MOST_NEEDED = 100
-"""Largest factor of the source's own queries that a check may ask for; more is not practical."""
+"""Columns of the sample that an example shows."""
+MAX_NEEDED_FACTOR = 100
+"""Do not ask for more queries than this multiple of the source's own; nobody would collect them."""
 
 
 @dataclass(frozen=True)
 class Reference:
-    """A source of the baseline to compare with. sample: its numbers by query, in a paired comparison."""
+    """A source of the baseline to compare with. sample: its numbers by query; None if they are not available."""
 
     name: str
     source: BaselineSource
@@ -43,7 +44,10 @@ class Reference:
 
 
 def gap_between(own: Estimate, known: Measurement, theirs: Estimate | None) -> Difference:
-    """Return own minus the baseline's number; paired if the baseline's numbers by query exist and share queries."""
+    """Return the source's number minus the baseline's. They are paired over shared queries if there are any.
+
+    theirs : the baseline's numbers by query; None if they are not available.
+    """
     if theirs is not None:
         gap = paired_difference(own, theirs)
         if gap.n_shared:
@@ -55,13 +59,15 @@ def gap_between(own: Estimate, known: Measurement, theirs: Estimate | None) -> D
 class Subject:
     """A source and everything that its checks need.
 
-    previous  : its predecessor; None for a new source.   limits : limits of its checks.
-    known_languages : languages of its predecessor, or of the baseline.
-    hardness  : None if it cannot be computed, or not with an interval.
-    missing   : reasons why hardness or a finding could not be evaluated, by name.
-    example   : returns the row and the texts of a triplet, without cosines.   content : (T,) hash of its texts.
+    previous  : the source's predecessor; None for a new source.
+    limits    : limits of its checks.
+    known_languages : languages of the predecessor, or of the whole baseline for a new source.
+    hardness  : None if hardness or its interval cannot be computed.
+    missing   : reason why hardness or a finding could not be evaluated, by name.
+    example   : function that returns the row and the texts of a triplet, without cosines.
+    content   : (T,) hash of the texts of each triplet.
     left_out  : rows that were not used.
-    guide     : the evidence of its guide's flags; None without a guide.
+    guide     : evidence that the guide's flags are reliable; None without a guide.
     """
 
     name: str
@@ -80,7 +86,7 @@ class Subject:
 
 
 def undecided_check(name: str, unit: str, bound: Bound, reason: str = "") -> GateCheck:
-    """Return a check with a limit but no number. reason: why it could not be evaluated."""
+    """Return a check with a limit but without a number. reason: why the number could not be computed."""
     return GateCheck(
         name=name,
         outcome="undecided",
@@ -105,13 +111,13 @@ def decided(
     n_shared: int = 0,
     fixed_error: float = 0.0,
 ) -> GateCheck:
-    """Check a number: pass if its whole interval is allowed, fail if all of it is beyond one end, else undecided.
+    """Check a number against a limit.
 
-    For a counted share, and for a notice, the number itself decides. A number that is not finite decides nothing, nor
-    does an infinite interval, which fewer than five queries have.
+    It passes if its whole interval is allowed, and fails if the whole interval is beyond the limit. Otherwise it is
+    undecided. For a counted share and for a notice, the number itself decides. The check is also undecided if the
+    number is not finite, or if the interval is infinite because there are fewer than five queries.
 
-    fixed_error : the part of the standard error that more queries of the source do not reduce: in a difference, the
-    baseline's.
+    fixed_error : part of the standard error that more queries do not reduce; in a difference, the baseline's error.
     """
     bottom, top = bound.allowed()
     low, high = (measured, measured) if bound.counted else bounds
@@ -147,11 +153,10 @@ def _needed(
     share: bool,
     fixed_error: float,
 ) -> int | None:
-    """Return the number of queries at which the interval would no longer reach the nearest allowed end.
+    """Return the number of queries at which the interval would lie on one side of the limit.
 
-    None if there are too many, or if the interval comes from too few queries to say.
-
-    Wilson's interval of a share p ends at b where (p - b)^2 / (b (1 - b)) is z^2 / n.
+    Return None if that number is too large, or if the interval comes from too few queries to tell. Wilson's interval of
+    a share p ends at the b for which (p - b)^2 / (b (1 - b)) = z^2 / n.
     """
     if n_queries < MIN_QUERIES:
         return None
@@ -164,11 +169,14 @@ def _needed(
     times = ((reached - measured) ** 2 - fixed) / room
     if share:
         times *= end * (1.0 - end) / (reached * (1.0 - reached))
-    return None if times > MOST_NEEDED else ceil(n_queries * max(1.0, times))
+    return None if times > MAX_NEEDED_FACTOR else ceil(n_queries * max(1.0, times))
 
 
 def with_worst(check: GateCheck, subject: Subject, severity: Floats) -> GateCheck:
-    """Add the triplets of smallest severity as examples, one per query. A passed check gets none."""
+    """Add the triplets with the lowest `severity` as examples, one per query, unless the check passed.
+
+    severity : (T,) numbers; the lowest are the worst.
+    """
     if check.outcome == "pass":
         return check
     sample, examples, queries = subject.sample, [], set()
@@ -184,7 +192,7 @@ def with_worst(check: GateCheck, subject: Subject, severity: Floats) -> GateChec
     return replace(check, examples=tuple(examples))
 
 
-# The checks: each compares a measured number with a limit, and the whole interval decides.
+# The checks of each kind.
 
 WEAK_BASELINE = "weak_baseline"
 NO_GUIDE_BEFORE = "no_guide_before"
@@ -205,7 +213,7 @@ def all_checks(subject: Subject) -> Iterator[GateCheck]:
 
 
 def _queries(subject: Subject) -> GateCheck:
-    """Check the number of queries. Too few leave the source undecided, since more may pass."""
+    """Check the number of queries. With too few the source is undecided, since it may pass with more."""
     n, least = len(subject.sample.queries), subject.limits.minimum_queries
     enough = n >= least
     return GateCheck(
@@ -222,19 +230,19 @@ def _queries(subject: Subject) -> GateCheck:
 
 
 def _unchecked(subject: Subject) -> Iterator[GateCheck]:
-    """Leave a new source undecided if this baseline cannot judge its hardness: nothing else notices random passages."""
+    """Leave a new source undecided if the baseline cannot judge hardness. Nothing else would detect random passages."""
     if subject.previous is None and "hardness" in subject.limits.left_out:
         yield GateCheck(name="hardness", outcome="undecided", unit="hardness", reason=WEAK_BASELINE)
 
 
 def _new_source(subject: Subject) -> Iterator[GateCheck]:
-    """Leave a source undecided that the baseline does not know, if the policy holds such sources for review."""
+    """Leave a new source undecided if the policy holds new sources for review."""
     if subject.previous is None and subject.policy.new_source == "hold":
         yield GateCheck(name="new_source", outcome="undecided")
 
 
 def _suspect(subject: Subject) -> Iterator[GateCheck]:
-    """Leave suspects undecided if a guide is requested but the baseline has none, so that there is no limit."""
+    """Leave suspects undecided if there is a guide but the baseline has none, since then there is no limit."""
     if subject.missing.get("suspect") == NO_GUIDE_BEFORE:
         yield GateCheck(name="findings.suspect", outcome="undecided", unit="share", reason=NO_GUIDE_BEFORE)
 
@@ -263,7 +271,7 @@ def _hardness(subject: Subject, bound: Bound) -> GateCheck:
 
 
 def _languages(subject: Subject, bound: Bound) -> GateCheck:
-    """Check the share of new languages, counted in a sample of the negatives and without regard to the positives."""
+    """Check the share of new languages, counted in a sample of the negatives. The positives are not considered."""
     texts = subject.findings.languages
     new = sum(share for code, share in texts.shares.items() if code and code not in subject.known_languages)
     return decided("languages", new, (new, new), "share", bound, len(subject.sample.queries), n=texts.n_texts)
@@ -295,8 +303,8 @@ def _compared(
 ) -> GateCheck:
     """Check a formal finding by its difference from the positives.
 
-    A defect is decided as for the status: it fails if its whole interval is beyond the limit. A share that the
-    positives may well have too blocks nothing.
+    As for the status, a defect fails only if its whole interval is beyond the limit. If the positives may have the same
+    share, it passes.
     """
     low, high = positives.interval_95
     bounds = (positives.excess, positives.excess) if FINDINGS[result.name].counted else (low, high)
@@ -306,9 +314,10 @@ def _compared(
 
 
 def _doubt(guide: GuideSource | None, shown: bool) -> str:
-    """Return the reason why a guide's flags decide nothing; "" if they decide.
+    """Return the reason why a guide's flags are not used; "" if they are used.
 
-    A small share may pass even if it is not significantly above that of random passages, as in a sound source.
+    A share within the limit may pass even if it is not significantly above that of random passages, since a sound
+    source also has few suspects.   shown : the share is beyond the limit or undecided, or a notice.
     """
     if guide is None or guide.is_evidence or not (shown or guide.is_blind or guide.repeats_target):
         return ""

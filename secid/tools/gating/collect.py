@@ -1,4 +1,4 @@
-"""Turn a run folder into a baseline, and into the sources and controls that the checks compare."""
+"""Read a run folder as a baseline, or as samples that the checks compare."""
 
 from __future__ import annotations
 
@@ -48,16 +48,15 @@ from secid.triplets.measure_set import Measured
 from secid.triplets.table import TripletTable
 from secid.version import VERSION
 
-# The checks compare a source or a control by its triplet table, the names of its queries, and its score.
-#
-# A source that has just been measured and one read from a run folder look the same.
+# A sample holds what the checks need of a source or control: its triplet table, its queries and its score. It is the
+# same whether the source has just been measured or was read from a run folder.
 
 
 @dataclass(frozen=True)
 class Sample:
-    """Triplets with their queries.
+    """The triplets of a source with their queries and score.
 
-    queries : (Q,) names of the table's distinct queries, rising by query id.
+    queries : (Q,) names of the table's distinct queries, in the order of their ids.
     score   : ECI_sem with the influence of each query.
     """
 
@@ -72,12 +71,12 @@ class Sample:
 
     @cached_property
     def cluster(self) -> Index:
-        """Return the place of each triplet's query among the names, (T,)."""
+        """Return the place of each triplet's query in `queries`, (T,)."""
         return self.table.cluster()
 
     @property
     def n_negatives(self) -> int:
-        """Return the number of negatives, each counted once for all positives that it was scored against."""
+        """Return the number of negatives. A negative that was scored against several positives counts once."""
         return round(self.table.triplets.n_negatives)
 
     def mean(self, values: Floats) -> Estimate:
@@ -87,9 +86,10 @@ class Sample:
     def relation(self) -> Floats:
         """Return the relation of each negative to its query, (T,): their cosine plus lexical coverage.
 
-        Dense miners select by the cosine and lexical miners by coverage; a negative with neither was not mined for the
-        query. If SciFact's BM25 negatives are assigned to other queries, 77 % are below the 2 % point of this sum and
-        33 % below that of the cosine; of dense negatives 83 % and 90 % are (docs/experiments/gate.md).
+        Dense miners select by cosine and lexical miners by coverage. A negative with neither was not mined for its
+        query. On SciFact, negatives were assigned to other queries, and the share below the 2 % point was measured. For
+        BM25 negatives 77 % were below that of the sum and 33 % below that of the cosine; for dense negatives 83 % and
+        90 % (docs/experiments/gate.md).
         """
         return self.table.s_query_negative + self.table.coverage
 
@@ -106,7 +106,10 @@ def measured_sample(item: Measured) -> Sample:
 
 
 def folder_samples(folder: Path, run: Run) -> Iterator[tuple[SourceReport, Sample]]:
-    """Yield every source of a run folder. Raises InputError if a table is missing, damaged or from another run."""
+    """Yield the report and the sample of every source of a run folder.
+
+    Raises InputError if a table is missing, damaged or from another run.
+    """
     entries = {entry.name: entry for entry in source_entries(folder)}
     for source in run.sources:
         if source.name not in entries:
@@ -118,24 +121,24 @@ def folder_samples(folder: Path, run: Run) -> Iterator[tuple[SourceReport, Sampl
         yield source, Sample(table, names, Estimate(source.scored.nats, names, influence.numpy()))
 
 
-# A baseline has the numbers of a run folder, and a table of document frequencies and labelled positives.
+# Make a baseline of a run folder.
 
 
 def collect_baseline(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]]]:
-    """Return the baseline of a run folder, without its table's hash, and the arrays of the table.
+    """Return the baseline of a run folder, without the hash of its table, and the arrays of the table.
 
-    Raises InputError if the folder is incomplete, UsageError for a run at a budget other than 1.
+    Raises InputError if the folder is incomplete, UsageError for a run at a budget other than 1 or a merged run.
     """
     run = read_run(folder)
     if run.budget != 1.0:
         raise UsageError(
-            f"a baseline needs scores at budget 1; this run was ranked at {run.budget:g}",
+            f"a baseline needs scores at budget 1, but this run was ranked at {run.budget:g}",
             where=str(folder),
             remedy=f"score again without {flag_of('budget')}",
         )
     if run.has_rows_elsewhere:
         raise UsageError(
-            "a baseline needs the rows of a run; this one was merged from shards",
+            "a baseline needs the rows of a run, but a run that was merged from shards has none",
             where=str(folder),
             remedy=f"score a sample of the queries, for example with {flag_of('max_records', 20_000)}",
         )
@@ -170,7 +173,7 @@ def write_baseline(baseline: Baseline, arrays: Mapping[str, npt.NDArray[Any]], p
 
 
 def read_baseline_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, Positives]:
-    """Read document frequencies and labelled positives. Raises InputError if the table is not the baseline's."""
+    """Read document frequencies and labelled positives. Raises InputError if the table does not fit the baseline."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
 
@@ -178,7 +181,9 @@ def read_baseline_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, 
         arrays = load_file(path)
         frequencies, known = DocumentFrequencies(arrays["keys"], arrays["counts"], idf.n_texts), restored(arrays)
     except (OSError, KeyError, ValueError, SafetensorError) as error:
-        raise InputError(f"not the table of a baseline: {error}", where=str(path)) from error
+        raise InputError(
+            f"not the table of a baseline: {error}", where=str(path), remedy="restore it from version control"
+        ) from error
     if frequencies.sha256() != idf.sha256:
         raise InputError(
             f"the IDF table has SHA-256 {frequencies.sha256()[:12]}…, the baseline expects {idf.sha256[:12]}…",
@@ -220,7 +225,7 @@ def _measurement(estimate: Estimate) -> Measurement:
 
 
 def _hardness(source: SourceReport) -> Measurement | None:
-    """Return hardness with the standard error that follows from its interval; None without hardness or interval."""
+    """Return hardness with the standard error of its interval; None if hardness or its interval is missing."""
     hardness = source.hardness
     if hardness is None or hardness.interval_95 is None:
         return None
@@ -230,5 +235,5 @@ def _hardness(source: SourceReport) -> Measurement | None:
 
 
 def file_hashes(source: SourceReport) -> dict[str, str]:
-    """Return SHA-256 by file name."""
+    """Return the SHA-256 of each file, by file name."""
     return {Path(file.path).name: file.sha256 for file in source.files}

@@ -1,4 +1,4 @@
-"""Score sources in the pool of a baseline, and judge them by its policy."""
+"""Score sources in the pool of a baseline, and judge them by a policy."""
 
 from __future__ import annotations
 
@@ -48,8 +48,10 @@ SAME_SCORE = 1e-7
 
 @dataclass(frozen=True)
 class GateReference:
-    """The baseline and the policy that sources are judged by. samples: the baseline run's sources, for paired
-    comparisons.
+    """The baseline and the policy that sources are judged by.
+
+    where, policy_from : paths of the baseline and of the policy.
+    samples : sources of the baseline's run, for paired comparisons.   paired : folder of that run; None without one.
     """
 
     baseline: Baseline
@@ -63,11 +65,9 @@ class GateReference:
 def comparable_guide(
     against: GateReference, settings: Settings, encoder: Encoder, progress: Progress
 ) -> tuple[Guide | None, str]:
-    """Return (guide, ""), (None, "") if no guide is needed, or (None, reason).
+    """Load the guide. Return (guide, ""), (None, "") if none is needed, or (None, reason) if it cannot be compared.
 
-    The reason says why the baseline has no limit for its suspects.
-
-    The guide is loaded but has not scored anything.
+    The reason says why the baseline has no limit for this guide's suspects.
     """
     limit, before = of_policy(against.policy, "findings.suspect"), against.baseline.guide
     if limit == "off":
@@ -81,7 +81,10 @@ def comparable_guide(
 
 
 def prepare(path: Path, policy: Policy, policy_from: str, paired: Path | None) -> GateReference:
-    """Read the baseline and the run to pair with, which must be comparable. Raises SecidError."""
+    """Read the baseline, and the run for paired comparisons if there is one.
+
+    Raises SecidError, also if the run is not the one that the baseline was made from.
+    """
     baseline = read_baseline(path)
     for name in policy.names:
         predecessor(name, baseline.sources, policy.names, policy_from)
@@ -104,7 +107,7 @@ def _run_differences(baseline: Baseline, run: Run) -> list[str]:
 
 
 def _source_differences(baseline: Baseline, run: Run) -> list[str]:
-    """Return signs that the baseline was not made from this run: other sources, scores or files."""
+    """Return the sources, scores and files that differ. Any difference means that the baseline is from another run."""
     sources = {source.name: source for source in run.sources}
     lines = [f"source {name}: not in this run" for name in baseline.sources if name not in sources]
     lines += [f"source {name}: not in the baseline" for name in sources if name not in baseline.sources]
@@ -115,7 +118,7 @@ def _source_differences(baseline: Baseline, run: Run) -> list[str]:
             lines.append(f"score of {name}: baseline {known.score_nats:.9g}, this run {source.scored.nats:.9g}")
         if known.files != (files := file_hashes(source)):
             changed = sorted(set(known.files.items()) ^ set(files.items()))
-            lines.append(f"files of {name}: {', '.join(dict.fromkeys(path for path, _ in changed))}")
+            lines.append(f"files of {name}, changed: {', '.join(dict.fromkeys(path for path, _ in changed))}")
     return lines
 
 
@@ -126,11 +129,11 @@ def judge(
     progress: Progress,
     encoder: EncoderLike | None = None,
 ) -> GateVerdict:
-    """Score each source alone in the baseline's pool, and judge it by the policy. Verdicts depend on no other file.
+    """Score each source in the baseline's pool, and judge it by the policy. Other sources do not affect its verdict.
 
-    sources  : opened.   resolved : from `settings_for`.
-    encoder  : an object; by default the encoder that the settings name.
-    Raises SecidError: UsageError with the list of differences if scores are not comparable.
+    sources  : opened sources.   resolved : result of `settings_for`.
+    encoder  : encoder object; None for the encoder that the settings name.
+    Raises SecidError. It is a UsageError with the list of differences if the scores are not comparable.
     """
     from secid.encode import load
 
@@ -166,7 +169,10 @@ def judge(
 
 
 def source_verdict(scored: Scored, plan: Plan, against: GateReference, no_guide: str) -> SourceVerdict:
-    """Return the verdict on the only source of a run. no_guide: why its suspects cannot be checked; "" if they can."""
+    """Return the verdict on a run's only source.
+
+    no_guide : reason why its suspects cannot be checked; "" if they can.
+    """
     (item,) = scored.measured
     (report,) = scored.run.sources
     subject = _subject(item, scored, plan, against, no_guide)
@@ -224,6 +230,6 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: GateReference,
 
 
 def _hardness_missing(not_evaluated: Mapping[str, str], name: str) -> dict[str, str]:
-    """Return the reason why this source has no hardness; empty if the run gives none for it."""
+    """Return the reason why this source has no hardness, under "hardness"; an empty dict if it has."""
     reason = not_evaluated.get(f"hardness of {name}")
     return {} if reason is None else {"hardness": reason}

@@ -1,4 +1,4 @@
-"""Limits that a source must meet, and the policy file that `secid gate --init` writes from them."""
+"""Derive the limits that a source must meet, and write them as a policy file for `secid gate --init`."""
 
 from __future__ import annotations
 
@@ -21,55 +21,57 @@ from secid.tools.gating.baseline import Baseline, BaselineSource, Measurement
 from secid.tools.gating.policy import KEYS_IN, LIMITED_CHECKS, Policy, policy_in, table_in
 from secid.triplets.estimates import NO_SPREAD
 
-# Limits come from the policy, else from the baseline. Each has the least damage that it detects.
+# Limits come from the policy, or else from the baseline. Each limit has the smallest damage that it detects.
 #
-# Limits of counted defects come only from the policy: a baseline that has defects must not admit more of them.
+# Limits of counted defects come only from the policy, because a baseline with defects must not let more of them in.
 #
-# A limit from the baseline lies far enough from the reference that a fresh sample of the same source passes: its whole
-# 95 % interval is inside in 95 % of samples of `minimum_queries` queries, and in practically all samples twice as
-# large. The errors of the baseline and of the new sample both count. A check that would miss even gross damage in a
-# sample as large as the baseline's is left out, and the report names it.
+# A limit from the baseline has a margin so that a new sample of the same source passes. With `minimum_queries` queries,
+# the whole 95 % interval is inside the limit in 95 % of samples; with twice as many, in nearly all. The margin covers
+# the errors of both the baseline and the new sample. A check that would miss even gross damage in a sample as large as
+# the baseline's is left out, and the report names it.
 
 Z_ROOM = 1.6448536269514722
-"""95 % point of the normal distribution, for an estimate of a fresh sample that may err on one side."""
+"""95 % point of the normal distribution, for a limit on one side."""
 Z_95 = 1.959963984540054
-"""97.5 % point of the normal distribution, for an estimate that may err on either side."""
+"""97.5 % point of the normal distribution, for limits on both sides."""
 DECIDABLE_QUERIES = 100
-"""Fewest queries of a source that is decided by limits of the baseline."""
+"""Minimum queries of a source that is decided, unless the baseline has fewer or the policy sets another number."""
 RANDOM_LIKE_OF_RANDOM = 0.87
-"""Share of random passages that are random_like. Source: METHOD 10."""
+"""Share of random passages that have the finding random_like. Source: METHOD 10."""
 SHUFFLED_BELOW = 0.7
-"""Share of negatives of other queries that lie in the lower tail; 0.76 to 0.83 were measured. Source:
+"""Share of other queries' negatives that count as unrelated. The measured shares were 0.76 to 0.83. Source:
 docs/experiments/gate.md."""
 LEAST_SAMPLE = 30
-"""Fewest queries of a sample for which limits are derived, whatever the policy's minimum; fewer if the baseline is
-smaller."""
+"""Minimum sample size in queries that limits are derived for, even if the policy's minimum is smaller. It is lower if
+the baseline has fewer queries."""
 LANGUAGE_TOLERANCE = 0.05
-"""Share of texts, beyond the baseline's, that may be in languages that it does not have. The sample has 1,000 texts."""
+"""Extra share of texts in new languages that a source may have, above the baseline's share. 1,000 texts are sampled."""
 KNOWN_LANGUAGE = 0.01
-"""Least share of a source for a language to count as known to the baseline."""
+"""Minimum share of a source's texts that makes a language a known one."""
 CAN_FAIL_ANY = ("random_like", "weak_positive", "other_language")
-"""Findings that can fail any source, new ones included."""
+"""Findings that can fail any source, including a new one."""
 CAN_FAIL_KNOWN = ("inversion", "suspect", "shared_opening", "hub")
-"""Findings that can fail a source with a predecessor. For a new source they are a notice, since a person must judge
-whether a new kind of miner may have them. Hubs are always a notice: a text just above or just below the limit moves the
-share of a sound sample by a point."""
+"""Findings that can fail a source with a predecessor. For a new source they are a notice, because a person must judge
+whether they are normal for its miner. Hubs are always a notice, because one text near the limit can move the share of a
+sound sample by a point."""
 DECIDED_BY_NUMBER = (*DEFECTS, "languages")
-"""Checks that the number decides, not its interval."""
+"""Checks that are decided by the number instead of its interval."""
 AT_LEAST, AT_MOST, WITHIN = "at least", "at most", "within ±"
 
 
 @dataclass(frozen=True, kw_only=True)
 class Bound:
-    """A limit of one check.
+    """The limit of one check.
 
-    side, value : at least, at most, or within ±.   basis : its origin: a predecessor, the whole baseline or the policy.
-    reference   : the source of the baseline that it comes from, if any.   before : the reference's number.
-    notice      : a number beyond the limit is a notice, not a failure.   counted : the number decides, not its
-                  interval.
-    detects     : the least share of damaged negatives that fails in half of the samples as large as the reference;
-                  None for a limit of the policy, and if no damage is defined (the score). Damaged negatives are random
-                  passages (hardness, random_like), negatives of other queries (drift), or negatives with the finding.
+    side, value : at least, at most, or within ± the value.
+    basis       : origin of the limit: a predecessor, the whole baseline or the policy.
+    reference   : name of the source in the baseline that it comes from; "" without one.   before : its number.
+    notice      : a number beyond the limit gives a notice instead of a failure.
+    counted     : the number decides instead of its interval.
+    detects     : smallest share of damaged negatives that fails in half of the samples as large as the reference. None
+                  for a limit of the policy, and for the score, which has no defined damage. Damaged negatives are
+                  random passages (hardness, random_like), negatives of other queries (drift), or negatives with the
+                  finding.
     """
 
     side: str
@@ -82,13 +84,16 @@ class Bound:
     detects: float | None = None
 
     def allowed(self) -> tuple[float, float]:
-        """Return the smallest and the largest number that it allows."""
+        """Return the smallest and the largest allowed number."""
         return {AT_LEAST: (self.value, inf), AT_MOST: (-inf, self.value), WITHIN: (-self.value, self.value)}[self.side]
 
 
 @dataclass(frozen=True)
 class GateLimits:
-    """All limits of one source: bounds by the name of the check, and the checks left out for low power."""
+    """All limits of one source.
+
+    bounds   : limit of each check, by name.   left_out : checks without a limit because they have too little power.
+    """
 
     minimum_queries: int
     bounds: Mapping[str, Bound]
@@ -96,9 +101,10 @@ class GateLimits:
 
 
 def minimum_queries(policy: Policy, baseline: Baseline, previous: str | None = None) -> int:
-    """Return the fewest distinct queries of a source that is decided.
+    """Return the minimum number of distinct queries of a source that is decided.
 
-    The policy may set it; otherwise it is 100, or fewer if the baseline has fewer.
+    The policy may set it. Otherwise it is 100, or fewer if the predecessor has fewer; for a new source, if the median
+    source of the baseline has fewer.
     """
     if policy.minimum_queries is not None:
         return policy.minimum_queries
@@ -131,7 +137,7 @@ def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Gate
 
 
 def _policy_bound(check: str, value: float, previous: str | None) -> Bound:
-    """Return a limit that the policy sets. No estimate can be shown to be 0, so for 0 the number itself decides."""
+    """Return a limit that the policy sets. A limit of 0 applies to the number, since no interval lies at or below 0."""
     drift = check.startswith("drift.")
     side = WITHIN if check == "drift.score_nats" else AT_LEAST if check == "hardness" else AT_MOST
     counted = (finding_of(check) or check) in DECIDED_BY_NUMBER or (value == 0.0 and side == AT_MOST)
@@ -140,7 +146,7 @@ def _policy_bound(check: str, value: float, previous: str | None) -> Bound:
 
 
 def of_policy(policy: Policy, check: str) -> float | str | None:
-    """Return the policy's limit of a check, or "off"; None if the limit comes from the baseline."""
+    """Return the policy's limit of a check, or "off"; None if the policy does not set it."""
     table, _, key = check.rpartition(".")
     if table:
         return getattr(getattr(policy, table), key)  # type: ignore[no-any-return]
@@ -148,7 +154,10 @@ def of_policy(policy: Policy, check: str) -> float | str | None:
 
 
 def _derived(policy: Policy, baseline: Baseline, previous: str | None, n: int) -> dict[str, Bound]:
-    """Return the limits that come from the baseline, by check; those of defects are the policy's `defects_maximum`."""
+    """Return the limits that follow from the baseline, by check. Defects have the policy's `defects_maximum`.
+
+    n : sample size in queries that the limits are derived for.
+    """
     sources = {previous: baseline.sources[previous]} if previous else dict(baseline.sources)
     known = known_languages(baseline, previous)
     limits: dict[str, Bound | None] = {"hardness": _hardness(sources, n)}
@@ -165,15 +174,15 @@ def _derived(policy: Policy, baseline: Baseline, previous: str | None, n: int) -
 
 
 def known_languages(baseline: Baseline, previous: str | None) -> set[str]:
-    """Return the languages of the predecessor, else of any source of the baseline."""
+    """Return the languages of the predecessor; for a new source, those of the whole baseline."""
     sources = [baseline.sources[previous]] if previous else baseline.sources.values()
     return {code for source in sources for code, share in source.languages.items() if share >= KNOWN_LANGUAGE}
 
 
 def _extreme(known: Mapping[str, Measurement], n: int, sign: float) -> tuple[str, Measurement]:
-    """Return the source with the largest number; with sign -1, the smallest.
+    """Return the source with the largest number (sign 1) or the smallest (sign -1).
 
-    Only sources with n queries count, if there are any, so that a tiny source loosens no limit.
+    If any source has at least n queries, the smaller ones are ignored, so that a tiny source does not loosen a limit.
     """
     large = {name: own for name, own in known.items() if own.n_queries >= n} or known
     name = max(large, key=lambda name: sign * large[name].value)
@@ -181,7 +190,7 @@ def _extreme(known: Mapping[str, Measurement], n: int, sign: float) -> tuple[str
 
 
 def _hardness(sources: Mapping[str, BaselineSource], n: int) -> Bound | None:
-    """Return the limit of hardness: at least that of the easiest source, less a margin."""
+    """Return the limit of hardness: at least that of the easiest source minus a margin. None if none has hardness."""
     known = {name: source.hardness for name, source in sources.items() if source.hardness is not None}
     if not known:
         return None
@@ -216,9 +225,10 @@ def _rounded_up(share: float) -> float:
 
 
 def _share(sources: Mapping[str, BaselineSource], name: str, n: int, notice: bool) -> Bound | None:
-    """Return the limit of a finding: at most the sources' largest share plus its margin.
+    """Return the limit of a finding: at most the sources' largest share plus a margin.
 
-    It is at least the share that 0 of n queries cannot exclude.
+    The limit is not smaller than the share that a sample with 0 of n queries cannot exclude. None if no source of the
+    baseline was checked for the finding.
     """
     known = {key: source.findings[name] for key, source in sources.items() if name in source.findings}
     if not known:
@@ -243,7 +253,10 @@ def _share(sources: Mapping[str, BaselineSource], name: str, n: int, notice: boo
 
 
 def _score(name: str, source: BaselineSource, n: int) -> Bound | None:
-    """Return the limit of the score: within ± a margin of the predecessor's; None with too few queries for an error."""
+    """Return the limit of the score: within ± a margin of the predecessor's score.
+
+    None if the predecessor has too few queries for a standard error.
+    """
     score = source.score()
     if score.n_queries < MIN_QUERIES:
         return None
@@ -265,25 +278,25 @@ def _unrelated(name: str, source: BaselineSource, n: int) -> Bound:
 
 
 def _basis(sources: Mapping[str, BaselineSource], basis_of_several: Basis) -> Basis:
-    """Return "source" for one source, whether it is a predecessor or the whole baseline; else the basis of several."""
+    """Return "source" if the limit comes from a single source, else `basis_of_several`."""
     return "source" if len(sources) == 1 else basis_of_several
 
 
 def margin(known: Measurement, n: int, room: float = Z_ROOM) -> float:
-    """Return the distance from the reference that the interval of a fresh sample of n queries may reach.
+    """Return the distance from the reference within which the interval of a new sample of n queries should lie.
 
-    room : Z_95 for two sides.
+    room : Z_ROOM for a limit on one side, Z_95 for limits on both sides.
     """
     return (_reach(known, n) + room) * known.standard_error * sqrt(1.0 + known.n_queries / n)
 
 
 def _reach(known: Measurement, n: int) -> float:
-    """Return the half width of the 95 % interval in standard errors. At least MIN_QUERIES queries are assumed."""
+    """Return the half width of the 95 % interval in standard errors, for at least MIN_QUERIES queries."""
     return reach_95(max(MIN_QUERIES, min(known.n_queries, n)))
 
 
 def share_margin(share: Measurement, n: int) -> float:
-    """Return the margin of a share. Its error grows with the share, so the sample's error is taken at the limit."""
+    """Return the margin of a share. Its error grows with the share, so the sample's error is computed at the limit."""
     p, reach = share.value, _reach(share, n)
     base = sqrt(p * (1.0 - p) / _draws(share)) * sqrt(1.0 + share.n_queries / n)
     result = (reach + Z_ROOM) * base
@@ -297,7 +310,7 @@ def share_margin(share: Measurement, n: int) -> float:
 LARGEST_ERROR_SHARE = 0.5
 """Share with the largest error."""
 FIXED_POINT_ROUNDS = 20
-"""Rounds of the fixed point. The factor grows as the margin's square root, so each round at least halves the error."""
+"""Iterations to find the margin. The factor grows as the margin's square root, so each at least halves the error."""
 
 
 def _least_share(n: int) -> float:
@@ -307,7 +320,7 @@ def _least_share(n: int) -> float:
 
 
 def _draws(share: Measurement) -> float:
-    """Return the number of independent draws with the share's error; without an error, that of queries.
+    """Return the number of independent draws that would give the share's error; without an error, that of queries.
 
     See `share_interval`.
     """
@@ -318,15 +331,18 @@ def _draws(share: Measurement) -> float:
 
 
 def _beyond(known: Measurement, damaged: float, limit: float) -> tuple[float, float]:
-    """Return the distance of a share beyond a limit, and its error in a sample like the reference's."""
+    """Return how far a share lies beyond a limit, and the share's error in a sample as large as the reference's."""
     return damaged - limit, sqrt(max(0.0, damaged * (1.0 - damaged)) / _draws(known))
 
 
 def _detects(beyond: Callable[[float], tuple[float, float]]) -> float:
-    """Return the least share of damaged negatives, in whole percent, that is detected; infinite if none is.
+    """Return the smallest share of damaged negatives that is detected, a multiple of 0.01; infinite if none is.
 
-    beyond : takes such a share; returns the mean distance of the source's number beyond the limit, and its standard
-    error. If the number is half an interval beyond the limit, the whole interval is beyond it in half of the samples.
+    A share is detected if the number is at least half an interval beyond the limit. Then the whole interval is beyond
+    the limit in half of the samples.
+
+    beyond : function of the share of damaged negatives; returns how far the number lies beyond the limit on average,
+    and its standard error.
     """
     for percent in range(1, 101):
         distance, error = beyond(percent / 100.0)
@@ -336,10 +352,10 @@ def _detects(beyond: Callable[[float], tuple[float, float]]) -> float:
 
 
 def above_advice(baseline: Baseline) -> dict[str, dict[str, float]]:
-    """Return the shares of the baseline's own sources above the catalogue's limits, by source and finding.
+    """Return shares in the baseline that are above the catalogue's limits, by source and finding.
 
-    Only findings that the gate checks are included. For a formal finding the share is the difference from the
-    positives, and the lower end of its interval must be above the limit, as for a later source.
+    Only findings that the gate checks are included. For a formal finding, the share is the difference from the
+    positives. It is included if the lower end of its interval is above the limit, as for a later source.
     """
     checked = (*DEFECTS, *CAN_FAIL_ANY, *CAN_FAIL_KNOWN)
     return {
@@ -351,14 +367,14 @@ def above_advice(baseline: Baseline) -> dict[str, dict[str, float]]:
 
 
 def _excess(finding: str, share: Measurement) -> float:
-    """Return the number that a limit applies to; see `SourceFinding.counted_share`."""
+    """Return the number that a limit is compared with; see `SourceFinding.counted_share`."""
     if not FINDINGS[finding].formal or share.n_queries < MIN_QUERIES:
         return share.value
     return share.value - reach_95(share.n_queries) * share.standard_error
 
 
 def round_up(value: float) -> float:
-    """Round up to two significant digits, so that a limit reads well and is never tighter."""
+    """Round up to two significant digits, so that a maximum is short and never tighter."""
     return _rounded(value, ceil)
 
 
@@ -374,13 +390,12 @@ def _rounded(value: float, way: Callable[[float], int]) -> float:
     return float(f"{way(round(value * 10**places, 9)) / 10**places:.{max(0, places)}f}")
 
 
-# The policy file that `secid gate --init` writes has few keys; its comments show the limits that follow from the
-# baseline.
+# The policy file of `secid gate --init` has few keys. Its comments show the limits that follow from the baseline.
 
 WIDTH = 118
 POLICY_HEAD = (
-    "Policy of `secid gate`. Limits that are not set here follow from the baseline each time; a key that is set here "
-    'wins, and "off" skips its check. What each check asks, and every key: docs/gate.md.'
+    'Policy of `secid gate`. A key that is set here replaces the limit from the baseline, and "off" skips the check. '
+    "Limits that are not set here are derived from the baseline in each run. All checks and keys: docs/gate.md."
 )
 
 
@@ -395,8 +410,8 @@ def policy_text(baseline: Baseline, where: str, table: str = "gate") -> str:
         *_comment("A source with fewer distinct queries is undecided, unless a check fails."),
         f"defects_maximum = {policy.defects_maximum:g}",
         *_comment(
-            f"Largest share of each defect that is counted ({', '.join(DEFECTS)}), whatever the baseline has. A "
-            "[gate.findings] table gives one of them another limit."
+            f"Maximum share of each counted defect ({', '.join(DEFECTS)}), whatever its share in the baseline. A "
+            "[gate.findings] table can set another limit for a single defect."
         ),
         f"new_source = {json.dumps(policy.new_source)}",
         *_comment('"hold" keeps a source without a predecessor undecided until somebody reviews it.'),
@@ -405,8 +420,8 @@ def policy_text(baseline: Baseline, where: str, table: str = "gate") -> str:
         *_comment('"new-name" = "name in the baseline". Dates, versions and shard numbers are ignored automatically.'),
         "",
         *_comment(
-            f"What follows from {where}. (detects X %): about half of the samples as large as the baseline's fail if "
-            "X % of their negatives are random passages, those of other queries, or have the finding."
+            f'Limits derived from {where}. "detects X %" means: if X % of the negatives are random passages, belong to '
+            "other queries, or have the finding, about half of the samples as large as the baseline's fail."
         ),
         *_comment(f"- a new source: {_limits(limits_for(policy, baseline, None))}"),
     ]
@@ -418,36 +433,42 @@ def policy_text(baseline: Baseline, where: str, table: str = "gate") -> str:
 
 
 def _limits(limits: GateLimits) -> str:
-    """Format the limits of the baseline except those of defects, and the checks that it has no power for."""
+    """Format the limits except those of defects, and the checks that were left out for low power."""
     texts = [
         f"{check} {bound.side} {bound.value:g}{_detects_text(bound)}".replace("± ", "±")
         for check, bound in limits.bounds.items()
         if not bound.counted
     ]
-    return "; ".join([*texts, *([f"not checked, too weak: {', '.join(limits.left_out)}"] if limits.left_out else [])])
+    if limits.left_out:
+        texts.append(f"not checked (too little power): {', '.join(limits.left_out)}")
+    return "; ".join(texts)
 
 
 def _detects_text(bound: Bound) -> str:
-    """Format the share of damaged negatives that a limit detects."""
+    """Format the share of damaged negatives that a limit detects, and whether it is a notice."""
     notes = ["notice"] if bound.notice else []
     notes += [] if bound.detects is None else [f"detects {100 * bound.detects:.0f} %"]
     return f" ({', '.join(notes)})" if notes else ""
 
 
 def above_sentence(name: str, above: Mapping[str, float]) -> str:
-    """Return a sentence about a source of the baseline with larger shares than the catalogue recommends."""
+    """Return sentences about a source of the baseline with larger shares than the catalogue recommends."""
     shares = [
         f"{finding} {100 * share:.1f} % (recommended: at most {100 * (FINDINGS[finding].limit or 0.0):g} %)"
         for finding, share in above.items()
     ]
     counted, judged = ([finding for finding in above if (finding in DEFECTS) == flag] for flag in (True, False))
-    by = f" Later versions of {name} pass with the same share of {', '.join(judged)}." if judged else ""
-    fails = f" They fail for {', '.join(counted)}: repair {name}, or set a limit in the policy." if counted else ""
-    return f"{name}: {', '.join(shares)}.{by}{fails}"
+    sentences = [f"{name}: {', '.join(shares)}."]
+    if judged:
+        sentences.append(f"Later versions of {name} pass with the same share of {', '.join(judged)}.")
+    if counted:
+        repair = f"Repair {name}, or set a limit in the policy."
+        sentences.append(f"Later versions of {name} fail with the same share of {', '.join(counted)}. {repair}")
+    return " ".join(sentences)
 
 
 def write_policy(baseline: Baseline, where: str, path: Path) -> None:
-    """Write the policy to a new file, or add it to settings without one. Raises UsageError, OutputError."""
+    """Write the policy to a new file, or add it to a file that has none. Raises UsageError, OutputError."""
     name = ".".join(KEYS_IN.get(path.name, ("gate",)))
     text = policy_text(baseline, where, name)
     if path.exists():
@@ -460,29 +481,29 @@ def write_policy(baseline: Baseline, where: str, path: Path) -> None:
             raise UsageError(
                 f"already has a [{name}] table",
                 where=str(path),
-                remedy="remove it first, or name another file with --policy",
+                remedy="remove the table first, or name another file with --policy",
             )
         text = _combined(before, text, path)
     write_whole(path, text)
 
 
 def _combined(before: str, text: str, path: Path) -> str:
-    """Append the policy to the settings, with their line ends. Raises UsageError if they cannot share a file."""
+    """Append the policy to the text of a file, with its line ends. Raises UsageError if the file cannot hold both."""
     end = "\r\n" if "\r\n" in before else "\n"
     whole = f"{before.rstrip()}{end * 2}{text.replace(chr(10), end)}" if before.strip() else text
     remedy = "name another file with --policy"
     try:
         policy = policy_in(tomllib.loads(whole), path.name, str(path))
     except tomllib.TOMLDecodeError as error:
-        raise UsageError(f"cannot add a table: {error}", where=str(path), remedy=remedy) from error
+        raise UsageError(f"a table cannot be added: {error}", where=str(path), remedy=remedy) from error
     except SettingsError as error:
         raise UsageError(f"already contains a policy: {error.message}", where=str(path), remedy=remedy) from error
     if policy is None:
-        raise UsageError("a table added here would not be read", where=str(path), remedy=remedy)
+        raise UsageError("a policy table in this file would not be read", where=str(path), remedy=remedy)
     return whole
 
 
 def _comment(text: str) -> list[str]:
-    """Return the lines of a comment, without control characters, which would end it or break the file."""
+    """Return the lines of a comment. Control characters are replaced, since they could end it or break the file."""
     printable = "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text)
     return [f"# {line}" for line in textwrap.wrap(printable, WIDTH)]

@@ -1,6 +1,6 @@
-"""The gate's policy: its limits, its files and its errors. This module loads neither torch nor numpy.
+"""Read the gate's policy from TOML, and explain its errors. This module loads neither torch nor numpy.
 
-A missing key takes the limit derived from the baseline (`secid.tools.gating.limits`); "off" skips a check.
+If a key is missing, the limit is derived from the baseline (`secid.tools.gating.limits`); "off" skips the check.
 """
 
 from __future__ import annotations
@@ -23,7 +23,7 @@ Count = Annotated[int, Field(ge=1, strict=True)]
 
 
 class PolicyTable(BaseModel):
-    """A table of the policy. Unknown keys are errors, values never change. It is built on first use, to save time."""
+    """A table of the policy. Unknown keys are errors, and values are frozen. To save time it is built on first use."""
 
     model_config = ConfigDict(extra="forbid", frozen=True, allow_inf_nan=False, defer_build=True)
 
@@ -31,13 +31,13 @@ class PolicyTable(BaseModel):
 if TYPE_CHECKING:
 
     class FindingsPolicy(PolicyTable):
-        """A key for each finding."""
+        """The [gate.findings] table, with a key for each finding."""
 
 else:
     FindingsPolicy = create_model(
         "FindingsPolicy",
         __base__=PolicyTable,
-        __doc__="Largest share of a source's negatives that may have a finding.",
+        __doc__="Maximum share of a source's negatives with each finding.",
         **{
             name: (Fraction | Off | None, Field(None, description=f"{entry.rule}.")) for name, entry in FINDINGS.items()
         },
@@ -47,13 +47,13 @@ Tolerance = Positive | Off | None
 
 
 class DriftPolicy(PolicyTable):
-    """Largest distance of a source from its predecessor in the baseline, in either direction."""
+    """Maximum distance of a source from its predecessor in the baseline."""
 
-    score_nats: Tolerance = Field(None, description="ECI_sem, in nats.")
+    score_nats: Tolerance = Field(None, description="Distance of ECI_sem in nats, in either direction.")
     unrelated: Tolerance = Field(
         None,
-        description="Share of negatives less related to their query (cosine plus coverage) than 98 % of the "
-        "predecessor's.",
+        description="Increase in the share of unrelated negatives. A negative is unrelated if its relation to the "
+        "query (cosine plus coverage) is below that of 98 % of the predecessor's negatives.",
     )
 
 
@@ -63,27 +63,28 @@ class Policy(PolicyTable):
     model_config = ConfigDict(title="secid gate policy")
 
     minimum_queries: Count | None = Field(
-        None, description="Distinct queries below which a source that does not fail is undecided."
+        None, description="Minimum distinct queries. A source with fewer is undecided, unless a check fails."
     )
     new_source: Literal["allow", "hold"] = Field(
-        "allow", description="A source without a predecessor in the baseline: judge it, or hold it for review."
+        "allow", description="Judge a source without a predecessor in the baseline (allow), or hold it for review."
     )
     allow_undecided: tuple[str, ...] = Field(
-        (), description="Names of checks that may stay undecided; any other undecided check holds the source (exit 3)."
+        (), description="Names of checks that may be undecided. Any other undecided check holds the source (exit 3)."
     )
     defects_maximum: Fraction = Field(
         DEFECT_LIMIT,
-        description="Largest share of the negatives that may have a counted defect, whatever the baseline has; the "
-        "[gate.findings] table can give one of them another limit.",
+        description="Maximum share of the negatives with a counted defect, whatever its share in the baseline. The "
+        "[gate.findings] table can set another limit for a single defect.",
     )
     hardness_minimum: Annotated[float, Field(ge=-1.0, le=2.0, strict=True)] | Off | None = Field(
-        None, description="Least hardness: 0 as easy as random passages, 1 as near to the query as the positive."
+        None,
+        description="Minimum hardness. 0 means as far from the query as random passages, 1 as near as the positive.",
     )
     languages_maximum: Fraction | Off | None = Field(
-        None, description="Largest share of the negatives in languages that the baseline does not have."
+        None, description="Maximum share of the negatives in languages that the baseline does not have."
     )
     names: Mapping[str, str] = Field(
-        default_factory=dict, description='New names of sources of the baseline: new = "known".'
+        default_factory=dict, description='New names of the baseline\'s sources: new-name = "name in the baseline".'
     )
     findings: FindingsPolicy = Field(default_factory=FindingsPolicy)
     drift: DriftPolicy = Field(default_factory=DriftPolicy)
@@ -92,21 +93,22 @@ class Policy(PolicyTable):
 KEYS_IN: Mapping[str, tuple[str, ...]] = {"secid.toml": ("gate",), "pyproject.toml": ("tool", "secid", "gate")}
 """Settings files that may contain a policy, and the path of its table."""
 MISSPELT = 0.85
-"""Least similarity of a misspelt key of the policy: one wrong letter in seven. Tables of other tools are below it."""
+"""Minimum similarity to a key of the policy at which a key counts as misspelt: one wrong letter in seven. The tables of
+other tools are less similar."""
 
 
 def read_policy(path: Path | None, directory: Path | None = None) -> tuple[Policy, str]:
-    """Return the policy and its file; an empty policy and "" if there is none.
+    """Return the policy and the file that it is from; an empty policy and "" if there is none.
 
-    path : a file of the user, with a [gate] table or only the policy. If it is None, the files of KEYS_IN in
-           `directory` are read, by default those in the working directory.
+    path : a file with a [gate] table, or with nothing but the policy. None to look in the files of KEYS_IN.
+    directory : folder of these files, by default the working directory.
     Raises SettingsError that names the key and the nearest known key, UsageError if `path` is not a file.
     """
     base = directory or Path.cwd()
     if path is not None:
         if not path.is_file():
             message = (
-                "is a pipe, a device or a folder; a policy is read more than once"
+                "is a pipe, a device or a folder, but a policy is read more than once"
                 if path.exists()
                 else "no such policy file"
             )
@@ -129,7 +131,7 @@ def read_policy(path: Path | None, directory: Path | None = None) -> tuple[Polic
 
 
 def table_in(table: Mapping[str, Any], name: str) -> Any:
-    """Return the policy's table in a TOML document, by the name of its file; None if there is none."""
+    """Return the policy's table in a TOML document; None if there is none. name: file name, which decides the table."""
     value: Any = table
     for key in KEYS_IN.get(name, ("gate",)):
         value = value.get(key) if isinstance(value, Mapping) else None
@@ -137,7 +139,7 @@ def table_in(table: Mapping[str, Any], name: str) -> Any:
 
 
 def policy_in(table: Mapping[str, Any], name: str, where: str) -> Policy | None:
-    """Return the policy of a TOML document, by the name of its file; None if it has none. Raises SettingsError."""
+    """Return the policy of a TOML document; None if it has none. name: as in `table_in`. Raises SettingsError."""
     policy_table = table_in(table, name)
     if policy_table is None:
         return None
@@ -146,9 +148,10 @@ def policy_in(table: Mapping[str, Any], name: str, where: str) -> Policy | None:
 
 
 def _refuse_misplaced(table: Mapping[str, Any], name: str, where: str) -> None:
-    """Refuse a limit outside the policy's table, which nothing would read. Raises SettingsError.
+    """Raise SettingsError for a key of the policy outside its table, where it would be ignored.
 
-    Tables of other tools are allowed there, and so are secid's settings, one of which has the name of a policy table.
+    Keys of other tools and secid's settings are allowed there. One setting has the same name as a table of the policy,
+    so it is refused only if its value is a table.
     """
     *above, last = KEYS_IN.get(name, ("gate",))
     for key in above:
@@ -158,13 +161,15 @@ def _refuse_misplaced(table: Mapping[str, Any], name: str, where: str) -> None:
         if near and (key not in FIELDS or isinstance(value, Mapping)):
             path = ".".join([*above, key])
             remedy = f"did you mean {'.'.join([*above, last, near[0]])!r}?"
-            raise SettingsError(f"{path!r} is outside the policy's table", where=where, remedy=remedy)
+            raise SettingsError(
+                f"{path!r} is outside the policy's table and would be ignored", where=where, remedy=remedy
+            )
 
 
 def parse_policy(table: Any, where: str) -> Policy:
-    """Parse a policy from a TOML table. Raises SettingsError, one line, with a suggestion for an unknown key."""
+    """Parse a policy from a TOML table. Raises SettingsError, with a suggestion for an unknown key."""
     if not isinstance(table, Mapping):
-        raise SettingsError(f"the policy is {type(table).__name__}, expected a table", where=where)
+        raise SettingsError(f"the policy must be a table, got {type(table).__name__}", where=where)
     try:
         policy = Policy.model_validate(table)
     except ValidationError as error:
@@ -193,7 +198,7 @@ def _explained(error: ValidationError, where: str) -> SettingsError:
         return SettingsError(f"unknown key {'.'.join(place)!r}", where=where, remedy=_nearest(place[-1], known))
     key = ".".join(part for part in place if part in KEYS)
     if problem["type"] == "model_type":
-        message = f"{key} = {problem['input']!r} is not allowed: it is a table"
+        message = f"{key} must be a table, got {problem['input']!r}"
         return SettingsError(message, where=where, remedy=f'write a [gate.{key}] table; limits in it may be "off"')
     may_be_off = any("'off'" in problem["msg"] for problem in problems)
     return SettingsError(
@@ -234,6 +239,6 @@ LIMITED_CHECKS = (
     *(f"findings.{name}" for name in FINDINGS),
     *(f"drift.{name}" for name in DriftPolicy.model_fields),
 )
-"""Checks that have a limit."""
+"""Names of the checks that have a limit."""
 CHECK_NAMES = ("queries", *LIMITED_CHECKS, "new_source")
 """Names of all checks."""

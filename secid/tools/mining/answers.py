@@ -1,4 +1,4 @@
-"""Sort the answers of a language model into negatives and rejected texts, and keep the answers in a journal."""
+"""Split the answers of a language model into negatives and rejected texts, and keep the answers in a journal."""
 
 from __future__ import annotations
 
@@ -27,30 +27,31 @@ from secid.pool.texts import Packed
 from secid.progress import Progress
 from secid.write.writer import writing
 
-# An answer gives negatives; everything else is rejected for a reason.
+# Every text in an answer is a negative or is rejected for a reason.
 #
-# Every text rule is the catalogue's (METHOD 14). The first reason that applies counts:
+# Text rules are those of the catalogue (METHOD 14). The first reason that applies counts:
 #
 #     for an answer   rejected          the server refused the request (too long, filtered)
 #                     refusal           the model declined
 #                     truncated         cut at the limit of tokens, before its list was complete
-#                     not_json          no list of texts in it
-#                     not_chat, too_long  the response is not a chat completion; it has more bytes than MOST_BYTES
-#                     fewer             fewer texts than requested; the texts count
+#                     not_json          has no list of texts
+#                     not_chat          the response is not a chat completion
+#                     too_long          the response is larger than MAX_BYTES
+#                     fewer             fewer texts than requested; its texts are still used
 #     for a text      not_text          a number, null, or characters that no UTF-8 file holds
 #                     empty, refusal, preamble, query_echo, false_negative, near_copy, repeat, other_language
-#                     surplus           the requested number of good texts came before it; it is not checked
+#                     surplus           comes after the requested number of good texts; it is not checked
 
-MOST_TOKENS = 2**53
-"""Largest number of tokens that is believed. Numbers of JSON are exact up to it, and no model uses more."""
+MAX_TOKENS = 2**53
+"""Maximum token count that is accepted from a server. JSON numbers are exact up to it, and no model uses more."""
 CUT, FILTERED = "length", "content_filter"
-"""Values of `finish_reason` for an answer that reached the limit of tokens, and for one that a filter removed."""
+"""Values of `finish_reason` if the token limit was reached, and if a filter removed the answer."""
 NOT_CHAT, TOO_LONG = "not_chat", "too_long"
-"""Values of `finish_reason` that secid sets for responses that it does not read."""
-MOST_BYTES = 1 << 20
-"""Largest size of a response in bytes: a hundred passages of 2,000 words."""
-MOST_OPENINGS = 1_000
-"""Largest number of places in a text that are searched for a list. Each search costs as much as the text is long."""
+"""Values of `finish_reason` that secid sets if a response cannot be used."""
+MAX_BYTES = 1 << 20
+"""Maximum size of a response in bytes, enough for a hundred passages of 2,000 words."""
+MAX_SEARCHED_PLACES = 1_000
+"""Maximum number of places in a text that are searched for a list. Each search may read the whole text."""
 THOUGHT_END = "</think>"
 """End of a model's reasoning, which may hold drafts of a list."""
 NUMBERED = re.compile(r"^[ \t]*\d+[.)][ \t]+(\S.*)$", re.MULTILINE)
@@ -61,9 +62,10 @@ JSON = json.JSONDecoder(strict=False)
 
 @dataclass(frozen=True)
 class PromptPair:
-    """A query for which a model writes negatives.
+    """A query that a model writes negatives for.
 
-    key : hex of its text key.   positives : at least one; the prompt has the first, negatives are compared with all.
+    key : the query's text key in hex.
+    positives : at least one. The prompt contains the first; negatives are compared with all of them.
     """
 
     key: str
@@ -73,9 +75,9 @@ class PromptPair:
 
 @dataclass(frozen=True)
 class ServerAnswer:
-    """An answer as the server sent it; "" for fields that it did not send.
+    """A server's answer. Text fields that it did not send are "".
 
-    tokens_in, tokens_out : 0 to 2^53; None if the server sent anything else.
+    tokens_in, tokens_out : token counts, 0 to 2^53; None if the server sent anything else.
     """
 
     content: str
@@ -86,7 +88,7 @@ class ServerAnswer:
 
     @property
     def tokens(self) -> tuple[int, int] | None:
-        """Return tokens in and out; None unless both are known."""
+        """Return the token counts of prompt and answer; None unless both are known."""
         return None if self.tokens_in is None or self.tokens_out is None else (self.tokens_in, self.tokens_out)
 
     @staticmethod
@@ -109,7 +111,7 @@ class WrittenNegatives:
     """Negatives of one pair.
 
     texts    : distinct negatives, in the order of the answer.
-    rejected : (reason, text) of everything else.
+    rejected : (reason, text) for each text that was rejected.
     """
 
     texts: tuple[str, ...]
@@ -119,16 +121,16 @@ class WrittenNegatives:
 def _text(value: object) -> str:
     """Return a text, "" for None. Raises TypeError for anything else."""
     if value is not None and not isinstance(value, str):
-        raise TypeError(f"a text was expected, not {type(value).__name__}")
+        raise TypeError(f"expected a text, got {type(value).__name__}")
     return value or ""
 
 
 def _tokens(value: object) -> int | None:
-    return value if type(value) is int and 0 <= value <= MOST_TOKENS else None
+    return value if type(value) is int and 0 <= value <= MAX_TOKENS else None
 
 
 def written(answer: ServerAnswer, pair: PromptPair, n: int) -> WrittenNegatives:
-    """Return the negatives of an answer, at most the n that were requested, and the rejected texts."""
+    """Return the negatives of an answer, at most n, and the rejected texts. n: number requested."""
     reason, items = _items(answer)
     if reason:
         return WrittenNegatives((), ((reason, printable(answer.content or answer.refusal)),))
@@ -168,9 +170,9 @@ def _items(answer: ServerAnswer) -> tuple[str, list[object]]:
 
 
 def _values(text: str) -> Iterator[Any]:
-    """Yield the JSON lists and objects in a text, whatever text is around them."""
+    """Yield the JSON lists and objects in a text. Text around them is ignored."""
     start, n_read = OPENING.search(text), 0
-    while start and n_read < MOST_OPENINGS:
+    while start and n_read < MAX_SEARCHED_PLACES:
         n_read += 1
         try:
             value, end = JSON.raw_decode(text, start.start())
@@ -183,7 +185,9 @@ def _values(text: str) -> Iterator[Any]:
 
 
 def _list_of(value: Any) -> list[object] | None:
-    """Return the list that a JSON value is or holds, if it has a text; None otherwise. An object with one text counts.
+    """Return the list in a JSON value, or the value itself if it is a list. Return None if no item is a text.
+
+    An object with exactly one text counts as that text.
 
     >>> _list_of({"negatives": [{"id": 1, "text": "a"}, "b"]}), _list_of([1, 2])
     (['a', 'b'], None)
@@ -202,7 +206,7 @@ def _only_text(item: dict[str, object]) -> object:
 
 
 def printable(text: str) -> str:
-    """Replace every lone surrogate by a question mark. JSON can hold lone surrogates, but UTF-8 cannot."""
+    """Replace every lone surrogate with a question mark. JSON can contain lone surrogates, but UTF-8 cannot."""
     return text.encode("utf-8", "replace").decode()
 
 
@@ -211,9 +215,9 @@ def _shown(item: object) -> str:
 
 
 def _faults(items: Sequence[object], pair: PromptPair, forms: set[str]) -> Iterator[str | None]:
-    """Yield for each item the first reason why it is not a valid negative of the query; None for a valid one.
+    """Yield the first reason why each item is not a valid negative of the query; None for a valid one.
 
-    forms : normal forms of earlier texts. Those of these items are added.
+    forms : normal forms of earlier texts. The normal forms of these items are added to it.
     """
     texts, positives = list(map(_shown, items)), set(map(normal_form, pair.positives))
     query, near, foreign = normal_form(pair.query), _near_copies(texts, pair.positives), _foreign(texts, pair.positives)
@@ -239,7 +243,7 @@ def _faults(items: Sequence[object], pair: PromptPair, forms: set[str]) -> Itera
 
 
 def _near_copies(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Return (n,) flags of texts that are a near copy of a positive."""
+    """Return flags of texts that are a near copy of a positive, (n,)."""
     own, known = (run_sets(FormKeys.of(Packed.of(part))) for part in (texts, positives))
     places = np.repeat(np.arange(len(texts)), len(positives)), np.tile(np.arange(len(positives)), len(texts))
     near = near_copies(own.take(places[0]), known.take(places[1]))
@@ -247,23 +251,23 @@ def _near_copies(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[
 
 
 def _foreign(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Return (n,) flags of texts in another language than every positive.
+    """Return flags of texts whose language differs from that of every positive, (n,).
 
-    Both the text's language and that of at least one positive must be decided.
+    A text is not flagged if its language is undecided, or if the languages of all positives are.
     """
     own = language_numbers(Packed.of(texts))
     known = np.setdiff1d(language_numbers(Packed.of(positives)), [UNDECIDED])
     return np.asarray((own != UNDECIDED) & (len(known) > 0) & ~np.isin(own, known))
 
 
-# Answers are written to disk before they are used, so that none is paid for twice.
+# Answers are written to disk before they are used, so that no answer is paid for twice.
 
 
 class Journal:
-    """Answers on disk, a line of JSON each, synced to disk one by one. The first answer to a request counts.
+    """File of answers, a line of JSON each. Each answer is synced to disk. The first answer to a request counts.
 
-    Answers of another recipe stay in the file unused, and a note says so.
-    recipe : everything that an answer depends on besides its pair. Raises OutputError.
+    Answers of another recipe are kept but not used, and a note reports them.
+    recipe : everything except its pair that an answer depends on. Raises OutputError.
     """
 
     def __init__(self, path: Path, recipe: Mapping[str, Any], progress: Progress) -> None:
@@ -295,7 +299,7 @@ class Journal:
                     differ = " and ".join(key for key, value in self._recipe.items() if entry["recipe"][key] != value)
                     request = str(entry["request"])
                     ServerAnswer(**entry["answer"])
-                except (ValueError, LookupError, TypeError, RecursionError):  # cut when a run was killed
+                except (ValueError, LookupError, TypeError, RecursionError):  # incomplete, since a run was killed
                     differ, request = "", ""
                 if differ:
                     others[differ] = others.get(differ, 0) + 1
@@ -318,14 +322,14 @@ class Journal:
             self._places.setdefault(request, (place, len(line)))
 
     def answer(self, request: str) -> ServerAnswer:
-        """Return the answer to a request that the journal holds. Raises OutputError."""
+        """Return the answer to a request in the journal. Raises OutputError."""
         place, length = self._places[request]
         with self._lock, writing(self._path):
             self._file.seek(place)
             return ServerAnswer(**json.loads(self._file.read(length))["answer"])
 
     def close(self) -> None:
-        """Close the file. A new journal without an answer is removed, for example after a full disk."""
+        """Close the file. A new journal without answers is removed, for example after a full disk."""
         self._file.close()
         if self._is_new and not self._places:
             with suppress(OSError):
@@ -334,14 +338,14 @@ class Journal:
 
 @contextmanager
 def resume_hint(journals: Sequence[Path], progress: Progress) -> Iterator[None]:
-    """Say how many answers the journals hold and how to resume, if the block fails or is interrupted."""
+    """If the block fails or is interrupted, report how many answers the journals have and how to resume."""
     try:
         yield
     except BaseException as error:
         n = sum(map(_n_lines, journals))
         answers = plural(n, "paid answer is kept", "paid answers are kept")
-        hint = f"{answers}: the same command resumes from them"
-        if n and isinstance(error, InputError):  # the same command would meet the same input
+        hint = f"{answers}; the same command reuses them"
+        if n and isinstance(error, InputError):  # the same command would fail again
             raise
         if n and isinstance(error, SecidError):
             error.remedy = "; ".join(filter(None, (error.remedy, hint)))

@@ -1,4 +1,4 @@
-"""Choose the candidates that become negatives of a query: the order of a method, exclusions, and the window."""
+"""Choose the negatives of a query: rank the candidates, exclude some, and take those that pass within the window."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from secid.tools.mining.methods import DEPTH, Dense, Llm, Method, Miner, Random
 from secid.tools.mining.questions import Questions
 from secid.triplets.search import Bm25Index, nearest_passages
 
-# The catalogue's text rules exclude candidates that must never be a negative of a query:
+# Candidates that must never be a negative of a query are excluded by the catalogue's text rules:
 #
 #     false_negative     the normal form of a labelled positive of the query
 #     near_copy          a near copy of a labelled positive
@@ -33,11 +33,11 @@ from secid.triplets.search import Bm25Index, nearest_passages
 Codes = npt.NDArray[np.uint8]
 
 EXCLUDED = ("false_negative", "near_copy", "query_echo", "empty", "repeat")
-"""Reasons by code, from 1. The first that applies counts."""
+"""Reasons in the order of their codes, from 1. The first that applies counts."""
 
 
 class Exclusions:
-    """Exclusions for all queries of a run."""
+    """Finds the excluded candidates of any query of a run."""
 
     def __init__(self, questions: Questions, progress: Progress) -> None:
         progress.start("texts", None, "")
@@ -48,13 +48,13 @@ class Exclusions:
 
     @property
     def query_forms(self) -> Index:
-        """Return (Q,) numbers; queries of one normal form have the same number."""
+        """Return numbers of queries, (Q,). Queries with the same normal form have the same number."""
         return self._queries.number
 
     def codes(self, queries: Index, ids: Index) -> Codes:
-        """Return (q, m) codes: 0 if a candidate may be a negative, else the number of the reason.
+        """Return a code for each candidate, (q, m): 0 if it may be a negative, else the number of the reason.
 
-        queries : (q,).   ids : (q, m) candidates in their order, -1 for none, which gets 0.
+        queries : (q,) ids.   ids : (q, m) candidates of each query, best first; -1 for no candidate, which gets 0.
         """
         codes = np.zeros(ids.shape, np.uint8)
         row, place = np.nonzero(ids >= 0)
@@ -73,29 +73,29 @@ class Exclusions:
         return codes
 
     def forms(self, ids: Index) -> Index:
-        """Return numbers of candidates; those of one normal form have the same number."""
+        """Return numbers of candidates. Candidates with the same normal form have the same number."""
         return self._passages.number[ids]
 
 
-# The order of a method over the candidates of a query is exact, and does not depend on other sources.
+# A method ranks the candidates of a query exactly, and independently of other sources.
 #
-# An order is computed up to a depth: the first candidates of each query, best first, padded with -1 at its end. Equal
+# A ranking is computed up to a depth. Each query has its first candidates, best first, padded with -1 at the end. Equal
 # scores are ordered by text key, as candidates are, so that the order of files or rows does not matter.
 
 TEXTS_AT_ONCE = 4_096
 STREAM = 4
-"""Stream of the seed. Controls draw from 1 and 2, the random reference from 3."""
+"""Number of the random stream. Controls use streams 1 and 2, the random reference uses 3."""
 
 
 class Order(NamedTuple):
-    """First m candidates of each query: (q, m) ids, -1 after the last, and (q, m) scores, NaN there."""
+    """First m candidates of each query. ids : (q, m), -1 after the last.   scores : (q, m), NaN after the last."""
 
     ids: Index
     scores: Floats
 
 
 class Ranking(Protocol):
-    """An order for each query."""
+    """A method's ranking of the candidates of each query."""
 
     def first(self, queries: Index, depth: int) -> Order:
         """Return the first `depth` candidates of these queries. depth: >= 1."""
@@ -103,7 +103,7 @@ class Ranking(Protocol):
 
 
 class DenseRanking:
-    """Ranking by the dot product with the query's row. n: number of candidates; ids below n, in text-key order."""
+    """Ranking by the dot product with the query's row. n: number of candidates; their ids are 0 to n - 1."""
 
     def __init__(self, vectors: Vectors, n: int) -> None:
         self._vectors, self._n = vectors, n
@@ -119,7 +119,7 @@ class Bm25Ranking:
     def __init__(
         self, queries: TextStore, candidates: TextStore, n: int, tokenizer: str, tick: Callable[[int], None]
     ) -> None:
-        """Index n candidates, with ids below n in text-key order. tick: called with the number of candidates read."""
+        """Index the candidates with ids 0 to n - 1. tick: called with the number of candidates just read."""
 
         def documents() -> Iterator[Packed]:
             for start, stop in pieces(n, TEXTS_AT_ONCE, candidates.lengths[:n]):
@@ -134,20 +134,20 @@ class Bm25Ranking:
 
 
 class RandomRanking:
-    """Random ranking by the seed and the query's text key. n: number of candidates; ids below n."""
+    """Random ranking that depends only on the seed and the query's text key. n: number of candidates."""
 
     def __init__(self, queries: TextStore, n: int, seed: int) -> None:
         self._queries, self._n, self._seed = queries, n, seed
 
     def first(self, queries: Index, depth: int) -> Order:
-        """Return the first candidates; see `Ranking`. Scores are NaN. A deeper order begins with every shorter one."""
+        """Return the first candidates; see `Ranking`. Scores are NaN. A deeper ranking only appends candidates."""
         depth = min(depth, self._n)
         keys = np.ascontiguousarray(self._queries.keys[queries]).view("<u4").tolist()
         ids = np.array([self._drawn([self._seed, STREAM, *key], depth) for key in keys]).reshape(len(queries), depth)
         return Order(ids, np.full(ids.shape, np.nan))
 
     def _drawn(self, seed: Sequence[int], depth: int) -> Index:
-        """Draw with replacement and keep first draws, so that more draws change no earlier ones."""
+        """Draw with replacement and keep the first draw of each candidate, so that more draws only append."""
         n_draws = 2 * depth
         while True:
             draws = np.random.default_rng(seed).integers(self._n, size=n_draws)
@@ -157,31 +157,34 @@ class RandomRanking:
             n_draws *= 2
 
 
-# The candidates in the window of an order that pass the tests become negatives, in the order of the method's pick.
+# Candidates within the window of ranks that pass the method's tests become negatives. `pick` decides their order.
 #
-# A rank is a candidate's place in its order among those that are not excluded, from 1. A query with fewer negatives
-# than requested is short, and `why` has the reason; only `fill` adds others to it.
+# A candidate's rank is its place among those that are not excluded, from 1. A row with fewer negatives than requested
+# is short, and `why` has the reason. Only `fill` adds random candidates to short rows.
 
 WHY = ("margin", "maximum", "reused", "few_candidates", "no_common_token", "parts_ended", "few_written")
-"""Reasons for short rows, by the numbers in `Picks.why`, from 1."""
-OFTEN_EXCLUDED = 8
-"""Candidates of an order beyond those needed. A query rarely has more excluded candidates."""
-DRAWN = 1 << 14
-"""Number of drawn candidates at which filling a short row stops. If the positive scores lowest of all, no candidate
-passes a margin, and each such row would take seconds in a corpus of a million."""
+"""Reasons for short rows, in the order of their numbers in `Picks.why`, from 1."""
+EXTRA_CANDIDATES = 8
+"""Extra candidates of a ranking beyond those needed. A query rarely has more excluded candidates."""
+MAX_FILL_DRAWS = 1 << 14
+"""Stop filling a short row after drawing this many candidates. If the positive scores lower than all candidates, none
+passes a margin, and such a row would take seconds in a corpus of a million."""
 FILL = -1
-"""Value of `Picks.by` for a candidate drawn at random for a short query."""
+"""Value of `Picks.by` for a candidate that was drawn to fill a short row."""
 
 
 @dataclass
 class Picks:
-    """Negatives of one source: R rows of up to K or all C passages, -1 and NaN after the last one of each row.
+    """Negatives of one source, for R rows and C passages.
 
-    k : negatives requested for each row.   cap : largest number of rows with the same passage.
-    ids, ranks : (R, min(K, C)) passage and its rank.   scores : the method's scores; NaN if it has none.
-    by : (R, min(K, C)) number of the source that found it, or FILL.   why : (R,) 0 or a number of WHY, before filling.
-    excluded : excluded candidates, by reason. For each query those before its last negative count, and all of the
-    window if it was searched to its end.   used : (C,) number of rows that have each passage.
+    k      : number of negatives requested for each row.   cap : maximum number of rows with the same passage.
+    ids, ranks : (R, min(K, C)) passage and rank of each negative; -1 after the last one of a row.
+    scores : (R, min(K, C)) the method's scores; NaN without a score or a negative.
+    by     : (R, min(K, C)) number of the source that found the negative, or FILL.
+    why    : (R,) number of the reason in WHY if the row was short before filling, else 0.
+    used   : (C,) number of rows that have each passage.
+    excluded : number of excluded candidates, by reason. Those before a row's last negative count; if the window was
+             searched to its end, all in the window.
     """
 
     k: int
@@ -212,14 +215,14 @@ class Picks:
 
     @property
     def counts(self) -> Index:
-        """Return (R,) numbers of negatives."""
+        """Return the number of negatives of each row, (R,)."""
         return np.asarray((self.ids >= 0).sum(axis=1))
 
     def take(self, row: int, order: Order, ranks: Index, by: int, most: int, exclusions: Exclusions) -> int:
-        """Add the first `most` candidates that fewer than `cap` rows have, and whose normal form is new to this row.
+        """Add up to `most` candidates to a row. Skip those that `cap` rows have, or whose normal form the row has.
 
-        order, ranks : (m,) of distinct normal forms, in the order of preference.   by : as the field.
-        Return the number skipped because `cap` rows have them; 0 if `most` candidates were added.
+        order, ranks : (m,) candidates with distinct normal forms and their ranks, best first.   by : see the field.
+        Return the number of candidates skipped because of `cap`; 0 if `most` candidates were added.
         """
         n = int((self.ids[row] >= 0).sum())
         new = np.ones(len(order.ids), np.bool_)
@@ -236,10 +239,10 @@ class Picks:
 
 @dataclass(frozen=True)
 class CandidateLists:
-    """Candidates of q queries in one order.
+    """Candidates of q queries in one ranking.
 
-    codes : (q, m) codes of `Exclusions`.   complete : (q,) flags: the order has no more candidates.
-    s_qp : (q,) score of the positive.
+    s_qp   : (q,) score of the positive.   codes : (q, m) codes of `Exclusions`.
+    complete : (q,) True if the ranking has no more candidates.
     """
 
     ranking: Ranking
@@ -252,16 +255,16 @@ class CandidateLists:
 
     @property
     def allowed(self) -> Flags:
-        """Return (q, m) flags of the candidates that may be negatives."""
+        """Return flags of the candidates that may be negatives, (q, m)."""
         return np.asarray((self.ids >= 0) & (self.codes == 0))
 
 
 @dataclass(frozen=True)
 class Choice:
-    """Choice of negatives, with the facts that all sources of a run share.
+    """Chooses negatives, with the facts that all sources of a run share.
 
     keys : text keys of all queries, (Q, 16), and of the candidates.
-    capped : a cap on reuse is set. Then lists need the whole window, since other rows decide which candidates are left.
+    capped : reuse is limited. Then lists cover the whole window, because other rows may use up any candidate.
     """
 
     exclusions: Exclusions
@@ -271,8 +274,8 @@ class Choice:
     capped: bool
 
     def lists(self, ranking: Ranking, queries: Index, s_qp: Floats, miners: Sequence[Miner]) -> CandidateLists:
-        """Return lists of these queries that are long enough for each miner. Lists that are too short are doubled."""
-        depth = OFTEN_EXCLUDED + max(
+        """Return lists of candidates that are long enough for each miner. A list that is too short is doubled."""
+        depth = EXTRA_CANDIDATES + max(
             self._last(m) if self.capped or m.pick != "top" else min(self._last(m), m.window[0] + self.k - 1)
             for m in miners
         )
@@ -296,7 +299,7 @@ class Choice:
         return CandidateLists(ranking, queries, s_qp, ids, scores, codes, complete)
 
     def _last(self, miner: Miner) -> int:
-        """Return the last rank of the lists. A random source with a cap draws more for the few rows that need it."""
+        """Return the last rank that a list needs. A random source draws more for the few rows that need them."""
         return max(DEPTH, self.k) if isinstance(miner.method, Random) else miner.window[1]
 
     def _enough(self, miner: Miner, lists: CandidateLists) -> Flags:
@@ -306,7 +309,7 @@ class Choice:
         return np.asarray(filled)
 
     def choose(self, miner: Miner, number: int, picks: Picks, rows: Index, lists: CandidateLists) -> None:
-        """Set the negatives of these rows. number: the miner's.   lists: candidates of the rows' queries."""
+        """Set the negatives of these rows. number: number of the miner.   lists: candidates of the rows' queries."""
         eligible, near, above = _tested(miner, lists)
         value = np.zeros(eligible.shape) if miner.pick == "top" else self._draws(miner, lists)
         in_order = np.broadcast_to(np.arange(eligible.shape[1]), eligible.shape)
@@ -326,10 +329,10 @@ class Choice:
         picks.excluded += np.bincount(lists.codes[searched], minlength=len(EXCLUDED) + 1)
 
     def _draws(self, miner: Miner, lists: CandidateLists) -> Floats:
-        """Return (q, m) values; the largest are a draw without replacement (Gumbel top-k), by seed and both text keys.
+        """Return random values, (q, m). Taking the largest is a draw without replacement (Gumbel top-k).
 
-        Chances are equal for pick=random. For simans, p(n) is proportional to exp(-a (s_qn - s_qp - b)^2).
-        Source: METHOD 10.
+        They depend only on the seed and the text keys of query and candidate. For pick=random all candidates have the
+        same probability. For simans, p(n) is proportional to exp(-a (s_qn - s_qp - b)^2). Source: METHOD 10.
         """
         keys = self.keys[0][lists.queries], self.keys[1]
         query, passage = (np.ascontiguousarray(part[:, :8]).view(np.uint64).ravel() for part in keys)
@@ -344,7 +347,7 @@ class Choice:
 
 
 def _tested(miner: Miner, lists: CandidateLists) -> tuple[Flags, Flags, Flags]:
-    """Return (q, m) flags of the window's candidates: they pass, fail the margin, or fail only the maximum."""
+    """Return three flags of the candidates in the window, (q, m) each: pass, fail the margin, fail only the maximum."""
     rank = lists.allowed.cumsum(axis=1)
     window = lists.allowed & (rank >= miner.window[0]) & (rank <= miner.window[1])
     near, below = passing(miner.method, lists.scores, lists.s_qp[:, None])
@@ -354,10 +357,10 @@ def _tested(miner: Miner, lists: CandidateLists) -> tuple[Flags, Flags, Flags]:
 def passing(method: Method, s_qn: Floats, s_qp: Floats) -> tuple[Flags, Flags]:
     """Return flags of the candidates that pass a method's margins, and of those that pass its maximum.
 
-    The shape is that of the scores. All pass a test that the method does not have.
+    They have the shape of the scores. If the method lacks a test, all candidates pass it.
     """
     near = below = np.ones(np.broadcast_shapes(s_qn.shape, s_qp.shape), np.bool_)
-    if isinstance(method, Dense):  # written as "passes if", so that NaN does not
+    if isinstance(method, Dense):  # NaN passes none of these tests
         if method.relative is not None:
             near = near & (s_qn < s_qp - method.relative * np.abs(s_qp))
         if method.absolute is not None:
@@ -370,10 +373,10 @@ def passing(method: Method, s_qn: Floats, s_qp: Floats) -> tuple[Flags, Flags]:
 def _why(
     miner: Miner, lists: CandidateLists, k: int, n_candidates: int, failed: tuple[Index, Index, Index]
 ) -> npt.NDArray[np.uint8]:
-    """Return (q,) numbers of WHY for short rows.
+    """Return the number of the reason in WHY for each query, (q,), if its row is short.
 
-    The reason is that the window has fewer than k candidates, or else the test that most of the window failed.
-    failed : (q,) each; numbers of candidates that failed each of the first tests of WHY.
+    If the window has fewer than k candidates, that is the reason. Otherwise it is the test that most candidates failed.
+    failed : for each of the first three reasons of WHY, the number of candidates that failed that test, (q,).
     """
     n_allowed = lists.allowed.sum(axis=1)
     n_window = np.minimum(n_allowed, miner.window[1]) - miner.window[0] + 1
@@ -387,9 +390,9 @@ def _why(
 def combine(
     parts: Sequence[tuple[int, int]], picks: Sequence[Picks], number: int, rows: Index, exclusions: Exclusions
 ) -> None:
-    """Set the negatives of a hybrid: the first n of each part, skipping those that the row already has.
+    """Set the negatives of a hybrid: the first n of each part that the row does not have yet.
 
-    parts : number of a source, and n.   picks : those of all sources; `number` is the hybrid's own.
+    parts : (number of a source, n).   picks : picks of all sources.   number : number of the hybrid.
     """
     own, reused = picks[number], np.zeros(len(rows), np.bool_)
     for place, row in enumerate(rows.tolist()):
@@ -410,10 +413,10 @@ def fill(
     ranking: Ranking,
     exclusions: Exclusions,
 ) -> None:
-    """Fill up a short row with random candidates that pass; give up once at least DRAWN, or all, have been drawn.
+    """Fill a short row with random candidates. Stop after drawing at least MAX_FILL_DRAWS or all candidates.
 
-    by : as in `Picks`.   query : (1,).   passes : returns flags of the candidates that pass the source's margins and
-    maximum for this row; None if all do.
+    by : as in `Picks`.   query : (1,) id of the row's query.
+    passes : function that returns flags of the candidates that pass the source's tests; None if all pass.
     """
     depth = 4 * picks.ids.shape[1]
     while lacking := picks.k - int((picks.ids[row] >= 0).sum()):
@@ -422,6 +425,6 @@ def fill(
         ids = ids if passes is None else ids[passes(ids)]
         none = np.full(len(ids), -1)
         picks.take(row, Order(ids, none * np.nan), none, by, lacking, exclusions)
-        if depth >= min(DRAWN, len(picks.used)):
+        if depth >= min(MAX_FILL_DRAWS, len(picks.used)):
             break
         depth *= 2

@@ -1,4 +1,4 @@
-"""Find the negatives of each source of a run in one search, and write their files, provenance and manifest."""
+"""Mine all sources of a run in one search, and write their files and the manifest."""
 
 from __future__ import annotations
 
@@ -68,20 +68,21 @@ from secid.triplets.search import dots
 from secid.write.rows import Passage, Row
 from secid.write.writer import WrittenFile, new_files, write_rows, writing
 
-# Find the negatives of each source: `secid mine` writes them, and `--sweep` counts them.
+# Search the negatives of each source. `secid mine` writes them, and `--sweep` counts them.
 
 ROWS_AT_ONCE = 4_096
-"""Largest number of rows whose lists are in memory together: 15 MB for each order at the default window."""
-PARTS = 20
-"""Least number of parts of the rows. Progress is shown after each part, and each reads all candidates' vectors once."""
+"""Maximum number of rows that are searched together. Each ranking then takes 15 MB at the default window."""
+MIN_BATCHES = 20
+"""Minimum number of batches of rows, so that progress is shown. Each batch reads all candidates' vectors once."""
 
 
 @dataclass(frozen=True)
 class MinedLists:
-    """Negatives of each source of a plan, in its order, with their scores; NaN without an encoder.
+    """Negatives of each source, in the order of the plan, with their scores. Scores are NaN without an encoder.
 
-    positive, s_qp : (R,) the labelled positive of each row's query that scores lowest, and its score.
-    s_first : (R,) score of the row's first positive.   s_qn : (R, K) scores for each source, NaN without a negative.
+    positive, s_qp : (R,) the lowest-scoring labelled positive of each row's query, and its score.
+    s_first : (R,) score of each row's first positive.
+    picks, s_qn : for each source, its negatives and (R, K) their scores; NaN without a negative.
     """
 
     positive: Index
@@ -97,8 +98,8 @@ def find_negatives(
 ) -> MinedLists:  # fmt: skip
     """Find the negatives of all sources in one search.
 
-    written : (R, m) ids of the texts that a language model wrote for each row, -1 after the last; by source.
-    encoder : None to mine without one; then no source is dense.   work : an empty folder for temporary files.
+    written : for each source of a language model, (R, m) ids of the texts for each row; -1 after the last.
+    encoder : None if no source is dense and margins are not needed.   work : an empty folder for temporary files.
     """
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
@@ -118,11 +119,11 @@ def find_negatives(
 def lowest_positives(
     plan: MiningPlan, questions: Questions, exclusions: Exclusions, embedder: Embedder | None
 ) -> tuple[Index, Floats]:
-    """Return, for each row, the lowest-scoring labelled positive of its query, (R,), and that score, (R,).
+    """Return the lowest-scoring labelled positive of each row's query, (R,), and its score, (R,).
 
-    Scores are NaN without an encoder. A margin below this score holds for every positive, whatever their order. A label
-    of a query counts for all queries of its normal form, as in the exclusions. The candidates of dense sources are
-    encoded too.
+    A margin below this score holds for every positive. A label of a query counts for all queries with the same normal
+    form, as in the exclusions. Without an encoder, scores are NaN and each row's first positive is returned. If a
+    source is dense, all candidates are encoded too.
     """
     if embedder is None:
         return questions.first, np.full(len(questions.query), np.nan)
@@ -149,12 +150,12 @@ def search(
     number_of = {miner.name: number for number, miner in enumerate(plan.miners)}
     keys = questions.queries.keys, questions.passages.keys[:n]
     choice = Choice(exclusions, keys, plan.seed, plan.k, plan.max_reuse is not None)
-    # Rows are in the order of a hash of their texts, so that the order of files does not decide which a cap leaves out.
+    # Rows are sorted by a hash of their texts, so that the order of files does not decide which rows a cap cuts short.
     order = np.lexsort((questions.sorting, sample_order(keys[0], plan.seed)[questions.query]))
     at_random = RandomRanking(questions.queries, n, plan.seed)
     groups = _rankings(plan, questions, embedder, at_random, settings, progress)
     progress.start("mine", n_rows, "queries")
-    n_at_once = min(ROWS_AT_ONCE, ceil(n_rows / PARTS))
+    n_at_once = min(ROWS_AT_ONCE, ceil(n_rows / MIN_BATCHES))
     for start in range(0, n_rows, n_at_once):
         rows = order[start : start + n_at_once]
         query, limit = questions.query[rows], s_qp[rows]
@@ -188,7 +189,7 @@ def search(
 
 
 def _passes(method: Method, embedder: Embedder | None, query: Index, s_qp: float, ids: Index) -> Flags:
-    """Return (n,) flags of the candidates that pass a method's margins and maximum. query: (1,).   ids: (n,)."""
+    """Return flags of candidates that pass a method's margins and maximum, (n,). query: (1,) id.   ids: (n,)."""
     scores = np.full(len(ids), np.nan)
     if embedder is not None and isinstance(method, Dense):
         scores = dots(embedder.vectors, np.repeat(query, len(ids)), ids)
@@ -199,7 +200,7 @@ def _rankings(
     plan: MiningPlan, questions: Questions, embedder: Embedder | None, at_random: Ranking, settings: Settings,
     progress: Progress,
 ) -> list[tuple[Ranking, list[int]]]:  # fmt: skip
-    """Return each order that is needed, with the numbers of the sources that use it."""
+    """Return each ranking that the plan needs, with the numbers of the sources that use it."""
     n = questions.n_candidates
 
     def bm25() -> Ranking:
@@ -217,7 +218,10 @@ def _rankings(
 
 
 def _scores(embedder: Embedder | None, queries: Index, ids: Index | npt.NDArray[np.int32]) -> Floats:
-    """Return (R, m) dot products of queries (R, 1) and passages (R, m); NaN for id -1 or without an encoder."""
+    """Return dot products of queries and passages, (R, m); NaN for id -1 or without an encoder.
+
+    queries : (R, 1) ids.   ids : (R, m) ids of passages.
+    """
     scores = np.full(ids.shape, np.nan)
     present = ids >= 0
     if embedder is not None and present.any():
@@ -227,24 +231,23 @@ def _scores(embedder: Embedder | None, queries: Index, ids: Index | npt.NDArray[
     return scores
 
 
-# Files of the sources, their provenance and the manifest.
+# Write the files of the sources and the manifest.
 
 WRITTEN_AT_ONCE = 1_024
-"""Rows that are written together."""
+"""Number of rows whose texts are read together."""
 DECIMALS = 6
-"""Decimals of scores and margins in the files. Scores of texts encoded in other batches differ in the seventh decimal.
-Of 1,320 numbers of the fixtures 1,256 differed unrounded, by at most 4e-7, and 99 rounded; no number of decimals makes
-all of them equal."""
+"""Decimals of scores and margins in the files. If texts are encoded in other batches, scores differ in the seventh
+decimal. In the fixtures 1,256 of 1,320 numbers differed, by at most 4e-7; after rounding only 99 did. No number of
+decimals makes all of them equal."""
 MACHINE_FIELDS = ("device", "facts", "rules")
-"""Fields of an encoder that a manifest omits. The others are its recipe."""
+"""Fields of an encoder that a manifest omits, because they depend on the machine. The others are its recipe."""
 
 
 @dataclass(frozen=True)
 class MinedNegatives:
     """The negatives of one source, for its file and its result.
 
-    number  : the number of its miner in the plan.
-    answers : the answers of a language model; None for other sources.
+    number  : number of its miner in the plan.   answers : answers of its language model; None for other methods.
     """
 
     plan: MiningPlan
@@ -256,7 +259,7 @@ class MinedNegatives:
 
     @property
     def miner(self) -> Miner:
-        """Return its miner."""
+        """Return the source's miner."""
         return self.plan.miners[self.number]
 
     @property
@@ -269,7 +272,7 @@ class MinedNegatives:
 
     @cached_property
     def in_file(self) -> Flags:
-        """Return (R,) flags of the input's rows that are in the file."""
+        """Return flags of the input rows that are in the file, (R,)."""
         has_any = self.picks.counts > 0
         return has_any & (self.picks.why == 0) if self.plan.on_short == "drop" else has_any
 
@@ -279,25 +282,25 @@ class MinedNegatives:
         return _by_name(WHY, np.bincount(self.picks.why, minlength=len(WHY) + 1))
 
     def refuse_none(self) -> None:
-        """Refuse a source without rows. Raises InputError."""
+        """Raise InputError if the file would have no row."""
         if self.in_file.any():
             return
         n, why = plural(len(self.in_file), "row"), short_words(self.short)
         margins = "; --sweep shows other ranks and margins" if isinstance(self.miner.method, Dense) else ""
         if self.picks.counts.any():
             raise InputError(
-                f"each of {n} has fewer than {self.plan.k} negatives, so --on-short drop leaves out all: {why}",
+                f"each of {n} has fewer than {self.plan.k} negatives, so --on-short drop drops all: {why}",
                 where=self.miner.name,
-                remedy=f"--on-short keep, or a smaller -k{margins}",
+                remedy=f"use --on-short keep, or a smaller -k{margins}",
             )
         if self.answers is not None:
             faults = by_reason(self.answers.reasons)
             raise InputError(
-                f"the answers of {self.miner.name} give no negative for any of {n}: {faults}",
+                f"the language model gave no usable negative for any of {n}: {faults}",
                 where=self.miner.name,
-                remedy=f"see {REJECTED.format(self.miner.name)} in the folder, and change the model or --prompt",
+                remedy=f"read {REJECTED.format(self.miner.name)} in the folder, and change the model or --prompt",
             )
-        raise InputError(f"no negative for any of {n}: {why}", where=self.miner.name, remedy=margins[2:] or None)
+        raise InputError(f"found no negative for any of {n}: {why}", where=self.miner.name, remedy=margins[2:] or None)
 
     def rows(self) -> Iterator[Row]:
         """Yield the rows of the file, the same at each call."""
@@ -337,7 +340,7 @@ class MinedNegatives:
                 yield row._replace(negatives=negatives)
 
     def summary(self, path: Path, sha256: str, written: WrittenFile) -> MinedSource:
-        """Return the result of the source, whose rows were written to `path`."""
+        """Return the result of the source. path, sha256 : the written file.   written : its layout and ids."""
         picks, in_file, answers = self.picks, self.in_file, self.answers
         present = in_file[:, None] & (picks.ids >= 0)
         _, uses = np.unique(picks.ids[present], return_counts=True)
@@ -370,10 +373,10 @@ class MinedNegatives:
 
 
 def write_sources(sources: Sequence[MinedNegatives], run: Mined, folder: Path, progress: Progress) -> Mined:
-    """Write the files of all sources and the manifest, together or not at all. Return the run with its sources.
+    """Write the files of all sources and the manifest, all or none of them. Return the run with its sources.
 
-    The manifest gets its name last. Files of a run that was killed before that are replaced. The rejected texts of
-    language models are always written, so that the user can see what is wrong with them.
+    The manifest gets its final name last. Without it, the files belong to a killed run and are replaced. The rejected
+    texts of language models are written even if the rest fails, so that the user can see what was wrong.
     """
     plan, rejected = sources[0].plan, []
     with writing(folder):
@@ -406,17 +409,18 @@ def _known(value: float) -> float | None:
 
 
 def options_of(method: Method) -> dict[str, Any]:
-    """Return a method's name, and its options."""
+    """Return a method's name and its options that are set."""
     options = {name: value for name, value in asdict(method).items() if value is not None}
     return {"method": next(name for name, kind in METHODS.items() if type(method) is kind), **options}
 
 
 def score_means(s_qn: Floats, s_first: Floats, counted: Flags, temperature: float) -> dict[str, float | None]:
-    """Return mean s_qn and π of some negatives, and the share of those above their positive.
+    """Return the mean s_qn and π of some negatives, and the share that score above their positive.
 
-    Each is None without negatives, or if a score is unknown. They use the rounded numbers of the files, so that these
-    means are as stable as the files.
-    s_qn, s_first : as in `MinedLists`.   counted : (R, K) flags of the negatives that count. Source: METHOD 2.
+    Each is None without negatives, or if a score is unknown. They are computed from the rounded numbers of the files,
+    so that they are as reproducible as the files. Source: METHOD 2.
+
+    s_qn, s_first : as in `MinedLists`.   counted : (R, K) flags of the negatives to include.
     """
     if not counted.any() or np.isnan(s_qn[counted]).any():
         return dict.fromkeys(("s_query_negative", "consistency", "inverted_share"))
@@ -429,12 +433,12 @@ def score_means(s_qn: Floats, s_first: Floats, counted: Flags, temperature: floa
 
 
 def _by_name(names: Sequence[str], counts: Index) -> dict[str, int]:
-    """Return the counts of the numbers from 1 on, by name, without zeros."""
+    """Return the counts above 0 by name. counts[i + 1] belongs to names[i]."""
     return {name: n for name, n in zip(names, counts[1:].tolist(), strict=True) if n}
 
 
 def _manifest(run: Mined, plan: MiningPlan, questions: Questions) -> dict[str, Any]:
-    """Return the run and hashes, without time, machine and paths, so that input and seed determine the manifest."""
+    """Return the run as a document with hashes. It has no time, machine or path, so equal runs have equal manifests."""
     document = asdict(run)
     for name in ("folder", "next_command"):
         del document[name]

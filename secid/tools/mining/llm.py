@@ -1,4 +1,4 @@
-"""Negatives that a language model writes, from any OpenAI-compatible /v1/chat/completions endpoint."""
+"""Ask a language model for negatives, at any OpenAI-compatible /v1/chat/completions endpoint."""
 
 from __future__ import annotations
 
@@ -27,7 +27,7 @@ from secid.pool.texts import TextSpool
 from secid.progress import Progress
 from secid.results.mine import Usage
 from secid.tools.mining.answers import (
-    MOST_BYTES,
+    MAX_BYTES,
     NOT_CHAT,
     TOO_LONG,
     Journal,
@@ -40,7 +40,7 @@ from secid.tools.mining.answers import (
 from secid.tools.mining.methods import Llm, MiningPlan
 from secid.tools.mining.questions import Questions
 
-# Results do not depend on the order in which answers arrive. The key comes from OPENAI_API_KEY and appears in no
+# Results do not depend on the order in which answers arrive. The key comes from OPENAI_API_KEY and never appears in a
 # message, note or file.
 
 PROMPT = """\
@@ -68,23 +68,23 @@ PLACES = re.compile(r"\{(query|positive|n)\}")
 KEY_VARIABLE, URL_VARIABLE = "OPENAI_API_KEY", "OPENAI_BASE_URL"
 DEFAULT_URL = f"https://{OPENAI_HOST}/v1"
 NO_KEY = "none"
-"""Key that is sent if none is set. Local servers need none, but the client requires one."""
+"""Key to send if none is set. Local servers ignore it, but the client requires one."""
 SHORTEST_SECRET = 16
-"""Fewest characters of a secret key. Shorter keys are placeholders of local servers, such as EMPTY, and may be words
-that occur in texts."""
+"""Minimum length of a key that is removed from answers. Shorter keys are placeholders for local servers, such as EMPTY,
+and may be words of the texts."""
 TIMEOUT_SECONDS, CONNECT_SECONDS = 600.0, 10.0
-"""Longest wait for an answer, and for a connection. A server without a GPU takes minutes for ten passages."""
+"""Maximum wait for an answer, and for a connection. A server without a GPU takes minutes for ten passages."""
 RETRIES = TRIES - 1
-"""Retries of the client. It waits as `Http` does, or as Retry-After says, up to two minutes."""
+"""Number of retries. The client waits between them like `Http`, or as long as Retry-After says, up to two minutes."""
 RETRY_HEADER = "x-stainless-retry-count"
 READS = 3
-"""Number of requests for an answer if responses are not in OpenAI's format, such as the page of a proxy."""
+"""Send a request up to this many times if the responses are not in OpenAI's format, such as the page of a proxy."""
 REFUSED = frozenset({400, 413, 422})
-"""Status codes of a server that refuses this request but may accept others."""
+"""Status codes that refuse one request; the server may accept others."""
 BUSY = frozenset({408, 409, 429})
 """Status codes after which the client tries again, as after 5xx."""
 REFUSED_AT_ONCE = 5
-"""Number of refused requests, before any answer, after which the run stops: then the queries are not the problem."""
+"""Stop if this many requests are refused before any is answered, because then the queries are not the problem."""
 PRICED_TOKENS = 1_000_000
 
 SCHEMA = {
@@ -97,9 +97,10 @@ FORMATS: tuple[dict[str, Any], ...] = (
     {"type": "json_schema", "json_schema": {"name": "negatives", "strict": True, "schema": SCHEMA}},
     {"type": "json_object"},
 )
-"""Response formats to request, in order: the next one if a server refuses one, then none."""
+"""Response formats to request, in order of preference. If the server refuses all of them, none is requested."""
 WITHOUT_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
-"""Field for vLLM and SGLang. Source: https://qwen.readthedocs.io/en/stable/deployment/vllm.html."""
+"""Request field that turns thinking off in vLLM and SGLang.
+Source: https://qwen.readthedocs.io/en/stable/deployment/vllm.html."""
 ABOUT_FORMAT = re.compile(r"response[ _.]?format|json[ _](?:schema|object)|structured output", re.IGNORECASE)
 ABOUT_SEED = re.compile(r"\bseed\b", re.IGNORECASE)
 
@@ -110,11 +111,11 @@ def llm_negatives(
 ) -> Usage:  # fmt: skip
     """Ask a language model for k negatives of each pair, with `plan.concurrency` requests at once. Return the usage.
 
-    pairs   : the same at each call.   take : called with each pair and its negatives, in order.
-    journal : file of all answers so far. Answers to the same request are used and not requested again. The file is
-              created, and removed at the end if it has no answers.
-    Raises EndpointError if the server cannot be reached, rejects the key or the first queries, or stays busy (429) or
-    broken (5xx), and OutputError if the journal cannot be written. Paid answers stay in the journal.
+    pairs   : returns the pairs, the same at each call.   take : called with each pair and its negatives, in order.
+    journal : path of the file of answers. A request with an answer in it is not sent again. The file is created if it
+              is missing, and removed at the end if it is empty. Paid answers stay in it after an error.
+    Raises EndpointError if the server cannot be reached, rejects the key or the first queries, or keeps answering 429
+    or 5xx. Raises OutputError if the journal cannot be written.
     """
     method, prompt, n = endpoint.method, plan.prompt or PROMPT, plan.k
     recipe = {
@@ -145,12 +146,12 @@ def _answer_all(
     requests: Callable[[], Iterator[tuple[PromptPair, str, str]]], journal: Journal, endpoint: Endpoint,
     concurrency: int, progress: Progress,
 ) -> dict[str, str]:  # fmt: skip
-    """Send each request that the journal lacks, once. Return the server's reason for refused requests, by name."""
+    """Send each distinct request without an answer in the journal. Return the reasons of refused ones, by name."""
     names = {name for _, _, name in requests()}
     new = {name for name in names if name not in journal}
     progress.start(f"negatives by {endpoint.method.model}", len(new), "answers")
     if len(new) < len(names):
-        progress.note(f"reusing {plural(len(names) - len(new), 'paid answer')} of an earlier run")
+        progress.note(f"reusing {plural(len(names) - len(new), 'paid answer')} from an earlier run")
     refusals: dict[str, str] = {}
 
     def ask(pair: PromptPair, text: str, name: str) -> None:
@@ -164,7 +165,7 @@ def _answer_all(
             journal.add(name, pair.key, reply)
 
     def wait_for(running: set[Future[None]], most: int) -> set[Future[None]]:
-        """Wait until at most `most` requests are running, and return these. Raises any error of the others."""
+        """Wait until at most `most` requests are running. Return those. Raises the error of a request that failed."""
         while len(running) > most:
             done, running = wait(running, return_when=FIRST_COMPLETED)
             for future in done:
@@ -185,25 +186,25 @@ def _answer_all(
                 running.add(pool.submit(ask, pair, text, name))
         running = wait_for(running, 0)
         if refusals and not journal:
-            message = f"the endpoint rejected every request; the last: {list(refusals.values())[-1]}"
-            raise endpoint.error(message, "check the address, and correct the problem that this names")
+            message = f"the endpoint rejected every request; its last response: {list(refusals.values())[-1]}"
+            raise endpoint.error(message, "check the address, and fix the problem that the response names")
     finally:
         if any(future.running() for future in running):
-            progress.note("waiting for requests that are already sent")
+            progress.note("waiting for the answers to requests that were already sent")
         pool.shutdown(wait=True, cancel_futures=True)
     return refusals
 
 
 def rendered(prompt: str, pair: PromptPair, n: int) -> str:
-    """Return the prompt of a pair with {query}, {positive} and {n} filled in once. Other braces are unchanged."""
+    """Fill {query}, {positive} and {n} into the prompt. Other braces, and braces in the texts, are unchanged."""
     values = {"query": pair.query, "positive": pair.positives[0], "n": str(n)}
     return PLACES.sub(lambda match: values[match[1]], prompt)
 
 
 class Endpoint:
-    """Connection to a server. It retries, and drops the optional fields that the server does not support.
+    """Connection to a server. It retries requests, and omits optional fields that the server does not support.
 
-    Raises UsageError if openai is not installed, and EndpointError for an unusable address or key.
+    Raises UsageError if openai is not installed, and EndpointError for an invalid address or key.
     """
 
     def __init__(self, method: Llm, seed: int, progress: Progress) -> None:
@@ -221,7 +222,7 @@ class Endpoint:
         if not method.thinking:
             self._fixed["extra_body"] = WITHOUT_THINKING
         try:
-            # Redirects could hand the key to another host. Loopback addresses need no proxy.
+            # A redirect could send the key to another host. Loopback addresses need no proxy.
             direct = {f"all://{host}": None for host in LOOPBACK}
             http = openai.DefaultHttpxClient(
                 follow_redirects=False, mounts=direct, event_hooks={"request": [self._note_retry]}
@@ -243,7 +244,7 @@ class Endpoint:
     def ask(self, text: str) -> ServerAnswer | str:
         """Return the answer to a message, or the reason why the server refuses it. Raises EndpointError.
 
-        If the third response is not a chat completion either, or a response is too long, the answer has no text.
+        If three responses are not chat completions, or a response is too long, the answer's `finish_reason` says so.
         """
         create: Any = self._client.chat.completions.with_raw_response.create
         message = {"role": "user", "content": text}
@@ -268,7 +269,7 @@ class Endpoint:
                 content = raw.http_response.content
                 if self._key and len(self._key) >= SHORTEST_SECRET:  # a server may repeat the key
                     content = content.replace(self._key.encode(), b"***")
-                if len(content) > MOST_BYTES:
+                if len(content) > MAX_BYTES:
                     return ServerAnswer("", "", TOO_LONG, None, None)
                 answer = ServerAnswer.of(json.loads(content))
                 self.answered = True
@@ -286,12 +287,12 @@ class Endpoint:
         return self.error(f"the endpoint rejected the request: HTTP {code} {problem}".rstrip(), remedy)
 
     def _failed(self, error: Any, problem: str) -> EndpointError:
-        """Return the error after the client's last attempt, with the number of attempts from its header.
+        """Return the error after the client's last attempt. The number of attempts comes from the request's header.
 
-        The client stops early if the server asks it to wait too long.
+        The client makes fewer attempts if the server asks it to wait too long.
         """
         n = int(error.request.headers.get(RETRY_HEADER, 0)) + 1
-        what = f"no usable response after {n} attempt{'s' * (n > 1)}; the last: {problem}"
+        what = f"no usable response after {n} attempt{'s' * (n > 1)}; the last problem: {problem}"
         return self.error(what, CHECK)
 
     def close(self) -> None:
@@ -299,7 +300,7 @@ class Endpoint:
         self._client.close()
 
     def _with_less(self, optional: Mapping[str, Any], text: str) -> bool:
-        """Drop the optional field that the server's message names from now on. Return whether to ask again."""
+        """Stop sending the optional field that the server's message names. Return True to repeat the request."""
         with self._lock:
             if self._optional is not optional:  # another thread has already dropped one
                 return True
@@ -309,23 +310,23 @@ class Endpoint:
                 del less["response_format"]
                 after = FORMATS[FORMATS.index(requested) + 1 :]
                 less |= {"response_format": after[0]} if after else {}
-                self._progress.note(f"{self.url}: {requested['type']} is not supported; using {_named(after)}")
+                self._progress.note(f"{self.url} does not support {requested['type']}; using {_named(after)}")
             elif "seed" in less and ABOUT_SEED.search(text):
                 del less["seed"]
-                self._progress.note(f"{self.url}: seed is not supported; the same request may get a different answer")
+                self._progress.note(f"{self.url} does not support a seed; a repeated request may get another answer")
             else:
                 return False
             self._optional = less
         return True
 
     def _note_retry(self, request: Any) -> None:
-        """Add a note when the client first sends a request again."""
+        """Add a note the first time that the client repeats a request."""
         if request.headers.get(RETRY_HEADER, "0") != "0" and not self._retried:
             self._retried = True
-            self._progress.note(f"{self.url}: some requests got no usable answer and are sent again; {CHECK}")
+            self._progress.note(f"{self.url}: repeating requests without a usable answer; {CHECK}")
 
     def _shown(self, text: str) -> str:
-        """Return one line of a server's text, cut after the key is removed, so that no part of it remains."""
+        """Return a server's text as one line of up to 200 characters. The key is removed before the text is cut."""
         line = printable(" ".join(text.split()))
         return (line.replace(self._key, "***") if self._key else line)[:200]
 
@@ -335,7 +336,7 @@ def _named(formats: tuple[dict[str, Any], ...]) -> str:
 
 
 def _address_and_key(url: str | None) -> tuple[str, str | None]:
-    """Return the base URL and the key (None if no key is set). Raises EndpointError."""
+    """Return the base URL and the key, None if no key is set. Raises EndpointError."""
     where = "url" if url else URL_VARIABLE
     try:
         key = environment_key([KEY_VARIABLE])
@@ -344,10 +345,10 @@ def _address_and_key(url: str | None) -> tuple[str, str | None]:
     try:
         base, model = parse_address(url or os.environ.get(URL_VARIABLE, "").strip() or DEFAULT_URL)
     except EncoderError as error:
-        remedy = f"http://host:port/v1, and the key in {KEY_VARIABLE}"
+        remedy = f"use the form http://host:port/v1, and put the key in {KEY_VARIABLE}"
         raise EndpointError(error.message, where=where, remedy=remedy) from None
     if model is not None:
-        raise EndpointError("the address contains a model", where=where, remedy=f"name it with model={model}")
+        raise EndpointError("the address names a model", where=where, remedy=f"name it with model={model} instead")
     if key is None and urlsplit(base).hostname == OPENAI_HOST:
         remedy = f"set {KEY_VARIABLE}, or name another server: url=http://host:port/v1"
         raise EndpointError("no key is set", where=base, remedy=remedy)
@@ -355,7 +356,10 @@ def _address_and_key(url: str | None) -> tuple[str, str | None]:
 
 
 def _usage(tokens: Collection[tuple[int, int] | None], price: tuple[float, float] | None) -> Usage:
-    """Return the usage of answers. tokens: in and out for each, None if unknown.   price: of a million in and out."""
+    """Return the usage of all answers.
+
+    tokens : token counts of prompt and answer; None if unknown.   price : price of a million tokens of each.
+    """
     n_in, n_out = (sum(own[side] for own in tokens if own) for side in (0, 1))
     return Usage(
         n_answers=len(tokens),
@@ -370,15 +374,15 @@ def _hash(text: str) -> str:
     return hashlib.blake2b(text.encode(), digest_size=16).hexdigest()
 
 
-# A language model's texts for all rows of a run are stored with those of the candidates.
+# The texts that a language model writes are stored in the same spool format as candidates.
 
 
 @dataclass(frozen=True)
 class Answers:
-    """Texts of a model.
+    """The texts that a language model wrote.
 
-    texts   : (R, m) numbers in the spool of the negatives of each row, -1 after the last.
-    reasons : counts of all other texts by reason; the file `rejected` lists them.   usage : that of all answers.
+    texts    : (R, m) numbers of each row's negatives in the spool; -1 after the last.
+    rejected : file of the rejected texts.   reasons : their number by reason.   usage : usage of all answers.
     """
 
     texts: Index
@@ -391,7 +395,7 @@ def ask(
     questions: Questions, endpoint: Endpoint, plan: MiningPlan, journal: Path, spool: TextSpool, rejected: Path,
     progress: Progress,
 ) -> Answers:  # fmt: skip
-    """Ask for k negatives of each row, and add their texts to the spool. rejected: path of a new file.
+    """Ask for k negatives of each row, and add them to the spool. rejected: new file for the rejected texts.
 
     Raises the errors of `llm_negatives`.
     """
@@ -415,7 +419,7 @@ def ask(
 
 
 def _pairs(questions: Questions) -> Iterator[PromptPair]:
-    """Yield the rows as pairs, each with all labelled positives of its query, its own first."""
+    """Yield each row as a pair with all labelled positives of its query. The row's own positives come first."""
     order = np.argsort(questions.labels[0], kind="stable")
     query_of, passage_of = (part[order] for part in questions.labels)
     for row, query in zip(questions.rows(), questions.query.tolist(), strict=True):

@@ -1,12 +1,12 @@
-"""Methods of mining: parse NAME=METHOD:option=value,… to one frozen dataclass per source.
+"""Parse the sources to mine, NAME=METHOD:option=value,…
 
     random                  random candidates
-    bm25                    the best of the lexical search
-    dense                   the nearest by the encoder; margins below the positive's score
+    bm25                    the best candidates of a lexical search
+    dense                   the nearest candidates by the encoder, with margins below the positive's score
     hybrid:bm25=5,dense=5   the first negatives of other sources
-    llm:model=NAME          written by a language model
+    llm:model=NAME          negatives that a language model writes
 
-A preset names a method with options, and the paper that it is from. Source: METHOD 10.
+A preset is a method with options from a paper. Source: METHOD 10.
 """
 
 from __future__ import annotations
@@ -30,9 +30,9 @@ if TYPE_CHECKING:
 Pick = Literal["top", "random", "simans"]
 OnShort = Literal["keep", "drop", "random"]
 DEPTH = 200
-"""Last rank of the default window; K if that is more."""
+"""Last rank of the default window, or K if that is larger."""
 LARGEST_RANK = 2**31 - 1
-"""Largest rank and K, limited by arrays of 32 bits. No collection has more candidates."""
+"""Maximum rank and K, since ranks are stored in 32 bits. No collection has more candidates."""
 NAME = re.compile(r"[\w][\w.+-]*")
 
 
@@ -43,18 +43,20 @@ class Random:
 
 @dataclass(frozen=True, kw_only=True)
 class Bm25:
-    """Best candidates by BM25. ranks: first and last rank that may be taken, from 1."""
+    """The best candidates by BM25. ranks: first and last rank that may be taken, from 1."""
 
     ranks: tuple[int, int]
 
 
 @dataclass(frozen=True, kw_only=True)
 class Dense:
-    """Nearest candidates by the encoder.
+    """The nearest candidates by the encoder.
 
-    ranks : as in `Bm25`.   pick : choice among the candidates of the window that pass.   a, b : only for simans.
-    A candidate passes if s_qn < s_qp - relative * |s_qp|, s_qn < s_qp - absolute and s_qn < maximum; a test without a
-    value is skipped. Source: METHOD 10.
+    A candidate passes if s_qn < s_qp - relative * |s_qp|, s_qn < s_qp - absolute and s_qn < maximum. A test whose value
+    is None is skipped. Source: METHOD 10.
+
+    ranks : as in `Bm25`.   pick : how to choose among the candidates in the window that pass.
+    a, b : parameters of pick=simans.
     """
 
     ranks: tuple[int, int]
@@ -68,7 +70,7 @@ class Dense:
 
 @dataclass(frozen=True, kw_only=True)
 class Hybrid:
-    """Negatives of other sources. parts: names of these sources, and the number of negatives from each."""
+    """Negatives of other sources. parts: (name of the source, number of negatives from it)."""
 
     parts: tuple[tuple[str, int], ...] = ()
 
@@ -77,8 +79,9 @@ class Hybrid:
 class Llm:
     """Negatives that a language model writes.
 
-    url : base URL of the endpoint; None for OPENAI_BASE_URL, else OpenAI's.
-    price : of a million tokens in and out, in any currency.   thinking : False asks the model not to think first.
+    url   : base URL of the endpoint; None for that in OPENAI_BASE_URL, or OpenAI's if it is not set.
+    price : price of a million tokens of prompt and of answer, in any currency.
+    thinking : False to ask the model not to think first.
     """
 
     model: str = ""
@@ -101,12 +104,12 @@ METHODS: Mapping[str, type[Method]] = {
 SIMANS = {"a": 0.5, "b": 0.0}
 """Defaults of a and b. p(n) is proportional to exp(-a (s_qn - s_qp - b)^2). Source: METHOD 10."""
 FILLED = "random"
-"""Miner's name for the negatives that fill up short rows."""
+"""Name of the miner for negatives that fill short rows."""
 
 
 @dataclass(frozen=True)
 class Miner:
-    """A source to mine. text: the method as typed."""
+    """A source to mine. name : name of the source.   text : the method as the user typed it."""
 
     name: str
     text: str
@@ -123,16 +126,16 @@ class Miner:
 
 
 JOURNAL, REJECTED = ".llm-{}.jsonl", ".{}.rejected.jsonl"
-"""Hidden files of a source: all answers of a language model, and the rejected ones. FOLDER/* names only the rows."""
+"""Names of a source's files of all answers of a language model, and of the rejected texts. They are hidden, so that
+FOLDER/* matches only files of rows."""
 
 
 @dataclass(frozen=True)
 class MiningPlan:
-    """Plan of a mining run.
+    """The plan of a mining run. For its fields see `secid.mine`.
 
-    max_reuse : largest number of rows with the same passage in one source; None for no limit.
-    pairs, split : origin of queries and positives, as in `secid.mine`.
-    prompt : for language models; None for the built-in one.   concurrency : requests to a model at once.
+    max_reuse : maximum number of rows with the same passage in one source; None for no limit.
+    suffix : suffix of the files.   prompt : prompt for language models; None for the built-in one.
     """
 
     miners: tuple[Miner, ...]
@@ -148,31 +151,37 @@ class MiningPlan:
     concurrency: int = 8
 
     def paths(self, folder: Path) -> list[Path]:
-        """Return the files of the sources."""
+        """Return the path of each source's file."""
         return [folder / f"{miner.name}{self.suffix}" for miner in self.miners]
 
     def check(self, settings: Settings, has_encoder: bool) -> None:
-        """Check that the options work together. Raises UsageError."""
+        """Raise UsageError if options are invalid or do not work together."""
         from secid.pool import SPLITTERS
 
         dense = [miner.name for miner in self.miners if isinstance(miner.method, Dense)]
         if dense and not has_encoder:
-            raise UsageError(f"{dense[0]} needs an encoder", remedy="--encoder e5-base, a local folder, or minilm")
+            raise UsageError(
+                f"{dense[0]} needs an encoder", remedy="name one with --encoder: e5-base, a local folder, or minilm"
+            )
         if settings.tokenizer not in SPLITTERS and any(isinstance(miner.method, Bm25) for miner in self.miners):
             raise UsageError(
                 f"bm25 has no tokenizer {settings.tokenizer!r}",
                 where=flag_of("tokenizer"),
-                remedy=f"one of {', '.join(SPLITTERS)}",
+                remedy=f"use one of {', '.join(SPLITTERS)}",
             )
         if self.split is not None and self.pairs is not None:
-            raise UsageError("has no effect with --pairs, which names the queries", where="--split")
+            raise UsageError(
+                "has no effect with --pairs, which names the queries", where="--split", remedy="remove one of the two"
+            )
         for flag, number in {"--max-reuse": self.max_reuse, "--concurrency": self.concurrency}.items():
             if number is not None and number < 1:
                 raise UsageError(f"expected at least 1, got {number}", where=flag)
         if self.prompt is not None and not any(isinstance(miner.method, Llm) for miner in self.miners):
-            raise UsageError("has no effect without a source of the method llm", where="--prompt")
+            raise UsageError(
+                "has no effect without a source with the method llm", where="--prompt", remedy="remove it, or add one"
+            )
         if self.prompt is not None and "{query}" not in self.prompt:
-            remedy = "put {query} where the query's text belongs"
+            remedy = "add {query} at the place of the query's text"
             raise UsageError("the prompt does not contain {query}", where="--prompt", remedy=remedy)
         if self.on_short not in get_args(OnShort):
             choices = ", ".join(get_args(OnShort))
@@ -180,21 +189,21 @@ class MiningPlan:
 
 
 def parse_miners(specs: str | Sequence[str], k: int) -> tuple[Miner, ...]:
-    """Parse the sources to mine, in order. A str is one source. k: negatives of each query, >= 1.
+    """Parse the sources to mine, in order. A str is a single source. k: number of negatives of each row, >= 1.
 
-    Raises UsageError for a name, method, option or value that cannot be used; it lists those that can.
+    Raises UsageError for an invalid name, method, option or value, with a list of valid ones.
     """
     if not 1 <= k <= LARGEST_RANK:
         raise UsageError(f"expected a number from 1 to {LARGEST_RANK}, got {k}", where="-k")
     if isinstance(specs, str):
         specs = [specs]
     if not specs:
-        raise UsageError("no source named", remedy=f"NAME=METHOD, such as bm25=bm25; {_known()}")
+        raise UsageError("no source named", remedy=f"name one as NAME=METHOD, such as bm25=bm25; {_known()}")
     miners = [_miner(spec, k) for spec in specs]
     names: set[str] = set()
     for name in (miner.name for miner in miners):
         if name.casefold() in names:  # some file systems ignore case
-            raise UsageError(f"{name!r} is the name of two sources", remedy="name each source once")
+            raise UsageError(f"{name!r} is the name of two sources", remedy="give each source another name")
         names.add(name.casefold())
     for miner in miners:
         if isinstance(miner.method, Hybrid):
@@ -205,10 +214,14 @@ def parse_miners(specs: str | Sequence[str], k: int) -> tuple[Miner, ...]:
 def _miner(spec: str, k: int) -> Miner:
     name, separator, text = spec.partition("=")
     if not separator or not text:
-        raise UsageError(f"{spec!r} is not NAME=METHOD", remedy=f"such as near=dense:ranks=1-50; {_known()}")
+        raise UsageError(
+            f"{spec!r} is not NAME=METHOD", remedy=f"write, for example, near=dense:ranks=1-50; {_known()}"
+        )
     if not NAME.fullmatch(name):
         raise UsageError(
-            f"{name!r} cannot be a file name", where=spec, remedy="letters, digits, - . + and _, no . - + first"
+            f"{name!r} cannot be a file name",
+            where=spec,
+            remedy="use letters, digits, _ . - and +, and start with a letter, a digit or _",
         )
     kind, _, rest = text.partition(":")
     base = PRESETS[kind].method if kind in PRESETS else kind
@@ -218,35 +231,41 @@ def _miner(spec: str, k: int) -> Miner:
             f"unknown method {kind!r}", where=spec, remedy=suggest_name(kind, [*METHODS, *PRESETS], _known())
         )
     if name == FILLED and kind != FILLED:
-        raise UsageError(f"{name!r} names the negatives that fill up short rows", where=spec, remedy="choose another")
+        raise UsageError(
+            f"the name {name!r} is reserved for negatives that fill short rows", where=spec, remedy="use another name"
+        )
     options = {**_options(spec, kind, preset), **_options(spec, kind, rest)}
     if options.get("pick") == "simans":
         options = {**SIMANS, **options}
     elif options.keys() & SIMANS.keys():
-        raise UsageError("a and b belong to pick=simans", where=spec)
+        raise UsageError("a and b need pick=simans", where=spec, remedy="add pick=simans, or remove a and b")
     if kind == "llm" and "model" not in options:
-        raise UsageError("no model named", where=spec, remedy="llm:model=NAME, and url=http://… unless it is OpenAI's")
+        raise UsageError(
+            "no model named", where=spec, remedy="write llm:model=NAME, and add url=http://… unless it is OpenAI's"
+        )
     if "ranks" in option_names(METHODS[kind]):
         first, last = options.setdefault("ranks", (1, max(DEPTH, k)))
         if last - first + 1 < k:
-            raise UsageError(f"ranks={first}-{last} has fewer than {k} ranks (-k)", where=spec, remedy="widen it")
+            raise UsageError(
+                f"ranks={first}-{last} has fewer than {k} ranks", where=spec, remedy="use more ranks, or a smaller -k"
+            )
     return Miner(name, text, METHODS[kind](**options))
 
 
 def option_names(method: type[Method]) -> tuple[str, ...]:
-    """Return the options of a method."""
+    """Return the names of a method's options."""
     return tuple(field.name for field in fields(method))
 
 
 def _options(spec: str, kind: str, text: str) -> dict[str, Any]:
-    """Parse the values of the options of a method."""
+    """Parse the options of a method, option=value,…"""
     values: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         name, separator, value = part.partition("=")
         if not separator or not value:
-            raise UsageError(f"{part!r} is not option=value", where=spec)
+            raise UsageError(f"{part!r} is not option=value", where=spec, remedy="separate options with commas")
         if name in values:
-            raise UsageError(f"{part!r} is a second value of {name}", where=spec)
+            raise UsageError(f"{name} has two values", where=spec, remedy="give each option once")
         values[name] = value
     if METHODS[kind] is Hybrid:
         return {"parts": (*((name, _value(spec, name, value, COUNT)) for name, value in values.items()),)}
@@ -267,7 +286,11 @@ def _value(spec: str, name: str, value: str, option: Option) -> Any:
 
 @dataclass(frozen=True)
 class Option:
-    """An option of a method. read: parses a value, or raises ValueError.   kind: its type.   remedy: its notation."""
+    """An option of a method.
+
+    read : function that parses a value, or raises ValueError.
+    kind : description of a value, for messages.   remedy : how to write it.
+    """
 
     read: Callable[[str], Any]
     kind: str
@@ -292,11 +315,13 @@ Amount = Annotated[FiniteFloat, Field(ge=0)]
 
 
 PICKS: tuple[Pick, ...] = get_args(Pick)
-COUNT = Option(_count, "a number of negatives", "a share is a count, such as bm25=5")
+COUNT = Option(_count, "a number of negatives", "give a count for each part, such as bm25=5")
 OPTIONS: Mapping[str, Option] = {
-    "ranks": Option(_ranks, "a window of ranks", "first-last, from 1: ranks=11-20"),
-    "pick": Option(lambda value: PICKS[PICKS.index(value)], "a way to pick", f"one of {', '.join(PICKS)}"),
-    "relative": Option(TypeAdapter(Share).validate_python, "a share from 0 to below 1", "for 5 %: relative=0.05"),
+    "ranks": Option(_ranks, "a window of ranks", "write first-last, from 1, such as ranks=11-20"),
+    "pick": Option(lambda value: PICKS[PICKS.index(value)], "a way to pick", f"use one of {', '.join(PICKS)}"),
+    "relative": Option(
+        TypeAdapter(Share).validate_python, "a share of at least 0 and below 1", "for 5 %: relative=0.05"
+    ),
     "a": Option(TypeAdapter(Amount).validate_python, "a number of 0 or more"),
     **dict.fromkeys(
         ("absolute", "maximum", "b", "temperature"), Option(TypeAdapter(FiniteFloat).validate_python, "a number")
@@ -306,7 +331,7 @@ OPTIONS: Mapping[str, Option] = {
     "price": Option(
         lambda value: TypeAdapter(tuple[Amount, Amount]).validate_python(tuple(value.split("/"))),
         "IN/OUT, each 0 or more",
-        "of a million tokens: price=0.15/0.60",
+        "give the prices of a million tokens, such as price=0.15/0.60",
     ),
 }
 
@@ -319,13 +344,13 @@ def _check_parts(miner: Miner, miners: Sequence[Miner], k: int) -> None:
             raise UsageError(
                 f"{name!r} is not another source of this run",
                 where=f"{miner.name}={miner.text}",
-                remedy=f"add {name}=METHOD; a hybrid cannot be part of another",
+                remedy=f"add {name}=METHOD; a part of a hybrid cannot be a hybrid itself",
             )
     if sum(n for _, n in parts) != k:
         raise UsageError(
-            f"its shares add up to {sum(n for _, n in parts)}, not to {k}",
+            f"the parts add up to {sum(n for _, n in parts)} negatives, expected {k}",
             where=f"{miner.name}={miner.text}",
-            remedy="shares are counts, such as hybrid:bm25=5,dense=5 with -k 10",
+            remedy="give counts that add up to -k, such as hybrid:bm25=5,dense=5 with -k 10",
         )
 
 

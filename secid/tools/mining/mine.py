@@ -1,13 +1,13 @@
 """`secid.mine` and `secid.mine_sweep` mine sources of hard negatives from queries and candidates.
 
-    questions    rows of queries and positives, candidates, labels   methods   NAME=METHOD:option=value,…
-    llm          the texts that a language model writes              answers   their negatives and their journal
-    choose       orders, exclusions, and the window that passes      find      one search for all sources, and files
-    run          the folder                                          sweep     other margins and windows
+    methods      parse NAME=METHOD:option=value,…        questions   queries, positives and candidates
+    llm          ask a language model for texts          answers     the negatives in its answers
+    choose       rankings, exclusions and windows        find        search for all sources, and write their files
+    run          the whole command                       sweep       the counts for other margins and windows
 
-Worked example: K = 2, candidates a, b, c, d with s_qn = 0.9, 0.8, 0.6, 0.5, of which a is the positive (s_qp = 0.9).
-`dense` takes b (rank 1) and c (rank 2): a has no rank. `dense:absolute=0.2` takes c and d, since 0.8 is not below 0.7.
-`dense:absolute=0.2,ranks=1-2` takes only c: the query is short, since the margin rejects one of a window of two.
+Example: K = 2, and the candidates a, b, c, d have s_qn = 0.9, 0.8, 0.6, 0.5. The positive is a, so s_qp = 0.9, and a
+has no rank. `dense` takes b (rank 1) and c (rank 2). `dense:absolute=0.2` takes c and d, since 0.8 is not below 0.7.
+`dense:absolute=0.2,ranks=1-2` takes only c, since the margin rejects b. The row is then short.
 Source: METHOD 10.
 """
 
@@ -51,22 +51,23 @@ def mine(
     progress: Progress | None = None,
     **settings: Unpack[SettingsDict],
 ) -> Mined:
-    """Find negatives by several methods over one encoding, and write a file of training rows for each.
+    """Mine negatives by one or several methods, and write a file of training rows for each. Texts are encoded once.
 
     miners   : "NAME=METHOD:option=value,…", one or several; see secid.tools.mining.methods.
-    folder   : a new or empty folder, for NAME.jsonl of each source and a hidden .manifest.json.
-    encoder  : as for `score`. May be None if no source is dense; then margins are unknown.
-    k        : negatives of each row.
-    pairs    : a source with queries and positives, as for `score`; else the queries are those that the qrels of
-               `collection` judge.
-    split    : only the judgements of this split of the collection; all by default.
-    on_short : for a row with fewer than k negatives: keep it, drop it, or fill it up with random candidates.
-    max_reuse: largest number of rows with the same passage in a source; no limit by default. Qrels give a row for each
-               query.
+    folder   : a new or empty folder for NAME.jsonl of each source and a hidden .manifest.json.
+    encoder  : as for `score`. It may be None if no source is dense; then margins are unknown.
+    k        : number of negatives of each row.
+    pairs    : a source with queries and positives, as for `score`. By default the queries are those that the qrels of
+               `collection` judge, one row for each.
+    split    : use only the judgements of this split of the collection; all by default.
+    on_short : what to do with a row that has fewer than k negatives: "keep" it, "drop" it, or fill it with "random"
+               candidates.
+    max_reuse: maximum number of rows with the same passage in a source; no limit by default.
     schema   : st-ntuple, flagembedding, tevatron or nvidia.   parquet : write Parquet instead of JSON lines.
-    prompt, concurrency : prompt for language models, with {query}, {positive} and {n}, and number of requests at once.
-    settings : those of the files and the encoder, tokenizer (of bm25), temperature and seed; others have no effect.
-    Return the result that `secid mine --json` prints. Raises SecidError, and then writes nothing.
+    prompt   : prompt for language models, with {query}, {positive} and {n}.
+    concurrency : number of requests to a language model at once.
+    settings : settings of the files and the encoder, tokenizer (for bm25), temperature and seed. Others have no effect.
+    Return the result that `secid mine --json` prints. If it raises SecidError, it has written nothing.
 
     >>> import secid
     >>> mined = secid.mine(["near=dense", "far=dense:ranks=21-40"], "runs/mined", "minilm",
@@ -107,10 +108,11 @@ def mine_sweep(
     progress: Progress | None = None,
     **settings: Unpack[SettingsDict],
 ) -> Sweep:
-    """Count the negatives of dense sources under other margins and windows of ranks. Nothing is written.
+    """Count the negatives of dense sources with other margins and windows of ranks. Nothing is written.
 
-    miners : as for `mine`; those that are not dense are left out.   The other parameters are those of `mine`. The
-    settings guide, guide_reranker and guide_sample count too: a guide scores a sample of each method's negatives.
+    miners : as for `mine`; those that are not dense are ignored. For the other parameters see `mine`.
+    settings : as for `mine`, and guide, guide_reranker and guide_sample: a guide scores a sample of the negatives with
+               each margin and window.
     Return the result that `secid mine --sweep --json` prints. Raises SecidError.
 
     >>> import secid
@@ -130,7 +132,7 @@ def mine_sweep(
     plan.check(values, load is not None)
     if load is None or not any(isinstance(miner.method, Dense) for miner in sources):
         names = ", ".join(miner.name for miner in sources)
-        raise UsageError(f"no dense source among {names}", where="--sweep", remedy="name one, such as near=dense")
+        raise UsageError(f"no dense source among {names}", where="--sweep", remedy="add one, such as near=dense")
 
     def refuse() -> None:
         refuse_missing(encoder, values, progress)
@@ -144,7 +146,7 @@ def mine_sweep(
 def _opened(
     encoder: EncoderLike | None, settings: SettingsDict, progress: Progress | None
 ) -> tuple[Load | None, Resolved, Progress]:
-    """Return a function that loads the encoder (None without one), the settings, and the progress."""
+    """Return a function that loads the encoder, or None without one, the settings, and the progress."""
     resolved, watcher = start_command(encoder, settings, progress)
     values = resolved.values
     has_encoder = encoder is not None or values.encoder is not None

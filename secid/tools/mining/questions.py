@@ -1,4 +1,4 @@
-"""Read the queries to mine for, and the candidates."""
+"""Read the queries to mine negatives for, their labelled positives, and the candidates."""
 
 from __future__ import annotations
 
@@ -31,22 +31,21 @@ from secid.settings import Settings
 from secid.tools.mining.methods import MiningPlan
 from secid.write.rows import Passage, Row, RowsOnDisk
 
-# Rows of queries and labelled positives, and candidates, with texts in two stores.
-
 Rows = Callable[[], Iterator[Row]]
 TEXTS_AT_ONCE = 4_096
 
 
 @dataclass(frozen=True)
 class Questions:
-    """R rows, each a query with its labelled positives, and the candidates for their negatives.
+    """R rows, each a query with labelled positives, and the candidates for their negatives.
 
     rows     : yields the rows to write, without negatives; the same at each call.
-    query    : (R,) id in `queries`.   sorting : (R,) sum of the text keys of its positives: sorts rows of one query.
-    first    : (R,) the id of the first positive, with which `secid score` compares the row's negatives.
-    labels   : (L,) ids of query and passage of each labelled positive, those of other rows and splits included.
-    passages : the candidates in text-key order, then positives that are not candidates, then texts of language models.
-    ids      : returns the ids of some candidates, given rising; "" for one without an id.
+    query    : (R,) id of each row's query in `queries`.
+    sorting  : (R,) sum of the text keys of each row's positives, to order rows with the same query.
+    first    : (R,) id of each row's first positive. `secid score` compares the row's negatives with it.
+    labels   : (L,) query ids and (L,) passage ids of all labelled positives, including those of other splits.
+    passages : the candidates in text-key order, then other positives, then texts of language models.
+    ids      : returns the names that the files give to candidates; "" without one. Its argument is sorted.
     skipped  : number of unused rows, judgements or passages of the collection, by reason.
     """
 
@@ -62,7 +61,7 @@ class Questions:
     skipped: Mapping[str, int]
 
     def with_texts(self, spool: TextSpool) -> tuple[Questions, Index]:
-        """Append texts to the passages. Return also (n,) the id of each text by its number in the spool."""
+        """Append texts to the passages. Return the new `Questions` and (n,) the id of each text of the spool."""
         others, ids = spool.store()
         with closing(others):
             passages, own = self.passages.joined(others)
@@ -77,15 +76,18 @@ class Questions:
 def questions_of_collection(
     collection: Collection, files: Sequence[str], labels: Sequence[str], folder: Path, max_unknown: float
 ) -> Questions:
-    """Read the queries that some qrels files judge, with the passages of a grade above 0 as positives.
+    """Read the queries in qrels files. Their positives are the passages with a grade above 0.
 
-    labels : qrels of all splits; their positives are not negatives either.   max_unknown : as in `read_judgements`.
-    Raises InputError if no judgement is above 0, too many have no text, or the corpus has none.
+    files  : qrels of the queries to mine for.   labels : qrels of all splits, whose positives are never negatives.
+    max_unknown : as in `read_judgements`.
+    Raises InputError if no grade is above 0, if too many judgements have no text, or if the corpus has no text.
     """
     judgements = [row for file in files for row in read_qrels(file) if row[2] > 0]
     where = ", ".join(files)
     if not judgements:
-        raise InputError("holds no judgement above 0", where=where, remedy="a positive needs a grade above 0")
+        raise InputError(
+            "has no judgement above 0", where=where, remedy="give positives a grade above 0, or use other qrels"
+        )
     queries = dict.fromkeys(row[0] for row in judgements)
     with_text = {key for key in queries if _has_text(collection.query(key))}
     in_queries = np.array([row[0] in with_text for row in judgements])
@@ -107,10 +109,10 @@ def questions_of_collection(
 def questions_of_pairs(
     readers: Sequence[Reader], collection: Collection | None, settings: Settings, folder: Path, tick: Callable[[], None]
 ) -> Questions:
-    """Read the rows of a source. Without a collection the candidates are its own passages, negatives included.
+    """Read the rows of a source. Without a collection, its own positives and negatives are the candidates.
 
-    readers : opened with `keep` and `without_negatives`.   tick : called while rows are read.
-    Raises BadRecordsError if too many rows are malformed, NothingToScoreError if none can be used.
+    readers : readers opened with `keep` and `without_negatives`.   tick : called while rows are read.
+    Raises BadRecordsError if too many rows are malformed, NothingToScoreError if no row can be used.
     """
     on_disk = [RowsOnDisk(folder / f"{number}.rows") for number in range(len(readers))]
     for reader, rows_on_disk in zip(readers, on_disk, strict=True):
@@ -145,7 +147,7 @@ def _questions(
         query.extend(spools[0].add([row.query]))
         numbers = spools[1].add([passage.text for passage in row.positives])
         starts.append(len(label_passage))
-        forms.add(hash(normal_form(row.query)))  # a hash collision only reads an extra label
+        forms.add(hash(normal_form(row.query)))  # a hash collision only adds an unneeded label
         label_query.extend(query[-1:] * len(numbers))
         label_passage.extend(numbers)
         if collection is None:
@@ -168,7 +170,10 @@ def _questions(
     if not listed:
         for spool in spools:
             spool.close()
-        raise InputError("the corpus has no passage with text", remedy="candidates are the passages of --collection")
+        raise InputError(
+            "the corpus has no passage with text",
+            remedy="use a --collection whose passages have text; they are candidates",
+        )
     (queries, query_ids), (passages_read, passage_ids) = (spool.store() for spool in spools)
     first, place_of = np.unique(passage_ids[np.array(listed, np.int64)], return_index=True)
     is_candidate = np.zeros(len(passages_read), np.bool_)
@@ -206,7 +211,7 @@ def _questions(
 
 
 def _labelled(files: Sequence[str], collection: Collection, forms: Set[int]) -> Iterator[tuple[str, str]]:
-    """Yield the texts of each relevant pair of qrels. forms: hashes of the normal forms of queries to keep."""
+    """Yield the texts of relevant pairs in qrels. forms: hashes of the normal forms of the queries to include."""
     for key, name, _ in (row for file in files for row in read_qrels(file) if row[2] > 0):
         query = collection.query(key)
         if query and hash(normal_form(query)) in forms:
@@ -219,20 +224,20 @@ def _has_text(text: str | None) -> bool:
     return bool(text and text.strip())
 
 
-# Nothing heavy is imported here, so that errors of the files come first.
+# No heavy module is imported here, so that errors in the files are reported first.
 
 
 def read_questions(
     plan: MiningPlan, settings: Settings, work: Path, progress: Progress, refuse: Callable[[], None]
 ) -> Questions:
-    """Read rows and candidates. The caller closes them. Raises InputError, also if there is no candidate.
+    """Read rows and candidates. The caller closes the result. Raises InputError, also if there is no candidate.
 
-    refuse : called when the files are open but not read yet; raises EncoderError for a missing encoder.
+    refuse : called after the files are opened and before they are read; raises EncoderError if the encoder is missing.
     """
     if plan.pairs is None:
         if settings.collection is None:
             raise UsageError(
-                "no queries named", remedy="--collection DIR (a BEIR folder with qrels), or --pairs SOURCE"
+                "no queries named", remedy="use --collection DIR (a BEIR folder with qrels), or --pairs SOURCE"
             )
         files, labels = (label_files(None, name, settings) for name in (plan.split, None))
         refuse()

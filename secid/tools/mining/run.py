@@ -1,4 +1,4 @@
-"""`secid mine`: mine several sources over one encoding of queries and candidates, and write all of them or none.
+"""`secid mine`: mine all sources with one encoding of the texts, and write all of them or none.
 
 Source: METHOD 10.
 """
@@ -49,12 +49,13 @@ def mine_sources(
     progress: Progress,
     refuse: Callable[[], None],
 ) -> Mined:
-    """Read the queries, mine all sources, and write their files and the manifest to `folder`, which is created.
+    """Read the queries, mine all sources, and write their files and the manifest to a new folder.
 
-    load : returns the encoder and its recipe; None to mine without one, and then margins are unknown.
+    An invalid plan is refused before anything is read. The encoder is loaded after queries and candidates were read.
+
+    load : returns the encoder and its recipe; None to mine without an encoder. Then margins are unknown.
     work : an empty folder for temporary files.   refuse : as for `read_questions`.
-    Invalid plans are refused before anything is read, and the encoder is loaded after queries and candidates were
-    found. Raises SecidError; then nothing is left except the paid answers of a language model.
+    Raises SecidError. Then only the answers of a language model, which are paid for, stay in the folder.
     """
     settings = resolved.values
     plan.check(settings, load is not None)
@@ -72,8 +73,9 @@ def mine_sources(
         stack.enter_context(resume_hint(journals, progress))
         encoder, info = load() if load else (None, None)
         if endpoints and isinstance(encoder, PrecomputedEncoder):
-            problem = "has no vectors for the texts of a language model"
-            raise UsageError(problem, where="--encoder", remedy="name a model, or mine llm in a run without --encoder")
+            problem = "a vectors file has no vectors for the texts that a language model writes"
+            remedy = "name a model, or mine the llm source in a separate run without --encoder"
+            raise UsageError(problem, where="--encoder", remedy=remedy)
         spool = TextSpool("passage", work / "written.txt")
         stack.callback(spool.close)
         answers = {
@@ -105,7 +107,7 @@ def mine_sources(
 
 
 def _endpoints(plan: MiningPlan, progress: Progress, stack: ExitStack) -> dict[int, Endpoint]:
-    """Return the endpoints of the language models, by number of their miner. The stack closes them."""
+    """Return the endpoints of the language models, by the number of their miner. The stack closes them."""
     methods = {number: miner.method for number, miner in enumerate(plan.miners) if isinstance(miner.method, Llm)}
     if not methods:
         return {}
@@ -115,7 +117,7 @@ def _endpoints(plan: MiningPlan, progress: Progress, stack: ExitStack) -> dict[i
 
 
 def _with_tokenizer(plan: MiningPlan, questions: Questions, resolved: Resolved, progress: Progress) -> Settings:
-    """Return the settings, with a fitting tokenizer if bm25 needs one and none was set. Source: METHOD 4."""
+    """Return the settings. If bm25 needs a tokenizer and none was set, it is chosen for the texts. Source: METHOD 4."""
     if not any(isinstance(miner.method, Bm25) for miner in plan.miners):
         return resolved.values
     queries = questions.queries, distinct(questions.query)
@@ -125,7 +127,7 @@ def _with_tokenizer(plan: MiningPlan, questions: Questions, resolved: Resolved, 
 
 
 def run_fields(plan: MiningPlan, questions: Questions, settings: Settings) -> dict[str, Any]:
-    """Return the fields that `Mined` and `Sweep` share, except the encoder."""
+    """Return the fields that `Mined` and `Sweep` have in common, except the encoder."""
     return {
         "schema_version": MINE_SCHEMA_VERSION,
         "secid_version": VERSION,
@@ -142,17 +144,17 @@ def run_fields(plan: MiningPlan, questions: Questions, settings: Settings) -> di
 
 @contextmanager
 def _locked_folder(folder: Path) -> Iterator[None]:
-    """Create the folder, and keep other runs out of it until the block ends. Raises OutputError.
+    """Create the folder, and lock it against other runs until the block ends. Raises OutputError.
 
-    If the block fails, the folders created here are removed, unless something is in them.
+    If the block fails, folders that were created here are removed, unless they have files.
     """
     created = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         make_folder(folder / JOURNAL)
         with locked(folder) as is_locked:
             if not is_locked and sys.platform != "win32":
-                remedy = "wait until it has ended, or name a new directory"
-                raise OutputError("another run is writing to it", where=str(folder), remedy=remedy)
+                remedy = "wait until that run has ended, or name a new directory"
+                raise OutputError("another run is writing to this folder", where=str(folder), remedy=remedy)
             check_folder(folder)  # another run may have ended since the first check
             yield
     except BaseException:
@@ -163,7 +165,7 @@ def _locked_folder(folder: Path) -> Iterator[None]:
 
 
 def _encoder_flags(settings: Settings) -> list[str]:
-    """Return command-line words for the settings that change a score and are not the defaults."""
+    """Return command-line words for the settings that change a score and differ from the defaults."""
     values = {name: getattr(settings, name) for name in SCORE_SETTINGS}
     return [
         word for name, value in values.items() if value != getattr(DEFAULTS, name) for word in flag_words(name, value)
@@ -171,18 +173,18 @@ def _encoder_flags(settings: Settings) -> list[str]:
 
 
 def check_folder(folder: Path) -> None:
-    """Check that a folder is empty, except for files of a killed run. Raises OutputError."""
+    """Raise OutputError if a folder has files, other than those of a killed run."""
     if folder.is_dir():
         names = sorted(path.name for path in {*folder.iterdir()}.difference(files_of_killed_run(folder)))
         own = (JOURNAL.format("*"), REJECTED.format("*"))
         files = [n for n in names if not (PARTIAL.search(n) or any(fnmatchcase(n, pattern) for pattern in own))]
         if files:
             raise OutputError(
-                f"is not empty (it holds {files[0]})",
+                f"is not empty (it has {files[0]})",
                 where=str(folder),
-                remedy="name a new directory; nothing is overwritten"
+                remedy="name a new directory; secid overwrites nothing"
                 if not any(fnmatchcase(path.name, own[0]) for path in folder.iterdir())
-                else f"remove all files except {own[0]}: with a new directory you would pay for its answers again",
+                else f"remove all files except {own[0]}, whose answers you would pay for again in a new directory",
             )
     elif folder.exists() or folder.is_symlink():
         raise OutputError("is not a directory", where=str(folder))

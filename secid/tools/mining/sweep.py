@@ -1,10 +1,7 @@
-"""Show the negatives of dense sources under other margins and windows of ranks, in one search. Nothing is written.
+"""Count the negatives of dense sources with other margins and windows of ranks, in one search. Nothing is written.
 
-    swept_methods   the variants of a source: margins below the positive's score by windows of ranks
-    sweep_all       the negatives of each variant, and a guide's suspects in a sample of them
-
-Margins do not carry over from one encoder to another, so a table for these candidates and this encoder replaces a
-default. Source: METHOD 10.
+A margin that suits one encoder does not suit another. So there is no default; this table helps to choose one.
+Source: METHOD 10.
 """
 
 from __future__ import annotations
@@ -33,15 +30,15 @@ from secid.triplets.guide import GuideScores, guide_scores
 
 RELATIVE = (0.0, 0.02, 0.05, 0.1, 0.2)
 WINDOWS = ((11, 50), (51, 100))
-"""Windows in addition to the source's own and ranks 1 to K."""
+"""Windows of ranks in addition to the source's own and 1 to K."""
 SWEEP_SAMPLE = 300
-"""Negatives of each method that a guide scores. A share of 10 % then has a standard error of 1.7 points."""
+"""Number of negatives of each variant that a guide scores. A share of 10 % then has a standard error of 1.7 points."""
 
 
 def swept_methods(miner: Miner, k: int) -> list[Miner]:
-    """Return the variants of a dense source by window and margin, each once. The source itself may be among them.
+    """Return the variants of a dense source by window and relative margin, without repeats.
 
-    They have its maximum and its pick within the window; a relative margin replaces its own margins.
+    They have the source's maximum and pick. The relative margin replaces its own margins.
     """
     own, methods = miner.method, dict[tuple[tuple[int, int], float], Dense]()
     if isinstance(own, Dense):
@@ -54,14 +51,14 @@ def swept_methods(miner: Miner, k: int) -> list[Miner]:
 def sweep_all(
     plan: MiningPlan, questions: Questions, load: Load, settings: Settings, work: Path, progress: Progress
 ) -> Sweep:
-    """Search once for all variants of all dense sources. At least one source must be dense.
+    """Search the negatives of all variants of all dense sources, of which there is at least one. Raises SecidError.
 
-    load : as in `mine_sources`.   work : an empty folder for temporary files. Raises SecidError.
+    load : as in `mine_sources`.   work : an empty folder for temporary files.
     """
     dense = [miner for miner in plan.miners if isinstance(miner.method, Dense)]
     grids = [swept_methods(miner, plan.k) for miner in dense]
     at_random = Miner("random", "random", Random())
-    # Methods that several sources share are searched once.
+    # A method that several sources share is searched once.
     every = tuple({each.method: each for each in (*dense, *chain(*grids), at_random)}.values())
     encoder, info = load()
     guide = load_guide(settings, encoder, progress)
@@ -101,7 +98,7 @@ def sweep_all(
 
 
 def _triplets(questions: Questions, positive: Index, picks: Picks) -> Triplets:
-    """Return each negative with a positive of its row. positive: (R,)."""
+    """Return triplets of each negative. positive: (R,) positive of each row."""
     counts = picks.counts
     filled = np.flatnonzero(counts)
     return Triplets(
@@ -115,7 +112,7 @@ def _triplets(questions: Questions, positive: Index, picks: Picks) -> Triplets:
 
 
 def _suspects(questions: Questions, rows: Triplets, guide: GuideScores) -> Suspects | None:
-    """Return the guide's suspects; None without negatives."""
+    """Return the number of negatives that the guide scored and the share that it suspects; None without negatives."""
     if not len(rows):
         return None
     queries, cluster = np.unique(rows.query, return_inverse=True)

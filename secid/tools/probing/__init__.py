@@ -1,1 +1,1 @@
-"""Short trainings of the encoder, one per source, fold and seed, and what they establish."""
+"""Train the encoder briefly on each source, fold and seed, and decide which differences are established."""

@@ -1,4 +1,4 @@
-"""Decides which differences between trainings are established: errors of queries and of runs, pairs, ties.
+"""Decide which differences between sources are established, from their errors over queries and over training runs.
 
 Source: METHOD 13.
 """
@@ -20,16 +20,16 @@ from secid.results.probe import Gap, ProbedPair, sign
 from secid.tools.probing.task import NegativeSource
 
 DIFFERENCE_ROUNDING = 1e-12
-"""A difference, or its error, at or below this counts as 0: the two sources trained on the same texts."""
-FEWEST_TO_STOP = 4
-"""Fewest sources at which trailing ones are stopped early."""
+"""A difference or an error up to this counts as 0. It is that small only if both sources have the same texts."""
+MIN_SOURCES_TO_STOP = 4
+"""Stop trailing sources early only if at least this many sources are compared."""
 
 
 @dataclass(frozen=True)
 class BetweenRuns:
-    """Variance between runs of the same trainings, for a mean over one seed, and its degrees of freedom.
+    """The variance that repeating a training adds to a mean over one seed, and its degrees of freedom.
 
-    variance : may be below 0, since it is estimated as a difference of two variances.
+    variance : can be below 0, since it is estimated as the difference of two variances.
     """
 
     variance: float
@@ -37,10 +37,13 @@ class BetweenRuns:
 
 
 def between_runs(values: Floats, fold: Index) -> BetweenRuns | None:
-    """Return it for the difference of any two of K sources, pooled over all; None with one seed. 0 for one source.
+    """Return the between-run variance of a difference between two sources, pooled over K sources.
 
-    values : (K, S, n) by source, seed and query. It excludes what a seed changes in all sources alike, and what it
-    changes by query, which is part of the clustered error of the mean over queries.
+    None with one seed; the variance is 0 with one source.
+
+    values : (K, S, n) metric by source, seed and query.   fold : (n,) fold of each query.
+    An effect of the seed that all sources have is excluded. So is its effect on single queries, which the clustered
+    error over queries already covers.
     """
     n_sources, n_seeds, n = values.shape
     names = np.unique(fold)
@@ -57,7 +60,7 @@ def between_runs(values: Floats, fold: Index) -> BetweenRuns | None:
 
 
 def clustered_covariance(values: Floats, group: Index) -> Floats:
-    """Return the (K, K) covariance over samples of queries of the means of (K, n) values. group : (n,) as in `gap`."""
+    """Return the (K, K) covariance of the means of (K, n) values over samples of queries. group : (n,) as in `gap`."""
     rest = (values - values.mean(axis=1, keepdims=True)) / values.shape[1]
     sums = np.stack([np.bincount(group, own) for own in rest])
     n_groups = len(np.unique(group))
@@ -66,11 +69,12 @@ def clustered_covariance(values: Floats, group: Index) -> Floats:
 
 
 def gap(values: Floats, group: Index, runs: BetweenRuns | None) -> Gap:
-    """Return the mean of (S, n) differences by seed and query; without an interval if `runs` is None or for one group.
+    """Return the mean difference with its error. It has no interval if `runs` is None or there is only one group.
 
-    group : (n,) queries that share a relevant passage count as one.
-    Variance = that of the mean over seeds, clustered by group, plus that between runs over S. Degrees of freedom:
-    Satterthwaite 1946. Source: METHOD 13.
+    values : (S, n) differences by seed and query.   group : (n,) group of each query; queries that share a relevant
+    passage have the same group.
+    The variance is that of the mean over seeds, clustered by group, plus the between-run variance divided by S. The
+    degrees of freedom follow Satterthwaite 1946. Source: METHOD 13.
     """
     n_seeds = len(values)
     by_query = values.mean(axis=0)
@@ -101,13 +105,13 @@ def gap(values: Floats, group: Index, runs: BetweenRuns | None) -> Gap:
 
 
 class Judge:
-    """Compares all sources, with the error between runs pooled over them.
+    """Compares all sources, with a between-run error that is pooled over them.
 
-    values  : (S, n) nDCG@10 by seed and held-out query of each source and control. Two of them are compared on the
-              seeds that both have; these include the seeds that all sources have.
-    runs    : the variance between runs of a difference of two sources; None with one seed.
-    n_seeds : seeds that all sources have. Gains and the order use only these, since a seed is good or bad for all of
-              them.
+    values  : for each source and control, (S, n) nDCG@10 by seed and held-out query. Two sources are compared on the
+              seeds that both have.
+    runs    : between-run variance of a difference between two sources; None with one seed.
+    n_seeds : number of seeds that all sources have. Gains and the order use only these, because a seed can be good or
+              bad for every source.
     """
 
     def __init__(self, values: Mapping[NegativeSource, Floats], group: Index, fold: Index) -> None:
@@ -118,7 +122,7 @@ class Judge:
         self.runs = between_runs(np.stack(self._distinct), fold)
 
     def gains(self, frozen: Floats) -> dict[NegativeSource, Gap]:
-        """Return the gain of each source over the frozen encoder. frozen : (n,)."""
+        """Return the gain of each source over the frozen encoder. frozen : (n,) nDCG@10 of the frozen encoder."""
         alone = [between_runs(np.stack([own, np.zeros_like(own)]), self._fold) for own in self._distinct]
         known = [item for item in alone if item is not None]
         runs = BetweenRuns(float(np.mean([item.variance for item in known])), known[0].degrees) if known else None
@@ -126,12 +130,12 @@ class Judge:
         return dict(zip(self._values, gaps, strict=True))
 
     def difference(self, first: NegativeSource, second: NegativeSource) -> Gap:
-        """Return the mean difference of two sources."""
+        """Return the mean difference between two sources."""
         n = min(len(self._values[first]), len(self._values[second]))
         return gap(self._values[first][:n] - self._values[second][:n], self._group, self.runs)
 
     def pairs(self) -> tuple[tuple[ProbedPair, ...], Mapping[str, str | None]]:
-        """Return all pairs of sources, the better first, with Holm-adjusted p; and each source's letters."""
+        """Return all pairs of sources with Holm-adjusted p, the better source first, and each source's tie letters."""
         order = self._order()
         pairs = [(a, b) if self.difference(a, b).value >= 0 else (b, a) for a, b in combinations(order, 2)]
         gaps = [self.difference(a, b) for a, b in pairs]
@@ -145,14 +149,15 @@ class Judge:
         return judged, tie_letters([source.name for source in order], judged)
 
     def trailing(self) -> set[NegativeSource]:
-        """Return the sources whose interval of the difference to the best one lies below 0; none with few sources.
+        """Return the sources that are significantly worse than the best one; none with few sources.
 
-        Each look is at a level of 5 %. With many sources the correction for their pairs compensates for that, with few
-        it does not: in simulated probes of equal sources, an order was established in 8 to 13 % of those of two
-        sources, and in 3 to 6 % of those of four or more.
+        A source is worse if the whole 95 % interval of its difference lies below 0. Each look has a level of 5 %, and
+        several looks add up. With many sources, Holm's correction for the pairs makes up for that. With few it does
+        not: in simulated probes of equal sources, 8 to 13 % of probes with two sources established an order, but only
+        3 to 6 % of probes with four or more.
         """
         leader, *others = self._order()
-        if len(others) + 1 < FEWEST_TO_STOP:
+        if len(others) + 1 < MIN_SOURCES_TO_STOP:
             return set()
         gaps = {source: self.difference(source, leader) for source in others}
         return {source for source, item in gaps.items() if sign(item.interval_95) < 0}
@@ -165,9 +170,10 @@ class Judge:
 
 
 def effective_number(group: Index) -> float:
-    """Return how many groups of equal size give as much evidence: 1 / sum of squared shares. group : (n,), n >= 1.
+    """Return the number of equal groups with the same evidence: 1 / sum of squared shares. group : (n,), n >= 1.
 
-    With one group of 40 % of the queries, a 95 % interval by group covered 80 to 88 % of simulations.
+    With one group that holds 40 % of the queries, a 95 % interval by group covered the truth in only 80 to 88 % of
+    simulations.
     """
     shares = np.bincount(group) / len(group)
     return float(1.0 / (shares**2).sum())

@@ -1,4 +1,4 @@
-"""An encoder in training, and one training of the probe, from a source to the metrics of each query."""
+"""Train a copy of the encoder on one source, and rank the held-out queries with it."""
 
 from __future__ import annotations
 
@@ -24,28 +24,28 @@ from secid.tools.probing.options import Options
 from secid.tools.probing.task import NegativeSource, RowLists, Task
 from secid.triplets.search import nearest_passages
 
-# An encoder in training: weights that can be put back, steps of a loss, rows of texts.
+# A trainable copy of the encoder: restore its weights, take training steps, and encode texts.
 #
-# The loop is our own so that every source meets the same batches, weights and rates; model and recipe are those of
-# sentence-transformers and of the frozen encoder. Dropout is off: then nothing but the negatives differs between two
-# sources, and smaller micro-batches give the same gradients. Source: METHOD 13.
+# secid has its own training loop so that every source gets the same batches, initial weights and learning rates. The
+# model and the recipe are those of the frozen encoder. Dropout is off. So two sources differ only in their negatives,
+# and smaller micro-batches give the same gradients. Source: METHOD 13.
 
 T = TypeVar("T")
 
 CPU_TOKENS, GPU_TOKENS = 4_096, 65_536
-"""Padded tokens of a micro-batch, whose texts are of similar length."""
+"""Maximum padded tokens of a micro-batch. Its texts have similar lengths."""
 WEIGHT_DECAY = 0.01
 WARM_UP = 0.1
-"""Share of the steps in which the rate rises to its full height; it falls to 0 over the others."""
+"""Share of the steps in which the learning rate rises to its full value. Over the others it falls to 0."""
 MAX_NORM = 1.0
-"""The largest norm of gradients. It and the weight decay are those of common trainers."""
+"""Maximum norm of the gradients. Common trainers use the same norm and weight decay."""
 LORA_RANK = 16
 
 
 class DivergedError(NotEvaluatedError):
-    """A loss, its gradient, or a vector after training is not finite. step : from 1; None after the last one.
+    """Training diverged: a loss, its gradient, or a vector after training is not finite.
 
-    run : the training run, if known.
+    step : number of the step, from 1; None after the last one.   run : the training run, if known.
     """
 
     def __init__(self, message: str, step: int | None = None, run: Divergence | None = None) -> None:
@@ -54,7 +54,7 @@ class DivergedError(NotEvaluatedError):
 
 
 class Step(NamedTuple):
-    """The texts of one step, (b,) and (p,), and which passages are compared for which query."""
+    """The texts of one step. queries : (b,).   passages : (p,).   sides : positives and negatives of each query."""
 
     queries: Sequence[str]
     passages: Sequence[str]
@@ -62,7 +62,7 @@ class Step(NamedTuple):
 
 
 class Learner:
-    """A copy of an encoder on a device. `restore` brings back the weights that it started with."""
+    """A trainable copy of an encoder on one device. `restore` brings back its initial weights."""
 
     def __init__(
         self,
@@ -73,9 +73,10 @@ class Learner:
         temperature: float,
         loss: str = "infonce",
     ) -> None:
-        """lora : train adapters of rank LORA_RANK on all linear layers in place of all weights.   bf16 : autocast.
+        """Copy the encoder.
 
-        temperature, loss : of the training.
+        lora : train adapters of rank LORA_RANK on all linear layers instead of all weights.
+        bf16 : compute in bf16 by autocast.   temperature, loss : temperature and name of the training loss.
         """
         self._encoder, self._device, self._bf16 = encoder, device, bf16
         self._temperature, self._loss = temperature, loss
@@ -85,7 +86,7 @@ class Learner:
         self._weights = [weight for weight in self._replica.model.parameters() if weight.requires_grad]
         self._start = [weight.detach().to("cpu", copy=True) for weight in self._weights]
         self._budget = GPU_TOKENS if is_gpu(device) else CPU_TOKENS
-        self._whole = True
+        self._one_graph = True
 
     def restore(self) -> None:
         """Restore the initial weights."""
@@ -95,10 +96,11 @@ class Learner:
                 weight.grad = None  # a training that diverged leaves one
 
     def fit(self, steps: Iterator[Step], n_steps: int, rate: float, tick: Callable[[], None]) -> None:
-        """Train with AdamW at a rate that rises over a tenth of the steps and then falls to 0.
+        """Train with AdamW. The rate rises over a tenth of the steps, then falls to 0.
 
-        Raises DivergedError if a loss or its gradient is not finite, and EncoderError if memory runs out with a
-        single text or with the optimizer's state.
+        tick : called after each step.
+        Raises DivergedError if a loss or its gradient is not finite. Raises EncoderError if a single text or the
+        optimizer's state does not fit in memory.
         """
         fused = self._device.type in ("cpu", "cuda")
         optimizer = torch.optim.AdamW(self._weights, lr=rate, weight_decay=WEIGHT_DECAY, fused=fused)
@@ -110,20 +112,20 @@ class Learner:
             loss = self._gradients(step)
             norm = float(nn.utils.clip_grad_norm_(self._weights, MAX_NORM))
             if not np.isfinite([loss, norm]).all():
-                message = f"the loss is {loss:g}, its gradient's norm {norm:g} at step {number + 1}"
+                message = f"at step {number + 1} the loss is {loss:g} and the norm of its gradient {norm:g}"
                 raise DivergedError(message, number + 1)
             try:
                 optimizer.step()
             except RuntimeError as error:
                 if is_out_of_memory(error):
-                    raise self._too_large("the optimizer's state", "train adapters by --lora") from error
+                    raise self._too_large("the optimizer's state", "train adapters with --lora") from error
                 raise
             optimizer.zero_grad(set_to_none=True)
             schedule.step()
             tick()
 
     def tokens(self, texts: Sequence[str], role: Role) -> Tokens:
-        """Return the token ids of these texts, with the recipe's prefix, cut at its maximum length."""
+        """Return the token ids of these texts with the recipe's prefix, cut to its maximum length."""
         prefix = self._encoder.recipe.prefix(role)
         return self._encoder.parts.tokeniser.tokens([prefix + text for text in texts])
 
@@ -139,16 +141,17 @@ class Learner:
         return out
 
     def _gradients(self, step: Step) -> float:
-        """Return the loss of a step, and add its gradients to the weights'."""
+        """Return the loss of a step, and add its gradients to those of the weights."""
         queries, passages = self.tokens(step.queries, "query"), self.tokens(step.passages, "passage")
         texts: list[tuple[Role, Tokens]] = [("query", queries), ("passage", passages)]
         longest = int(max(queries.lengths.max(), passages.lengths.max()))
         return self._in_memory(lambda: self._backward(texts, step.sides), longest)
 
     def _in_memory(self, work: Callable[[], T], longest: int) -> T:
-        """Return what `work` returns, rerun in smaller micro-batches if memory runs out. longest : tokens of a text.
+        """Return the result of `work`. If memory runs out, run it again with smaller micro-batches.
 
-        The first repetition keeps the size of micro-batches, but gives each its own graph (`_backward`).
+        The first repetition keeps their size, but gives each micro-batch its own graph (`_backward`).
+        longest : number of tokens of the longest text. Raises EncoderError if that text alone does not fit.
         """
         while True:
             try:
@@ -156,24 +159,25 @@ class Learner:
             except RuntimeError as error:
                 if not is_out_of_memory(error):
                     raise
-                if not self._whole and self._budget <= longest:
+                if not self._one_graph and self._budget <= longest:
                     raise self._too_large("a single text", "use a smaller --max-length") from error
-            for weight in self._weights:  # only now, since the error kept the tensors of the failed attempt
+            for weight in self._weights:  # after the except block: the error holds the failed attempt's tensors
                 weight.grad = None
             if is_gpu(self._device):
                 torch.cuda.empty_cache()
-            self._budget, self._whole = self._budget if self._whole else self._budget // 2, False
+            self._budget, self._one_graph = self._budget if self._one_graph else self._budget // 2, False
 
     def _too_large(self, what: str, remedy: str) -> EncoderError:
         return EncoderError(f"out of memory on {self._device} with {what}", remedy=f"{remedy}, or a smaller encoder")
 
     def _backward(self, texts: Sequence[tuple[Role, Tokens]], sides: Sides) -> float:
-        """Return the loss, and add its gradients to the weights'.
+        """Return the loss, and add its gradients to those of the weights.
 
-        If one graph does not fit into memory, gradients are cached: first all rows, then each micro-batch again with
-        its share of the gradient, so that one micro-batch's graph is in memory at a time (Gao et al. 2021).
+        If one graph for all texts does not fit in memory, gradients are cached (Gao et al. 2021). All texts are encoded
+        first, without a graph. Then each micro-batch is encoded again and gets its share of the gradient, so that only
+        one micro-batch's graph is in memory.
         """
-        if self._whole:
+        if self._one_graph:
             queries, passages = (self._joined(tokens, role) for role, tokens in texts)
             loss = training_loss(queries, passages, sides, self._loss, self._temperature)
             loss.backward()  # type: ignore[no-untyped-call]
@@ -209,7 +213,7 @@ class Learner:
 
 
 def _add_adapters(model: nn.Module) -> None:
-    """Freeze the model and add adapters to the linear layers of its transformers models; at first without effect."""
+    """Freeze the model and add adapters to all linear layers of its transformers. They have no effect until trained."""
     from peft import LoraConfig, inject_adapter_in_model
 
     model.requires_grad_(False)
@@ -223,16 +227,16 @@ def _add_adapters(model: nn.Module) -> None:
     torch.random.set_rng_state(state)
 
 
-# One training of the probe: from a source, a held-out fold, a seed and a rate to metrics of each held-out query.
+# One training run has a source, a held-out fold, a seed and a learning rate. It returns metrics of each held-out query.
 #
-# All draws depend on seed and fold only, so that every source gets the same batches. Source: METHOD 13.
+# All draws depend only on seed and fold, so every source gets the same batches. Source: METHOD 13.
 
 RANK_CUTOFF = 100
-"""Rank of the last passage that counts."""
+"""Number of passages that are ranked for a query; the metrics ignore the others."""
 
 
 class Work(NamedTuple):
-    """One training and its ranking. source : what it trains on; None ranks by the frozen encoder."""
+    """One training run and its ranking. source : source or control to train on; None to rank by the frozen encoder."""
 
     source: NegativeSource | None
     fold: int
@@ -242,9 +246,10 @@ class Work(NamedTuple):
 
 @dataclass(frozen=True)
 class HeldOut:
-    """The rows that a fold holds out, and what they are ranked against, as tokens.
+    """The rows that a fold holds out, with their queries and all candidates as tokens.
 
-    rows : (n,) rows of the task.   row, place : (L,) number in `rows` and in the candidates of each relevant pair.
+    rows : (n,) rows of the task.
+    row, place : (L,) for each relevant pair, the place of its row in `rows` and of its passage among the candidates.
     """
 
     rows: Index
@@ -255,10 +260,13 @@ class HeldOut:
 
 
 def steps_of(task: Task, negatives: RowLists, work: Work, batch: int, objective: Objective) -> Iterator[Step]:
-    """Yield batches without end: rows of the other folds, shuffled each epoch, each with a positive and a negative.
+    """Yield training batches without end.
 
-    Losses of several positives add others of the row, up to MOST_POSITIVES; all other draws stay the same.
-    batch : rows of a step; all rows of the other folds if there are fewer. Rows left over in an epoch are not used.
+    They have the rows of the other folds, shuffled each epoch, each with one positive and one negative. A loss with
+    several positives adds up to MAX_POSITIVES of each row; this changes no other draw.
+
+    batch : rows in a step; all rows of the other folds if there are fewer. The last, incomplete batch of an epoch is
+    not used.
     """
     rows = np.flatnonzero(task.fold != work.fold)
     order, draws, more = (np.random.default_rng([work.seed, work.fold, purpose]) for purpose in range(3))
@@ -267,30 +275,33 @@ def steps_of(task: Task, negatives: RowLists, work: Work, batch: int, objective:
         epoch = rows[order.permutation(len(rows))]
         for start in range(0, len(epoch) - n + 1, n):
             own = epoch[start : start + n]
-            positive = _drawn(task.positives, own, draws)
-            others = _others(task.positives, own, positive, objective.n_positives - 1, more)
-            passages = np.concatenate([positive, _drawn(negatives, own, draws), others.ids])
+            positive = _draw_one(task.positives, own, draws)
+            others = _more_positives(task.positives, own, positive, objective.n_positives - 1, more)
+            passages = np.concatenate([positive, _draw_one(negatives, own, draws), others.ids])
             sides = _sides(task, own, passages, others.rows, objective)
             yield Step(task.queries.take(task.query[own]), task.passages.take(passages), sides)
 
 
-def _drawn(lists: RowLists, rows: Index, draws: np.random.Generator) -> Index:
-    """Draw one passage of each row: in lists of equal length the same place, whatever they hold."""
+def _draw_one(lists: RowLists, rows: Index, draws: np.random.Generator) -> Index:
+    """Draw one passage of each row. The drawn place depends only on the length of the list, not on its passages."""
     place: Index = lists.offsets[rows] + (draws.random(len(rows)) * lists.counts[rows]).astype(np.int64)
     return np.asarray(lists.ids[place])
 
 
-def _others(positives: RowLists, rows: Index, drawn: Index, most: int, draws: np.random.Generator) -> RowLists:
-    """Draw at most `most` positives of each row besides the one already drawn."""
+def _more_positives(positives: RowLists, rows: Index, drawn: Index, most: int, draws: np.random.Generator) -> RowLists:
+    """Draw up to `most` more positives of each row. drawn : the positive that each row already has."""
     lists = [own[own != one] for own, one in zip(map(positives.of, rows), drawn, strict=True)] if most else []
     chosen = [own if len(own) <= most else draws.choice(own, most, replace=False) for own in lists]
     return RowLists.of_counts(np.concatenate([np.zeros(0, np.int64), *chosen]), map(len, chosen))
 
 
 def _sides(task: Task, rows: Index, passages: Index, owner: Index, objective: Objective) -> Sides:
-    """Return what is compared for b rows. passages: b positives, b negatives, then positives of the rows `owner`.
+    """Return the positives and negatives of b rows.
 
-    A row's own negative stays one even if it is labelled; its labelled positives in other rows are neither.
+    A row's own negative stays a negative even if it is labelled as a positive. Labelled positives of a row that other
+    rows brought into the batch are neither.
+
+    passages : ids of b positives, of b negatives, then of more positives.   owner : row in the batch of each of these.
     """
     every, b = np.arange(len(rows)), len(rows)
     own = np.concatenate([every, every, owner]) == every[:, None]
@@ -305,7 +316,10 @@ def _sides(task: Task, rows: Index, passages: Index, owner: Index, objective: Ob
 
 
 def held_out(task: Task, fold: int, chosen: Index, candidates: Tokens, learner: Learner) -> HeldOut:
-    """Return the chosen rows of a fold. chosen : all rows of the task that are ranked.   candidates : of the task."""
+    """Return the held-out rows of a fold.
+
+    chosen : all rows of the task that are ranked.   candidates : tokens of the task's candidates.
+    """
     rows = chosen[task.fold[chosen] == fold]
     lists = task.positives.take(rows)
     return HeldOut(
@@ -326,11 +340,11 @@ def train_and_rank(
     objective: Objective,
     tick: Callable[[], None],
 ) -> Floats:
-    """Return (n, 3) nDCG@10, MRR@10 and recall@100 of the held-out rows after training.
+    """Train, and return nDCG@10, MRR@10 and recall@100 of the held-out rows, (n, 3).
 
-    If the work has no source, they are those of the frozen encoder.
+    Without an source nothing is trained, and the metrics are those of the frozen encoder.
 
-    Raises what `Learner.fit` raises. For a vector that is not finite it raises DivergedError, or
+    Raises the errors of `Learner.fit`. For a vector that is not finite it raises DivergedError, or
     NonFiniteEmbeddingError with the frozen encoder.
     """
     learner.restore()
@@ -344,22 +358,25 @@ def train_and_rank(
 
 
 def _check_finite(rows: Tensor, store: TextStore, ids: Index, work: Work) -> None:
-    """Raise an error for rows that are not finite: NaN would sort before all scores. rows : (n, d), of these ids."""
+    """Raise an error if a row is not finite, since NaN would sort before all scores.
+
+    rows : (n, d) vectors of the texts with these ids. Raises DivergedError or NonFiniteEmbeddingError.
+    """
     wrong = (~rows.isfinite().all(dim=1)).nonzero().flatten().tolist()
     if wrong and work.source is not None:
         raise DivergedError("the vector of a text is not finite after training")
     if wrong:
         raise NonFiniteEmbeddingError(
-            f"before training the encoder returned NaN or infinity for {store.take(ids[wrong[:1]])[0][:80]!r}",
+            f"before training, the encoder returned NaN or infinity for {store.take(ids[wrong[:1]])[0][:80]!r}",
             remedy="remove the text, or use another encoder",
         )
 
 
 def measures(queries: Tensor, candidates: Tensor, row: Index, place: Index) -> Floats:
-    """Return (n, 3) nDCG@10, MRR@10 and recall@100 of each query, in [0, 1], for binary relevance. Source: METHOD 13.
+    """Return nDCG@10, MRR@10 and recall@100 of each query, (n, 3), in [0, 1], for binary relevance. Source: METHOD 13.
 
-    queries, candidates : (n, d) and (C, d) unit rows.   row, place : (L,) query and candidate of each relevant pair;
-    each query has at least one. Candidates are in the order of their text keys.
+    queries, candidates : (n, d) and (C, d) unit rows; candidates in the order of their text keys.
+    row, place : (L,) query and candidate of each relevant pair. Each query has at least one.
     """
     vectors, numbers = Vectors(queries, candidates), np.arange(len(queries))
     first, _ = nearest_passages(vectors, numbers, np.arange(len(candidates)), RANK_CUTOFF)

@@ -1,7 +1,7 @@
-"""The losses of a training step, by the closed forms that `secid score --objectives` reports. Source: METHOD 9.
+"""Compute the loss of a training step with the closed forms that `secid score --objectives` uses. Source: METHOD 9.
 
-A step's scores are split into positives and negatives of each query. The closed form gives the loss and its derivative
-by every score, so training follows exactly what the analysis of the frozen scores describes.
+Each query's scores are split into those of positives and those of negatives. The closed form returns the loss and its
+derivative with respect to every score, so training uses the gradients that `--objectives` reports.
 """
 
 from __future__ import annotations
@@ -33,16 +33,16 @@ FORMS = {
     "joint": "joint_lh",
     "gist": "gist",
 }
-"""The closed form of each loss, by the name of --loss."""
-MOST_POSITIVES = 8
-"""Labelled positives of a query in one step of a loss of several: queries with forty would fill the batch."""
+"""Name of the closed form of each --loss."""
+MAX_POSITIVES = 8
+"""Maximum labelled positives of a query in one step. A query with forty positives would otherwise fill the batch."""
 
 
 @dataclass(frozen=True)
 class Sides:
-    """Which passages of a step are positives and negatives of which query: (b, p) each, p passages.
+    """Flags of a step's positives and negatives, (b, p) each, by query and passage.
 
-    suspect : those that the guide places too near the query's positive; None without a guide.
+    suspect : (b, p) passages that the guide scores too close to the query's positive; None without a guide.
     """
 
     positive: Flags
@@ -51,10 +51,12 @@ class Sides:
 
 
 def training_loss(queries: Tensor, passages: Tensor, sides: Sides, loss: str, temperature: float) -> Tensor:
-    """The loss of a step in nats, with the closed form's gradient: a mean over queries, of mw over all pairs.
+    """Return the loss of a step in nats, with the gradient of its closed form.
 
-    queries, passages : (b, d), (p, d) unit rows; every query has a positive.
-    NaN where a score is not finite. Computed in float64, on the CPU if the device has none.
+    It is the mean over queries; for mw, over all pairs of a positive and a negative. It is NaN if a score is not
+    finite. It is computed in float64, on the CPU if the device has no float64.
+
+    queries, passages : (b, d) and (p, d) unit rows; every query has a positive.
     """
     scores = queries @ passages.T / temperature
     flags = [torch.from_numpy(side).to(scores.device) for side in (sides.positive, sides.negative)]
@@ -72,7 +74,7 @@ def training_loss(queries: Tensor, passages: Tensor, sides: Sides, loss: str, te
     value = gradient.loss.sum() / n_terms
     slopes = (gradient.positive, gradient.negative)
     pull = torch.stack([(part * slope.to(part)).sum() for part, slope in zip(parts, slopes, strict=True)]).sum()
-    pull = pull / n_terms  # its derivative by each score is the closed form's; its value is replaced by the loss
+    pull = pull / n_terms  # has the closed form's derivatives; the next line replaces its value by the loss
     return pull + (value.to(pull) - pull).detach()
 
 
@@ -81,10 +83,10 @@ def _form(loss: str, positive: Tensor, negative: Tensor) -> Callable[[BatchScore
 
 
 class Guidance:
-    """What a guide says of the passages of a step, from its rows of all texts that are trained on."""
+    """Finds a step's passages that a guide flags. The guide encodes all training texts once, in advance."""
 
     def __init__(self, task: Task, guide: Encoder, settings: Settings, folder: Path, progress: Progress) -> None:
-        """folder : for a file of rows; made here."""
+        """Encode the task's texts. folder : new folder, made here, for the file of vectors."""
         folder.mkdir()
         self.info = guide.info
         lists = (task.positives, *task.negatives.values(), *task.controls.values())
@@ -94,20 +96,23 @@ class Guidance:
             self._vectors = embedder.vectors
 
     def suspects(self, queries: Index, passages: Index) -> Flags:
-        """(b, p) the passages that the guide's relative margin flags against passage i, the positive of query i."""
+        """Return (b, p) flags of passages that the guide scores too close to the positive of query i, passage i.
+
+        Too close is defined by the relative margin.
+        """
         scores = self._rows("query", queries) @ self._rows("passage", passages).T
         own = scores[np.arange(len(queries)), np.arange(len(queries))]
         return np.asarray(margin_flags(scores, own[:, None], "relative", MARGIN))
 
     def _rows(self, role: Role, ids: Index) -> Floats:
-        """(n, d) float64 unit rows of these ids."""
+        """Return (n, d) float64 unit rows of these ids."""
         (rows,) = rows_of_ids(self._vectors, role, ids, len(ids))
         return np.asarray(rows.cpu().double().numpy())
 
 
 @dataclass(frozen=True)
 class Objective:
-    """What a step compares. loss: as --loss names it.   passages: own or batch, as --passages does."""
+    """The loss of a step and the passages that it compares. loss, passages: values of --loss and --passages."""
 
     loss: str = "infonce"
     passages: str = "batch"
@@ -115,5 +120,5 @@ class Objective:
 
     @property
     def n_positives(self) -> int:
-        """Most labelled positives of a query in one step."""
-        return MOST_POSITIVES if self.loss in SEVERAL_POSITIVES else 1
+        """Return the maximum number of labelled positives of a query in one step."""
+        return MAX_POSITIVES if self.loss in SEVERAL_POSITIVES else 1

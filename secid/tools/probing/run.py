@@ -1,11 +1,11 @@
-"""`secid probe`: short trainings of the encoder on each source, and what they establish.
+"""`secid probe`: train the encoder briefly on each source, and decide which sources train better.
 
-`task` makes the rows, folds and candidates that all sources share; `losses` are what a step minimises; `learner` trains
-and measures each training; `schedule` runs all of them, each once; `judge` says which differences are established;
-`run` is the whole command, and `options` holds its options.
+    options    options of the command             task       rows, folds and candidates that all sources share
+    losses     loss of a training step            learner    one training, and the metrics after it
+    schedule   all trainings, each run once       judge      which differences are established
+    run        the whole command
 
-Nothing is loaded before the sources are read, and nothing is trained before all that could be refused has been.
-Source: METHOD 13.
+The encoder is loaded after the sources were read. Invalid input is refused before any training. Source: METHOD 13.
 """
 
 from __future__ import annotations
@@ -64,24 +64,25 @@ def probe_sources(
     folder: Path,
     clock: Clock,
     progress: Progress,
-    beside: Run | None = None,
+    scored_run: Run | None = None,
 ) -> Probe:
-    """Train on each source and compare.
+    """Train on each source, and compare the results.
 
-    load : returns the encoder and its recipe; called after the files are read.   folder : an empty folder for spool
-    files; the caller removes it.   beside : the run of `score` that the probe belongs to, of the same files.
-    Raises what reading and training raise (SecidError), and UsageError if that run is of other files.
+    load : returns the encoder and its recipe; called after the files are read.
+    folder : an empty folder for spool files; the caller removes it.
+    scored_run : the run of `secid score` that the probe is added to; it must have the same files and encoder.
+    Raises SecidError from reading and training, and UsageError if the run has other files or another encoder.
     """
     with clock.stage("read"):
         task, opened = read_task(readers, settings, folder, progress, options.n_folds)
     try:
         files = {file.path: file for reader in opened for file in reader.content()}
-        if beside is not None:
-            _refuse_other_files(_by_source(opened, task, settings), beside)
+        if scored_run is not None:
+            _refuse_other_files(_by_source(opened, task, settings), scored_run)
         with clock.stage("load"):
             encoder, info = load()
-        if beside is not None:
-            _refuse_other_encoder(info, beside.encoder)
+        if scored_run is not None:
+            _refuse_other_encoder(info, scored_run.encoder)
         if not isinstance(encoder, TransformerEncoder):
             raise UsageError(UNTRAINABLE["object"], where="--encoder", remedy=NAME_A_MODEL)
         named = load_guide(settings, encoder, progress) if options.loss == "gist" else None
@@ -98,7 +99,7 @@ def probe_sources(
 
 
 def _by_source(readers: Iterable[Reader], task: Task, settings: Settings) -> list[tuple[str, InputFile]]:
-    """Return each source's name with each of its files. With --source-column a file holds several: file:value."""
+    """Return each source's name with each of its files. With --source-column a file has several sources, file:value."""
     return [
         (name, file)
         for reader in readers
@@ -109,40 +110,47 @@ def _by_source(readers: Iterable[Reader], task: Task, settings: Settings) -> lis
 
 
 def _refuse_other_files(files: Iterable[tuple[str, InputFile]], run: Run) -> None:
-    """Raise UsageError unless the run was scored on exactly these sources, by their names and the files' SHA-256."""
+    """Raise UsageError unless the run has exactly these sources, with the same names and files (SHA-256)."""
     scored = _by_content((source.name, file) for source in run.sources for file in source.files)
     probed = _by_content(files)
     other = [path for key, path in probed.items() if key not in scored]
     missing = [path for key, path in scored.items() if key not in probed]
     if not other and not missing:
         return
-    parts = [f"the run was not scored on {', '.join(other)}"] if other else []
-    parts += [f"it was also scored on {', '.join(missing)}"] if missing else []
+    if other and missing:
+        message = f"the run was scored on {', '.join(missing)}, not on {', '.join(other)}"
+    elif other:
+        message = f"the run was not scored on {', '.join(other)}"
+    else:
+        message = f"the run was also scored on {', '.join(missing)}"
     raise UsageError(
-        "; ".join(parts),
+        message,
         where="--run",
-        remedy="probe the files of that run under their names (NAME=FILE), or leave out --run and name a file by "
-        "-o probe.json",
+        remedy="probe the same files under the names that they have in the run (NAME=FILE), or write to another file "
+        "with -o probe.json instead of --run",
     )
 
 
 def _refuse_other_encoder(here: EncoderInfo, there: EncoderInfo) -> None:
-    """Raise UsageError for other weights or another recipe than the run's."""
+    """Raise UsageError if the encoder has other weights or another recipe than the run's encoder."""
     for name in ("weights_sha256", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "dim"):
         own, other = getattr(here, name), getattr(there, name)
         if own != other:
-            what = f"its {name.replace('_', ' ')} is {other!r}, and here {own!r}"
+            message = f"the run was scored with {name.replace('_', ' ')} {other!r}, this probe has {own!r}"
             if name == "weights_sha256":
-                what = f"{there.name} (weights {str(other)[:12]}), and here {here.name} (weights {str(own)[:12]})"
+                message = (
+                    f"the run was scored with {there.name} (weights {str(other)[:12]}), this probe has {here.name} "
+                    f"(weights {str(own)[:12]})"
+                )
             raise UsageError(
-                f"it was scored with another encoder: {what}",
+                message,
                 where="--run",
-                remedy="probe with the encoder of that run, or leave out --run and name a file by -o probe.json",
+                remedy="probe with the run's encoder, or write to another file with -o probe.json instead of --run",
             )
 
 
 def _by_content(files: Iterable[tuple[str, InputFile]]) -> dict[tuple[str, str], str]:
-    """Return the description of each file for messages, by the name of its source and its SHA-256."""
+    """Return each file's description for messages, by the name of its source and its SHA-256."""
     return {(name, file.sha256): f"{file.path} as {name}" for name, file in files}
 
 
@@ -155,11 +163,11 @@ def run_probe(
     counts: dict[str, float],
     guide: Guidance | None = None,
 ) -> Probe:
-    """Train on every source and control, dose by dose, and compare. With too little data nothing is trained.
+    """Train on every source and control at each learning rate, and compare. With too little data nothing is trained.
 
-    counts : filled with the number of trainings, the number in the cache before, and the expected seconds.
-    `files` and `timing` of the result are empty: the caller adds them.
-    Raises EncoderError if the model does not fit into memory, NotEvaluatedError if every dose diverged.
+    counts : filled with the number of trainings, the number already in the cache, and the expected seconds.
+    `files` and `timing` of the result are empty; the caller adds them.
+    Raises EncoderError if the model does not fit in memory, NotEvaluatedError if training diverged at every rate.
     Source: METHOD 13.
     """
     chosen = _chosen_rows(task, options.n_held_out, settings.seed)
@@ -179,7 +187,7 @@ def run_probe(
         trainings.begin()
         doses = tuple(_dose(task, trainings, rate, options.n_seeds, frozen) for rate in options.rates)
     except KeyboardInterrupt:
-        progress.note(_kept_note(trainings))
+        progress.note(_interrupted_note(trainings))
         raise
     _refuse_all_diverged(doses)
     reasons = {dose.not_evaluated for dose in doses} - {"diverged"}
@@ -208,34 +216,35 @@ def _announce(trainings: Trainings, options: Options, progress: Progress, counts
     seconds = trainings.seconds(n_missing)
     counts.update(n_trainings=n, n_kept=n - n_missing, expected_seconds=round(seconds, 1))
     if options.n_seeds == 1:
-        progress.note("one seed gives no interval, so nothing will be ranked: give --seeds 3")
-    kept = "Ctrl-C keeps those that are finished" if trainings.are_kept else "none is kept after Ctrl-C"
+        progress.note("one seed gives no interval, so sources will not be ranked; to rank them, use --seeds 3")
+    kept = "finished runs are kept after Ctrl-C" if trainings.are_kept else "no run is kept after Ctrl-C"
     progress.note(
-        f"takes up to {timedelta(seconds=round(seconds))}: {n - n_missing:,} of {n:,} training runs are kept already; "
+        f"takes up to {timedelta(seconds=round(seconds))}; {n - n_missing:,} of {n:,} training runs are in the cache; "
         f"{kept}"
     )
     if seconds > LONG_SECONDS:
         ways = ["--dtype bf16 (about two thirds of the time on this CPU)"] if trainings.faster_in_bf16 else []
-        progress.note(f"to make it shorter: {', '.join([*ways, 'a smaller --max-length', 'fewer --steps'])}")
+        progress.note(f"to save time: {', '.join([*ways, 'a smaller --max-length', 'fewer --steps'])}")
 
 
-def _kept_note(trainings: Trainings) -> str:
-    """Say what is kept after an interruption."""
+def _interrupted_note(trainings: Trainings) -> str:
+    """Return a note for an interrupted probe: the training runs that are kept."""
     if not trainings.are_kept:
-        return "no training run is kept: the cache is off, or the encoder cannot be identified"
+        return "no training run is kept, because the cache is off or the encoder cannot be identified"
     n, n_missing = trainings.numbers()
-    resume_hint = ": the same command continues from there" if n_missing < n else ""
-    return f"{n - n_missing:,} of {n:,} training runs are kept{resume_hint}"
+    if n_missing < n:
+        return f"{n - n_missing:,} of {n:,} training runs are kept; the same command continues with the others"
+    return f"0 of {n:,} training runs are kept"
 
 
 def _chosen_rows(task: Task, n: int, seed: int) -> Index:
-    """Return the rows that are held out and ranked: at most n, chosen by the hash of their query."""
+    """Return up to n rows that are ranked when held out, chosen by a hash of their query."""
     order = np.argsort(sample_order(task.queries.keys[task.query], seed), kind="stable")
     return np.sort(order[:n])
 
 
 def _too_little(task: Task, chosen: Index, batch: int) -> str | None:
-    """Return why nothing can be evaluated; None if it can."""
+    """Return the reason why nothing can be evaluated; None with enough data."""
     if len(chosen) < MIN_HELD_OUT:
         return "few_queries"
     if effective_number(task.group[chosen]) < MIN_GROUPS:
@@ -283,7 +292,7 @@ def _untrained(
 
 
 def _dose(task: Task, trainings: Trainings, rate: float, n_seeds: int, frozen: Floats) -> Dose:
-    """Run all trainings at one rate and compare them. frozen : (n, 3)."""
+    """Run all trainings at one learning rate, and compare them. frozen : (n, 3) metrics of the frozen encoder."""
     try:
         values = _all_seeds(trainings, rate, n_seeds)
     except DivergedError as error:
@@ -292,7 +301,7 @@ def _dose(task: Task, trainings: Trainings, rate: float, n_seeds: int, frozen: F
 
 
 def _refuse_all_diverged(doses: Sequence[Dose]) -> None:
-    """Raise NotEvaluatedError, with the run and step of each dose, if every dose diverged."""
+    """Raise NotEvaluatedError if training diverged at every learning rate. It names the run and step of each."""
     lost = [(dose.rate, dose.divergence) for dose in doses if dose.divergence is not None]
     if len(lost) == len(doses):
         runs = "; ".join(
@@ -305,11 +314,10 @@ def _refuse_all_diverged(doses: Sequence[Dose]) -> None:
 
 
 def _all_seeds(trainings: Trainings, rate: float, n_seeds: int) -> dict[NegativeSource, Floats]:
-    """Return (S, n, 3) metrics of each source.
+    """Return the metrics of each source, (S, n, 3).
 
-    After a third of the seeds, sources that clearly trail the best one stop. None stops before the second seed,
-    since one gives no error between trainings. Controls never stop.
-    Raises DivergedError, with its run.
+    After a third of the seeds, sources that are significantly worse than the best one stop. None stops before the
+    second seed, since one seed gives no between-run error. Controls never stop. Raises DivergedError, with its run.
     """
     values: dict[NegativeSource, Floats] = {}
     running: Sequence[NegativeSource] = trainings.sources
@@ -326,7 +334,10 @@ def _all_seeds(trainings: Trainings, rate: float, n_seeds: int) -> dict[Negative
 def _compared(
     task: Task, trainings: Trainings, rate: float, frozen: Floats, values: Mapping[NegativeSource, Floats]
 ) -> Dose:
-    """Compare all trainings at a rate. frozen : (n, 3).   values : (S, n, 3) of each source."""
+    """Compare all trainings at one learning rate.
+
+    frozen : (n, 3) metrics of the frozen encoder.   values : (S, n, 3) metrics of each source.
+    """
     judge = Judge({source: own[:, :, 0] for source, own in values.items()}, trainings.group, trainings.fold)
     gains = judge.gains(frozen[:, 0])
     beaten = any(sign(gain.interval_95) > 0 for source, gain in gains.items() if not source.control)
@@ -363,7 +374,7 @@ def _compared(
 
 
 def _reasons(reason: str | None, task: Task) -> dict[str, str]:
-    """Return what is not evaluated: the sources, if there is a reason, and the controls that could not be made."""
+    """Return what was not evaluated, with the reason: the sources, unless `reason` is None, and missing controls."""
     return {**({} if reason is None else {"sources": reason}), **task.missing}
 
 

@@ -1,4 +1,4 @@
-"""All trainings of a probe on one or several devices, each done once and kept. Source: METHOD 13."""
+"""Run all trainings of a probe on one or several devices, and keep each result. Source: METHOD 13."""
 
 from __future__ import annotations
 
@@ -32,16 +32,17 @@ from secid.tools.probing.options import Options
 from secid.tools.probing.task import NegativeSource, Task
 
 RECIPE = (4, ".".join(version("torch").split(".")[:2]))
-"""Version of the code that determines a training's numbers, raised when these change; and the version of torch."""
+"""Version of the training code, raised when its numbers change, and the version of torch."""
 
 
 class Trainings:
-    """The trainings of a task: a copy of the encoder on each device, and the held-out queries as tokens.
+    """The trainings of a task, with a copy of the encoder on each device and the held-out queries as tokens.
 
-    sources        : all sources and controls.   identical : names of sources with the same negatives, trained once.
-    precision   : number format of the trainings.   faster_in_bf16 : whether --dtype bf16 saves time on this CPU.
-    are_kept    : whether finished ones stay in the cache.
-    rows, fold, group : (n,) of the held-out queries in the order of all measures; rows of the task.
+    sources        : all sources and controls.
+    identical   : groups of names of sources with the same negatives. Each group is trained once.
+    precision   : number format of the trainings.   faster_in_bf16 : True if --dtype bf16 saves time on this CPU.
+    are_kept    : True if finished trainings stay in the cache.
+    rows, fold, group : (n,) row of the task, fold and group of each held-out query, in the order of all metrics.
     """
 
     def __init__(
@@ -54,7 +55,10 @@ class Trainings:
         progress: Progress,
         guide: Guidance | None = None,
     ) -> None:
-        """chosen : rows of the task that are ranked when their fold is held out.   guide : of the loss gist."""
+        """Prepare the devices, and time a few steps.
+
+        chosen : rows of the task that are ranked when their fold is held out.   guide : guide of the loss gist.
+        """
         devices = choose_devices(settings.device)
         bf16 = choose_dtype(settings.dtype, devices[0]) != torch.float32
         self.precision = "bf16 autocast" if bf16 else "float32"
@@ -66,7 +70,7 @@ class Trainings:
         self._task, self._options, self._progress = task, options, progress
         first = self._learners[0]
         candidates = first.tokens(task.passages.take(task.candidates), "passage")
-        names = np.unique(task.fold[chosen]).tolist()  # a fold may hold none of them
+        names = np.unique(task.fold[chosen]).tolist()  # a fold may have no chosen row
         self._held = {fold: held_out(task, fold, chosen, candidates, first) for fold in names}
         self.rows = np.concatenate([held.rows for held in self._held.values()])
         self.fold, self.group = task.fold[self.rows], task.group[self.rows]
@@ -76,7 +80,7 @@ class Trainings:
         self._files = TrainingFiles(task, self._held, settings, parts)
         self.sources, self.identical = tuple(task.sources), self._files.identical()
         self.are_kept = self._files.folder is not None
-        self._step_seconds, self._ranking_steps = self._timed()
+        self._step_seconds, self._ranking_steps = self._time_steps()
         self._n_done = self._total = 0
 
     def frozen(self) -> Floats:
@@ -88,10 +92,13 @@ class Trainings:
         return np.concatenate([done[work] for work in works])
 
     def seed(self, sources: Sequence[NegativeSource], seed: int, rate: float) -> dict[NegativeSource, Floats]:
-        """Return the same, (n, 3), after training on each source or control. Raises DivergedError, with its run."""
+        """Return the metrics of the held-out queries, (n, 3), after training on each source or control.
+
+        Raises DivergedError, with its run.
+        """
         works = {source: [Work(source, fold, seed, rate) for fold in self._held] for source in sources}
         in_order = [work for of_fold in zip(*works.values(), strict=True) for work in of_fold]
-        self._total = self._n_done + self._n_missing(self._ahead(sources, seed, rate))[1]
+        self._total = self._n_done + self._n_missing(self._remaining(sources, seed, rate))[1]
         done = self._all(in_order)
         return {source: np.concatenate([done[work] for work in own]) for source, own in works.items()}
 
@@ -101,15 +108,15 @@ class Trainings:
         self._progress.start("train", self._total, "training runs")
 
     def numbers(self) -> tuple[int, int]:
-        """Return the number of trainings if none is stopped early, and how many of them are not in the cache."""
-        return self._n_missing(self._ahead(self.sources, 0, self._options.rates[0]))
+        """Return the number of trainings if no source stops early, and how many of them are not in the cache."""
+        return self._n_missing(self._remaining(self.sources, 0, self._options.rates[0]))
 
     def _n_missing(self, works: Iterable[Work]) -> tuple[int, int]:
-        """Return how many of these trainings are distinct, and how many of those are not in the cache."""
+        """Return the number of distinct trainings, and how many of them are not in the cache."""
         distinct = {self._files.name(work): work for work in works}  # sources with the same negatives are trained once
         return len(distinct), sum(self._files.read(work) is None for work in distinct.values())
 
-    def _ahead(self, sources: Sequence[NegativeSource], seed: int, rate: float) -> Iterator[Work]:
+    def _remaining(self, sources: Sequence[NegativeSource], seed: int, rate: float) -> Iterator[Work]:
         """Yield the trainings of these sources at this rate from this seed, then all those at the later rates."""
         rates = self._options.rates
         for own in rates[rates.index(rate) :]:
@@ -121,8 +128,8 @@ class Trainings:
         """Return the seconds that n trainings take."""
         return n * self._step_seconds * (self._options.steps + self._ranking_steps) / len(self._learners)
 
-    def _timed(self) -> tuple[float, int]:
-        """Return the seconds of a step, and the time of ranking as a number of steps, both measured on a few."""
+    def _time_steps(self) -> tuple[float, int]:
+        """Measure the seconds of a step, and the time of a ranking as a number of steps. Return both."""
         learner, (fold, held) = self._learners[0], next(iter(self._held.items()))
         negatives = next(iter(self._task.negatives.values()))
         work = Work(None, fold, 0, 0.0)
@@ -131,7 +138,8 @@ class Trainings:
             learner.fit(steps, 1, 0.0, lambda: None)  # the first one reserves memory
         except DivergedError as error:
             raise NonFiniteEmbeddingError(
-                f"before training, {error.message}", remedy="use another encoder: its weights may be damaged"
+                f"before training, {error.message}",
+                remedy="use another encoder; the weights of this one may be damaged",
             ) from error
         start = time.perf_counter()
         learner.fit(steps, 2, 0.0, lambda: None)
@@ -142,7 +150,7 @@ class Trainings:
         return step, max(1, round(each * int(held.candidates.lengths.sum()) / step))
 
     def _all(self, works: Sequence[Work]) -> dict[Work, Floats]:
-        """Return the metrics of each work: from the cache if kept; of equal works only the first is trained."""
+        """Return the metrics of each work, from the cache if possible. Equal works are trained once."""
         kept = {self._files.name(work): self._files.read(work) for work in works}
         missing: dict[str, Work] = {}
         for work in works:
@@ -153,9 +161,9 @@ class Trainings:
         return {work: done[self._files.name(work)] for work in works}
 
     def _run(self, works: Sequence[Work]) -> dict[Work, Floats]:
-        """Return the metrics of each work. A device does one at a time; none starts after an error or Ctrl-C."""
+        """Train, and return the metrics of each work. A device trains one at a time; none starts after an error."""
         stop = threading.Event()
-        free = list(self._learners)  # one for each thread; list.pop and append are atomic
+        free = list(self._learners)  # there is one for each thread; list.pop and append are atomic
 
         def tick() -> None:
             if stop.is_set():
@@ -204,15 +212,16 @@ class _StoppedError(Exception):
 
 
 class TrainingFiles:
-    """Finished trainings in the cache folder: one small file each, named by all that determines its numbers.
+    """Finished trainings in the cache folder, one small file each. A hash of everything that a training depends on is
+    its file name.
 
-    folder : None if they are not kept.
+    folder : folder of the files; None if trainings are not kept.
     """
 
     def __init__(
         self, task: Task, held: Mapping[int, HeldOut], settings: Settings, parts: Sequence[object] | None
     ) -> None:
-        """parts : what determines a training's numbers besides its texts; None if trainings are not kept."""
+        """Hash the task. parts : everything else that a training depends on; None if trainings are not kept."""
         self.folder = CacheFolder.of(settings).trainings if settings.cache and parts is not None else None
         keys, queries = task.passages.keys, task.queries.keys[task.query]
         texts: list[Any] = [queries, keys[task.positives.ids], task.positives.offsets, task.fold, keys[task.candidates]]
@@ -221,7 +230,7 @@ class TrainingFiles:
         self._of.update({source: _hash(keys[own.ids]) + _hash(own.offsets) for source, own in task.sources.items()})
 
     def identical(self) -> tuple[tuple[str, ...], ...]:
-        """Return groups of names of sources with the same negatives, each of two or more."""
+        """Return groups of two or more sources with the same negatives, by name."""
         by_negatives: dict[str, list[str]] = {}
         for source, name in self._of.items():
             if source is not None and not source.control:
@@ -229,12 +238,15 @@ class TrainingFiles:
         return tuple(tuple(names) for names in by_negatives.values() if len(names) > 1)
 
     def name(self, work: Work, numbers: str = "") -> str:
-        """Return the SHA-256 of all that determines a training: equal names, equal results. numbers : the results."""
+        """Return the SHA-256 of everything that a training depends on. Equal names have equal results.
+
+        numbers : results of the training, to hash them too for a checksum.
+        """
         name = json.dumps([*self._shared, self._of[work.source], work.fold, work.seed, work.rate, numbers])
         return hashlib.sha256(name.encode()).hexdigest()
 
     def read(self, work: Work) -> Floats | None:
-        """Return (n, 3) metrics of a finished training; None if it is not kept or its file is damaged."""
+        """Return the metrics of a finished training, (n, 3); None if it is not kept or its file is damaged."""
         if self.folder is None:
             return None
         try:
@@ -246,7 +258,7 @@ class TrainingFiles:
             return None
 
     def write(self, work: Work, values: Floats) -> None:
-        """Keep a training's metrics; if the folder cannot be written, the next run trains again."""
+        """Save a training's metrics. If the folder cannot be written, the next run trains again."""
         if self.folder is not None:
             with contextlib.suppress(OutputError):
                 numbers = json.dumps(values.tolist())

@@ -1,4 +1,4 @@
-"""What every source is trained and judged on: the same queries, positives, folds and candidates."""
+"""Build the task that all sources are trained and compared on: queries, positives, folds and candidates."""
 
 from __future__ import annotations
 
@@ -37,17 +37,18 @@ from secid.settings import Settings
 from secid.triplets.embedding import Embedder
 from secid.triplets.search import Bm25Index, nearest_passages
 
-# Which queries may be trained on while others are held out: none that share a relevant passage with those.
+# Folds: a query that shares a relevant passage with a held-out query is never trained on.
 #
-# In public collections up to 65 % of the test queries share one with a training query, and a split by query then
-# rewards memorising it. Source: METHOD 13.
+# In public collections up to 65 % of the test queries share a relevant passage with a training query. A split by query
+# would reward memorising that passage. Source: METHOD 13.
 
 
 def query_groups(query: Index, passage: Index, copies: tuple[Index, Index], n_queries: int) -> Index:
-    """(n_queries,) group of each query, from 0: queries joined by labelled positives, directly or through others.
+    """Return the group of each query, (n_queries,), from 0. Queries that share a labelled positive are in one group.
 
-    query, passage : (L,) the labelled pairs.   copies : pairs of passages that nearly copy each other.
-    A query without a pair is a group of its own. Source: METHOD 13.
+    Near copies count as the same positive, and sharing is transitive. A query without a positive is a separate group.
+
+    query, passage : (L,) labelled pairs.   copies : pairs of passages that nearly copy each other. Source: METHOD 13.
     """
     n_passages = 1 + int(max([-1, *(part.max() for part in (passage, *copies) if len(part))]))
     size = n_queries + n_passages
@@ -59,21 +60,22 @@ def query_groups(query: Index, passage: Index, copies: tuple[Index, Index], n_qu
 
 
 def folds(group: Index, queries: TextStore, ids: Index, n_folds: int, seed: int) -> Index:
-    """(R,) fold of each row by a hash of its group, from 0; the same in whatever order the rows come.
+    """Return the fold of each row, (R,), from 0, by a hash of its group. The order of rows does not change it.
 
-    group : (R,) of each row.   ids : (R,) its query in `queries`.
+    group : (R,) group of each row.   ids : (R,) id of each row's query in `queries`.
     """
     numbers = sample_order(queries.keys[ids], seed)
     smallest = np.full(int(group.max(initial=-1)) + 1, np.iinfo(np.uint64).max, np.uint64)
-    np.minimum.at(smallest, group, numbers)  # one member stands for the group
+    np.minimum.at(smallest, group, numbers)  # the member with the smallest hash represents its group
     return (smallest[group] % np.uint64(n_folds)).astype(np.int64)
 
 
 def copies_among(runs: RunSets) -> tuple[Index, Index]:
-    """(n,) each, the pairs of passages of which one nearly copies the other, by the rule of `near_copy`.
+    """Return pairs of passages in which one is a near copy of the other, as two arrays (n,) of places in `runs`.
 
-    runs : of all passages. Whoever holds 80 % of a text's runs holds one of its rarest 20 % and one more, so only pairs
-    that share one of these are compared: a phrase that all texts share costs nothing.
+    runs : word runs of all passages. A near copy holds 80 % of the other text's runs. So if we take that text's rarest
+    20 % and one more, it holds at least one of them. Only pairs that share such a rare run are compared, so a phrase
+    that all texts share adds no pairs.
     """
     n = len(runs.offsets) - 1
     owner = np.repeat(np.arange(n), runs.sizes)
@@ -99,54 +101,54 @@ def _table(row: Index, column: Index, n_rows: int, n_columns: int) -> Any:
     return sparse.csr_matrix((np.ones(len(row), np.float32), (row, column)), shape=(n_rows, max(1, n_columns)))
 
 
-# What every source is trained and judged on: the same queries, positives, folds and candidates. Source: METHOD 13.
+# The task: queries, positives, folds and candidates, the same for all sources. Source: METHOD 13.
 
 TEXTS_AT_ONCE = 4_096
-LEAST_SECOND_POSITIVES = 0.1
-"""Share of the rows that need a second positive for the control `known_positive` to say anything."""
+MIN_SECOND_POSITIVE_SHARE = 0.1
+"""Minimum share of rows with a second positive for the control `known_positive`. With fewer it would show nothing."""
 
 
 @dataclass(frozen=True)
 class RowLists:
-    """A list of passages for each of R rows: row r's are ids[offsets[r]:offsets[r+1]]."""
+    """A list of passages for each of R rows. Row r has ids[offsets[r]:offsets[r+1]]."""
 
     ids: Index
     offsets: Index
 
     @classmethod
     def of_counts(cls, ids: Index, counts: Iterable[int]) -> RowLists:
-        """Make lists of the ids of all rows, one after the other, `counts` of each."""
+        """Return lists from concatenated ids. counts : number of ids of each row."""
         return cls(ids, np.cumsum([0, *counts]))
 
     @property
     def counts(self) -> Index:
-        """(R,) passages of each row."""
+        """Return the number of passages of each row, (R,)."""
         return np.diff(self.offsets)
 
     def of(self, row: int) -> Index:
-        """The passages of a row."""
+        """Return the passages of a row."""
         return self.ids[self.offsets[row] : self.offsets[row + 1]]
 
     @property
     def rows(self) -> Index:
-        """(L,) row of each passage."""
+        """Return the row of each passage, (L,)."""
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
     def take(self, rows: Index) -> RowLists:
-        """The lists of these rows."""
+        """Return the lists of these rows."""
         return RowLists.of_counts(self.ids[ranges_of(self.offsets[rows], self.counts[rows])], self.counts[rows])
 
     def by_id(self) -> RowLists:
-        """The same, of each row the passages by id."""
+        """Return the lists with the passages of each row sorted by id."""
         return RowLists(self.ids[np.lexsort((self.ids, self.rows))], self.offsets)
 
     def first(self, counts: Index) -> RowLists:
-        """Return the first of each row. counts : (R,) how many, at most what the row has."""
+        """Return the first passages of each row. counts : (R,) number to take, at most the row's own."""
         return RowLists.of_counts(self.ids[ranges_of(self.offsets[:-1], counts)], counts)
 
 
 class NegativeSource(NamedTuple):
-    """What a training draws its negatives from: a source, or the control of that name, which is not the same."""
+    """The origin of a training's negatives: a source, or a control. The two may have the same name."""
 
     name: str
     control: bool = False
@@ -154,18 +156,19 @@ class NegativeSource(NamedTuple):
 
 @dataclass(frozen=True)
 class Task:
-    """R rows, one a query that all sources have negatives for, and what they are judged by.
+    """R rows, one for each query that has negatives in every source, and the passages that they are ranked against.
 
-    Texts of one normal form are one text here, so that no spelling makes a passage another one.
+    Texts with the same normal form count as one text, so a spelling variant is not another passage.
 
-    queries, passages : the texts.   query : (R,) ids in `queries`.
+    queries, passages : stores of the texts.   query : (R,) id of each row's query in `queries`.
     positives  : all labelled positives of each row's query.
-    negatives  : by name of source; of each row the same number for all.   controls : the same by kind.
-    group, fold : (R,) which rows must stay together, and where they are held out.
+    negatives  : negatives of each source, by name. All sources have the same number in a row.
+    controls   : negatives of each control, by kind.
+    group, fold : (R,) group and fold of each row. Rows of a group are held out together.
     candidates : rising ids of the passages that held-out queries rank.
-    n_left_out : queries of some source that another one lacks, or that have no positive.
-    missing    : controls that could not be made, with the kind of reason.
-    folder     : of the spool files.
+    n_left_out : number of queries that a source lacks or that have no positive.
+    missing    : reason why a control could not be made, by kind.
+    folder     : folder of the spool files.
     """
 
     queries: TextStore
@@ -183,17 +186,20 @@ class Task:
 
     @cached_property
     def sources(self) -> dict[NegativeSource, RowLists]:
-        """The negatives of all sources, then those of the controls, of each row by id: rows of a file have no order."""
+        """Return the negatives of all sources, then of the controls.
+
+        They are sorted by id in each row, so that their order in a file has no effect.
+        """
         sources = {NegativeSource(name): own.by_id() for name, own in self.negatives.items()}
         return sources | {NegativeSource(name, control=True): own.by_id() for name, own in self.controls.items()}
 
     @cached_property
     def relevant(self) -> Index:
-        """Sorted row * n_passages + passage of all labelled positives."""
+        """Return row * n_passages + passage of all labelled positives, sorted."""
         return distinct(pairs(self.positives.rows, self.positives.ids, len(self.passages)))
 
     def close(self) -> None:
-        """Lets go of the spool files."""
+        """Close the spool files."""
         self.queries.close()
         self.passages.close()
 
@@ -205,7 +211,7 @@ def read_task(
     progress: Progress,
     n_folds: int,
 ) -> tuple[Task, list[Reader]]:
-    """The task of these sources, and what was read. The parameters are those of `read_draft` and `make_task`."""
+    """Read the sources. Return their task and the opened readers. For parameters see `read_draft` and `make_task`."""
     own = replace(settings, controls="none", by=None, ablate=False)  # the task makes its own controls
     draft, opened = read_draft(readers, own, folder, progress)
     try:
@@ -215,11 +221,13 @@ def read_task(
 
 
 def make_task(plan: Plan, collection: Collection, folder: Path, seed: int, n_folds: int) -> Task:
-    """The task of a plan's sources. plan : with all that was read.
+    """Return the task of a plan's sources.
 
-    collection : its passages are candidates, too.   folder : for spool files.
-    A row is a query that has at least one negative in every source: of each source as many as the one with fewest has.
-    Raises InputError where there is none.
+    A row is a query with a positive, and with a negative in every source. Every source gives it as many negatives as
+    the source with the fewest has.
+
+    collection : its passages are also candidates.   folder : folder for spool files.
+    Raises InputError if there is no such query.
     """
     queries, passages, place = _texts(plan, collection, folder)
     n = len(passages)
@@ -233,9 +241,9 @@ def make_task(plan: Plan, collection: Collection, folder: Path, seed: int, n_fol
     for own in asked.values():
         shared = shared[is_known(shared, own)]
     if not len(shared):
-        counts = ", ".join(f"{name} has {len(own):,}" for name, own in asked.items())
+        counts = ", ".join(f"{name} {len(own):,}" for name, own in asked.items())
         raise InputError(
-            f"no query has a positive, and a negative in every source: {counts}",
+            f"no query has both a positive and a negative in every source (queries with negatives: {counts})",
             remedy="compare sources that were mined for the same queries",
         )
     shared = shared[np.argsort(key_ranks(plan.queries.keys)[shared])]
@@ -262,9 +270,10 @@ def make_task(plan: Plan, collection: Collection, folder: Path, seed: int, n_fol
 
 
 def _texts(plan: Plan, collection: Collection, folder: Path) -> tuple[TextStore, TextStore, Index]:
-    """Queries and passages of their own spool, and of each passage of the plan the id of its form's text.
+    """Return the stores of queries and passages, and the new id of each passage of the plan.
 
-    Passages are numbered by their keys, so that neither draws nor ties of scores go by the order of files.
+    One passage of each normal form is kept. Ids follow the order of text keys, so that the order of files changes
+    neither draws nor ties.
     """
     spools = TextSpool("query", folder / "probe-queries.txt"), TextSpool("passage", folder / "probe-passages.txt")
     for store, spool in ((plan.queries, spools[0]), (plan.passages, spools[1])):
@@ -281,19 +290,19 @@ def _texts(plan: Plan, collection: Collection, folder: Path) -> tuple[TextStore,
 
 
 def _representatives(store: TextStore, forms: TextForms) -> Index:
-    """(n_forms,) of each normal form the text whose key comes first, whatever order the files have."""
+    """Return the text of each normal form that has the smallest key, (n_forms,). The order of files changes nothing."""
     order = np.argsort(key_ranks(store.keys))
     return order[np.unique(forms.number[order], return_index=True)[1]]
 
 
 def _negatives(planned: PlannedSource, first_query: Index, place: Index, n: int) -> Index:
-    """query * n + passage of each negative, in the order of the file, each once."""
+    """Return query * n + passage of each distinct negative, in the order of the file."""
     keys = pairs(first_query[planned.query[planned.triplet_record()]], place[planned.negatives], n)
     return keys[np.sort(np.unique(keys, return_index=True)[1])]
 
 
 def _of_rows(keys: Index, queries: Index, n: int) -> RowLists:
-    """The passages of each of these queries, in the order of the keys."""
+    """Return the passages of each of these queries, in the order of the keys. keys : query * n + passage."""
     order = np.argsort(queries, kind="stable")
     query = keys // n
     keep = is_known(query, queries[order])
@@ -303,15 +312,16 @@ def _of_rows(keys: Index, queries: Index, n: int) -> RowLists:
 
 
 def _copies(passages: TextStore, ids: Index) -> tuple[Index, Index]:
-    """Pairs of these passages that nearly copy each other."""
+    """Return pairs of these passages that nearly copy each other."""
     first, second = copies_among(run_sets(FormKeys.of(passages.packed_of(ids))))
     return ids[first], ids[second]
 
 
 def _random(positives: RowLists, counts: Index, n: int, seed: int) -> RowLists:
-    """So many of n passages for each row, drawn at random; none a positive of its query.
+    """Draw random passages for each row that are not positives of its query. counts : (R,) number for each row.
 
-    A row has none only where all passages are its positives; then all rows are one group, and nothing is trained.
+    A row gets fewer if too few passages are not its positives. If it gets none, all rows are in one group and nothing
+    is trained.
     """
     generator, drawn = np.random.default_rng([seed, 3]), []
     for row, count in enumerate(counts.tolist()):
@@ -322,38 +332,41 @@ def _random(positives: RowLists, counts: Index, n: int, seed: int) -> RowLists:
 
 
 def _known_positive(positives: RowLists, random: RowLists) -> RowLists | str:
-    """The other labelled positives of each query; random passages for those that have one alone."""
+    """Return each row's labelled positives except its first; random passages for a row with only one.
+
+    Return a reason instead if too few rows have a second positive.
+    """
     several = positives.counts > 1
-    if several.mean() < LEAST_SECOND_POSITIVES:
+    if several.mean() < MIN_SECOND_POSITIVE_SHARE:
         return "few_second_positives"
     own = [positives.of(row)[1:] if several[row] else random.of(row) for row in range(len(several))]
     return _joined(own)
 
 
 def _joined(lists: list[Index]) -> RowLists:
-    """These lists, one a row."""
+    """Return these lists, one for each row."""
     return RowLists.of_counts(np.concatenate(lists), map(len, lists))
 
 
-# Which passages the held-out queries rank where there are too many to encode after every training.
+# Choose the passages that held-out queries rank, if there are too many to encode all of them after every training.
 #
 # Source: METHOD 13.
 
 MOST_CANDIDATES = 20_000
-"""Most passages that are encoded after a training. Source: METHOD 13."""
+"""Maximum number of passages that are encoded after a training. Source: METHOD 13."""
 DEEPEST_LIST = 50
-"""Passages of each list for a held-out query. Source: METHOD 13."""
+"""Maximum number of passages that each list gives for a held-out query. Source: METHOD 13."""
 
 
 def candidates_of(
     task: Task, rows: Index, encoder: Encoder, settings: Settings, progress: Progress
 ) -> tuple[Index, int | None]:
-    """Return rising ids of the passages that these held-out rows rank, and the depth of the lists that they come from.
+    """Return the rising ids of the passages that these held-out rows rank, and the depth of their lists.
 
-    These are all passages of the task if there are at most MOST_CANDIDATES; the depth is then None. Otherwise they are
-    the rows' positives, and the first of each list for each row: every source's negatives, the nearest by the frozen
-    encoder, and the best by BM25. The depth is the largest up to DEEPEST_LIST at which they are at most
-    MOST_CANDIDATES, and at least 1.
+    If the task has at most MOST_CANDIDATES passages, all are candidates and the depth is None. Otherwise the candidates
+    are the rows' positives and the first passages of several lists for each row: each source's negatives, the nearest
+    by the frozen encoder, and the best by BM25. The depth is the largest up to DEEPEST_LIST that gives at most
+    MOST_CANDIDATES, but at least 1.
     """
     if len(task.passages) <= MOST_CANDIDATES:
         return np.arange(len(task.passages)), None
@@ -368,7 +381,7 @@ def candidates_of(
 
 
 def _dense(task: Task, rows: Index, encoder: Encoder, settings: Settings, progress: Progress) -> RowLists:
-    """The nearest passages to each row's query."""
+    """Return the passages nearest to each row's query."""
     queries, every = task.query[rows], np.arange(len(task.passages))
     with closing(Embedder(task.queries, task.passages, encoder, settings, task.folder, progress)) as embedder:
         embedder.need(queries, every)
@@ -377,7 +390,7 @@ def _dense(task: Task, rows: Index, encoder: Encoder, settings: Settings, progre
 
 
 def _bm25(task: Task, rows: Index) -> RowLists:
-    """The passages of the highest scores that share a token with each row's query."""
+    """Return the passages with the highest BM25 scores for each row's query. Each shares a token with the query."""
     passages = task.passages
     documents = (passages.packed(start, stop) for start, stop in pieces(len(passages), TEXTS_AT_ONCE, passages.lengths))
     index = Bm25Index(task.queries.packed_of(task.query[rows]), documents, "multilingual")

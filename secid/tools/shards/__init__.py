@@ -1,1 +1,1 @@
-"""A run in parts, on several machines: shards by query, what they count together, and their merge."""
+"""Score in parts on several machines: split the queries into shards, count texts over all shards, and merge."""

@@ -1,4 +1,4 @@
-"""Score triplets that are spread over shards, and compare pairs of sources on their shared queries."""
+"""Score sets of triplets that are spread over shards, and compare pairs of sources on their shared queries."""
 
 from __future__ import annotations
 
@@ -30,15 +30,16 @@ from secid.results.run import Number
 from secid.tools.shards.state import Arrays, ShardNumbers, StoredSet
 from secid.triplets.random_reference import QuerySums, RatioDifference
 
-# The score of a set of triplets that is spread over shards, and its error.
+# Score a set of triplets that is spread over shards.
 
 
 @dataclass
 class MergedScore:
-    """ECI of a set of triplets and its error; the error is added up over shards.
+    """The ECI of a set of triplets and its error, which is summed over shards.
 
-    state : the sum over all shards.   eigen : the eigenvalues of its M.
-    squares, bias_nats : (budgets,) sums over queries.   n_queries : distinct queries.
+    state : sum over all shards.   eigen : eigenvalues of its M.
+    squares : (budgets,) sum of squared influences of the queries.   bias_nats : (budgets,) bias.
+    n_queries : number of distinct queries.
     """
 
     state: InformationState
@@ -50,7 +51,7 @@ class MergedScore:
 
     @staticmethod
     def of(state: InformationState, budgets: tuple[float, ...], device: torch.device | None) -> MergedScore:
-        """Score a set before its influence is added."""
+        """Return the score of a set. Its error is added later."""
         total = state.total if device is None else state.total.to(device)
         eigen = Eigen.of(InformationState(total, state.n_negatives), int(state.n_negatives))
         return MergedScore(state, eigen, budgets, *np.zeros((2, len(budgets))))
@@ -61,12 +62,12 @@ class MergedScore:
         return spectral_nats(self.eigen.values, self.budgets[0])
 
     def standard_errors(self) -> Floats:
-        """Return (budgets,) standard errors in nats."""
+        """Return the standard errors in nats, (budgets,)."""
         errors: Floats = np.sqrt(self.squares)
         return errors
 
     def add(self, vectors: Vectors, own: StoredSet, distance: float, dtype: torch.dtype) -> Influence:
-        """Add the influence of a shard's triplets and return it. The shard has at least one triplet."""
+        """Add the influence of a shard's triplets, and return it. The shard has at least one triplet."""
         effect = influence(vectors, own.triplets, own.squared, own.weight, self.eigen, distance, self.budgets, dtype)
         self.squares += (effect.per_query**2).sum(axis=0)
         self.bias_nats += effect.bias_nats
@@ -74,10 +75,10 @@ class MergedScore:
         return effect
 
 
-# Compare pairs of sources on the queries that both have. The result equals that of one process.
+# Compare pairs of sources on the queries that both have. The result equals that of a single process.
 #
-# The first pass counts shared queries and adds up sums by query. The second pass adds up the matrices of sources
-# restricted to shared queries. The third pass adds up their influence. Source: METHOD 8, 16.1.
+# There are three passes over the shards. The first counts shared queries and adds up sums by query. The second adds up
+# the matrices of sources, restricted to shared queries. The third adds up their influence. Source: METHOD 8, 16.1.
 
 NOTHING = Influence((1.0,), np.zeros(0), np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 1)), np.zeros(0))
 """Influence of a source that has no triplet in a shard."""
@@ -86,9 +87,11 @@ NO_SUM = InformationState(torch.zeros(()), 0.0)
 
 @dataclass(frozen=True)
 class ShardPart:
-    """The sources of one shard, by their place among all sources.
+    """The sources of one shard, by their place among all sources of the run.
 
-    has : (S, n) flags: source s has query n of the shard.   distance : the run's smallest ||n - p||.
+    sets, columns : triplets of each source, and their sums by query.
+    has : (S, n) True if source s has query n of the shard.
+    distance : ||n - p|| at or below which a residual direction counts as noise.
     """
 
     sets: Mapping[int, StoredSet]
@@ -110,7 +113,7 @@ class ShardPart:
         return ShardPart(sets, columns, has, numbers.smallest_distance)
 
     def queries(self, sources: tuple[int, ...]) -> Flags:
-        """Return (n,) flags of the queries that all of these sources have."""
+        """Return flags of the queries that all of these sources have, (n,)."""
         shared: Flags = np.all(self.has[list(sources)], axis=0)
         return shared
 
@@ -123,16 +126,18 @@ class ShardPart:
 
 
 class MergedPairs:
-    """Pairs of sources, by place in `names`.
+    """Comparisons of all pairs of sources. A source is named by its place in `names`.
 
-    counts     : the queries that they share.
-    jaccard    : (S, S) sums over shared queries of the overlap of their negatives.
-    shared     : what each compared pair shares.   scored : the pairs that are compared by score.
-    members    : for each restricted set that is scored, the sources whose shared queries it has.
-    sets       : the scores of these sets.
-    squares    : the squared standard error of the difference of each scored pair.
+    A restricted set has the triplets of one source on the queries that several sources share.
+
+    counts     : number of queries that sources share.
+    jaccard    : (S, S) overlap of the negatives of two sources, summed over shared queries.
+    shared     : for each compared pair, the queries that it shares.   scored : pairs that are compared by score.
+    members    : for each restricted set that is scored, the sources that share its queries.
+    sets       : scores of these sets.
+    squares    : for each scored pair, the squared standard error of the difference.
     covariance : (S, S) covariance of the scores in the table.
-    n_inverted : for each restricted set in the table, the number of negatives that outscore their positive.
+    n_inverted : for each restricted set in the table, the number of negatives that score above their positive.
     """
 
     def __init__(self, names: tuple[str, ...]) -> None:
@@ -150,7 +155,7 @@ class MergedPairs:
         self.n_inverted: dict[Key, int] = {}
 
     def count(self, part: ShardPart, numbers: ShardNumbers) -> None:
-        """Add a shard in the first pass."""
+        """Add a shard in the first pass: count shared queries, and add up sums by query."""
         self.counts.add(part.has)
         for pair, both in self._pairs(part):
             for ratio, sides in zip(self._ratios[pair], self._sides(part, pair, both), strict=True):
@@ -161,7 +166,7 @@ class MergedPairs:
             self.jaccard[b, a] += overlap
 
     def settle(self) -> None:
-        """Choose the sets that are scored, after the first pass."""
+        """After the first pass, choose the restricted sets to score."""
         every = range(len(self.names))
         shared = {pair: self.counts.of(*pair) for pair in self._ratios}
         self.shared = {pair: own for pair, own in shared.items() if own.compares}
@@ -176,7 +181,7 @@ class MergedPairs:
         self._states = dict.fromkeys(self.members, NO_SUM)
 
     def sum(self, part: ShardPart, vectors: Vectors, dtype: torch.dtype) -> None:
-        """Add a shard in the second pass, which is needed only if `members` is not empty."""
+        """Add a shard in the second pass: add up matrices. It is not needed if `members` is empty."""
         for key, sources in self.members.items():
             rows = part.rows(key.place, part.queries(sources))
             if rows is not None:
@@ -184,11 +189,14 @@ class MergedPairs:
                 self._states[key] += information(*inputs)
 
     def score(self, device: torch.device | None) -> None:
-        """Score the sets, after the second pass."""
+        """After the second pass, score the restricted sets."""
         self.sets = {key: MergedScore.of(state, (1.0,), device) for key, state in self._states.items()}
 
     def add(self, part: ShardPart, whole: Mapping[str, Influence], vectors: Vectors, dtype: torch.dtype) -> None:
-        """Add a shard in the third pass. whole: the influence of all triplets of each source in the shard."""
+        """Add a shard in the third pass: add up influence.
+
+        whole : influence of all triplets of each source in the shard, by name.
+        """
         effects = {self.whole(place): whole.get(name, NOTHING) for place, name in enumerate(self.names)}
         for key, sources in self.members.items():
             rows = part.rows(key.place, part.queries(sources))
@@ -208,11 +216,11 @@ class MergedPairs:
                 self.n_inverted[key] = self.n_inverted.get(key, 0) + round(columns.outscoring.among(common).top.sum())
 
     def whole(self, place: int) -> Key:
-        """Return the key of a source with all of its queries."""
+        """Return the key of the set with all triplets of a source."""
         return Key(place, self.counts.of(place, place).identity)
 
     def in_table(self, place: int) -> Key:
-        """Return the key of the set that the table shows for a source."""
+        """Return the key of the set that a source has in the table."""
         return Key(place, self.counts.common) if self.counts.in_table else self.whole(place)
 
     def places(self, *names: str) -> tuple[int, ...]:
@@ -220,7 +228,7 @@ class MergedPairs:
         return tuple(map(self.names.index, names))
 
     def pairs(self, nats: Callable[[Key], float]) -> SourcePairs:
-        """Return all pairs, without hardness. nats: returns the score of a set."""
+        """Return the comparisons of all pairs, without hardness. nats: function that returns the score of a set."""
         gaps = []
         for pair, own in self.shared.items():
             trace, outscoring = (ratio.difference(own.n) for ratio in self._ratios[pair])
@@ -244,6 +252,6 @@ class MergedPairs:
 
     @staticmethod
     def _sides(part: ShardPart, pair: Pair, queries: Flags) -> list[tuple[QuerySums, QuerySums]]:
-        """Return both sources' sums of trace, then of outscoring."""
+        """Return the trace sums of both sources, then their outscoring sums."""
         first, second = (part.columns[place].among(queries) for place in pair)
         return [(first.trace, second.trace), (first.outscoring, second.outscoring)]

@@ -1,7 +1,7 @@
-"""Count what a shard needs from the whole run: document frequencies, shared openings, hubs, shared documents.
+"""Count over the whole run what every shard needs: document frequencies, shared openings, hubs and shared documents.
 
-The counts cover all files, and are taken at once or in N parts that add up. One part counts each distinct passage, and
-one part each query, from whatever file. Source: METHOD 2.3, 14.
+The counts cover all files. They are made at once, or in N parts that add up. Each distinct passage and each query
+belongs to exactly one part, whichever file it is in. Source: METHOD 2.3, 14.
 """
 
 from __future__ import annotations
@@ -51,7 +51,7 @@ from secid.triplets.estimates import GapMoments
 
 NO_TABLE = DocumentFrequencies(np.zeros(0, np.uint64), np.zeros(0, np.int64), 0)
 FREQUENT = {"negatives": SHARED_FRACTION, "hub_queries": HUB_SHARE}
-"""Tables of a source, with the share of documents from which a key is shared or a hub."""
+"""Tables of a source, with the minimum share of documents at which a key is a shared opening or a hub."""
 FIRST, POSITIVE, NEGATIVE = range(3)
 
 Tables = Mapping[tuple[str, str], DocumentFrequencies]
@@ -59,17 +59,18 @@ Tables = Mapping[tuple[str, str], DocumentFrequencies]
 
 @dataclass(frozen=True)
 class Counts:
-    """Counts of a run, or of the texts and queries of one part of it; parts add up.
+    """Counts of a run, or of one part of it. Parts add up.
 
-    tables  : by kind, and by source or "" for the run. The run has `documents` (scored positives and negatives by
-              token) and `positives` (all of them, by opening). A source has `negatives` (distinct, by opening),
-              `queries` (by the opening of a negative), `hub_queries` (queries by the normal form of a negative) and
-              `lengths` (labelled positives by number of characters).
-    formal  : the formal defects of each source among negatives and positives, in the order of DAMAGE.
-    phrases : sorted keys of the generators' phrases that open a positive.
-    shared  : number of distinct negatives that two sources share, by their names in order; a source with itself has
-              all of its own.
-    n_texts : distinct queries and passages.
+    tables  : tables by kind and source; the source is "" for tables of the run.
+              Of the run: `documents` counts scored positives and negatives by token, `positives` counts positives by
+              opening. Of a source: `negatives` counts distinct negatives by opening, `queries` counts queries by the
+              opening of a negative, `hub_queries` counts queries by the normal form of a negative, and `lengths` counts
+              labelled positives by number of characters.
+    formal  : for each source, moments of the formal defects of negatives and positives, in the order of DAMAGE.
+    phrases : sorted keys of generators' phrases that a positive begins with.
+    shared  : number of distinct negatives that two sources share, by their sorted names. For a source with itself it is
+              the number of its distinct negatives.
+    n_texts : number of distinct queries and passages.
     """
 
     tables: Tables = field(default_factory=dict)
@@ -90,17 +91,17 @@ class Counts:
         )
 
     def only(self, keys: Mapping[tuple[str, str], Keys]) -> Counts:
-        """Keep only these keys in the named tables; the other tables are unchanged."""
+        """Return the counts with only these keys in the named tables. Other tables are unchanged."""
         return replace(
             self, tables={key: table.only(keys[key]) if key in keys else table for key, table in self.tables.items()}
         )
 
     def table(self, kind: str, source: str = "") -> DocumentFrequencies:
-        """Return the table; an empty one if nothing was counted."""
+        """Return a table; it is empty if nothing was counted."""
         return self.tables.get((kind, source), NO_TABLE)
 
     def texts(self) -> RunTexts:
-        """Return the facts about the whole run that the text rules need, once all parts are added."""
+        """Return the facts about the whole run that text rules need. All parts must have been added."""
         names = [name for kind, name in self.tables if kind == "negatives"]
         shared = {
             name: shared_openings(self.table("negatives", name), self.table("queries", name), self.table("positives"))
@@ -119,15 +120,16 @@ def _added(one: tuple[GapMoments, ...] | None, other: tuple[GapMoments, ...] | N
 
 
 def summed_counts(parts: Callable[[], Iterable[Counts]]) -> Counts:
-    """Add all parts, in any order. Openings and forms that cannot be shared or hubs are dropped.
+    """Add all parts, in any order. Drop openings and forms that are too rare to be shared openings or hubs.
 
-    A key that is frequent in the whole is as frequent in at least one part.
-    parts : yields them one at a time, and is called twice, so that only one part's tables are in memory.
+    A key that is frequent in the whole run is frequent in at least one part, so a key is kept if it is in some part.
+
+    parts : yields the parts one at a time, so that only one is in memory. It is called twice.
     """
     keys: dict[tuple[str, str], Keys] = {}
     for part in parts():
         for (kind, name), table in part.tables.items():
-            if kind in FREQUENT:  # half of the share, so that rounding in the rules' own shares loses no key
+            if kind in FREQUENT:  # half of the minimum share, so that rounding loses no key
                 frequent = table.keys[table.counts >= FREQUENT[kind] / 2 * table.n_documents]
                 keys[kind, name] = distinct(np.append(keys.get((kind, name), NO_KEYS), frequent))
     openings = {name: own for (kind, name), own in keys.items() if kind == "negatives"}
@@ -139,7 +141,7 @@ def summed_counts(parts: Callable[[], Iterable[Counts]]) -> Counts:
 def count_part(readers: Sequence[Reader], settings: Settings, shard: Shard, folder: Path, progress: Progress) -> Counts:
     """Count one part: the rows of its queries, and its passages in all rows.
 
-    readers : opened, not yet read.   folder : an empty folder for spool files.
+    readers : opened readers that have not been read.   folder : an empty folder for spool files.
     """
     tick = bytes_read_by(readers, progress)
     judgements = judgement_files(settings)
@@ -176,7 +178,7 @@ def formal_moments(planned: PlannedSource, facts: PassageFacts, queries: TextSto
 
 
 def _watched(reader: Reader, shard: Shard, own: _OwnTexts) -> Iterator[Record | Defect | Block]:
-    """Yield the rows of the part's queries, and add the texts of all rows to `own` on the way."""
+    """Yield the rows of the part's queries. Also add the texts of all rows to `own`."""
 
     def watched() -> Iterator[Record | Defect | Block]:
         for item in reader.blocks():
@@ -188,9 +190,9 @@ def _watched(reader: Reader, shard: Shard, own: _OwnTexts) -> Iterator[Record | 
 
 
 class _OwnTexts:
-    """The passages of all rows that a part counts, with their roles.
+    """The passages that a part counts, from all rows, with their roles.
 
-    labelled : queries read so far that judgements label.
+    labelled : queries read so far that have judgements.
     """
 
     def __init__(self, shard: Shard, spool: TextSpool, judgements: Sequence[str], settings: Settings) -> None:
@@ -202,7 +204,7 @@ class _OwnTexts:
         self._names: dict[str, int] = {}
 
     def take(self, name: str, item: Record | Block) -> None:
-        """Add the passages of some rows."""
+        """Add the part's passages in some rows. name: name of the source."""
         block = Block.of(item) if isinstance(item, Record) else item
         split = item.split if isinstance(item, Record) else ""
         source = self._names.setdefault(f"{name}:{split}" if split else name, len(self._names))
@@ -221,7 +223,7 @@ class _OwnTexts:
         self._source.extend([source] * len(numbers))
 
     def counts(self, tokenizer: str) -> Counts:
-        """Return tables of the texts taken so far and of the labels of their queries."""
+        """Return the counts of the passages added so far, and of the labelled positives of the queries read so far."""
         for record in self._labels:
             if record.query in self.labelled:
                 self._add(record.positives, bytes([POSITIVE]) * len(record.positives), -1)
@@ -249,7 +251,7 @@ class _OwnTexts:
 
 
 def document_frequencies(store: TextStore, counted: Flags, tokenizer: str) -> DocumentFrequencies:
-    """Count the passages with each token, among those that are flagged. counted: (n,) flags."""
+    """Count the flagged passages with each token. counted: (n,) flags of the passages to count."""
     ids = np.flatnonzero(counted)
     tables: list[DocumentFrequencies] = []
     for start, stop in pieces(len(ids), LEXED_AT_ONCE, store.lengths[ids]):

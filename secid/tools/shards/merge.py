@@ -1,4 +1,4 @@
-"""Merge the states of all shards into one report: add sums in order, run the influence pass, score a query sample."""
+"""Merge the states of all shards into the report that a single process would give."""
 
 from __future__ import annotations
 
@@ -58,18 +58,18 @@ from secid.tools.shards.store import StateDir
 from secid.triplets.estimates import GapMoments, Moments
 from secid.triplets.measure_set import Measured, curve_budgets
 
-# Merge the states of all shards into the numbers that one process measures: add sums in order, then influence.
+# Add up the sums of all shards in order, then their influence. One shard is in memory at a time.
 #
-# One shard is in memory at a time. Source: METHOD 2, 8, 11, 14.
+# Source: METHOD 2, 8, 11, 14.
 
 
 @dataclass
 class Sums:
-    """Sums of the first pass over one source.
+    """Sums of one source in the first pass.
 
-    parts : its numbers in the shards that hold some of it, in order.
-    total, sound : the sums over its triplets, and over those without a counted defect.
-    priorities : the first of its queries in the order of every sample.
+    parts : numbers of the source in each shard where it has triplets, in order.
+    total, sound : sums over all its triplets, and over those without a counted defect.
+    priorities : smallest sample hashes of its queries. A query sample takes the queries with the smallest hashes.
     """
 
     parts: list[SourceNumbers] = field(default_factory=list)
@@ -78,7 +78,7 @@ class Sums:
     priorities: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
 
     def add(self, part: SourceNumbers, arrays: Arrays, number: int, sample: int) -> None:
-        """Add the sums of a shard. number: the source's number there.   sample: number of queries to sample."""
+        """Add the sums of a shard. number: the source's number in the shard.   sample: number of queries to sample."""
         n, n_sound = part.result.n_triplets, part.result.scored.without_flagged.n_triplets
         self.parts.append(part)
         self.total += InformationState(torch.from_numpy(arrays[f"{number}.total"]), float(n))
@@ -89,12 +89,12 @@ class Sums:
 class MergedSource:
     """One source, added up over shards.
 
-    parts    : its numbers in the shards that hold some of it, in order.
+    parts    : numbers of the source in each shard where it has triplets, in order.
     without_triplets : its numbers in the other shards.
-    score    : the score of all its triplets.
-    sound    : the score of those without a counted defect; the same object as `score` if no triplet has a defect.
-    weights, information : sums over all triplets under "", and over those with each finding.
-    keys, per_query : its queries' keys and their influence at the first budget, by shard.
+    score    : score of all its triplets.
+    sound    : score of the triplets without a counted defect; the same object as `score` if none has a defect.
+    weights, information : sums over the triplets with each finding, by name; under "" over all triplets.
+    keys, per_query : for each shard, the keys of its queries and their influence at the first budget.
     """
 
     def __init__(self, sums: Sums, without_triplets: list[ListedNumbers], device: torch.device | None) -> None:
@@ -108,19 +108,19 @@ class MergedSource:
         self.per_query: list[Floats] = []
 
     def n(self, name: str) -> int:
-        """Add up a number of its parts, such as "result.n_triplets"."""
+        """Return the sum of a number over all parts. name: attribute of a part, such as "result.n_triplets"."""
         return sum(map(attrgetter(name), self.parts))
 
     def n_listed(self, name: str) -> int:
-        """Add up a number over all shards, those without a triplet of the source too."""
+        """Return the sum of a number over all shards, including those without a triplet of the source."""
         return self.n(name) + sum(int(getattr(part, name)) for part in self.without_triplets)
 
     def mean(self, name: str, weight: str = "result.n_triplets") -> float:
-        """Return the mean of a number of its parts, weighted by another number of the parts."""
+        """Return the weighted mean of a number over all parts. name, weight: attributes of a part."""
         return float(np.average([*map(attrgetter(name), self.parts)], weights=[*map(attrgetter(weight), self.parts)]))
 
     def moments(self) -> dict[str, Moments]:
-        """Return the moments of each share, over the shards that evaluated it."""
+        """Return the moments of each share, summed over the shards that evaluated it."""
         sums: dict[str, Moments] = {}
         for part in (*self.parts, *self.without_triplets):
             for name, own in part.moments.items():
@@ -128,7 +128,7 @@ class MergedSource:
         return sums
 
     def compared(self) -> dict[str, GapMoments]:
-        """Return the moments of each formal finding, over all shards."""
+        """Return the moments of each formal finding, summed over all shards."""
         first, *others = (part.compared for part in (*self.parts, *self.without_triplets))
         sums = dict(first)
         for other in others:
@@ -136,7 +136,7 @@ class MergedSource:
         return sums
 
     def add(self, vectors: Vectors, arrays: Arrays, number: int, distance: float, dtype: torch.dtype) -> Influence:
-        """Add the influence of a shard's triplets and return it. number: the source's number there."""
+        """Add the influence of a shard's triplets, and return it. number: the source's number in the shard."""
         own = StoredSet.of(arrays, number)
         effect = self.score.add(vectors, own, distance, dtype)
         self.keys.append(arrays[f"{number}.keys"])
@@ -160,10 +160,10 @@ def merge_states(
     dtype: torch.dtype,
     progress: Progress,
 ) -> tuple[dict[str, MergedSource], MergedPairs, dict[str, Tally]]:
-    """Merge the shards of a run. Return the merged sources by name, their pairs, and their tallies by name.
+    """Merge the shards of a run. Return the merged sources by name, their comparisons, and their tallies by name.
 
-    headers : the states' headers, in order.   sample : number of queries of each source to sample.
-    folder : an empty folder for downloaded rows.   device, dtype : those of the influence pass.
+    headers : headers of the states, in order.   sample : number of queries of each source to sample.
+    folder  : an empty folder for downloaded rows.   device, dtype : device and dtype of the influence pass.
     """
     shards = {name: adapter_of(ShardNumbers).validate_python(header["numbers"]) for name, header in headers.items()}
     sums: defaultdict[str, Sums] = defaultdict(Sums)
@@ -177,7 +177,7 @@ def merge_states(
             tallies[name] = _added(tallies[name], tally) if name in tallies else tally
         if numbers.sources:
             between.count(ShardPart.of(numbers, arrays, between.names), numbers)
-        del arrays  # before the next are read
+        del arrays  # free the memory before the next shard is read
         progress.advance(1)
     gpu = gpu_of(device)
     without_triplets = {
@@ -216,7 +216,7 @@ def _shards(
 
 
 def _added(before: Tally, own: Tally) -> Tally:
-    """Add the rows of one more shard. The first examples of each reason stay."""
+    """Add the tally of one more shard. Keep the first examples of each reason."""
     shown: list[Example] = []
     for example in sorted([*before.examples, *own.examples], key=place_of):
         if sum(other.reason == example.reason for other in shown) < EXAMPLES_PER_REASON:
@@ -233,13 +233,13 @@ def _added(before: Tally, own: Tally) -> Tally:
     )
 
 
-# The report of a run in shards is that of a sample of the queries, with the numbers over all queries put in.
+# A sample of the queries is scored again. In its report, the merged numbers over all queries replace the sample's.
 #
 # Source: METHOD 2, 7, 8, 11, 14.
 
 BUDGET = 1.0
 PAIR_WARNINGS = ("few_shared_queries", "own_queries", "traces_compared")
-"""Warnings that are computed again from the pairs of the whole run."""
+"""Warnings that are computed again from the pairs over all queries."""
 
 
 def merged_run(
@@ -252,7 +252,10 @@ def merged_run(
     merged: Merged,
     seed: int,
 ) -> Run:
-    """Return the merged run. sample: the run of the sample, which has every source.   files: by path."""
+    """Return the merged run.
+
+    sample : run of the query sample; it has every source.   files : input files by path.
+    """
     names, counts_shared = between.names, between.counts
     sets = {between.whole(place): wholes[name].score for place, name in enumerate(names)} | between.sets
     table = {name: sets[between.in_table(place)] for place, name in enumerate(names)}
@@ -298,7 +301,7 @@ def merged_run(
 
 
 def with_hardness(compared: Sequence[Comparison], sample: Sequence[Comparison]) -> tuple[Comparison, ...]:
-    """Return `compared`, with each difference of hardness taken from the same pair in `sample`."""
+    """Return `compared` with the hardness differences that the same pairs have in `sample`."""
     known = {(pair.first, pair.second): pair.hardness for pair in sample}
     negated = {(b, a): own and own.negated() for (a, b), own in known.items()}
     every = known | negated
@@ -306,7 +309,7 @@ def with_hardness(compared: Sequence[Comparison], sample: Sequence[Comparison]) 
 
 
 def on_shared(between: MergedPairs, name: str, sample: SourceReport) -> TableNumbers | None:
-    """Return a source's columns of the table, None if they use all its queries. The hardness is the sample's."""
+    """Return a source's numbers on shared queries; None if the table uses all its queries. Hardness is the sample's."""
     key = between.in_table(*between.places(name))
     if key not in between.sets:
         return None
@@ -341,7 +344,7 @@ def source_of(
     run: str | None,
     **ranked: Any,
 ) -> SourceReport:
-    """Return the report of one source. Numbers that are not added up stay those of the sample."""
+    """Return the report of one source. Numbers that cannot be added up over shards are those of the sample."""
     score, moments = whole.score, whole.moments()
     findings = tuple(merged_findings(whole, sample, moments, tally))
     unknown = moments["unknown_script"].value if "unknown_script" in moments else None
@@ -384,7 +387,7 @@ def source_of(
 
 
 def merged_without_flagged(whole: MergedSource, sample: SourceScore) -> WithoutFlagged:
-    """Return the score of a source without its counted defects. The hardness is the sample's."""
+    """Return the score of a source without its counted defects. Hardness is that of the sample."""
     sound = whole.sound
     if not sound.state.n_negatives:
         return WithoutFlagged(n_triplets=0, eci_nats=None, interval_95=None, hardness=None)
@@ -399,9 +402,9 @@ def merged_without_flagged(whole: MergedSource, sample: SourceScore) -> WithoutF
 def merged_findings(
     whole: MergedSource, sample: SourceReport, moments: Mapping[str, Moments], tally: Tally
 ) -> list[SourceFinding]:
-    """Return every finding that was evaluated, in the order of the catalogue. Examples are the sample's if it has any.
+    """Return every finding that was evaluated, in the order of the catalogue.
 
-    Otherwise they are those of the first shard that has any.
+    The examples come from the sample, or from the first shard with examples if the sample has none.
     """
     findings, compared = [], whole.compared()
     for name in FINDINGS:
@@ -420,13 +423,13 @@ def merged_findings(
 
 
 def examples_of(whole: MergedSource, name: str) -> tuple[TripletExample, ...]:
-    """Return the examples of the first shard that has any; () if none has."""
+    """Return the examples of the first shard that has any; () if no shard has."""
     findings = (part.result.finding(name) for part in whole.parts)
     return next((finding.examples for finding in findings if finding is not None and finding.examples), ())
 
 
 def merged_overlaps(whole: MergedSource, sample: SourceReport) -> dict[str, dict[str, int]]:
-    """Count the negatives that have two findings at once."""
+    """Return the number of negatives that have both of two findings, for each pair."""
     overlaps = {first: dict(row) for first, row in sample.finding_overlaps.items()}
     for first, row in overlaps.items():
         for second in row:
@@ -441,7 +444,7 @@ def states_of(
 ) -> tuple[Measured, ...]:
     """Return the state of each source for the run folder, in rank order.
 
-    It has the sum over the table's queries, and the influence of all queries if the sample lacks some.
+    It has the sums over the queries of the table. If the sample lacks queries, it has the influence of all queries.
     """
     items, states, merged = {item.name: item for item in sample}, [], run.merged
     for name in (source.name for source in run.sources):

@@ -35,21 +35,18 @@ if TYPE_CHECKING:
     from secid.settings import Resolved
     from secid.tools.shards.shard import Job
 
-# `secid score --shard` and `secid merge` as functions.
+# Functions for `secid score --shard` and `secid merge`.
 
 Load = Callable[..., "tuple[Encoder, EncoderInfo]"]
-"""A function with the parameters of `load_noted`. A process that scores several shards can keep its encoder with it."""
+"""A function with the parameters of `load_noted`. It lets a process keep its encoder for several shards."""
 DTYPES = get_args(Dtype)
 MERGE_SAMPLE = 20_000
-"""Queries of each source that a merge samples by default."""
+"""Default number of queries of each source that a merge samples."""
 
 
 @dataclass(frozen=True)
 class ShardDone:
-    """A finished state. n_done of n_shards states of its kind are finished.
-
-    skipped : the state existed before.
-    """
+    """A finished state. skipped : it existed before.   n_done, n_shards : number of finished and of all states."""
 
     name: str
     skipped: bool
@@ -69,16 +66,17 @@ def score_shard(
     load: Load = load_noted,
     **settings: Unpack[SettingsDict],
 ) -> ShardDone:
-    """Score one of N parts of the queries of some sources, in the pool of all sources, and write its state.
+    """Score one of N parts of the queries, in the pool of all sources, and write its state.
+
+    An existing state is not computed again, unless `run` names a new folder.
 
     sources   : as for `score`, but only files.   encoder: as for `score`; not needed with `prepare`.
     state_dir : folder of the states, a path or a URL of fsspec.
     prepare   : only count this shard's part of the texts, for all shards. Without these counts each shard counts all
                 texts itself.
-    settings  : as for `score`; `shard` is "I/N", part I of N from 0.
-    run       : folder for the run folder of this shard, to select from; none by default.   force: replace it.
-    A state that exists is not computed again, unless `run` names a folder that does not exist. Raises SecidError.
-    Source: METHOD 11.
+    settings  : as for `score`; `shard` is "I/N" for part I of N, from 0.
+    run       : run folder for this shard, for example for `select`; none by default.   force: replace it.
+    Raises SecidError. Source: METHOD 11.
     """
     resolved, progress = start_command(encoder, settings, progress, in_shards=True)
     values = resolved.values
@@ -88,7 +86,7 @@ def score_shard(
 
     job = Job.of(sources, state_dir, resolved, progress)
     if values.shard is None:
-        raise UsageError("name a part of the queries", where="--state-dir", remedy=flag_of("shard", "0/8"))
+        raise UsageError("needs a part of the queries", where="--state-dir", remedy=f"add {flag_of('shard', '0/8')}")
     part = Shard.parse(values.shard)
     if not prepare:
         refuse_no_encoder(encoder, values)
@@ -102,7 +100,7 @@ def score_shard(
                 with open_sources(files, values):
                     refuse_missing(encoder, values, recorder)  # the last check before imports that take seconds
             counts = None if prepare else job.counts()
-            if not prepare:  # before the texts are counted: loading may fail
+            if not prepare:  # before the slow counting, because loading may fail
                 loaded, _ = load(encoder, values, recorder)
                 clock.loaded()
             if counts is None:
@@ -117,7 +115,7 @@ def score_shard(
                         folder.write(scored, recorder, clock)
     n_done = len(all_parts(kind, part.of).keys() & job.state.names())
     if prepare and n_done == part.of:
-        job.counts()  # adds them up for all shards
+        job.counts()  # adds up the parts for all shards
     return ShardDone(name_of(kind, part), skipped, n_done, part.of)
 
 
@@ -132,17 +130,17 @@ def merge(
     load: Load = load_noted,
     **settings: Unpack[SettingsDict],
 ) -> Run:
-    """Merge the states of all shards into the run that one process would give.
+    """Merge the states of all shards into the run that a single process would give.
 
     state_dir : as for `score_shard`.   run, force : as for `score`.
-    encoder   : the shards' by default. A local folder or an address must be named here, in the environment or in a
-                settings file, since states are not trusted.
-    sample    : number of queries of each source on which controls, ablations, separation, batches and hardness are
-                measured. The sources' own numbers and their comparisons use all queries. Sampled queries are read from
-                the files and encoded again, unless the cache has them.
-    settings  : those of the machine (device, cache, threads), the permissions trust_remote_code and allow_pickle, and
-                those of the sample's analyses (controls, ablate, objectives, by); all others are those of the shards.
-    Raises SecidError; before the encoder is loaded if a shard is missing or belongs to another run.
+    encoder   : the shards' encoder by default. States are not trusted, so a local folder or an address must be named
+                here, in the environment or in a settings file.
+    sample    : number of queries of each source to sample for controls, ablations, separation, batches and hardness.
+                All other numbers and the comparisons use all queries. Sampled queries are read again, and encoded again
+                unless they are in the cache.
+    settings  : settings of the machine (device, cache, threads), permissions (trust_remote_code, allow_pickle), and
+                settings of the sample's analyses (controls, ablate, objectives, by). The shards determine all others.
+    Raises SecidError. If a shard is missing or belongs to another run, it does so before the encoder is loaded.
 
     Source: METHOD 2, 8, 11.
     """
@@ -161,7 +159,7 @@ def merge(
     from secid.tools.shards.store import StateDir
 
     if not 1 <= sample <= MOST_SAMPLED:
-        raise UsageError(f"expected 1 to {MOST_SAMPLED:,} queries, got {sample:,}", where="--sample")
+        raise UsageError(f"expected a number from 1 to {MOST_SAMPLED:,}, got {sample:,}", where="--sample")
     state = StateDir(fspath(state_dir))
     headers = shard_states(state)
     first_name, first = next(iter(headers.items()))
@@ -172,7 +170,9 @@ def merge(
     counts = job.counts()
     if counts is None:
         raise UsageError(
-            "no counts of the texts", where=state.url, remedy="remove the state of a shard, and run that shard again"
+            "the counts of the texts are missing",
+            where=state.url,
+            remedy="remove the state of one shard and run it again",
         )
     with (
         RunFolder(None if run is None else Path(run), force) as folder,
@@ -227,9 +227,10 @@ def _merge_settings(
     settings: SettingsDict,
     progress: Progress | None,
 ) -> tuple[EncoderLike | None, Resolved, Progress]:
-    """Return the encoder and the settings of a merge: the shards' own, and those that the caller gave.
+    """Return the encoder, the settings and the progress of a merge. Settings of the caller replace those of the shards.
 
-    url, headers : of the states.   encoder, settings, progress : as in `merge`. Raises UsageError.
+    url : URL of the states' folder.   headers : headers of the states, by name.
+    encoder, settings, progress : as in `merge`. Raises UsageError.
     """
     first = next(iter(headers.values()))
     refuse_settings(settings, SHARD_LOCAL_SETTINGS, "the shards")
@@ -253,12 +254,12 @@ def _source_files(job: Job, recorder: Recorder) -> tuple[Source, ...]:
     try:
         return sources_and_words(job.words, job.resolved.values, recorder)[0]
     except InputError as error:
-        error.remedy = "the shards store the file names as typed: merge in the folder where these names are valid"
+        error.remedy = "run merge in the folder where the shards were run, since file names are stored as typed"
         raise
 
 
 def _sample_settings(resolved: Resolved, n_sampled: int | None, dtype: str) -> Resolved:
-    """Return the settings for the sample of a merge. n_sampled: its queries; None for all.   dtype: the encoder's."""
+    """Return the settings for the sample of a merge. n_sampled: None for all queries.   dtype: the encoder's dtype."""
     return resolved.changed(
         shard=None,
         on_bad="skip",
@@ -268,19 +269,19 @@ def _sample_settings(resolved: Resolved, n_sampled: int | None, dtype: str) -> R
     )
 
 
-# `secid score --on ray` as a function: Ray actors run `score_shard` for counts and shards, then `merge`.
+# Functions for `secid score --on ray`: Ray actors run `score_shard` for the counts and for each shard, then `merge`.
 #
-# Finished work is in the states, so the same call continues after a killed one. Source: docs/shards.md.
+# Finished work is in the states, so after a killed run the same command continues. Source: docs/shards.md.
 
 TRIES = 3
-"""Tries of a part whose worker ends, or fails with an error that is not secid's. After the last try the run fails."""
+"""Try a part this many times if its worker dies or raises an error that is not a SecidError. Then the run fails."""
 ANSWER_SECONDS, LOOK_SECONDS = 5.0, 5.0
-"""Seconds in which an address must answer, and seconds between looks for room for more workers in the cluster."""
+"""Maximum wait for an address to answer, and time between checks whether the cluster has room for more workers."""
 CLIENT, START = "ray://", "worker"
 
 
 class _Worker:
-    """An actor, which loads its encoder once. folder: start of relative names, if its machine has that folder."""
+    """A Ray actor that loads its encoder once. folder: folder of relative paths, if the actor's machine has it."""
 
     def __init__(self, folder: str) -> None:
         self._loaded: Any = None
@@ -303,14 +304,14 @@ def score_on_ray(
     on: str = "ray", run: str | os.PathLike[str] | None = None, force: bool = False, progress: Progress | None = None,
     **settings: Unpack[SettingsDict],
 ) -> Run:  # fmt: skip
-    """Score some sources in parts on a Ray cluster, and merge the parts.
+    """Score sources in parts on a Ray cluster, and merge the parts.
 
-    sources, encoder, settings : as for `score_shard`. Ray sends an encoder that is an object to the workers.
-    shards    : number of parts. If a worker is killed, another worker takes its part.
+    sources, encoder, settings : as for `score_shard`. Ray sends an encoder object to the workers.
+    shards    : number of parts. If a worker dies, another one takes its part.
     state_dir : as for `score_shard`; all machines must reach it.   run, force : as for `merge`.
-    on        : "ray": the cluster of RAY_ADDRESS, or the one that this machine is part of; without one, Ray starts
-                here. "ray://HOST:PORT": a cluster over Ray Client.
-    Raises SecidError, if possible before Ray starts. Finished states stay.
+    on        : "ray" for the cluster in RAY_ADDRESS, else the cluster that this machine is part of, else a new one on
+                this machine. "ray://HOST:PORT" for a cluster over Ray Client.
+    Raises SecidError, if possible before Ray starts. Finished states are kept.
     """
     from secid.analyses.registry import to_json
     from secid.pool.plan import Shard
@@ -323,9 +324,9 @@ def score_on_ray(
     if shards < 1:
         raise errors.UsageError(f"expected at least 1, got {shards}", where="--shards")
     refuse_no_encoder(encoder, resolved.values)
-    if resolved.values.encoder in resolved.values.keyless:  # a worker would take it for a typed address
+    if resolved.values.encoder in resolved.values.keyless:  # a worker would treat it as an address that the user typed
         address = resolved.values.encoder
-        remedy = f"name it in the command: {flag_of('encoder', address)}"
+        remedy = f"name it on the command line: {flag_of('encoder', address)}"
         raise errors.UsageError("on Ray, the encoder's address cannot come from a settings file", remedy=remedy)
     job = Job.of(sources, state_dir, resolved, progress)
     parts = [Shard(number, shards) for number in range(shards)]
@@ -334,7 +335,7 @@ def score_on_ray(
     with RunFolder(None if run is None else Path(run), force), _connected(on) as ray:
         hosts = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
         if "://" not in url and hosts - {ray.util.get_node_ip_address(), "127.0.0.1"}:
-            progress.note(f"{url}: must be on a disk that all machines of the cluster share, or a URL such as s3://…")
+            progress.note(f"{url} must be on a disk that all machines of the cluster share, or be a URL such as s3://…")
         has_gpu = resolved.values.device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1
         sent = ray.put(encoder or resolved.values.encoder)
         noted: set[str] = set()
@@ -361,9 +362,9 @@ def score_on_ray(
 
 
 def _all(ray: Any, work: Mapping[str, Any], progress: Progress, noted: set[str], has_gpu: bool) -> dict[str, Any]:
-    """Return the results of all parts by name. There is one actor for each GPU, or for each CPU without GPUs.
+    """Run all parts. Return their results by name. There is one actor for each GPU, or for each CPU without GPUs.
 
-    work : arguments of `_Worker.run`.   noted : earlier notes of workers, which are not repeated.
+    work : arguments of `_Worker.run` for each part.   noted : notes that workers already gave; they are not repeated.
     """
     actor = ray.remote(num_cpus=0 if has_gpu else 1, num_gpus=int(has_gpu))(_Worker)
     todo, results, failed = deque(work), dict[str, Any](), Counter[str]()
@@ -388,7 +389,7 @@ def _all(ray: Any, work: Mapping[str, Any], progress: Progress, noted: set[str],
                         raise cause from None
                     if failed[name] == TRIES:
                         what = f"failed {TRIES} times on Ray, {type(cause).__name__}: {errors.plain_message(cause)}"
-                        remedy = "see the logs of Ray; finished parts stay, and the same command continues"
+                        remedy = "see Ray's logs; finished parts are kept, and the same command runs the others"
                         raise errors.NotEvaluatedError(what, where=name, remedy=remedy) from None
                     progress.note(f"{name}: {type(cause).__name__}; trying again")
                     if not isinstance(error, ray.exceptions.RayTaskError):  # its process has ended
@@ -411,9 +412,9 @@ def _all(ray: Any, work: Mapping[str, Any], progress: Progress, noted: set[str],
 
 @contextmanager
 def _connected(on: str) -> Iterator[Any]:
-    """Connect to Ray unless the caller has. Raises UsageError if Ray is not installed or does not answer."""
-    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # reports to the internet
-    os.environ.setdefault("RAY_CLIENT_MAX_CONNECTION_TIMEOUT_S", "5")  # tried three times; default up to 30 s each
+    """Connect to Ray, unless there is a connection. Raises UsageError if Ray is not installed or does not answer."""
+    os.environ.setdefault("RAY_USAGE_STATS_ENABLED", "0")  # Ray would send reports over the internet
+    os.environ.setdefault("RAY_CLIENT_MAX_CONNECTION_TIMEOUT_S", "5")  # Ray tries three times; its default is 30 s each
     try:
         import ray
     except ImportError as error:
@@ -429,7 +430,7 @@ def _connected(on: str) -> Iterator[Any]:
             ray.init(address, include_dashboard=False, log_to_driver=False, logging_level=logging.ERROR)
         except (OSError, RuntimeError, ValueError, ImportError) as error:
             what = f"Ray does not answer: {errors.plain_message(error)}"
-            remedy = "start it with `ray start --head`, or name its address: --on ray://HOST:PORT"
+            remedy = "start the cluster, or name its address: --on ray://HOST:PORT"
             raise errors.UsageError(what, where=address, remedy=remedy) from error
         try:
             with suppress(ValueError):  # raised outside the main thread
@@ -440,9 +441,9 @@ def _connected(on: str) -> Iterator[Any]:
 
 
 def _current() -> str:
-    """Return the cluster that this machine is part of, if it answers; otherwise "local".
+    """Return the address of the cluster that this machine is part of; "local" if there is none or it does not answer.
 
-    Ray itself would wait minutes for a cluster that has died.
+    Ray would wait minutes for a cluster that has died.
     """
     path = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "ray", "ray_current_cluster")
     with suppress(OSError):
@@ -452,7 +453,7 @@ def _current() -> str:
 
 
 def _ask(address: str) -> None:
-    """Check that something answers at HOST:PORT. Raises OSError."""
+    """Raise OSError if nothing answers at HOST:PORT."""
     host, _, port = address.removeprefix(CLIENT).rpartition(":")
     if port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()

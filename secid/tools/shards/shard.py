@@ -1,6 +1,6 @@
-"""Score one shard, the queries of a part, in the pool of the whole run, and write its state.
+"""Score one shard, a part of the queries, in the pool of the whole run, and write its state.
 
-Modules that import torch or scipy are imported inside functions, so that errors come first.
+Modules that need torch or scipy are imported inside functions, so that wrong input is reported before they load.
 """
 
 from __future__ import annotations
@@ -35,39 +35,49 @@ if TYPE_CHECKING:
     from secid.tools.shards.state import ShardNumbers
 
 Header = dict[str, Any]
-"""Header of a state: `run` (see `Job.run`), the `files` that were read, by path, and the entries of its kind.
+"""Header of a state.
 
-tokenizer_from : the origin of a shard's tokenizer.
+run : see `Job.run`.   files : files that were read, by path.   tokenizer_from : origin of a shard's tokenizer.
+Other entries depend on the kind of state.
 """
 COUNTS, SHARD = "counts", "shard"
 ROWS = "rows"
 WHOLE = Shard(0, 1)
 REFUSED = {
-    "first_k": "a shard sees single rows, not how many negatives a record of another has",
+    "first_k": "a shard does not see how many negatives the records of other shards have",
     "max_records": "a sample needs no shards",
     "until_ranked": "a sample needs no shards",
-    "guide": "it scores a sample: score one of the queries without shards",
-    "guide_reranker": "it scores a sample: score one of the queries without shards",
+    "guide": "a guide scores a sample; to use it, score a sample of the queries without shards",
+    "guide_reranker": "a guide scores a sample; to use it, score a sample of the queries without shards",
 }
-"""Settings that have no meaning in shards, or a different one."""
+"""Settings that cannot be used in shards, with the reason."""
 NEEDED = {"positives": "first", "idf": "pooled", "budget": 1.0}
-"""Settings that have only one allowed value in shards."""
+"""Settings with only one allowed value in shards."""
 
 
 def refuse_in_shards(settings: Settings, words: Sequence[str]) -> None:
-    """Refuse settings that shards cannot follow, and sources that can be read only once. Raises UsageError."""
+    """Raise UsageError for settings that shards do not support, and for sources that can be read only once."""
     for word in words:
         path = str(word).rpartition("=")[2] if isinstance(word, str | PathLike) else None
         if path is None or (once_only(path) and not Path(path).is_dir()):
-            raise UsageError("every shard reads all rows twice", where=path or "sources", remedy="name files")
+            raise UsageError(
+                "can be read only once, but a shard reads all rows twice", where=path or "sources", remedy="name files"
+            )
     for name, why in REFUSED.items():
         if getattr(settings, name) is not None:
-            raise UsageError(f"cannot be used with {flag_of('shard')}: {why}", where=flag_of(name))
+            raise UsageError(
+                f"cannot be used with {flag_of('shard')}: {why}", where=flag_of(name), remedy=f"remove {flag_of(name)}"
+            )
     for name, value in NEEDED.items():
         if getattr(settings, name) != value:
-            raise UsageError(f"shards need {flag_of(name, value)}", where=flag_of(name))
+            needed = flag_of(name, value)
+            raise UsageError(f"shards support only {needed}", where=flag_of(name), remedy=f"use {needed}")
     if settings.tokenizer == "wordpieces":
-        raise UsageError("word pieces are not counted over shards", where=flag_of("tokenizer", "wordpieces"))
+        raise UsageError(
+            "shards do not support word pieces",
+            where=flag_of("tokenizer", "wordpieces"),
+            remedy="use another tokenizer",
+        )
 
 
 def name_of(kind: str, shard: Shard) -> str:
@@ -76,14 +86,15 @@ def name_of(kind: str, shard: Shard) -> str:
 
 
 def all_parts(kind: str, of: int) -> dict[str, Shard]:
-    """Return the states' names of all parts of a run, with their parts, in order."""
+    """Return the names of a run's states, each with its part, in order."""
     return {name_of(kind, shard): shard for shard in (Shard(number, of) for number in range(of))}
 
 
 def check_same(state: StateDir, headers: Mapping[str, Header], run: Mapping[str, Any], place: str = "here") -> None:
-    """Check that states are of this run, and have read the same files as the first of them. Raises InputError.
+    """Raise InputError unless all states belong to this run and have read the same files.
 
-    headers : the states' headers, by name.   run : see `Job.run`.   place : where that run is from, in words.
+    headers : headers of the states, by name.   run : see `Job.run`.   place : where the run's values are from, for
+    messages.
     """
     for name, header in headers.items():
         _check_run(f"{state.url}/{name}", header["run"], run, place)
@@ -92,7 +103,7 @@ def check_same(state: StateDir, headers: Mapping[str, Header], run: Mapping[str,
 
 
 def _check_run(where: str, run_of_state: Mapping[str, Any], run: Mapping[str, Any], place: str) -> None:
-    """Check that a state is of this run. Raises InputError that names the first difference."""
+    """Raise InputError with the first difference if a state belongs to another run."""
     for key, value in run.items():
         other = run_of_state.get(key)
         if other == value:
@@ -107,20 +118,17 @@ def _check_run(where: str, run_of_state: Mapping[str, Any], run: Mapping[str, An
             pairs = zip(value, other, strict=True) if same else [(len(value), len(other))]
             value, other = next((a, b) for a, b in pairs if a != b)
         raise InputError(
-            f"belongs to another run: {what} is {other} there, and {value} {place}",
+            f"belongs to another run: {what} is {other} in it, but {value} {place}",
             where=where,
             remedy="use the same value (settings also come from SECID_* and secid.toml), or name another state folder"
             if place == "here"
-            else "remove the wrong state and run its shard again",
+            else "remove the wrong state, and run its shard again",
         )
 
 
 @dataclass(frozen=True)
 class Job:
-    """Folder, sources and settings that the shards of a run share.
-
-    words : the sources as typed.
-    """
+    """The folder, sources and settings that the shards of a run share. words : sources as the user typed them."""
 
     state: StateDir
     words: Sequence[str]
@@ -128,7 +136,10 @@ class Job:
 
     @staticmethod
     def of(sources: Sequence[str], state_dir: str | PathLike[str], resolved: Resolved, progress: Progress) -> Job:
-        """Choose the tokenizer, so that all shards have the same. Raises UsageError; see `refuse_in_shards`."""
+        """Return the job, with a tokenizer that is the same for all shards.
+
+        Raises UsageError; see `refuse_in_shards`.
+        """
         from secid.scoring.encoders import choose_tokenizer_for_files
 
         refuse_in_shards(resolved.values, sources)
@@ -157,7 +168,7 @@ class Job:
         return set(finished.values())
 
     def is_done(self, kind: str, shard: Shard) -> bool:
-        """Return whether a state exists. Raises InputError for a state of another run."""
+        """Return True if a state exists. Raises InputError for a state of another run."""
         return bool(self.done(kind, [shard]))
 
     def count(self, readers: Sequence[Reader], shard: Shard, folder: Path, progress: Progress) -> Counts:
@@ -175,9 +186,9 @@ class Job:
         return counts
 
     def counts(self) -> Counts | None:
-        """Return the counts of all parts; None if no part has any. They are added up once, and written for all shards.
+        """Return the sum of the counts of all parts; None if no part was counted. The sum is written for all shards.
 
-        Raises UsageError if only some parts have counts.
+        Raises UsageError if only some parts were counted.
         """
         from secid.tools.shards.counts import summed_counts
         from secid.tools.shards.state import counts_of_state
@@ -193,7 +204,7 @@ class Job:
             raise UsageError(
                 f"the counts of shard{'s' if len(missing) > 1 else ''} {', '.join(missing)} are missing",
                 where=self.state.url,
-                remedy=f"run --prepare with {flag_of('shard', missing[0])} too, or name another --state-dir",
+                remedy=f"run secid score --prepare {flag_of('shard', missing[0])} too, or name another --state-dir",
             )
         headers = {name: self.state.header(name) for name in parts}
         check_same(self.state, headers, self.run)
@@ -210,9 +221,9 @@ def score_shard(
     job: Job, counts: Counts, readers: Sequence[Reader], encoder: Encoder, work: Path, progress: Progress, clock: Clock,
     run_folder: str | None,
 ) -> Scored | None:  # fmt: skip
-    """Score the shard and write its state. Return None for a shard without a triplet; its state holds no source.
+    """Score the shard and write its state. Return None for a shard without a triplet; its state then has no source.
 
-    work : an empty folder.
+    work : an empty folder for temporary files.
     """
     from secid.scoring.run import assemble_run, read_sources
     from secid.scoring.stages import Background, measure
@@ -258,13 +269,15 @@ def shard_states(state: StateDir) -> dict[str, Header]:
     names = [name for name in state.names() if re.fullmatch(rf"{SHARD}-\d{{5}}-of-\d{{5}}", name)]
     if not names:
         raise UsageError(
-            "holds no shard", where=state.url, remedy=f"secid score … {flag_of('shard', '0/8')} --state-dir {state.url}"
+            "has no finished shard",
+            where=state.url,
+            remedy=f"run secid score … {flag_of('shard', '0/8')} --state-dir {state.url}",
         )
     headers = {name: state.header(name) for name in names}
     of = {int(name.rsplit("-", 1)[1]) for name in names}
     if len(of) > 1:
         raise InputError(
-            f"holds shards of different runs, of {' and '.join(map(str, sorted(of)))} parts",
+            f"has shards of different runs: the numbers of parts are {' and '.join(map(str, sorted(of)))}",
             where=state.url,
             remedy="remove the states of all runs but one",
         )
@@ -276,7 +289,7 @@ def shard_states(state: StateDir) -> dict[str, Header]:
             if len(missing) > 1
             else f"shard {missing[0]} is missing",
             where=state.url,
-            remedy=f"secid score … {flag_of('shard', missing[0])} --state-dir {state.url}",
+            remedy=f"run secid score … {flag_of('shard', missing[0])} --state-dir {state.url}",
         )
     first, header = next(iter(headers.items()))
     check_same(state, headers, header["run"], f"in {first}")
@@ -286,13 +299,13 @@ def shard_states(state: StateDir) -> dict[str, Header]:
 
 
 def check_files(name: str, own: Mapping[str, Any], first: str, files: Mapping[str, Any], url: str) -> None:
-    """Check that a state has read the same files as the first one. Raises InputError."""
+    """Raise InputError unless a state has read the same files as the first one."""
     for path in sorted({*own, *files}):
         if own.get(path, {}).get("sha256") == files.get(path, {}).get("sha256"):
             continue
         again = f"remove the states in {url} and run all shards again"
         raise InputError(
-            f"has changed between {first} and {name} (another SHA-256)"
+            f"has changed between {first} and {name}"
             if path in own and path in files
             else f"was read by {first if path in files else name} but not by {name if path in files else first}",
             where=path,
@@ -303,21 +316,23 @@ def check_files(name: str, own: Mapping[str, Any], first: str, files: Mapping[st
 
 
 def check_encoder(state: StateDir, name: str, header: Mapping[str, Any], info: EncoderInfo) -> None:
-    """Check that a shard was scored with this encoder. Raises InputError."""
+    """Raise InputError unless a shard was scored with this encoder."""
     if header["run"]["encoder"] == info.fingerprint:
         return
     dtype = header["run"]["dtype"]
     raise InputError(
-        f"was scored with another encoder ({dtype} there, {info.dtype} here)",
-        where=f"{state.url}/{name}",
-        remedy=flag_of("dtype", dtype)
+        f"was scored with dtype {dtype}, but this merge has {info.dtype}"
         if dtype != info.dtype
-        else "merge with the weights and the recipe of the shards",
+        else "was scored with another encoder",
+        where=f"{state.url}/{name}",
+        remedy=f"use {flag_of('dtype', dtype)}"
+        if dtype != info.dtype
+        else "merge with the same weights and recipe as the shards",
     )
 
 
 def subset_of_sample(wholes: Mapping[str, MergedSource], sample: int, seed: int) -> QuerySubset:
-    """Return the queries that are among the first `sample` of some source; every query if no source has more."""
+    """Return the queries that are in the sample of any source; all queries if no source has more than `sample`."""
     if all(whole.score.n_queries <= sample for whole in wholes.values()):
         return QuerySubset()
     last = max(int(whole.priorities[:sample][-1]) for whole in wholes.values())

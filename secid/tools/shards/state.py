@@ -1,13 +1,14 @@
-"""State of a shard: sums that add up over shards, and the input of the second pass over its triplets.
+"""The state of a shard: sums that add up over shards, and the triplets for the passes of the merge.
 
-A state has a header (JSON), which holds `ShardNumbers`, and arrays. The arrays of source number k are named k.NAME:
+A state has a JSON header with `ShardNumbers`, and arrays. The arrays of source number k are named k.NAME:
 
-total, sound       : (d, d) sum of w u u^T over its triplets, and over those without a counted defect.
-query, positive, negative : (T,) rows of its triplets in the file `rows`.
-offsets            : start of each record's triplets, then the number of triplets.
-squared, weight, findings, is_sound : (T,) ||n - p||^2, w, the mask of findings, and a flag: no counted defect.
-keys               : (Q, 16) text keys of its queries, by rising number.
-priorities         : the first MOST_SAMPLED of its queries in the order of every sample.
+total, sound : (d, d) sums of w u u^T over its triplets, and over those without a counted defect.
+query, positive, negative : (T,) numbers of the triplets' rows in the file `rows`.
+offsets      : start of each record's triplets, then the number of triplets.
+squared, weight : (T,) ||n - p||^2 and w.
+findings, is_sound : (T,) mask of findings, and True without a counted defect.
+keys         : (Q, 16) text keys of its queries, by rising id.
+priorities   : the MOST_SAMPLED smallest sample hashes of its queries.
 
 Source: METHOD 2, 8, 11, 14.
 """
@@ -42,7 +43,7 @@ from secid.triplets.estimates import GapMoments, Moments
 from secid.triplets.measure_set import Measured, base_variant
 
 MOST_SAMPLED = 100_000
-"""Largest number of queries of a source that a merge can sample."""
+"""Maximum number of queries of a source that a merge can sample."""
 ROWS_AT_ONCE = 65_536
 Arrays = dict[str, npt.NDArray[Any]]
 FormalDefects = dict[str, tuple[GapMoments, ...]]
@@ -51,10 +52,10 @@ FormalDefects = dict[str, tuple[GapMoments, ...]]
 
 @dataclass(frozen=True, kw_only=True)
 class ListedNumbers:
-    """Counts over all negatives that a source lists in a shard, blank ones too.
+    """Counts of all negatives that a source lists in a shard, including blank ones.
 
     n_left, n_records : see `records_left`.
-    moments   : moments of each share that was evaluated for all of its queries, by name.
+    moments   : moments of each share that was evaluated for all queries, by name.
     compared  : moments of each formal finding, by name.
     """
 
@@ -66,10 +67,10 @@ class ListedNumbers:
 
 @dataclass(frozen=True, kw_only=True)
 class SourceNumbers(ListedNumbers):
-    """Numbers of one source of a shard; its arrays are stored separately.
+    """Numbers of one source in a shard. Its arrays are stored separately.
 
-    result    : the source's report if the shard is scored as a separate run.
-    file      : the name of its file, which may hold several sources.   n_groups  : records that have a triplet.
+    result   : the source's report for this shard.
+    file     : name of its file, which may have several sources.   n_groups : number of records with a triplet.
     """
 
     result: SourceReport
@@ -81,12 +82,13 @@ class SourceNumbers(ListedNumbers):
 class ShardNumbers:
     """Numbers of a shard, for its header. A shard without a triplet has only `tallies` and `without_triplets`.
 
-    tallies : counts of rows read, used and skipped, by source; rows too broken to show their source are counted per
-              file, under `unassigned_of`.
-    without_triplets  : the sources without a triplet here, by name.
-    n_texts : distinct queries and passages.   dimension : of its rows.
-    jaccard : the sum of `jaccard_sums` for each pair of sources, by name.   smallest_distance : of its encoder.
-    one_positive : no query of the shard has a second labelled positive.
+    tallies   : counts of rows read, used and skipped, by source. Malformed rows whose source is unknown are counted for
+                their file, under `unassigned_of`.
+    without_triplets : sources without a triplet in this shard, by name.
+    jaccard   : sum of `jaccard_sums` for each pair of sources, by name.
+    n_texts   : number of distinct queries and passages.   dimension : dimension of the vectors.
+    smallest_distance : ||n - p|| at or below which a residual direction counts as noise.
+    one_positive : True if no query of the shard has a second labelled positive.
     """
 
     tallies: Mapping[str, Tally]
@@ -100,7 +102,7 @@ class ShardNumbers:
 
 
 def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Settings) -> tuple[ShardNumbers, Arrays]:
-    """Return numbers and arrays of a scored shard."""
+    """Return the numbers and the arrays of a scored shard."""
     arrays: Arrays = {}
     results = {result.name: result for result in scored.run.sources}
     for number, item in enumerate(scored.measured):
@@ -124,7 +126,7 @@ def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Set
 
 
 def arrays_of(item: Measured, plan: Plan, vectors: Vectors, smallest_distance: float, settings: Settings) -> Arrays:
-    """Return the arrays of one source, without the number before their names."""
+    """Return the arrays of one source. Their names lack the number of the source."""
     rows, base = item.triplets, base_variant(settings)
     is_sound = sound_negatives(item.table.source)[rows.place]
     sound = np.flatnonzero(is_sound)
@@ -159,7 +161,10 @@ def arrays_of(item: Measured, plan: Plan, vectors: Vectors, smallest_distance: f
 def stored_numbers(
     item: Measured, plan: Plan, result: SourceReport, compared: Mapping[str, GapMoments]
 ) -> SourceNumbers:
-    """Return the numbers of one source. compared: formal findings, with all labelled positives, scored or not."""
+    """Return the numbers of one source.
+
+    compared : moments of the formal findings, over all labelled positives, scored or not.
+    """
     planned, table = item.table.source, item.table
     row_moments = {
         name: Moments.of(table.has(name).astype(np.float64), np.ones(len(table)), table.cluster(), result.n_queries)
@@ -176,7 +181,7 @@ def stored_numbers(
 
 
 def numbers_without_triplets(sources: Sequence[PlannedSource]) -> dict[str, ListedNumbers]:
-    """Return the numbers of sources without a triplet, by name. Such sources may list blank negatives."""
+    """Return the numbers of sources without a triplet, by name. They may list blank negatives."""
     numbers = {}
     for planned in sources:
         keys = np.zeros((0, 16), np.uint8)
@@ -195,7 +200,7 @@ def listed_numbers(
 
 
 def write_vectors(vectors: Vectors, plan: Plan, path: Path) -> None:
-    """Write the rows of a plan's queries, then of the passages that its sources point at, (n, d) float32."""
+    """Write the vectors of a plan's queries, then of the passages that its sources use, (n, d) float32."""
     ids: tuple[tuple[Role, Index], ...] = (
         ("query", np.arange(len(plan.queries))),
         ("passage", plan.source_passages()),
@@ -207,7 +212,7 @@ def write_vectors(vectors: Vectors, plan: Plan, path: Path) -> None:
 
 
 def state_of_counts(counts: Counts) -> tuple[dict[str, Any], Arrays]:
-    """Return header and arrays of a part's counts."""
+    """Return the header and the arrays of a part's counts."""
     arrays: Arrays = {"phrases": counts.phrases}
     for number, table in enumerate(counts.tables.values()):
         arrays |= {f"{number}.keys": table.keys, f"{number}.counts": table.counts}
@@ -234,7 +239,7 @@ def counts_of_state(state: StateDir, name: str) -> Counts:
 
 @dataclass(frozen=True)
 class StoredSet:
-    """The stored triplets of one source of a shard; see the module's arrays."""
+    """The stored triplets of one source of a shard. For the columns see the arrays above."""
 
     triplets: Triplets
     squared: npt.NDArray[np.float64]
@@ -257,13 +262,13 @@ class StoredSet:
         return self.rows(np.flatnonzero(self.is_sound))
 
     def rows(self, keep: Index) -> StoredSet:
-        """Return some of the triplets. keep: rising places."""
+        """Return some of the triplets. keep: rising places of the triplets."""
         columns: Sequence[Any] = (self.squared, self.weight, self.findings, self.is_sound)
         return StoredSet(self.triplets.take(keep), *(column[keep] for column in columns))
 
 
 def stored_vectors(path: Path, dimension: int, device: torch.device | None) -> Vectors:
-    """Return vectors that read rows by number from a file of `write_vectors`; queries and passages share numbers."""
+    """Return vectors that read rows from a file of `write_vectors`. Queries and passages are numbered together."""
     rows = np.memmap(path, np.float32, "r").reshape(-1, dimension)
 
     def take(role: Role, ids: Index, out: torch.Tensor) -> None:

@@ -1,7 +1,7 @@
-"""State files in a folder, on a disk or in an object store: arrays with a header, either complete or absent.
+"""Read and write state files in a folder, on a disk or in an object store. A state is either complete or absent.
 
-A state is NAME.safetensors, with a header in its metadata, and large files NAME.KEY, which are written before it.
-Source: docs/decisions/state-files.md.
+A state has a file NAME.safetensors with arrays, and a header in its metadata. It may have large files NAME.KEY, which
+are written first. Source: docs/decisions/state-files.md.
 """
 
 from __future__ import annotations
@@ -26,28 +26,29 @@ from secid.files import NO_ROOM, check_writable, make_folder, partial_files, sha
 SUFFIX = ".safetensors"
 NAME = re.compile(r"[a-z0-9-]+")
 CREDENTIALS = re.compile(r"//[^/]*@")
-"""User and password before the host of a URL. No message shows them."""
+"""User and password before the host of a URL. They are removed from messages."""
 RECORD = "secid_state"
-"""Key of the metadata. Its value is a SHA-256 followed by its JSON, which has the header and hashes of the rest."""
-FIRST_BYTES, MOST_BYTES = 1 << 16, 100_000_000
-"""Bytes of the first request for a header in an object store, so that most headers need no second request; and the
-longest header that safetensors allows, so that the header of a foreign file is not downloaded."""
-PIECES, PIECE_BYTES = 64, 1 << 16
-"""Number and size of the pieces of a large local file that are hashed. Hashing it all would cost a quarter of a merge.
+"""Key of the metadata. Its value is a SHA-256 followed by the JSON that it hashes: the header, and hashes of the rest.
 """
+FIRST_BYTES, MAX_HEADER_BYTES = 1 << 16, 100_000_000
+"""Bytes of the first request for a header in an object store; most headers need no second request. Maximum size of a
+header, which is that of safetensors. A longer header belongs to another program and is not downloaded."""
+PIECES, PIECE_BYTES = 64, 1 << 16
+"""Number and size of the pieces of a large local file that are hashed. Hashing all of it would take a quarter of the
+time of a merge."""
 
 
 class StateDir:
     """State files in a folder: a local path, or any URL of fsspec (s3://, gs://, memory://).
 
-    A name or key has only [a-z0-9-]; others raise ValueError. Raises InputError with the URL of a file that is missing,
-    damaged, cut, foreign or cannot be read, and OutputError for a file that cannot be written.
+    Raises InputError with the URL of a file that is missing, damaged, incomplete, foreign or cannot be read, and
+    OutputError for a file that cannot be written. Raises ValueError for a name or key with characters other than
+    [a-z0-9-].
     """
 
     def __init__(self, url: str) -> None:
-        """Open the folder without creating it. Raises UsageError for an empty name or an unknown protocol.
-
-        A protocol whose package is not installed raises UsageError too.
+        """Open the folder; it is not created. Raises UsageError for an empty name, an unknown protocol, or a protocol
+        whose package is not installed.
         """
         if not url:
             raise UsageError("the folder's name is empty", where="--state-dir", remedy="name a local path or a URL")
@@ -57,7 +58,7 @@ class StateDir:
         self._store, self._root = _opened(url, self._shown) if "://" in url else (None, str(Path(url)))
 
     def check_writable(self) -> None:
-        """Check that a local folder can be written. Raises OutputError. An object store fails at its first write."""
+        """Raise OutputError if a local folder cannot be written. An object store is not checked."""
         if self._store is None:
             check_writable(Path(self._root, "state"))
 
@@ -68,13 +69,13 @@ class StateDir:
             if self._store is None:
                 files = [path.name for path in Path(self._root).iterdir()]
             else:
-                self._store.invalidate_cache()  # cached listings lack files that other processes wrote since
+                self._store.invalidate_cache()  # a cached listing lacks files that other processes have just written
                 files = [path.rsplit("/", 1)[-1] for path in self._store.ls(self._root, detail=False)]
         names = (file.removesuffix(SUFFIX) for file in files if file.endswith(SUFFIX))
         return sorted(name for name in names if NAME.fullmatch(name))
 
     def has(self, name: str) -> bool:
-        """Return whether the state exists, and thus all of its large files. Its content is not checked."""
+        """Return True if the state exists. Then all of its large files exist. Their content is not checked."""
         return name in self.names()
 
     def write(
@@ -84,9 +85,10 @@ class StateDir:
         arrays: Mapping[str, npt.NDArray[Any]],
         files: Mapping[str, Path] = {},
     ) -> None:
-        """Write a state completely or not at all, and create its folder. A state of the same name is replaced.
+        """Write a state completely or not at all, and create its folder. A state with the same name is replaced.
 
-        header : JSON values.   arrays : bool, integers, floats, complex64, of any shape.   files : by key; copied.
+        header : JSON values.   arrays : bool, integers, floats or complex64, of any shape.
+        files : large files to copy, by key.
         """
         file = _file(name)
         own = {key: np.asarray(a, a.dtype.newbyteorder("="), order="C") for key, a in arrays.items()}
@@ -99,19 +101,19 @@ class StateDir:
         )
         with work_folder() as folder, self._writing(file):
             save_file(own, folder / file, {RECORD: f"{_sha256(text)} {text}"})
-            if files and self.has(name):  # the old state must not exist with the new large files
-                with suppress(FileNotFoundError):  # another process is writing it too
+            if files and self.has(name):  # the old state must not refer to the new large files
+                with suppress(FileNotFoundError):  # another process may be writing it too
                     self._remove(file)
             for key, path in files.items():
                 self._put(path, _file(name, key))
             self._put(folder / file, file)
 
     def header(self, name: str) -> dict[str, Any]:
-        """Return the header of a state. Arrays are not read, so missing array bytes of a remote state go unnoticed."""
+        """Return the header of a state. Arrays are not read, so an incomplete remote state is not detected."""
         return dict(self._record(name)["header"])
 
     def read(self, name: str) -> dict[str, npt.NDArray[Any]]:
-        """Return all arrays of a state, checked by their SHA-256."""
+        """Return all arrays of a state, after checking their SHA-256."""
         file = _file(name)
         with work_folder() as folder, self._reading(file):
             with safe_open(self._get(file, folder), "np") as state:
@@ -121,9 +123,9 @@ class StateDir:
             return arrays
 
     def file(self, name: str, key: str, folder: Path) -> Path:
-        """Return the path of a large file of a state: the file itself if it is local, or a download into the folder.
+        """Return the path of a large file of a state. A remote file is downloaded into the folder.
 
-        Its size is checked, and the SHA-256 of a download or of some pieces of a local file.
+        The size is checked, and the SHA-256 of a download or of some pieces of a local file.
         """
         file, listed = _file(name, key), self._record(name)["files"]
         with self._reading(file):
@@ -145,7 +147,7 @@ class StateDir:
                     return _record_of(state.metadata(), name)
             data = self._store.cat_file(f"{self._root}/{file}", start=0, end=FIRST_BYTES)
             end = 8 + int.from_bytes(data[:8], "little")
-            if len(data) < end < MOST_BYTES:
+            if len(data) < end < MAX_HEADER_BYTES:
                 data = self._store.cat_file(f"{self._root}/{file}", start=0, end=end)
             return _record_of(json.loads(data[8:end]).get("__metadata__"), name)
 
@@ -175,7 +177,7 @@ class StateDir:
     @contextmanager
     def _reading(self, file: str) -> Iterator[None]:
         where = f"{self._shown}/{file}".rstrip("/")
-        # while the state of a large file exists, its shard is skipped
+        # The state must be removed, since a shard with a state is skipped.
         state = where.removesuffix(Path(file).suffix) + SUFFIX
         again = f"remove {'it' if state == where else state} and run the shard again" if file else None
         try:
@@ -185,7 +187,7 @@ class StateDir:
             raise InputError("not found", where=where, remedy=remedy) from error
         except (ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
             raise InputError(f"cannot be used: {plain_message(error)}", where=where, remedy=again) from error
-        except Exception as error:  # a store's library raises its own types, for missing credentials say
+        except Exception as error:  # the library of a store has its own exceptions, for example for missing credentials
             if isinstance(error, SecidError) or getattr(error, "errno", None) in NO_ROOM:  # work_folder handles it
                 raise
             raise InputError(f"cannot be read: {plain_message(error)}", where=where) from error
@@ -201,7 +203,7 @@ class StateDir:
 
 
 def _opened(url: str, shown: str) -> tuple[Any, str]:
-    """Return fsspec's file system (None for the local one) and the path of the folder in it. Raises UsageError."""
+    """Return fsspec's file system, None for the local one, and the path of the folder in it. Raises UsageError."""
     from fsspec.core import url_to_fs
     from fsspec.implementations.local import LocalFileSystem
 
@@ -209,7 +211,9 @@ def _opened(url: str, shown: str) -> tuple[Any, str]:
         store, root = url_to_fs(url)
     except ImportError as error:
         package = getattr(error.__cause__, "name", None) or error.name
-        raise UsageError(f"needs the package {package}", where=shown, remedy=f"pip install {package}") from error
+        raise UsageError(
+            f"needs the package {package}, which is not installed", where=shown, remedy=f"pip install {package}"
+        ) from error
     except (ValueError, OSError) as error:
         raise UsageError(
             plain_message(error), where=shown, remedy="name a local path, or a URL such as s3://BUCKET/FOLDER"
@@ -218,7 +222,7 @@ def _opened(url: str, shown: str) -> tuple[Any, str]:
 
 
 def _file(name: str, key: str = SUFFIX[1:]) -> str:
-    """Return the file of a state or of a large file. Raises ValueError for a name that could leave the folder."""
+    """Return the file name of a state or of a large file. Raises ValueError for a name that could leave the folder."""
     if not (NAME.fullmatch(name) and NAME.fullmatch(key)):
         raise ValueError(f"{name!r}, {key!r}: only a-z, 0-9 and - are allowed")
     return f"{name}.{key}"
@@ -229,7 +233,7 @@ def _sha256(text: str) -> str:
 
 
 def _sha256_of_pieces(path: Path) -> str:
-    """Hash evenly spaced pieces, from the first byte to the last one. They cover all of a file up to 4 MiB."""
+    """Hash evenly spaced pieces of a file. They cover all of a file up to 4 MiB."""
     digest, last = hashlib.sha256(), max(path.stat().st_size - PIECE_BYTES, 0)
     with path.open("rb") as file:
         for number in range(PIECES):
@@ -248,7 +252,7 @@ def _sha256_of_arrays(arrays: Mapping[str, npt.NDArray[Any]]) -> str:
 
 
 def _record_of(metadata: Mapping[str, str] | None, name: str) -> dict[str, Any]:
-    """Return the record in a file's metadata. Raises ValueError if `StateDir.write` did not write it for this state."""
+    """Return the record in a file's metadata. Raises ValueError if it is not the record of this state."""
     if not metadata or RECORD not in metadata:
         raise ValueError("another program wrote this file")
     digest, _, text = metadata[RECORD].partition(" ")

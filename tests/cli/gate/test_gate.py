@@ -467,7 +467,7 @@ def test_only_the_baseline_s_own_run_is_paired(prepared, tmp_path, invoke):
     result = invoke(*common, "yx")
     assert result.code == 2
     assert "score of x: baseline" in result.err
-    assert "files of y: x.jsonl, y.jsonl" in result.err
+    assert "files of y, changed: x.jsonl, y.jsonl" in result.err
 
 
 def test_rows_without_a_negative_are_counted(prepared, tmp_path, invoke):

@@ -15,7 +15,7 @@ from rich.console import Console
 from secid.analyses.registry import to_json
 from secid.pages.gate_ci import (
     GATE_FORMATS,
-    PER_LEVEL,
+    MAX_ANNOTATIONS,
     SUMMARY_BYTES,
     append_step_summary,
     github_annotations,
@@ -172,7 +172,7 @@ def test_annotations_are_one_line_each_and_escaped():
 
 def test_annotations_keep_within_ten_a_level_and_say_so():
     lines = github_annotations(verdict(*[check()] * 25))
-    assert len(lines) == PER_LEVEL
+    assert len(lines) == MAX_ANNOTATIONS
     assert "16 more" in lines[-1]
     assert ".." not in lines[-1]
     assert len(github_annotations(verdict(*[check()] * 10))) == 10
@@ -213,7 +213,7 @@ def test_the_step_summary_is_appended_and_fits(tmp_path):
     big = verdict(*[check(examples=(ROW,) * 3)] * 3000)
     assert append_step_summary(big, {"GITHUB_STEP_SUMMARY": str(path)})
     assert path.stat().st_size <= SUMMARY_BYTES
-    assert path.read_text(encoding="utf-8").rstrip().endswith("has it.")
+    assert path.read_text(encoding="utf-8").rstrip().endswith("has all of it.")
     assert not append_step_summary(big, {})
 
 

@@ -30,7 +30,7 @@ from tests.snapshots import Snapshot, refusal, situations
         ({"defects_maximum": 1.0}, "defects_maximum = 1.0 ", None),
         ({"names": {"a": 3}}, "names", None),
         ({"minimum_queries": 0}, "minimum_queries = 0 ", None),
-        ([], " list,", None),
+        ([], "got list", None),
     ],
 )
 def test_refusals(table, part, remedy):

@@ -9,7 +9,7 @@ import pytest
 
 from secid.measure.interval import reach_95
 from secid.tools.gating.baseline import Measurement
-from secid.tools.gating.checks import MOST_NEEDED, decided, gap_between
+from secid.tools.gating.checks import MAX_NEEDED_FACTOR, decided, gap_between
 from secid.tools.gating.limits import Bound
 from secid.triplets.estimates import Estimate, wilson_interval
 
@@ -90,7 +90,7 @@ def test_the_queries_needed_would_decide(value, limit):
     first = drawn(n)
     assert first.outcome == "undecided"
     needed = [drawn(n).n_queries_needed for _ in range(200)]
-    assert n < np.median(needed) <= n * MOST_NEEDED
+    assert n < np.median(needed) <= n * MAX_NEEDED_FACTOR
     decisions = [drawn(round(1.15 * np.median(needed))).outcome for _ in range(200)]
     assert sum(outcome != "undecided" for outcome in decisions) > 180
     fewer = [drawn(round(0.6 * np.median(needed))).outcome for _ in range(200)]

@@ -189,7 +189,7 @@ def test_drafts_in_a_models_thoughts_are_not_taken(ask: Asker) -> None:
 
 
 def test_a_long_answer_is_not_read(ask: Asker) -> None:
-    assert ask.reasons(json.dumps(["a" * llm.MOST_BYTES])) == (0, {"too_long": 1})
+    assert ask.reasons(json.dumps(["a" * llm.MAX_BYTES])) == (0, {"too_long": 1})
 
 
 def test_the_search_for_a_list_ends(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -199,7 +199,7 @@ def test_the_search_for_a_list_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     assert (
         answers.written(answers.ServerAnswer('[ "a" ' * 30_000, "", "stop", None, None), pairs_of(1)[0], 3).texts == ()
     )
-    assert len(tries) == answers.MOST_OPENINGS
+    assert len(tries) == answers.MAX_SEARCHED_PLACES
 
 
 def test_a_query_that_is_never_answered_in_the_format_stops_no_run(ask: Asker) -> None:
@@ -416,7 +416,7 @@ def test_a_second_run_asks_nothing_and_gives_the_same(ask: Asker) -> None:
     assert ask(4) == first
     assert ask.server.asked == []
     assert (ask.progress.total, ask.progress.done) == (0, 0)
-    assert ask.progress.notes == ["reusing 4 paid answers of an earlier run"]
+    assert ask.progress.notes == ["reusing 4 paid answers from an earlier run"]
     assert ask.usage == usage(4)
 
 

@@ -99,7 +99,7 @@ def test_comparisons_that_chance_explains_are_printed_with_the_legend_alone():
     assert [name in printed(*items, legend=True) for name in ("ECI_sem", "MNRL", "mrr")] == [True] * 3
     few = [replace(item, n_sources=4, kendall_tau_b=1.0) for item in items]
     assert "puts first" not in printed(*few)
-    assert printed(*few, legend=True).count("puts first") == 2
+    assert printed(*few, legend=True).count("puts first") == 3
 
 
 def test_a_budget_is_explained_where_it_is_printed():

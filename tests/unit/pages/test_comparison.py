@@ -51,7 +51,7 @@ def test_unknown_files_are_not_called_the_same(run):
     for other in (unread, replace(unread, secid_version="9.9")):
         found = compare([("a", run), ("b", other)])
         assert [item.same_files for item in found.sources] == [None, True, True, True, True]
-        assert "perhaps files (random)" in said(found)
+        assert "possibly files (random)" in said(found)
 
 
 def test_changed_settings_encoder_and_files_are_named(run):
@@ -70,7 +70,7 @@ def test_changed_settings_encoder_and_files_are_named(run):
     }
     assert [item.same_files for item in found.sources] == [False, True, True, True, True]
     assert found.unlike == ("temperature", "fingerprint")
-    assert "What differs: temperature and encoder." in said(found)
+    assert "Differences: temperature and encoder." in said(found)
 
 
 def test_a_comparison_of_two_runs_fits_80_columns_with_scores_whole(run):
@@ -156,7 +156,7 @@ def test_scores_on_other_numbers_of_negatives_are_other_scores(run, budget, alik
     assert [[int(n) for n in re.findall(r"\d+", value)] for value in change.values] == [[66, 330], [66, 132]]
     assert bool(found.unlike) is not alike
     assert "numbers (" in said(found)
-    assert ("What differs: number of" in said(found)) is not alike
+    assert ("Differences: number of" in said(found)) is not alike
     assert compare([("a", cut), ("b", cut)]).changes == ()
 
 
@@ -220,7 +220,7 @@ def test_sources_without_files_are_not_called_the_same(run):
     bare = replace(run, sources=tuple(replace(source, files=()) for source in run.sources))
     found = compare([("a", bare), ("b", bare)])
     assert {item.same_files for item in found.sources} == {None}
-    assert "perhaps files (" in said(found)
+    assert "possibly files (" in said(found)
 
 
 def test_settings_and_hashes_are_shown_in_words(run):

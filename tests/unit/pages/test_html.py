@@ -11,12 +11,12 @@ from html import unescape
 import pytest
 
 from secid.pages.formats import (
-    MOST_CHARACTERS,
-    MOST_EXAMPLES,
-    MOST_OPEN,
-    MOST_ROW_BYTES,
-    ROW_CHARACTERS,
-    ROW_MARKUP,
+    MAX_CHARACTERS,
+    MAX_EXAMPLES,
+    MAX_OPEN_FINDINGS,
+    MAX_ROW_BYTES,
+    MAX_ROW_CHARACTERS,
+    ROW_MARKUP_BYTES,
     shared_words,
     to_html,
 )
@@ -100,7 +100,7 @@ def test_examples_are_few_and_each_comes_first_once():
     text = to_html(page(item("repeat", examples=(same,)), item("empty", examples=(same, other))))
     assert [int(line) for line in re.findall(r"a\.jsonl:(\d+)<", text)] == [7, 8, 7]
     many = to_html(page(item(examples=tuple(example(line=line) for line in range(1, 9)))))
-    assert len(re.findall(r"a\.jsonl:\d+<", many)) == MOST_EXAMPLES
+    assert len(re.findall(r"a\.jsonl:\d+<", many)) == MAX_EXAMPLES
 
 
 def row(line, margin, source="bm25", findings=("repeat",), **texts):
@@ -127,8 +127,11 @@ def test_rows_to_browse_come_by_margin_and_only_in_a_template():
 @pytest.mark.parametrize(
     ("length", "n"),
     [
-        (1, MOST_ROW_BYTES // (ROW_MARKUP + len("red foxa fox&amp;"))),
-        (2_000, MOST_ROW_BYTES // (ROW_MARKUP + len(f"red foxa fox{'&amp;' * (ROW_CHARACTERS - 1)}…".encode()))),
+        (1, MAX_ROW_BYTES // (ROW_MARKUP_BYTES + len("red foxa fox&amp;"))),
+        (
+            2_000,
+            MAX_ROW_BYTES // (ROW_MARKUP_BYTES + len(f"red foxa fox{'&amp;' * (MAX_ROW_CHARACTERS - 1)}…".encode())),
+        ),
     ],
 )
 def test_rows_to_browse_have_a_bound_in_number_and_bytes(length, n):
@@ -137,7 +140,7 @@ def test_rows_to_browse_have_a_bound_in_number_and_bytes(length, n):
     assert [int(line) for _, line in browsed(text)] == list(range(n))
     assert f"{len(rows) - n} more are in report.json" in text
     size = len(text.encode()) - len(to_html(page()).encode())
-    assert 0.5 * MOST_ROW_BYTES < size < 1.05 * MOST_ROW_BYTES
+    assert 0.5 * MAX_ROW_BYTES < size < 1.05 * MAX_ROW_BYTES
 
 
 def test_rows_to_browse_are_cut_and_escaped():
@@ -145,12 +148,12 @@ def test_rows_to_browse_are_cut_and_escaped():
         page(rows=(row(1, 0.1, source="<b>", findings=("<i>",), query="<img src=x>", negative="W" * 5_000),))
     )
     assert not re.search("<(b|i|img)[ >]", text)
-    assert re.findall("W{9,}", text) == ["W" * (ROW_CHARACTERS - 1)]
+    assert re.findall("W{9,}", text) == ["W" * (MAX_ROW_CHARACTERS - 1)]
 
 
 @pytest.mark.parametrize(
     ("commands", "n_open"),
-    [(("", "", "x"), 2), (("x", "", ""), 1), (("", "", "", "", "x"), MOST_OPEN), (("x",), 1)],
+    [(("", "", "x"), 2), (("x", "", ""), 1), (("", "", "", "", "x"), MAX_OPEN_FINDINGS), (("x",), 1)],
 )
 def test_what_one_command_repairs_stands_open(commands, n_open):
     items = tuple(item(f"finding{place}", command) for place, command in enumerate(commands))
@@ -177,7 +180,7 @@ def test_texts_of_any_length_are_cut_and_isolates_closed():
     long = "\u2068" + "W" * 10_000
     text = to_html(page(item(examples=(example(negative="n" * 10_000, path="p" * 10_000),)), verdict=(long,)))
     assert max(map(len, re.findall(r"\w+", re.sub("<(style|script)>.*?</.*?>", "", text, flags=re.DOTALL)))) < (
-        MOST_CHARACTERS + 1
+        MAX_CHARACTERS + 1
     )
     assert text.count("<bdi") == text.count("</bdi>")
 

@@ -7,7 +7,7 @@ from dataclasses import replace
 
 import pytest
 
-from secid.pages.formats import ASKED, FORMATS, LARGEST_PAGE, METHOD, code_block, hard_cut, to_markdown
+from secid.pages.formats import FORMATS, MAX_PAGE_BYTES, METHOD, REQUESTED, code_block, hard_cut, to_markdown
 from secid.pages.glossary import DEFAULTS
 from secid.pages.page import Section, Table, number
 from secid.pages.sections import page_of
@@ -37,9 +37,9 @@ def long_texts(run):
 )
 def test_any_page_fits_and_says_what_it_left_out(run):
     text = FORMATS[".md"](run)
-    assert len(text.encode()) <= LARGEST_PAGE
+    assert len(text.encode()) <= MAX_PAGE_BYTES
     assert text.startswith("# ")
-    assert "Left out for size: " in text or "The rest is cut" in text
+    assert "Left out to save space: " in text or "The rest was cut" in text
 
 
 def test_what_a_flag_asked_for_stays_and_the_largest_of_the_rest_go():
@@ -51,23 +51,23 @@ def test_what_a_flag_asked_for_stays_and_the_largest_of_the_rest_go():
     )
     page = page_of(RUN)
     text = to_markdown(replace(page, details=details))
-    assert len(text.encode()) <= LARGEST_PAGE
+    assert len(text.encode()) <= MAX_PAGE_BYTES
     assert [anchor for anchor in sizes if f"### The {anchor}\n" not in text] == ["gates"]
-    assert "Left out for size: The gates." in text
+    assert "Left out to save space: The gates." in text
     assert "example</summary>" in text
     default = Table(caption=DEFAULTS, columns=(number("x"),), rows=(("1",),) * 9_000)
     smaller = to_markdown(replace(page, details=(replace(details[0], tables=(default,)), *details[1:4])))
-    assert f"Left out for size: {DEFAULTS}." in smaller
-    rest = LARGEST_PAGE - len(to_markdown(replace(page, details=())).encode())
+    assert f"Left out to save space: {DEFAULTS}." in smaller
+    rest = MAX_PAGE_BYTES - len(to_markdown(replace(page, details=())).encode())
     every = replace(section, anchor="guide", title="All", paragraphs=("word " * 390,) * (rest // 1952 + 1))
-    assert "Left out for size: Examples." in to_markdown(replace(page, details=(every,)))
+    assert "Left out to save space: Examples." in to_markdown(replace(page, details=(every,)))
     runs = (samples.guided(RUN), samples.lensed(RUN), SAMPLES["early"], SAMPLES["sliced"])
-    assert {part.anchor for run in runs for part in page_of(run).details} >= ASKED
+    assert {part.anchor for run in runs for part in page_of(run).details} >= REQUESTED
 
 
 def test_a_small_page_is_whole():
     text = FORMATS[".md"](RUN)
-    assert "Left out for size" not in text
+    assert "Left out to save space" not in text
     assert text.index("**Repair") < text.index("| source | status |") < text.index("## Findings")
     assert text.index("## Findings") < text.index(f"## {METHOD}")
 

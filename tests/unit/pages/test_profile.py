@@ -38,7 +38,7 @@ def test_the_residual_is_counted_against_the_score_by_pairs():
     (table, _), lines = of_analysis(RUN, "profile").tables, of_analysis(RUN, "profile").paragraphs
     assert len(table.rows) == len(NAMES) + 2
     assert lines[1] == "The mean residual needs no encoder. It orders 0 of 10 pairs of sources as the score does."
-    assert lines[0].startswith("At B = 1 the score is the mean weight, of which the log-det takes off 0.")
+    assert lines[0].startswith("At B = 1 the score is the mean weight minus 0.")
 
 
 def test_pairs_without_common_margins_have_no_difference():
@@ -48,5 +48,5 @@ def test_pairs_without_common_margins_have_no_difference():
     assert without_isolates(compared[0][1]) == NAMES[0]
     assert apart[1:3] == ("–", "–")
     assert section.paragraphs == (
-        "Pairs compared: 3 of 4; significant (Holm): 3. The others have too few negatives of equal margin.",
+        "Pairs compared: 3 of 4; significant (Holm): 3. The others have too few negatives with equal margins.",
     )

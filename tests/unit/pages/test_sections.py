@@ -77,7 +77,7 @@ def test_a_slice_led_by_another_source_counts_only_where_the_leader_is():
     said = slices_sentence(RUN, (first, turned, lacking))
     assert "scores highest: 1 of 2." in without_isolates(said)
     assert "leads in 1, significantly in 1" in said
-    assert "without a record of it: 1." in said
+    assert "without this source: 1." in said
 
 
 def test_the_summary_of_ablations_says_what_each_aspect_changes():

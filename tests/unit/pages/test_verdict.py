@@ -29,7 +29,7 @@ from secid.pages.sections.verdict import (
 from secid.pages.text import named, percent, without_isolates
 from secid.results import Example, RunWarning
 from secid.results.catalogue import FINDINGS
-from secid.triplets.random_reference import NEAR
+from secid.triplets.random_reference import NEAR_HARDNESS
 from tests.unit.pages import samples
 from tests.unit.pages.samples import HOSTILE, compared, guided, renamed
 from tests.unit.pages.situations import (
@@ -258,7 +258,7 @@ def test_the_verdict_says_which_sources_are_in_the_safest_range_of_hardness(valu
 
 
 def test_the_safest_range_ends_where_a_negative_is_near_the_positive():
-    assert HARD == NEAR
+    assert HARD == NEAR_HARDNESS
 
 
 def test_a_source_without_defects_shows_its_most_urgent_finding_and_is_not_coloured_as_approved():

@@ -206,7 +206,7 @@ def test_a_gradient_that_is_no_number_ends_the_training(
     """In the last step no further loss would show it."""
     learner = learner_of(encoder)
     learner._weights[0].register_hook(lambda gradient: gradient * torch.nan)
-    with pytest.raises(DivergedError, match="norm nan"):
+    with pytest.raises(DivergedError, match="norm of its gradient nan"):
         fit(learner, 1)
 
 

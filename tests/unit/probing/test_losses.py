@@ -12,7 +12,7 @@ from secid.encode.transformer import TransformerEncoder
 from secid.progress import Silent
 from secid.settings import Settings
 from secid.tools.probing.learner import Step, Work, steps_of
-from secid.tools.probing.losses import MOST_POSITIVES, Guidance, Objective
+from secid.tools.probing.losses import MAX_POSITIVES, Guidance, Objective
 from secid.tools.probing.options import PASSAGES
 from secid.tools.probing.task import NegativeSource, RowLists, Task
 
@@ -43,7 +43,7 @@ def test_a_step_compares_what_the_labels_and_the_options_say(several: Task, loss
     row_of = {text: row for row, text in enumerate(several.queries.take(several.query))}
     for step in steps(several, loss, passages):
         b = len(step.queries)
-        n_positives = MOST_POSITIVES if loss == "joint" else 1
+        n_positives = MAX_POSITIVES if loss == "joint" else 1
         assert step.sides.positive.sum(axis=1).tolist() == [n_positives] * b
         assert len(step.passages) == b + b * n_positives
         for i, query in enumerate(step.queries):

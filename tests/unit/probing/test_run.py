@@ -154,7 +154,7 @@ def test_lora_learns_the_signal_too(task: Task, encoder: TransformerEncoder) -> 
 @pytest.mark.usefixtures("outcome")
 def test_time_is_announced_and_every_training_run_counted(progress: Notes) -> None:
     assert [note.split()[:3] for note in progress.notes] == [["takes", "up", "to"]]
-    assert "0 of 12 training runs are kept already" in progress.notes[0]
+    assert "0 of 12 training runs are in the cache" in progress.notes[0]
     assert progress.n_stages_before_a_note == 0
     assert progress.stages == [("rank by the frozen encoder", 2), ("train", 12)]
     assert progress.done == 2 + 12
@@ -173,8 +173,7 @@ def test_a_long_probe_says_what_would_shorten_it(task: Task, encoder: Transforme
     with pytest.raises(KeyboardInterrupt):
         probed(task, encoder, PLANTED, notes)
     assert notes.notes[1] == (
-        "to make it shorter: --dtype bf16 (about two thirds of the time on this CPU), "
-        "a smaller --max-length, fewer --steps"
+        "to save time: --dtype bf16 (about two thirds of the time on this CPU), a smaller --max-length, fewer --steps"
     )
 
 

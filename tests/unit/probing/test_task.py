@@ -53,7 +53,7 @@ def test_rows_are_the_queries_that_all_sources_have(tmp_path: Path) -> None:
 def test_sources_without_a_shared_query_are_an_error(tmp_path: Path) -> None:
     sources = {"one": [("q1", ["p1"], ["n1"]), ("q2", ["p1"], ["n1"])], "two": [("q3", ["p1"], ["n1"])]}
     message = refusal(lambda: task_of(tmp_path, sources), InputError, None)
-    assert "one has 2, two has 1" in message
+    assert "one 2, two 1" in message
 
 
 def test_known_positives_are_a_control_where_enough_queries_have_two(tmp_path: Path) -> None:
