@@ -32,10 +32,10 @@ STRATA = 10
 MIN_OVERLAP = 0.2
 """Minimum overlap of margins for a comparison. Below it, there are too few negatives of equal margin."""
 TOO_EASY = 0.1
-"""A source whose hardness interval ends below this is not ranked. Source: METHOD 16.3."""
+"""Minimum upper end of a source's hardness interval. Below it, the source is not ranked. Source: METHOD 16.3."""
 SIGNIFICANT = 0.05
 MIN_SOURCES = 3
-"""Minimum number of sources for a run in which a lack of overlap can exclude a source from the ranking."""
+"""Minimum number of sources in a run. With fewer, no source is left unranked for too little overlap."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -72,20 +72,20 @@ class EqualHardness:
     unranked: Mapping[str, str]
 
     def ranked(self, names: Sequence[str]) -> list[str]:
-        """Return those of the names that are ranked."""
+        """Return the names of ranked sources, in the given order."""
         return [name for name in names if name not in self.unranked]
 
     def listed(self, names: Sequence[str]) -> list[str]:
-        """Return the names with those that are not ranked last."""
+        """Return the names with the unranked sources moved to the end."""
         return sorted(names, key=lambda name: name in self.unranked)
 
 
 def equal_hardness(
     items: Sequence[Measured], pairs: SourcePairs, hardness: Mapping[str, Estimate], smallest_distance: float
 ) -> EqualHardness:
-    """Compare every pair of sources that share enough queries for a comparison of their scores.
+    """Compare every pair of sources in `pairs.gaps` at equal hardness.
 
-    items : by score.   smallest_distance : see `equal_margins`.
+    items : sources in rank order.   smallest_distance : as in `equal_margins`.
     """
     compared = {frozenset((gap.first, gap.second)) for gap in pairs.gaps}
     at_margins = holm_adjusted(
@@ -113,7 +113,7 @@ def holm_adjusted(pairs: Sequence[tuple[EqualMargins, float | None]]) -> tuple[E
 
 
 def unranked(names: Sequence[str], upper: Mapping[str, float], pairs: Sequence[EqualMargins]) -> dict[str, str]:
-    """Return the reason for each source that is not ranked, by name. If that would be every source, return no reason.
+    """Return why each unranked source is not ranked, by name; {} if that would leave no source in the ranking.
 
     upper : upper end of the hardness interval by source, for sources that have one. If no source has one, all are
             ranked.
@@ -165,8 +165,9 @@ def equal_margins(first: Measured, second: Measured, smallest_distance: float) -
 def deciles(margins: Floats, weights: Floats) -> Floats:
     """Return (STRATA - 1,) margins that divide the triplets into strata of equal weight, ascending.
 
-    margins, weights : (T,). Edge number i is the first margin, in ascending order, at which the sum of weights reaches
-    i / STRATA of the total. A margin on an edge belongs to the stratum above it.
+    margins, weights : (T,) margin and weight of each triplet.
+    Edge i is the smallest margin at which the cumulative weight reaches i / STRATA of the total. A margin on an edge
+    belongs to the stratum above it.
     """
     order = np.argsort(margins, kind="stable")
     reached = np.cumsum(weights[order])
@@ -179,8 +180,8 @@ def deciles(margins: Floats, weights: Floats) -> Floats:
 class _Side:
     """Triplets of a source on the shared queries.
 
-    query : (T,) number of the query among the shared queries.   margin, weight : (T,) of each triplet.
-    share : (T,) share of each triplet; the shares add up to 1.
+    query : (T,) number of the query among the shared queries.
+    margin, weight, share : (T,) values of each triplet. The shares add up to 1.
     """
 
     query: Index
@@ -199,10 +200,11 @@ class _Side:
         return _Side(place, margin[keep], np.where(usable, weight, 0.0)[keep], share / share.sum())
 
     def standardised(self, stratum: Index, mass: Floats, weights: Floats, n_queries: int) -> tuple[float, Floats]:
-        """Return the mean of the strata's mean weights, weighted by `weights`, and (Q,) influence of each query.
+        """Return the average of the strata's mean weights, standardised to `weights`, and (Q,) influence of each query.
 
         stratum : (T,) stratum of each triplet.   mass : (STRATA,) share of the triplets in each stratum.
-        weights : (STRATA,) adding up to 1, and 0 where mass is 0.   The influences are first-order.
+        weights : (STRATA,) share of each stratum in the average; they add up to 1, and are 0 where `mass` is 0.
+        The influences are first-order.
         """
         known = np.maximum(mass, np.finfo(float).tiny)
         mean = np.bincount(stratum, self.share * self.weight, STRATA) / known
