@@ -297,7 +297,9 @@ def answer(run: Run) -> str:
 
 def _by_hardness(run: Run, sources: Sequence[SourceReport]) -> str:
     """Say which sources are of medium hardness, harder and easier; "" without any hardness."""
-    medium, harder, easier = [], [], []
+    medium: list[str] = []
+    harder: list[str] = []
+    easier: list[str] = []
     for source in sources:
         value = source.in_table(run.budget).hardness_value
         if value is not None:
