@@ -359,9 +359,9 @@ def probe(
     """Fine-tune the encoder briefly on each source, and compare nDCG@10 on held-out queries.
 
     sources, encoder : as for `score`, but the encoder must have weights: no endpoint, vectors file or function.
-    steps, batch : number of training steps, and queries per step. A query comes with one of its negatives.
-    seeds, folds : number of seeds and folds. Each source is trained once per seed and fold. With one seed there is no
-               interval.
+    steps, batch : number of training steps, and of queries per step. Each query is trained with one of its negatives.
+    seeds, folds : number of seeds and folds. Each source is trained once per seed and fold. Intervals need at least two
+               seeds.
     lora     : train adapters instead of all weights; needs the extra `probe`.
     rate     : learning rate. Every source is trained at this rate and at four times this rate. A list of rates is used
                unchanged.
@@ -372,7 +372,7 @@ def probe(
     estimate : train nothing. `timing["train"]["expected_seconds"]` estimates the duration.
     run      : a run folder of `score` on the same files. probe.json is written there, and the run's pages get a
                section on the probe.
-    settings : settings of the files, the encoder and the guide, temperature and seed; others have no effect.
+    settings : temperature, seed, and the settings of the files, the encoder and the guide. Others have no effect.
     Returns the result that `secid probe --json` prints. If nothing is ranked, `not_evaluated["sources"]` says why.
     Raises SecidError; NotEvaluatedError if nothing could be trained. Finished trainings are kept in the cache
     folder, so a repeated call resumes after an interruption.

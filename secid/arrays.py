@@ -8,11 +8,11 @@ import numpy as np
 import numpy.typing as npt
 
 FLOAT32_DISTANCE = 1e-3
-"""A float32 difference n - p of this length or less is rounding noise, not a direction. Source: METHOD 2.6."""
+"""Maximum length of a float32 difference n - p that counts as rounding noise, not a direction. Source: METHOD 2.6."""
 
 SCORE_UNIT = 2.0**-30
-"""Scores are compared as whole multiples of this (about 1e-9). Summing float64 values in another order changes a score
-by at most 1e-14; scores of different texts mostly differ by more than 1e-6. Source: METHOD 11."""
+"""Unit to which scores are rounded before comparison, about 1e-9. A different order of summation changes a score
+by at most 1e-14. Scores of different texts mostly differ by more than 1e-6. Source: METHOD 11."""
 
 Flags = npt.NDArray[np.bool_]
 Floats = npt.NDArray[np.float64]
@@ -50,7 +50,7 @@ def narrow(values: npt.NDArray[np.int64]) -> npt.NDArray[np.int64]:
 
 
 def pairs(first: npt.NDArray[np.int64], second: npt.NDArray[np.int64], n_second: int) -> npt.NDArray[np.int64]:
-    """Return (n,) one number for each pair of ids. The numbers sort by the first id, then by the second.
+    """Return a number for each pair of ids, (n,). The numbers sort by the first id, then by the second.
 
     n_second : any number above every second id.
     """

@@ -77,7 +77,7 @@ class OutputError(SecidError):
 
 
 class RunNotWrittenError(OutputError):
-    """A run was scored, but its folder could not be written. run: the result."""
+    """A run was scored, but its folder could not be written. The attribute `run` holds the result."""
 
     def __init__(self, error: OutputError, run: Run) -> None:
         super().__init__(error.message, where=error.where, remedy=error.remedy)

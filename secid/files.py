@@ -28,7 +28,8 @@ if sys.platform != "win32":
 PARTIAL = re.compile(r"\.[0-9a-f]{8}\.partial$")
 """Suffix of the names that `partial_of` returns."""
 NAME_CHARACTERS = 50
-"""Characters of a file's name that its partial file repeats. At four bytes each, the name stays within 255 bytes."""
+"""Number of a file name's characters that its partial file repeats. At four bytes each, the name stays within 255
+bytes."""
 
 
 def sha256_of(path: Path) -> str:
@@ -123,10 +124,10 @@ NO_ROOM = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.E
 FULL_DISK_REMEDY = "free some space, or set TMPDIR to a directory on another disk"
 FILE_SIZE_REMEDY = "raise the limit on file sizes: ulimit -f unlimited"
 WORK_PREFIX = f"secid-{platform.node()}-"
-"""Prefix of work folders' names. It contains the machine's name: on a shared disk, the work folders of other machines
+"""Prefix of work folders' names. It contains the machine's name, because other machines' work folders on a shared disk
 would look abandoned."""
 UNLOCKED_SECONDS = 60.0
-"""A work folder younger than this may not have been locked yet."""
+"""Age below which a work folder is kept even if no process has locked it, because its owner may be about to."""
 
 
 @contextmanager
@@ -163,7 +164,10 @@ def remedy_of(error: Exception) -> str:
 
 @contextmanager
 def locked(path: Path) -> Iterator[bool]:
-    """Lock a folder or file until the block ends. Yield False if another process holds the lock, or on Windows."""
+    """Lock a folder or file until the block ends. Yield whether it was locked.
+
+    Yield False if another process holds the lock, and on Windows.
+    """
     if sys.platform == "win32":  # Windows cannot lock folders, so no folder is removed there
         yield False
         return
@@ -211,10 +215,10 @@ CACHE_KIB = 64 << 10
 
 
 def temporary_database(owner: object) -> sqlite3.Connection:
-    """Return an empty database, in memory up to CACHE_KIB and in an unnamed temporary file beyond that.
+    """Return an empty database. It is in memory up to CACHE_KIB, and beyond that in an unnamed temporary file.
 
-    It is closed when its owner is garbage-collected, since a reader may stop early, and Python 3.13 warns about a
-    database that is never closed.
+    It is closed when its owner is garbage-collected, because a reader that stops early never closes it. Python 3.13
+    warns about databases left open.
     """
     database = sqlite3.connect("", isolation_level=None, check_same_thread=False)
     for pragma in (f"cache_size=-{CACHE_KIB}", "journal_mode=OFF", "synchronous=OFF", "temp_store=FILE"):

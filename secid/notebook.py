@@ -38,13 +38,14 @@ PAGES: Mapping[type, Callable[[Any], Page]] = {
     RunComparison: page_of_comparison,
 }
 SCREENS: Mapping[type, Callable[[Any], Screen]] = {Mined: mined_screen, Sweep: sweep_screen}
-"""Results that have no page are shown as on the terminal."""
+"""Type of a result without a page -> function that makes its terminal screen."""
 COLUMNS = 80
 FRAME = (
     '<iframe title="{title}" sandbox="allow-scripts" allow="clipboard-write" '
     'style="width:100%;height:600px;border:0;resize:vertical" srcdoc="{page}"><pre>{text}</pre></iframe>'
 )
-"""The frame keeps the page's style and script out of the notebook. Viewers that remove frames show the text inside."""
+"""Template of the frame, which keeps the page's style and script out of the notebook. A viewer that removes frames
+shows the text inside."""
 
 
 def text_of(result: Any) -> str:

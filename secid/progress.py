@@ -10,7 +10,7 @@ from typing import Protocol
 
 
 class Progress(Protocol):
-    """Receives the stages of a run in order, one at a time."""
+    """Receiver of a run's progress. Stages begin in order, one at a time."""
 
     def start(self, stage: str, total: int | None, unit: str) -> None:
         """Begin a stage. total: number of units to do; None if unknown."""
@@ -39,7 +39,7 @@ class Silent:
 
 @dataclass
 class Clock:
-    """Seconds and counts of each stage, for the report. started: time at which the clock was created."""
+    """Recorder of the seconds and counts of each stage, for the report. started: time at which it was created."""
 
     stages: dict[str, dict[str, float]] = field(default_factory=dict)
     started: float = field(default_factory=time.perf_counter)

@@ -56,7 +56,7 @@ SURROGATE = re.compile("[\ud800-\udfff]")
 
 
 def encodable(text: str) -> str:
-    """Replace every lone surrogate by U+FFFD. They stand for bytes of a file name that are not UTF-8."""
+    """Replace every lone surrogate by U+FFFD. Python puts them in file names for bytes that are not UTF-8."""
     return SURROGATE.sub("\ufffd", text)
 
 
@@ -142,12 +142,12 @@ class Block(NamedTuple):
 
 
 class Defect(NamedTuple):
-    """A row (or n_rows of them) that yields no record. reason: key of REASONS.
+    """A row, or several (n_rows), without a usable record. reason: key of REASONS.
 
     fact  : the exact fault, of a kind in FAULTS, with texts already shortened; None if the reason is specific enough.
     split : as in Record; None if the row is too broken to know its split. It then counts against every source of the
             file.
-    query, dropped : for a row without a usable passage, its query, and (reason, count) of its passages.
+    query, dropped : query of the row, and (reason, count) of its passages, if no passage is usable.
     """
 
     reason: str

@@ -33,7 +33,10 @@ GROUPS = ("Input", "Encoder", "Score", "Statistics", "Output")
 
 
 def setting(default: Any, text: str, group: str = "", metavar: str = "", **limits: float) -> Any:
-    """Return a field of Settings. text: help text.   group: group of its flag, "" for no flag.   limits: range."""
+    """Return a field of Settings.
+
+    text : help text.   group : group of its flag in the help; "" if it has no flag.   limits : bounds of its values.
+    """
     return field(default=default, metadata={"help": text, "group": group, "metavar": metavar, **limits})
 
 
@@ -269,7 +272,7 @@ DEFAULTS = Settings()
 FIELDS = {item.name: item for item in fields(Settings) if item.metadata}
 TYPES = get_type_hints(Settings)
 LIMITS = {"ge": "at least", "gt": "above", "le": "at most", "lt": "below"}
-"""Words for the limits of a field."""
+"""Name of a limit -> its words in a message."""
 RECIPE_FIELDS = (
     "revision", "pooling", "query_prefix", "passage_prefix", "query_prompt", "passage_prompt", "max_length",
     "normalize", "truncate_dim",
@@ -315,7 +318,7 @@ def with_encoder(settings: Settings, encoder: str | None) -> Settings:
 
 
 def with_guide(settings: Settings) -> Settings:
-    """Return the settings for the guide: its own recipe, with `guide_query_prefix` and `guide_passage_prefix`."""
+    """Return the settings for the guide: its own recipe, with the guide's prefixes if they are set."""
     own = with_encoder(settings, settings.guide)
     return replace(own, query_prefix=settings.guide_query_prefix, passage_prefix=settings.guide_passage_prefix)
 
@@ -325,16 +328,16 @@ SETTINGS_FILES = {"secid.toml": None, "pyproject.toml": "secid"}
 ENVIRONMENT_PREFIX = "SECID_"
 SHORT_REPR = Repr()
 SHORT_REPR.maxstring = SHORT_REPR.maxother = 200
-"""Formats a rejected value, shortened if it is long or deeply nested."""
+"""Formatter of a rejected value, which shortens long or deeply nested ones."""
 OTHER_TABLES = frozenset({"gate"})
-"""Tables of the settings file that other code reads."""
+"""Tables of a settings file that hold no settings, because other code reads them."""
 OTHER_VARIABLES = frozenset({"SECID_API_KEY"})
-"""SECID_* variables that are not settings, so that a secret never appears among a report's settings."""
+"""SECID_* variables that are not settings. A secret must never appear among a report's settings."""
 FLAG = "flag"
 """Origin of a value set by a flag, by --set or from Python."""
 
 AUTOMATIC = "automatic"
-"""Origin of a value that was not set, so secid chose it to suit the sources."""
+"""Origin of a value that the user did not set and secid chose to suit the sources."""
 
 
 def flag_of(name: str, value: object = None) -> str:
@@ -369,12 +372,12 @@ def assignments(texts: Sequence[str], names: Collection[str]) -> dict[str, Any]:
 
 
 def allowed(name: str) -> str:
-    """Return a sentence with the values that a setting takes, and its help text."""
+    """Return a sentence that lists a setting's allowed values, and its help text."""
     return f"{value_range(name)}. {FIELDS[name].metadata['help']}"
 
 
 def value_range(name: str) -> str:
-    """Describe the values that a setting takes: its type, choices or limits."""
+    """Describe a setting's allowed values by its type, choices or limits."""
     if get_origin(TYPES[name]) is tuple:
         return "text"
     kinds = [kind for kind in get_args(TYPES[name]) or (TYPES[name],) if kind is not type(None)]

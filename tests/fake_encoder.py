@@ -5,6 +5,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from hashlib import blake2b
+from itertools import chain
 
 import numpy as np
 
@@ -65,8 +66,9 @@ def _drawn(seed: str, dimension: int) -> np.ndarray:
 class PieceEncoder(HashEncoder):
     """Hash encoder whose word pieces are runs of up to three characters of a lower-cased word."""
 
-    def word_pieces(self, texts: list[str]) -> list[list[int]]:
-        return [[_number(piece) for piece in re.findall(r"\S{1,3}", text.lower())] for text in texts]
+    def word_pieces(self, texts: list[str]) -> tuple[np.ndarray, np.ndarray]:
+        lists = [[_number(piece) for piece in re.findall(r"\S{1,3}", text.lower())] for text in texts]
+        return np.array([*chain(*lists)], np.int64), np.array(list(map(len, lists)))
 
     def unknown_shares(self, texts: list[str]) -> np.ndarray:
         """Return the share of unknown letters, as for a tokenizer without Cyrillic."""

@@ -4,6 +4,7 @@
     python docs/experiments/finetuning.py guide COLLECTION SOURCE… --guide GUIDE.npz
     python docs/experiments/finetuning.py judge COLLECTION SOURCE… --runs RUNS.jsonl [--guide GUIDE.npz] [--bf16]
     python docs/experiments/finetuning.py doses COLLECTION SOURCE… --runs RUNS.jsonl --rates 5e-5 2e-4 --passages own
+    python docs/experiments/finetuning.py losses COLLECTION SOURCE --runs RUNS.jsonl --rates 5e-5 2e-4 --results OUT
 
 COLLECTION is a BEIR folder, and each SOURCE a file of its documents by id. The code is that of `secid probe`: folds by
 shared relevant documents, the same batches for every source. Each finished run is one line of RUNS.jsonl, so the same
@@ -24,6 +25,11 @@ negative only: CoSQA, 96 tokens, three folds, three seeds. These rules were fixe
    also holds in 95 % of 20,000 draws of the eight means with their errors.
 3. Pairs. At each rate, a pair is established if Holm's p over the six pairs is below 0.05.
 
+`losses` asks whether MiniLM confirms losses.md: Mann-Whitney and LSEPair against InfoNCE on one source, dense passages
+below 95 % of the positive. Two rates as above, own negatives or in-batch passages, 96 tokens, three folds,
+three seeds, Cranfield, CoSQA and NFCorpus. It appends a line per kind of passages and rate to OUT; outcomes, judging
+and the table are those of losses.py (`judge`). This was fixed before the first run.
+
 Errors are those of the probe: queries clustered by shared relevant documents, and runs. If the runs are stopped early,
 the rules apply to the folds and seeds that all four sources have finished at both rates. One seed gives no error
 between runs, so nothing is judged.
@@ -33,12 +39,13 @@ from __future__ import annotations
 
 import argparse
 import json
+import sys
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from hashlib import sha256
-from itertools import product
+from itertools import islice, product
 from math import ceil, sqrt
 from pathlib import Path
 from typing import Any
@@ -84,6 +91,7 @@ def conditions_of(arguments: argparse.Namespace) -> dict[str, Any]:
         "folds": arguments.folds,
         "steps": arguments.steps,
         "passages": arguments.passages,
+        **({} if arguments.loss == "infonce" else {"loss": arguments.loss}),
     }
 
 
@@ -99,11 +107,12 @@ def trainings(task: Task, arguments: argparse.Namespace) -> Iterator[Work]:
     early stop most runs have a run to compare with, and the errors of runs are known.
     """
     folds, seeds = range(arguments.folds), range(arguments.seeds)
+    sources = [own for own in task.sources if arguments.control or own.name != "random"]
     for fold in folds:
         yield Work(None, fold, 0, 0.0)
-        for seed, rate, source in product(seeds[:2], arguments.rates, task.sources):
+        for seed, rate, source in product(seeds[:2], arguments.rates, sources):
             yield Work(source, fold, seed, rate)
-    for fold, seed, rate, source in product(folds, seeds[2:], arguments.rates, task.sources):
+    for fold, seed, rate, source in product(folds, seeds[2:], arguments.rates, sources):
         yield Work(source, fold, seed, rate)
 
 
@@ -114,48 +123,67 @@ def use_plain_attention(learner: Learner) -> None:
             part.set_attn_implementation("eager")
 
 
-def train_and_rank(learner: Learner, task: Task, held: HeldOut, work: Work, arguments: argparse.Namespace) -> Floats:
-    """Return (n,) nDCG@10 of the held-out rows after training, or of the frozen encoder if the work has no source.
+def train_and_rank(
+    learner: Learner, task: Task, held: HeldOut, work: Work, arguments: argparse.Namespace
+) -> tuple[Floats, float]:
+    """Return (n,) nDCG@10 of the held-out rows after training, or of the frozen encoder without a source; pooled AUC.
 
     Raise DivergedError if a loss or a vector is not finite.
     """
     learner.restore()
     if work.source is not None:
-        steps = steps_of(task, task.sources[work.source], work, BATCH, Objective(passages=arguments.passages))
+        steps = steps_of(task, task.sources[work.source], work, BATCH, Objective(arguments.loss, arguments.passages))
         learner.fit(steps, arguments.steps, work.rate, lambda: None)
     queries, candidates = learner.rows(held.queries, "query"), learner.rows(held.candidates, "passage")
     if not (queries.isfinite().all() and candidates.isfinite().all()):
         raise DivergedError("the vector of a text is not finite")
     ndcg_10: Floats = measures(queries, candidates, held.row, held.place)[:, 0]
-    return ndcg_10
+    return ndcg_10, pooled_auc(queries @ candidates.T, held)
+
+
+def pooled_auc(scores: torch.Tensor, held: HeldOut) -> float:
+    """Share of pairs of a relevant and another (query, passage) pair that are ordered correctly; ties count half."""
+    relevant = torch.zeros_like(scores, dtype=torch.bool)
+    relevant[torch.from_numpy(held.row), torch.from_numpy(held.place)] = True
+    low, high = scores[~relevant].sort().values, scores[relevant]
+    below, above = (torch.searchsorted(low, high, right=side).double() for side in (False, True))
+    return float((below + above).mean() / 2 / len(low))
 
 
 def train(arguments: argparse.Namespace) -> None:
-    """Train the runs that are not yet in the file. Only one process at a time may do this."""
-    settings, conditions = settings_of(arguments), conditions_of(arguments)
+    """Do the runs that are not in the file. One process per file; `--part 1/4` is one of four processes."""
+    settings = settings_of(arguments)
     torch.set_num_threads(arguments.threads)
     with tempfile.TemporaryDirectory() as folder:
         task = task_of(arguments.sources, settings, arguments.folds, Path(folder))
         encoder = load(settings)
         assert isinstance(encoder, TransformerEncoder)
-        device = torch.device(arguments.device)
-        learner = Learner(encoder, device, lora=False, bf16=arguments.bf16, temperature=settings.temperature)
-        use_plain_attention(learner)
-        candidates = learner.tokens(task.passages.take(task.candidates), "passage")
-        finished = {line["run"] for line in read_runs(arguments.runs)}
-        for work in trainings(task, arguments):
-            name = name_of(work, conditions)
-            if name in finished:
-                continue
-            start = time.process_time()
-            held = held_out(task, work.fold, np.arange(len(task.query)), candidates, learner)
-            values = train_and_rank(learner, task, held, work, arguments)
-            source = None if work.source is None else work.source.name
-            of_run = {"source": source, "fold": work.fold, "seed": work.seed, "rate": work.rate}
-            line = {"run": name, **conditions, **of_run, "ndcg_10": values.round(5).tolist()}
-            with arguments.runs.open("a", encoding="utf-8") as file:
-                file.write(json.dumps(line, separators=(",", ":")) + "\n")
-            print(f"{name}: nDCG@10 {values.mean():.4f} in {time.process_time() - start:.0f} core-seconds", flush=True)
+        for loss, passages in product(arguments.loss, arguments.passages):
+            train_all(task, encoder, argparse.Namespace(**{**vars(arguments), "loss": loss, "passages": passages}))
+
+
+def train_all(task: Task, encoder: TransformerEncoder, arguments: argparse.Namespace) -> None:
+    """Do the runs of one loss and one kind of passages."""
+    conditions, device = conditions_of(arguments), torch.device(arguments.device)
+    part, n_parts = map(int, arguments.part.split("/"))
+    learner = Learner(encoder, device, False, arguments.bf16, settings_of(arguments).temperature, arguments.loss)
+    use_plain_attention(learner)
+    candidates = learner.tokens(task.passages.take(task.candidates), "passage")
+    finished = {line["run"] for line in read_runs(arguments.runs)}
+    for work in islice(trainings(task, arguments), part - 1, None, n_parts):
+        name = name_of(work, conditions)
+        if name in finished:
+            continue
+        start, began = time.process_time(), time.perf_counter()
+        held = held_out(task, work.fold, np.arange(len(task.query)), candidates, learner)
+        values, auc = train_and_rank(learner, task, held, work, arguments)
+        source = None if work.source is None else work.source.name
+        of_run = {"source": source, "fold": work.fold, "seed": work.seed, "rate": work.rate}
+        line = {"run": name, **conditions, **of_run, "ndcg_10": values.round(5).tolist(), "auc": round(auc, 6)}
+        with arguments.runs.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(line, separators=(",", ":")) + "\n")
+        spent = f"{time.process_time() - start:.0f} core-seconds, {time.perf_counter() - began:.1f} s"
+        print(f"{name}: nDCG@10 {values.mean():.4f} in {spent}", flush=True)
 
 
 def settings_of(arguments: argparse.Namespace) -> Settings:
@@ -527,6 +555,41 @@ def judge_doses(arguments: argparse.Namespace) -> None:
         print(f"regret: {smallest_regret(doses, 'dense95')}")
 
 
+def summarise_losses(arguments: argparse.Namespace) -> None:
+    """Append a line per kind of passages and rate to the results, as losses.py does for its student."""
+    sys.path.insert(0, str(Path(__file__).parent))
+    import losses
+
+    with tempfile.TemporaryDirectory() as folder:
+        task = task_of(arguments.sources, settings_of(arguments), arguments.folds, Path(folder))
+    runs, source = read_runs(arguments.runs), Path(arguments.sources[0]).name.split(".")[0]
+    several = float((task.positives.counts > 1).mean())
+    for passages, rate in product(("own", "batch"), arguments.rates):
+        values: dict[str, Floats] = {}
+        aucs: dict[str, list[float]] = {}
+        for loss in losses.LOSSES if several else losses.LOSSES[:2]:
+            own = argparse.Namespace(**{**vars(arguments), "passages": passages, "loss": loss})
+            found = {
+                (line["seed"], line["fold"]): line
+                for line in runs
+                if {**conditions_of(own), "source": source, "rate": rate}.items() <= line.items()
+                and line.get("loss", "infonce") == loss
+            }
+            by_seed = [[found[seed, fold] for fold in range(own.folds)] for seed in range(own.seeds)]
+            values[loss] = np.array([np.concatenate([line["ndcg_10"] for line in lines]) for lines in by_seed])
+            aucs[loss] = [round(float(np.mean([line["auc"] for line in lines])), 6) for lines in by_seed]
+        rows = np.concatenate([np.flatnonzero(task.fold == fold) for fold in range(arguments.folds)])
+        line = {
+            "collection": Path(arguments.collection).name,
+            "passages": passages,
+            "rate": rate,
+            "several_positives": round(several, 4),
+            **losses.summary(values, task.group[rows], task.fold[rows]),
+            "auc": aucs,
+        }
+        losses.dose.append(arguments.results, line)
+
+
 def flip(low: Outcomes, high: Outcomes, hard: str, easy: str) -> str:
     """Return the result of rule 1 on D, the outcome after the hard source minus the easy one's, at two rates."""
     sides = [own.values[own.names.index(hard)] - own.values[own.names.index(easy)] for own in (low, high)]
@@ -664,7 +727,7 @@ def print_numbers(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("train", "guide", "judge", "doses"))
+    parser.add_argument("command", choices=("train", "guide", "judge", "doses", "losses"))
     parser.add_argument("collection")
     parser.add_argument("sources", nargs="+")
     parser.add_argument("--runs", type=Path)
@@ -675,14 +738,21 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--folds", type=int, default=3)
     parser.add_argument("--rates", type=float, nargs="+", default=[5e-5])
-    parser.add_argument("--passages", choices=("own", "batch"), default="batch")
+    parser.add_argument("--passages", choices=("own", "batch"), nargs="+", default=["batch"])
+    parser.add_argument("--loss", choices=("infonce", "mw", "lsepair"), nargs="+", default=["infonce"])
+    parser.add_argument("--no-control", dest="control", action="store_false", help="no runs of random passages")
+    parser.add_argument("--part", default="1/1", help="I/N: each N-th run, from the I-th")
+    parser.add_argument("--results", type=Path, help="a file for the lines of `losses`")
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--bf16", action="store_true")
     arguments = parser.parse_args()
     if arguments.command == "judge" and len(arguments.rates) > 1:
         parser.error("judge takes one rate")
-    {"train": train, "guide": write_guide, "judge": judge, "doses": judge_doses}[arguments.command](arguments)
+    if arguments.command != "train":
+        arguments.loss, arguments.passages = arguments.loss[0], arguments.passages[0]
+    commands = {"train": train, "guide": write_guide, "judge": judge, "doses": judge_doses, "losses": summarise_losses}
+    commands[arguments.command](arguments)
 
 
 if __name__ == "__main__":

@@ -31,9 +31,9 @@ class AblationRow:
     swapped   : pairs whose order is reversed compared with the base.
     stability : share of source pairs in the same order as under the base; None without a pair.
     block_stability : stability within each block of sources that the user named.
-    n_queries, intervals_95, open_swaps : only in the ablation "sample". Number of queries by source; 95 % intervals of
-                the score of all queries, estimated from the sample (of width 0 at 100 %); and those pairs of `swapped`
-                that may be noise, since the 95 % interval of their difference contains 0.
+    n_queries    : number of queries by source. This field and the next two are set only in the ablation "sample".
+    intervals_95 : 95 % intervals of the score of all queries, estimated from the sample; width 0 at 100 %.
+    open_swaps   : pairs of `swapped` that may be noise, because the 95 % interval of their difference contains 0.
     """
 
     setting: str
@@ -72,7 +72,7 @@ def compute(context: Context) -> AnalysisResult[tuple[Ablation, ...]]:
 
 
 def ablated(aspect: Aspect, items: Sequence[Measured], blocks: Mapping[str, Sequence[str]], budget: float) -> Ablation:
-    """Compute the table of one aspect at this budget. items: sources by which the run is ranked."""
+    """Compute the table of one aspect at this budget. items: sets of triplets used for ranking."""
     from secid.measure.information import spectral_nats
 
     table: dict[str, dict[str, float | None]] = {}
@@ -189,9 +189,9 @@ def with_noise(
 ) -> Ablation:
     """Complete the ablation over samples: add numbers of queries, 95 % intervals, and swaps that may be noise.
 
-    items : sets by which sources are ranked, at `budget`. A sample of m of n queries estimates the score of all n,
-    so its standard error is the run's standard error times sqrt(n/m - 1), which is 0 for all queries. With fewer
-    than MIN_QUERIES queries, every swap may be noise. Source: METHOD 8.
+    items : sets of triplets used for ranking at `budget`.
+    A sample of m of n queries estimates the score of all n, so its standard error is the run's standard error times
+    sqrt(n/m - 1), which is 0 if m = n. With fewer than MIN_QUERIES queries, every swap may be noise. Source: METHOD 8.
     """
     rows = tuple(_sample_row(row, variants[row.setting], items, budget) for row in ablation.rows)
     return replace(ablation, rows=rows)
@@ -235,7 +235,7 @@ def _beyond(row: AblationRow, first: Measured, second: Measured, n_queries: int)
 
 
 def _widening(n_queries: int, n_sampled: int) -> float:
-    """Return the standard error of a sample's estimate of the score of all queries, relative to the run's error."""
+    """Return the standard error of a sample's estimate of the full score, as a multiple of the run's standard error."""
     return sqrt(n_queries / n_sampled - 1.0)
 
 

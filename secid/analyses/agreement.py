@@ -261,8 +261,8 @@ def agree(run: Run, outcomes: Iterable[Outcomes]) -> tuple[Agreement, ...]:
     """Compare every number of a run with every downstream metric. Source: METHOD 3, 12.
 
     An interval contains the value for the true numbers with a probability of at least 95 %; see `_Signs`. All intervals
-    include the standard errors of the metric. For the score that ranks the run, intervals of correlations also include
-    the score's standard errors. Without standard errors there is no interval.
+    account for the standard errors of the metric. For the score that ranks the run, the intervals of correlations also
+    account for the score's standard errors. Without standard errors there is no interval.
     Raises InputError if fewer than MIN_SOURCES sources have an outcome.
     """
     numbers = numbers_of(run)
@@ -314,7 +314,9 @@ def _compare(run: Run, name: str, values: Mapping[str, float], outcome: Outcomes
 
 @dataclass(frozen=True)
 class _Signs:
-    """Possible orders of pairs, given the errors. low, high: (S, S) minimum and maximum sign of value i minus value j.
+    """Possible orders of each pair, given the errors.
+
+    low, high : (S, S) minimum and maximum sign of value i minus value j.
 
     If the simultaneous interval of a difference contains 0, both signs are possible. All combinations of signs are
     considered, even if they are not transitive, so an interval over them has at least the stated confidence. True
@@ -369,7 +371,7 @@ def _scaled_interval(estimate: float | None, low: float, high: float, scale: flo
 
 
 def _regret_interval(values: Floats, errors: Floats, chosen: int) -> tuple[float, float]:
-    """Return the interval of the regret for this source, from simultaneous intervals of the other sources' leads.
+    """Return the interval of one source's regret, from simultaneous intervals of the other sources' leads over it.
 
     chosen : index of the source.
     """
@@ -385,9 +387,9 @@ def _critical_value(rate: float) -> float:
 
 
 def _half_widths(run: Run, names: Sequence[str], rate: float) -> Floats:
-    """Return (S, S) half-widths of intervals of score differences at this error rate; infinite for pairs not compared.
+    """Return (S, S) half-widths of the intervals of score differences at this error rate.
 
-    They are scaled from the run's 95 % intervals.
+    They are the run's 95 % half-widths, rescaled; infinite for pairs that were not compared.
     """
     place = {name: number for number, name in enumerate(names)}
     wide = np.full((len(names), len(names)), np.inf)

@@ -33,21 +33,21 @@ R = TypeVar("R")
 
 @dataclass(frozen=True, kw_only=True)
 class Context:
-    """A measured run, its sources in rank order in every list, those that are not ranked last.
+    """A measured run. Every list has the sources in rank order, with unranked sources at the end.
 
     items : sources with all of their queries.
-    table : sources restricted to the queries that all of them share, if the results table uses only these; otherwise
-            the same as `items`.
+    table : sources restricted to the queries that all sources share, if the results table uses only these queries;
+            otherwise the same as `items`.
     level : `table` cut to equal size, for budgets beyond 1; None if that is impossible.
-    ranked : sets by which sources are ranked: `table` up to budget 1, `level` beyond it if there is one.
+    ranked : sets of triplets used for ranking: `level` for a budget beyond 1 if it exists, otherwise `table`.
     pairs : all pairs of sources, at the run's budget.
-    equal_hardness : the same pairs at equal hardness, and which sources are not ranked.
-    control_gaps : for each control, the sources' scores minus its own, by name.
+    equal_hardness : the same pairs at equal hardness, and the sources that are not ranked.
+    control_gaps : for each control, each source's score minus the control's score, by name of the source.
     guide : the second scorer, whose scores are columns of the items' tables; None without one.
     collection : None without --collection.   batch_rows : conflicts over all rows of a source's files, by source.
     suite : the aspects that --ablate varies; their scores are in `ranked`.
     stages : seconds and counts of each stage so far.
-    not_evaluated : kind of reason for each part that could not be computed, by name of the part.
+    not_evaluated : by name of each part that could not be computed, the kind of reason.
     """
 
     plan: Plan
@@ -81,7 +81,7 @@ class Context:
 class AnalysisResult(Generic[R]):
     """Outcome of an analysis. result: None if the analysis was not requested or could not be computed.
 
-    not_evaluated : kind of reason for each part that could not be computed, by name of the part.
+    not_evaluated : by name of each part that could not be computed, the kind of reason.
     """
 
     result: R | None = None

@@ -25,8 +25,8 @@ ABSOLUTE, RELATIVE = 0.0, 0.05
 """Default margins. The GIST losses of sentence-transformers mask negatives that score at least as high as the positive.
 NV-Retriever's best margin starts 5 % below the positive's score. Source: METHOD 10."""
 DECIMALS = 12
-"""Decimals to which scores are rounded before they are compared. Adding in another order changes a float64 dot product
-by about 1e-16, which would break ties."""
+"""Number of decimals that scores are rounded to before they are compared. Another order of additions changes a float64
+dot product by about 1e-16, which would break ties."""
 NONE_RELEVANT = "none_relevant"
 ALL_RELEVANT = "all_relevant"
 NONE_FLAGGED = "none_flagged"
@@ -119,7 +119,7 @@ def auroc(score: Floats, negatives: AuditedNegatives) -> Estimate | None:
 def auroc_interval(estimate: Estimate, negatives: AuditedNegatives) -> tuple[float, float]:
     """Return the 95 % interval of an AUROC by Wilson's formula, which stays in [0, 1] and is not empty at 0 or 1.
 
-    Only queries of the side with fewer queries are counted, since the others say nothing about that side's scores.
+    n is the number of queries on the side with fewer, because other queries say nothing about that side's scores.
     """
     relevant = negatives.relevant
     return wilson_interval(estimate, min(negatives.n_queries(relevant), negatives.n_queries(~relevant)))
@@ -139,8 +139,10 @@ def source_audit(
 
     s_qn, s_qp : (T,) scores of each negative and of its positive.
     outside    : (T,) flags of negatives whose text is not in the corpus.
-    n_unjudged_queries, n_of_unjudged_queries : number of queries without judgements, and of their negatives.
-    guide      : (s_qn, s_qp) by a guide, or None. Its margins are separate rules; its π equals its absolute margin.
+    n_unjudged_queries    : number of queries without judgements.
+    n_of_unjudged_queries : number of negatives of these queries.
+    guide      : (s_qn, s_qp) by a guide, or None. The guide's margins are separate rules. Its π would equal its
+                 absolute margin.
     """
     relevant, has_grade = negatives.relevant, ~np.isnan(negatives.grade)
     everything = np.ones(len(relevant), np.bool_)

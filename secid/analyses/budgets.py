@@ -19,8 +19,8 @@ if TYPE_CHECKING:
 STEPS_PER_DECADE = 50
 """Number of budgets per decade at which curves are compared. Two crossings within a factor of 1.05 may be missed."""
 LEVEL_FRACTION = 1e-6
-"""Relative gap below which two curves count as equal: the precision of METHOD 11. Otherwise rounding could make two
-copies of a source cross."""
+"""Relative gap up to which two curves count as equal: the precision of METHOD 11. Without it, the curves of two copies
+of a source could cross because of rounding."""
 NOT_LEVEL, OTHER_QUERIES = "not_level", "other_queries"
 """Reasons why budget curves are not compared. Source: METHOD 7, 16.1."""
 

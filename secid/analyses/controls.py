@@ -1,4 +1,4 @@
-"""Controls: triplets made from the run's own texts, whose score is known or meaningless by construction.
+"""Controls: sets of triplets made from the run's own texts so that their score is known or meaningless.
 
 Controls are scored like sources but never ranked. All draws depend only on text keys and the seed, so the order of
 files and rows does not matter. Source: METHOD 6.
@@ -54,9 +54,10 @@ def chosen_kinds(text: str) -> tuple[str, ...]:
 
 @dataclass(frozen=True)
 class Control:
-    """Triplets of a control. of: name of the source whose negatives were shuffled; None for other kinds.
+    """Triplets of a control.
 
-    n_candidates : number of documents from which its negatives were drawn or retrieved; None for other kinds.
+    of : name of the source whose negatives were shuffled; None for other kinds.
+    n_candidates : number of documents that negatives were drawn or retrieved from; None for other kinds.
     """
 
     kind: str
@@ -132,7 +133,7 @@ def _candidates(plan: Plan, pool: Index, seed: int) -> Index:
 def make_controls(
     plan: Plan, triplets: Sequence[Triplets], vectors: Vectors, settings: Settings, progress: Progress
 ) -> tuple[list[Control], dict[str, str]]:
-    """Make the controls that the settings select. Return them, and the kind of reason for each one that is missing."""
+    """Make the controls that the settings select. Return them, and why each missing one could not be made, by kind."""
     kinds = chosen_kinds(settings.controls)
     controls: list[Control] = []
     missing: dict[str, str] = {}
@@ -278,16 +279,16 @@ def _dense(base: Base, vectors: Vectors) -> Triplets | str:
 
 
 def _unlabelled(base: Base, places: Index) -> tuple[Index, npt.NDArray[np.bool_]]:
-    """Return (R, k) candidates at these positions, and flags: True unless it is a labelled positive of the query.
+    """Return (R, k) candidates, and (R, k) flags: False for a labelled positive of the query or a missing candidate.
 
-    places : (R, k) positions in base.candidates; -1 for none, which is flagged False.
+    places : (R, k) positions in base.candidates; -1 if missing.
     """
     table = base.candidates[places]
     return table, (places >= 0) & ~is_known(pairs(base.query[:, None], table, base.n_passages), base.known)
 
 
 def _max_positives(base: Base) -> int:
-    """Return the largest number of labelled positives of one query. All of them may be among its best documents."""
+    """Return the largest number of labelled positives that a query has. All may be among the query's best documents."""
     query = base.known // base.n_passages
     return int(np.bincount(query).max(initial=1)) if len(query) else 1
 
@@ -298,8 +299,8 @@ def control_gaps(
     """Return each source's score minus the control's score at budget 1, by name of the source.
 
     of : name of the only source to compare; None for all.
-    same_queries : True if all sources have the same queries. Otherwise the control is restricted to the source's
-                   queries. A source is skipped if this leaves only some of the control's queries, fewer than
+    same_queries : True if all sources have the same queries. If not, the control is restricted to each source's
+                   queries. A source is skipped if this removes some of the control's queries and leaves fewer than
                    MIN_SHARED_QUERIES.
     """
     gaps, parts = {}, {b"": (control.influence, control.nats(1.0))}

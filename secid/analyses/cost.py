@@ -20,10 +20,10 @@ class Cost:
     """Cost of scoring compared with training, estimated from the run's tokens and encoding rate.
 
     scoring_seconds   : seconds of all stages.   tokens_per_second : rate measured while texts were encoded.
-    epoch_tokens      : number of tokens of the queries, positives and negatives in all records, by source. It is
-                        estimated from the bytes of these texts, with the tokens per byte of the encoded texts.
-    epoch_seconds     : seconds of one epoch on every source in turn, on this machine. A token costs FORWARD_PASSES
-                        times as much as in encoding.
+    epoch_tokens      : number of tokens in all records (queries, positives and negatives), by source. It is estimated
+                        from the number of bytes, with the tokens per byte of the encoded texts.
+    epoch_seconds     : seconds for one epoch on each source, one after another, on this machine. A token takes
+                        FORWARD_PASSES times as long in training as in encoding.
     epoch_share       : scoring_seconds / epoch_seconds.
     """
 
@@ -73,7 +73,7 @@ def cost_of(plan: Plan, timing: Mapping[str, Mapping[str, float]]) -> Cost | str
 
 
 def epoch_bytes(plan: Plan) -> Sequence[int]:
-    """Return the number of bytes of the queries, positives and negatives in all records, for each source."""
+    """Return the number of bytes in all records (queries, positives and negatives) of each source."""
     queries, passages = (store.lengths.astype(np.int64) for store in (plan.queries, plan.passages))
     return [
         int(queries[item.query].sum() + passages[item.positives].sum() + passages[item.negatives].sum())

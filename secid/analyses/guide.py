@@ -131,7 +131,7 @@ class GuideResult:
 
 
 def compute(context: Context) -> AnalysisResult[GuideResult]:
-    """Compute the guide's results for each source. The score without suspects needs scores of all negatives."""
+    """Compute the guide's results for each source, with the score without suspects if all negatives were scored."""
     from secid.analyses.ranking import score_subset
 
     if context.guide is None:
@@ -193,7 +193,7 @@ def curves(negative: Floats, positive: Floats, weight: Floats, span: tuple[float
     """Compute the curve of each margin.
 
     negative, positive : (n,) scores of each negative and of its positive.   weight : (n,) weight of each negative.
-    span : minimum and maximum score of the curves.
+    span : minimum and maximum score that the curves cover.
     """
     low, high = span
     steps = np.linspace(0.0, 1.0, CURVE_STEPS + 1)

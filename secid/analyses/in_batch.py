@@ -25,8 +25,9 @@ ONE_ROW = "one_row"
 FEW_ROWS_FRACTION = 0.01
 """Share of affected rows below which a batch size is acceptable. Source: METHOD 10."""
 BATCH_ROWS, BATCHES = 64, 8
-"""Number of rows per sampled batch, and number of batches. With 10 negatives per row they have 355,000 pairs. Ten
-sources of SciFact took 0.5 s, including the labels; scoring them without a cache took 230 s of processor time."""
+"""Number of rows per sampled batch, and number of batches. With 10 negatives per row, the batches have 355,000 pairs.
+This analysis of ten SciFact sources took 0.5 s, including the labels. Scoring them without a cache took 230 s of
+processor time."""
 PAIRS_AT_ONCE = 1 << 22
 """Maximum (query, row) pairs in memory at once."""
 
@@ -48,7 +49,8 @@ class BatchSize:
 class InBatch:
     """A source trained in batches of its own records. A row is a record with its scored positives and all negatives.
 
-    n_rows        : number of records: all records of the files, or only a sample if the encoder chooses the positives.
+    n_rows        : number of records: all records in the files, or the sampled ones if the encoder chooses the
+                    positives.
     sizes         : values at batch sizes from 32 to 32,768, up to n_rows.
     largest_batch : largest batch size with less than 1 % of rows affected. It is n_rows if even the whole source is
                     acceptable, and None if a batch of two rows is not.
@@ -171,7 +173,8 @@ def _batches(
 
     heads : first triplet of each record.   record : (T,) number of each triplet's record.
     parts : numbers of the records in each batch.
-    Under the policy "all" a row's positive is its first one; its other positives are passages of the row.
+    Under the policy "all", the first positive of a row is its positive in the batch. The row's other positives count as
+    passages.
     """
     import torch
 

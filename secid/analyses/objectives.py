@@ -39,9 +39,9 @@ class ObjectiveResult:
             The classes inversion, copy, margin and suspect may overlap. valid is the rest, without counted defects.
     effective_negatives : exp of the entropy of the negatives' gradient, from 1 to the source's number of negatives;
             None if the gradient is 0.
-    strongest_positive, weakest_positive : share of the positives' gradient on the highest-scored and on the
-            lowest-scored positive of each record, over records with several positives. None without such records, and
-            for objectives that use a single positive.
+    strongest_positive, weakest_positive : share of the positives' gradient that falls on each record's highest-scored
+            and lowest-scored positive, over records with several positives. None without such records, and for
+            objectives that use a single positive.
     """
 
     source: str
@@ -57,11 +57,11 @@ class ObjectiveResult:
 class RecordSize:
     """Results for a source with only the first passages of each record.
 
-    n_positives, n_negatives : maximum number of passages per record. None for n_positives means the run's scored
-            positives; None for n_negatives means all negatives.
+    n_positives : maximum number of positives per record; None for the run's scored positives.
+    n_negatives : maximum number of negatives per record; None for all negatives.
     eci_nats, interval_95 : score at B = 1, with IDF from the run's pool.
-    inversion_share, margin_share : share of negatives that are inversions, and that the margin flags. A pair of a
-            positive and a negative counts with its share.
+    inversion_share : share of negatives that are inversions.   margin_share : share that the margin flags. In both,
+            each (positive, negative) pair is weighted by its share.
     gradient_on_inversions, effective_negatives : values of joint_lh, as in ObjectiveResult.
     """
 
@@ -80,10 +80,10 @@ class RecordSize:
 
 @dataclass(frozen=True, kw_only=True)
 class Narrowing:
-    """Fraction by which a score's interval would narrow, in [0, 1), estimated from the variance within queries.
+    """Fractions, in [0, 1), that a score's interval would narrow by, estimated from the variance within queries.
 
-    one_more_negative : with one more negative per query; None if no query has two negatives.
-    one_more_positive : with one more labelled positive per record; None if no record lists two positives.
+    one_more_negative : fraction with one more negative per query; None if no query has two negatives.
+    one_more_positive : fraction with one more labelled positive per record; None if no record lists two positives.
     Both are None with too few queries.
     """
 
@@ -97,7 +97,7 @@ class ObjectiveLens:
     """Result of `--objectives`.
 
     margin : relative margin that flags a negative.
-    most_queries : maximum number of queries per source from which `sizes` and `narrowing` are computed.
+    most_queries : maximum number of queries per source that `sizes` and `narrowing` use.
     """
 
     margin: float
@@ -137,7 +137,7 @@ class RecordScores:
 
     @classmethod
     def of(cls, item: Measured, vectors: Vectors) -> RecordScores:
-        """Score the records of a source. vectors: vectors of all queries, labelled positives and negatives."""
+        """Return the scores of a source's records. vectors: rows of all queries, labelled positives and negatives."""
         from secid.measure.objectives import Records
         from secid.triplets.table import positive_cosines
 
@@ -202,7 +202,7 @@ class RecordScores:
 
 
 def _first(offsets: Index, keep: Flags, n: int | None) -> tuple[Index, Index]:
-    """Return the indices of the first n passages of each flagged record (all if n is None), and the new offsets."""
+    """Return the indices of the first n passages of each flagged record, and their new offsets. n: None for all."""
     counts = np.diff(offsets)
     record = np.repeat(np.arange(len(counts)), counts)
     inside = keep[record]

@@ -52,7 +52,8 @@ def overlap_of(
 
     n_shared : number of shared queries.   jaccard : sum over these queries, as in `jaccard_sums`.
     n_shared_documents : number of shared documents.
-    n_queries, n_documents : smaller of the two sources' numbers of distinct queries and documents.
+    n_queries   : number of distinct queries in the source with fewer.
+    n_documents : number of distinct documents in the source with fewer.
     """
     return Overlap(
         first=first,
@@ -66,7 +67,7 @@ def overlap_of(
 def jaccard_sums(sources: Sequence[Listed]) -> list[tuple[str, str, float]]:
     """Return (first, second, sum) for each pair of sources.
 
-    The sum is over shared queries, of |negatives in both sources| / |negatives in either source|.
+    The sum is over shared queries. Each adds |negatives in both sources| / |negatives in either source|.
     """
     _, sums = _shared_queries(sources)
     pairs_of = combinations(range(len(sources)), 2)
@@ -76,8 +77,8 @@ def jaccard_sums(sources: Sequence[Listed]) -> list[tuple[str, str, float]]:
 def _shared_queries(sources: Sequence[Listed]) -> tuple[Index, Floats]:
     """Return (S, S) number of queries that source a shares with each later source b, and sums as in `jaccard_sums`.
 
-    A cell is a query of a source. The triplets of all sources are concatenated, so each source is compared with all
-    later sources at once.
+    A cell is one query of one source. The triplets of all sources are concatenated, so that each source can be compared
+    with all later sources at once.
     """
     n_shared, sums = np.zeros((len(sources),) * 2, np.int64), np.zeros((len(sources),) * 2)
     if len(sources) < 2:

@@ -24,8 +24,8 @@ from secid.triplets.measure_set import Measured, Measurer
 from secid.triplets.table import TripletTable, triplets_of
 
 QUERIES = 250
-"""Maximum number of queries per source, the first ones of every sample. It limits the cost, and is enough for a
-trend."""
+"""Maximum number of queries per source; the first ones in sampling order are used. It limits the cost, and is enough to
+show a trend."""
 JOINT_LH = "joint_lh"
 
 
@@ -54,7 +54,7 @@ def doubling_counts(most: int) -> list[int]:
 
 
 class _CutSource:
-    """A source restricted to some queries, from which the first passages of each record are taken."""
+    """A source restricted to some queries. Its methods score only the first passages of each record."""
 
     def __init__(self, item: Measured, scores: RecordScores, measurer: Measurer, queries: Index) -> None:
         self._name, self._scores, self._measurer, self._queries = item.name, scores, measurer, queries
@@ -113,9 +113,9 @@ class _CutSource:
     def _sizes(
         self, table: TripletTable, parts: Sequence[tuple[int | None, int | None, Floats]]
     ) -> tuple[list[RecordSize], Floats]:
-        """Return a row for each part, and (T,) influences of the last part.
+        """Return one row per part, and (T,) influences in the last part.
 
-        parts : (number of positives, number of negatives, (T,) share of every triplet).
+        parts : (number of positives, number of negatives, (T,) share of every triplet) for each part.
         """
         near, best = table.s_query_negative, table.repeated(table.s_query_positive)
         above, near_enough = near > best, margin_flags(near, best, "relative", MARGIN)

@@ -33,8 +33,8 @@ NO_GAP = "no_random_passages_of_the_queries"
 class Mean:
     """A mean over a set's negatives, or a difference of two means. Queries are the sampling unit.
 
-    interval_95 : 95 % interval; for a gate, within [0, 1]. With fewer than five queries it is [0, 1] for a gate, and
-                  None for a difference.
+    interval_95 : 95 % interval. For a gate it lies within [0, 1], and is [0, 1] with fewer than five queries. For a
+                  difference it is None with fewer than five queries.
     """
 
     value: float
@@ -61,7 +61,7 @@ class GateProfile:
     """Mean gates of a source on the table's queries, or of a control.
 
     source : name of the source, or kind of the control.   n_queries : number of distinct queries.
-    weight : mean of the product of the gates.
+    weight : mean weight, the product of the gates.
     gap    : gap from random passages; None for a control, or if the source's queries have no random passages.
     """
 
@@ -124,7 +124,7 @@ def shapley(gates: Mapping[str, Floats]) -> dict[str, Floats]:
 
 
 def gap_to_random(item: Measured, random: Measured, smallest_distance: float) -> GapToRandom | None:
-    """Return the gap in mean weight between a source and random passages on their shared queries; None without any.
+    """Return the gap in mean weight between a source and random passages on shared queries; None if they share none.
 
     smallest_distance : a triplet's gates count as 0 if ||n - p|| is at most this, so that the mean weight is tr M.
     """

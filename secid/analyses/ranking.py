@@ -91,9 +91,9 @@ def _paired_difference(gap: Difference | None) -> PairedDifference | None:
 
 
 def _holm_steps(p_values: Floats, stop: EarlyStop | None) -> tuple[list[int], list[bool]]:
-    """Return for each pair its step in Holm's procedure, and whether its order is established.
+    """Return each pair's step in Holm's procedure, and whether its order is established.
 
-    The step is the number of pairs that share the error. All open pairs have the step of the first one.
+    The step is the number of pairs that share the error. All open pairs have the step of the first open pair.
     """
     steps, established = [0] * len(p_values), [False] * len(p_values)
     step, all_established = len(p_values), True
@@ -113,15 +113,16 @@ def _level_at_stop(alpha: float, stop: EarlyStop | None) -> float:
 
 
 def _queries_needed(gap: Difference, step: int, power: float) -> int | None:
-    """Return the number of distinct queries that would establish this difference: n ((z* + power) / z)^2.
+    """Return the number of distinct queries needed to establish this difference; None if its z is None or 0.
 
-    z* : critical value at the pair's step.   power : normal quantile of the power.   None if z is None or 0.
+    The number is n ((z* + power) / z)^2, where z* is the critical value at the pair's step.
+    power : normal quantile of the power.
     """
     return None if not gap.z else ceil(gap.n_queries * ((float(-ndtri(ESTABLISHED_P / 2 / step)) + power) / gap.z) ** 2)
 
 
 class Ordered(Protocol):
-    """Two sources, and whether their order is established."""
+    """A pair of sources. established: True if their order is established."""
 
     @property
     def first(self) -> str: ...
@@ -134,9 +135,10 @@ class Ordered(Protocol):
 def tie_letters(names: Sequence[str], comparisons: Iterable[Ordered]) -> dict[str, str | None]:
     """Return the letters of each source: two sources share a letter if and only if their order is not established.
 
-    names : in rank order, in which the letters are assigned: A is one of the first source's.
-    A source that lacks pairs has None: the one that lacks most (the last of several) is left out first, until no pair
-    is missing. If fewer than two sources are left, all have None. No source has a letter that it could do without.
+    names : names in rank order. Letters are assigned in this order, so the first source has an A.
+    Every two sources with letters must form a pair. As long as a pair is missing, the source with the most missing
+    pairs (the last one if several tie) gets None. If fewer than two sources are left, all have None. No source has a
+    redundant letter.
     """
     established = {frozenset((pair.first, pair.second)): pair.established for pair in comparisons}
     lettered = list(names)
@@ -154,8 +156,8 @@ def tie_letters(names: Sequence[str], comparisons: Iterable[Ordered]) -> dict[st
 def _columns(names: Sequence[str], apart: Iterable[tuple[str, str]]) -> list[list[str]]:
     """Return the sources of each letter, in rank order.
 
-    Insert and absorb: each established pair splits the columns that hold both. A column is absorbed as soon as the
-    others hold all its pairs, so there are never more columns than pairs.
+    Insert and absorb: each established pair splits the columns that hold both sources. A column is absorbed as soon as
+    the other columns hold all of its pairs, so there are never more columns than pairs.
     Source: Piepho 2004, An algorithm for a letter-based representation of all-pairwise comparisons.
     """
     columns = [set(names)]
@@ -173,12 +175,12 @@ def _columns(names: Sequence[str], apart: Iterable[tuple[str, str]]) -> list[lis
 
 
 def _held_elsewhere(name: str, column: set[str], columns: Sequence[set[str]]) -> bool:
-    """Return whether the other columns hold every pair of a source with those of this column, and the source itself."""
+    """Return whether other columns hold the source, and every pair of it with another source in this column."""
     return column <= set[str]().union(*(other for other in columns if other is not column and name in other))
 
 
 def letter(place: int) -> str:
-    """Return A for 0 to Z for 25, then A1 to Z1, so that several in a row cannot be mistaken."""
+    """Return A for 0 to Z for 25, then A1 to Z1, so that a string of letters has only one reading."""
     return f"{chr(ord('A') + place % 26)}{place // 26 or ''}"
 
 
@@ -204,9 +206,9 @@ def without_flagged(item: Measured, measurer: Measurer, reference: RandomReferen
 def score_subset(
     item: Measured, keep: npt.NDArray[np.bool_], n_triplets: int, measurer: Measurer, reference: RandomReference | None
 ) -> WithoutFlagged:
-    """Score a source with only some of its negatives. It is measured again if any negative is left out.
+    """Score a source with only some of its negatives. It is measured again unless all triplets are kept.
 
-    keep : (T,) flags of the triplets to keep.   n_triplets : number of negatives to keep, for the report.
+    keep : (T,) flags of the triplets to keep.   n_triplets : number of negatives in the kept triplets, for the report.
     """
     if not n_triplets:
         return WithoutFlagged(n_triplets=0, eci_nats=None, interval_95=None, hardness=None)
@@ -239,10 +241,11 @@ contain none of these queries."""
 GROWTH = 1.5
 """Ratio of the sizes of consecutive looks."""
 LAST_STEP = 1.1
-"""The look before the last is skipped if the last one is less than 10 % larger: it would spend error for no gain."""
+"""Minimum ratio of the last look's size to the size of the look before it. Below it, the look before the last is
+skipped, because it would spend error for no gain."""
 MIN_GAIN, MAX_GAIN = 1.05, 1e6
-"""Limits of the ratio of information between consecutive looks. Below the first, two looks are practically one, and a
-larger gain is only stricter. Above the second, looks are practically independent."""
+"""Limits of the ratio of information between consecutive looks. Below the first limit, two looks are practically one,
+and a larger assumed gain is only stricter. Above the second limit, looks are practically independent."""
 Levels = Callable[[int], Floats]
 """Function from the number of pairs that share the error to the (L,) two-sided nominal levels of the looks."""
 
@@ -259,7 +262,7 @@ def look_sizes(n_queries: int, first: int = FIRST_LOOK) -> tuple[int, ...]:
 
 @dataclass(frozen=True)
 class Looks:
-    """The planned looks. Sources may have different queries, so a look may hold more queries of one than of another.
+    """The planned looks. A look may have more queries of one source than of another, because sources may differ.
 
     sizes : (L,) number of distinct queries of all sources together.
     read_share : (L, S) share of the queries in a source's files that the look covers.
@@ -275,11 +278,12 @@ class Looks:
 
 
 def looks_of(queries: Sequence[Index], position: Floats, n_read: Sequence[int], n_read_together: int) -> Looks:
-    """Plan the looks. At the first look, two sources are ready.
+    """Plan the looks. The first look is the smallest at which two sources are ready.
 
     queries  : distinct query ids of each source.
     position : (Q,) position of each query in the nested sample, in [0, 1).
-    n_read   : number of distinct queries in each source's files.   n_read_together : in the files of all sources.
+    n_read   : number of distinct queries in each source's files.
+    n_read_together : number of distinct queries in the files of all sources together.
     """
     n = len(position)
     places = [np.sort(np.rint(position[own] * n).astype(np.int64)) for own in queries]
@@ -293,11 +297,11 @@ def looks_of(queries: Sequence[Index], position: Floats, n_read: Sequence[int], 
 
 
 def _times(counts: Index, population: Index, ready: npt.NDArray[np.bool_]) -> Floats:
-    """Return (L,) information times. Each step grows by the largest gain of any source.
+    """Return (L,) information times. At each step, the time grows by the largest gain of any source.
 
-    No pair gains information faster, and a faster gain makes more errors at the same level, so this is conservative. A
-    source gains nothing before it is ready and after all its queries are read. When its last query is read, its gain is
-    infinite, since its variance becomes 0; gains are limited to MIN_GAIN and MAX_GAIN.
+    No pair gains information faster. This is conservative, because a faster gain makes more errors at the same level. A
+    source gains nothing before it is ready, or after all its queries are read. When its last query is read, its gain is
+    infinite, because its variance becomes 0. Gains are limited to MIN_GAIN and MAX_GAIN.
     """
     with np.errstate(divide="ignore"):
         information = information_times(counts, population)
@@ -395,7 +399,7 @@ def _first_queries(plan: Plan, sample: np.ndarray[tuple[int], np.dtype[np.bool_]
 
 
 def _n_sharing(open_pairs: Sequence[tuple[str, str]], tie: float | None) -> int:
-    """Return how many pairs share the error: all open pairs if ties are allowed, else those that can all be equal."""
+    """Return how many pairs share the error: all open pairs with `tie`, else as many as can be equal at once."""
     return max_equal_pairs(open_pairs) if tie is None else len(open_pairs)
 
 
@@ -424,10 +428,10 @@ def _decide_pairs(
 
     After each decision, fewer pairs share the error.
     gaps  : differences between the ready sources. A difference in tr M decides nothing.
-    level : function that returns the two-sided nominal level, given the number of pairs that share the error.
-    read_share : share of the queries in each source's files that this look covers. The estimated score is that of the
-            full files, so standard errors have the finite-population factor sqrt(1 - share), with the smaller share of
-            the two sources. When all queries are read, the standard error is 0.
+    level : function from the number of pairs that share the error to the two-sided nominal level.
+    read_share : share of the queries in each source's files that this look covers. The look estimates the score of the
+            full files, so the standard error is multiplied by sqrt(1 - share), the finite-population factor for the
+            smaller share of the two sources. It is 0 when all queries are read.
     """
     evidence = []
     for pair in gaps:
@@ -461,7 +465,8 @@ def _decide_pairs(
 def _p_value(gap_nats: float, error: float, freedom: int, share: float) -> float:
     """Return the two-sided p value of a difference.
 
-    It is 1 if the difference is within rounding, or if a sample shows no variation; 0 if all queries were read.
+    It is 1 if the difference is within rounding, or if a sample shows no variation. Otherwise it is 0 if all queries
+    were read.
     """
     if abs(gap_nats) <= ROUNDING_NATS or (error == 0.0 and share < 1.0):
         return 1.0

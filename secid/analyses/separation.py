@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BINS = 60
 """Number of bins in a histogram. The ROC curve has a point at each edge of a bin."""
 BEST_PER_QUERY = 500
-"""Number of best-scored other passages per query that are taken from the whole corpus. Source: METHOD 10."""
+"""Number of passages per query from the whole corpus: the best-scored ones besides its positives. Source: METHOD 10."""
 CORPUS_QUERIES, CORPUS_SCORES = 500, 200_000_000
 """Maximum number of queries for which the corpus is searched, and of scores. With more than 400,000 passages, fewer
 queries are used. With SciFact's 5,183 passages and ten sources, the analysis took 0.6 s on a busy two-core machine."""
@@ -39,8 +39,8 @@ class Separated:
     """Separation of positives from negatives, at the run's temperature. Source: METHOD 10.
 
     auc         : P(s+ > s-) + P(s+ = s-) / 2 over all pairs of a positive and a negative, also of different queries.
-    within_auc  : the same over pairs of the same query.
-    gap         : within_auc - auc: an offset between queries, which losses within a query cannot see.
+    within_auc  : the same probability over pairs of the same query.
+    gap         : within_auc - auc. It measures offsets between queries, which losses within a query cannot see.
     *_interval_95 : 95 % intervals with queries as the sampling unit. With fewer than five queries, the interval of an
                     AUC is [0, 1], and that of the gap is None.
     aoc         : P(s+ <= s-), so ties count as errors; at most mw_loss / log 2.
@@ -169,7 +169,7 @@ def _scores(values: Floats, query: Index, weight: Floats | None, device: torch.d
 
 
 def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
-    """Return the fields of `Separated`. Raises NumericalError if AoC is above its bound, so one of them is wrong."""
+    """Return the fields of `Separated`. Raises NumericalError if AoC exceeds its bound, so one of them is wrong."""
     from secid.measure.separation import BOUND, mw_loss, separation
 
     parts = separation(pool.positive, pool.negative, len(pool.names))

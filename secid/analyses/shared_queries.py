@@ -29,10 +29,11 @@ from secid.triplets.random_reference import QuerySums, RandomReference, ratio_di
 MIN_SHARED_QUERIES = 30
 """Minimum number of shared queries for a comparison of two sources with different queries."""
 MIN_SHARE_OF_LARGER = 0.2
-"""Two sources must also share at least this fraction of the larger source's queries, since the other queries may differ
-from the shared ones. The same limit applies to the table and the queries that all sources share."""
+"""Minimum number of shared queries as a fraction of the larger source's queries, because the other queries may differ
+from the shared ones. For the results table, it applies to the queries that all sources share and the largest source."""
 MIN_SHARE_OF_SMALLEST = 0.5
-"""The table uses only the common queries if they are also at least this fraction of the smallest source's queries."""
+"""Minimum number of common queries, as a fraction of the smallest source's queries, for a table of only these queries.
+It applies in addition to MIN_SHARE_OF_LARGER."""
 MAX_RESTRICTED_SCORES = 64
 """Maximum number of additional scores on shared queries. Each needs its own matrix."""
 Pair = tuple[int, int]
@@ -138,7 +139,7 @@ class SharedCounts:
 
 
 def flags_of(queries: Sequence[Index]) -> Flags:
-    """Return (S, n) flags of the query ids that each source has. queries: ids of each source; n is above all ids."""
+    """Return (S, n) flags of the query ids that each source has. queries: ids of each source, all below n."""
     has = np.zeros((len(queries), 1 + max((int(own.max()) for own in queries if len(own)), default=-1)), np.bool_)
     for row, own in zip(has, queries, strict=True):
         row[own] = True
@@ -146,7 +147,7 @@ def flags_of(queries: Sequence[Index]) -> Flags:
 
 
 def counts_of(has: Flags) -> SharedCounts:
-    """Count the shared queries of one process. has : (S, n)."""
+    """Count the queries that sources share, if one process has all of them. has: (S, n) as in `SharedCounts.add`."""
     counts = SharedCounts(len(has))
     counts.add(has)
     return counts
@@ -190,9 +191,9 @@ def scored_pairs(sizes: Mapping[Pair, int], sets: Mapping[Pair, Sequence[Key]], 
 class PairGap:
     """Differences between two sources on their shared queries. The first source is the higher one.
 
-    number : what `difference` compares, the score or tr M.
-    hardness, outscoring : differences in hardness and in the share of outscoring negatives; None if a source has no
-                           value.
+    number     : number that `difference` compares: the score or tr M.
+    hardness   : difference in hardness; None if a source has no hardness.
+    outscoring : difference in the share of negatives that outscore their positive; None if a source has no share.
     """
 
     first: str
@@ -273,7 +274,7 @@ class Columns(NamedTuple):
         return Columns(trace, outscoring, hardness)
 
     def among(self, queries: Flags) -> Columns:
-        """Restrict the sums to some queries. queries: flags by query id."""
+        """Return the sums over some queries. queries: flags by query id."""
         return Columns._make(None if sums is None else sums.among(queries) for sums in self)
 
 
@@ -288,8 +289,8 @@ def compared_pairs(
 ) -> SourcePairs:
     """Compare all pairs of sources at the run's budget, which must be the first budget of each source.
 
-    items : sources with all of their queries.   cut : the sets by which they are ranked.
-    table : sources on the common queries, if the table is restricted to these.
+    items : sources with all of their queries.   cut : sets of triplets used for ranking.
+    table : sources on the common queries, if the table is restricted to them.
     """
     items, cut, table = (sorted(sets, key=lambda item: item.name) for sets in (items, cut, table))
     columns = [_columns(item, measurer.smallest_distance, reference) for item in items]
@@ -365,7 +366,7 @@ def _gap(first: Score, second: Score) -> Difference:
 
 
 def _known(counts: SharedCounts, items: Sequence[Measured], table: Sequence[Measured]) -> dict[Key, Score]:
-    """Return the scores that are already known: of whole sources, and on the common queries if the table uses them."""
+    """Return the known scores: those of whole sources, and on the common queries if the table is restricted to them."""
     whole = {Key(place, counts.of(place, place).identity): item for place, item in enumerate(items)}
     common = {Key(place, counts.common): item for place, item in enumerate(table)} if counts.in_table else {}
     return {key: _score(item) for key, item in {**common, **whole}.items()}
@@ -380,7 +381,7 @@ def _sets(pair: Pair, shared: Shared, settings: Settings) -> list[Key]:
 
 
 def _keeps(plan: Plan, items: Sequence[Measured], queries: Flags, settings: Settings) -> list[Index]:
-    """Return the indices of the triplets to compare, ascending, for each of two sources."""
+    """Return the ascending indices of the triplets that a pair compares, for each of its sources."""
     keeps = [np.flatnonzero(queries[item.triplets.query]) for item in items]
     if settings.budget <= 1.0:
         return keeps

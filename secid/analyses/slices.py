@@ -47,11 +47,10 @@ class SliceSource:
 class Slice:
     """Results for the records whose column `field` holds `value` ("" if the column is absent).
 
-    sources: in rank order within the slice, then those that the run does not rank; sources without a record in it are
-    missing.
-    stability: share of source pairs ordered as in the whole run; None without a pair.
-    lead_interval_95: interval of the first source's lead over the run's leader within the slice; None if they are the
-    same source, or the run's leader has no record in it.
+    sources : sources with a record in the slice, in rank order within it; sources that the run does not rank come last.
+    stability : share of source pairs ordered as in the whole run; None without a pair.
+    lead_interval_95 : interval of the lead of the slice's first source over the run's first source, within the slice.
+            None if they are the same source, or if the run's first source has no record in the slice.
     """
 
     field: str
@@ -87,7 +86,7 @@ def compute(context: Context) -> AnalysisResult[tuple[Slice, ...]]:
 
 
 def _natural(value: str) -> tuple[float, str]:
-    """Return a sort key that puts numbers first, sorted by size, and then all other values."""
+    """Return a sort key: numbers come first, in numerical order, then all other values."""
     try:
         number = float(value)
     except ValueError:
@@ -98,7 +97,7 @@ def _natural(value: str) -> tuple[float, str]:
 def _ranked_sets(
     context: Context, inside: Sequence[tuple[Measured, Index]], parts: Sequence[Measured]
 ) -> Sequence[Measured]:
-    """Return the sets by which a slice is ranked: beyond budget 1, the parts cut to equal size if possible."""
+    """Return the sets used to rank a slice: the parts, cut to equal size beyond budget 1 if possible."""
     from secid.triplets.measure_set import level_places
 
     own, settings = [part.triplets for part in parts], context.settings
@@ -119,7 +118,7 @@ def _slice(
     pairs: SourcePairs,
     whole: Mapping[str, float],
 ) -> Slice:
-    """Rank the sources of a slice. ranking_sets: the items as they are ranked, cut to equal size beyond budget 1."""
+    """Rank the sources of a slice. ranking_sets: sets used for ranking, cut to equal size beyond budget 1."""
     from secid.analyses.ranking import comparisons, score_interval, tie_letters
     from secid.analyses.shared_queries import same_queries
 

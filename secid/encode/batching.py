@@ -18,6 +18,7 @@ from numpy.typing import NDArray
 
 from secid.encode.modules import SAVE_AGAIN
 from secid.encode.recipe import Recipe
+from secid.encode.word_cache import Frame, WordCache, treats_words_apart
 from secid.errors import EncoderError
 
 # Texts → batches of token ids. Texts are sorted by length in windows and tokenised while the device works on earlier
@@ -287,27 +288,36 @@ class Tokeniser:
         self._special_ids = special_ids
         self._unknown = unknown
         self.padding = padding
+        self._frame = Frame.of(core) if treats_words_apart(core) else None
+        self._words = WordCache(core)
 
     def tokens(self, texts: list[str]) -> Tokens:
         """Return the token ids of each text. Raises EncoderError if a text has none."""
-        encodings = self._core.encode_batch_fast(texts)  # like encode_batch, but without offsets
-        lists = [encoding.ids for encoding in encodings]
-        lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
-        if not bool((lengths > 0).all()):
-            place = int(np.flatnonzero(lengths == 0)[0])
+        tokens = self._by_text(texts) if self._frame is None else Tokens(*self._words.framed(texts, self._frame))
+        if not bool((tokens.lengths > 0).all()):
+            place = int(np.flatnonzero(tokens.lengths == 0)[0])
             raise EncoderError(
                 f"the tokenizer returns no token for the text {texts[place][:80]!r}", remedy="remove the text"
             )
+        return tokens
+
+    def _by_text(self, texts: list[str]) -> Tokens:
+        encodings = self._core.encode_batch_fast(texts)  # like encode_batch, but without offsets
+        lists = [encoding.ids for encoding in encodings]
+        lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
         ids = np.fromiter(chain.from_iterable(lists), dtype=np.int64, count=int(lengths.sum()))
         truncated = np.fromiter(
             (bool(encoding.overflowing) for encoding in encodings), dtype=np.bool_, count=len(lists)
         )
         return Tokens(ids, lengths, truncated)
 
-    def pieces(self, texts: list[str]) -> list[list[int]]:
-        """Return the token ids of each text without special tokens, cut at the maximum length; [] for an empty text."""
-        special, encodings = self._special_ids, self._core.encode_batch_fast(texts)
-        return [[token for token in encoding.ids if token not in special] for encoding in encodings]
+    def pieces(self, texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the token ids of all texts without special tokens, cut at the maximum length, and (n,) each one's."""
+        tokens = self._by_text(texts) if self._frame is None else Tokens(*self._words.framed(texts, self._frame))
+        kept = ~np.isin(tokens.ids, list(self._special_ids))
+        before = np.concatenate([[0], np.cumsum(kept)])
+        ends = np.cumsum(tokens.lengths)
+        return tokens.ids[kept], before[ends] - before[ends - tokens.lengths]
 
     def unknown_shares(self, texts: list[str]) -> npt.NDArray[np.float64]:
         """Return (n,), the share of each text's letters that the tokenizer does not know as part of a word.

@@ -5,6 +5,7 @@ from __future__ import annotations
 import copy
 import re
 from collections.abc import Iterator
+from contextlib import contextmanager
 from typing import Any, NamedTuple
 
 import torch
@@ -48,6 +49,22 @@ DEVICE_SHARE = 0.4
 def is_gpu(device: torch.device) -> bool:
     """Return whether the device is a GPU that torch calls cuda (NVIDIA's and AMD's), which runs asynchronously."""
     return device.type == "cuda"
+
+
+@contextmanager
+def without_cudnn_attention(device: torch.device) -> Iterator[None]:
+    """Keep torch from computing attention on a GPU with cuDNN, which builds a plan for each new shape of a batch.
+
+    Batches differ in both sizes, so nearly every batch would pay for a plan. Source: docs/decisions/gpu-attention.md.
+    """
+    enabled = is_gpu(device) and torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
+    if enabled:
+        torch.backends.cuda.enable_cudnn_sdp(False)
+    try:
+        yield
+    finally:
+        if enabled:
+            torch.backends.cuda.enable_cudnn_sdp(True)
 
 
 def gpu_of(names: str) -> torch.device | None:
@@ -320,7 +337,8 @@ class Replica(NamedTuple):
             features["attention_mask"] = (torch.arange(ids.shape[1], device=self.device) < lengths[:, None]).long()
         if skip:
             features["prompt_length"] = skip
-        vectors: Tensor = self.model(features, task=recipe.task)["sentence_embedding"].float()
+        with without_cudnn_attention(self.device):
+            vectors: Tensor = self.model(features, task=recipe.task)["sentence_embedding"].float()
         if recipe.truncate_dim is not None:
             vectors = vectors[:, : recipe.truncate_dim]
         if recipe.normalize:

@@ -83,8 +83,8 @@ class TransformerEncoder:
             rows: Float32Rows = encode(list(texts), show_progress_bar=False, **options)
         return rows
 
-    def word_pieces(self, texts: list[str]) -> list[list[int]]:
-        """Return the word-piece ids of each text, without prefix and special tokens."""
+    def word_pieces(self, texts: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
+        """Return the word-piece ids of all texts without prefix and special tokens, and (n,) how many each text has."""
         return self.parts.tokeniser.pieces(texts)
 
     def unknown_shares(self, texts: list[str]) -> npt.NDArray[np.float64]:

@@ -28,14 +28,14 @@ MIN_SHARED_FRACTION = 0.8
 """Minimum share of a copy's distinct runs that occur in the other text. Source: METHOD 14."""
 SHARE_ROUNDING = 1e-9
 MIN_RUNS = 2
-"""Minimum number of distinct runs in a negative to compare; of a shorter one, only equal forms count. Two runs are six
-words in a row, or eleven characters of a script without spaces, from a positive of the same query."""
+"""Minimum number of distinct runs in a negative to compare. A shorter negative is flagged only if its form equals a
+positive's. Two runs are six consecutive words, or eleven consecutive characters in a script without spaces."""
 MIN_POSITIVE_RUNS = 3
-"""Minimum number of distinct runs in a positive that a negative holds, because a question may be the start of another
-one. Also the minimum number of kept runs in a negative to compare with a baseline, because a quarter of the runs says
-less."""
+"""Minimum number of distinct runs in a positive that may count as contained in a negative, because a question may be
+the start of another one. Also the minimum number of kept runs in a negative to compare with a baseline, because a
+quarter of the runs is weaker evidence."""
 KEPT_EVERY = 4
-"""A baseline keeps one in this number of a positive's runs, chosen by their keys, to save space."""
+"""A baseline keeps one in KEPT_EVERY runs of a positive, chosen by their keys, to save space."""
 PAIRS_AT_ONCE = 1 << 16
 LABELS_AT_ONCE = 1 << 10
 """Number of labels to compare at once. In most data, the first records show whether queries have a second positive."""
@@ -44,7 +44,7 @@ BYTES_AT_ONCE = 1 << 22
 ARRAY_PREFIX = "positive_"
 """Prefix of the names of the arrays in a baseline."""
 MIXER = np.uint64(0x9E3779B97F4A7C15)
-"""Odd multiplier with the bits of the golden ratio's fraction."""
+"""Odd multiplier for hashing: 2^64 divided by the golden ratio."""
 MIXING_SHIFT = np.uint64(29)
 OWNER_SHIFT = np.uint64(32)
 
@@ -126,7 +126,7 @@ def _runs(forms: FormKeys) -> tuple[npt.NDArray[np.uint32], Index]:
 
 @dataclass(frozen=True)
 class RunBits:
-    """256 bits for the runs of each text, which rule out most pairs that are not near copies.
+    """A 256-bit summary of each text's runs, which rules out most pairs that are not near copies.
 
     bits : (n, 4) uint64.   n_runs : (n,) number of runs, including repeated ones.
     """
@@ -146,15 +146,15 @@ class RunBits:
     def may_be_near(self, negatives: Index, positives: Index) -> Flags:
         """Return (n,) flags, which are False only for pairs that `near_copies` does not flag.
 
-        In a pair that is ruled out, each text has too few runs, or too many bits that the other text lacks.
+        A pair is ruled out if both of its texts have too few runs, or too many bits that the other text lacks.
         """
         one, other = self.bits[negatives], self.bits[positives]
         return self._may_lie_in(other, negatives, MIN_RUNS) | self._may_lie_in(one, positives, MIN_POSITIVE_RUNS)
 
-    def _may_lie_in(self, others: Keys, ids: Index, least: int) -> Flags:
+    def _may_lie_in(self, others: Keys, ids: Index, min_runs: int) -> Flags:
         n_lacking = np.bitwise_count(self.bits[ids] & ~others).sum(axis=1)
         flags: Flags = n_lacking <= (1 - MIN_SHARED_FRACTION) * self.n_runs[ids] + SHARE_ROUNDING
-        return flags & (self.n_runs[ids] >= least)
+        return flags & (self.n_runs[ids] >= min_runs)
 
 
 def ranges_of(starts: Index, counts: Index) -> Index:
@@ -170,13 +170,13 @@ def n_shared(left: RunSets, right: RunSets) -> Index:
     return np.bincount((twice >> OWNER_SHIFT).astype(np.int64), minlength=len(left.offsets) - 1)
 
 
-def near_copies(negatives: RunSets, positives: RunSets, least: int = MIN_RUNS) -> Flags:
-    """Return (n,) flags of pairs in which one text holds MIN_SHARED_FRACTION of the runs of the other.
+def near_copies(negatives: RunSets, positives: RunSets, min_runs: int = MIN_RUNS) -> Flags:
+    """Return (n,) flags of pairs in which one text contains at least MIN_SHARED_FRACTION of the other's runs.
 
-    least : minimum number of runs in a negative to look up in its positive.
+    min_runs : minimum number of runs in a negative to look up in its positive.
     """
     common = n_shared(negatives, positives)
-    flags: Flags = (negatives.sizes >= least) & (common >= MIN_SHARED_FRACTION * negatives.sizes - SHARE_ROUNDING)
+    flags: Flags = (negatives.sizes >= min_runs) & (common >= MIN_SHARED_FRACTION * negatives.sizes - SHARE_ROUNDING)
     flags |= (positives.sizes >= MIN_POSITIVE_RUNS) & (common >= MIN_SHARED_FRACTION * positives.sizes - SHARE_ROUNDING)
     return flags
 
@@ -209,10 +209,10 @@ class Positives:
     queries : (Q,) sorted uint64 hashes of the queries' normal forms.
     offsets : (Q + 1,) start of each query's positives; query q has positives offsets[q] … offsets[q+1] - 1.
     forms   : (N,) uint64 hash of each positive's normal form.
-    n_bytes : (N,) size of each positive's text, or of its stored runs.
-    part    : function from places to the positives there, as texts or as runs.
-    every   : runs are kept one in `every`.
-    least   : minimum number of runs in a negative to compare.
+    n_bytes : (N,) size of each positive in bytes: of its text, or of its stored runs.
+    part    : function that returns the positives at given places, as texts or as runs.
+    every   : sampling interval of runs: one in `every` is kept.
+    min_runs : minimum number of runs in a negative to compare.
     ids     : (N,) passage id of each positive; None for positives of another run.
     """
 
@@ -222,11 +222,11 @@ class Positives:
     n_bytes: Index
     part: Callable[[Index], TextStore | RunSets]
     every: int
-    least: int
+    min_runs: int
     ids: Index | None = None
 
     def of_queries(self, forms: Keys) -> tuple[Index, Index]:
-        """Return (n,) the place of each query's first positive, and (n,) its number of positives, which may be 0."""
+        """Return two arrays (n,): the place of each query's first positive, and its number of positives, maybe 0."""
         place = np.minimum(np.searchsorted(self.queries, forms), max(0, len(self.queries) - 1))
         known = is_known(forms, self.queries)
         starts = np.where(known, np.append(self.offsets, 0)[place], 0)
@@ -314,9 +314,9 @@ def restored(arrays: Mapping[str, npt.NDArray[Any]]) -> Positives:
     runs = RunSets(keys.astype(np.uint32), run_offsets.astype(np.int64))
     offsets = offsets.astype(np.int64)
     if not (_fit(offsets, len(queries), len(forms)) and _fit(runs.offsets, len(forms), len(keys))):
-        raise ValueError("the stored positives do not fit together")
+        raise ValueError("the arrays of the stored positives do not match each other")
     if (queries[1:] <= queries[:-1]).any():
-        raise ValueError("the queries of the stored positives are not in order")
+        raise ValueError("the queries of the stored positives are not sorted and distinct")
     return Positives(
         queries.astype(np.uint64),
         offsets,
@@ -334,7 +334,10 @@ def _fit(offsets: Index, n: int, n_values: int) -> bool:
 
 
 class TripletPairs(NamedTuple):
-    """Pairs to compare. triplet: triplet number; negative: passage id; positive: place among the positives."""
+    """Pairs to compare, as three arrays (n,).
+
+    triplet : triplet numbers.   negative : passage ids.   positive : places in `Positives`.
+    """
 
     triplet: Index
     negative: Index
@@ -346,12 +349,12 @@ class TripletPairs(NamedTuple):
 
 
 class CopyFinder:
-    """Finds copies of labelled positives among negatives.
+    """Finder of negatives that copy a labelled positive.
 
     queries, forms : normal forms of the queries and of the passages.
     known   : positives from outside the run, such as a baseline's, or None.
     bits    : bits of the passages' runs, so that few pairs are compared run by run; None to compare all.
-    workers : processes that compare many texts; None to compare in this process.
+    workers : processes that share the comparisons; None to compare in this process.
     """
 
     def __init__(
@@ -395,14 +398,17 @@ class CopyFinder:
 
 
 class _Comparison(NamedTuple):
-    """Pairs for one call of a worker. Pair i compares negatives[own[i]] with positives[other[i]], texts or runs."""
+    """Pairs for one call of a worker. Pair i compares negatives[own[i]] with positives[other[i]].
+
+    positives : texts, or runs if they are from a baseline.   every, min_runs : as in `Positives`.
+    """
 
     negatives: TextStore
     own: Index
     positives: TextStore | RunSets
     other: Index
     every: int
-    least: int
+    min_runs: int
 
     @staticmethod
     def of(passages: TextStore, positives: Positives, pairs: TripletPairs) -> _Comparison:
@@ -410,7 +416,7 @@ class _Comparison(NamedTuple):
         ids, own = np.unique(pairs.negative, return_inverse=True)
         places, other = np.unique(pairs.positive, return_inverse=True)
         texts = passages.only(ids)
-        return _Comparison(texts, own, positives.part(places), other, positives.every, positives.least)
+        return _Comparison(texts, own, positives.part(places), other, positives.every, positives.min_runs)
 
 
 def _near_copies_in(pairs: _Comparison) -> Flags:
@@ -418,7 +424,7 @@ def _near_copies_in(pairs: _Comparison) -> Flags:
     left = _runs_of(pairs.negatives, pairs.every).take(pairs.own)
     positives = pairs.positives
     right = (positives if isinstance(positives, RunSets) else _runs_of(positives, 1)).take(pairs.other)
-    return near_copies(left, right, pairs.least)
+    return near_copies(left, right, pairs.min_runs)
 
 
 def _paired(negatives: Index, starts: Index, counts: Index) -> Iterator[TripletPairs]:

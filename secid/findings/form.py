@@ -16,8 +16,8 @@ from secid.pool.texts import Packed
 from secid.pool.tokens import UNSPACED_RANGES
 
 MIN_WORDS, MIN_CHARACTERS = 8, 24
-"""Minimum length of an unfinished text in words, or in characters of scripts without spaces. Titles and answers are
-shorter."""
+"""Minimum length of a text that may be flagged as unfinished, in words, or in characters of scripts without spaces.
+Titles and answers are shorter."""
 SENTENCE_ENDS = (
     ".!?‼⁇⁈⁉。．｡！？﹒﹖﹗︒︕︖"  # Latin, Greek, Cyrillic, Hebrew, Chinese, Japanese
     "\u037e։؞؟۔।॥၊။።፧፨᠃᠉᭚᭛᱾᱿꓿꘎꘏꛳꛷꡶꡷꣎꣏꤯꧈꧉꩝꩞꩟꯫܀܁܂߹࠷࠹࠽࠾"
@@ -34,14 +34,15 @@ REFERENCED = re.compile(
          (?: [{re.escape(CLOSING)}] | \[[^\[\]]{{1,24}}\] | <[/a-zA-Z][^<>]*> )*\Z""",
     re.VERBOSE,
 )
-"""Pattern of a sentence mark before references ("[1]") and tags. Greek's question mark is usually a semicolon."""
+"""Pattern of a final sentence mark, which references ("[1]") and tags may follow. Greek questions usually end with a
+semicolon."""
 SCRIPT_CHARACTERS = 24
 """Number of final characters that show the script in which a text ends."""
 UNMARKED = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u19e0-\u19ff]")
-"""Pattern of Thai, Lao and Khmer, which put no mark at the end of a sentence."""
+"""Pattern of a letter of Thai, Lao or Khmer, which do not mark the end of a sentence."""
 UNSPACED = re.compile("[" + "".join(f"{chr(low)}-{chr(high)}" for low, high in UNSPACED_RANGES) + "]")
 OPENING = "{[`~\"'“*"
-"""First characters of everything that `is_wrapped` finds."""
+"""Characters with which a wrapped text can start (`is_wrapped`)."""
 INDENT = BLANK + " \t\n\r\f\v\u3000"
 IN_FRONT, ENDS_OF_ASCII = (
     np.frombuffer(marks.encode("ascii", "ignore"), np.uint8) for marks in (OPENING + INDENT, ".!?")
@@ -71,11 +72,11 @@ TAG = re.compile(
 )
 """Pattern of a tag. An opening tag has an HTML name and follows no word: `List<Object>` and `vector<a>` are types."""
 TAG_SHARE = 0.05
-"""Maximum share of characters within tags. With more, a text counts as markup. Source: METHOD 16.2."""
+"""Maximum share of characters in tags. A text above it counts as markup. Source: METHOD 16.2."""
 
 
 def is_unfinished(text: str) -> bool:
-    """Return whether a text of some length does not end like a sentence.
+    """Return whether a text of at least MIN_WORDS words or MIN_CHARACTERS does not end like a sentence.
 
     >>> is_unfinished("The goats climb the steep rocks above the"), is_unfinished("“They climb,” he said (often).”")
     (True, False)
@@ -90,7 +91,7 @@ def is_unfinished(text: str) -> bool:
 
 
 def _ends_elsewhere(text: str) -> bool:
-    """Return whether a sentence mark precedes references and tags at the end, or the script has no sentence marks."""
+    """Return whether only references and tags follow the last sentence mark, or the script has no sentence marks."""
     end = text[-LAST_CHARACTERS:]
     return REFERENCED.search(end) is not None or UNMARKED.search(end, len(end) - SCRIPT_CHARACTERS) is not None
 
@@ -121,7 +122,7 @@ def is_wrapped(text: str) -> bool:
 
 
 def is_markup(text: str) -> bool:
-    """Return whether HTML or XML tags, also escaped, make up more than TAG_SHARE of a text.
+    """Return whether HTML or XML tags, plain or escaped, make up more than TAG_SHARE of a text.
 
     >>> is_markup("<p>Goats <b>climb</b>.</p>"), is_markup("where a < b and b > c")
     (True, False)

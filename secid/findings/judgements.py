@@ -36,10 +36,11 @@ OTHER_COLLECTION = "name queries, a corpus and qrels of the same collection"
 
 
 def label_files(qrels: str | None, split: str | None, settings: Settings) -> Sequence[str]:
-    """Return the qrels files of an audit: the user's file, or those of the collection (one split, or all for None).
+    """Return the qrels files of an audit: the user's file, or those of the collection.
 
-    Raises UsageError if there is neither a file nor a collection, or both, if the collection has no such split, or if
-    the texts of the file's ids are missing. Raises InputError if the collection has no qrels.
+    qrels : the user's file, or None.   split : split of the collection's qrels to read; None for all.
+    Raises UsageError unless exactly one of file and collection is given. A file needs the settings corpus and queries,
+    and allows no split; a collection must have the split. Raises InputError if the collection has no qrels.
     """
     if qrels is None and settings.collection is None:
         raise UsageError(
@@ -66,13 +67,13 @@ def label_files(qrels: str | None, split: str | None, settings: Settings) -> Seq
 
 @dataclass(frozen=True)
 class Judgements:
-    """Grades of N >= 1 (query, passage) pairs.
+    """Grades of N >= 1 (query, passage) pairs. Pairs are distinct by the normal forms of their texts.
 
     queries, passages : (Q,) and (P,) sorted hashes of the normal forms.
-    pairs             : (N,) sorted numbers: place of the query * P + place of the passage.
-    grade             : (N,) highest grade among copies of the pair; above 0 is relevant.
-    n_distinct        : number of distinct pairs of ids.   n_relevant : number of those with a highest grade above 0.
-    unknown           : reason -> number of distinct pairs of ids without a text in the collection.
+    pairs             : (N,) sorted pair numbers, place in `queries` * P + place in `passages`.
+    grade             : (N,) highest grade of each pair; above 0 is relevant.
+    n_distinct        : number of distinct pairs of ids.   n_relevant : number of these pairs judged relevant.
+    unknown           : reason -> number of pairs of ids without a text in the collection.
     """
 
     queries: Keys
@@ -84,7 +85,10 @@ class Judgements:
     unknown: Mapping[str, int]
 
     def grades(self, query: Keys, passage: Keys) -> Floats:
-        """Return (T,) the grade of each pair; NaN if it is not judged. query, passage: (T,) hashes of normal forms."""
+        """Return the grade of each pair, (T,); NaN if it is not judged.
+
+        query, passage : hashes of the normal forms, (T,) each.
+        """
         result = np.full(len(query), np.nan)
         known = np.flatnonzero(is_known(query, self.queries) & is_known(passage, self.passages))
         places = np.searchsorted(self.queries, query[known]) * len(self.passages)
@@ -94,11 +98,11 @@ class Judgements:
         return result
 
 
-def read_judgements(files: Sequence[str], collection: Collection, most_unknown: float) -> Judgements:
+def read_judgements(files: Sequence[str], collection: Collection, max_unknown: float) -> Judgements:
     """Return the judgements of these qrels files.
 
-    most_unknown : maximum share of judgements without a text in the collection.
-    Raises InputError if a file is not a qrels file, or if more judgements have no text.
+    max_unknown : maximum share of judgements without a text in the collection.
+    Raises InputError if a file is not a qrels file, if there is no judgement, or if the share is above its maximum.
     """
     highest: dict[tuple[str, str], float] = {}
     for file in files:
@@ -108,14 +112,14 @@ def read_judgements(files: Sequence[str], collection: Collection, most_unknown: 
     rows = [(*key, own) for key, own in highest.items()]
     where = ", ".join(files)
     if not rows:
-        raise InputError("holds no judgement", where=where)
+        raise InputError("holds no judgement", where=where, remedy="name a qrels file that is not empty")
     grade = np.array([row[2] for row in rows])
     query, passage = _forms_of([row[0] for row in rows], collection.query), np.zeros(len(rows), np.uint64)
     in_queries = query != EMPTY_FORM
     places = np.flatnonzero(in_queries)
     passage[places] = _forms_of([rows[place][1] for place in places.tolist()], collection.passage)
     known = in_queries & (passage != EMPTY_FORM)
-    unknown = unknown_of(rows, in_queries, known, where, most_unknown)
+    unknown = unknown_of(rows, in_queries, known, where, max_unknown)
     queries, query_place = np.unique(query[known], return_inverse=True)
     passages, passage_place = np.unique(passage[known], return_inverse=True)
     pairs = query_place * len(passages) + passage_place
@@ -128,21 +132,22 @@ def read_judgements(files: Sequence[str], collection: Collection, most_unknown: 
 
 
 def unknown_of(
-    rows: Sequence[tuple[str, str, float]], in_queries: Flags, known: Flags, where: str, most_unknown: float
+    rows: Sequence[tuple[str, str, float]], in_queries: Flags, known: Flags, where: str, max_unknown: float
 ) -> dict[str, int]:
     """Count the judgements without a text in the collection, by reason.
 
-    in_queries : (n,) whether the query has a text.   known : (n,) whether both query and passage have a text.
-    Raises InputError if no judgement is known, or if more than `most_unknown` of them are unknown.
+    in_queries : (n,) flags of judgements whose query has a text.
+    known      : (n,) flags of judgements whose query and passage have texts.
+    Raises InputError if no judgement is known, or if the share of unknown ones is above `max_unknown`.
     """
     unknown = {"unknown_query": int((~in_queries).sum()), "unknown_passage": int((in_queries & ~known).sum())}
-    if not known.any() or not sum(unknown.values()) <= most_unknown * len(rows):
+    if not known.any() or not sum(unknown.values()) <= max_unknown * len(rows):
         without = {0: ~in_queries, 1: in_queries & ~known}
         examples = [rows[int(np.argmax(flags))][column] for column, flags in without.items() if flags.any()]
         raise InputError(
             f"{sum(unknown.values()):,} of {len(rows):,} judgements have no text in the collection, such as "
             f"{', '.join(map(repr, examples))} (no query: {unknown['unknown_query']:,}, no passage: "
-            f"{unknown['unknown_passage']:,}; limit: {100 * most_unknown:g} %)",
+            f"{unknown['unknown_passage']:,}; limit: {100 * max_unknown:g} %)",
             where=where,
             remedy=OTHER_COLLECTION,
         )
@@ -150,7 +155,7 @@ def unknown_of(
 
 
 def _forms_of(keys: Sequence[str], text_of: Callable[[str], str | None]) -> Keys:
-    """Return (n,) hash of the normal form of each id's text; EMPTY_FORM without a text. Look up each id once."""
+    """Look up the text of each id, and return the hashes of the normal forms, (n,); EMPTY_FORM if there is no text."""
     ids = list(dict.fromkeys(keys))
     of = dict(zip(ids, forms_of(text_of(key) or "" for key in ids).tolist(), strict=True))
     return np.array([of[key] for key in keys], np.uint64)
@@ -175,38 +180,38 @@ Measure = Literal["jaccard", "overlap"]
 
 LEAKAGE_CHUNK = 4096
 TOKENIZER = "multilingual"
-"""Tokenizer that gives words of any script, and pairs of characters in scripts without spaces."""
+"""Name of the tokenizer. It splits any script into words, and scripts without spaces into pairs of characters."""
 NEAR_QUERY = 0.8
 NEAR_PASSAGE = 0.8
 MIN_QUERY_WORDS = 4
-"""Minimum number of words to compare queries nearly. One shared word of three says little."""
+"""Minimum number of words in a query to look for near matches. One shared word out of three is weak evidence."""
 SHINGLE_WORDS = 5
 MIN_SHINGLES = 10
-"""Minimum number of shingles to compare passages nearly. A shorter passage may be a phrase that many texts hold."""
+"""Minimum number of shingles in a passage to look for near matches. A shorter passage may be a common phrase."""
 SHOWN_CHARACTERS = 80
 
 
 @dataclass(frozen=True)
 class Matches:
-    """For each of n texts, the evaluation text that it equals, or the nearest one above the threshold.
+    """The evaluation text that matches each of n texts: an equal one, or else the nearest one above the threshold.
 
-    which      : (n,) number of the evaluation text, -1 for none.
-    similarity : (n,) similarity to it; 1.0 for an exact match, 0.0 for none.
-    exact      : (n,) whether the normal forms are equal.
+    number     : (n,) number of the matching evaluation text; -1 if none matches.
+    similarity : (n,) similarity to that text; 1.0 for an exact match, 0.0 without a match.
+    exact      : (n,) flags of texts whose match has the same normal form.
     """
 
-    which: Index
+    number: Index
     similarity: Floats
     exact: npt.NDArray[np.bool_]
 
     def of(self, ids: Index) -> Index:
-        """Return the ids among these whose texts match."""
-        return ids[self.which[ids] >= 0]
+        """Return those of the ids whose texts match an evaluation text."""
+        return ids[self.number[ids] >= 0]
 
     def first_places(self, ids: Index) -> Index:
-        """Return the places in a list of text ids at which each evaluation text first occurs, sorted."""
-        places = np.flatnonzero(self.which[ids] >= 0)
-        return np.sort(places[np.unique(self.which[ids[places]], return_index=True)[1]])
+        """Return the sorted places of the first match of each evaluation text. ids: text ids in reading order."""
+        places = np.flatnonzero(self.number[ids] >= 0)
+        return np.sort(places[np.unique(self.number[ids[places]], return_index=True)[1]])
 
 
 def shingles(texts: Sequence[str], width: int) -> tuple[Keys, Index]:
@@ -215,18 +220,22 @@ def shingles(texts: Sequence[str], width: int) -> tuple[Keys, Index]:
 
 
 class Finder:
-    """Index that finds evaluation texts of one role among other texts.
+    """Index of evaluation texts of one role, which finds them among other texts.
 
-    texts    : id -> text.
-    width    : number of words in a shingle.
-    smallest : minimum number of shingles for a near match. Shorter texts match only exactly.
+    texts        : id -> evaluation text.
+    measure      : measure of similarity for near matches.
+    width        : number of words in a shingle.
+    threshold    : minimum similarity of a near match.
+    min_shingles : minimum number of shingles for a near match. Shorter texts match only exactly.
     """
 
-    def __init__(self, texts: Mapping[str, str], measure: Measure, width: int, threshold: float, smallest: int) -> None:
+    def __init__(
+        self, texts: Mapping[str, str], measure: Measure, width: int, threshold: float, min_shingles: int
+    ) -> None:
         by_text = sorted(texts.items(), key=itemgetter(1, 0))  # of two that match equally the first one counts
         self.ids, self.texts = [name for name, _ in by_text], [text for _, text in by_text]
         self._measure, self._width = measure, width
-        self._threshold, self._smallest = threshold, smallest
+        self._threshold, self._min_shingles = threshold, min_shingles
         self._forms, self._form_text = np.unique(FormKeys.of(Packed.of(self.texts)).hashes(), return_index=True)
         keys, owners = shingles(self.texts, width)
         self._vocabulary, columns = np.unique(keys, return_inverse=True)
@@ -237,34 +246,34 @@ class Finder:
         """Return the shingles of each text that are enough to find every text above the threshold.
 
         Jaccard >= t means that the other text shares at least t of this text's shingles, so it shares at least one of
-        any |A| - ceil(t |A|) + 1 shingles. The rarest ones are taken. For overlap, all shingles are taken, because the
-        other text may be the shorter one.
+        any |A| - ceil(t |A|) + 1 shingles. The rarest ones are used. For overlap, all shingles are used, because the
+        other text may be shorter.
         """
         sizes = _sizes(self._rows)
         owner = np.repeat(np.arange(len(sizes)), sizes)
         order = np.lexsort((np.bincount(columns)[columns], owner))
         rank = np.arange(len(columns)) - self._rows.indptr[:-1][owner]
         n_needed = sizes - np.ceil(self._threshold * sizes - 1e-9) + 1 if self._measure == "jaccard" else sizes
-        chosen = (rank < n_needed[owner]) & (sizes >= self._smallest)[owner]
+        chosen = (rank < n_needed[owner]) & (sizes >= self._min_shingles)[owner]
         return _matrix(owner[chosen], columns[order[chosen]], *self._rows.shape)
 
     def find(self, store: TextStore, tick: Callable[[int], None] = lambda n: None) -> Matches:
         """Return the matches of all texts of a store. tick: called with the number of texts compared."""
         n, forms = len(store), text_forms(store).form
-        which, similarity = np.full(n, -1, np.int64), np.zeros(n)
+        number, similarity = np.full(n, -1, np.int64), np.zeros(n)
         exact = np.zeros(n, np.bool_)
         if len(self.ids):
             place = np.minimum(np.searchsorted(self._forms, forms), len(self._forms) - 1)
             exact = (self._forms[place] == forms) & (forms != EMPTY_FORM)
-            which[exact], similarity[exact] = self._form_text[place[exact]], 1.0
+            number[exact], similarity[exact] = self._form_text[place[exact]], 1.0
         for start, stop in pieces(n if len(self._vocabulary) else 0, LEAKAGE_CHUNK, store.lengths):
             owner, other, value = self._near(store.get(start, stop))
             order = best_first(-value, -other)  # the nearest is written last
             owner, other, value = owner[order] + start, other[order], value[order]
             free = ~exact[owner]
-            which[owner[free]], similarity[owner[free]] = other[free], value[free]
+            number[owner[free]], similarity[owner[free]] = other[free], value[free]
             tick(stop - start)
-        return Matches(which, similarity, exact)
+        return Matches(number, similarity, exact)
 
     def _near(self, texts: Sequence[str]) -> tuple[Index, Index, Floats]:
         """Return (text, evaluation text, similarity) of all pairs above the threshold."""
@@ -278,7 +287,7 @@ class Finder:
         a = _sizes(_matrix(owners[inside], numbers, len(texts), len(numbers)))[owner]
         b = _sizes(self._rows)[other]
         value = common / (np.minimum(a, b) if self._measure == "overlap" else a + b - common)
-        near = (value >= self._threshold - 1e-9) & (a >= self._smallest)
+        near = (value >= self._threshold - 1e-9) & (a >= self._min_shingles)
         return owner[near], other[near], value[near]
 
 
@@ -293,7 +302,7 @@ def passage_finder(texts: Mapping[str, str]) -> Finder:
 
 
 def _matrix(rows: Index, columns: Index, n_rows: int, n_columns: int) -> Any:
-    """Return a sparse (n_rows, max(1, n_columns)) matrix of 1 at these places, which may repeat, and 0 elsewhere."""
+    """Return a sparse matrix (n_rows, max(1, n_columns)) with 1 at the given places, which may repeat."""
     from scipy import sparse
 
     ones = np.ones(len(rows), np.float32)
@@ -308,7 +317,7 @@ def _sizes(matrix: Any) -> Index:
 
 
 class Leaks:
-    """Find evaluation texts among all texts of a run. tick: called with the number of texts compared."""
+    """Evaluation texts found among all texts of a run. tick: called with the number of texts compared."""
 
     def __init__(self, plan: Plan, evaluation: EvaluationSet, tick: Callable[[int], None]) -> None:
         self._plan = plan
@@ -320,7 +329,10 @@ class Leaks:
         self._passages = self._finders["eval_passage"].find(plan.passages, tick)
 
     def cases(self, planned: PlannedSource, n_examples: int) -> dict[str, CautionEvidence]:
-        """Return, by caution, the share of a source's distinct queries and passages that are evaluation texts."""
+        """Return caution -> evidence: which of a source's distinct queries and passages are evaluation texts.
+
+        n_examples : maximum number of examples per caution.
+        """
         record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
         ids = np.concatenate([planned.positives, planned.negatives])
         file = np.concatenate([planned.file[record], planned.negative_file])
@@ -348,7 +360,7 @@ class Leaks:
             )
             values = {
                 "n_exact": int(matches.exact[leaked].sum()),
-                "n_evaluation": len(distinct(matches.which[leaked])),
+                "n_evaluation": len(distinct(matches.number[leaked])),
                 "n_evaluation_all": len(self._finders[name].ids),
                 **by_role,
             }
@@ -358,7 +370,7 @@ class Leaks:
 
 def _example(matches: Matches, finder: Finder, store: TextStore, text_id: int) -> Fact:
     """Return a fact with a text of the run and the evaluation text that it matches."""
-    place, text = int(matches.which[text_id]), store.take(np.array([text_id]))[0]
+    place, text = int(matches.number[text_id]), store.take(np.array([text_id]))[0]
     values: dict[str, str | float] = {"text": shorten(text, SHOWN_CHARACTERS), "id": finder.ids[place]}
     if not matches.exact[text_id]:
         values["similarity"] = float(matches.similarity[text_id])

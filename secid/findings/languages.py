@@ -32,9 +32,9 @@ LANGUAGES = (
     "mn", "mr", "my", "ne", "nl", "no", "pa", "pl", "ps", "pt", "ro", "ru", "si", "sk", "sl", "so", "sq", "sr", "sv",
     "sw", "ta", "te", "th", "tl", "tr", "uk", "ur", "uz", "vi", "yo", "zh", "zu", "zxx",
 )  # fmt: skip
-"""Languages to decide between, of the library's 139: those with retrieval data, without varieties. Egyptian Arabic, Wu,
-Nigerian Pidgin and Malay count as Arabic, Chinese, English and Indonesian, because a dialect is not another language.
-With all 139 languages, 4.6 % of Chinese paragraphs were "Wu"."""
+"""Candidate languages: those of the library's 139 that have retrieval data, without dialects. Texts in Egyptian Arabic,
+Wu, Nigerian Pidgin and Malay count as Arabic, Chinese, English and Indonesian. With all 139 languages, 4.6 % of Chinese
+paragraphs were classified as Wu."""
 NO_LANGUAGE = "zxx"
 """The library's class for numbers, markup and identifiers."""
 UNDECIDED = -1
@@ -42,10 +42,10 @@ MIN_CONFIDENCE = 0.9
 """Minimum probability of a decision. With it, no passage cut to eight words got a wrong language, in six languages;
 with 0.7, up to 0.4 % did. Of whole passages, 99 to 100 % are decided (docs/decisions/languages.md)."""
 FIRST_CHARACTERS, MORE_CHARACTERS = 128, 256
-"""Number of characters to classify first, and again if the first ones are undecided. 128 decide 95 % of English
-abstracts in half the time."""
+"""Number of characters to classify first, and number to classify if the first ones leave it undecided. 128 characters
+decide 95 % of English abstracts in half the time."""
 RAW_CHARACTERS = 1024
-"""Number of characters in which to collapse white space. They hold MORE_CHARACTERS even if the text is code."""
+"""Number of characters in which to collapse white space. At least MORE_CHARACTERS remain even if the text is code."""
 SMALL_LETTERS = 32
 """Number of first characters to search for a lower-case letter. Nearly every text has one there."""
 ENCODING_CHARACTERS = 512
@@ -94,7 +94,7 @@ def _heads(texts: Packed, places: Index, n: int) -> list[bytes]:
     """Return the first n characters of the texts at these places, as UTF-8 bytes like those that trained the model.
 
     White space is collapsed, letters are composed (NFC), and a head in capitals becomes lower case. Most heads need no
-    change: printable ASCII with a lower-case letter, without a leading blank or two blanks together.
+    change, because they are printable ASCII with a lower-case letter, without leading or double blanks.
     """
     rows = texts.first(n + 1)[places]
     small = (rows[:, :SMALL_LETTERS] - ord("a") < 26).any(axis=1)
@@ -118,16 +118,17 @@ def _head(text: str, n: int) -> str:
 
 @dataclass(frozen=True)
 class _Model:
-    """The library's model as arrays, which classify many texts at once, ten times as fast.
+    """The library's model as arrays. It classifies many texts at once, ten times as fast as the library.
 
-    The library follows each text byte by byte through an automaton whose states stand for features. It sums
-    log(1 + count) times the weights of the features. This class moves all texts by one byte at a time.
+    The library runs an automaton over the bytes of each text. Some of its states stand for features. The score of a
+    language is the sum of the features' weights, each times log(1 + count). This class advances all texts together,
+    one byte at a time.
 
     next_state   : next state, by row | byte.
     row, feature : (n_states,) row and feature of each state. Rows are multiples of 256; n_features means no feature.
     weights      : (n_features, n_columns) logarithms below 0.   prior : (n_columns,) logarithms.
-    own          : language of each column after the first len(LANGUAGES) ones. Those have one language each, in order;
-                   some languages have a second column.
+    own          : language of each extra column. The first len(LANGUAGES) columns belong to LANGUAGES in order; some
+                   languages have a second column after them.
     """
 
     next_state: npt.NDArray[np.uint32]
@@ -139,7 +140,7 @@ class _Model:
 
     @staticmethod
     def of(path: Path) -> _Model:
-        """Read the library's model file, an LZMA-compressed .npz. The library would turn its arrays into lists."""
+        """Read the library's model file, an LZMA-compressed .npz, into arrays. The library itself uses lists."""
         with np.load(BytesIO(lzma.decompress(path.read_bytes()))) as arrays:
             weights, feature, names = arrays["ptc"], arrays["out_feat"], arrays["classes"]
             first = [names.tolist().index(name) for name in LANGUAGES]
@@ -155,7 +156,7 @@ class _Model:
             )
 
     def classify(self, texts: Sequence[bytes]) -> tuple[Index, npt.NDArray[np.float32]]:
-        """Return (n,) the most likely language of each text, as its place in LANGUAGES, and (n,) its probability."""
+        """Return the most likely language of each text, (n,) as a place in LANGUAGES, and its probability, (n,)."""
         from scipy.sparse import csc_array
 
         n_bytes = np.fromiter(map(len, texts), np.int64, len(texts))
@@ -182,9 +183,9 @@ class _Model:
         return numbers, scores[np.arange(len(texts)), numbers] / total
 
     def _features(self, texts: Sequence[bytes], n_bytes: Index, bits: int) -> npt.NDArray[np.unsignedinteger]:
-        """Return sorted numbers, feature << bits | text number, one for each occurrence of a feature.
+        """Return one number for each occurrence of a feature, feature << bits | text number, sorted.
 
-        Texts are read longest first, so that the unfinished ones are always the first n.
+        Texts are ordered longest first, so that the n texts not yet read to their end are always the first n.
         """
         order = np.argsort(-n_bytes, kind="stable")
         width = int(n_bytes.max(initial=0))
@@ -205,7 +206,9 @@ class _Model:
 
 
 def is_mojibake(text: str) -> bool:
-    """Return whether most characters beyond ASCII were decoded with the wrong encoding (MIN_REPAIRED, MIN_BADNESS).
+    """Return whether a text was decoded with the wrong encoding, by its characters beyond ASCII.
+
+    Enough of them must be unlikely (MIN_BADNESS) or replaced by ftfy's repair (MIN_REPAIRED).
 
     >>> is_mojibake("Ã¼ber den DÃ¤chern"), is_mojibake("über den Dächern")
     (True, False)
@@ -221,7 +224,9 @@ def is_mojibake(text: str) -> bool:
 
 
 def damage_start(text: str) -> int:
-    """Return the place of the first character that a repair changes; without one, of the first beyond ASCII, or 0.
+    """Return the place of the first character that a repair changes.
+
+    If a repair changes nothing, return the place of the first character beyond ASCII; 0 if all are ASCII.
 
     >>> damage_start("on the DÃ¤chern")
     8

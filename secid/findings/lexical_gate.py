@@ -1,4 +1,4 @@
-"""Find words that are misread: by the lexical gate, by its tokenizer, or in scripts that the encoder does not know."""
+"""Find sources whose words are misread: the lexical gate is inactive, or a tokenizer splits words or lacks a script."""
 
 from __future__ import annotations
 
@@ -30,17 +30,17 @@ if TYPE_CHECKING:
 # Texts whose words the tokenizer splits or merges. Only a sample is read, because reading every text would take long.
 
 SAMPLE_TEXTS = 250
-"""Number of queries, and of passages, to sample from each source. A share of 5 % has a standard error of 1 %."""
+"""Number of queries to sample from each source, and number of passages. A share of 5 % has a standard error of 1 %."""
 READ_CHARACTERS = 300
 """Number of characters to read from each text: enough to see its script."""
 NOTICED_MISREAD = 0.05
-"""Share of texts from which they are reported: fewer are quotations and names."""
+"""Minimum share of misread texts to report. A smaller share may come from quotations and names."""
 MULTILINGUAL = "multilingual"
 """Name of the tokenizer without these faults."""
 WORD_TOKENIZERS = {"alphanumeric": "alphanumeric", "alphanumeric2": "alphanumeric", "whitespace": "whitespace"}
-"""Tokenizers that give words -> their splitter. The others cut a text into pieces, whatever its script."""
+"""Tokenizer that produces words -> its splitter. The other tokenizers cut texts of any script into pieces."""
 Texts = tuple[TextStore, Index]
-"""(store, ids of the texts to read)."""
+"""A store, and the ids of its texts to read."""
 
 
 @dataclass(frozen=True)
@@ -52,7 +52,7 @@ class Misread:
 
     @staticmethod
     def of(texts: Iterable[str], split: Callable[[str], list[str]]) -> Misread:
-        """Split the texts with `split`, and count the faults."""
+        """Split the texts with `split`, and count those with each fault."""
         faults = [fault(text, split) for text in texts]
         return Misread(len(faults), dict(Counter(name for name in faults if name is not None)))
 
@@ -68,18 +68,18 @@ class Misread:
 
     @property
     def effect(self) -> Fault | None:
-        """The most frequent fault; None without any."""
+        """The most frequent fault; None if no text is misread."""
         return max(self.counts, key=self.counts.__getitem__, default=None)
 
 
 def misread(plan: Plan, planned: PlannedSource, tokenizer: str, seed: int) -> Misread:
-    """Count the faults of a tokenizer in the first queries and passages of a source, in the seeded order."""
+    """Count texts that a tokenizer misreads in a seeded sample of a source's queries and passages."""
     passages = distinct(np.concatenate([planned.positives, planned.negatives]))
     return misread_texts((plan.queries, distinct(planned.query)), (plan.passages, passages), tokenizer, seed)
 
 
 def misread_texts(queries: Texts, passages: Texts, tokenizer: str, seed: int) -> Misread:
-    """Count the faults as `misread` does, in distinct texts of any origin."""
+    """Count misread texts as `misread` does, in any distinct queries and passages."""
     if tokenizer not in WORD_TOKENIZERS:
         return Misread(0, {})
     texts = chain(_sample(*queries, seed), _sample(*passages, seed))
@@ -97,11 +97,11 @@ def _sample(store: TextStore, ids: Index, seed: int) -> Iterator[str]:
 # Only samples of queries are lexed, because lexing every text under every tokenizer would dominate the time.
 
 INACTIVE_COVERAGE = 0.05
-"""Minimum mean coverage of the labelled positives. Below it, coverage says nothing about negatives either."""
+"""Minimum mean coverage of the labelled positives. Below it, coverage is not informative about negatives either."""
 CHECKED_QUERIES = 4000
 """Number of queries that `check` lexes per source. Their positives' mean coverage has a standard error below 0.01."""
 TRIED_QUERIES = 200
-"""Number of queries per source on which other tokenizers are tried. Mean coverages have a standard error up to 0.02."""
+"""Number of queries per source on which to try other tokenizers. Mean coverages have a standard error up to 0.02."""
 
 
 class CoverageSample:
@@ -154,7 +154,7 @@ class CoverageSample:
 
 
 def inactive_gate(planned: PlannedSource, sample: CoverageSample, tokenizer: str) -> tuple[CautionEvidence, float]:
-    """Return a caution on positives that do not cover their queries, and the mean coverage of the positives."""
+    """Return the evidence for a caution if positives do not cover their queries, and the positives' mean coverage."""
     coverage = sample.positives(planned.name, tokenizer)
     mean = float(coverage.mean())
     values: dict[str, float | str] = {"coverage": mean}
@@ -221,10 +221,10 @@ class MeanCoverage:
 def _best(names: Sequence[str], others: Mapping[str, Mapping[str, MeanCoverage]], is_asked_for: bool) -> str:
     """Return the tokenizer to recommend for a run, which can have only one.
 
-    Prefer, in this order, MULTILINGUAL if `is_asked_for`, an active gate for the most sources, MULTILINGUAL, and the
-    largest difference in coverage between positives and negatives. A tokenizer that splits words into letters covers
-    both.
-    is_asked_for : whether sources with misread words need MULTILINGUAL.
+    is_asked_for : whether sources with misread words need MULTILINGUAL. If so, it is preferred.
+    Otherwise prefer the tokenizer with an active gate for the most sources, then MULTILINGUAL, then the largest
+    difference in coverage between positives and negatives. That difference is small for a tokenizer that splits words
+    into letters, because it covers both.
     """
 
     def key(name: str) -> tuple[bool, int, bool, float]:
@@ -272,7 +272,10 @@ def _under_others(
 def _misread_sources(
     plan: Plan, items: Sequence[Measured], tokenizer: str, seed: int
 ) -> dict[Fault, list[tuple[float, str]]]:
-    """Return, for each fault, the (share of texts, source) pairs of the sources in which it is noticeable."""
+    """Return fault -> (share of misread texts, source) of each source with a share of at least NOTICED_MISREAD.
+
+    Only the most frequent fault of a source counts.
+    """
     by_what: dict[Fault, list[tuple[float, str]]] = {}
     for item in items:
         if item.table.planned is not None:
@@ -301,19 +304,20 @@ def _misread(words: Mapping[Fault, Sequence[tuple[float, str]]], tokenizer: str)
 # Negatives in a script that the encoder's tokenizer does not know, so that their rows mean little. Source: METHOD 14.
 
 UnknownShares = Callable[[list[str]], npt.NDArray[np.float64]]
-"""Function from texts to (n,), the share of each text's letters that a tokenizer does not know."""
+"""Function that takes n texts and returns the share of letters in each that a tokenizer does not know, (n,)."""
 NO_TOKENIZER = "no_tokenizer"
 SCRIPT_CHARACTERS = 300
 """Number of characters to read from each passage: enough to see its script."""
 UNKNOWN_SCRIPT_SHARE = 0.5
-"""Minimum share of unknown letters in an unknown passage. All-MiniLM-L6-v2 knows all letters of English, 99.9 % of
-German, a third of Chinese, and almost none of Hindi, Thai and Arabic (docs/findings.md)."""
+"""Minimum share of unknown letters for a passage to count as unknown. All-MiniLM-L6-v2 knows all letters of English
+texts, 99.9 % of those of German ones, a third of Chinese, and almost none of Hindi, Thai and Arabic
+(docs/findings.md)."""
 
 
 def unknown_scripts(passages: TextStore, ids: Index, shares: UnknownShares) -> Flags:
     """Return (n_passages,) flags of passages whose script the tokenizer does not know; False for ids not in `ids`.
 
-    ids : distinct passage ids to check.   shares : shares of unknown letters.
+    ids : distinct passage ids to check.   shares : function that returns the shares of unknown letters.
     Every tokenizer knows ASCII letters, so passages with mostly ASCII letters are not tokenised.
     """
     flags = np.zeros(len(passages), np.bool_)

@@ -30,22 +30,22 @@ OPENING_WORDS = 5
 OPENING_CHARACTERS = 8
 """Length of an opening in words, and in characters of a script without spaces. Source: METHOD 14."""
 SHARED_FRACTION = 0.01
-"""Minimum share of a source's distinct negatives with a shared opening. Source: METHOD 14."""
+"""Minimum share of a source's distinct negatives that have a shared opening. Source: METHOD 14."""
 SHARED_RATIO = 5.0
-"""Minimum ratio of this share to the share among positives, because a house style opens both alike. Source: METHOD 14.
-"""
+"""Minimum ratio of that share to the share among positives, because a house style opens both alike.
+Source: METHOD 14."""
 SHARED_TEXTS = 5
 """Minimum number of distinct texts with a shared opening. Fewer may share it by chance. Source: METHOD 14."""
 SHARED_QUERIES = 3
 """Minimum number of queries with a shared opening, because the passages of one query often open with its subject.
 Source: METHOD 14."""
 SHARED_CHANCE = 0.01
-"""Maximum probability of so few positives with the opening, if they had it as often as the negatives. Few positives say
-little: if 8 of 670 negatives open with "free flight measurements of the", 89 positives without it are no evidence.
-Without this limit, 16 of 132 sound samples of Cranfield had more than 1 % of such negatives; with it, none did
-(docs/decisions/openings.md)."""
+"""Maximum probability of seeing as few positives with the opening if they had it as often as the negatives. A few
+positives are weak evidence: if 8 of 670 negatives open with "free flight measurements of the", it means little that 89
+positives do not. Without this limit, 16 of 132 sound samples of Cranfield had more than 1 % of such negatives. With it,
+none did (docs/decisions/openings.md)."""
 FACTS_AT_ONCE = 8192
-"""Number of texts to process at once, which take some MB."""
+"""Number of texts to process at once. They take a few MB."""
 FORM_FINDINGS = ("loop", "wrapper", "unfinished", "markup", "trailing_note", "mojibake")
 """Formal findings that depend only on the text itself."""
 NONE = 0
@@ -56,7 +56,8 @@ NO_KEYS = np.zeros(0, np.uint64)
 class Openings:
     """Openings of n passages.
 
-    phrase  : (n,) key of the generator's phrase, or NONE.   opening : (n,) key of the first words, or NONE.
+    phrase  : (n,) key of the generator's phrase at the start, or NONE.
+    opening : (n,) key of the first words, or NONE.
     """
 
     phrase: Keys
@@ -64,7 +65,7 @@ class Openings:
 
 
 def phrase_keys(texts: Packed) -> Keys:
-    """Return (n,), the key of the generator's phrase with which each text opens; NONE without a phrase."""
+    """Return the key of the generator's phrase at the start of each text, (n,); NONE for a text without one."""
     phrases, places = np.full(len(texts), NONE, np.uint64), np.flatnonzero(may_be_phrases(texts))
     phrases[places] = list(map(_key, map(phrase, texts.take(places))))
     return phrases
@@ -78,13 +79,14 @@ def _key(words: str | None) -> int:
 def opening_flags(
     texts: Openings, sources: Sequence[PlannedSource], run: RunOpenings | None = None
 ) -> list[dict[str, Flags]]:
-    """Return (T,) flags of `preamble` and `shared_opening` for the negatives of each source.
+    """Return finding -> (T,) flags of negatives, for `preamble` and `shared_opening`, one dict per source.
 
-    preamble       : the negative opens with a generator's phrase (`phrases.phrase`) with which no positive opens.
-    shared_opening : see `shared_openings`. Shares count distinct texts, among the source's negatives and among all
-                     positives of the run.
-    texts : openings of all passages.   run : facts on the whole run if the sources are part of it; None to gather them
-    from these sources. A source without negatives gets empty arrays. Source: METHOD 14.
+    preamble       : the negative opens with a generator's phrase (`phrases.phrase`), and no positive opens with it.
+    shared_opening : see `shared_openings`. Shares are of distinct texts: the source's negatives, and all positives of
+                     the run.
+    texts : openings of all passages.
+    run   : facts on the whole run if these sources are part of it; None to gather them from these sources.
+    A source without negatives gets empty arrays. Source: METHOD 14.
     """
     run = run or RunOpenings.of(sources, texts)
     return [
@@ -98,10 +100,10 @@ def opening_flags(
 
 @dataclass(frozen=True)
 class RunOpenings:
-    """Facts on all passages of a run that the rules need.
+    """Facts that the rules need about all passages of a run.
 
-    common_phrases : sorted keys of the phrases with which some positive opens, including NONE.
-    shared         : source -> sorted keys of the openings that its negatives share.
+    common_phrases : sorted keys of the phrases at the start of any positive, including NONE.
+    shared         : source -> sorted keys of its negatives' shared openings.
     """
 
     common_phrases: Keys
@@ -122,18 +124,18 @@ class RunOpenings:
 
 
 def common_phrases(phrases: Keys) -> Keys:
-    """Return the sorted distinct phrases of positives, with NONE. phrases: key for each positive."""
+    """Return the sorted distinct keys of the positives' phrases, with NONE. phrases: key of each positive's phrase."""
     return distinct(np.append(phrases, np.uint64(NONE)))
 
 
 def tally(keys: Keys) -> DocumentFrequencies:
-    """Count the occurrences of each key except NONE. n_documents is the number of all keys."""
+    """Count the occurrences of each key except NONE. n_documents also counts the keys that are NONE."""
     values, counts = np.unique(keys[keys != NONE], return_counts=True)
     return DocumentFrequencies(values, counts.astype(np.int64), len(keys))
 
 
 def queries_by_opening(planned: PlannedSource, texts: Openings) -> DocumentFrequencies:
-    """Count the queries for which negatives with each opening are listed."""
+    """Count, for each opening, the queries for which a negative with it is listed."""
     openings, number = np.unique(texts.opening[planned.negatives], return_inverse=True)
     query = planned.query[planned.triplet_record()]
     served = distinct(pairs(query, number, max(1, len(openings)))) % max(1, len(openings))
@@ -142,9 +144,9 @@ def queries_by_opening(planned: PlannedSource, texts: Openings) -> DocumentFrequ
 
 
 def opening_keys(forms: FormKeys) -> Keys:
-    """Return (n,), the key of each text's opening; NONE for a shorter text. Keys are the same on every machine.
+    """Return the key of each text's opening, (n,); NONE for a shorter text. Keys are the same on every machine.
 
-    An opening is the first five words of the normal form, or its first eight characters in a script without spaces.
+    An opening is the first five words of the normal form, or the first eight characters in a script without spaces.
 
     >>> texts = Packed.of(["“The quick” brown fox jumps", "the quick brown fox jumps over", "Too short"])
     >>> one, other, short = opening_keys(FormKeys.of(texts))
@@ -161,7 +163,7 @@ def opening_keys(forms: FormKeys) -> Keys:
 
 
 def first_keys(keys: Keys, counts: Index, n: int) -> Keys:
-    """Return (n_texts,), one key for the sequence of each text's first n keys; NONE for a text with fewer keys.
+    """Return a key that identifies the first n keys of each text, (n_texts,); NONE for a text with fewer keys.
 
     keys : keys of all texts in order.   counts : (n_texts,) number of keys in each text.
     """
@@ -191,11 +193,13 @@ def shared_openings(
 ) -> Keys:
     """Return the sorted keys of the openings that a source's negatives share, and positives do not.
 
-    An opening is shared if at least SHARED_TEXTS distinct negatives have it, SHARED_FRACTION of all of them, for at
-    least SHARED_QUERIES queries. The fraction must be SHARED_RATIO times that of positives, and not explained by too
-    few positives (SHARED_CHANCE).
-    negatives : number of the source's distinct negatives by opening.   queries : number of their queries by opening.
-    positives : number of the run's distinct positives by opening.
+    An opening is shared if all of these hold:
+    - at least SHARED_TEXTS of the source's distinct negatives have it, for at least SHARED_QUERIES queries;
+    - they are at least SHARED_FRACTION of its distinct negatives, and SHARED_RATIO times the fraction among positives;
+    - a low count among positives is not just chance (SHARED_CHANCE).
+    negatives : opening -> number of the source's distinct negatives.
+    queries   : opening -> number of queries for which such negatives are listed.
+    positives : opening -> number of the run's distinct positives.
     """
     share = negatives.counts / max(1, negatives.n_documents)
     in_positives = positives.counts_of(negatives.keys) / max(1, positives.n_documents)
@@ -210,7 +214,7 @@ def shared_openings(
 
 
 def chance_of_fewer(n: npt.NDArray[np.float64], expected: npt.NDArray[np.float64]) -> npt.NDArray[np.float64]:
-    """Return (n,), an upper bound of P(n or fewer) if more are expected; else 1. Source: Chernoff 1952."""
+    """Return an upper bound on the probability of n or fewer if more are expected, else 1. Source: Chernoff 1952."""
     with np.errstate(divide="ignore", invalid="ignore"):
         logarithm = np.where(n > 0, n * np.log(expected / n), 0.0)
     return np.where(n >= expected, 1.0, np.exp(np.minimum(n - expected + logarithm, 0.0)))
@@ -222,7 +226,7 @@ def chance_of_fewer(n: npt.NDArray[np.float64], expected: npt.NDArray[np.float64
 # Source: METHOD 16.2.
 
 ORDINARY_LENGTHS = (0.01, 0.99)
-"""Quantiles of the positives' lengths that limit an ordinary length. Source: METHOD 16.2."""
+"""Quantiles of the positives' lengths that bound the ordinary lengths. Source: METHOD 16.2."""
 LengthRange = tuple[int, int]
 BothFlags = tuple[Flags, Flags]
 """(T,) flags of negatives and (P,) flags of labelled positives."""
@@ -230,7 +234,7 @@ BothFlags = tuple[Flags, Flags]
 
 @dataclass(frozen=True)
 class PassageFacts:
-    """Facts on n passages by id. Each passage is read once.
+    """Facts about n passages, by id. Each passage is read once.
 
     language   : (n,) place in LANGUAGES, or UNDECIDED.   characters : (n,) length in characters.
     flags      : finding -> (n,) flags, for the findings in FORM_FINDINGS.
@@ -245,7 +249,7 @@ class PassageFacts:
 
     @staticmethod
     def of(passages: TextStore, workers: Workers) -> PassageFacts:
-        """Gather the facts on all passages of a store."""
+        """Gather the facts about all passages of a store."""
         ranges = pieces(len(passages), FACTS_AT_ONCE, passages.lengths)
         read = partial(_facts_of, model=save_model(passages.folder) if workers.n > 1 else None)
         parts = [_facts_of(passages.only(np.zeros(0, np.int64)), None)]
@@ -261,8 +265,8 @@ class PassageFacts:
         """Return finding -> flags for the formal findings of one source.
 
         ordinary : shortest and longest ordinary length; None to take them from the source's positives.
-        other_language means that the passage has a decided language, and so has some positive of its record, but no
-        positive has the same one. A positive is compared with the other positives of its record.
+        A passage has other_language if its language and that of at least one positive of its record are decided, but
+        no positive of the record has the same language. A positive is compared with the record's other positives.
         """
         low, high = ordinary or ordinary_lengths(self.lengths(planned))
         unordinary = (self.characters < low) | (self.characters > high)
@@ -279,7 +283,10 @@ class PassageFacts:
 
 
 def _facts_of(store: TextStore, model: Path | None) -> dict[str, npt.NDArray[Any]]:
-    """Return name -> facts on each text of a store. Workers call this function. model: folder of the language model."""
+    """Return name -> facts about the texts of a store, (n,) each. Workers call this function.
+
+    model : folder of the saved language model; None to read the library's file.
+    """
     texts = store.packed(0, len(store))
     ranges = [(0, 0), *pieces(len(store), FORMS_AT_ONCE, store.lengths)]
     parts = [_form_columns(store.packed(*part)) for part in ranges]
@@ -294,14 +301,14 @@ def _facts_of(store: TextStore, model: Path | None) -> dict[str, npt.NDArray[Any
 
 
 def _form_columns(texts: Packed) -> dict[str, npt.NDArray[Any]]:
-    """Return name -> facts that the normal forms of texts show."""
+    """Return name -> array with one row per text, for the facts that depend only on normal forms."""
     forms = FormKeys.of(texts)
     runs = RunBits.of(forms)
     return {**form_columns(forms), "opening": opening_keys(forms), "run_bits": runs.bits, "n_runs": runs.n_runs}
 
 
 def first_labels(planned: PlannedSource) -> Index:
-    """Return the places in `positives` of the distinct (query, labelled positive) pairs."""
+    """Return the place in `positives` of the first occurrence of each (query, labelled positive) pair."""
     labels = pairs(
         planned.query[planned.positive_record()], planned.positives, int(planned.positives.max(initial=0)) + 1
     )
@@ -309,7 +316,10 @@ def first_labels(planned: PlannedSource) -> Index:
 
 
 def ordinary_lengths(lengths: DocumentFrequencies) -> LengthRange:
-    """Return the shortest and longest ordinary length; without positives, all lengths. lengths: positives by length."""
+    """Return the shortest and longest ordinary length. Without positives, every length is ordinary.
+
+    lengths : length in characters -> number of positives.
+    """
     if not len(lengths.keys):
         return 0, np.iinfo(np.int64).max
     ranks = np.cumsum(lengths.counts)

@@ -1,4 +1,4 @@
-"""Find phrases of generators about their task: preambles, labels of prompts, refusals, and notes after a passage."""
+"""Find phrases with which generators refer to their task: preambles, prompt labels, refusals, notes after a passage."""
 
 from __future__ import annotations
 
@@ -24,13 +24,14 @@ FILLER_CHARACTERS = 16
 """Maximum number of characters between "here is" and the word for a passage, in scripts without spaces."""
 
 THING = r"(?:passage|document|paragraph|text|abstract|snippet|negative|response)s?"
-"""Pattern of things that a generator is asked for. Examples, answers and versions are left out: people offer them too.
+"""Pattern of words for what a generator is asked to write. Examples, answers and versions are left out, because people
+offer them too.
 """
 MADE = (
     r"(?:hard|irrelevant|re-?written|rephrased|paraphrased|generated|synthetic|requested|hypothetical|plausible|"
     r"misleading|deceptive|distractor|relevant|\d+[\s-]*word)"
 )
-"""Pattern of words for a passage that was made to order."""
+"""Pattern of words that describe a passage as written on request."""
 WRITES = r"(?:write|create|generate|provide|draft|compose|rewrite|produce|help\ you|help\ with)\b"
 UNABLE = (
     r"i(?:\ (?:can(?:not|['’]?t|\ not)|could(?:\ not|n['’]?t)|will\ not|won['’]t)|"
@@ -43,8 +44,8 @@ SERVICE = (
     r"(?:write|rewrite|complete|process|continue\ with)\ (?:\w+[\s-]+){0,5}?"
     r"(?:passage|document|text|content|request|prompt|task)s?)\b"
 )
-"""Pattern of tasks that a language model declines. "I Can't Make You Love Me" is a title, "I can't help with that" is
-not."""
+"""Pattern of tasks that a language model declines. It matches "I can't help with that", but not the title "I Can't Make
+You Love Me"."""
 
 ENGLISH = rf"""(?:
       (?:(?:sure|certainly|absolutely)(?:\ thing)?[\s,.!:–—-]+|(?:of\ course|okay|ok|great|no\ problem|understood)!\s+)
@@ -77,8 +78,8 @@ ENGLISH = rf"""(?:
     | (?:generated|re-?written|synthetic)\ {THING}(?:\ \#?\d+)?\s*:
     | \#+\ *response\s*: | assistant\s*: | <\|?(?:assistant|im_start|start_header_id)\|?> | \[/?inst\]
     )"""
-"""Pattern of a language model's phrases before or instead of the requested text, and of labels of its prompts. No
-passage opens with these words. Other phrases show up as openings that many negatives share."""
+"""Pattern of a language model's phrases before or instead of the requested text, and of prompt labels. Genuine passages
+do not open with these words. Other phrases are found as openings that many negatives share."""
 
 
 ENGLISH_REFUSAL = rf"""(?:
@@ -96,7 +97,7 @@ ENGLISH_REFUSAL = rf"""(?:
 
 
 class Phrases(NamedTuple):
-    """Phrases of generators in one language: regular expressions without anchors. phrases.toml explains the fields."""
+    """Regular expressions for generators' phrases in one language, unanchored. phrases.toml explains the fields."""
 
     yes: str
     here: str
@@ -120,7 +121,7 @@ BETWEEN_CHARACTERS = rf"[^.!?:。！？：\n]{{0,{FILLER_CHARACTERS}}}?"
 PAUSE = r"[,.!:–—，。、！：؛،\s-]"
 COLON = r"[*_]*(?:\ ?[\(（][^()（）]{0,30}[\)）])?[*_]*\ ?[:：]"
 ENDS = r"(?![^\W_])"
-"""Pattern of the end of a word. No letter follows, but a mark may, as in Hindi."""
+"""Pattern of the end of a word: no letter follows. A combining mark may, as in Hindi."""
 
 
 def _of(language: Phrases) -> str:
@@ -140,7 +141,10 @@ def _refusal(language: Phrases) -> str:
 
 
 def without_dotless(pattern: str) -> str:
-    """Return a pattern with the letters that `plain_letters` writes: no dotless i, and Thai's sara am in two parts."""
+    """Return a pattern rewritten to match the output of `plain_letters`.
+
+    A dotless i becomes i, and Thai's sara am becomes its two parts.
+    """
     return pattern.replace("ı", "i").replace("\u0e33", "\u0e4d\u0e32")
 
 
@@ -148,7 +152,7 @@ MARKS = r"[\s\"'“”„«»「『【\[¡¿*#>_`-]*"
 REFUSAL = "|".join([ENGLISH_REFUSAL, *map(_refusal, LANGUAGES.values())])
 PHRASE = without_dotless(rf"{'|'.join([ENGLISH, *map(_of, LANGUAGES.values())])}|(?P<refusal>{REFUSAL})")
 PATTERN = re.compile(rf"{MARKS}(?P<phrase>{PHRASE})", re.VERBOSE)
-"""Pattern for the text of `head_of`. Matching lower-cased letters takes half as long as IGNORECASE."""
+"""Pattern to match against the result of `head_of`. Matching lower-case text takes half as long as IGNORECASE."""
 ENGLISH_STARTS = (
     "absol all_ alrig as_a assis below certa docum easy_ gener got_ great hard here_ here' i_am i'm i_apo i_can i_cou "
     "i_wil i_won neg no_pr of_co ok passa query re-w regre requi rewri sure synth the_a the_f the_g "
@@ -158,9 +162,9 @@ ENGLISH_STARTS = (
 
 
 def _ranges(starts: Sequence[str]) -> npt.NDArray[np.uint64]:
-    """Return (2, n) sorted numbers: the lowest and the highest eight bytes that begin with each start.
+    """Return the lowest and the highest eight bytes that begin with each start, as sorted numbers (2, n).
 
-    starts : first letters, with _ for a blank. A start that begins with another one is left out.
+    starts : first letters of phrases, with _ for a blank. A start that another one covers is left out.
     """
     words = [word.replace("_", " ").encode() for word in starts]
     own = sorted(word for word in words if not any(word != other and word.startswith(other) for other in words))
@@ -169,9 +173,10 @@ def _ranges(starts: Sequence[str]) -> npt.NDArray[np.uint64]:
 
 
 STARTS = _ranges(" ".join([ENGLISH_STARTS, *(each.starts for each in LANGUAGES.values())]).split())
-"""Ranges of the first eight bytes of phrases, as numbers. They rule out nearly every passage."""
+"""Ranges of numbers into which the first eight bytes of a phrase fall. Nearly every passage lies outside them."""
 START_CHARACTERS = 6
-"""Number of characters that must be ASCII: one more than the longest start, because a mark may change a letter."""
+"""Number of first characters that must be ASCII for a text to be ruled out. It is one more than the longest start,
+because a combining mark may change a letter."""
 LOWER = np.frombuffer(bytes(range(256)).lower(), np.uint8)
 NUMBER = re.compile(r"\d+|\b(?:one|two|three|four|five|ten)\b")
 SEPARATORS = re.compile(r"[\W_]+")
@@ -192,7 +197,7 @@ def phrase(text: str) -> str | None:
 def may_be_phrases(texts: Packed) -> Flags:
     """Return (n,) flags, which are False if the first characters of a text rule out a phrase (STARTS).
 
-    They are True for all texts whose first characters are not an ASCII letter and plain ASCII.
+    A text is ruled out only if it starts with an ASCII letter and its first START_CHARACTERS are plain ASCII.
     """
     first = LOWER[texts.first(8)]
     start, number = first[:, :START_CHARACTERS], first.view(">u8").ravel().astype(np.uint64)
@@ -217,7 +222,7 @@ def head_of(text: str) -> str:
 
 
 def plain_letters(text: str) -> str:
-    """Return a text in lower case, in NFKC and without dotless i, as the patterns of this package expect it."""
+    """Return a text in lower case and NFKC, with i for a dotless i, as this module's patterns expect."""
     if text.isascii():
         return text.lower()
     return unicodedata.normalize("NFKC", text).lower().replace("i\u0307", "i").replace("ı", "i")
@@ -234,10 +239,10 @@ TAIL_CHARACTERS = 240
 NOTE_CHARACTERS = 12
 """Minimum length of a note in brackets. Units, years and most citations are shorter."""
 HINTS = ("quer", "question", "hard", "prompt", "requirement", "intent", "let me know", "i hope", "word count", "end of")
-"""Words of which every note that ENGLISH_NOTE finds contains one. Few passages do."""
+"""Words that precede the search with ENGLISH_NOTE: each of its matches contains one of them, but few passages do."""
 OTHER_HINTS = ("frage", "anforderung", "requête", "question", "exigence", "pregunta", "consulta", "requisito")
 CHINESE_HINTS = ("查询", "查詢", "问题", "問題", "要求")
-"""Words of which, with OTHER_HINTS, every note that PLAIN finds contains one."""
+"""Chinese words that precede the search with PLAIN: each of its matches contains one of them or of OTHER_HINTS."""
 ENGLISH_NOTE = re.compile(
     rf"""
       \b(?:this|that|these|the\ (?:above|generated|following|provided|given))\ (?:[\w-]+\ ){{0,3}}?{THING}\b
@@ -256,17 +261,20 @@ ENGLISH_NOTE = re.compile(
     """,
     re.VERBOSE,
 )
-"""Pattern of a language model's notes after the requested text. They mention the prompt (*the* query, requirements),
-which people who write about a document do not."""
+"""Pattern of a language model's notes after the requested text. They mention the prompt (*the* query, requirements).
+People who write about a document do not mention a prompt."""
 OTHERS = re.compile(
     without_dotless("|".join(rf"(?:{words.thing})[^\n]{{1,80}}?(?:{words.label})" for words in LANGUAGES.values())),
     re.VERBOSE,
 )
-"""Pattern of a word for a passage, then a label of a prompt, in the other languages. It is applied only to notes."""
+"""Pattern of a word for "passage" followed by a prompt label, in the other languages. It is applied only to notes."""
 
 
 def _plain(this: str, negation: str, answers: str, question: str, demands: str) -> str:
-    """Return the pattern of a sentence which says that this passage does not answer the question, or meets demands."""
+    """Return the pattern of a sentence that says this passage does not answer the question, or meets the demands.
+
+    this, negation, answers, question, demands : patterns of the words for these in one language.
+    """
     near = r"[^.!?。\n]{0,140}?"
     return rf"{this}(?: (?={near}{negation})(?={near}{answers}){near}{question} | {near}{demands})"
 
@@ -287,7 +295,7 @@ NOTE_SIGNS = "|".join(
         NOTE.pattern.removeprefix(r"(?<!\w)"),
     ]
 )
-"""Pattern that occurs in every tail with a note. It is for RE2, which has neither verbose patterns nor lookbehind."""
+"""Pattern that every tail with a note matches. It is for RE2, which has neither verbose patterns nor lookbehind."""
 
 
 def trailing_phrase(text: str) -> str | None:
@@ -315,7 +323,10 @@ def _last_words(text: str) -> str:
 
 
 def _note(tail: str, lowered: str) -> str:
-    """Return a possible note at the end of a text: the text in its last brackets or after a word for note; else ""."""
+    """Return a possible note at the end of a text, else "".
+
+    A note is in brackets at the end, or follows a word such as "Hinweis:".
+    """
     end = tail.rstrip(" \t\n.。")
     opening = BRACKETS.get(end[-1:])
     if opening is not None:
@@ -327,7 +338,7 @@ def _note(tail: str, lowered: str) -> str:
 
 
 def trailing_notes(texts: Packed) -> Flags:
-    """Return (n,) whether the end of each text refers to the task that it was generated for.
+    """Return (n,) flags of texts whose end refers to the task that they were generated for.
 
     >>> trailing_notes(Packed.of(["Goats climb. (Note: this passage does not answer the query.)", "Goats climb."]))
     array([ True, False])

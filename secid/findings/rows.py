@@ -1,4 +1,4 @@
-"""Evaluate the findings of each source that need the encoder's rows, and make all findings columns of its table."""
+"""Evaluate the findings that need the encoder's rows, and add all findings as columns to each source's table."""
 
 from __future__ import annotations
 
@@ -39,15 +39,15 @@ from secid.triplets.table import CoverageTables, TripletTable
 SAMPLED_FINDINGS = frozenset({"random_like", "weak_positive"})
 """Findings that are evaluated only for the queries of the random reference."""
 AGAINST_PASSAGES = SAMPLED_FINDINGS | {"near_positive"}
-"""Findings that compare with other passages of the run. They need at least ten, and depend on the run's passages."""
+"""Findings that compare a triplet with other passages of the run. At least ten other passages are needed."""
 
 
 @dataclass(frozen=True)
 class Thresholds:
     """Limits of the rules, all in [0, 1].
 
-    high_coverage : minimum c of high coverage.   valid : minimum π and ρ of a valid triplet.
-    far           : a triplet counts as far if ρ is below it.
+    high_coverage : minimum c that counts as high.   valid : minimum π and ρ of a valid triplet.
+    far           : ρ below which a triplet counts as far.
     """
 
     high_coverage: float
@@ -59,9 +59,9 @@ class Thresholds:
 class RowFlags:
     """Result of one rule.
 
-    flags    : (T,) whether each negative has the finding.
-    severity : (T,) larger is worse; used to choose examples.
-    among    : (T,) whether each negative was evaluated; None if all were.
+    flags    : (T,) flags of the negatives with the finding.
+    severity : (T,) severity for choosing examples; larger is worse.
+    among    : (T,) flags of the evaluated negatives; None if all were evaluated.
     """
 
     flags: Flags
@@ -82,9 +82,9 @@ def row_rules(
 
     reference : random passages of the sampled queries; None leaves out the two findings that need them.
     means     : mean cosine of every query with the passages of the run.
-    truncated : (n_passages,) whether the encoder cut each text; None leaves out the finding.
-    unknown   : (n_passages,) whether each text has a script that the tokenizer does not know; None leaves it out.
-    wordless  : (n_queries,) whether each query lacks tokens.
+    truncated : (n_passages,) flags of texts that the encoder cut; None leaves out the finding.
+    unknown   : (n_passages,) flags of texts in a script that the tokenizer does not know; None leaves out the finding.
+    wordless  : (n_queries,) flags of queries without tokens.
     """
     columns = table.columns()
     pi, rho, c, weight = (columns[name] for name in ("consistency", "locality", "coverage", "weight"))
@@ -132,17 +132,19 @@ def _near_positive(table: TripletTable, columns: Mapping[str, Floats], means: Pa
 
 MATCHED_TERMS = 12
 SUSPECT = "suspect"
-"""Name of the guide's finding. It is a column if the guide scored every negative, otherwise only an estimate."""
+"""Name of the guide's finding. It becomes a column only if the guide scored every negative. Otherwise only its share is
+estimated."""
 
 
 class Inspector:
-    """Evaluates the findings of measured sources while the plan's texts are still available.
+    """Evaluator of the findings of measured sources. It needs the plan's texts.
 
-    truncated : (n_passages,) whether the encoder cut each passage; None if it does not report this.
-    unknown   : (n_passages,) whether the encoder's tokenizer does not know each passage's script; None without one.
+    truncated : (n_passages,) flags of passages that the encoder cut; None if it does not report this.
+    unknown   : (n_passages,) flags of passages in a script that the encoder's tokenizer does not know; None without a
+                tokenizer.
     reference : random passages to compare with, or None.
     means     : mean cosine of every query with the passages of the run.
-    texts     : source -> findings of the texts in all rows read.
+    texts     : source -> text findings in all rows read.
     """
 
     def __init__(
@@ -212,7 +214,7 @@ class Inspector:
 
 
 def _read(answer: SourceStatus, shares: Mapping[str, Share]) -> SourceStatus:
-    """Return the status by texts and encoder. answer: status by texts. shares: by finding."""
+    """Return the status by texts and encoder. answer: status by texts. shares: finding -> share of negatives."""
     unknown = shares.get("unknown_script")
     return replace(answer, status=readable(answer.status, None if unknown is None else unknown.estimate.value))
 
@@ -226,9 +228,10 @@ def _suspects(table: TripletTable, guide: GuideScores, flags: Flags, names: Name
 
 
 def _parts(item: Measured, table: TripletTable, name: str, weight: Floats) -> tuple[float, float] | tuple[None, None]:
-    """Return (share of the total weight, nats of the score) of the flagged negatives; None if only a sample is flagged.
+    """Return the flagged negatives' share of the total weight, and their part of the score in nats.
 
     weight : (T,) weight of each triplet, multiplied by its share.
+    Return (None, None) if the finding was evaluated only on a sample.
     """
     if name not in table.evaluated:
         return None, None
@@ -247,7 +250,7 @@ def part_of_total(part: float, total: float) -> float:
 
 
 class _ExampleWriter:
-    """Makes examples of one source with the numbers of their triplets."""
+    """Writer of a source's examples with the numbers of their triplets."""
 
     def __init__(
         self,
@@ -263,14 +266,17 @@ class _ExampleWriter:
         self._idf = coverages.idf(item.triplets, settings.tokenizer, settings.idf)
 
     def worst(self, rule: RowFlags) -> tuple[TripletExample, ...]:
-        """Return the worst triplets by a rule, one per query."""
+        """Return the flagged triplets of highest severity as examples, one per query."""
         rows, inside = self._table.triplets, np.flatnonzero(rule.flags)
         ids = rows.query[inside], rows.positive[inside], rows.negative[inside]
         chosen = one_a_query(self._plan, *ids, rule.severity[inside], self._settings)
         return tuple(self._example(int(row)) for row in inside[chosen])
 
     def measured(self, examples: Sequence[TripletExample], places: Sequence[RowPlace]) -> tuple[TripletExample, ...]:
-        """Return the examples of a text finding, with numbers if they are scored. places: of the first examples."""
+        """Return a text finding's examples. Those whose triplet was scored get its numbers.
+
+        places : row places of the first examples. Examples after them have no triplet.
+        """
         shown = [
             example if row is None else replace(self._example(row), match=example.match, negative=example.negative)
             for example, row in zip(examples, map(self._row, places), strict=False)
@@ -278,7 +284,7 @@ class _ExampleWriter:
         return (*shown, *examples[len(shown) :])
 
     def _row(self, place: RowPlace) -> int | None:
-        """Return the first row of the table for this negative; None for a negative outside the sample."""
+        """Return the first table row of the negative at this place; None if it was not scored."""
         planned = self._table.source
         same = (planned.negative_file, planned.negative_line, planned.negative_ordinal)
         (places,) = np.nonzero(np.logical_and.reduce([own == value for own, value in zip(same, place, strict=True)]))
@@ -299,7 +305,7 @@ class _ExampleWriter:
         )
 
     def _matched(self, row: int) -> tuple[tuple[str, float], ...]:
-        """Return the query tokens that the negative holds, with their IDF, the largest first."""
+        """Return the query tokens that occur in the negative, with their IDF, in descending order of IDF."""
         tokenizer, rows = self._settings.tokenizer, self._table.triplets
         if tokenizer not in SPLITTERS:
             return ()  # word pieces are not words that a reader would recognise

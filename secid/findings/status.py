@@ -26,7 +26,7 @@ from secid.triplets.estimates import GapMoments, Moments, Names, Share, comparab
 MIN_FRACTION_LEFT = 0.5
 """Minimum share of records that must keep a negative after a repair. Source: METHOD 14."""
 MIN_UNREAD_FRACTION = 0.5
-"""If the encoder does not know the script of this share of the negatives or more, there is no verdict."""
+"""Minimum share of negatives in a script unknown to the encoder for which there is no verdict."""
 DEFECT_MASK = np.uint32(sum(1 << BITS[name] for name in DEFECTS if not FINDINGS[name].formal))
 """Bits of the defects that count in every source."""
 
@@ -45,7 +45,7 @@ class SourceStatus:
 
 
 def sound_negatives(planned: PlannedSource) -> Flags:
-    """Return (T,) flags of negatives without a counted defect. Of repeated negatives in a record, the first is sound.
+    """Return (T,) flags of negatives without a counted defect. The first of repeated negatives in a record is sound.
 
     A formal defect counts if the source's negatives have more of it than its positives.
     """
@@ -105,7 +105,7 @@ def readable(status: Status, unknown_script: float | None) -> Status:
 # Shares of a source's negatives with a finding, with errors clustered by query; for formal ones, also of positives.
 
 FLAGGED = "flagged"
-"""Name, in `moments`, for negatives with at least one counted defect."""
+"""Key in `ListedNegatives.moments` for negatives with at least one counted defect."""
 
 
 class ListedNegatives:
@@ -119,7 +119,10 @@ class ListedNegatives:
 
     @cached_property
     def _clusters(self) -> tuple[Index, Names]:
-        """Return (T + E,) the place of each row's query among the names, and the names."""
+        """Return (cluster, names): the place of each row's query in the names, (T + E,), and the queries' names.
+
+        Rows are the T triplets, then the E rows with blank negatives.
+        """
         planned = self._planned
         names_by_row = comparable_keys(self._keys[planned.query[planned.triplet_record()]])
         names, cluster = np.unique(
@@ -137,11 +140,11 @@ class ListedNegatives:
         return int(self._weight.sum())
 
     def share(self, finding: str) -> Share:
-        """Return the share of a text finding. In a record, each copy of a text after the first is a repeat."""
+        """Return a text finding's share of the listed negatives. All but one copy of a text in a record are repeats."""
         return Share.of(self._amount(finding), self._weight, *self._clusters)
 
     def _amount(self, finding: str) -> Floats:
-        """Return (T + E,), the number of negatives with the finding in each row."""
+        """Return the number of negatives with the finding in each row, (T + E,)."""
         planned, copies = self._planned, self._planned.copies.astype(np.float64)
         amount = copies - 1.0 + planned.again() if finding == "repeat" else planned.has(finding) * copies
         n_blank = planned.blanks.count.astype(np.float64) * (finding == "empty")
@@ -152,7 +155,7 @@ class ListedNegatives:
         return {name: self.share(name) for name in TEXT_FINDINGS}
 
     def flagged(self) -> Share:
-        """Return the share with at least one counted defect, including blank negatives and repeats in a record."""
+        """Return the share of negatives with a counted defect. Blank negatives and repeats in a record count."""
         return Share.of(self._flagged(), self._weight, *self._clusters)
 
     def _flagged(self) -> Floats:
@@ -161,7 +164,7 @@ class ListedNegatives:
         return np.concatenate([amount, self._planned.blanks.count])
 
     def compared(self, finding: str) -> GapMoments:
-        """Compare a formal finding among negatives with that among the distinct labelled positives of the queries."""
+        """Compare the share of a formal finding among negatives with that among the queries' distinct positives."""
         places, of_negatives, of_labels, n_queries = self._labels
         has_it = bit_of(self._planned.positive_findings[places], finding).astype(np.float64)
         return GapMoments.of(
@@ -170,7 +173,7 @@ class ListedNegatives:
 
     @cached_property
     def _labels(self) -> tuple[Index, Index, Index, int]:
-        """Return places of the distinct labels, query number of each row, query number of each label, and n_queries."""
+        """Return (places of the distinct labels, query number of each row and of each label, number of queries)."""
         planned, (cluster, names) = self._planned, self._clusters
         places = first_labels(planned)
         of_labels = comparable_keys(self._keys[planned.query[planned.positive_record()[places]]])
@@ -178,21 +181,22 @@ class ListedNegatives:
         return places, number[: len(names)][cluster], number[len(names) :], len(labelled)
 
     def excess(self) -> dict[str, bool]:
-        """Return, for each formal defect whose excess over positives is above its limit, whether dropping it helps."""
+        """Return `formal_excess` of this source: formal defect that counts -> whether dropping it helps."""
         return formal_excess({name: self.compared(name) for name in DAMAGE})
 
     def moments(self) -> dict[str, Moments]:
-        """Return the moments of every text finding's share, and of FLAGGED. Moments of other queries can be added."""
+        """Return finding or FLAGGED -> moments of its share. Moments of other queries can be added."""
         amounts = {name: self._amount(name) for name in TEXT_FINDINGS} | {FLAGGED: self._flagged()}
         cluster, names = self._clusters
         return {name: Moments.of(amount, self._weight, cluster, len(names)) for name, amount in amounts.items()}
 
 
 def formal_excess(compared: Mapping[str, GapMoments]) -> dict[str, bool]:
-    """Return the formal defects that count: those with an established excess over the positives above the limit.
+    """Return formal defect that counts -> whether dropping it helps.
 
-    The value tells whether dropping the negatives with the defect brings the share nearer to the positives. A source
-    that only has labels has no such defect. Source: METHOD 16.2.
+    A formal defect counts if its share among negatives exceeds that among positives by more than the limit, beyond
+    chance. Dropping helps if it brings the share nearer to that of the positives. A source without negatives or
+    without positives has no such defect. Source: METHOD 16.2.
     """
     known = {name: own for name, own in compared.items() if own.negatives.all and own.positives.all}
     return {

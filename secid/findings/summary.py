@@ -30,18 +30,19 @@ from secid.triplets.estimates import GapMoments, HasError, Share, comparable_key
 
 LENGTHS_AT_ONCE = 4096
 TOKENS_BY = "bytes"
-"""Name of the method of counting tokens, a key of pages.check_page.TOKENS."""
+"""Name of the method by which tokens are counted: a key of pages.check_page.TOKENS."""
 ASCII_PER_TOKEN, TWO_BYTE_PER_TOKEN = 4.5, 2.0
-"""Characters per token. For ASCII, WordPiece has 4.4 to 5.2 on English abstracts and short articles. Characters of two
-bytes in UTF-8 are accented, Greek, Cyrillic, Hebrew or Arabic. The others are mostly in scripts without spaces, where
-WordPiece makes each character a token."""
+"""Number of characters per token, for ASCII and for characters of two bytes in UTF-8. WordPiece makes one token of 4.4
+to 5.2 ASCII characters on English abstracts and short articles. Characters of two bytes are accented, Greek, Cyrillic,
+Hebrew or Arabic. Longer ones are mostly in scripts without spaces, where WordPiece makes each character a token."""
 CONTINUES, TWO_BYTES, THREE_BYTES, BYTES = 0x80, 0xC0, 0xE0, 0x100
-"""Lowest UTF-8 byte that continues a character, starts one of two bytes, starts a longer one; and the end of bytes."""
+"""Lowest byte in UTF-8 that continues a character, that starts a character of two bytes, and that starts a longer one;
+and the number of byte values."""
 
 
 @dataclass(frozen=True)
 class TextLengths:
-    """(n,) characters and (n,) estimated tokens of each text of a store, without special tokens."""
+    """Lengths of n texts: number of characters and estimated number of tokens without special tokens, (n,) each."""
 
     characters: Index
     tokens: Index
@@ -78,13 +79,13 @@ def lengths_of(lengths: TextLengths, ids: Index) -> Lengths:
 
 
 class Matcher:
-    """Looks up matches in a plan while its texts are available."""
+    """Finder of the text or row that an example's negative matches. It needs the plan's texts."""
 
     def __init__(self, plan: Plan) -> None:
         self._plan = plan
 
     def of(self, name: str, planned: PlannedSource, place: int) -> Match | None:
-        """Return the match of the triplet at `place` for a finding; None for a finding without matches."""
+        """Return what the negative at `place` matches under a finding; None for a finding without matches."""
         if name == "false_negative":
             return self._positive(planned, place)
         if name == "repeat":
@@ -92,7 +93,7 @@ class Matcher:
         return self._queries_with(planned, place) if name == "hub" else None
 
     def _positive(self, planned: PlannedSource, place: int) -> Match:
-        """Return the row that first labels the text as a positive of the query. Without it, only the kind is set."""
+        """Return the row that first labels the text as a positive of the query; only the kind if no row is known."""
         plan = self._plan
         own = self._forms(planned.negatives[[place]])[0]
         queries = np.flatnonzero(self._queries == self._queries[planned.query[_record(planned, place)]])
@@ -109,7 +110,7 @@ class Matcher:
         )
 
     def copies(self, planned: PlannedSource, place: int) -> Match | None:
-        """Return the number of times that the record lists the text; None if the first listing is before `place`."""
+        """Return how often the record lists the text; None if `place` is not its first listing."""
         same = self._same(planned, place)
         return Match(kind="copies", n=int(planned.copies[same].sum())) if same[0] == place else None
 
@@ -124,14 +125,14 @@ class Matcher:
         )
 
     def _same(self, planned: PlannedSource, place: int) -> Index:
-        """Return the sorted places of the text in its record."""
+        """Return the sorted places at which the record lists the same text."""
         record = _record(planned, place)
         low, high = planned.negative_offsets[record : record + 2]
         forms = self._forms(planned.negatives[low:high])
         return np.asarray(low + np.flatnonzero(forms == forms[place - low]))
 
     def _queries_with(self, planned: PlannedSource, place: int) -> Match:
-        """Return the number of queries that have the text as a negative. Every triplet of a hub has the finding."""
+        """Return the number of queries for which the text is a negative. Only negatives flagged as hubs are counted."""
         places = np.flatnonzero(planned.has("hub"))
         ids, own = np.unique(planned.negatives[places], return_inverse=True)
         same = places[(self._forms(ids) == self._forms(planned.negatives[[place]])[0])[own]]
@@ -157,7 +158,7 @@ RowPlace = tuple[int, int, int]
 EXAMPLE_CHARACTERS = 600
 """Maximum length of a passage in the report: enough to judge it, but small enough for a page."""
 BEFORE_CHARACTERS = 20
-"""Number of characters to show before the place that a finding is about."""
+"""Number of characters to show before the place to which a finding refers."""
 SEVERITY_UNIT = 2.0**-17
 """Severities that differ by less than about 1e-5 are ties. Copies of a text differ by 1e-7, depending on the batch."""
 
@@ -195,12 +196,12 @@ class SourceFindings:
 
 
 class RunTextFindings(NamedTuple):
-    """Findings from the texts in all rows of a run.
+    """Text findings in all rows of a run.
 
-    found        : findings of each source read, in order, including sources with only labels.
+    found        : text findings of each source read, in order, including sources with only labels.
     of_sources   : scored source -> findings.
-    positives    : labelled positives as arrays of a baseline.
-    one_positive : whether no query has a second labelled positive.
+    positives    : labelled positives as arrays for a baseline.
+    one_positive : whether every query has at most one labelled positive.
     """
 
     found: Sequence[TextFindings]
@@ -330,7 +331,7 @@ def text_example(
 ) -> TripletExample:
     """Return an example: a negative with its query and the first positive of its record.
 
-    start_of : function from the negative to the place that the finding is about; None for the beginning.
+    start_of : function that returns the place in a negative to which the finding refers; None for the beginning.
     """
     record = int(np.searchsorted(planned.negative_offsets, place, side="right")) - 1
     ids = np.array([planned.positives[planned.positive_offsets[record]], planned.negatives[place]])
@@ -377,7 +378,7 @@ def _examples(plan: Plan, planned: PlannedSource, flags: Flags, settings: Settin
 
 
 def cut(text: str, at: int = 0) -> str:
-    """Return a text as examples show it. It starts shortly before `at`, so that shorter cuts on pages still show it."""
+    """Return a text cut for an example. It starts shortly before `at`, so that shorter cuts on pages show it too."""
     if at > BEFORE_CHARACTERS:
         text = f"…{text[at - BEFORE_CHARACTERS :]}"
     return text if len(text) <= EXAMPLE_CHARACTERS else text[: EXAMPLE_CHARACTERS - 1] + "…"

@@ -120,9 +120,9 @@ def mask_of(flags: Mapping[str, Flags], n: int) -> Mask:
 
 
 def listed_before(source: PlannedSource, passages: TextForms) -> Flags:
-    """Return (T,) flags of negatives whose normal form their record lists earlier.
+    """Return (T,) flags of negatives that repeat the normal form of an earlier negative of their record.
 
-    Exact copies are one triplet. `copies` counts them, and all except the first are repeats too.
+    Exact copies are stored as one triplet, and `copies` counts them. All but the first are repeats too.
     """
     keys = source.triplet_record() * max(1, passages.n_forms) + passages.number[source.negatives]
     order = np.argsort(keys, kind="stable")
@@ -139,11 +139,11 @@ def echo_flags(source: PlannedSource, queries: TextForms, passages: TextForms) -
 
 @dataclass(frozen=True)
 class RunTexts:
-    """Facts on all texts of a run that the rules need.
+    """Facts that the rules need about all texts of a run.
 
     hubs    : source -> sorted keys of the normal forms that are hubs.
     lengths : source -> shortest and longest ordinary length.
-    excess  : source -> formal defect that counts -> whether dropping it helps.
+    excess  : source -> result of `status.formal_excess`.
     """
 
     openings: RunOpenings
@@ -179,7 +179,7 @@ def restored_texts(arrays: Mapping[str, Keys], names: Sequence[str]) -> RunTexts
 
 
 def queries_by_form(source: PlannedSource, queries: TextForms, passages: TextForms) -> DocumentFrequencies:
-    """Count the queries of a source for which each normal form is listed. Queries of equal normal form are one."""
+    """Count, for each normal form, the queries of a source that list it. Queries with equal normal forms are one."""
     n_forms = max(1, passages.n_forms)
     query = queries.number[source.query[source.triplet_record()]]
     pairs = distinct(query * n_forms + passages.number[source.negatives])
@@ -189,11 +189,11 @@ def queries_by_form(source: PlannedSource, queries: TextForms, passages: TextFor
 
 
 def hub_forms(frequencies: DocumentFrequencies) -> Keys:
-    """Return the sorted keys of the forms listed for more than HUB_SHARE of HUB_QUERIES queries, by estimate.
+    """Return the sorted keys of hubs: forms listed for an estimated share of queries above HUB_SHARE.
 
-    A form listed for k of the source's Q queries is listed for k / Q of a random sample of HUB_QUERIES queries on
-    average (the mean of a hypergeometric count, as in rarefaction). If a source has fewer queries, the missing ones
-    count as without the form. Therefore the estimate k / max(Q, HUB_QUERIES) is a lower bound, and a hub needs six
-    queries even in a small source.
+    The estimate is for a random sample of HUB_QUERIES queries. A form listed for k of the source's Q queries is
+    listed for k / Q of such a sample on average (the mean of a hypergeometric count, as in rarefaction). If Q is below
+    HUB_QUERIES, the missing queries count as queries without the form. The estimate k / max(Q, HUB_QUERIES) is then a
+    lower bound, and a hub needs six queries even in a small source.
     """
     return frequencies.keys[frequencies.counts > HUB_SHARE * max(frequencies.n_documents, HUB_QUERIES)]

@@ -29,7 +29,7 @@ PARALLEL_BYTES = 1 << 30
 
 @contextmanager
 def side_by_side(device: torch.device, n_bytes: int = 0) -> Iterator[Callable[..., Iterator[Any]]]:
-    """Yield a parallel `map`, one item per torch thread, on a CPU; the built-in `map` on other devices.
+    """Yield a `map` that computes items in parallel, one per torch thread, on a CPU; else the built-in `map`.
 
     n_bytes : memory of a pending item. If all pending items would exceed PARALLEL_BYTES, the built-in `map` is used,
               and torch computes each item with all its threads.
@@ -86,8 +86,8 @@ class BlockPlan:
     """Block sizes for a device.
 
     n_triplets   : triplets per block.
-    window_bytes : bytes of the rows that are read from a file at once, in the file's order.
-    tile_bytes   : bytes of the scaled rows (queries x budgets) in one batched product.
+    window_bytes : bytes of rows that are read from a file at once, in the order of the file.
+    tile_bytes   : bytes of scaled rows (queries x budgets) per batched product.
     panels       : columns per panel of a symmetric product, by dtype; None to compute the whole product at once.
     in_threads   : True to compute the blocks of both passes in parallel, one thread each.
     """
@@ -100,9 +100,9 @@ class BlockPlan:
 
 
 PLANS = {"cpu": BlockPlan(2048, 128 << 20, 3 << 20, {torch.float32: 128, torch.float64: 384}, in_threads=True)}
-"""Plan for a CPU, measured at 768 dimensions with one thread. Blocks fit the cache: apart from the products, they take
-a third less time than blocks of 4,096 triplets. Panels take 0.6 times as long as the whole product. A window has 44,000
-triplets."""
+"""Plan for a CPU, measured at 768 dimensions with one thread. Blocks fit the cache. Apart from the products, a block
+takes a third less time per triplet than one of 4,096 triplets. Computing a product in panels takes 0.6 times as long as
+computing it whole. A window has 44,000 triplets."""
 ACCELERATOR_PLAN = BlockPlan(32_768, 1 << 30, 512 << 20, None, in_threads=False)
 """Plan for any other device. A product of 32,768 rows takes far longer than its launch."""
 WINDOW_TRIPLETS = 1 << 22
@@ -121,7 +121,7 @@ class Vectors:
     gather : function for rows in a file, or None. It copies the rows of ascending ids to an (n, d) tensor on the CPU,
              so memory does not grow with the number of texts.
     tick   : function called after each block of a pass with the block's number of triplets, or None.
-    device : device that computes; None for the device of the rows.
+    device : device for all computation; None for the device that holds the rows.
     """
 
     queries: Tensor
@@ -147,8 +147,8 @@ class Triplets:
     query, positive, negative : (T,) row numbers.
     record_offsets : (R+1,) first triplet of each (record, scored positive), then the number of triplets.
     record : (T,) record of each triplet.   place : (T,) position of its negative in the plan's arrays.
-    share  : (T,) weight with which each triplet counts; None if each counts as one. Under the policy "all" the triplets
-             of a negative share a weight of one, so shares add up to the number of negatives (METHOD 9).
+    share  : (T,) weight of each triplet; None if all are 1. Under the policy "all", the triplets of a negative share a
+             weight of 1, so the shares add up to the number of negatives (METHOD 9).
     """
 
     query: Index
@@ -193,9 +193,10 @@ class Triplets:
 
 @dataclass(frozen=True)
 class Groups:
-    """Groups (records or queries) of one block, each padded to k slots. groups: (r,) numbers of the groups.
+    """Groups (records or queries) of one block, each padded to k slots.
 
-    places : (r*k,) triplet in each slot; padding repeats the group's first triplet.   real : (r*k,) False for padding.
+    groups : (r,) numbers of the groups.   real : (r*k,) flags of slots with a triplet; False for padding.
+    places : (r*k,) triplet in each slot. Padding repeats the group's first triplet.
     """
 
     groups: Index
@@ -240,7 +241,7 @@ class SlotBlock:
     """One block of r groups with k slots each, on the device. Rows are numbered within the window.
 
     host     : the same groups as arrays on the CPU.   groups : (r,) numbers of the groups.
-    triplet  : (r*k,) triplet in each slot. Padding has number T, an extra last position of results.
+    triplet  : (r*k,) triplet in each slot. Padding has the number T, which is an extra position at the end of results.
     query    : (r,) row of each group's query; (0,) if queries are not read.
     positive : (r*k,) row of each slot's positive, or (r,) if all slots of a group have the same positive.
     negative : (r*k,) row of each slot's negative.

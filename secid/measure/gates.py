@@ -87,9 +87,9 @@ Source: METHOD 3."""
 # Means and shares of a source's gates. They are diagnostics, never used for ranking.
 
 INVERSION = 0.5
-"""Consistency below which a negative outscores its positive."""
+"""Consistency at equal scores. Below it, the negative outscores its positive."""
 LOW_LOCALITY = 0.5
-"""Locality below which a negative is closer to the query than to the positive."""
+"""Locality at equal distances. Below it, the negative is closer to the query than to the positive."""
 
 
 @dataclass(frozen=True)

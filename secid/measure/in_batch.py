@@ -53,9 +53,9 @@ def lowest_positive(s_query_positive: Floats, place: npt.NDArray[np.int64]) -> F
 
 @dataclass(frozen=True)
 class Conflicts:
-    """Labelled positives of each row's query that occur in other rows. A source has N rows.
+    """For each of a source's N rows, labelled positives of the row's query that occur in other rows.
 
-    n_passages : (N,) number of pairs of another row and a labelled positive of the query in that row.
+    n_passages : (N,) number of these positives, counted once for each other row that contains them.
     n_rows     : (N,) number of other rows with at least one such positive, at most N - 1.
     """
 
@@ -103,7 +103,7 @@ class Batch:
 
 
 def flagged_counts(batches: Iterable[Batch], relative: float) -> tuple[Floats, Floats]:
-    """Return (R,) counts of other rows' passages that the relative margin flags for each query, and (R,) of all.
+    """Count, for each query, the other rows' passages that the relative margin flags, (R,), and all of them, (R,).
 
     R is the number of rows in all batches, at least 1. Dot products are in float64. The loop over batches does not wait
     for the device. Source: METHOD 10, 11.

@@ -18,13 +18,13 @@ from secid.errors import NumericalError, plain_message
 
 NOT_PSD = "the information matrix is not positive semi-definite"
 EIGENVALUE_ROUNDING = 1e-5
-"""Maximum size of a negative eigenvalue, relative to the largest eigenvalue. The error of float32 products within a
-block is far smaller (1e-7)."""
+"""Maximum absolute value of a negative eigenvalue, relative to the largest eigenvalue. The error of float32 products
+within a block is far smaller (1e-7)."""
 SUBNORMAL = float(np.finfo(np.float32).tiny)
 """Smallest float32 with full precision (1e-38). A smaller eigenvalue is rounding, whatever the largest one is."""
 NOISE = 2.0
-"""Positive eigenvalues count as 0 up to this factor times the size of the lowest negative one, since rounding errors
-above and below 0 have nearly the same size."""
+"""Positive eigenvalues up to this multiple of the lowest negative one, in absolute value, count as 0, because rounding
+errors above and below 0 have nearly the same size."""
 
 
 @dataclass(frozen=True)

@@ -39,9 +39,9 @@ def interval(
 ) -> tuple[float, float]:
     """Return the 95 % interval of a mean, a difference or a ratio: value ± `reach_95` standard errors.
 
-    n_queries : number of distinct queries; for a difference, on the side with fewer.
-    limits    : minimum and maximum possible value, by default infinite. They are also the interval if there are fewer
-                than MIN_QUERIES queries. JSON cannot hold an infinite interval. Source: METHOD 8.
+    n_queries : number of distinct queries; for a difference, of the side with fewer.
+    limits    : minimum and maximum possible value, by default infinite. With fewer than MIN_QUERIES queries, they are
+                returned as the interval. JSON cannot hold an infinite interval. Source: METHOD 8.
     """
     low, high = limits
     if n_queries < MIN_QUERIES:
@@ -60,7 +60,7 @@ class Difference:
     """Difference between two sources, or between two sides of one source, with its clustered standard error.
 
     n_queries : number of distinct queries on the side with fewer.
-    n_shared  : number of queries by which the sides are paired; 0 if the sides count as independent.
+    n_shared  : number of queries that both sides share, which pair them; 0 if the sides count as independent.
     """
 
     value: float
@@ -83,9 +83,9 @@ class Difference:
 
     @property
     def z(self) -> float | None:
-        """Difference in standard errors; None if the difference supports no conclusion.
+        """Difference in units of its standard error; None if the difference supports no conclusion.
 
-        It supports none if it is within rounding (for example, of the same triplets in another order), if a side has
+        It supports none if it is within rounding (for example, between two orders of the same triplets), if a side has
         too few queries for a meaningful standard error, or if the standard error is 0.
         """
         if abs(self.value) <= ROUNDING_NATS or self.n_queries < MIN_QUERIES or self.standard_error <= 0:
@@ -109,10 +109,10 @@ class Difference:
 # one nominal level.
 
 MAX_EXACT_SOURCES = 10
-"""Groups of up to this many sources, joined by open pairs, are counted exactly, in 3^n steps. In larger groups every
+"""Maximum number of sources in a group, joined by open pairs, for an exact count in 3^n steps. In larger groups, every
 open pair counts."""
 FIRST_SHARE = 0.6
-"""Share of the error that the first look spends. Among shares from 0.4 to 0.9, it needed the fewest queries on
+"""Share of the error that the first look spends. Of the shares from 0.4 to 0.9, this one needed the fewest queries on
 average."""
 NODES = 101
 """Number of Gauss-Legendre nodes for each look's density. With 101, all digits of Pocock's published constants are
@@ -176,7 +176,7 @@ def max_equal_pairs(open_pairs: Iterable[tuple[str, str]]) -> int:
     """Return the maximum number of open pairs that can be equal at the same time, if all other pairs differ.
 
     Equality is transitive: if a and c differ, b equals at most one of them. So each open pair may use the error divided
-    by this number, which is at most the number of open pairs (as in Holm's procedure). It is 0 only without open pairs.
+    by this number. It is at most the number of open pairs, which Holm's procedure uses, and 0 only without open pairs.
     Source: METHOD 8.
     """
     partners: dict[str, set[str]] = {}
@@ -224,7 +224,7 @@ def _max_pairs_within(partners: dict[str, set[str]], group: frozenset[str]) -> i
 
 
 def _cliques(partners: dict[str, set[str]], chosen: frozenset[str], others: frozenset[str]) -> Iterable[frozenset[str]]:
-    """Yield every set that contains `chosen` and any of the others, and in which all pairs are open."""
+    """Yield every set of `chosen` and some or none of `others` in which all pairs are open."""
     yield chosen
     for name in sorted(others):
         others -= {name}

@@ -29,9 +29,9 @@ BLOCK = 1 << 20
 class Records:
     """Cosines of R queries with the passages of their records.
 
-    positive : (P,) cosines. Those of record r start at positive_offsets[r] and end before positive_offsets[r + 1];
-               there is at least one.
-    negative : (N,) cosines; negative_offsets has the same form.
+    positive : (P,) cosines with positives, at least one per record. Record r has positive_offsets[r] up to, but not
+               including, positive_offsets[r + 1].
+    negative : (N,) cosines with negatives; negative_offsets has the same form.
     scored   : (P,) weight of each positive under SingleLH; the weights of a record add up to 1.
     masked   : (N,) flags of negatives that GIST leaves out; None without a guide.
     """
@@ -48,8 +48,8 @@ class Records:
 class BatchScores:
     """A block of n records on a device.
 
-    positive, negative : (P,), (N,) float64 dot products divided by the temperature.
-    of_positive, of_negative : (P,), (N,) record of each passage, from 0.   scored, masked : as in `Records`.
+    positive, negative : (P,) and (N,) float64 dot products divided by the temperature.
+    of_positive, of_negative : (P,) and (N,) record of each passage, from 0.   scored, masked : as in `Records`.
     """
 
     positive: Tensor
@@ -66,7 +66,8 @@ class Gradient:
     """Loss and gradient of one objective.
 
     loss     : (R,) loss of each record in nats.
-    positive : (P,) d loss / d s of each positive, <= 0 except for JointLH.   negative : (N,) of each negative, >= 0.
+    positive : (P,) d loss / d s of each positive, <= 0 except for JointLH.
+    negative : (N,) d loss / d s of each negative, >= 0.
     """
 
     loss: Tensor
@@ -117,7 +118,7 @@ def _sum(values: Tensor, record: Tensor, n: int) -> Tensor:
 
 
 def _likelihood(scores: BatchScores, weights: Tensor, negative: Tensor) -> Gradient:
-    """Return -log P of each positive against the record's negatives, averaged over positives with weights (P,)."""
+    """Return the mean of -log P of a record's positives against its negatives. weights: (P,) weights of the mean."""
     size, softmax = _soft(negative, scores.of_negative, scores.n)
     odds = size[scores.of_positive] - scores.positive
     missing = weights * torch.sigmoid(odds)
@@ -126,7 +127,7 @@ def _likelihood(scores: BatchScores, weights: Tensor, negative: Tensor) -> Gradi
 
 
 def _uniform(scores: BatchScores) -> Tensor:
-    """Return (P,) weights of 1 / the number of positives in the record."""
+    """Return (P,) weights: 1 / (number of positives in the record)."""
     ones = torch.ones_like(scores.positive)
     return ones / _sum(ones, scores.of_positive, scores.n)[scores.of_positive]
 
@@ -172,7 +173,7 @@ CLOSED_FORMS: Mapping[str, Callable[[BatchScores], Gradient]] = {
     "lse_pair_min_p_max_n": partial(_pairs, positives="worst", negatives="best"),
     "gist": _gist,
 }
-"""Objectives that use one record at a time, by name. The gradient is that of the record's own loss."""
+"""Objectives that use one record at a time, by name. Each gives the loss of every record, and its gradient."""
 MW = "mw"
 OBJECTIVES = (*list(CLOSED_FORMS)[:-1], MW, "gist")
 """All objectives, in the order of METHOD 9."""
@@ -268,7 +269,7 @@ def objective_values(
 
 
 def _ends(scores: BatchScores) -> Tensor:
-    """Return (3, P) weights of all, the strongest and the weakest positives; 0 for the only positive of a record."""
+    """Return (3, P) weights that select all, the strongest and the weakest positives; 0 if a record has only one."""
     several = (_uniform(scores) < 1.0).double()
     strongest, weakest = (_hard(sign * scores.positive, scores.of_positive, scores.n)[1] for sign in (1.0, -1.0))
     return torch.stack([several, several * strongest, several * weakest])

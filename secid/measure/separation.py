@@ -18,14 +18,14 @@ from torch.nn.functional import softplus
 
 CELL_WIDTH = 1.0 / 8.0
 """Width of a cell, in units of score / temperature. The polynomial's error is at most width^6 / 46080 times the sixth
-derivative, which is below 1/2 for both functions: 4e-11 for x, and the same for y."""
+derivative, which is below 1/2 for both functions. That gives 4e-11 for x, and the same for y."""
 BOUND = 1e-10
 """Maximum error of a mean of softplus."""
 FAR_ARGUMENT = 40.0
-"""Above this argument softplus equals its argument to 4e-18, and its derivative is 1."""
+"""Argument above which softplus equals its argument to 4e-18, and its derivative is 1."""
 MAX_EDGE_PAIRS, MIN_EDGES = 1 << 18, 16
-"""Maximum pairs of edges in memory at once (2 MB, which fits a CPU's cache), and minimum edges of x in a batch, however
-many edges y has."""
+"""Maximum number of pairs of edges in memory at once (2 MB, which fits a CPU's cache), and minimum number of edges of x
+in a batch. The minimum takes precedence if y has many edges."""
 
 
 @dataclass(frozen=True)
@@ -195,7 +195,7 @@ def _ranks(positive: PassageScores, negative: PassageScores) -> tuple[Tensor, Te
 
 
 def _within(positive: PassageScores, negative: PassageScores, n_queries: int) -> tuple[Tensor, Tensor]:
-    """Return (Q,) number of correctly ordered pairs per query, where a tie counts half, and (Q,) of all its pairs."""
+    """Return (Q,) number of correctly ordered pairs per query, and (Q,) number of all its pairs. A tie counts half."""
     high, low, n_levels = _ranks(positive, negative)
     keys, order = (negative.query * n_levels + low).sort()
     sums = torch.nn.functional.pad(negative.weight[order].cumsum(0), (1, 0))

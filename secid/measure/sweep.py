@@ -29,13 +29,13 @@ from secid.measure.information import InformationState
 from secid.settings import DEFAULTS
 
 MAX_PANEL_DIVISOR = 4
-"""Panels get narrower with the number of products of the same rows, but at most by this factor. Four panels of 32
-columns are together as fast as one of 128, and they compute less of the lower triangle."""
+"""Maximum factor by which panels get narrower as more products share the same rows. Four panels of 32 columns together
+are as fast as one of 128, and compute less of the lower triangle."""
 STORED_PANELS = 8
-"""Number of panels that store the upper triangle of a sum, 9/16 of the matrix, if products are computed whole."""
+"""Number of panels for the upper triangle of a sum, if products are computed whole. They store 9/16 of the matrix."""
 DOT_ROUNDING = 1e-12
-"""Dot products that differ by at most this count as equal. It is far above the error of a float64 dot product of unit
-rows (1e-16 times sqrt d), and far below any real difference."""
+"""Maximum difference between dot products that count as equal. It is far above the error of a float64 dot product of
+unit rows (1e-16 times sqrt d), and far below any real difference."""
 
 
 @dataclass(frozen=True)
@@ -52,8 +52,8 @@ class Variant:
 
 
 PanelProduct = tuple[int, int, Tensor]
-"""A part of several products of the same rows: number of the panel, number of the first sum, and the values to add to
-this and the following sums, (stop, n_sums, width)."""
+"""Part of several products that share the same rows: number of the panel, number of the first sum, and values to add to
+this sum and the following ones, (stop, n_sums, width)."""
 
 
 class SymmetricSums:
@@ -80,7 +80,7 @@ class SymmetricSums:
         return sum(panel.numel() for panel in self._panels)
 
     def first(self, n: int) -> SymmetricSums:
-        """Return new sums, all 0, for the first n products only."""
+        """Return empty sums (all 0) for only the first n products."""
         part = copy(self)
         part._panels = [torch.zeros_like(panel[:, :n]) for panel in self._panels]
         return part
@@ -134,7 +134,7 @@ class SweepSums:
                       its negatives at `temperature`. This is METHOD 3's record form without 1/tau^2.
     weights         : sum of share * weight by variant, including triplets with u = 0.
     n_negatives     : sum of shares by variant.
-    sums            : by variant, the sums that hold its products, and the number of its sum.
+    sums            : by variant, the `SymmetricSums` that contain its sum, and the number of the sum in them.
     """
 
     dots: Dots
@@ -167,14 +167,14 @@ def sweep(
     """Compute the dot products of all triplets, and one information sum per variant. Source: METHOD 2, 11.
 
     coverages   : (T,) coverage of each triplet, by the name that variants use.
-    smallest_distance : n counts as equal to p if ||n - p|| is at most this. Then u = 0, s_qn = s_qp and s_pn = 1
+    smallest_distance : maximum ||n - p|| at which n counts as equal to p. Then u = 0, s_qn = s_qp and s_pn = 1
                   exactly.
     temperature : temperature of the record softmax.
     position    : (T,) position of each triplet's query in the nested sample, in [0, 1); required for variants with a
                   sample below 1.
-    sums        : number format of the products within a block. Sums over blocks are always float64. In float64 the
-                  states of any parts of the records add up to the state of all within 1e-12; in float32 only the
-                  states of whole blocks do.
+    sums        : number format of the products within a block. Sums over blocks are always float64. In float64, the
+                  states of any parts of the records add up to the state of all records within 1e-12. In float32, only
+                  the states of whole blocks do.
     Except for rounding, the result does not depend on the order of records or the block size. Without triplets all sums
     are 0. Raises NumericalError if a row is zero or not finite.
     """
@@ -214,7 +214,7 @@ def sweep(
 class _Totals:
     """Sums of all variants. stratum: (R,) number of the smallest sample that contains each record's query.
 
-    A family is all variants that share their products: the same weights, on different samples.
+    A family is the set of variants that share their products: they have the same weights, but different samples.
     """
 
     def __init__(
@@ -297,7 +297,7 @@ class _Totals:
         )
 
     def _family(self, variant: Variant) -> Variant:
-        """Return the variant that stands for the family: all triplets, and the first of several equal coverages."""
+        """Return the variant that represents the family: all triplets, and the first of several equal coverages."""
         return replace(variant, coverage=self._equal[variant.coverage], sample=1.0)
 
 
@@ -305,8 +305,8 @@ def _block_dots(window: Window, block: SlotBlock, smallest_distance: float) -> t
     """Return cosines of a block in float64, and its differences n - p in float32, (slots, d).
 
     Rows are divided by their float64 norm, so float32 rounding of unit vectors has no effect. A zero row gives NaN.
-    A copy of the positive that was encoded in another batch differs from it by rounding. Such a copy is set to an exact
-    tie, so that rounding does not decide whether it counts as an inversion.
+    A copy of the positive that was encoded in another batch differs from it by rounding. The scores of such a copy are
+    set to exact ties, so that rounding does not decide whether it counts as an inversion.
     """
     negatives = window.passages.index_select(0, block.negative)
     positives = window.passages.index_select(0, block.positive)
@@ -330,7 +330,7 @@ def _block_dots(window: Window, block: SlotBlock, smallest_distance: float) -> t
 
 
 def _tie(values: Tensor, others: Tensor) -> Tensor:
-    """Return `values`, but replace those within rounding of `others` by `others`, so that equal rows tie exactly."""
+    """Return `values`, with values within rounding of `others` replaced by `others`, so that equal rows tie exactly."""
     return torch.where((values - others).abs() <= DOT_ROUNDING, others, values)
 
 

@@ -166,7 +166,7 @@ def _forms_and_pairs(rows: Tensor, shrink: Tensor, scratch: Scratch) -> tuple[Te
 
 
 def _forms_and_sums(rows: Tensor, shrink: Tensor, tile: int) -> tuple[Tensor, Tensor]:
-    """Return the same as `_forms_and_pairs`, with less work for queries with many triplets.
+    """Return the result of `_forms_and_pairs`, with less work for queries with many triplets.
 
     It uses tr((C S)^2) = c^T (S o S) c, where c is the diagonal of C, and S is a query's sum of v v^T.
     """
@@ -193,8 +193,8 @@ class Influence:
 
     budgets     : budget B of each column.
     per_triplet : (T,) h_i at the first budget. They add up to 0 except for rounding.
-    information : (T,) share_i w_i u_i^T A^-1 u_i at the first budget, >= 0: each triplet's part of the score, to first
-                  order.
+    information : (T,) first-order part of the score that each triplet contributes, share_i w_i u_i^T A^-1 u_i at the
+                  first budget, >= 0.
     queries     : (Q,) distinct query ids, sorted.
     per_query   : (Q, len(budgets)) sums of h_i over each query's triplets, divided by N. Each row is one observation of
                   the clustered variance.
@@ -275,8 +275,8 @@ def influence_of_few(
 ) -> tuple[Influence, Floats]:
     """Return the influence at one budget without a bias, and the T eigenvalues of M that may not be 0, ascending.
 
-    Arguments are as in `influence`. The T x T products of the rows take the place of M, which is much less work if
-    there are fewer triplets than dimensions. Source: METHOD 8.
+    Arguments are as in `influence`. The T x T products of the rows replace M, which saves much work if there are fewer
+    triplets than dimensions. Source: METHOD 8.
     """
     share = np.ones(len(triplets)) if triplets.share is None else triplets.share
     n = triplets.n_negatives
@@ -316,7 +316,7 @@ def information(
 
 @dataclass(frozen=True)
 class ScorePart:
-    """ECI_sem of a part of the triplets. per_triplet: (T,) h_i, 0 for triplets outside the part. Source: METHOD 8."""
+    """ECI_sem of a part of T triplets. per_triplet: (T,) h_i; 0 for triplets outside the part. Source: METHOD 8."""
 
     nats: float
     per_triplet: Floats
@@ -350,7 +350,7 @@ def scores_of_parts(
 
 
 def _part(rows: Tensor, share: Tensor, n: float) -> tuple[float, Floats]:
-    """Return the score and influences of one part. rows, share: those of its triplets.   n: sum of the shares."""
+    """Return the score and influences of one part. rows, share: rows and shares of its triplets.   n: sum of shares."""
     matrix = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64, device=rows.device)
     pieces = list(zip(torch.split(rows, PART_ROWS), torch.split(share, PART_ROWS), strict=True))
     for some, counts in pieces:

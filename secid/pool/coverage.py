@@ -246,8 +246,7 @@ class Lexicon:
         self._pool: DocumentFrequencies | None = None
         self._waiting = [np.zeros(0, np.int32)]
         self._offsets = np.zeros(len(counted) + 1, np.int64)
-        self._mapped: mmap.mmap | None = None
-        self._columns: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        self._spool = spool
         # A caller's lexer may not be thread-safe.
         n_threads = 1 if lex else min(MAX_THREADS, os.cpu_count() or 1)
         of_queries, of_passages = (store.lengths for store in stores) if stores else (None, None)
@@ -270,17 +269,34 @@ class Lexicon:
             vocabulary = Vocabulary(self._query_sets.table)
             self.vocabulary: Keys = vocabulary.keys
             self._held_by = np.zeros(len(self.vocabulary), np.int64)
-            self._take(parts(indexed, len(counted), of_passages), counted, spool)
+            self._take(parts(indexed, len(counted), of_passages), counted)
+        self._map_spool()
+
+    def __getstate__(self) -> dict[str, Any]:
+        """Return what another process needs, for a lexicon of a named tokenizer: the spool stays in its file."""
+        return {name: value for name, value in self.__dict__.items() if name not in ("_mapped", "_columns")}
+
+    def __setstate__(self, state: dict[str, Any]) -> None:
+        self.__dict__.update(state)
+        self._map_spool()
+
+    def _map_spool(self) -> None:
+        self._mapped: mmap.mmap | None = None
+        self._columns: npt.NDArray[np.int32] = np.zeros(0, np.int32)
+        if self._offsets[-1]:
+            with self._spool.open("rb") as written:
+                self._mapped = mmap.mmap(written.fileno(), 0, access=mmap.ACCESS_READ)
+            self._columns = np.frombuffer(self._mapped, np.int32)
 
     def _tokens(self, texts: Sequence[str] | Packed, role: Role) -> tuple[Keys, Index]:
         if not (isinstance(texts, Packed) and texts.data.isascii()):
             self.is_ascii = False
         return self._lex(texts) if self._lex else token_stream(texts, self.tokenizer, role)
 
-    def _take(self, parts: Iterable[IndexedTokens], counted: npt.NDArray[np.bool_], spool: Path) -> None:
+    def _take(self, parts: Iterable[IndexedTokens], counted: npt.NDArray[np.bool_]) -> None:
         """Count the token sets of all passages, and write them to the spool."""
         start = 0
-        with spool.open("wb") as file:
+        with self._spool.open("wb") as file:
             for part in parts:
                 stop = start + len(part)
                 self._offsets[start + 1 : stop + 1] = part.counts
@@ -288,10 +304,6 @@ class Lexicon:
                 self._count(part, counted[start:stop])
                 start = stop
         np.cumsum(self._offsets, out=self._offsets)
-        if self._offsets[-1]:
-            with spool.open("rb") as written:
-                self._mapped = mmap.mmap(written.fileno(), 0, access=mmap.ACCESS_READ)
-            self._columns = np.frombuffer(self._mapped, np.int32)
 
     def _count(self, part: IndexedTokens, counted: npt.NDArray[np.bool_]) -> None:
         self._waiting.append(part.columns if counted.all() else part.columns[np.repeat(counted, part.counts)])

@@ -1,4 +1,4 @@
-"""Files as a stream of records and defects.
+"""Read files as a stream of records and defects.
 
 >>> sources = resolve_sources(["negatives/*.parquet"], settings)      # doctest: +SKIP
 >>> for item in open_source(sources[0], settings): ...                # doctest: +SKIP

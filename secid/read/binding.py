@@ -23,8 +23,8 @@ ID = re.compile(r"(?=[^ ]*\d)[A-Za-z0-9_.:/#@+-]{1,64}")
 
 ASCII_WORD = re.compile(r"[!-~]{1,256}")
 MARK = re.compile(r"[_:]")
-"""Marks in ids that are names, such as FEVER's (`Fox_Broadcasting`) and DBpedia's. At least half of the ASCII words in
-a column of such ids have one."""
+"""Characters that mark a name used as an id, as in FEVER (`Fox_Broadcasting`) and DBpedia. A column of such ids has one
+of them in at least half of its ASCII words."""
 
 CELL_WORD = re.compile(r"\S{2,64}")
 
@@ -142,9 +142,9 @@ def look_like_ids(values: Sequence[Any]) -> bool:
 Labelled = Literal["", "pair", "list"]
 
 Extract = Callable[[Any], tuple[Any, Any, Any]]
-"""Function from a row to its (query, positives, negatives), unchanged.
+"""Function that takes a row and returns its cells (query, positives, negatives) unchanged.
 
-positives, negatives : a tuple of single cells, or the value of a single column (a list, in a good row).
+positives, negatives : a tuple of single cells, or the value of one column (a list if the row is valid).
 Raises one of NOT_THE_SHAPE for a row of another shape.
 """
 
@@ -277,7 +277,7 @@ def unnumbered(name: str) -> str:
 
 
 def with_nulls(row: Row, binding: Binding) -> Row:
-    """Return the row, with null for each column that the binding touches and the row lacks."""
+    """Return a copy of the row in which missing columns of the binding are null."""
     if isinstance(row, dict) and binding.columns is not None:
         return {**dict.fromkeys(binding.columns), **row}
     return row
@@ -286,7 +286,7 @@ def with_nulls(row: Row, binding: Binding) -> Row:
 # Usual column names, and binders made from them.
 
 Bind = Callable[[Head], list[Binding]]
-"""Function from a head to all its readings in one shape; empty if it has another shape."""
+"""Function that lists the bindings of one shape that fit a head; empty if the head has another shape."""
 
 Form = Literal["cells", "lists", "any"]
 """Form of positives and negatives. cells: single cells. lists: a list on at least one side. any: each row decides."""
@@ -338,16 +338,16 @@ ABOUT = re.compile(
     r"ind(ex|exes|ices)|refs?|scores?|sim(ilarity|ilarities)?|ranks?|margins?|labels?|num(ber)?|count|len(gth)?s?|types?|sources?|"
     r"miners?|models?|methods?|splits?|lang(uage)?s?|prompts?|meta(data)?|extra|tokens?|embeddings?|vectors?"
 )
-"""Words in the names of columns that describe passages but do not hold them."""
+"""Pattern of words that mark a column as a description of passages, not the passages themselves."""
 
 
 def has_word(name: str, word: re.Pattern[str]) -> bool:
-    """Tell whether some word of a name matches a pattern."""
+    """Tell whether any word of a column's name matches a pattern."""
     return any(map(word.fullmatch, WORD.findall(name)))
 
 
 def columns_named(head: Head, tiers: tuple[str, ...]) -> list[str]:
-    """Return the columns that fit the first tier that any column fits. Whole names are compared, ignoring case."""
+    """Return the columns that fit the first matching tier; [] if none fit. Whole names are compared, ignoring case."""
     for tier in tiers:
         names = [key for key in head.kinds if isinstance(key, str) and fits(key, (tier,))]
         if names:
@@ -361,7 +361,7 @@ def query_columns(head: Head) -> list[str]:
 
 
 def fits(name: str, tiers: tuple[str, ...]) -> bool:
-    """Tell whether a column's whole name fits some tier, ignoring case."""
+    """Tell whether a column's whole name fits one of the tiers, ignoring case."""
     return any(re.fullmatch(tier, composed(name), re.IGNORECASE) for tier in tiers)
 
 

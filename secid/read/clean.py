@@ -47,7 +47,7 @@ class Pair(NamedTuple):
 
 
 class _Unusable(Exception):  # noqa: N818 - never leaves this module
-    """A row or cell that cannot be used. query, dropped: as in Defect."""
+    """Raised for a row or cell that cannot be used. query, dropped: as in Defect."""
 
     def __init__(self, reason: str, fact: Fact | None = None, query: str = "", dropped: Dropped = NONE_DROPPED) -> None:
         super().__init__(reason)
@@ -58,7 +58,7 @@ class _Unusable(Exception):  # noqa: N818 - never leaves this module
 
 
 class Cleaner:
-    """Turns the rows of one file into records and defects.
+    """Converter from the rows of one file to records and defects.
 
     query_of, passage_of : functions from an id to its text; required if the binding reads ids.
     keep              : whether records include the extras of their row.
@@ -145,7 +145,7 @@ class Cleaner:
         return sum(cell not in ("", {}, []) and isinstance(cell, kinds) and type(cell) is not bool for cell in cells)
 
     def _texts(self, cells: Iterable[Sequence[Any]]) -> list[str]:
-        """Return the passage texts of the rows, titles joined; [""], which is never usable, if a text is blank."""
+        """Return the passage texts of the rows, titles joined. If any text is blank, return [""] to reject the rows."""
         passages = list(chain.from_iterable(cells))
         if dict not in set(map(type, passages)):
             return passages
@@ -213,7 +213,7 @@ class Cleaner:
     def _columns_of_pair(self, row: Any, query: Any, passage: Any) -> str:
         """Return the unread columns, and the ids that the collection resolves, as JSON.
 
-        A value that JSON cannot hold becomes an empty list. Copies cannot hold it either.
+        A value that JSON cannot hold becomes an empty list, because copies cannot hold it either.
         """
         ids = {"query_id": query} if self._query_of is not None else {}
         if self._passage_of is not None:
@@ -234,7 +234,7 @@ class Cleaner:
         return {key: value for key, value in row.items() if key not in read} if isinstance(row, dict) else {}
 
     def _cells_used(self, cells: Any, empty: str) -> list[tuple[int, Any]]:
-        """Return (place, value) of each cell that has a usable text. empty: as in `_passage`."""
+        """Return (position, value) of each cell with a usable text. empty: reason for blank texts, as in `_passage`."""
         return [(place, cell) for place, cell in enumerate(cells) if self._usable((cell,), empty)[0]]
 
     def _split_name(self, row: Any, key: Any) -> str:
@@ -252,7 +252,7 @@ class Cleaner:
         self, line: int, query: Any, positives: Any, negatives: Any, split: str, row_fields: Mapping[str, Scalar],
         left_out: Dropped,
     ) -> Item:  # fmt: skip
-        """Return the record of these cells, or a defect. left_out: numbers of unread passages by (reason, fact)."""
+        """Return the record of these cells, or a defect. left_out: count of unread passages for each (reason, fact)."""
         try:
             text = self._query(query)
             good, dropped = self._usable(self._listed(positives, "missing_field"), "no_positive")
@@ -417,7 +417,7 @@ def _by_reason(dropped: Dropped) -> Counter[str]:
 
 
 def _verdict(dropped: Dropped, none: str) -> tuple[str, Fact | None]:
-    """Return why no text is left: the commonest reason other than null (the first in a tie), else `none`."""
+    """Return why no text is left: the commonest reason except null, the first in a tie; `none` if all were null."""
     reasons = [(key, n) for key, n in dropped.items() if key[0] != "missing_field"]
     if not reasons:
         return (none, NULL[1]) if dropped else (none, Fact("empty_list"))

@@ -312,8 +312,9 @@ ONLY_IDS = frozenset({"id-columns", "text-and-ids", "tevatron-ids", "colbert"})
 def with_ids(binding: Binding, head: Head, settings: Settings, path: str, *, texts: bool) -> Binding:
     """Return the binding with `query_ids` and `passage_ids` set.
 
-    With a collection, values in it are ids, and so are single words. Without one, whole numbers and words with a
-    digit, `_` or `:` are ids, and so are words next to query ids. A column named as ids never holds texts.
+    A column named as ids holds ids. With a collection, a column also holds ids if the collection contains at least
+    MIN_RESOLVED_FRACTION of its values, or if its passages are single words. Without one, it holds ids if its values
+    are whole numbers or words with a digit, `_` or `:`, or if they are words in a row whose query is an id.
     texts : whether the user's `--format` says that words are texts.
     Raises InputError if the collection holds none of the ids.
     """
@@ -365,7 +366,7 @@ def _are_ids(values: list[str | int], settings: Settings) -> bool:
 
 
 def _cells(binding: Binding, head: Head) -> tuple[list[Any], list[Any]]:
-    """Return the queries of the first rows, and their passage cells."""
+    """Return the queries and the passage cells of the first rows."""
     queries: list[Any] = []
     passages: list[Any] = []
     for query, *cells in extract_rows(binding, head):
@@ -375,7 +376,7 @@ def _cells(binding: Binding, head: Head) -> tuple[list[Any], list[Any]]:
 
 
 def _are_references(passages: Sequence[Any]) -> bool:
-    """Tell whether most passages that are objects have an id and no text."""
+    """Tell whether most of the passages given as objects have an id but no text."""
     lists = (cell for cell in passages if isinstance(cell, list | tuple))
     objects = [item for items in (passages, *lists) for item in items if isinstance(item, dict)]
     references = [item for item in objects if passage_text(item) is None and passage_id(item) is not None]

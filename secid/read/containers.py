@@ -71,7 +71,12 @@ PICKLE_REMEDY = "export it as Parquet or JSON lines with the program that wrote 
 
 @dataclass(frozen=True, slots=True)
 class Container:
-    """The container of one file's rows. dialect: format of a table or None. run: settings of a TREC run or None."""
+    """The format that holds a file's rows.
+
+    compression : name of the compression, or "".
+    dialect     : format of a table, else None.
+    run         : settings for reading a TREC run, else None.
+    """
 
     kind: Kind
     compression: str = ""
@@ -197,12 +202,12 @@ def open_parts(stream: ByteStream, container: Container, columns: Sequence[str] 
 # Rows of Parquet and Arrow files, in small batches of the needed columns.
 
 BATCH_ROWS = 256
-"""Maximum number of rows to decode at once. Larger batches are not faster, and lists may be padded with a million
-nulls."""
+"""Maximum number of rows to decode at once. Larger batches are not faster, and padded lists may hold a million nulls
+each."""
 
 BATCH_BYTES = 16 << 20
-"""Maximum bytes to decode at once, estimated from the average of a row group, so that rows of megabytes come a few at
-a time."""
+"""Maximum bytes to decode at once, estimated from the average row size of a row group. Of megabyte-sized rows, only a
+few are decoded at a time."""
 
 SMALLER = "free memory, or rewrite the file: fewer rows per batch or row group, shorter texts, or JSON lines"
 
@@ -272,12 +277,12 @@ def _next_batches(batches: Iterator[pa.RecordBatch], path: str) -> Iterator[pa.R
 def _column_names(schema: pa.Schema, columns: Sequence[str] | None, path: str) -> list[str]:
     names = list(schema.names)
     if len(set(names)) < len(names):
-        raise SchemaError(f"two columns of the same name: {', '.join(names)}", where=path)
+        raise SchemaError(f"two columns of the same name: {', '.join(names)}", where=path, remedy="rename one of them")
     return names if columns is None else [name for name in names if name in set(columns)]
 
 
 def row_slices(batch: pa.RecordBatch, *, single: bool = False) -> Iterator[pa.RecordBatch]:
-    """Return slices of a batch: single rows, or at most BATCH_ROWS rows and about BATCH_BYTES each."""
+    """Return slices of a batch: one row each if `single`, else at most BATCH_ROWS rows and about BATCH_BYTES."""
     n_rows = 1 if single else min(BATCH_ROWS, max(1, batch.num_rows * BATCH_BYTES // max(1, batch.nbytes)))
     return (batch.slice(at, n_rows) for at in range(0, batch.num_rows, n_rows))
 

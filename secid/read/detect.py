@@ -202,7 +202,7 @@ def detect(rows: Sequence[Row], settings: Settings, path: str, *, without_negati
 
 
 def _note_on_unread(binding: Binding, head: Head) -> str:
-    """Return a note on unread columns whose names differ from a bound column only in the number; "" without any."""
+    """Return a note that lists unread columns named like a bound one but with another number; "" if there are none."""
     columns = binding.columns or ()
     stems = {unnumbered(name) for name in columns[1:]}
     left = [str(key) for key in head.kinds if key not in columns and unnumbered(str(key)) in stems]

@@ -55,13 +55,14 @@ QUERY_KEYS = ("query-id", "query_id", "qid", "query")
 SCORE_KEYS = ("score", "label", "relevance", "rel")
 FOLDER_HELP = "--against-eval takes a BEIR folder (queries, a corpus, qrels), hf://datasets/OWNER/NAME, or mteb:TASK"
 JUDGED_ROW = re.compile(rb"(\S+[ \t]+\S+[ \t]+\S+[ \t]+-?\d+[ \t]*|\S+ +\S+ +-?\d+ *)\r?(\n|\Z)")
-"""Pattern of a judgement as trec_eval reads it (query, iteration, passage, grade), or of three words between spaces."""
+"""Pattern of a judgement in trec_eval's format (query, iteration, passage, grade), or of (query, passage, grade)
+separated by spaces."""
 MAX_LINE_BYTES = 1 << 16
 """Maximum length of a line of judgements in bytes."""
 EVALUATION_SPLIT = "test"
-"""The evaluation split in a folder with several splits, by BEIR's convention."""
+"""Name of the evaluation split in a folder with several splits, by BEIR's convention."""
 EVALUATED_ELSEWHERE = {"mteb:MSMARCO": "dev"}
-"""Tasks of mteb -> their evaluation split, if it is not EVALUATION_SPLIT."""
+"""Task of mteb -> its evaluation split, for tasks that do not use EVALUATION_SPLIT."""
 
 
 @dataclass(frozen=True)
@@ -82,8 +83,8 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
 
     folder : a BEIR folder, the address of a data set on the hub, or an mteb task.
     titles : whether to join each passage's title before its text.
-    Only queries of the evaluation split count. If there is no such split, the queries of all qrels count; without
-    qrels, all queries do, and no passage is known to be relevant.
+    Only queries of the evaluation split count. Without such a split, the queries of all qrels count. Without qrels,
+    all queries count, and no passage is known to be relevant.
     Raises InputError if the folder or its queries are missing, or a file has an unexpected format.
     """
     files_by_role = collection_files(folder, FOLDER_HELP)
@@ -102,7 +103,10 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
         if not files or key in wanted_queries
     }  # fmt: skip
     if not queries:
-        raise InputError("no query of the qrels is in the queries file", where=folder)
+        raise InputError(
+            "the queries file holds none of the query ids in the qrels", where=folder,
+            remedy="use queries and qrels of the same data set",
+        )  # fmt: skip
     corpus = files_by_role.required("corpus", FOLDER_HELP) if wanted_passages else ()
     passages = {
         key: text for key, text in (texts_with_ids("passages", corpus, titles=titles) if corpus else ())
@@ -142,7 +146,7 @@ def _grade(cell: object) -> float:
 
 
 def _rows(path: str) -> Iterator[tuple[int, Row | Broken]]:
-    """Yield (line number, row) of a file in any container. Lines like JUDGED_ROW are split into words."""
+    """Yield (line number, row) of a file in any format. If line 1 matches JUDGED_ROW, each line is split into words."""
     stream = ByteStream(path)
     try:
         if JUDGED_ROW.match(stream.peek()):
@@ -219,12 +223,14 @@ class RetrievalRun:
         )  # fmt: skip
 
     def parts(self, stream: ByteStream) -> Parts:
-        """Return the rows of a run file. A row has the number of its query's first line."""
+        """Return the rows of a run file. Each row is numbered by the first line of its query."""
         self.counts.clear()
         return self.rows(enumerate(stream.lines(ROW_LIMIT), 1), stream.path)
 
     def rows(self, lines: Iterable[tuple[int, bytes | None]], path: str) -> Parts:
-        """Return the rows of (number, line). Memory grows with the lines per query and with the number of queries.
+        """Return the rows of a run from its numbered lines (number, line); a line is None if it is too long.
+
+        Memory grows with the number of queries and with the lines per query.
 
         Raises InputError if the lines of a query are not contiguous.
         """
@@ -281,7 +287,7 @@ class RetrievalRun:
 
 
 def _parsed(width: int, number: int, text: bytes | None) -> tuple[str, _Line] | Broken | None:
-    """Return the query of a line and the line without it; None for an empty line."""
+    """Split a line into its query id and the rest. Return None for an empty line, Broken for one that is not valid."""
     if text is None:
         return too_large("line")
     try:
@@ -351,7 +357,7 @@ def run_of(stream: ByteStream, settings: Settings) -> Container | None:
 
 
 def _looks_like_run(lines: list[bytes], width: int) -> bool:
-    """Tell whether most lines are TREC's, or whether the third column of all lines ranks the passages of each query."""
+    """Tell whether lines look like a run: most have TREC's six columns, or column 3 ranks each query's passages."""
     if width == 6:
         return 2 * sum(bool(TREC_LINE.match(line)) for line in lines) > len(lines)
     head = make_head([line.decode(errors="replace").split() for line in lines])

@@ -206,9 +206,9 @@ def fetch_files(word: str) -> HubFiles:
 def collection(word: str) -> tuple[dict[str, tuple[str, ...]], str]:
     """Fetch the files of a collection, and return them by role (corpus, queries, qrels) with a note as in `HubFiles`.
 
-    A role may have no files. Its files are those of the config of the same name (for qrels, `default` or `qrels`).
-    Without such configs, they are the files named as in a BEIR folder under the address's path, or else those of the
-    Parquet conversion. Raises InputError if the data set cannot be read, or has neither corpus nor queries.
+    A role's files are those of the config with its name (for qrels, `default` or `qrels`). If there are no such
+    configs, the files under the address are used if they are named as in a BEIR folder, else the Parquet conversion.
+    A role may have no files. Raises InputError if the data set cannot be read, or has neither corpus nor queries.
     """
     name, revision, path = _parts(word)
     repository, folder, note = _repository(name, revision), path and f"{path}/", ""
@@ -278,12 +278,15 @@ def _repository(name: str, revision: str | None) -> _Repository:
 
 
 def _conversion(repository: _Repository, word: str, lacks: str) -> tuple[_Repository, str]:
-    """Return (Parquet conversion, note) of a data set, or (the data set itself, "") if no conversion exists."""
+    """Return a data set's Parquet conversion and a note, or the data set itself and "" if it has no conversion.
+
+    lacks : clause that says what the data set itself lacks, for the note.
+    """
     try:
         converted = _repository(repository.name, CONVERTED)
     except _NoRevisionError:
         return repository, ""
-    return converted, f"{word}: read from its Parquet conversion on the hub (@~parquet): {lacks}"
+    return converted, f"{word}: read from its Parquet conversion on the hub (@~parquet), because {lacks}"
 
 
 def _split(word: str, name: str, revision: str | None, config: str, split: str) -> HubFiles:

@@ -155,7 +155,10 @@ DATASET_ROWS = 1000
 
 
 def _without_view(kind: Any) -> Any:
-    """Return a plain type for Arrow's view types (as in polars). A slice of a view column is written with all texts."""
+    """Return the plain type for one of Arrow's view types, which polars uses.
+
+    Arrow writes a slice of a view column with the texts of the whole column.
+    """
     import pyarrow as pa
 
     return pa.large_string() if kind == pa.string_view() else pa.large_binary() if kind == pa.binary_view() else kind

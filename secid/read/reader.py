@@ -33,7 +33,7 @@ MAX_HEAD_TRIES = 1000
 """Maximum number of rows to try before a file without a parsed row counts as unreadable."""
 
 MAX_HEAD_PARTS = 16
-"""Maximum number of parts to read for these rows, so that dozens of megabyte rows do not fill memory."""
+"""Maximum number of parts to read to infer the schema, so that dozens of megabyte-sized rows do not fill memory."""
 
 MAX_OPEN_FILES = 8
 """Maximum number of a source's files that stay open from detection to reading. Further shards are opened again, because
@@ -42,7 +42,7 @@ an operating system may allow a process only 256 open files."""
 
 @dataclass(frozen=True, slots=True)
 class _File:
-    """A file with its schema. stream, parts: the open stream and all its rows; None if the file is opened again."""
+    """A file with its schema. stream, parts: the open stream and its rows; None if reading must open the file again."""
 
     path: str
     container: Container
@@ -250,7 +250,7 @@ def _items(part: Part, file: _File, cleaner: Cleaner, groups: PairGroups | None)
 def first_rows(parts: Parts) -> tuple[list[Part], list[tuple[int, Row | Broken]]]:
     """Return the first parts of a file, and their (number, row) pairs, from which the schema is inferred.
 
-    The head ends at HEAD_ROWS good rows, HEAD_PARTS parts or HEAD_TRIES rows.
+    Reading stops after HEAD_ROWS good rows, MAX_HEAD_PARTS parts or MAX_HEAD_TRIES rows.
     """
     head: list[Part] = []
     tried: list[tuple[int, Row | Broken]] = []

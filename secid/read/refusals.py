@@ -1,4 +1,4 @@
-"""Refuse shapes without records with negatives, and faults of the only reading that fits."""
+"""Refuse files that hold no records with negatives, and files whose only fitting binding has a fault."""
 
 from __future__ import annotations
 
@@ -94,7 +94,7 @@ def _is_qrels(head: Head) -> bool:
 
 
 def _is_graded(head: Head) -> bool:
-    """Tell whether rows are query id, passage id, grade. Grades are few small whole numbers that repeat."""
+    """Tell whether rows are (query id, passage id, grade), where grades are a few small whole numbers that repeat."""
     if head.named or len(head.kinds) != 3 or not all(look_like_ids(head.column(key)) for key in (0, 1)):
         return False
     grades = [as_number(value) for value in head.column(2)]
@@ -168,7 +168,7 @@ REFUSALS = (
     Refusal(_has_several_queries, "lists of queries, where one text is expected",
             "write one query text per row; --format instructor reads [instruction, text] pairs",
             late=True),
-    Refusal(_are_keyed, "negatives that are objects without a text of known name",
+    Refusal(_are_keyed, "negatives are objects without a known key for the text",
             'write them as a list of texts, or as a list for each miner (`{"bm25": [...]}`)', late=True),
     Refusal(_has_no_negatives, "a query and positives but no column of negatives", ready_flags, late=True),
 )  # fmt: skip
@@ -228,7 +228,7 @@ def refuse_odd_lists(binding: Binding, head: Head, path: str) -> None:
         texts = [value.strip() for value in head.column(key) if isinstance(value, str)]
         if texts and 2 * sum(bool(WRITTEN_LIST.fullmatch(text)) for text in texts) > len(texts):
             raise SchemaError(
-                f"lists written as text in {key}: {shorten(texts[0], 60)}",
+                f"the column {key} holds lists written as text: {shorten(texts[0], 60)}",
                 where=path,
                 remedy="write them as lists, in JSON lines or Parquet",
             )
@@ -237,7 +237,7 @@ def refuse_odd_lists(binding: Binding, head: Head, path: str) -> None:
             raise SchemaError(
                 f"the column {key} holds lists in lists: {shown(head.typical(key)[0], 60)}",
                 where=path,
-                remedy="write each passage as a text, or as an object with `text`, all in one list",
+                remedy="write one flat list; each passage is a text, or an object with the key `text`",
             )
 
 
@@ -297,7 +297,7 @@ def refuse_names(head: Head, path: str) -> None:
 def refuse_titles(binding: Binding, head: Head, path: str) -> None:
     """Refuse columns of titles next to passages that are texts. Raises SchemaError.
 
-    A column `title` is ignored in a row with several passages, because it may belong to any of them.
+    The column `title` is ignored if a row has several passages, because the title may belong to any of them.
     """
     if binding.columns is None or binding.passage_ids or head.kinds.get(binding.columns[1]) not in ("text", "texts"):
         return

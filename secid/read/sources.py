@@ -156,7 +156,7 @@ def _entries(specs: Sequence[Spec]) -> list[_Entry]:
 
 
 def _home(path: str) -> Path:
-    """Return the parent of the path that names a source: the file, or for shards without a stem their folder."""
+    """Return the parent of the path that names a source: its file, or its folder if its shards have no stem."""
     parent = Path(COMMIT.sub("", path)).parent
     return parent if Path(path).name.startswith(stem(path)) else parent.parent
 
@@ -200,7 +200,7 @@ def _without_suffixes(path: str) -> str:
 
 
 def _shard_key(path: str) -> str:
-    """Return a key that the shards of one source share and that differs between all other files of a folder."""
+    """Return a key for grouping files: equal for the shards of one source, distinct for any other file of a folder."""
     shard = SHARD_FILE.fullmatch(_without_suffixes(path))
     return f"{shard['stem']} of {int(shard['total'])}" if shard else Path(path).name
 
@@ -334,10 +334,10 @@ def _folder_files(folder: str) -> list[str]:
 
 
 def notes_on_unread_files(words: Sequence[str]) -> list[str]:
-    """Return notes on the words of a command line.
+    """Return one note for each hub address read from its Parquet conversion, and for each folder with unread files.
 
-    There is a note on each address that is read from its Parquet conversion, and on each folder with unread files. It
-    lists these files, except hidden ones.
+    words : sources as given on the command line.
+    The note on a folder lists up to five unread files, without hidden ones.
     """
     patterns = [pattern for pattern in (_split_name(word)[1] for word in words) if pattern != STDIN]
     lines = [note for note in (_hub_files(pattern).note for pattern in patterns if is_address(pattern)) if note]

@@ -259,7 +259,7 @@ class Broken:
 class Part(NamedTuple):
     """Consecutive rows of a file. numbers: their 1-based line or row numbers.
 
-    done : share of the file read up to the last row; 0.0 for containers whose progress the bytes read show.
+    done : share of the file read up to the last row; 0.0 if the container's progress is measured in bytes instead.
     """
 
     numbers: Sequence[int]
@@ -271,7 +271,7 @@ Parts = Iterator[Part]
 
 
 def in_parts(rows: Iterator[tuple[int, Row | Broken, int]]) -> Parts:
-    """Group rows into parts of PART_BYTES or PART_ROWS. rows: (number, row, size in bytes) of each."""
+    """Group rows into parts of PART_BYTES or PART_ROWS. rows: tuples (number, row, size in bytes)."""
     numbers: list[int] = []
     values: list[Row | Broken] = []
     total = 0
@@ -287,7 +287,7 @@ def in_parts(rows: Iterator[tuple[int, Row | Broken, int]]) -> Parts:
 
 
 def wrong_type(value: Any, of: str, expected: str) -> Fact:
-    """Return the fact that a value has an unexpected type. of: what holds the value, such as "query"."""
+    """Return the fact that a value has an unexpected type. of: name of the value's role, such as "query"."""
     return Fact("type", {"of": of, "got": JSON_TYPES.get(type(value), type(value).__name__), "expected": expected})
 
 

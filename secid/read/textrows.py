@@ -47,7 +47,7 @@ WRAPPERS = ("data", "rows", "records", "examples", "train")
 """Keys under which a JSON object may hold its list of records."""
 
 KEY_END = re.compile(rb'"[ \t\r\n]*:')
-"""Pattern that ends every key of an object. It is rare in texts, and its count is never below the number of keys."""
+"""Pattern of the end of an object's key. It is rare in texts, and occurs at least once per key."""
 
 TOO_DEEP = Broken("too_deep", Fact("depth"))
 """Fault of a row that is nested too deeply. orjson stops at a depth of 1024, Python's recursion a little earlier."""
@@ -202,10 +202,10 @@ def json_document(stream: ByteStream) -> Parts:
 JSON_REMEDIES = {
     "not_utf8": UTF_8,
     "repeated_key": "use each key once per object; in a JSON lines file, only these records are skipped",
-    "python_quotes": "this is Python's notation, so write the file with json.dumps",
+    "python_quotes": "this is Python notation, not JSON: write the file with json.dumps",
     "half_surrogate": "replace it; in a JSON lines file, only these records are skipped",
 }
-"""Kind of fault -> remedy, for a document or for a file without a readable line."""
+"""Kind of fault -> remedy, used for a JSON document or a file in which no line is readable."""
 CUT_SHORT = "the file may be cut short: write it again, or use one record per line, so that a bad record can be skipped"
 
 
@@ -223,10 +223,10 @@ def _refuse_several_lists(value: dict[str, Any], path: str) -> None:
 
 
 def unwrap(value: Row) -> list[Any]:
-    """Return the records inside a JSON object: the list under a key of WRAPPERS, or a list of objects that are records.
+    """Return the records inside a JSON object: the list under a key of WRAPPERS, or a list of records.
 
-    A record has a column named as a query and one named as a negative. If the object is a record itself, or has no
-    such list, return [value].
+    An object is a record if it has one column named as a query and one named as a negative. If the value is itself a
+    record, or has no such list, return [value].
     """
     inner: Any = value
     while isinstance(inner, dict) and not _is_record(inner):

@@ -242,8 +242,8 @@ def miner_columns(head: Head) -> list[str]:
 def are_miners(head: Head, key: Key) -> bool:
     """Tell whether the keys in a column of objects may name miners.
 
-    They may not if some object is a passage, if all keys are fields of a passage or number single texts, or if some
-    key describes a passage.
+    Return False if any object is a passage, if all keys are fields of a passage, if numeric keys hold single texts, or
+    if any key describes a passage.
     """
     values = [value for value in head.typical(key) if isinstance(value, dict)]
     passages = [value for value in values if isinstance(passage_text(value) or passage_id(value), str | int)]
@@ -388,7 +388,7 @@ def positional_tuple(head: Head) -> list[Binding]:
 
 
 def refuse_wider_rows(binding: Binding, head: Head) -> Binding:
-    """Return the binding with a check of each row's width. A row wider than the head is a defect, not cut off."""
+    """Return a binding that rejects rows wider than the head, so that they count as defects and are not truncated."""
     extract, width = binding.extract, len(head.kinds)
 
     def checked(row: Any) -> tuple[Any, Any, Any]:
@@ -424,7 +424,7 @@ def positional_pair(head: Head) -> list[Binding]:
 
 
 def by_order(head: Head) -> list[Binding]:
-    """Bind exactly three text columns: those of NLI, or columns whose names differ only in a final number or letter."""
+    """Bind three text columns: those of NLI, or columns whose names differ only in a final number or letter a to d."""
     texts = [key for key, kind in head.kinds.items() if kind == "text" and not look_like_ids(head.column(key))]
     keys = [str(key) for key in texts if head.named and not NO_TEXTS.fullmatch(str(key))]
     numbered = len({re.sub(r"(?i)(?<![a-z])[a-d]$|\d+$", "", key) for key in keys}) == 1

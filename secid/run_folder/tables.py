@@ -43,7 +43,7 @@ SOURCES, TABLES = "index.json", "tables.json"
 POSITIVES, RANDOM_REFERENCE = "positives.safetensors", "random_reference.safetensors"
 RUN_TEXTS = "run_texts.safetensors"
 SAME_TRACE = 1e-9
-"""Maximum relative difference between equal traces, which may be summed in different orders."""
+"""Maximum relative difference at which two traces count as equal. They may be summed in different orders."""
 
 
 class Entry(NamedTuple):
@@ -61,7 +61,7 @@ DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, Recursion
 
 @contextmanager
 def damage_named(path: Path, folder: Path) -> Iterator[None]:
-    """Raise any error from reading a file of a run folder as an InputError that names the file."""
+    """Raise any error of the block, which reads a file of a run folder, as an InputError that names the file."""
     try:
         yield
     except (*DAMAGE, pa.ArrowException, SafetensorError) as error:
@@ -151,7 +151,7 @@ def read_negatives(folder: Path, columns: Sequence[str], source: str | None = No
 
 
 def read_positives(folder: Path, run: Run) -> dict[str, npt.NDArray[Any]]:
-    """Read the labelled positives of a run as arrays of a baseline.
+    """Read the labelled positives of a run as arrays for a baseline.
 
     Raises InputError if they are missing, damaged, or from another run.
     """
@@ -165,7 +165,7 @@ def read_reference(folder: Path, run: Run) -> dict[str, npt.NDArray[Any]] | None
 
 
 def read_run_texts(folder: Path, run: Run) -> dict[str, npt.NDArray[Any]] | None:
-    """Read a shard's facts on all texts of the run; None if the run is not a shard. Raises like `read_positives`."""
+    """Read a shard's facts about all texts of the run; None if the run is not a shard. Raises like `read_positives`."""
     hashes = _hashes(folder, run)
     return _arrays(folder, RUN_TEXTS, hashes[RUN_TEXTS]) if RUN_TEXTS in hashes else None
 
@@ -183,7 +183,7 @@ def _hashes(folder: Path, run: Run) -> dict[str, str]:
     with damage_named(path, folder):
         index = json.loads(path.read_text(encoding="utf-8"))
         if index["run"] != run_key(run):
-            raise ValueError("it and report.json belong to different runs")
+            raise ValueError("it belongs to another run than report.json")
         return {POSITIVES: index["sha256"][POSITIVES], **index["sha256"]}
 
 
@@ -200,10 +200,10 @@ def read_table(folder: Path, source: str, temperature: float) -> TripletTable:
     """Read the triplet table of one source. The input files are not needed.
 
     temperature : the run's temperature.
-    In the table, `query` holds places among the query_keys of the source's state. `positive`, `negative` and `place`
-    are numbers within the table. A negative listed by several records has one number per record. The coverage of
-    positives is NaN, because it is not stored. Raises InputError if negatives.parquet is missing, damaged or lacks the
-    source.
+    The table's `query` is a place in the query_keys of the source's state. `positive`, `negative` and `place` are
+    numbered within the table, and a negative listed by several records has one number per record. The coverage of
+    positives is NaN, because it is not stored.
+    Raises InputError if negatives.parquet is missing, damaged or lacks the source.
     """
     ids, numbers = ("record", "query", "negative"), (*DOTS, "coverage", "share")
     columns = [*ids, *numbers, *(entry.column for entry in FINDINGS.values())]
@@ -277,16 +277,16 @@ record      : number of the record within the source, from 0.
 query       : place of the query in the query_keys of the source's state.
 negative    : place among the record's distinct negatives, from 0.
 ordinal     : place among the usable negatives of its row, from 0. Labelled pairs of one query count as one row.
-influence   : first-order change of the source's score times N, in nats, at the run's budget (METHOD 8).
+influence   : first-order effect on the source's score, times N, in nats, at the run's budget (METHOD 8).
 information : B w u^T A^-1 u / N, the triplet's first-order part of the score, in nats at the run's budget. The column
               sums to tr(A^-1 B M), which is at most the score.
-share       : count of the triplet, below 1 if a negative is paired with several positives.
+share       : fraction as which the triplet counts; below 1 if its negative is paired with several positives.
 s_guide_positive, s_guide_negative : the guide's scores of positive and negative for the query; null without scores.
 """
 
 
 def write_negatives(measured: Iterable[Measured], path: Path) -> None:
-    """Write negatives.parquet in row groups, so that memory does not grow with the sources.
+    """Write negatives.parquet in row groups, so that memory does not grow with the number of sources.
 
     A finding that was not evaluated is null. `suspect` is also null if the guide did not score the negative.
     """

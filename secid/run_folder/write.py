@@ -1,4 +1,4 @@
-"""Write a run folder as a whole or not at all, and describe the versions and machine of a run."""
+"""Write a complete run folder or none, and describe the versions and machine of a run."""
 
 from __future__ import annotations
 
@@ -30,8 +30,8 @@ if TYPE_CHECKING:
 
 PACKAGES = ("torch", "transformers", "tokenizers", "numpy", "scipy", "pyarrow", "typer", "rich", "pydantic")
 SECRETS = ("HF_TOKEN", "SECID_API_KEY", "OPENAI_API_KEY")
-"""Environment variables whose values never enter a report. It shows only whether they are set, which explains many
-failures."""
+"""Environment variables whose values never enter a report. A report shows only whether they are set, which explains
+many failures."""
 
 
 def environment() -> dict[str, Any]:
@@ -132,8 +132,8 @@ def _settings() -> dict[str, dict[str, Any]]:
 # The run folder is written under a temporary name and then renamed, so that it is complete or absent.
 
 PARTIAL_PREFIX = f".partial-{platform.node()}."
-"""Prefix of temporary folders, before the process id. It names the machine, because processes of other machines that
-share the disk cannot be checked."""
+"""Prefix of temporary folders, followed by the process id. It names the machine, because a process cannot be checked
+from another machine that shares the disk."""
 
 
 class Recorder:

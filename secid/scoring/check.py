@@ -50,7 +50,7 @@ from secid.settings import READING, Resolved, Settings
 from secid.version import VERSION
 
 SAVED_CHECK_NAME = "check.json"
-"""File name in the displayed command that saves a check."""
+"""Name of the file in the suggested command that saves a check."""
 
 
 def check_sources(
@@ -220,16 +220,16 @@ def _caution(name: str, case: CautionEvidence, settings: Settings) -> SourceCaut
 
 
 def _changed_files(reader: Reader) -> CautionEvidence:
-    """Return how many of a source's files differ from the hash in their manifest. Files without one do not count."""
+    """Return how many of a source's files differ from the hash in their manifest. Ignore files without a manifest."""
     paths = [file.path for file in reader.files]
     n = len(changed_files(paths))
     return CautionEvidence(n, n / len(paths))
 
 
 def _row_cautions(planned: PlannedSource, n_examples: int) -> dict[str, CautionEvidence]:
-    """Return how many rows the reader skipped because they are malformed, and because they have no negatives.
+    """Return two cautions: rows that the reader skipped as malformed, and rows skipped for having no negatives.
 
-    Negatives without text do not count here, since they are a finding.
+    Negatives without text are not counted here, because they are a finding.
     """
     tally = planned.tally
     bad, bare = bad_reasons(tally), {"no_negatives": tally.skipped.get("no_negatives", 0)}

@@ -139,7 +139,7 @@ def load_guide(settings: Settings, target: Encoder, progress: Progress) -> Guide
 
 
 def _identity(info: EncoderInfo) -> str:
-    """Return a key of the model: the hash of its weights if known, since another prefix is not a second opinion."""
+    """Return a key of the model: the hash of its weights if known. The same weights are not a second opinion."""
     return info.weights_sha256 or info.fingerprint or info.name
 
 
@@ -160,7 +160,7 @@ def command_of_probe(
 
 
 def refuse_invalid_combinations(settings: Settings, others: Sequence[str]) -> None:
-    """Raise UsageError for a setting that would have no effect, or that contradicts another one."""
+    """Raise UsageError for a setting that would have no effect, or that contradicts another setting."""
     if settings.tie is not None and settings.until_ranked is None:
         raise UsageError(
             f"has no effect without {flag_of('until_ranked')}",
@@ -288,9 +288,9 @@ def choose_tokenizer_for_texts(
 
 
 def choose_tokenizer_for_files(readers: Sequence[Reader], resolved: Resolved, progress: Progress) -> Resolved:
-    """Choose a tokenizer as `choose_tokenizer` does, for shards, by the first rows of each source.
+    """Choose one tokenizer for all shards, as `choose_tokenizer` does, by the first rows of each source.
 
-    A default that fits is recorded as an automatic choice too, so that no shard chooses again by its own rows.
+    A default that fits is also recorded as an automatic choice, so that no shard chooses again by its own rows.
     """
     from secid.findings.lexical_gate import READ_CHARACTERS, SAMPLE_TEXTS, WORD_TOKENIZERS, Misread
     from secid.pool import SPLITTERS
@@ -305,7 +305,7 @@ def choose_tokenizer_for_files(readers: Sequence[Reader], resolved: Resolved, pr
 
 
 def _with_better_tokenizer(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: Progress) -> Resolved:
-    """Choose by the source with the largest share of misread texts. fits: (misread texts, name) of each source."""
+    """Choose a tokenizer by the source with the largest share of misread texts. fits: (misreadings, name) by source."""
     from secid.findings.lexical_gate import MULTILINGUAL, NOTICED_MISREAD, Misread
     from secid.pages.sections.verdict import MISREADS
     from secid.pages.text import percent, short

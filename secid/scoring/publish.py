@@ -52,7 +52,7 @@ def noise_warnings(distance: float) -> tuple[RunWarning, ...]:
 
 
 def comparison_warnings(pairs: SourcePairs, counts: SharedCounts) -> tuple[RunWarning, ...]:
-    """Warn of pairs that are not compared or are compared by tr M, and if table rows use different queries.
+    """Warn about pairs that are not compared or are compared by tr M, and if table rows use different queries.
 
     Source: METHOD 16.1.
     """
@@ -73,11 +73,11 @@ def comparison_warnings(pairs: SourcePairs, counts: SharedCounts) -> tuple[RunWa
 def chosen_query_warnings(
     names: Sequence[str], has: Flags, hardness: Sequence[QuerySums], n_queries: int
 ) -> tuple[RunWarning, ...]:
-    """Warn of sources that have only some of the run's queries.
+    """Warn about sources that have only some of the run's queries.
 
-    For each such source, the warning has the hardness of the other sources on its queries and on the rest of the run's
-    queries. Only sources with at least MIN_SHARED_QUERIES sampled queries on both sides are used; if there are none,
-    the source is left out.
+    For each such source, the warning has the hardness of the other sources on its queries, and on the rest of the run's
+    queries. This uses only other sources with at least MIN_SHARED_QUERIES sampled queries on both sides. If there are
+    none, the warning leaves the source out.
     has : (S, n) flags of the queries that each source has.   hardness : sums by query of each source.
     n_queries : number of queries in the run.
     """
@@ -98,7 +98,7 @@ def chosen_query_warnings(
 
 
 def few_query_warnings(n_queries: Mapping[str, int]) -> tuple[RunWarning, ...]:
-    """Warn of each source with too few queries for intervals and comparisons.
+    """Warn about each source with too few queries for intervals and comparisons.
 
     n_queries : number of distinct queries by source.
     """
@@ -134,7 +134,7 @@ def slice_warnings(plan: Plan, settings: Settings) -> tuple[RunWarning, ...]:
 
 
 def _without_common_value(plan: Plan, by: str) -> list[RunWarning]:
-    """Warn of sources that share no value with any other source, so that no slice compares them."""
+    """Warn about sources that share no slice value with another source, because no slice can compare them."""
     values = {
         planned.name: {value for number in distinct(planned.slice) if (value := plan.slices[number])}
         for planned in plan.sources
@@ -220,7 +220,7 @@ def _curve(eigenvalues: Floats, effect: HasErrors) -> tuple[BudgetPoint, ...]:
 def repair_of(
     run: str | None, name: str, status: Status, defects: tuple[str, ...], inputs: Sequence[InputFile]
 ) -> str | None:
-    """Return the command that repairs a source; None if its status is not "repair", or it cannot be typed."""
+    """Return the command that repairs a source; None if no such command can be typed, or its status is not "repair"."""
     if status != "repair" or not defects or no_command(name, inputs):
         return None
     return repair_command(run, name, defects, inputs[0].path)
@@ -229,7 +229,7 @@ def repair_of(
 def table_numbers(item: Measured, cut: Measured, reference: RandomReference | None, budget: float) -> TableNumbers:
     """Return a source's numbers in the results table, on the queries that all sources share.
 
-    item : source on these queries.   cut : the set by which it is ranked at the budget.
+    item : source on these queries.   cut : set of triplets used to rank it at the budget.
     """
     score = next(point for point in _curve(cut.eigenvalues, cut.influence) if point.budget == budget)
     hardness = None if reference is None else item.table.hardness(reference)
@@ -263,7 +263,7 @@ def source_report(
     """Return the report of one source.
 
     level  : the source cut to equal size; `item` itself if nothing was cut; None if sources cannot be cut.
-    files  : files that were read, by path.   run : run folder that will be written, or None.
+    files  : input files by path.   run : run folder that will be written, or None.
     ranked : fields of SourceScore that depend on other sources, such as the rank.
     """
     settings, findings = context.settings, context.findings[item.name]
@@ -328,7 +328,7 @@ def shown_gates(item: Measured) -> list[tuple[str, Floats]]:
 
 
 def _histogram(values: Floats, share: Floats | None) -> tuple[int, ...]:
-    """Return the number of negatives in each bin. Cumulative sums are rounded, so that the bins add up to the total."""
+    """Return the number of negatives in each bin. Round cumulative sums, so that the bins add up to the total."""
     counts, _ = np.histogram(values, bins=HISTOGRAM_BINS, range=(0.0, 1.0), weights=share)
     sums = np.rint(np.cumsum(counts)).astype(np.int64)
     return tuple(int(count) for count in np.diff(sums, prepend=0))

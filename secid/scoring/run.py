@@ -61,8 +61,8 @@ class Scored:
     measured  : each source with all of its queries.   findings : findings by source.
     positives : labelled positives by source, in the form that a baseline stores.
     frequencies : document frequencies of the run.
-    reference : random passages against which hardness is measured.
-    scores    : ECI_B by which sources are ranked, at the run's budget; beyond budget 1, with sources cut to equal size.
+    reference : random passages that hardness is measured against.
+    scores    : ECI_B used for ranking, at the run's budget; beyond budget 1, with sources cut to equal size.
     vectors   : vectors of the texts, valid as long as the run's work folder exists.
     states    : data of each source for the run folder: the information matrix over the queries of the results table,
                 and the influence of all queries.
@@ -93,8 +93,8 @@ def read_sources(
 ) -> Iterator[ReadSources]:
     """Read all sources into a plan, with the texts that controls need, and choose a tokenizer.
 
-    The texts are available inside the context. If there are many, a child process looks for findings in them.
-    sources    : sources to open, or open readers.   subset : queries that are kept.
+    The texts are available inside the context. If there are many texts, a child process looks for findings in them.
+    sources    : sources to open, or open readers.   subset : queries to keep.
     background : reference data, or empty.   folder : empty folder for temporary files. The caller removes it.
     """
     settings = resolved.values
@@ -148,7 +148,7 @@ def assemble_run(
     """Rank and compare the sources, run all analyses, and build the run.
 
     run_folder : folder to which the run will be written, for the commands in it; None if it is not written.
-    clock : its stages become the run's timing, including stages that end after this call.
+    clock : clock whose stages become the run's timing, including stages that end after this call.
     """
     resolved, ranked = read.resolved, context.ranked
     settings = resolved.values

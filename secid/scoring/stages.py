@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
@@ -38,8 +39,9 @@ from secid.findings.texts import RunTexts
 from secid.measure.blocks import Triplets
 from secid.measure.in_batch import Conflicts
 from secid.measure.sweep import Variant
-from secid.pool import DocumentFrequencies, DraftPlan, Plan, PlannedSource
+from secid.pool import SPLITTERS, DocumentFrequencies, DraftPlan, Lexicon, Plan, PlannedSource
 from secid.pool.make import scored_part
+from secid.pool.workers import in_child_process
 from secid.progress import Clock, Progress
 from secid.read.collection import Collection
 from secid.results import EarlyStop, EncoderInfo, InputFile, RunWarning
@@ -56,7 +58,7 @@ from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
 from secid.triplets.guide import Guide, guide_scores, random_rows
 from secid.triplets.measure_set import Aspect, Measured, Measurer, aspects, level_sets, sample_positions, tokenizer_of
 from secid.triplets.random_reference import RandomReference, passage_means, passage_pool, random_reference
-from secid.triplets.table import CoverageTables, piece_stream, triplets_of
+from secid.triplets.table import CoverageTables, lexicons_of, piece_stream, pool_of, triplets_of
 
 Set = TypeVar("Set", Triplets, Measured)
 NO_REFERENCE = "no_reference"
@@ -131,12 +133,18 @@ def measure(
     guide : guide from `load_guide`, or None.   folder : empty folder for vectors.
     """
     settings, early = read.resolved.values, None
-    embedder = encode_texts(read.draft.plan, encoder, settings, folder, clock, progress)
+    with lexing(read.draft.plan, settings, folder) as wait_for_lexicons:
+        embedder = encode_texts(read.draft.plan, encoder, settings, folder, clock, progress)
+        with clock.stage("lex"):
+            progress.start("lex", None, "")
+            lexicons = wait_for_lexicons()
     with clock.stage("text rules"):
         progress.start("text rules", None, "")
         plan = read.plan
     triplets = [triplets_of(planned, settings.positives, embedder.vectors, plan.passages) for planned in plan.sources]
-    measurer, suite = measurer_of(plan, triplets, embedder, encoder, settings, folder, background, clock, progress)
+    measurer, suite = measurer_of(
+        plan, triplets, lexicons, embedder, encoder, settings, folder, background, clock, progress
+    )
     if settings.until_ranked is not None:
         with clock.stage("encode") as counts:
             plan, triplets, early = rank_early(plan, embedder, measurer, settings, progress)
@@ -181,9 +189,33 @@ def encode_texts(
     return embedder
 
 
+@contextmanager
+def lexing(plan: Plan, settings: Settings, folder: Path) -> Iterator[Callable[[], Mapping[str, Lexicon]]]:
+    """Tokenize all texts with each tokenizer but the encoder's while the block runs; yield what waits for the result.
+
+    Without a child process it happens when the result is asked for. If the encoder decides which texts are scored, the
+    result is empty.
+    """
+    if settings.positives in ("hardest", "easiest") or settings.until_ranked is not None:
+        yield dict
+        return
+    counted = pool_of(plan, [triplets_of(planned, settings.positives) for planned in plan.sources])
+    names = [name for name in tokenizers_of(settings, aspects(settings)) if name in SPLITTERS]
+    arguments = names, plan.queries, plan.passages, counted, folder
+    with in_child_process(len(plan.passages), settings.threads, lexicons_of, *arguments) as wait:
+        yield wait
+
+
+def tokenizers_of(settings: Settings, suite: Sequence[Aspect]) -> list[str]:
+    """Return the run's tokenizer and those of the aspects that --ablate varies, each once."""
+    of_variants = [tokenizer_of(variant) for variant in variants_of(suite)] if settings.ablate else []
+    return list(dict.fromkeys([settings.tokenizer, *of_variants]))
+
+
 def measurer_of(
     plan: Plan,
     triplets: Sequence[Triplets],
+    lexicons: Mapping[str, Lexicon],
     embedder: Embedder,
     encoder: Encoder,
     settings: Settings,
@@ -198,10 +230,9 @@ def measurer_of(
     known: dict[tuple[str, str], DocumentFrequencies] = {}
     if background.frequencies:
         known[settings.tokenizer, settings.idf] = background.frequencies
-    coverages = CoverageTables(plan, triplets, folder, known, pieces, progress)
+    coverages = CoverageTables(plan, triplets, folder, known, pieces, progress, lexicons)
     with clock.stage("lex", n_texts=len(plan.queries) + len(plan.passages)):
-        of_variants = (tokenizer_of(variant) for variant in variants_of(suite))
-        for tokenizer in dict.fromkeys([settings.tokenizer, *of_variants]):
+        for tokenizer in tokenizers_of(settings, suite):
             coverages.lexicon(tokenizer)
         coverages.info(settings.tokenizer, settings.idf)
     return Measurer(embedder.vectors, plan.queries.keys, coverages, settings, smallest_distance(encoder)), suite

@@ -41,8 +41,8 @@ RowWriter = Callable[[Index, Any], None]
 ROWS_IN_MEMORY_BYTES = 256 << 20
 """Maximum bytes of rows in the host's memory. A larger table is stored in a file, and each pass copies rows from it."""
 PART_BYTES = 256 << 20
-"""Bytes of rows that `take` copies before it releases the mapped pages. The system may map far more pages than were
-read."""
+"""Bytes of rows that `take` copies before it releases mapped pages. The system may map far more pages than `take`
+reads."""
 UNRESERVABLE = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
 """Error numbers of a file system that cannot reserve space."""
 
@@ -166,8 +166,7 @@ class Embedder:
     vectors   : rows by id. A row is valid only after a call that needs it.
     truncated : (n_passages,) flags of encoded passages that were truncated at the maximum length; None if the encoder
                 does not report it (CUTS_UNKNOWN).
-    counts    : cost of encoding so far, by the names in COST_COUNTS; without n_truncated if the encoder does not report
-                it.
+    counts    : cost of encoding so far, by the names in COST_COUNTS; no n_truncated if the encoder does not report it.
     """
 
     def __init__(
@@ -206,7 +205,7 @@ class Embedder:
         self.need(np.arange(len(self._stores["query"])), ids)
 
     def need(self, queries: Index, passages: Index) -> None:
-        """Get rows for those of these texts that have none yet: from the cache if possible, else by encoding them.
+        """Get the missing rows of these texts from the cache, and encode texts that are not cached.
 
         Rows that were encoded before an error stay in the cache.
         """
@@ -253,7 +252,7 @@ class Embedder:
     def may_add(self, n_texts: int, share: float) -> bool:
         """Return True if n_texts more texts may be encoded.
 
-        A local encoder may encode at most this share of the run's number of texts; other encoders none.
+        A local encoder may encode up to `share` times the run's number of texts. Other encoders may encode none.
         """
         return not n_texts or (self._reports_cuts and n_texts <= share * len(self._done))
 
@@ -365,8 +364,8 @@ def rows_of_ids(vectors: Vectors, role: Role, ids: Index, n_rows: int) -> Iterat
 Keys = npt.NDArray[np.uint8]
 
 MAX_NEW_SHARE = 0.01
-"""Maximum number of further texts that are encoded for the corpus, as a share of the run's texts, without
---set encode_corpus=yes."""
+"""Maximum number of additional texts to encode for the corpus, as a share of the run's texts. With
+--set encode_corpus=yes, there is no maximum."""
 WINDOW = 16_384
 """Number of passages in a window."""
 LOOKUP_BYTES = 1 << 30
@@ -374,14 +373,14 @@ LOOKUP_BYTES = 1 << 30
 
 
 class Corpus:
-    """The passages of a collection with distinct texts.
+    """The passages of a collection, one for each distinct text.
 
-    n_passages : their number.   ids : the id in the plan, or -1, of each passage that `windows` yielded, in its order.
-    complete   : whether `windows` yielded all of them.
+    n_passages : number of these passages.   complete : whether `windows` yielded all of them.
+    ids        : id in the plan, or -1, of each passage that `windows` yielded, in the order of the rows.
     """
 
     def __init__(self, collection: Collection, plan: Plan, embedder: Embedder, encode: bool) -> None:
-        """encode : whether to encode all passages without a row, however many."""
+        """Find the distinct texts. encode: whether to encode all passages without a row, whatever their number."""
         self._collection, self._plan, self._embedder, self._encode = collection, plan, embedder, encode
         data = b"".join(text_key("passage", text) for text in collection.passages())
         keys = np.frombuffer(data, np.uint8).reshape(-1, KEY_BYTES)

@@ -20,8 +20,8 @@ from secid.measure.interval import MIN_QUERIES, Difference, interval, reach_95
 Names = npt.NDArray[np.bytes_]
 """(Q,) text keys of queries, 16 bytes each."""
 NO_SPREAD = 1e-9
-"""Standard error of a share up to which it counts as rounding. A single different negative in a billion would give a
-larger one."""
+"""Maximum standard error of a share that counts as rounding. A single different negative in a billion would give a
+larger error."""
 
 
 @dataclass(frozen=True)
@@ -30,7 +30,7 @@ class Estimate:
 
     queries   : (Q,) distinct names of the queries.
     per_query : (Q,) first-order influence of each query. The sum of squares is the variance.
-    n_sampled : number of queries for which the value was computed, if that is only a sample of the queries.
+    n_sampled : number of queries that the value was computed from, if they are only a sample; otherwise None.
     """
 
     value: float
@@ -40,7 +40,7 @@ class Estimate:
 
     @property
     def n_queries(self) -> int:
-        """Number of queries for which the value was computed."""
+        """Number of queries that the value was computed from."""
         return len(self.queries) if self.n_sampled is None else self.n_sampled
 
     @property
@@ -61,7 +61,7 @@ def comparable_keys(keys: npt.NDArray[np.uint8]) -> Names:
 def clustered_mean(values: Floats, cluster: Index, queries: Names, share: Floats | None = None) -> Estimate:
     """Return a mean over at least one triplet, with its error clustered by query. Source: METHOD 8.
 
-    values  : (T,).   share : (T,) weight of each triplet; None for 1 each.
+    values  : (T,) value of each triplet.   share : (T,) weight of each triplet; None for equal weights.
     cluster : (T,) index of each triplet's query in `queries`, (Q,).
     """
     weight = np.ones(len(values)) if share is None else share
@@ -75,8 +75,9 @@ def stratified_mean(
 ) -> Estimate:
     """Estimate a mean over all triplets from values that are known for a random sample of each stratum.
 
-    values  : (T,), used only if known.   known : (T,) flags; each stratum has at least one known value.
-    stratum : (T,) stratum of each triplet, from 0 without gaps.
+    values  : (T,) values of the triplets; unknown ones are ignored.
+    known   : (T,) flags of known values. Each stratum must have at least one.
+    stratum : (T,) stratum of each triplet, numbered from 0 without gaps.
     cluster, queries, share : as in `clustered_mean`, for all triplets.
     The estimate weights the sample mean of each stratum by the stratum's size. Its error has two parts: from the
     sampling of queries, with each value replaced by its stratum's mean, and from the sampling of triplets within
@@ -96,7 +97,7 @@ def stratified_mean(
 
 
 def estimated_gap(first: Estimate, second: Estimate) -> Estimate:
-    """Return first - second, paired by query. A query of only one estimate contributes only to that one."""
+    """Return first - second, paired by query. A query that only one estimate has contributes to that estimate only."""
     queries = np.union1d(first.queries, second.queries)
     gap = np.zeros(len(queries))
     gap[np.searchsorted(queries, first.queries)] += first.per_query
@@ -112,10 +113,11 @@ def paired_difference(first: Estimate, second: Estimate) -> Difference:
 
 
 def unpaired_difference(first: Estimate, value: float, standard_error: float, n_queries: int) -> Difference:
-    """Return an estimate minus a number of another sample, with independent errors.
+    """Return an estimate minus a value from another sample, treating their errors as independent.
 
-    value, standard_error, n_queries : number of the other sample, its error, and its number of queries.
-    If both samples share queries, whose values are positively correlated, the error is too large rather than too small.
+    value, standard_error, n_queries : value from the other sample, its error, and the sample's number of queries.
+    If the samples share queries, their values are positively correlated, so the error is too large rather than too
+    small.
     """
     error = sqrt(first.standard_error**2 + standard_error**2)
     return Difference(first.value - value, error, min(len(first.queries), n_queries))
@@ -126,8 +128,8 @@ def wilson_interval(estimate: HasError, n_queries: int | None = None) -> tuple[f
 
     n_queries : number of queries that contribute evidence; None for all queries of the estimate.
     The formula uses the number n of independent draws that would give the same standard error: n = p (1 - p) / error^2.
-    If the error is 0, for example because p is 0 or 1, each query counts as one draw, so 0 in 500 queries gives 0 to
-    0.8 %. With fewer than MIN_QUERIES queries the interval is 0 to 1. Source: Wilson 1927; METHOD 8.
+    If the error is 0, for example because p is 0 or 1, each query counts as one draw. For example, 0 in 500 queries
+    gives 0 to 0.8 %. With fewer than MIN_QUERIES queries, the interval is 0 to 1. Source: Wilson 1927; METHOD 8.
     """
     n_queries = estimate.n_queries if n_queries is None else n_queries
     if n_queries < MIN_QUERIES:
@@ -144,10 +146,10 @@ def wilson_interval(estimate: HasError, n_queries: int | None = None) -> tuple[f
 
 
 class Moments(NamedTuple):
-    """Exact sums over queries, from which a share and its clustered error are computed.
+    """Exact sums over queries that give a share and its clustered error.
 
-    all : number of negatives.   n : number of negatives with the property whose share is computed.
-    all_all, all_n, n_n : sums over queries of the products of the query's two numbers.   n_queries : number of queries.
+    all : number of negatives.   n : number of negatives with the property.   The share is n / all.
+    all_all, all_n, n_n : sums over queries of the products of a query's two numbers.   n_queries : number of queries.
     Moments of different queries can be added.
     """
 
@@ -194,10 +196,10 @@ def _by_query(amount: Floats, weight: Floats, cluster: Index, n_queries: int) ->
 
 
 class GapMoments(NamedTuple):
-    """Exact sums over queries, for the difference between a share among negatives and the share among positives.
+    """Exact sums over queries that give the share of the negatives minus the share of the positives, with its error.
 
-    products : sums over queries of (negatives' number * positives' number), for the pairs all * all, all * n, n * all
-               and n * n. As with `Moments`, sums of different queries can be added.
+    products : sums over queries of a number of the negatives times a number of the positives: all * all, all * n,
+               n * all and n * n. As with `Moments`, sums of different queries can be added.
     """
 
     negatives: Moments
@@ -206,7 +208,7 @@ class GapMoments(NamedTuple):
 
     @staticmethod
     def of(negatives: Counted, positives: Counted, n_queries: int) -> GapMoments:
-        """Sum the rows of both sides by query. Clusters number the same n_queries queries on both sides."""
+        """Sum the rows of both sides by query. Both sides use the same numbers for the n_queries queries."""
         n_all, n, negatives_moments = _by_query(*negatives, n_queries)
         m_all, m, positives_moments = _by_query(*positives, n_queries)
         products = int(n_all @ m_all), int(n_all @ m), int(n @ m_all), int(n @ m)
@@ -263,8 +265,8 @@ class HasError(Protocol):
 class Share:
     """Number and share of negatives with a finding.
 
-    n     : their number, rounded, but at least 1 if there are any.   n_all : number of evaluated negatives, rounded.
-    estimate : the share with its error.
+    n        : number of negatives with the finding, rounded, but at least 1 if there are any.
+    n_all    : number of evaluated negatives, rounded.   estimate : the share with its error.
     """
 
     n: int
@@ -275,7 +277,7 @@ class Share:
     def of(amount: Floats, weight: Floats, cluster: Index, names: Names) -> Share:
         """Compute the share from rows, clustered by query.
 
-        weight : (T,) number of negatives in each row.   amount : (T,) number of them with the finding.
+        amount : (T,) number of negatives with the finding in each row.   weight : (T,) number of all negatives in it.
         cluster : (T,) index of each row's query in `names`, (Q,).
         """
         total = float(amount.sum())

@@ -2,7 +2,7 @@
 
     sample_of      choose the triplets to score: all, or a seeded sample stratified by the target's s_qn
     random_rows    draw random passages for the same queries, to see how often the guide flags unrelated passages
-    guide_scores   score them with a second bi-encoder, text by text, or with a cross-encoder, pair by pair
+    guide_scores   score the triplets with a second bi-encoder, text by text, or a cross-encoder, pair by pair
     GuideScores    the scores as columns, with estimates from the sample
 
 Worked example: 100 negatives form two strata of 50, and the guide scores five of each. It flags 4 of the upper five and
@@ -52,7 +52,7 @@ RANDOM_PAIRS = 300
 """Number of random passages that a guide scores per source. A share of 10 % then has a standard error of 0.017."""
 
 ONE_SCORE = 1e-6
-"""Scores within a range of this size count as equal, since float32 rounding is that large."""
+"""Maximum range of scores that count as equal, because float32 rounding is that large."""
 
 
 @dataclass(frozen=True)
@@ -108,7 +108,7 @@ def sample_of(
     s_query_negative : (T,) scores by the target.   size : maximum number of (query, negative) pairs; None for all.
     Distinct pairs are divided into STRATA strata of equal size by s_qn, and each stratum is sampled. If a pair is
     drawn, all its triplets are. The draw depends on text keys and the seed, not on the order of files or rows.
-    If there are no more than `size` pairs, all triplets are returned, in a single stratum.
+    If there are at most `size` pairs, all triplets are returned, in a single stratum.
     """
     codes = pairs(rows.query, rows.negative, len(plan.passages))
     _, head, pair = np.unique(codes, return_index=True, return_inverse=True)
@@ -134,9 +134,9 @@ def random_rows(plan: Plan, rows: Triplets, pool: Index, seed: int) -> Triplets:
     """Return triplets with random passages instead of negatives, for the first queries of a source's nested sample.
 
     pool : passages to draw from, as returned by `passage_pool`.
-    There are RANDOM_PAIRS passages, or up to PASSAGES per query if the source has few queries. A query may have none if
-    the pool has only its positives. Each passage is paired with all scored positives of one record of the query, the
-    first by text key. Source: METHOD 10.
+    RANDOM_PAIRS passages are drawn, or up to PASSAGES per query if the source has few queries. A query gets none if the
+    pool contains only its positives. Each passage is paired with all scored positives of one of the query's records:
+    the first one by text key. Source: METHOD 10.
     """
     heads = rows.record_offsets[:-1]
     heads = heads[np.lexsort((key_ranks(plan.passages.keys[rows.positive[heads]]), rows.query[heads]))]
@@ -209,7 +209,7 @@ def _flagged_share(plan: Texts, rows: Triplets, s_query_positive: Floats, s_quer
 def _refuse_one_score(
     guide: Guide, plan: Texts, to_score: Sequence[Triplets], scores: Sequence[tuple[Floats, Floats]]
 ) -> None:
-    """Raise EncoderError if all pairs, at least two, have the same score, because the guide cannot tell texts apart."""
+    """Raise EncoderError if two or more pairs all have the same score, because the guide cannot tell texts apart."""
     values = np.concatenate([part for both in scores for part in both])
     if np.ptp(values) > ONE_SCORE:
         return
@@ -231,7 +231,7 @@ def _by_rows(
     progress: Progress,
     counts: dict[str, float],
 ) -> list[tuple[Floats, Floats]]:
-    """Return (s_qp, s_qn) by a bi-encoder for each set of triplets. Only the texts of these triplets are encoded."""
+    """Return a bi-encoder's (s_qp, s_qn) for each set of triplets. Encode only the texts of these triplets."""
     queries = distinct(np.concatenate([rows.query for rows in to_score]))
     passages = distinct(np.concatenate([ids for rows in to_score for ids in (rows.positive, rows.negative)]))
     texts = plan.queries.only(queries), plan.passages.only(passages)
@@ -261,7 +261,7 @@ def _by_pair(
     progress: Progress,
     counts: dict[str, float],
 ) -> list[tuple[Floats, Floats]]:
-    """Return (s_qp, s_qn) by a cross-encoder for each set of triplets. Each pair of texts is scored once."""
+    """Return a cross-encoder's (s_qp, s_qn) for each set of triplets. Score each pair of texts once."""
     n_passages = len(plan.passages)
     codes = [
         np.stack([pairs(rows.query, ids, n_passages) for ids in (rows.positive, rows.negative)]) for rows in to_score

@@ -32,7 +32,8 @@ TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2)
 TOKENIZERS = ("alphanumeric", "alphanumeric2", "whitespace", "trigrams", "multilingual")
 CORPORA = ("pooled", "own", "pooled_with_queries", "uniform")
 TEMPERATURE_DIGITS = 12
-"""Significant digits of a temperature's name. With fewer, 0.05 and 0.04999999 could get the same name."""
+"""Number of significant digits in the name of a temperature. With fewer, 0.05 and 0.04999999 could get the same
+name."""
 SAMPLES = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 
 
@@ -53,7 +54,7 @@ def base_variant(settings: Settings) -> Variant:
 
 @dataclass(frozen=True)
 class Aspect:
-    """One aspect that an ablation varies. variants: variant by setting, as text.   base: the run's own setting."""
+    """One aspect that an ablation varies. variants: variants by the text of the setting.   base: the run's setting."""
 
     name: str
     base: str
@@ -104,8 +105,8 @@ class VariantScore:
     """ECI_B of a source under one variant.
 
     nats        : ECI_B; None for a sample without triplets, and for an unbounded weight.
-    eigenvalues : (d,) eigenvalues of M for an unbounded weight, which is later scaled by its mean over the run; else
-                  None.
+    eigenvalues : (d,) eigenvalues of M for an unbounded weight, because it is scaled later, by its mean over the run;
+                  None for other weights.
     weight_sum, n_negatives : sum of the weights, and sum of the shares.
     n_queries   : number of distinct queries in the variant's sample.
     """
@@ -232,8 +233,8 @@ class Measurer:
     def part(self, item: Measured, keep: Index, budget: float) -> Measured:
         """Measure some triplets of a measured set as a separate set, at one budget and with the run's IDF.
 
-        keep : ascending indices of the triplets. With fewer than MIN_QUERIES queries, where there is no interval,
-               the influence is set to 0.
+        keep : ascending indices of the triplets. With fewer than MIN_QUERIES queries, the influence is set to 0,
+               because there is no interval.
         """
         base, table = base_variant(self.settings), item.table.rows(keep)
         rows, few = table.triplets, len(keep) <= self.vectors.dimension
@@ -320,7 +321,7 @@ def variant_scores(
     position: Floats | None,
     device: torch.device,
 ) -> dict[Variant, VariantScore]:
-    """Return the scores of all variants of a sweep. Matrices are computed in parallel up to 1 GB, else one by one."""
+    """Return the scores of all variants of a sweep. Their matrices are computed in parallel if they fit in 1 GB."""
     places = np.zeros(len(rows)) if position is None else position
 
     def score(variant: Variant) -> VariantScore:
@@ -346,8 +347,8 @@ def sample_positions(plan: Plan, seed: int, among: Sequence[Triplets] | None = N
     """Return (n_queries,) position of each query in the run's nested sample, in [0, 1). Source: METHOD 8.
 
     A 10 % sample consists of the queries below 0.1. A query has the same position in every source.
-    among : triplets whose queries are sampled; None for all queries of the plan. Other queries are at 1.0, so in no
-            sample.
+    among : triplets whose queries are sampled; None for all queries of the plan. All other queries get the position
+            1.0, which is in no sample.
     """
     chosen = np.arange(len(plan.queries)) if among is None else distinct(np.concatenate([rows.query for rows in among]))
     order = first_sampled(chosen, plan.queries.keys, seed)
@@ -368,11 +369,11 @@ def level_sets(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Trip
 
 
 def level_places(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Index] | None:
-    """Return the ascending indices of the triplets that each source keeps in `level_sets`, or None as there.
+    """Return the ascending indices of the triplets that each source keeps when sources are cut to equal size.
 
-    Queries are taken in the order of the nested sample. Negatives are taken in rounds, one per query and round, so that
-    every query keeps some. The negatives of a query are sorted by a hash of their text, so their order in the file does
-    not matter. Source: METHOD 7.
+    Return None in the same case as `level_sets`. Queries are taken in the order of the nested sample. Negatives are
+    taken in rounds, one per query and round, so that every query keeps some. The negatives of a query are sorted by a
+    hash of their text, so that their order in the file does not matter. Source: METHOD 7.
     """
     sizes = {(len(distinct(rows.query)), round(rows.n_negatives)) for rows in triplets}
     if len(sizes) == 1:

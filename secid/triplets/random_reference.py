@@ -38,8 +38,8 @@ class QuerySums:
     def of(query: Index, top: Floats | Flags, bottom: Floats | None, share: Floats | None) -> QuerySums:
         """Sum (T,) columns by query.
 
-        query : (T,) query ids.   bottom : None for all ones, so that the ratio is the mean of `top` over negatives.
-        share : (T,) share of each triplet; None for 1 each.
+        query  : (T,) query ids.   share : (T,) share of each triplet; None if all are 1.
+        bottom : (T,) column; None if all are 1, so that the ratio is the mean of `top` over negatives.
         """
         weight = np.ones(len(query)) if share is None else share
         queries = distinct(query)
@@ -47,7 +47,7 @@ class QuerySums:
         return QuerySums(queries, *_added(np.searchsorted(queries, query), len(queries), *columns))
 
     def among(self, queries: Flags) -> QuerySums:
-        """Restrict the sums to some queries. queries : flags by query id, for every id of this source."""
+        """Return the sums over some queries. queries: flags by query id, for every id of this source."""
         keep = queries[self.queries]
         return self if keep.all() else QuerySums(self.queries[keep], self.top[keep], self.bottom[keep])
 
@@ -58,7 +58,7 @@ class QuerySums:
         return float(self.top.sum()) / bottom if bottom > 0 else None
 
     def influence(self, top: float, bottom: float) -> Floats:
-        """Return (Q,) first-order influence of each query on the ratio top / bottom, which may include other shards.
+        """Return (Q,) first-order influence of each query on the ratio. top, bottom: sums, which may cover more shards.
 
         Source: METHOD 8 (delta method).
         """
@@ -70,7 +70,7 @@ class QuerySums:
 class RatioDifference:
     """Difference between two sources in a ratio over the same queries. The sums can be added shard by shard.
 
-    sums : (4,) top and bottom of the first, then of the second.   square : of the standard error.
+    sums : (4,) top and bottom of the first source, then of the second.   square : squared standard error.
     """
 
     sums: Floats
@@ -93,7 +93,7 @@ class RatioDifference:
 
 
 def ratio_difference(first: QuerySums, second: QuerySums) -> Difference | None:
-    """Return the ratio of the first minus that of the second, paired by query; None if one has no value."""
+    """Return the first ratio minus the second, paired by query; None if one has no value."""
     if first.value is None or second.value is None:
         return None
     both = RatioDifference(np.zeros(4))
@@ -215,7 +215,8 @@ def passage_pool(plan: Plan, triplets: Sequence[Triplets]) -> Index:
 def _sampled_queries(plan: Plan, triplets: Sequence[Triplets], seed: int) -> Index:
     """Return (Q,) ascending ids of the first QUERIES queries of each source in the run's nested sample.
 
-    Sources with the same queries share one sample. A small source has its own queries, even beside a large one.
+    Sources with the same queries share one sample. A small source is sampled from its own queries, even if another
+    source is much larger.
     """
     keys = plan.queries.keys
     return distinct(np.concatenate([first_sampled(distinct(rows.query), keys, seed, QUERIES) for rows in triplets]))
@@ -225,8 +226,9 @@ def random_passages(plan: Plan, queries: Index, pool: Index, seed: int) -> list[
     """Return up to PASSAGES random passages for each query, in the order drawn, without its labelled positives.
 
     pool : passages to draw from, as returned by `passage_pool`.
-    For each positive in the pool one more passage is drawn, since positives are then removed. Positives outside the
-    pool do not affect the draw, so it is the same with controls or objectives, which add positives to the plan.
+    For each of the query's positives in the pool, one extra passage is drawn, because positives are removed afterwards.
+    Positives outside the pool do not affect the draw. So controls and objectives, which add positives to the plan, do
+    not change it.
     """
     place, label = labels_of(plan, queries)
     passage = plan.known_positives[label] % len(plan.passages)
@@ -276,7 +278,7 @@ def hardness(
 ) -> Estimate | None:
     """Return the hardness (mean s_qn - mean s_qr) / (mean s_qp - mean s_qr) over triplets of sampled queries.
 
-    query, s_query_negative, s_query_positive : (T,).   share : (T,) share of each triplet; None for 1 each.
+    query, s_query_negative, s_query_positive : (T,) columns.   share : (T,) share of each triplet; None if all are 1.
     s_qr of a triplet is the mean over its query's random passages, so all three means are over the same triplets.
     A hardness of 0 means as close as random passages, and 1 as close as the positives; it can be below 0 or above 1.
     The error is by the delta method, clustered by query. Two sources with the same reference can be compared by
@@ -307,8 +309,8 @@ def random_like(query: Index, score: Floats, reference: RandomReference) -> Flag
 NEAR_HARDNESS = 0.9
 """Minimum hardness of a negative with the finding near_positive. Source: METHOD 15."""
 ROWS_AT_ONCE = 1_024
-"""Number of rows whose float64 copies fit the CPU's cache. 370,000 rows of 384 numbers took 0.8 s, and 1.0 s with 4,096
-rows at once."""
+"""Number of rows to convert to float64 at once, so that the copies fit the CPU's cache. 370,000 rows of 384 numbers
+took 0.8 s, against 1.0 s with 4,096 rows at once."""
 
 
 @dataclass(frozen=True)
@@ -358,8 +360,8 @@ def near_positive(
     """Return (T,) flags of negatives with a hardness h of at least NEAR_HARDNESS, and (T,) h. Source: METHOD 15.
 
     h = (s_qn - r) / (s_qp - r), where r is the mean of the query. A value within rounding of the limit is flagged.
-    query, s_query_negative, s_query_positive : (T,).   means : means of all these queries.
-    If the positive is not above r, or r is NaN, h is NaN and the negative is not flagged.
+    query, s_query_negative, s_query_positive : (T,) columns.   means : means of all these queries.
+    If the positive is at or below r, or r is NaN, h is NaN and the negative is not flagged.
     """
     random = means.mean[np.searchsorted(means.queries, query)]
     span = s_query_positive - random

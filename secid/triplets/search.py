@@ -32,7 +32,7 @@ from secid.triplets.embedding import rows_of_ids
 
 K1, B = 1.5, 0.75
 WEIGHT_UNIT = 2.0**-40
-"""Unit to which each token's contribution is rounded, so that sums up to 2^13 are exact."""
+"""Unit that each token's contribution is rounded to, so that sums up to 2^13 are exact."""
 DECIMAL = Context(prec=28)
 GROUP_SIZE = 64
 """Number of documents per group. The k-th largest of the groups' best scores is a lower bound of the k-th largest
@@ -91,9 +91,9 @@ class Bm25Index:
         return places, scores
 
     def _posting(self, documents: npt.NDArray[np.int32], weights: Floats) -> tuple[Any, Floats]:
-        """Return the documents that contain a token, and what it adds to their scores.
+        """Return the documents that contain a token, and the token's contribution to each score.
 
-        If most documents contain it, return all documents, as a slice.
+        If most documents contain the token, return all documents, as a slice.
         """
         if 2 * len(documents) < self._n_documents:
             return documents, weights
@@ -103,7 +103,7 @@ class Bm25Index:
 
 
 def _counts(vocabulary: Vocabulary, keys: Any, n_tokens: Index) -> Any:
-    """Return an (n, V) sparse matrix of token counts. keys, n_tokens: tokens of n texts, as from token_stream."""
+    """Return an (n, V) sparse matrix of token counts. keys, n_tokens: tokens of n texts, as token_stream returns."""
     place = vocabulary.places(keys)
     known = place >= 0
     text = np.repeat(np.arange(len(n_tokens)), n_tokens)[known]
@@ -112,7 +112,7 @@ def _counts(vocabulary: Vocabulary, keys: Any, n_tokens: Index) -> Any:
 
 
 def _weights(counts: Any, lengths: Index) -> Any:
-    """Return an (n, V) sparse matrix of what each token adds to a document's score.
+    """Return an (n, V) sparse matrix of BM25 weights: the contribution of each token to a document's score.
 
     counts : (n, V) token counts, overwritten.   lengths : (n,) number of tokens in each document.
     """
@@ -140,13 +140,13 @@ QUERY_BLOCK, WINDOW = 1_024, 16_384
 PAIRS_AT_ONCE = 1 << 11
 """Number of pairs of rows multiplied in float64 at a time: 6 MB at 384 dimensions, which fit the CPU's cache."""
 COMPARED_BEYOND = 8
-"""Number of candidates beyond the k best that are compared exactly, so that few queries need a second search."""
+"""Number of candidates to compare exactly in addition to the k best, so that few queries need a second search."""
 FLOAT32_ROUNDING = 2.0**-24
 """Maximum relative error of one float32 operation."""
 
 
 def nearest(queries: Sequence[Tensor], parts: Iterable[Tensor], k: int) -> tuple[Tensor, Tensor]:
-    """Return (n, k) largest dot products of each query, the best first, and the numbers of these rows.
+    """Return (n, k) largest dot products of each query, in descending order, and the numbers of their rows.
 
     queries : blocks of queries, (q, d), n in total.
     parts   : blocks of rows, (w, d), at least k in total. Without any rows the result is (n, 0).
@@ -174,11 +174,11 @@ def nearest(queries: Sequence[Tensor], parts: Iterable[Tensor], k: int) -> tuple
 
 
 def _candidates(scores: Tensor, best: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Return (q, m) scores and their columns, including all that may be among the k best.
+    """Return (q, m) scores and their columns, including every score that may be among the k best.
 
     best : (q, k or fewer) best scores so far.
-    On a CPU, these are the scores above the k-th best so far, padded with -inf. That is much faster than top-k. Other
-    devices use top-k, since the host would have to wait for the number of such scores.
+    On a CPU, return the scores above the k-th best so far, padded with -inf, which is much faster than top-k. Other
+    devices use top-k, because the host would have to wait for the number of such scores.
     """
     if scores.device.type != "cpu" or best.shape[1] < k:
         return scores.topk(min(k, scores.shape[1]), dim=1)
@@ -214,7 +214,7 @@ def nearest_passages(vectors: Vectors, queries: Index, candidates: Index, k: int
 
 
 def _compared(vectors: Vectors, queries: Index, candidates: Index, n: int) -> tuple[Index, Floats, Floats]:
-    """Return the n best candidates of each query by float32, in the order of their float64 scores, with these scores.
+    """Find the n best candidates of each query in float32. Return them ordered by their float64 scores, and the scores.
 
     Also return (q,) upper bounds of the scores of all other candidates. In any order of addition, the error of a sum
     of d rounded products is at most d roundings of |q| |p|.

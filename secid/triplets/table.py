@@ -17,7 +17,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass, replace
-from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -32,6 +31,7 @@ from secid.measure.blocks import Triplets, Vectors
 from secid.measure.gates import Dots, Gates, gates, pair_loss_nats
 from secid.measure.sweep import sweep
 from secid.pool import SPLITTERS, DocumentFrequencies, Keys, Lexicon, Plan, PlannedSource, content_of
+from secid.pool.coverage import Stream
 from secid.pool.texts import TextStore, text_key
 from secid.progress import Progress, Silent
 from secid.results import IdfInfo
@@ -107,7 +107,8 @@ def _all_pairs(planned: PlannedSource) -> Triplets:
 
 # Coverage of a run's triplets under any tokenizer and IDF corpus. Texts are tokenized once per tokenizer.
 
-Pieces = Callable[[list[str]], list[list[int]]]
+Pieces = Callable[[list[str]], tuple[Index, Index]]
+"""Token ids of texts, end to end, and (n,) how many each text has."""
 WORDPIECES = "wordpieces"
 SAME_IN_ASCII = frozenset({"alphanumeric", "multilingual"})
 """Tokenizers that give the same tokens for ASCII texts."""
@@ -127,11 +128,51 @@ def piece_stream(pieces: Pieces | None) -> Callable[[Sequence[str]], tuple[Keys,
     split = pieces
 
     def lex(texts: Sequence[str]) -> tuple[Keys, Index]:
-        lists = split(list(texts))
-        counts = np.fromiter(map(len, lists), np.int64, len(lists))
-        return np.fromiter(chain.from_iterable(lists), np.uint64, int(counts.sum())), counts
+        ids, counts = split(list(texts))
+        return ids.astype(np.uint64), counts
 
     return lex
+
+
+def pool_of(plan: Plan, triplets: Sequence[Triplets]) -> Flags:
+    """Return (n_passages,) flags of the passages that the triplets refer to: the documents that IDF counts."""
+    counted = np.zeros(len(plan.passages), np.bool_)
+    for rows in triplets:
+        counted[rows.positive] = counted[rows.negative] = True
+    return counted
+
+
+def lexicon_of(
+    tokenizer: str,
+    queries: TextStore,
+    passages: TextStore,
+    counted: Flags,
+    folder: Path,
+    pieces: Stream | None = None,
+    lexed: Callable[[int], None] = lambda n: None,
+) -> Lexicon:
+    """Return the token sets of all texts under a tokenizer. counted, pieces, lexed : as of `Lexicon`, folder: of it."""
+    texts = (queries.packed, passages.packed) if pieces is None else (queries.get, passages.get)
+    spool = folder / f"{tokenizer}.tokens"
+    return Lexicon(tokenizer, texts[0], len(queries), texts[1], counted, spool, pieces, (queries, passages), lexed)
+
+
+def lexicons_of(
+    tokenizers: Sequence[str], queries: TextStore, passages: TextStore, counted: Flags, folder: Path
+) -> dict[str, Lexicon]:
+    """Return lexicons under several tokenizers of SPLITTERS, their frequencies counted, for use in any process."""
+    lexicons: dict[str, Lexicon] = {}
+    for tokenizer in tokenizers:
+        if same_in_ascii(tokenizer, lexicons) is None:
+            lexicons[tokenizer] = lexicon_of(tokenizer, queries, passages, counted, folder)
+            lexicons[tokenizer].pooled()
+    return lexicons
+
+
+def same_in_ascii(tokenizer: str, lexicons: Mapping[str, Lexicon]) -> Lexicon | None:
+    """Return a lexicon that equals the tokenizer's since all texts are ASCII; None if there is none."""
+    same = next((lexicons[name] for name in SAME_IN_ASCII & lexicons.keys()), None)
+    return same if tokenizer in SAME_IN_ASCII and same is not None and same.is_ascii else None
 
 
 class CoverageTables:
@@ -144,6 +185,7 @@ class CoverageTables:
     pieces   : function that splits texts into the encoder's word pieces, for the tokenizer "wordpieces"; None if the
                encoder has no tokenizer.
     progress : receives the progress of each lexicon.
+    lexicons : those that are known already, by tokenizer, over the same texts and pool.
     """
 
     def __init__(
@@ -154,16 +196,14 @@ class CoverageTables:
         frozen: Mapping[tuple[str, str], DocumentFrequencies] | None = None,
         pieces: Pieces | None = None,
         progress: Progress | None = None,
+        lexicons: Mapping[str, Lexicon] | None = None,
     ) -> None:
         self._progress = progress or Silent()
         self._plan = plan
         self._folder = folder
         self._pieces = pieces
-        self._counted = np.zeros(len(plan.passages), np.bool_)
-        for rows in triplets:
-            self._counted[rows.positive] = True
-            self._counted[rows.negative] = True
-        self._lexicons: dict[str, Lexicon] = {}
+        self._counted = pool_of(plan, triplets)
+        self._lexicons: dict[str, Lexicon] = dict(lexicons or {})
         self._tables: dict[tuple[str, str], DocumentFrequencies] = dict(frozen or {})
 
     def over(self, plan: Plan, triplets: Sequence[Triplets], folder: Path) -> CoverageTables:
@@ -176,23 +216,15 @@ class CoverageTables:
 
     def lexicon(self, tokenizer: str) -> Lexicon:
         """Return the token sets of all texts in the plan under a tokenizer."""
-        same = next((self._lexicons[name] for name in SAME_IN_ASCII & self._lexicons.keys()), None)
-        if tokenizer in SAME_IN_ASCII and same is not None and same.is_ascii:
+        same = same_in_ascii(tokenizer, self._lexicons)
+        if same is not None:
             return same
         if tokenizer not in self._lexicons:
             queries, passages = self._plan.queries, self._plan.passages
-            whole = tokenizer == WORDPIECES
             self._progress.start(f"lex {tokenizer}", len(queries) + len(passages), "texts")
-            self._lexicons[tokenizer] = Lexicon(
-                tokenizer,
-                queries.get if whole else queries.packed,
-                len(queries),
-                passages.get if whole else passages.packed,
-                self._counted,
-                self._folder / f"{tokenizer}.tokens",
-                piece_stream(self._pieces) if whole else None,
-                (queries, passages),
-                self._progress.advance,
+            pieces = piece_stream(self._pieces) if tokenizer == WORDPIECES else None
+            self._lexicons[tokenizer] = lexicon_of(
+                tokenizer, queries, passages, self._counted, self._folder, pieces, self._progress.advance
             )
         return self._lexicons[tokenizer]
 

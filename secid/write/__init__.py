@@ -1,1 +1,1 @@
-"""Writing rows of sources to files in the schema of a trainer, and keeping them on disk until then."""
+"""Write rows of sources to files in a trainer's schema. Until then, rows are kept on disk."""

@@ -1,4 +1,4 @@
-"""Rows of a source for writing, with texts and ids. They are stored on disk between reading and writing."""
+"""Collect the rows of a source for writing, with texts and ids. They are on disk between reading and writing."""
 
 from __future__ import annotations
 
@@ -21,7 +21,7 @@ SCORE_COLUMNS = ("pos_scores", "neg_scores")
 """FlagEmbedding's lists of teacher scores, one per passage."""
 ID_COLUMNS = ("pos_ids", "neg_ids")
 PROVENANCE = {"rank": "neg_ranks", "margin": "neg_margins", "miner": "neg_miners"}
-"""Fields of a mined negative -> the columns that list them in FlagEmbedding's schema."""
+"""Field of a mined negative -> column that lists its values in FlagEmbedding's schema."""
 NEGATIVE_COLUMNS = (SCORE_COLUMNS[1], *PROVENANCE.values())
 PASSAGE_ID_COLUMNS = (POSITIVE_IDS, NEGATIVE_IDS)
 """Patterns of id columns next to the text columns of positives and negatives, without numbers in the names."""
@@ -47,7 +47,7 @@ class Row(NamedTuple):
     """One row of a copy.
 
     query_id : id of the query; "" if the source has none.   columns : other columns with scalar values.
-    lost     : names of other contents of the row that no schema of a copy can hold.
+    lost     : names of the row's other contents, which no schema of a copy can hold.
     """
 
     query: str
@@ -59,7 +59,7 @@ class Row(NamedTuple):
 
 
 class Place(NamedTuple):
-    """Origin of a row. split: as in Record. reason: reason why the row is not a record, or "" if it is one."""
+    """Origin of a row. split: as in Record. reason: why the row is not a record; "" if it is one."""
 
     path: str
     line: int
@@ -107,8 +107,8 @@ def _aligned_values(
 ) -> list[Any]:
     """Return one value per passage of the row, from a list or from one column per passage; [] if they do not align.
 
-    names : names of the columns.   fits : check of a value.
-    n     : numbers of values that align: all passages of the row, or those up to the last usable one.
+    names : names of the columns.   fits : function that checks a value.
+    n     : allowed numbers of values: as many as the row has passages, or as it has up to the last usable one.
     """
     values = [columns[name] for name in sorted(names, key=_number_in)]
     if len(values) == 1 and isinstance(values[0], list):
@@ -132,7 +132,7 @@ def _number_in(name: str) -> int:
 
 
 def _passage(text: str, cell: Any, own_id: Any, score: Any) -> Passage:
-    """Return a passage. cell: its cell in the source, which is a text, an id, an object or [instruction, text]."""
+    """Return a passage. cell: the passage as in the source: a text, an id, an object or [instruction, text]."""
     title = cell.get(TITLE_KEY) if isinstance(cell, dict) else None
     joined = isinstance(title, str) and title != "" and text.startswith(f"{title} ")
     name = _id(cell, text) or ("" if own_id is None else encodable(str(own_id)))
@@ -142,7 +142,10 @@ def _passage(text: str, cell: Any, own_id: Any, score: Any) -> Passage:
 
 
 def _lost_passage_fields(cells: Sequence[Any], titled: bool) -> list[str]:
-    """Return the names of fields in passage cells other than text, id, joined title and fields of MINED."""
+    """Return the names of the fields in passage cells that a copy cannot hold.
+
+    A copy holds the text, the id, a joined title and the fields in MINED.
+    """
     known = {*TEXT_KEYS, *ID_KEYS, *MINED, *((TITLE_KEY,) if titled else ())}
     inside = {key for cell in cells if isinstance(cell, dict) for key in cell if cell[key] not in (None, "")}
     pairs = ["instructions"] if any(isinstance(cell, list) for cell in cells) else []
@@ -175,7 +178,7 @@ def _is_blank(value: Any) -> bool:
 MINED: Mapping[str, Callable[[Any], bool]] = {
     "score": _is_number, "rank": _is_number, "margin": _is_number, "miner": lambda value: isinstance(value, str),
 }  # fmt: skip
-"""Fields of a mined negative that an object may hold next to its text -> checks of their values."""
+"""Field of a mined negative that an object may hold next to its text -> function that checks its value."""
 
 
 def _scalar(value: Scalar) -> Scalar:
@@ -184,7 +187,7 @@ def _scalar(value: Scalar) -> Scalar:
 
 
 class RowsOnDisk:
-    """Rows of one source, stored as the plan reads them, so that a copy need not read the source again."""
+    """Store of a source's rows. They are stored while the plan reads them, so that a copy need not read them again."""
 
     def __init__(self, path: Path) -> None:
         self._path = path

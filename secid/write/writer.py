@@ -42,9 +42,9 @@ from secid.write.rows import ID_COLUMNS, PROVENANCE, QUERY_ID, SCORE_COLUMNS, Pa
 Schema = Literal["st-ntuple", "flagembedding", "tevatron", "nvidia"]
 SCHEMAS: tuple[Schema, ...] = get_args(Schema)
 COPY_SCHEMAS: Mapping[str, Schema] = {"triplet": "st-ntuple", **{name: name for name in SCHEMAS[1:]}}
-"""Schemas of `secid.read` that a copy keeps without --as -> schemas to write. Any other becomes flagembedding."""
+"""Schema as read -> schema of a copy, if the user does not set --as. Any other schema becomes flagembedding."""
 BATCH_ROWS = 1024
-"""Rows per Parquet batch: the readers' own batch size."""
+"""Number of rows per Parquet batch."""
 TEXT_COLUMNS: Mapping[Schema, tuple[str, ...]] = {
     "st-ntuple": ("anchor", "positive"),
     "flagembedding": ("query", "pos", "neg", *SCORE_COLUMNS, *ID_COLUMNS, *PROVENANCE.values()),
@@ -53,7 +53,7 @@ TEXT_COLUMNS: Mapping[Schema, tuple[str, ...]] = {
 }
 """Columns that each schema defines. Some are optional."""
 PASSAGE_ID_KEYS: Mapping[Schema, str] = {"tevatron": "docid", "nvidia": "id"}
-"""Schemas whose passages are objects -> the key of a passage id. NeMo AutoModel's inline loader reads the texts of
+"""Schema whose passages are objects -> key of a passage's id. NeMo AutoModel's inline loader reads the texts of
 `nvidia` from query, pos_doc and neg_doc (docs.nvidia.com/nemo/automodel, Retrieval Dataset, inline-text JSONL)."""
 QUERY_IDS = (QUERY_ID, "query-id", "qid", "question_id", "_id", "id")
 """Columns that may hold the query id. The first one with a value in a row counts."""
@@ -71,7 +71,7 @@ PARQUET_TYPES: Mapping[str, Set[str]] = {
 PASSAGE_IDS, SCORES, FURTHER_POSITIVES = "ids of passages", "scores of passages", "further positives"
 POSITIVE_SCORES = "scores of positives"
 MINED = "rank, margin and miner of negatives"
-"""Names of contents that only some schemas can hold."""
+"""PASSAGE_IDS to MINED: names of contents that only some schemas can hold."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -81,7 +81,7 @@ class WrittenFile:
     layout      : "n-tuple" or "triplets" for st-ntuple, else "".
     n_negatives : number of negatives in all rows.
     n_made_ids  : number of rows for which a query id or passage id was generated.
-    not_held    : name of each content that the file lacks -> number of rows that have it (for further positives, the
+    not_held    : name of a content that the file lacks -> number of source rows with it (for further positives, the
                   number of positives).
     """
 
@@ -94,7 +94,7 @@ class WrittenFile:
 
 
 def schema_of(asked: str | None, own: Collection[str]) -> Schema:
-    """Return the schema to write. asked: value of --as, or None. own: schemas of the source's files.
+    """Return the schema to write. asked: the user's --as, or None. own: schemas of the source's files.
 
     Raises UsageError for an unknown schema.
     """
@@ -135,7 +135,7 @@ def new_files(*paths: Path) -> Iterator[list[Path]]:
 
 @contextmanager
 def writing(path: Path) -> Iterator[None]:
-    """Raise an OSError of the block, which only writes `path`, as an OutputError that names the path."""
+    """Raise an OSError of the block as an OutputError that names the path. The block must write only `path`."""
     try:
         yield
     except OSError as error:
@@ -322,7 +322,7 @@ def _or_none(value: Any) -> Any:
 
 
 def _objects(row: Row, schema: Schema, mined: Collection[str]) -> dict[str, Any]:
-    """Return a row of tevatron or nvidia. For nvidia the text includes the title, since the trainer reads no title."""
+    """Return a row of tevatron or nvidia. For nvidia, texts include titles, because its trainer reads no titles."""
     query_id, query, *roles = TEXT_COLUMNS[schema]
 
     def passage(own: Passage, extra: Collection[str]) -> dict[str, Any]:
@@ -360,7 +360,7 @@ def _write(documents: Iterator[dict[str, Any]], types: Mapping[str, str], out: P
 
 
 def _open_container(raw: BinaryIO, suffix: str) -> BinaryIO:
-    """Open the container. A gzip file holds no name and no time, so that the same rows give the same bytes."""
+    """Open the container. A gzip file gets no name and no time, so that the same rows give the same bytes."""
     return cast("BinaryIO", gzip.GzipFile("", "wb", fileobj=raw, mtime=0)) if suffix.endswith(".gz") else raw
 
 

@@ -57,7 +57,7 @@ def test_mix_without_shares_recommends_none(scored, invoke):
     """At B = 1 the best mixture would be the source of the easiest negatives alone."""
     code, out, err = invoke("mix", scored)
     assert (code, out) == (2, "")
-    remedy = shlex.split(err.splitlines()[-1])
+    remedy = shlex.split(err.splitlines()[-1].partition("example, ")[2])
     assert remedy[0] == "--shares"
     assert invoke("mix", scored, *remedy).code == 0
     assert api.mix(scored, parse_shares(remedy[1])) == api.mix(scored, HALF)
@@ -359,7 +359,8 @@ def test_the_row_before_is_the_report_s_and_the_copy_has_no_score(scored, invoke
         outscoring=pytest.approx(found.before.outscoring, rel=1e-9),
     )
     _, out, _ = invoke("select", scored, "--source", "plain", "--top", 2, "-o", "two.jsonl")
-    assert "\n  secid score two.jsonl --encoder ENCODER\n" in out
+    encoder = read_run(scored).settings["encoder"]["value"]
+    assert f"\n  secid score two.jsonl --encoder {encoder}\n" in out
 
 
 def test_select_json_is_that_of_the_api(scored, invoke):

@@ -5,8 +5,8 @@
     python -m tests.perf.gpu --device cpu --tiny
 
 The third line is a rehearsal on any machine, of the same code with small numbers: it shows that the script runs, and
-its figures mean nothing. A part that fails says why, the others go on, and the exit code is 1. Each should take a
-minute or two on an H200, all of them less than ten; no GPU has run them yet.
+its figures mean nothing. A part that fails says why, the others go on, and the exit code is 1. On an
+H100 all parts took about ten minutes (docs/performance.md).
 
 Weights are random; the tokenizer is MiniLM's, that of BERT without capitals. Texts are made of random words, in
 lengths as MS MARCO's passages have them (in word pieces: median about 75, spread as a log-normal of sigma 0.4, at most
@@ -27,7 +27,7 @@ import tempfile
 import time
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from itertools import islice
+from itertools import islice, pairwise
 from pathlib import Path
 from statistics import median
 from types import SimpleNamespace
@@ -38,12 +38,15 @@ import numpy as np
 import orjson
 import torch
 import transformers
-from transformers import AutoModel, BertConfig, PretrainedConfig, Qwen2Config
+from torch import Tensor
+from torch.nn.attention.varlen import varlen_attn
+from transformers import AttentionInterface, AutoModel, BertConfig, PretrainedConfig, Qwen2Config
 
 from secid.arrays import FLOAT32_DISTANCE
 from secid.encode import load
-from secid.encode.batching import longest_first, next_batch
+from secid.encode.batching import TokenBatch, longest_first, next_batch
 from secid.encode.device import Replica
+from secid.encode.encoder import to_device
 from secid.encode.locate import offline_minilm
 from secid.encode.transformer import GPU_TOKENISERS, TransformerEncoder
 from secid.measure.blocks import Vectors
@@ -136,14 +139,12 @@ def causal_config_of(size: Size) -> Qwen2Config:
     )
 
 
-def save_encoder(folder: Path, config: PretrainedConfig) -> Path:
-    """Random weights under MiniLM's tokenizer."""
-    minilm = offline_minilm()
-    assert minilm is not None, "pip install 'secid[offline]'"
+def save_encoder(folder: Path, config: PretrainedConfig, tokenizer: Path) -> Path:
+    """Save a model with random weights and the tokenizer of another folder."""
     folder.mkdir(parents=True)
     for name in ("tokenizer.json", "tokenizer_config.json", "special_tokens_map.json", "vocab.txt"):
-        if (minilm / name).is_file():
-            shutil.copy(minilm / name, folder)
+        if (tokenizer / name).is_file():
+            shutil.copy(tokenizer / name, folder)
     torch.manual_seed(0)
     AutoModel.from_config(config).save_pretrained(folder)
     return folder
@@ -211,6 +212,51 @@ def part(name: str, failed: list[str]) -> Iterator[None]:
         print(f"  failed: {type(error).__name__}: {' '.join(str(error).split())[:300]}")
 
 
+@torch.inference_mode()
+def last_layer(model: Any, batch: TokenBatch) -> Tensor:
+    """Return (tokens, d) vectors of the last layer of a padded batch, without those of the padding."""
+    model.set_attn_implementation("sdpa")
+    device = next(model.parameters()).device
+    mask = torch.arange(batch.ids.shape[1], device=device) < to_device(batch.lengths, device)[:, None]
+    rows: Tensor = model(input_ids=to_device(batch.ids, device), attention_mask=mask.long()).last_hidden_state
+    return rows[mask]
+
+
+@torch.inference_mode()
+def packed_last_layer(model: Any, batch: TokenBatch) -> Tensor:
+    """Return the same vectors of one row of all texts end to end, by torch's attention of variable length."""
+    model.set_attn_implementation("secid_packed")
+    device, lengths = next(model.parameters()).device, batch.lengths
+    inside = np.arange(batch.ids.shape[1]) < lengths[:, None]
+    places = np.broadcast_to(np.arange(batch.ids.shape[1]), inside.shape)[inside]
+    ends = torch.from_numpy(np.concatenate([[0], np.cumsum(lengths)]).astype(np.int32)).to(device)
+    rows: Tensor = model(
+        input_ids=to_device(batch.ids[inside][None], device),
+        position_ids=to_device(places[None], device),
+        ends=ends,
+        longest=int(lengths[0]),
+    ).last_hidden_state[0]
+    return rows
+
+
+def packed_attention(
+    module: Any, query: Tensor, key: Tensor, value: Tensor, mask: Any, ends: Tensor, longest: int, **_: Any
+) -> tuple[Tensor, None]:
+    """Attend within each text. query, key, value : (1, heads, tokens, size).   ends : (b + 1,) int32, from 0."""
+    q, k, v = (part[0].transpose(0, 1) for part in (query, key, value))
+    if q.is_cuda:
+        return varlen_attn(q, k, v, ends, ends, longest, longest)[None], None
+    texts = [slice(*pair) for pair in pairwise(ends.tolist())]
+    by_text = [
+        torch.nn.functional.scaled_dot_product_attention(*(part[own].transpose(0, 1) for part in (q, k, v)))
+        for own in texts
+    ]
+    return torch.cat([part.transpose(0, 1) for part in by_text])[None], None
+
+
+AttentionInterface.register("secid_packed", packed_attention)
+
+
 class Timed:
     """Collects when batches were on their device: CUDA events, or clock times around a forward pass elsewhere."""
 
@@ -246,10 +292,10 @@ class Timed:
 class Bench:
     """The parts, on one device."""
 
-    def __init__(self, folder: Path, device: str, size: Size) -> None:
-        self.folder, self.device, self.size = folder, device, size
+    def __init__(self, folder: Path, device: str, size: Size, tokenizer: Path) -> None:
+        self.folder, self.device, self.size, self.tokenizer = folder, device, size, tokenizer
         self.config = config_of(size)
-        self.encoder = save_encoder(folder / "e5-base-architecture", self.config)
+        self.encoder = save_encoder(folder / "e5-base-architecture", self.config, tokenizer)
         self.texts = texts_of(size.texts, self.encoder)
         loaded = self.load()
         self.lengths = loaded.parts.tokeniser.tokens(self.texts).lengths
@@ -339,6 +385,17 @@ class Bench:
             seconds = seconds_of(lambda batch=batch: own.parts.replica.forward(batch, own.recipe, 0), 5, self.device)
             rate = floating_operations(batch.lengths, self.model) / seconds
             print(f"  {name}: {batch.ids.shape[0]} texts, {rate / self.peak:.1%} of the peak")
+        batch = next_batch(tokens, order[len(order) // 4 :], budget, 0)
+        model = self.model.to(self.device, torch.bfloat16).eval()
+        plain, packed = last_layer(model, batch), packed_last_layer(model, batch)
+        seconds = {
+            "a plain model, padded": seconds_of(lambda: last_layer(model, batch), 5, self.device),
+            "the same texts packed": seconds_of(lambda: packed_last_layer(model, batch), 5, self.device),
+        }
+        operations = floating_operations(batch.lengths, self.model)
+        for name, value in seconds.items():
+            print(f"  {name}: {1e3 * value:.1f} ms, {operations / value / self.peak:.1%} of the peak")
+        print(f"  largest difference of a number: {float((plain - packed).abs().max()):.1e}")
         texts = self.texts[: max(1, len(self.texts) // 20)]
         ours = seconds_of(lambda: own.encode(texts, "passage"), 1, self.device)
         kwargs = {"dtype": torch.bfloat16, "attn_implementation": "flash_attention_2"}
@@ -355,9 +412,10 @@ class Bench:
 
     def causal(self) -> None:
         """A decoder, whose last token is a text's vector."""
-        folder = save_encoder(self.folder / "causal", causal_config_of(self.size))
+        folder = save_encoder(self.folder / "causal", causal_config_of(self.size), self.tokenizer)
         own = self.load(encoder=str(folder), pooling="last")
-        texts, lengths = self.texts[: len(self.texts) // 4], self.lengths[: len(self.texts) // 4]
+        n = max(1, len(self.texts) // 20)
+        texts, lengths = self.texts[:n], self.lengths[:n]
         seconds = seconds_of(lambda: own.encode(texts, "passage"), 1, self.device)
         rate = floating_operations(lengths, AutoModel.from_pretrained(folder)) / seconds
         print(f"  {len(texts) / seconds:,.0f} texts/s, {rate / self.peak:.1%} of the peak")
@@ -554,6 +612,9 @@ def main() -> None:
     parser.add_argument("--device", default="cuda:0")
     parser.add_argument("--tiny", action="store_true", help="a rehearsal with small numbers")
     parser.add_argument("--parts", default=",".join(PARTS), help="some of [default]: %(default)s")
+    parser.add_argument(
+        "--tokenizer", type=Path, help="folder of BERT's tokenizer [default: that of the offline extra]"
+    )
     parser.add_argument("--texts", type=int, help=f"texts to encode [default: {FULL.texts:,}]")
     parser.add_argument("--queries", type=int, help=f"queries of the whole score [default: {FULL.queries:,}]")
     options = parser.parse_args()
@@ -562,6 +623,9 @@ def main() -> None:
         parser.error(f"unknown parts: {', '.join(unknown)}")
     if options.device.startswith("cuda") and not torch.cuda.is_available():
         sys.exit(f"no CUDA device: torch {torch.__version__} sees none, so nothing was measured")
+    tokenizer = options.tokenizer or offline_minilm()
+    if tokenizer is None:
+        parser.error("no tokenizer: pip install 'secid[offline]', or name a folder with --tokenizer")
     size = TINY if options.tiny else FULL
     size = size._replace(texts=options.texts or size.texts, queries=options.queries or size.queries)
     place = torch.cuda.get_device_name(options.device) if options.device.startswith("cuda") else options.device
@@ -571,7 +635,7 @@ def main() -> None:
     )
     failed: list[str] = []
     with tempfile.TemporaryDirectory() as name:
-        bench = Bench(Path(name), options.device, size)
+        bench = Bench(Path(name), options.device, size, tokenizer)
         print(f"{size.texts:,} texts, {bench.lengths.mean():.0f} tokens on average")
         for chosen in options.parts.split(","):
             title, run = PARTS[chosen]

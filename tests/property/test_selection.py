@@ -270,7 +270,7 @@ def test_of_evaluation_texts_that_match_equally_the_text_decides(tmp_path):
     matched = []
     for texts in (ones, dict(reversed(ones.items()))):
         finder = passage_finder(texts)
-        matched.append(finder.ids[finder.find(store).which[0]])
+        matched.append(finder.ids[finder.find(store).number[0]])
     assert matched[0] == matched[1]
 
 

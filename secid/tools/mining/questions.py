@@ -74,12 +74,12 @@ class Questions:
 
 
 def questions_of_collection(
-    collection: Collection, files: Sequence[str], labels: Sequence[str], folder: Path, most_unknown: float
+    collection: Collection, files: Sequence[str], labels: Sequence[str], folder: Path, max_unknown: float
 ) -> Questions:
     """Read the queries in qrels files. Their positives are the passages with a grade above 0.
 
     files  : qrels of the queries to mine for.   labels : qrels of all splits, whose positives are never negatives.
-    most_unknown : as in `read_judgements`.
+    max_unknown : as in `read_judgements`.
     Raises InputError if no grade is above 0, if too many judgements have no text, or if the corpus has no text.
     """
     judgements = [row for file in files for row in read_qrels(file) if row[2] > 0]
@@ -93,7 +93,7 @@ def questions_of_collection(
     in_queries = np.array([row[0] in with_text for row in judgements])
     passages = {key for key in {row[1] for row in judgements} if _has_text(collection.passage(key))}
     known = in_queries & np.array([row[1] in passages for row in judgements])
-    unknown = unknown_of(judgements, in_queries, known, where, most_unknown)
+    unknown = unknown_of(judgements, in_queries, known, where, max_unknown)
     relevant: dict[str, dict[str, None]] = {}
     for query, passage, _ in (row for row, flag in zip(judgements, known.tolist(), strict=True) if flag):
         relevant.setdefault(query, {})[passage] = None

@@ -85,3 +85,20 @@ def test_causal_models_get_no_mask(tiny: Tiny, monkeypatch: pytest.MonkeyPatch, 
     assert len(seen) == 2
     assert sum(mask is not None for mask, _ in seen) == masks
     assert [is_causal for _, is_causal in seen] == [not masks] * 2
+
+
+@pytest.mark.parametrize("kind", ["cuda", "cpu"])
+def test_cudnn_computes_no_attention_on_a_gpu(tiny: Tiny, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
+    """The model runs on the CPU; only the device's name is a GPU's."""
+    encoder, replica, _ = encoder_of(tiny("bert"))
+    enabled, model = [], replica.model
+    monkeypatch.setattr("secid.encode.device.is_gpu", lambda device: kind == "cuda")
+    monkeypatch.setattr("secid.encode.device.to_device", lambda array, device: torch.from_numpy(array))
+
+    def watched(*arguments: Any, **options: Any) -> Any:
+        enabled.append(torch.backends.cuda.cudnn_sdp_enabled())
+        return model(*arguments, **options)
+
+    replica._replace(model=watched).vectors(padded(encoder), encoder.recipe, 0)
+    assert enabled == [kind == "cpu"]
+    assert torch.backends.cuda.cudnn_sdp_enabled()

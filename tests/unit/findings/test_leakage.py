@@ -31,7 +31,7 @@ def find(finder: Finder, texts: list[str]) -> Matches:
         matches = finder.find(store)
         store.close()
     places = ids[np.array(numbers, np.int64)]
-    return Matches(matches.which[places], matches.similarity[places], matches.exact[places])
+    return Matches(matches.number[places], matches.similarity[places], matches.exact[places])
 
 
 def windows(text: str, width: int) -> set[tuple[str, ...]]:
@@ -66,27 +66,27 @@ def test_no_pair_above_the_threshold_is_missed_and_none_below_is_told(maker, wid
     found = find(maker({str(number): text for number, text in enumerate(wanted)}), texts)
     expected = slow(texts, wanted, width, smallest, jaccard)
     n_near = 0
-    for which, value, exact, best in zip(found.which, found.similarity, found.exact, expected, strict=True):
+    for number, value, exact, best in zip(found.number, found.similarity, found.exact, expected, strict=True):
         if exact:
             assert value == 1.0
         elif best >= 0.8 - 1e-9:
             n_near += 1
-            assert which >= 0
+            assert number >= 0
             assert value == pytest.approx(best)
         else:
-            assert which == -1
+            assert number == -1
     assert n_near > 10
 
 
 def test_exact_is_but_for_case_space_and_punctuation_and_needs_no_length():
     found = find(query_finder({"1": "What now?"}), ["what  NOW", "what then?"])
-    assert found.which.tolist() == [0, -1]
+    assert found.number.tolist() == [0, -1]
     assert found.exact.tolist() == [True, False]
 
 
 def test_no_text_without_words_equals_another():
     found = find(query_finder({"1": "?!", "2": "What now?"}), ["…", "?!", "what now"])
-    assert found.which.tolist() == [-1, -1, 1]
+    assert found.number.tolist() == [-1, -1, 1]
 
 
 def test_a_chunk_a_title_and_edits_are_near():
@@ -96,11 +96,11 @@ def test_a_chunk_a_title_and_edits_are_near():
         " ".join(words[20:45]), f"A title {text}", " ".join(words[:30] + words[31:]), " ".join(words[::-1]),
         " ".join(words[:12] + [f"new{n}" for n in range(40)]),
     ]  # fmt: skip
-    assert (find(passage_finder({"p": text}), texts).which >= 0).tolist() == [True, True, True, False, False]
+    assert (find(passage_finder({"p": text}), texts).number >= 0).tolist() == [True, True, True, False, False]
 
 
 def test_no_evaluation_text_finds_nothing():
-    assert find(passage_finder({}), [passage(1)]).which.tolist() == [-1]
+    assert find(passage_finder({}), [passage(1)]).number.tolist() == [-1]
 
 
 def test_passages_of_the_fixtures_do_not_resemble_each_other():
@@ -108,12 +108,12 @@ def test_passages_of_the_fixtures_do_not_resemble_each_other():
     lines = (COLLECTION / "corpus.jsonl").read_text(encoding="utf-8").splitlines()
     texts = [json.loads(line)["text"] for line in lines]
     half = {str(number): text for number, text in enumerate(texts[::2])}
-    assert (find(passage_finder(half), texts[1::2]).which >= 0).sum() == 0
+    assert (find(passage_finder(half), texts[1::2]).number >= 0).sum() == 0
     queries = [
         json.loads(line)["text"] for line in (COLLECTION / "queries.jsonl").read_text(encoding="utf-8").splitlines()
     ]
     wanted = {str(number): text for number, text in enumerate(queries[::2])}
-    assert (find(query_finder(wanted), queries[1::2]).which >= 0).sum() == 0
+    assert (find(query_finder(wanted), queries[1::2]).number >= 0).sum() == 0
 
 
 def test_the_evaluation_set_is_the_test_split():

@@ -9,10 +9,11 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from secid.pool import Lexicon, TokenSets, coverage, token_stream, tokens
+from secid.pool import Lexicon, TokenSets, coverage, token_stream, tokens, workers
 from secid.pool.coverage import DocumentFrequencies, frequencies, merge_frequencies
 from secid.pool.texts import TextSpool
-from secid.triplets.table import CoverageTables
+from secid.pool.workers import in_child_process
+from secid.triplets.table import CoverageTables, lexicons_of
 
 WORDS = [f"{stem}{ending}" for stem in ("river", "stone", "über", "load", "x") for ending in ("", "s", "7", "-ing")]
 
@@ -96,3 +97,26 @@ def test_texts_of_ascii_alone_share_their_tokens(tmp_path, query, passage, share
     tables = CoverageTables(SimpleNamespace(queries=stores[0], passages=stores[1]), [], tmp_path)
     assert (tables.lexicon("alphanumeric") is tables.lexicon("multilingual")) == shared
     assert tables.lexicon("whitespace") is not tables.lexicon("alphanumeric")
+
+
+def test_lexicons_of_a_child_process_give_the_same_coverage(tmp_path, monkeypatch):
+    monkeypatch.setattr(workers, "LEAST_TEXTS", 0)
+    stores = []
+    for role, texts in (("query", ["one two", "drei vier é"]), ("passage", ["two three", "vier", "one", "é two"])):
+        spool = TextSpool(role, tmp_path / role)
+        spool.add(texts)
+        stores.append(spool.store()[0])
+    names, counted = ["alphanumeric", "trigrams"], np.array([True, True, False, True])
+    (tmp_path / "child").mkdir()
+    expected = lexicons_of(names, *stores, counted, tmp_path)
+    with in_child_process(1, 2, lexicons_of, names, *stores, counted, tmp_path / "child") as wait:
+        found = wait()
+    pairs = np.array([0, 0, 1, 1]), np.array([0, 2, 1, 3])
+    for name in names:
+        own, other = expected[name], found[name]
+        assert own.pooled().sha256() == other.pooled().sha256()
+        idf = own.idf(own.pooled())[None]
+        np.testing.assert_array_equal(own.coverage(*pairs, idf), other.coverage(*pairs, idf))
+        assert own.coverage(*pairs, idf).any()
+        with_queries = own.with_queries(own.pooled(), np.ones(2, np.bool_))
+        assert with_queries.sha256() == other.with_queries(other.pooled(), np.ones(2, np.bool_)).sha256()

@@ -1,0 +1,140 @@
+"""Token ids of texts from the ids of their words: the library tokenises each distinct word once.
+
+Exact where the tokenizer treats words apart, as BERT's does: its normalizer changes single characters, its
+pre-tokenizer splits at spaces, and WordPiece sees one word at a time. docs/decisions/word-cache.md has the cost.
+"""
+
+from __future__ import annotations
+
+import threading
+from collections.abc import Sequence
+from itertools import chain
+from typing import Any, NamedTuple
+
+import numpy as np
+import orjson
+from numpy.typing import NDArray
+
+MAX_WORDS = 1_000_000
+"""Distinct words in the cache, about 150 MB; it is emptied beyond that."""
+BY_CHARACTER = frozenset({"BertNormalizer", "Lowercase"})
+"""Normalizers that change each character by itself."""
+
+
+class TextIds(NamedTuple):
+    """Token ids of n texts, end to end. ids (sum(lengths),) int64, lengths (n,) int64."""
+
+    ids: NDArray[np.int64]
+    lengths: NDArray[np.int64]
+
+
+class Frame(NamedTuple):
+    """What a tokenizer puts around a text, and where it cuts.
+
+    before, after : special token ids.   room : maximum tokens between them; None for no limit.
+    from_left : cut the first tokens instead of the last.
+    """
+
+    before: list[int]
+    after: list[int]
+    room: int | None
+    from_left: bool
+
+    @staticmethod
+    def of(core: Any) -> Frame | None:
+        """Return the frame of a tokenizer; None if it does not put the same ids around each text."""
+        bare, framed = core.encode("a", add_special_tokens=False).ids, core.encode("a").ids
+        place = next((i for i in range(len(framed)) if bare and framed[i : i + len(bare)] == bare), None)
+        if place is None:
+            return None
+        before, after = framed[:place], framed[place + len(bare) :]
+        cut = core.truncation
+        room = None if cut is None else cut["max_length"] - len(before) - len(after)
+        return Frame(before, after, room, cut is not None and cut["direction"] == "left")
+
+
+def treats_words_apart(core: Any) -> bool:
+    """Return whether a tokenizer's ids of a text are those of its words between spaces, in order."""
+    parts = orjson.loads(core.to_str())
+    normalizer = parts["normalizer"] or {"type": "Sequence", "normalizers": []}
+    steps = normalizer["normalizers"] if normalizer["type"] == "Sequence" else [normalizer]
+    return (
+        parts["model"]["type"] == "WordPiece"
+        and (parts["pre_tokenizer"] or {}).get("type") == "BertPreTokenizer"
+        and all(step["type"] in BY_CHARACTER for step in steps)
+        and not any(" " in token["content"] for token in parts["added_tokens"])
+    )
+
+
+class WordCache:
+    """Token ids by word. Any number of threads may use it. core : as `treats_words_apart` accepts it."""
+
+    def __init__(self, core: Any) -> None:
+        self._core = core
+        self._lock = threading.Lock()
+        self._clear()
+
+    def _clear(self) -> None:
+        self._number: dict[str, int] = {}
+        self._starts = self._sizes = self._ids = np.zeros(0, np.int64)
+
+    def bare(self, texts: Sequence[str]) -> TextIds:
+        """Return the ids of the texts without special tokens, not cut."""
+        import pyarrow as pa
+        import pyarrow.compute as pc
+
+        spaced = [text.replace("\n", " ").replace("\t", " ").replace("\r", " ") for text in texts]  # the same in BERT
+        lists = pc.split_pattern(pa.array(spaced, pa.large_string()), pattern=" ")
+        encoded = lists.values.dictionary_encode()
+        with self._lock:
+            numbers = self._numbers(encoded.dictionary.to_pylist())[encoded.indices.to_numpy()]
+            starts, sizes, ids = self._starts[numbers], self._sizes[numbers], self._ids
+        ends = np.concatenate([[0], np.cumsum(sizes)])[lists.offsets.to_numpy()]
+        return TextIds(ids[_ranges(starts, sizes)], np.diff(ends))
+
+    def framed(
+        self, texts: Sequence[str], frame: Frame
+    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
+        """Return ids and lengths with special tokens, cut to the room, and (n,) flags of the texts that were cut."""
+        ids, lengths = self.bare(texts)
+        cut = np.zeros(len(lengths), np.bool_)
+        if frame.room is not None and len(lengths) and lengths.max() > frame.room:
+            cut = lengths > frame.room
+            starts = np.cumsum(lengths) - lengths
+            kept = np.minimum(lengths, frame.room)
+            ids = ids[_ranges(starts + (lengths - kept if frame.from_left else 0), kept)]
+            lengths = kept
+        whole = lengths + len(frame.before) + len(frame.after)
+        starts = np.cumsum(whole) - whole
+        framed = np.empty(int(whole.sum()), np.int64)
+        framed[_ranges(starts + len(frame.before), lengths)] = ids
+        for place, token in enumerate(frame.before):
+            framed[starts + place] = token
+        for place, token in enumerate(frame.after):
+            framed[starts + len(frame.before) + lengths + place] = token
+        return framed, whole, cut
+
+    def _numbers(self, words: list[str]) -> NDArray[np.int64]:
+        """Return the place of each of these distinct words in the cache; new words are tokenised."""
+        try:
+            return np.fromiter(map(self._number.__getitem__, words), np.int64, len(words))
+        except KeyError:
+            if len(self._number) > MAX_WORDS:
+                self._clear()
+            new = [word for word in words if word not in self._number]
+            lists = [encoding.ids for encoding in self._core.encode_batch_fast(new, add_special_tokens=False)]
+            sizes = np.fromiter(map(len, lists), np.int64, len(lists))
+            ids = np.fromiter(chain.from_iterable(lists), np.int64, int(sizes.sum()))
+            self._starts = np.concatenate([self._starts, len(self._ids) + np.cumsum(sizes) - sizes])
+            self._sizes = np.concatenate([self._sizes, sizes])
+            self._ids = np.concatenate([self._ids, ids])
+            first = len(self._number)
+            self._number.update(zip(new, range(first, first + len(new)), strict=True))
+            return np.fromiter(map(self._number.__getitem__, words), np.int64, len(words))
+
+
+def _ranges(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
+    """Return start, start + 1, …, of each range end to end: (sum(sizes),)."""
+    places: NDArray[np.int64] = np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
+    places += np.arange(len(places))
+    return places
