@@ -176,7 +176,7 @@ def scored_pairs(sizes: Mapping[Pair, int], sets: Mapping[Pair, Sequence[Key]], 
     """Choose the pairs that are compared by score. Pairs with more shared queries come first.
 
     sizes : number of shared queries of each pair.   sets : the two sets that each pair compares.
-    known : sets that are already scored. The chosen pairs need at most MAX_RESTRICTED_SCORES further scores.
+    known : sets that are already scored. The chosen pairs need at most MAX_RESTRICTED_SCORES additional scores.
     """
     pairs, chosen = [], set(known)
     for pair in sorted(sizes, key=lambda pair: (-sizes[pair], pair)):
