@@ -27,14 +27,16 @@ PRESETS: Mapping[str, Preset] = {
         "NV-Retriever, arXiv 2407.15831",
     ),
     "simans": Preset(
-        "dense:pick=simans",
+        "dense:relative=none,pick=simans",
         "random candidates, mostly with scores near the positive's: p(n) ∝ exp(−a (s_qn − s_qp − b)²), a=0.5, b=0",
         "SimANS, arXiv 2210.11773",
     ),
     "rank-10-210": Preset(
-        "dense:ranks=10-210,pick=random", "random candidates at ranks 10 to 210", "BGE (FlagEmbedding)"
+        "dense:ranks=10-210,relative=none,pick=random", "random candidates at ranks 10 to 210", "BGE (FlagEmbedding)"
     ),
-    "rank-50-100": Preset("dense:ranks=50-100,pick=random", "random candidates at ranks 50 to 100", "KaLM-Embedding"),
+    "rank-50-100": Preset(
+        "dense:ranks=50-100,relative=none,pick=random", "random candidates at ranks 50 to 100", "KaLM-Embedding"
+    ),
     "qwen-0.1": Preset(
         "dense:absolute=-0.1",
         "the nearest candidates, except those that score more than 0.1 above the positive",

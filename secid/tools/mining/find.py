@@ -25,7 +25,7 @@ from secid.errors import InputError
 from secid.files import sha256_of
 from secid.findings.copies import ranges_of
 from secid.pages.glossary import by_reason
-from secid.pages.mine_text import short_words
+from secid.pages.mine_text import NO_MARGIN, short_words
 from secid.pages.text import plural
 from secid.pool import sample_order
 from secid.progress import Progress
@@ -286,7 +286,10 @@ class MinedNegatives:
         if self.in_file.any():
             return
         n, why = plural(len(self.in_file), "row"), short_words(self.short)
-        margins = "; --sweep shows other ranks and margins" if isinstance(self.miner.method, Dense) else ""
+        method, margins = self.miner.method, ""
+        if isinstance(method, Dense):
+            margins = "; --sweep shows other ranks and margins"
+            margins += "" if method.relative is None else f", {NO_MARGIN}"
         if self.picks.counts.any():
             raise InputError(
                 f"each of {n} has fewer than {self.plan.k} negatives, so --on-short drop drops all: {why}",

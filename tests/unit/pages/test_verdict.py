@@ -266,7 +266,7 @@ def test_a_source_without_defects_shows_its_most_urgent_finding_and_is_not_colou
     names = [source.name for source in run.sources]
     cells = dict(zip(names, column(answer_table(run, full=True), "status"), strict=False))
     assert cells["bm25"] == "no defects"
-    assert cells["counterfactual"] == "no defects:\ninversion"
+    assert cells["counterfactual"] == "no defects;\ninversion"
     assert cells["poisoned"] == "repair first"
     assert WORDS.get(cells["counterfactual"]) is None
     most = with_finding("inversion", 0.51)
@@ -307,7 +307,7 @@ def test_the_answer_has_a_row_a_source_with_its_numbers():
         "no defects",
         "no defects",
         "repair first",
-        "no defects:\ninversion",
+        "no defects;\ninversion",
         "not ranked",
     ]
     assert column(table, "score ± CI")[4] == "0.546 ±0.035"
