@@ -64,7 +64,7 @@ class Workers:
     """
 
     def __init__(self, n_texts: int, threads: int | None = None) -> None:
-        n = _n_workers(n_texts, threads)
+        n = n_workers(n_texts, threads)
         self._pool = None if n < 2 else _pool_of(n, _Context())
         self.n = 1 if self._pool is None else n
 
@@ -98,7 +98,7 @@ def in_child_process(
     The child process ends with the block, even if it has not finished. Waiting raises NotEvaluatedError if it died.
     """
     context = _Context()
-    pool = None if _n_workers(n_texts, threads) < 2 else _pool_of(1, context)
+    pool = None if n_workers(n_texts, threads) < 2 else _pool_of(1, context)
     wait: Callable[[], Result] = cache(partial(function, *arguments))
     try:
         if pool is not None:
@@ -164,7 +164,8 @@ def _pool_of(n: int, context: _Context) -> ProcessPoolExecutor | None:
         return None
 
 
-def _n_workers(n_texts: int, threads: int | None) -> int:
+def n_workers(n_texts: int, threads: int | None) -> int:
+    """Return the number of workers for n_texts; with 1 there is no child process. threads : as in `Workers`."""
     few = n_texts < MIN_TEXTS_FOR_PROCESSES or current_process().daemon  # daemons may not have children
     return 1 if few else min(MAX_WORKERS, n_cores(threads))
 

@@ -41,7 +41,7 @@ from secid.measure.in_batch import Conflicts
 from secid.measure.sweep import Variant
 from secid.pool import SPLITTERS, DocumentFrequencies, DraftPlan, Lexicon, Plan, PlannedSource
 from secid.pool.make import scored_part
-from secid.pool.workers import in_child_process
+from secid.pool.workers import in_child_process, n_workers
 from secid.progress import Clock, Progress
 from secid.read.collection import Collection
 from secid.results import EarlyStop, EncoderInfo, InputFile, RunWarning
@@ -136,7 +136,6 @@ def measure(
     with lexing(read.draft.plan, settings, folder) as wait_for_lexicons:
         embedder = encode_texts(read.draft.plan, encoder, settings, folder, clock, progress)
         with clock.stage("lex"):
-            progress.start("lex", None, "")
             lexicons = wait_for_lexicons()
     with clock.stage("text rules"):
         progress.start("text rules", None, "")
@@ -191,12 +190,13 @@ def encode_texts(
 
 @contextmanager
 def lexing(plan: Plan, settings: Settings, folder: Path) -> Iterator[Callable[[], Mapping[str, Lexicon]]]:
-    """Tokenize all texts with each tokenizer but the encoder's while the block runs; yield what waits for the result.
+    """Tokenize the texts in a child process while the block runs, with every tokenizer that needs no encoder.
 
-    Without a child process it happens when the result is asked for. If the encoder decides which texts are scored, the
-    result is empty.
+    Yield a function that waits for the lexicons, by tokenizer. It returns none if there are too few texts for a child
+    process, or if the encoder decides which texts are scored.
     """
-    if settings.positives in ("hardest", "easiest") or settings.until_ranked is not None:
+    by_encoder = settings.positives in ("hardest", "easiest") or settings.until_ranked is not None
+    if by_encoder or n_workers(len(plan.passages), settings.threads) < 2:
         yield dict
         return
     counted = pool_of(plan, [triplets_of(planned, settings.positives) for planned in plan.sources])
