@@ -41,7 +41,7 @@ WHISKERS = "Whiskers: 95 % CI."
 
 @dataclass(frozen=True)
 class Mark:
-    """A number with both ends of its 95 % interval, () without one. words: the same as text, for screen readers."""
+    """A number with both ends of its 95 % interval, or () without one. words: the same as text, for screen readers."""
 
     value: float
     ends: Sequence[float]

@@ -342,8 +342,7 @@ def train_and_rank(
 ) -> Floats:
     """Train, and return nDCG@10, MRR@10 and recall@100 of the held-out rows, (n, 3).
 
-    Without an source nothing is trained, and the metrics are those of the frozen encoder.
-
+    If `work.source` is None, nothing is trained, and the metrics are those of the frozen encoder.
     Raises the errors of `Learner.fit`. For a vector that is not finite it raises DivergedError, or
     NonFiniteEmbeddingError with the frozen encoder.
     """
