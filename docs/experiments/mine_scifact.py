@@ -22,8 +22,8 @@ import secid
 K, DEEP = 10, 200
 WHOLE = "relative=0.05,ranks=1-5183"
 METHODS = {
-    "dense": ("dense", "dense"),
-    "dense_win": ("dense:ranks=11-20", "dense_win"),
+    "dense": ("dense:relative=none", "dense"),
+    "dense_win": ("dense:ranks=11-20,relative=none", "dense_win"),
     "dense95": ("dense:relative=0.05", "dense95"),
     "dense95_whole": (f"dense:{WHOLE}", "dense95"),
 }
@@ -62,7 +62,7 @@ def main() -> None:
     parser.add_argument("--encoder", default="minilm")
     arguments = parser.parse_args()
     own = mined({name: method for name, (method, _) in METHODS.items()}, arguments, K)
-    deep = mined({"deep": "dense"}, arguments, DEEP)["deep"]
+    deep = mined({"deep": "dense:relative=none"}, arguments, DEEP)["deep"]
     for name, (_, file_name) in METHODS.items():
         with gzip.open(arguments.mined / f"{file_name}.jsonl.gz", "rt", encoding="utf-8") as file:
             compare(name, own[name], [json.loads(line) for line in file], deep)

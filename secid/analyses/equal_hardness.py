@@ -1,7 +1,7 @@
 """Compare sources at equal hardness, by their mean weights among negatives of equal margin. Source: METHOD 15, 16.3.
 
-The margin of a negative is s_qp - s_qn. The score cannot rank a source that is too easy, or whose margins hardly
-overlap with the margins of the other sources.
+The margin of a negative is s_qp - s_qn. The score cannot rank a source that is too easy, whose margins hardly overlap
+with the margins of the other sources, or that shares too few queries with every other source.
 
 Worked example: the margin is below 0.1 for 70 % of the negatives of source A and for 20 % of source B, and above 0.1
 for 30 % and 80 %. The smaller shares are 0.2 and 0.3, so the overlap is 0.5. If the mean weight of A is higher by 0.1
@@ -22,7 +22,7 @@ from secid.arrays import Floats, Index, is_known
 from secid.measure.interval import Difference, finite_interval
 
 if TYPE_CHECKING:
-    from secid.analyses.shared_queries import SourcePairs
+    from secid.analyses.shared_queries import PairGap, SourcePairs
     from secid.triplets.estimates import Estimate
     from secid.triplets.measure_set import Measured
     from secid.triplets.table import TripletTable
@@ -33,9 +33,10 @@ MIN_OVERLAP = 0.2
 """Minimum overlap of margins for a comparison. Below it, there are too few negatives of equal margin."""
 TOO_EASY = 0.1
 """Minimum upper end of a source's hardness interval. Below it, the source is not ranked. Source: METHOD 16.3."""
+FEW_SHARED = "few_shared"
 SIGNIFICANT = 0.05
 MIN_SOURCES = 3
-"""Minimum number of sources in a run. With fewer, no source is left unranked for too little overlap."""
+"""Minimum number of sources that are in a pair. With fewer, no source is left unranked for too little overlap."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -64,8 +65,8 @@ class EqualMargins:
 class EqualHardness:
     """Pairs of sources with shared queries, the higher-scored first, and the sources that are not ranked.
 
-    unranked : reason by source: "too_easy" (as easy as random passages), or "apart" (its margins overlap too little
-               with those of every other source).
+    unranked : reason by source: "too_easy" (as easy as random passages), "apart" (its margins overlap too little with
+               those of every other source), or "few_shared" (it shares too few queries with every other source).
     """
 
     pairs: tuple[EqualMargins, ...]
@@ -78,6 +79,17 @@ class EqualHardness:
     def listed(self, names: Sequence[str]) -> list[str]:
         """Return the names with the unranked sources moved to the end."""
         return sorted(names, key=lambda name: name in self.unranked)
+
+    def with_gaps(self, names: Sequence[str], gaps: Sequence[PairGap]) -> EqualHardness:
+        """Return the result with "few_shared" taken from the pairs of a larger run, such as all shards together.
+
+        If this would leave no source in the ranking, the other reasons are dropped.
+        names : all sources of the run.   gaps : its compared pairs.
+        """
+        others = {name: reason for name, reason in self.unranked.items() if reason != FEW_SHARED}
+        alone = few_shared(names, [(gap.first, gap.second) for gap in gaps])
+        reasons = alone | {name: reason for name, reason in others.items() if name not in alone}
+        return replace(self, unranked=alone if len(reasons) == len(names) else reasons)
 
 
 def equal_hardness(
@@ -113,17 +125,26 @@ def holm_adjusted(pairs: Sequence[tuple[EqualMargins, float | None]]) -> tuple[E
 
 
 def unranked(names: Sequence[str], upper: Mapping[str, float], pairs: Sequence[EqualMargins]) -> dict[str, str]:
-    """Return why each unranked source is not ranked, by name; {} if that would leave no source in the ranking.
+    """Return why each unranked source is not ranked, by name.
 
-    upper : upper end of the hardness interval by source, for sources that have one. If no source has one, all are
-            ranked.
+    Sources in no pair are left out first, so that none of them can win. The others are judged by hardness and overlap
+    as if they were alone in the run. If that would leave out all of them, they are all ranked.
+    upper : upper end of the hardness interval by source, for sources that have one. If no source has one, only sources
+            in no pair are not ranked.   pairs : the compared pairs; if there is none, all sources are judged.
     """
-    reasons: dict[str, str] = {name: "too_easy" for name in names if upper.get(name, TOO_EASY) < TOO_EASY}
-    if len(names) >= MIN_SOURCES and upper:
+    alone = few_shared(names, [(pair.first, pair.second) for pair in pairs])
+    judged = [name for name in names if name not in alone]
+    reasons = {name: "too_easy" for name in judged if upper.get(name, TOO_EASY) < TOO_EASY}
+    if len(judged) >= MIN_SOURCES and upper and pairs:
         overlapping = {name for pair in pairs if pair.overlap >= MIN_OVERLAP for name in (pair.first, pair.second)}
-        compared = {name for pair in pairs for name in (pair.first, pair.second)}
-        reasons |= {name: "apart" for name in names if name in compared - overlapping and name not in reasons}
-    return {} if len(reasons) == len(names) else reasons
+        reasons |= {name: "apart" for name in judged if name not in overlapping and name not in reasons}
+    return alone if len(reasons) == len(judged) else alone | reasons
+
+
+def few_shared(names: Sequence[str], compared: Sequence[tuple[str, str]]) -> dict[str, str]:
+    """Return the reason FEW_SHARED for each source in no compared pair; empty if no pair is compared."""
+    known = {name for pair in compared for name in pair}
+    return {name: FEW_SHARED for name in names if compared and name not in known}
 
 
 def equal_margins(first: Measured, second: Measured, smallest_distance: float) -> tuple[EqualMargins, float | None]:

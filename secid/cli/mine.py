@@ -32,7 +32,7 @@ def mine(
             metavar="NAME=METHOD",
             help="Sources to mine: random; bm25; dense; hybrid:NAME=5,NAME=5; llm:model=NAME,url=URL; or a preset "
             "(nv-retriever-95, simans, rank-10-210, rank-50-100, qwen-0.1). Options after a colon: ranks=11-20 (bm25, "
-            "dense); relative=0.05, absolute=0.1, maximum=0.8, pick=top|random|simans (dense).",
+            "dense); relative=0.05 (the default) or none, absolute=0.1, maximum=0.8, pick=top|random|simans (dense).",
             show_default=False,
         ),
     ],
@@ -87,7 +87,7 @@ def mine(
     Labelled positives of a query, and near copies of them, never become its negatives. Flags for files and for the
     encoder work as in `secid score`.
 
-    Example: secid mine bm25=bm25 near=dense:relative=0.05 --collection scifact --encoder e5-base -o mined
+    Example: secid mine bm25=bm25 near=dense --collection scifact --encoder e5-base -o mined
     """
     from typing import cast
 

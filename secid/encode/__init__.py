@@ -43,7 +43,7 @@ __all__ = [
 
 
 def ignored(settings: Settings, encoder: object) -> tuple[Fact, ...]:
-    """Return facts on the settings that an encoder object ignores because they were fixed when it was built."""
+    """Return facts about settings that an encoder object ignores, because they were fixed when it was built."""
     if encoder is None or isinstance(encoder, str) or is_sentence_transformer(encoder):
         return ()
     return unused_flags(settings, "unused_by_object", (*RECIPE_FIELDS, *MODEL_FIELDS))
@@ -55,7 +55,7 @@ def is_encoder_object(encoder: object) -> bool:
 
 
 def refuse_no_encoder_object(encoder: object) -> None:
-    """Refuse an object that is neither a name nor an encoder. Raises EncoderError."""
+    """Raise EncoderError if an object is neither a name nor an encoder."""
     known = encoder is None or isinstance(encoder, str) or is_sentence_transformer(encoder)
     if not known and not (hasattr(encoder, "info") and hasattr(encoder, "encode")):
         raise EncoderError(

@@ -36,29 +36,29 @@ from secid.errors import plain_message
 from secid.settings import Settings, flag_of
 
 SEAL_SECONDS = 30.0
-"""Interval between seals. A killed run loses about this much encoding at most."""
+"""Interval between seals. A killed run loses at most about this many seconds of encoding."""
 
 SEAL_BYTES = 512 << 20
-"""Size at which a segment ends and a new one begins. The size limit removes whole segments."""
+"""Size at which a segment ends and a new one begins. To stay within its limit, the cache removes whole segments."""
 
 PENDING_BYTES = 256 << 20
-"""Maximum size of rows that wait for the disk. If more rows are pending, the run waits."""
+"""Maximum bytes of rows that wait to be written. If more rows are pending, the run waits for the disk."""
 
 HEXADECIMAL = re.compile(r"[0-9a-f]{64}")
-"""Pattern of secid's own fingerprints. A caller's fingerprint may be any string, even a path."""
+"""Pattern of secid's own fingerprints. A fingerprint from a caller may be any string, even a path."""
 
 RowSink = Callable[[NDArray[np.int64], Float32Rows, NDArray[np.bool_]], None]
-"""Function that receives positions (n,), their rows (n, d), and whether each text was cut (n,)."""
+"""Function that receives positions (n,), their rows (n, d), and flags of truncated texts (n,)."""
 SortedKeys = tuple[NDArray[np.int64], Words, Words]
 """Positions of keys sorted by their words, and the sorted words."""
 
 
 class Cache:
-    """The cached rows of one encoder. Lookups read segments; a background thread writes new rows to a segment.
+    """The cached rows of one encoder. Lookups read segments. A background thread writes new rows to a segment.
 
     name      : the encoder's name, for `secid cache info`.
-    half      : whether to store rows in 16 bits, as the encoder computes them.
-    n_written : number of rows that this run wrote; all of them are sealed after `flush`.
+    half      : whether to store rows in 16 bits, because the encoder computes them in 16 bits.
+    n_written : number of rows that this run wrote. After `flush`, all of them are sealed.
     notes     : notes for the user on damaged segments, disk failures and the size limit.
     """
 
@@ -94,7 +94,7 @@ class Cache:
         return None
 
     def lookup(self, keys: Keys, dimension: int, put: RowSink) -> NDArray[np.bool_]:
-        """Pass the rows of cached keys to `put`, block by block. Return (n,) bool, whether each key is cached.
+        """Pass the rows of cached keys to `put`, block by block. Return (n,) flags of cached keys.
 
         keys : (n, 16) uint8, distinct.
         The keys of each segment are looked up among these keys, so the time depends on the number of cached rows, not
@@ -174,7 +174,7 @@ class Cache:
         return n_rows * (dimension * np.dtype(self._dtype).itemsize + MARKED_KEY_BYTES)
 
     def _write(self, keys: Keys, rows: Any, truncated: NDArray[np.bool_]) -> None:
-        """Write rows to the current segment. It runs in the background thread."""
+        """Write rows to the current segment. Runs in the background thread."""
         size = self._size(*rows.shape)
         if self._writes and size > self._room:
             self._writes = False
@@ -217,7 +217,7 @@ class Cache:
             self._writer = None
 
     def _fail(self, error: Exception) -> None:
-        """Stop writing in this run, and keep sealed rows. If another run removed the segment, only start a new one."""
+        """Stop writing in this run, and keep sealed rows. If another run removed the segment, just start a new one."""
         writer, self._writer = self._writer, None
         if writer is not None:
             if not writer.folder.exists():
@@ -231,7 +231,7 @@ class Cache:
 
 
 def _copy(segment: Segment, dimension: int, wanted: SortedKeys, cached: NDArray[np.bool_], put: RowSink) -> bool:
-    """Pass the segment's wanted rows to `put`, except those found before. Return whether there were any."""
+    """Pass the segment's rows of wanted keys to `put`, except for keys found before. Return whether there were any."""
     if segment.meta["dimension"] != dimension:
         return False
     order, high, low = wanted

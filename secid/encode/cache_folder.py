@@ -22,17 +22,17 @@ from secid.settings import Settings, flag_of
 DAMAGED, REMOVAL = ".damaged-", ".gone-"
 NAME = re.compile(r"\d{20}-[0-9a-f]{8}")
 PIECE = re.compile(rf"({re.escape(DAMAGED)}|{re.escape(REMOVAL)})?{NAME.pattern}")
-"""Pattern of the folders that the cache creates. It never touches other files, so they survive even if a home folder is
-set as the cache by mistake."""
+"""Pattern of the folders that the cache creates. The cache never touches other files, so they survive even if a home
+folder is set as the cache by mistake."""
 TRAINING_NAME = re.compile(r"[0-9a-f]{32}\.json")
 """Pattern of the files in which `secid probe` stores finished trainings."""
 
 ABANDONED_SECONDS = 3600.0
-"""Age at which a segment without readable rows counts as abandoned by a killed run. Live runs seal within seconds."""
+"""Age above which a segment without readable rows counts as abandoned. Live runs seal their rows within seconds."""
 
 FREE_SHARE, MAX_DEFAULT_BYTES = 0.5, 200 * 10**9
-"""Default limit: this share of the disk's free space and the cache's present size together, but at most 200 GB, which
-holds the rows of 65 million texts with 768 dimensions."""
+"""Default size limit: this share of (free space of the disk + present size of the cache), but at most 200 GB, which is
+enough for 65 million texts with 768 dimensions."""
 
 
 @dataclass(frozen=True)
@@ -69,7 +69,7 @@ class CacheInfo:
 
 @dataclass(frozen=True)
 class ClearResult:
-    """Size of the removed files, and number and size of unsealed segments. A run may be writing these, so they stay."""
+    """Size of the removed files, and number and size of unsealed segments, which stay because a run may write them."""
 
     n_bytes_freed: int
     n_unsealed: int
@@ -118,7 +118,7 @@ class CacheFolder:
 
     @property
     def remedy(self) -> str:
-        """Remedy for too little room. If no limit is set, the free space of the disk determines it."""
+        """Remedy if the cache has too little room. If no limit is set, the disk's free space determines the limit."""
         if self._limit_bytes is None and self.limit(sum(self._sizes().values())) < MAX_DEFAULT_BYTES:
             return f"free space on the disk of {self.folder}, or use another disk with {flag_of('cache_dir', 'DIR')}"
         return f"{flag_of('cache_gb', 'N')} raises the limit"
@@ -191,7 +191,7 @@ class CacheFolder:
     def shrink(self, in_use: Collection[Path] = (), n_more: int = 0) -> None:
         """Make room for n_more bytes under the limit. Segments in use stay.
 
-        Remove all abandoned segments first. Then, as needed, remove quarantined segments and the least recently used.
+        First remove all abandoned segments. Then remove quarantined and least recently used segments as needed.
         """
         sizes = self._sizes()
         total = sum(sizes.values())
@@ -232,7 +232,7 @@ def hash_memory(settings: Settings) -> Path | None:
 
 
 def quarantine(folder: Path) -> None:
-    """Rename a damaged segment so that no run reads it, but keep it for inspection. Ignore a segment that is gone."""
+    """Rename a damaged segment so that no run reads it, but keep it for inspection. Ignore a missing segment."""
     try:
         folder.rename(folder.with_name(DAMAGED + folder.name))
     except OSError:
@@ -240,7 +240,7 @@ def quarantine(folder: Path) -> None:
 
 
 def readable_segments(home: Path) -> list[Path]:
-    """Return the folders of readable segments, oldest first. The names of all others start with a dot or lack META."""
+    """Return the folders of readable segments, oldest first. Others have a dot before their name, or lack META."""
     return sorted(path for path in _pieces(home) if not path.name.startswith(".") and (path / META).exists())
 
 
@@ -265,7 +265,7 @@ def _remove(folder: Path) -> None:
 
 
 def _in_progress(folder: Path) -> bool:
-    """Return whether a run may still be writing the segment's first rows, which cannot be read yet."""
+    """Return True if a run may still be writing the first rows of a segment, which cannot be read yet."""
     is_new = not folder.name.startswith(".") and not (folder / META).exists()
     return is_new and time.time() - _modified(folder, missing=time.time()) <= ABANDONED_SECONDS
 

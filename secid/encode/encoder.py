@@ -26,9 +26,9 @@ Float32Rows = NDArray[np.float32]
 class EncodedBatch(NamedTuple):
     """Rows of some of the texts, in an order that suits the device.
 
-    positions : (b,) int64, positions in the sequence of texts.
-    vectors   : (b, d) float32, an array or a torch tensor. A tensor on a GPU is complete when it is yielded.
-    truncated : (b,) bool, whether each text was cut at the maximum length.
+    positions : (b,) int64 positions in the sequence of texts.
+    vectors   : (b, d) float32 rows, an array or a torch tensor. A tensor on a GPU is complete when it is yielded.
+    truncated : (b,) flags of texts that were truncated at the maximum length.
     n_tokens  : number of tokens of these texts, with special tokens and without padding; 0 if unknown.
     """
 
@@ -53,7 +53,7 @@ class Encoder(Protocol):
 class StreamingEncoder(Protocol):
     """An encoder that yields batches when they are ready, so that rows can be stored while it runs.
 
-    failures : one sentence for each device that has failed so far and whose work others took over.
+    failures : one sentence for each device that has failed so far. Other devices took over its work.
     """
 
     @property
@@ -65,9 +65,9 @@ class StreamingEncoder(Protocol):
 
 
 def in_text_order(batches: Iterable[EncodedBatch], n_texts: int, dimension: int) -> Float32Rows:
-    """Return (n_texts, dimension) float32, the rows of the batches in the order of the texts.
+    """Return the rows of all batches in the order of the texts, (n_texts, dimension) float32.
 
-    Raises ValueError if the encoder broke its contract: a text is missing or comes twice.
+    Raises ValueError if the encoder broke its contract, so that a text is missing or occurs twice.
     """
     rows = np.empty((n_texts, dimension), dtype=np.float32)
     counts = np.zeros(n_texts, dtype=np.int64)
@@ -103,7 +103,7 @@ def to_device(array: NDArray[np.int64], device: torch.device) -> torch.Tensor:
 
 @contextmanager
 def own_stream(rows: Any) -> Iterator[None]:
-    """Run the block's work on GPU rows in a stream of its own, and wait for it at the end, but not for later batches.
+    """Run the block's work on GPU rows in a separate stream. At the end, wait for this work, but not for later batches.
 
     The rows must be complete. For rows in host memory, only run the block.
     """
@@ -124,10 +124,10 @@ MODEL_FIELDS = ("dtype", "device", "batch_tokens", "trust_remote_code", "allow_p
 """Settings for loading and running a model. They have no effect if secid does not run the model."""
 
 SMALLEST_ENTRY, LARGEST_ENTRY = 1e-15, 1e15
-"""Range of a row's largest number in which sums of squares stay far from the limits of float32, in any dimension."""
+"""Range for the largest number of a row that keeps sums of squares far from float32's limits, in any dimension."""
 
 MIN_SQUARE, MAX_SQUARE = 1e-250, 1e250
-"""Range in which squared lengths stay far from the limits of float64."""
+"""Range of squared lengths that are far from the limits of float64."""
 
 BLOCK_ROWS = 512
 """Number of rows to scale at once. Their float64 copy stays in the processor's cache."""
@@ -136,7 +136,7 @@ Rows = NDArray[np.floating[Any]]
 
 
 def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Rows:
-    """Return values as (n_texts, d) numbers, and keep floating-point formats. Raises EncoderError for another shape."""
+    """Return values as (n_texts, d) numbers. Keep floating-point formats. Raises EncoderError for another shape."""
     try:
         rows = np.asarray(values)
         rows = rows if rows.dtype.kind == "f" else rows.astype(np.float64)
@@ -186,7 +186,7 @@ def _unit_rows(rows: Rows) -> Float32Rows:
 
 
 def unused_flags(settings: Settings, kind: str, names: tuple[str, ...]) -> tuple[Fact, ...]:
-    """Return one fact of this kind that lists the settings among `names` that were set; () if none was set."""
+    """Return one fact of this kind with the settings in `names` that the user set; () if the user set none of them."""
     ignored = [name for name in names if getattr(settings, name) != getattr(DEFAULTS, name)]
     return (Fact(kind, {"flags": ", ".join(map(flag_of, ignored))}),) if ignored else ()
 
@@ -201,7 +201,7 @@ def cut_dimension(dimension: int, truncate_dim: int | None) -> int:
     return dimension if truncate_dim is None else truncate_dim
 
 
-# Turn texts into unit rows, batch by batch. Every row is checked, so that no text has a meaningless row.
+# Turn texts into unit rows, batch by batch. Every row is checked, so that no text gets a meaningless row.
 # Source: METHOD 2, 11.
 
 TEXTS_PER_CALL = 256
@@ -211,14 +211,14 @@ TEXTS_PER_LOOKUP = 8192
 """Number of texts per call if rows are looked up in a file."""
 
 UNIT_TOLERANCE = 2e-6
-"""Maximum difference between 1 and a unit row's squared length: float32 rounding of 4,096 scaled numbers."""
+"""Maximum difference between 1 and a unit row's squared length, from float32 rounding of 4,096 scaled numbers."""
 
 
 def embed(encoder: Encoder, texts: Sequence[str], role: Role) -> Generator[EncodedBatch, None, None]:
-    """Yield the unit rows of all texts in batches when they are ready. Rows of unit length are not scaled again.
+    """Yield the unit rows of all texts, in batches as they become ready. Rows of unit length are not scaled again.
 
     texts : sequence that need not be in memory. It is read by slices or one by one, possibly by other threads.
-    Raises NonFiniteEmbeddingError, which names the text, for a row with NaN or infinity or of zeros.
+    Raises NonFiniteEmbeddingError, which names the text, if a row has NaN or infinity, or only zeros.
     """
     for batch in _batches(encoder, texts, role):
         with own_stream(batch.vectors):
@@ -238,7 +238,7 @@ def _batches(encoder: Encoder, texts: Sequence[str], role: Role) -> Iterator[Enc
 
 
 def _unit(batch: EncodedBatch, texts: Sequence[str], encoder: Encoder) -> Any:
-    """Return a batch's rows at length 1 on their device. Some encoders do not scale rows, or compute in 16 bits."""
+    """Return a batch's rows at length 1, on their device. Some encoders do not scale their rows, or use 16 bits."""
     rows: Any = batch.vectors
     if bool((abs(_squares(rows, exact=False) - 1) <= UNIT_TOLERANCE).all()):
         return rows

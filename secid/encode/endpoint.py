@@ -35,18 +35,18 @@ from secid.records import Fact
 from secid.results import EncoderInfo
 from secid.settings import Settings, flag_of
 
-# JSON over HTTP with timeouts and retries with backoff. The key is never shown.
+# JSON over HTTP, with timeouts, and with retries with backoff. The key is never shown.
 
 TIMEOUT_SECONDS = 120.0
 """Maximum wait for a response. A large batch on a busy CPU server takes tens of seconds."""
 
 TRIES = 6
-"""Number of attempts per request. The waits of 0.5, 1, 2, 4 and 8 s outlast a restart or a rate limit. A dead server is
-reported after 16 s."""
+"""Number of attempts per request. The waits of 0.5, 1, 2, 4 and 8 s between them outlast a restart or a rate limit. A
+dead server is reported after 16 s."""
 
 FIRST_WAIT_SECONDS = 0.5
 LONGEST_WAIT_SECONDS = 60.0
-"""Maximum wait that a server can request with Retry-After."""
+"""Maximum seconds to wait if the server sends Retry-After."""
 
 CHECK = "check that the server is running and not overloaded"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
@@ -176,7 +176,7 @@ UNUSED = ("revision", "pooling", "query_prompt", "passage_prompt", "max_length",
 
 TEXTS_PER_REQUEST = 64
 CHARACTERS_PER_REQUEST = 200_000
-"""Maximum size of a request. Hosted services accept 2,048 inputs and 300,000 tokens. A longer single text is sent."""
+"""Maximum characters per request; a longer text is sent alone. Hosted services accept 2,048 inputs, 300,000 tokens."""
 
 REQUESTS_AT_ONCE = 4
 """Number of parallel requests: enough to hide the round trip, but too few to hit rate limits."""
@@ -228,7 +228,7 @@ class EndpointEncoder:
 
 
 def _parts(texts: Sequence[str]) -> Iterator[tuple[int, int]]:
-    """Yield (start, stop) of the texts of each request."""
+    """Yield the range of texts, (start, stop), of each request."""
     start = size = 0
     for place, text in enumerate(texts):
         if place - start == TEXTS_PER_REQUEST or (size + len(text) > CHARACTERS_PER_REQUEST and place > start):
@@ -309,13 +309,13 @@ def _is_openai(base: str) -> bool:
 
 
 def _named_remedy(settings: Settings) -> str:
-    """Return the remedy for a server that asks for the withheld key."""
+    """Return the remedy if a server asks for a key that was withheld because only a settings file has its address."""
     flag = flag_of("guide" if settings.encoder == settings.guide else "encoder", settings.encoder)
     return f"only a settings file names this address, so no key was sent; if you trust it, add {flag}"
 
 
 def parse_address(address: str) -> tuple[str, str | None]:
-    """Return (base URL up to /v1, model or None) of the address that the user typed.
+    """Split the address that the user typed into (base URL up to /v1, model or None).
 
     Raises EncoderError if it is invalid or contains a password.
     """

@@ -63,7 +63,7 @@ REVISIONS: Mapping[str, str] = {"BAAI/bge-m3": "refs/pr/38"}
 class Family:
     """Parts of the recipe that a family of encoders needs but its repositories do not state.
 
-    names     : pattern for the whole last part of the hub name, in lower case.
+    names     : pattern that matches the entire last part of a hub name in lower case.
     normalize : False if the model was trained with plain dot products; None if the family does not decide.
     fact      : kind of note for readers of the report, a key of pages.encoder.FACTS, or "".
     """
@@ -128,7 +128,7 @@ NETWORK_SECONDS = 10.0
 
 FILES = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors", "artifact.metadata")
 RECIPE_FILES = ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")
-"""Files that state the recipe. If the cache lacks one that the repository has, every number changes."""
+"""Files that state the recipe. If the repository has one that the cache lacks, every number changes."""
 
 VECTOR_SUFFIXES = frozenset({".npy", ".jsonl", ".csv", ".tsv", ".pt"})
 """Suffixes of files that hold vectors without their texts."""
@@ -183,7 +183,7 @@ def _suggestion(folder: Path, spec: str) -> str:
 
 
 def full_name(spec: str) -> str:
-    """Return the same name for all spellings of an encoder: alias, hub name, folder, or path in the hub cache."""
+    """Return one name for all spellings of an encoder: alias, hub name, folder, or path in the hub cache."""
     folder = Path(spec).expanduser()
     if spec and folder.is_dir():
         return _local(folder, str(folder.resolve())).name
@@ -252,8 +252,8 @@ def _incomplete(unknown: list[str]) -> tuple[Fact, ...]:
 def unknown_files(snapshot: Path) -> list[str]:
     """Return the recipe files that a snapshot in the hub cache lacks although the repository may have them.
 
-    Programs fetch only the files that they need (a plain transformers model needs no modules.json). huggingface_hub
-    stores markers or a file list next to the snapshots, which show the files that the repository lacks.
+    A program fetches only the files that it needs; a plain transformers model needs no modules.json, for example. Next
+    to the snapshots, huggingface_hub stores markers or a file list. They show which files the repository lacks.
     """
     listing = read_json(snapshot.parents[1] / "trees" / f"{snapshot.name}.json")
     names = (listing or {}).get("files")
@@ -270,7 +270,7 @@ def unknown_files(snapshot: Path) -> list[str]:
 
 
 def _absence(snapshot: Path, file: str) -> Path:
-    """Return the path of huggingface_hub's marker for a file that the repository lacks at this commit."""
+    """Return the path of the marker that huggingface_hub stores if the repository lacks a file at this commit."""
     return snapshot.parents[1] / ".no_exist" / snapshot.name / file
 
 

@@ -59,12 +59,12 @@ class Repository:
 
     @property
     def prompts(self) -> dict[str, str]:
-        """Name -> prompt. An empty prompt is "", also if the file states it as null."""
+        """Name -> prompt. An empty prompt is "", even if the file has null instead."""
         return {name: text or "" for name, text in (self.prompt_config.get("prompts") or {}).items()}
 
     @property
     def own_code(self) -> Json:
-        """The auto_map of config.json: classes of the repository's own code that replace those of transformers."""
+        """The auto_map of config.json: classes in the repository's own code that replace transformers' classes."""
         return dict(self.config.get("auto_map") or {})
 
 
@@ -153,7 +153,7 @@ def _only_pickle(folder: Path) -> bool:
 
 
 def _classes(folder: Path, modules: list[Any]) -> Iterator[tuple[str, Path]]:
-    """Yield (class path, folder) of every module. The modules of a router's routes follow the router."""
+    """Yield (class path, folder) of every module. A router is followed by the modules of its routes."""
     for module in modules:
         name, place = str(module["type"]), _inside(folder, module["path"])
         yield name, place
@@ -170,9 +170,9 @@ def _inside(folder: Path, path: str) -> Path:
 
 
 def _check_class(name: str, is_first: bool, path: Path, settings: Settings) -> None:
-    """Refuse a module that is not known to work on batches of token ids. Raises EncoderError.
+    """Raise EncoderError for a module that is not known to work on batches of token ids.
 
-    name : full path of its class.   path : path of modules.json.
+    name : full path of the module's class.   path : path of modules.json.
     """
     if name.startswith("pylate.") or ".multi_vector_encoder." in name:
         raise refusal(UNSUPPORTED_MODELS["MultiVectorEncoder"], path)
@@ -202,7 +202,7 @@ def refusal(kind: str, where: Path) -> EncoderError:
 
 
 def _sentence_config(inner: Path) -> Json:
-    """Return sentence_bert_config.json, or the file with its older name (one per architecture); {} without either.
+    """Return sentence_bert_config.json, or the file under its older name (one per architecture); {} without either.
 
     Raises EncoderError if the model needs more than plain text.
     """

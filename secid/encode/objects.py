@@ -113,12 +113,12 @@ def _plain(values: Any) -> Any:
 
 
 def is_sentence_transformer(encoder: object) -> TypeIs[SentenceTransformer]:
-    """Return whether the encoder is any model of sentence-transformers. Import nothing."""
+    """Return True if the encoder is a model of sentence-transformers. Import nothing."""
     return any(kind.__module__.startswith("sentence_transformers.") for kind in type(encoder).__mro__)
 
 
 def load_in_memory(model: Any, settings: Settings) -> TransformerEncoder:
-    """Return an encoder with the model's present weights. Its temporary folder exists as long as the encoder.
+    """Return an encoder with the model's present weights. Its temporary folder exists as long as the encoder does.
 
     Raises EncoderError if the model cannot be saved, or if the saved folder cannot be loaded.
     """
@@ -151,7 +151,7 @@ def load_in_memory(model: Any, settings: Settings) -> TransformerEncoder:
 
 
 def _origin(model: Any) -> str:
-    """Return the name from which the weights were first loaded. It shows the family, and so the prefixes."""
+    """Return the name that the weights were first loaded from. It shows the family, which determines the prefixes."""
     configs = (getattr(part, "config", None) for part in model.modules())
     names = (str(getattr(config, "_name_or_path", None) or "") for config in configs)
     return full_name(next(filter(None, names), "")) or type(model).__name__

@@ -44,10 +44,10 @@ def without_host_waits(model: nn.Module) -> None:
 
 
 def mask(attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
-    """Return transformers' mask for SDPA. If attention is causal, leave out padding.
+    """Return transformers' mask for SDPA. If attention is causal, do not mask padding.
 
-    Causal attention never reads padding, because it is on the right. Without a mask, SDPA uses its fastest kernels and
-    does not copy keys and values that several heads share.
+    Causal attention never reads padding, because padding is on the right. Without a mask, SDPA uses its fastest kernels
+    and does not copy keys and values that several heads share.
     """
     from transformers.masking_utils import sdpa_mask
 
@@ -68,17 +68,17 @@ UNREADABLE = (SafetensorError, EOFError, OSError)
 
 HEAD_PREFIXES = ("pooler.", "cls.", "lm_head.", "vocab_", "generator_", "discriminator_", "head.", "mlm_head.",
                  "decoder.bias", "embeddings.position_ids")  # fmt: skip
-"""Beginnings of weight names (after the model's own prefix) that pre-training leaves behind. Text vectors do not use
-them."""
+"""Beginnings of the names (after the model's own prefix) of weights left over from pre-training. Text vectors do not
+use these weights."""
 
 PROBES = ["tides", "what causes tides"]
-"""Texts of different lengths, which every encoder encodes once when it is loaded."""
+"""Texts of different lengths that every encoder encodes once when it is loaded."""
 
 
 class Parts:
     """Tokenizer and modules of a repository, each loaded on first use.
 
-    earlier          : recipe, width and number of weights from an earlier run; None to read them from loaded modules.
+    earlier          : recipe, width and number of weights from an earlier run; None to read them from the modules.
     n_parameters     : number of weights.
     width, dimension : length of a text's vector before and after truncation.
     """
@@ -139,7 +139,7 @@ class Parts:
     def trainable(self, device: torch.device) -> Replica:
         """Load a trainable copy of the chain: float32, separate weights, no dropout (docs/decisions/probe.md).
 
-        Raises EncoderError if the copy cannot be loaded to the device.
+        Raises EncoderError if the copy cannot be loaded onto the device.
         """
         with quiet():
             model = _load_chain(self._repository, self._settings, torch.float32)
@@ -148,7 +148,7 @@ class Parts:
 
     @cached_property
     def _loaded(self) -> tuple[Replica, Recipe, int, int]:
-        """The chain on the first device, its recipe, the width of its vectors and its number of weights."""
+        """Chain of modules on the first device, with its recipe, the width of its vectors and its number of weights."""
         settings, repository = self._settings, self._repository
         with quiet():
             known = self._earlier and self._earlier[0]
@@ -182,9 +182,9 @@ PLAIN_TEXT = {"method": "forward", "method_output_name": "last_hidden_state"}
 
 
 def is_plain(repository: Repository, recipe: Recipe, settings: Settings) -> bool:
-    """Return whether `PlainChain` gives the same vectors as the repository's modules.
+    """Return True if `PlainChain` gives the same vectors as the repository's modules.
 
-    It does for a known model with mean or first-token pooling and without heads, custom code or custom settings.
+    This is so for a known model with mean or first-token pooling, and without heads, custom code or custom settings.
     """
     kinds = [str(module["type"]) for module in repository.modules]
     names = [base_name(kind) for kind in kinds]
@@ -268,7 +268,7 @@ def pack(model: nn.Module) -> None:
 
 
 Report = tuple[str, dict[str, Any]]
-"""(prefix of a model's own weight names, transformers' loading info)."""
+"""Prefix of a model's own weight names, and transformers' loading info."""
 
 
 @contextlib.contextmanager
@@ -291,10 +291,7 @@ def loading_reports() -> Iterator[list[Report]]:
 
 
 def _check_weights(repository: Repository, reports: list[Report]) -> None:
-    """Refuse a model if its files lack weights, or hold unused weights that are not of known heads.
-
-    Raises EncoderError.
-    """
+    """Raise EncoderError if a model's files lack weights, or have unused weights that belong to no known head."""
     if any(not str(module["type"]).startswith("sentence_transformers.") for module in repository.modules):
         return  # the repository's own code decides which weights it loads
     where = str(repository.inner)
@@ -319,7 +316,7 @@ def _check_weights(repository: Repository, reports: list[Report]) -> None:
 def _load_chain(repository: Repository, settings: Settings, dtype: torch.dtype, plain: Recipe | None = None) -> Any:
     """Load the chain of modules on the CPU.
 
-    plain : recipe, to load a `PlainChain`; None to load the repository's modules.
+    plain : recipe of the `PlainChain` to load; None to load the repository's modules.
     Raises EncoderError if the chain cannot be loaded, or its weights do not match the model.
     """
     options = {"dtype": dtype, "use_safetensors": not settings.allow_pickle or None}
@@ -392,7 +389,7 @@ def _apply_recipe(model: Any, recipe: Recipe) -> None:
 
 
 def _backbones(model: Any) -> list[Any]:
-    """Return the transformers models of the chain."""
+    """Return the transformers models in the chain."""
     return [module.auto_model for module in model.modules() if hasattr(module, "auto_model")]
 
 
@@ -429,13 +426,16 @@ def _is_causal(model: Any, device: torch.device) -> bool:
 
 @torch.inference_mode()
 def _states(backbone: Any, last: int, device: torch.device) -> Tensor:
-    """Return (1, 3, d), the vectors of three tokens. last: id of the last token."""
+    """Return (1, 3, d) vectors of three tokens. last: id of the last token."""
     states: Tensor = backbone(input_ids=torch.tensor([[5, 6, last]], device=device)).last_hidden_state
     return states
 
 
 def _probe(tokeniser: Tokeniser, recipe: Recipe, role: Role) -> tuple[TokenBatch, Recipe, int]:
-    """Return the probes as one padded batch, and the other arguments of `Replica.forward`, without truncation."""
+    """Return the arguments of `Replica.forward` for PROBES: a padded batch, a recipe without truncation, and a length.
+
+    The length is the number of prompt tokens that pooling skips.
+    """
     tokens = tokeniser.tokens([recipe.prefix(role) + text for text in PROBES])
     skip = 0 if recipe.include_prompt else tokeniser.prompt_length(recipe.prefix(role))
     batch = next_batch(tokens, longest_first(tokens), 1 << 30, tokeniser.padding)

@@ -49,7 +49,11 @@ HALF_ROUNDING = 2.0**-11
 
 
 class VectorTable(NamedTuple):
-    """Contents of a file. vectors (n, d); keys (n, 16) uint8; roles (n,) str or None; rule: source of the keys."""
+    """Contents of a file.
+
+    vectors : (n, d).   keys : (n, 16) uint8 text keys.   roles : (n,) str, or None if the file has no roles.
+    rule    : column or file that the keys come from.
+    """
 
     vectors: NDArray[Any]
     keys: Keys
@@ -61,7 +65,7 @@ class PrecomputedEncoder:
     """Encoder that looks up rows by text.
 
     rounding : maximum error of a unit row due to the file's number format.
-    bad      : numbers of the rows that are NaN, infinite or zero. Encoding a text of such a row is an error.
+    bad      : numbers of the rows that are NaN, infinite or zero. Encoding the text of such a row is an error.
     """
 
     def __init__(self, table: VectorTable, info: EncoderInfo, truncate_dim: int | None, bad: NDArray[np.int64]) -> None:
@@ -72,7 +76,7 @@ class PrecomputedEncoder:
         self._index = {role: _index(table, role, info.name) for role in ("query", "passage")}
 
     def stored(self) -> Float32Rows:
-        """Return (n, info.dim) float32, all rows as `encode` returns them, for the self-test."""
+        """Return all rows, (n, info.dim) float32, in the form that `encode` returns. The self-test checks them."""
         return self._finish(self._vectors)
 
     def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
@@ -196,10 +200,10 @@ def _read_npz(path: Path) -> VectorTable:
 
 
 def _refuse_wrong_size(path: Path, archive: zipfile.ZipFile, member: str) -> None:
-    """Refuse an array whose number of bytes does not match the shape in its header. Raises ValueError.
+    """Raise ValueError if the number of bytes of an array does not match the shape in its header.
 
-    NumPy allocates the size in the header before it reads, so the bytes of a compressed array are counted first.
-    An uncompressed array cannot be larger than the file.
+    NumPy allocates memory for this shape before it reads, so the bytes of a compressed array are counted first. An
+    uncompressed array cannot be larger than the file.
     """
     info = archive.getinfo(member)
     with archive.open(member) as file:
@@ -251,7 +255,7 @@ def _offsets(column: Any) -> NDArray[np.int64]:
 
 
 def _vectors_of(present: Collection[str], path: Path) -> str:
-    """Return the name of the array of vectors. Raises EncoderError unless there is exactly one."""
+    """Return the name of the array of vectors. Raises EncoderError unless exactly one array has such a name."""
     matches = [name for name in VECTOR_NAMES if name in present]
     if len(matches) != 1:
         raise EncoderError(
@@ -279,7 +283,7 @@ def _table(path: Path, vectors: NDArray[Any], columns: dict[str, Any], present: 
 
 
 def _keys(path: Path, columns: dict[str, Any], present: Iterable[str]) -> tuple[Keys, str]:
-    """Return the keys of the rows, and the column or file that they come from. Raises EncoderError if both lack."""
+    """Return the keys of the rows, and the column or file that they come from. Raises EncoderError without either."""
     if SHA256 in columns:
         return _sha256_column(np.asarray(columns[SHA256], np.str_).tolist(), path), SHA256
     for name in TEXT_NAMES:
@@ -301,7 +305,7 @@ def _keys(path: Path, columns: dict[str, Any], present: Iterable[str]) -> tuple[
 
 
 def _sha256_column(values: Sequence[str], path: Path) -> Keys:
-    """Return (n, 16) uint8, the first halves of hexadecimal SHA-256. Raises EncoderError for an invalid value."""
+    """Return the first halves of hexadecimal SHA-256 as (n, 16) uint8. Raises EncoderError for an invalid value."""
     wrong = next((place for place, value in enumerate(values) if not HEX_DIGITS.fullmatch(str(value))), None)
     if wrong is not None:
         raise EncoderError(

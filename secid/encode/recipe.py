@@ -28,7 +28,7 @@ POOLING_NAMES: Mapping[str, str] = {
     "weighted_mean": "weightedmean",
     "last": "lasttoken",
 }
-"""secid's name of a pooling mode -> sentence-transformers' name."""
+"""secid's name for a pooling mode -> sentence-transformers' name."""
 
 POSITION_TABLES = frozenset({"position_embeddings", "embed_positions", "wpe"})
 """Names of learned position tables in transformers. A text longer than the table fails inside the model."""
@@ -44,7 +44,7 @@ class Recipe:
 
     folder         : folder with the transformer's own files (modules.json may name a subfolder).
     pooling        : pooling mode, or several joined by +; "own" if the repository's code pools. If the routes of a
-                     router differ, each is named, here and in heads: "query: mean; document: cls".
+                     router differ, this field and `heads` name each route: "query: mean; document: cls".
     include_prompt : whether the tokens of the prefix are pooled.
     heads          : description of each module after pooling, such as "dense 768 to 3072". A final Normalize is in
                      `normalize` instead.
@@ -89,7 +89,7 @@ class Recipe:
 
 
 class Prefix(NamedTuple):
-    """Text in front of each text of a role. rule: where it comes from; task: route or adapter that encodes the role."""
+    """Text in front of each text of a role. rule: origin of the prefix.   task: route or adapter for the role."""
 
     text: str
     rule: str
@@ -243,21 +243,21 @@ def read_recipe(
 
 
 def routes(model: Any) -> dict[str, list[Any]]:
-    """Return route -> modules that a text passes, in order. Without a router, the only route is ""."""
+    """Return route -> modules that a text passes through, in order. Without a router, the only route is ""."""
     first, *later = model.children()
     starts = getattr(first, "sub_modules", {"": [first]})
     return {route: [*start, *later] for route, start in starts.items()}
 
 
 def _by_route(words: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
-    """Return the words of all routes if they agree; otherwise put the route in front of each word."""
+    """Return the words of one route if all routes have the same; else return all words, each after its route."""
     if len(set(words.values())) == 1:
         return next(iter(words.values()))
     return tuple(f"{route}: {word}" for route, own in words.items() for word in own)
 
 
 def _modes(poolings: Sequence[Any]) -> str:
-    """Return the pooling modes of one route by secid's names, joined by +; "own" if the repository's code pools."""
+    """Return secid's names for the pooling modes of one route, joined by +; "own" if the repository's code pools."""
     names = {theirs: ours for ours, theirs in POOLING_NAMES.items()}
     modes = [[pool.pooling_mode] if isinstance(pool.pooling_mode, str) else pool.pooling_mode for pool in poolings]
     return "+".join(names[mode] for own in modes for mode in own) or "own"
@@ -287,7 +287,7 @@ def _pooling(
 def _normalize(
     ends: bool, repository: Repository, family: Family | None, family_rule: str, settings: Settings
 ) -> tuple[str, bool]:
-    """Return (rule, whether rows are scaled). ends: whether the chain ends with a Normalize module."""
+    """Return (rule, True if rows are scaled). ends: True if the chain ends with a Normalize module."""
     if settings.normalize is not None:
         return "flag", settings.normalize
     if repository.modules:
@@ -303,7 +303,7 @@ def _max_length(
     """Return the maximum length of an input in tokens; None without a limit.
 
     The flag decides, or else the loaded tokenizer. The length is at most the model's number of positions. Raises
-    EncoderError if the flag exceeds it.
+    EncoderError if the flag exceeds this number.
     """
     room = position_room(transformer)
     if settings.max_length is not None:

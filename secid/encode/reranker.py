@@ -1,4 +1,4 @@
-"""Score pairs of a query and a passage with a cross-encoder of sentence-transformers, which only a guide may be.
+"""Score (query, passage) pairs with a cross-encoder of sentence-transformers. Only a guide may be a cross-encoder.
 
 Scores are cached by pair as rows of one number, under the fingerprint of the files. Source: METHOD 10.
 """
@@ -28,7 +28,7 @@ if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
 PAIRS_AT_ONCE = 4096
-"""Number of pairs per call. The model sorts them by length, and the cache stores the scores of each call."""
+"""Number of pairs per call. The model sorts these by length, and the cache stores their scores after the call."""
 RERANKER_CLASS = "ForSequenceClassification"
 LIBRARY_PREFIX = "sentence_transformers."
 """Prefix of module classes that a repository may use without its own code."""
@@ -170,7 +170,7 @@ def _loaded(folder: Path, device: str, model: dict[str, Any], settings: Settings
 
 
 def _refuse_other_models(folder: Path, settings: Settings) -> None:
-    """Refuse a model that is not a cross-encoder, because the library would add a random head. Raises EncoderError."""
+    """Raise EncoderError for a model that is not a cross-encoder, because the library would add a random head to it."""
     config = read_json(folder / "config.json")
     if config is None:
         raise EncoderError("config.json is missing", where=str(folder), remedy="use a folder that holds a reranker")

@@ -29,13 +29,13 @@ Words = NDArray[np.uint64]
 
 
 def key_words(keys: Keys) -> tuple[Words, Words]:
-    """Return the two halves of 16-byte keys (n, 16) as (n,) uint64 each. The numbers sort like the bytes."""
+    """Return the two halves of 16-byte keys (n, 16) as (n,) uint64 each. The numbers sort in the order of the bytes."""
     words = np.ascontiguousarray(keys).view(">u8").astype(np.uint64)
     return words[:, 0], words[:, 1]
 
 
 def find_keys(high: Words, low: Words, in_high: Words, in_low: Words) -> NDArray[np.int64]:
-    """Return (n,) int64, the position of each key among the stored keys; -1 for a missing key.
+    """Return (n,) int64 position of each key among the stored keys; -1 for a missing key.
 
     high, low       : (n,) words of the keys to find. Sorted keys are fastest, because memory is then read in order.
     in_high, in_low : (m,) words of the stored keys, sorted by both words.
@@ -56,7 +56,7 @@ def find_keys(high: Words, low: Words, in_high: Words, in_low: Words) -> NDArray
 
 
 def sha256_keys(texts: Sequence[str]) -> Keys:
-    """Return (n, 16) uint8, the first half of each text's SHA-256 (UTF-8). 128 bits rule out collisions in practice."""
+    """Return the first half of each text's SHA-256 (UTF-8), (n, 16) uint8. 128 bits rule out collisions in practice."""
     digests = b"".join([hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts])
     return np.frombuffer(digests, dtype=np.uint8).reshape(len(texts), 32)[:, :16]
 
@@ -64,7 +64,7 @@ def sha256_keys(texts: Sequence[str]) -> Keys:
 # SHA-256 of files. Hashes of weights are stored, because hashing 16 GB takes longer than a run from the cache.
 
 SETTLED_SECONDS = 10.0
-"""Minimum age of a file whose hash is stored. A newer file could change within a clock tick and look unchanged."""
+"""Minimum age of a file for its hash to be stored. A newer file could change within a clock tick and look unchanged."""
 
 
 def document_sha256(document: Mapping[str, Any]) -> str:
@@ -92,7 +92,7 @@ def file_sha256(path: Path, memory: Path | None = None) -> str:
 
 
 def files_sha256(paths: Iterable[Path], memory: Path | None = None) -> str:
-    """Return the SHA-256 of one file; of several files, that of their sorted names and hashes.
+    """Return the SHA-256 of one file; for several files, the SHA-256 of their sorted names and hashes.
 
     memory : as in `file_sha256`.
     """
@@ -112,7 +112,7 @@ def _read(memory: Path) -> dict[str, list[int | str]]:
 
 
 def _write(memory: Path, document: dict[str, list[int | str]]) -> None:
-    """Write the whole file or nothing. If the folder is read-only, the hash is computed again next time."""
+    """Write the whole file or nothing. In a read-only folder, nothing is written, so later runs hash the file again."""
     temporary = memory.with_name(f"{memory.name}.{secrets.token_hex(4)}")
     with contextlib.suppress(OSError):
         memory.parent.mkdir(parents=True, exist_ok=True)
@@ -147,7 +147,7 @@ class DamagedSegmentError(Exception):
 
 
 class Segment:
-    """A segment as contents.json describes it when it is first read. Rows added later are not seen."""
+    """A segment as contents.json describes it when it is first read. Rows that are added later are not seen."""
 
     def __init__(self, folder: Path) -> None:
         self.folder = folder
@@ -164,7 +164,7 @@ class Segment:
             raise DamagedSegmentError(f"{META}: {error}") from error
 
     def keys(self) -> tuple[Keys, NDArray[np.bool_]]:
-        """Return (m, 16) keys of all rows, and (m,) whether each text was cut. Raises like `rows`."""
+        """Return (m, 16) keys of all rows, and (m,) flags of truncated texts. Raises the same errors as `rows`."""
         data = self._read(KEYS, 0, self.meta["n"] * MARKED_KEY_BYTES, self.meta["keys"])
         marked = np.frombuffer(data, np.uint8).reshape(-1, MARKED_KEY_BYTES)
         return marked[:, :-1], marked[:, -1].astype(np.bool_)
@@ -192,7 +192,7 @@ class Segment:
             os.utime(self.folder / META)
 
     def _part(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], Float32Rows]:
-        """Return places of one block, and their rows."""
+        """Return `places`, which lie in one block, and their rows."""
         meta, block_rows = self.meta, self.meta["block_rows"]
         number = int(places[0]) // block_rows
         n_rows = min(block_rows, meta["n"] - number * block_rows)
@@ -257,7 +257,7 @@ class SegmentWriter:
                 self._block = hashlib.sha256()
 
     def seal(self) -> None:
-        """Make the added rows durable. Afterwards they are on disk, and readers see them."""
+        """Make the added rows durable: they are on disk, and readers see them."""
         if self._n_rows == self._n_sealed:
             return
         for name in (ROWS, KEYS):

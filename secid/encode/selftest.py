@@ -14,21 +14,21 @@ from secid.encode.recipe import Recipe
 from secid.records import Fact
 from secid.results import EncoderInfo
 
-# Checks that every encoder must pass, and the batch noise: how much a row depends on the rest of its batch.
+# Checks that every encoder must pass, and the batch noise, which is how much a row depends on the rest of its batch.
 
 NOISE_FACTOR = 10.0
-"""For number formats other than float32, a direction is noise if n - p is shorter than this multiple of the measured
-batch noise. Source: METHOD 2.6."""
+"""Multiple of the measured batch noise, for number formats other than float32. If n - p is not longer, its direction
+counts as noise. Source: METHOD 2.6."""
 
 BATCH_TOLERANCE = 1e-5
 """Maximum difference between a float32 row from a batch of one text and from a batch of many."""
 
 MAX_NOISE = (2.0 - 2.0 * 0.99) ** 0.5 / NOISE_FACTOR
-"""Maximum such difference for other number formats, 0.014. Directions up to NOISE_FACTOR times the noise are dropped,
-and this length must stay below that of n - p for a near-copy (s_pn 0.99)."""
+"""Maximum difference, as in BATCH_TOLERANCE, for other number formats: 0.014. NOISE_FACTOR times it must not
+exceed the length of n - p for a near-copy (s_pn 0.99), because shorter directions are dropped."""
 
 UNIT_TOLERANCE = 1e-5
-"""Maximum difference between 1 and a row's length. Rows are scaled in float32, whatever the model's number format."""
+"""Maximum difference between 1 and the length of a row. Rows of all models are scaled in float32."""
 
 TEXTS = (
     "what causes tides",
@@ -41,8 +41,9 @@ TEXTS = (
 """Texts for the checks: short, long, a single letter, another language. Different lengths reveal padding errors."""
 
 CHECKS = ("finite", "unit", "texts", "roles", "batch")
-"""Names of the checks. finite: no NaN or infinity. unit: unit length. texts: texts have distinct rows. roles: the two
-roles differ only if their prefixes do, or match sentence-transformers. batch: a text has one row in any batch."""
+"""Names of the checks. finite: no NaN or infinity. unit: rows have unit length. texts: different texts have different
+rows. roles: rows of the two roles differ only if their prefixes do, or match sentence-transformers. batch: the row of a
+text does not depend on its batch."""
 
 Outcome = Literal["pass", "fail", "not evaluated"]
 
@@ -145,7 +146,7 @@ def _stored_texts(rows: Float32Rows) -> SelfTestCheck:
 
 
 def _roles(encoder: Encoder, queries: Float32Rows, passages: Float32Rows) -> SelfTestCheck:
-    """Check the rows of both roles, for a chain of modules against sentence-transformers with its routes and tasks."""
+    """Check the rows of both roles. A chain of modules must match sentence-transformers with its routes and tasks."""
     info, limit = encoder.info, _tolerance(encoder)
     reference: Any = getattr(encoder, "reference", None)
     if reference is not None:

@@ -423,7 +423,7 @@ def _same(run: Run, source: SourceReport) -> list[Ranked]:
 
 
 def _same_negatives(overlap: Overlap, jaccard: float, n_queries: Mapping[str, int]) -> str:
-    """Return sentences on the queries on which two sources have the same negatives, and the consequence."""
+    """Return sentences on the queries for which two sources have the same negatives, and on what follows from it."""
     smaller, larger = sorted((overlap.first, overlap.second), key=n_queries.__getitem__)
     n_larger, n_shared = n_queries[larger], round(overlap.shared_query_fraction * n_queries[smaller])
     first, second = named(overlap.first), named(overlap.second)

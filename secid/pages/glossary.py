@@ -43,7 +43,7 @@ STATUS_TERMS = {
     "no defects": "no counted defect is above its limit, which does not make the source good for training; "
     "“no defects: NAME” has another finding above its limit.",
     "not ranked": "no defects, but the source is as easy as random passages, or too few of its negatives are as hard "
-    "as those of other sources, so a high score does not recommend it.",
+    "as those of other sources, or it has too few queries in common with them. So a high score does not recommend it.",
     "no verdict": "the encoder does not know the script of at least half of the negatives.",
     "repair first": "a defect is above its limit, and at least half of the records keep a negative without it.",
     "do not use": "a defect is above its limit, and fewer than half of the records keep a negative without it.",
@@ -139,7 +139,7 @@ EXPLANATIONS = {
     "positive's, or above; 0 to 100 %, in a sample of batches, with 95 % CI. A mask such as GIST's, with this encoder "
     "as its own guide, would remove them. The run's guide does not score them. Some are sound negatives.",
     "shared": "queries and documents that both sources have, as a share of the smaller source's, 0 to 100 %.",
-    "rows, records": "rows read are used or left out; used rows of the same query and positive form one record.",
+    "rows, records": "every row read is used or left out; used rows with the same query and positive form one record.",
     "suspects": "share of the negatives that the guide scores at most 5 % lower than their positive, 0 to 100 %. How "
     "many of them are relevant depends on the guide.",
     "of random passages": "share of random passages for the same queries that the guide flags by the same margin, 0 to "
@@ -284,17 +284,17 @@ SETTINGS = {
     "idf": (
         "IDF corpora",
         (
-            "the texts over which the IDF of a word in λ is counted. Pooled documents: of all sources; own: of the "
-            "source; pooled queries + documents: both. Uniform weights: every word counts 1."
+            "the texts from which the IDF of words in λ is counted. Pooled documents: those of all sources; own: those "
+            "of the source; pooled queries + documents: both kinds. Uniform weights: every word counts 1."
         ),
     ),
     "weight": (
         "weights",
         (
-            "what each direction is multiplied by. Full: π · ρ · λ; “without” leaves one factor out. Residual "
-            "only: 1 for every negative. Margin hardness: 1 − π. Fisher: 4 · π · (1 − π) · ρ · λ. "
-            "Gradient-weighted: ((1 − π)/τ)² times the squared distance of positive and negative, over its mean. "
-            "Scores under other weights are other numbers: compare only orders."
+            "the factor of each direction. Full: π · ρ · λ; “without” leaves one factor out. Residual only: 1 for "
+            "every negative. Margin hardness: 1 − π. Fisher: 4 · π · (1 − π) · ρ · λ. Gradient-weighted: ((1 − π)/τ)² "
+            "times the squared distance between positive and negative, divided by its mean. Scores under different "
+            "weights are not comparable, so compare only orders."
         ),
     ),
     "sample": (

@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from typing import get_args
 
+from secid.measure.in_batch import Margin
 from secid.pages.glossary import by_reason, in_plain_words, lost_lines, recipe_line
 from secid.pages.page import Table, foreign, number
 from secid.pages.screen import Line, Screen, bullet, command, screen, strong, warning
@@ -20,6 +22,7 @@ SHORT = {
     "parts_ended": "the combined sources have no more negatives",
     "few_written": "the model wrote no more usable texts",
 }
+NO_MARGIN = "relative=none removes the margin"
 EXCLUDED = {
     "false_negative": "labelled positives of the query",
     "near_copy": "near copies of labelled positives",
@@ -80,7 +83,10 @@ def _table(mined: Mined) -> Table:
 
 
 def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
-    """Yield lines on what a source lacks, and what was excluded."""
+    """Yield lines on the margins of a source, what it lacks, and what was excluded."""
+    if source.method["method"] == "dense":
+        margins = (f"{name}={source.method[name]:g}" for name in get_args(Margin) if name in source.method)
+        yield f"the margin is dense:{','.join(margins) or 'relative=none'}"
     if source.n_short:
         of = f"{plural(source.n_short, 'row')} of {count(mined.n_rows)}"
         yield f"fewer than {mined.k} negatives for {of}: {short_words(source.short)}"
@@ -93,9 +99,13 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     )
     if any(n for n, _ in parts):
         yield "of these rows, " + "; ".join(f"{count(n)} {what}" for n, what in parts if n)
-    if source.n_missing and source.short.keys() & {"margin", "maximum"}:
-        wider = f"ranks=1-{mined.n_candidates} searches all candidates"
-        yield wider if mined.on_short == "random" else f"{wider}; --on-short random draws from those that pass"
+    if source.short.keys() & {"margin", "maximum"}:
+        remedies = [f"ranks=1-{mined.n_candidates} searches all candidates"]
+        if "margin" in source.short and "relative" in source.method:
+            remedies.append(NO_MARGIN)
+        if mined.on_short != "random":
+            remedies.append("--on-short random draws from those that pass")
+        yield "; ".join(remedies)
     if source.excluded:
         yield f"excluded {_counted(source.excluded, EXCLUDED)}"
     if source.usage is not None:
@@ -142,7 +152,7 @@ def _sweep_table(sweep: Sweep, source: SweptSource) -> Table:
     )  # fmt: skip
     ranks = "ranks {0[0]}-{0[1]}".format
     rows = [
-        ("as named", "", *_sweep_cells(source.own)),
+        ("as named", _margin(source.own), *_sweep_cells(source.own)),
         *((ranks(each.method["ranks"]), _margin(each), *_sweep_cells(each)) for each in source.variants),
         ("random", "", *_sweep_cells(sweep.random)),
     ]
@@ -151,7 +161,8 @@ def _sweep_table(sweep: Sweep, source: SweptSource) -> Table:
 
 
 def _margin(swept: Swept) -> str:
-    return f"{100 * swept.method['relative']:g}{SPACE}%"
+    relative = swept.method.get("relative")
+    return "" if relative is None else f"{100 * relative:g}{SPACE}%"
 
 
 def _sweep_cells(swept: Swept) -> tuple[str, ...]:

@@ -20,7 +20,7 @@ from secid.pool.texts import TextSpool
 from secid.records import Block, Defect, Fact, Record, Scalar, Source
 from secid.results import Example
 
-# The readers' rows as numbers. Texts go to the spool, and rows are kept as occurrence numbers.
+# Rows from the readers, as numbers. Texts go to the spool, and a row stores the occurrence numbers of its texts.
 
 EXAMPLES_PER_REASON = 3
 TICK_ROWS = 4096
@@ -29,7 +29,7 @@ TICK_ROWS = 4096
 
 @dataclass
 class Rows:
-    """Rows of one source while its files are read, as occurrence numbers of texts. Pairs of one query are one row.
+    """Rows of one source while its files are read, as occurrence numbers of texts. The pairs of a query form one row.
 
     split  : name of the source within its files; "" if they hold only one.
     n_used : number of file rows that these rows stand for.
@@ -55,7 +55,7 @@ class Rows:
     blank_file: array[int] = field(default_factory=lambda: array("q"))
 
     def take(self, block: Block, file: int, value: int, queries: TextSpool, passages: TextSpool) -> None:
-        """Add usable rows. file: place of their file in the source's paths. value: number of their slice."""
+        """Add usable rows. file: index of their file in the source's paths. value: number of their slice."""
         n_rows = len(block.lines)
         self.query.extend(queries.add(block.queries))
         self.slice.extend(repeat(value, n_rows))
@@ -72,7 +72,7 @@ class Rows:
         self.n_used += n_rows
 
     def drop(self, record: Record, file: int, queries: TextSpool) -> None:
-        """Count what `take` does not see: rows grouped into one, and passages that the reader left out."""
+        """Count file rows that were merged into this record, and passages that the reader left out of it."""
         self.blank(record, file, queries)
         self.n_used += record.n_rows - 1
         for reason, count in record.dropped:
@@ -81,7 +81,7 @@ class Rows:
             self.show(Example(reason, record.path, record.line, Fact("left_out", {"n": count, "of": role})))
 
     def blank(self, item: Record | Defect, file: int, queries: TextSpool) -> None:
-        """Store the query, number and place of a row's negatives without text, if the row lists any."""
+        """If a row lists negatives without text, store its query and place, and the number of these negatives."""
         if count := dict(item.dropped).get("empty_negative", 0):
             self.blank_query.extend(queries.add([item.query]))
             self.blank_count.append(count)
@@ -93,7 +93,7 @@ class Rows:
         self.show(Example(defect.reason, defect.path, defect.line, defect.fact))
 
     def count(self, part: Rows) -> None:
-        """Add the counts and examples of skipped rows and dropped passages from other rows."""
+        """Add the skipped rows and dropped passages of other `Rows`: their counts and examples."""
         self.skipped.update(part.skipped)
         self.dropped.update(part.dropped)
         for reason, examples in part.examples.items():
@@ -112,7 +112,7 @@ def place_of(example: Example) -> tuple[str, int, str]:
 
 
 class Collected:
-    """Rows of one source by split, in order of appearance. unassigned: rows too broken to name their split."""
+    """Rows of one source by split, in order of appearance. unassigned: rows too broken to state their split."""
 
     def __init__(self, source: Source) -> None:
         self.source = source
@@ -160,10 +160,10 @@ class Collected:
 
 
 def slice_value(value: Scalar) -> str:
-    """Return a slice value as a text that is the same for every file format; "" for a missing value.
+    """Return a slice value as text that does not depend on the file format; "" for a missing value.
 
-    A whole number gives the same text as an integer, a float (Parquet with missing values) or a text. So do true and
-    false.
+    A whole number gives the same text whether it is stored as an integer, a float (Parquet with missing values) or a
+    text. The same holds for true and false.
     """
     if isinstance(value, float):
         if isnan(value):
@@ -298,7 +298,7 @@ def _starts(counts: Index) -> Index:
 
 
 def _numbered(keys: Index) -> tuple[Index, Index]:
-    """Return (places of the first of each distinct key in order of appearance, number of each key)."""
+    """Number distinct keys in order of appearance. Return (place of each distinct key's first occurrence, numbers)."""
     _, first, inverse = np.unique(keys, return_index=True, return_inverse=True)
     order = np.argsort(first)
     rank = np.empty(len(first), np.int64)
@@ -309,8 +309,8 @@ def _numbered(keys: Index) -> tuple[Index, Index]:
 def _distinct_within(group: Index, ids: Index, n_groups: int, n_ids: int) -> tuple[Index, Index, Index, Index]:
     """Return (first places, offsets, counts, numbers) of the distinct (group, id) pairs.
 
-    First places are sorted by group, then by appearance. Offsets delimit the groups. Counts are numbers of equal pairs.
-    Numbers give, for every pair, its place among the distinct ones.
+    First places are sorted by group, then by appearance. Offsets delimit the groups. Counts say how often each distinct
+    pair occurs. Numbers give the place of every pair among the distinct pairs.
     """
     _, first, inverse, counts = np.unique(
         group * n_ids + ids, return_index=True, return_inverse=True, return_counts=True
@@ -323,7 +323,7 @@ def _distinct_within(group: Index, ids: Index, n_groups: int, n_ids: int) -> tup
 
 
 def places(used: Index, n: int) -> Index:
-    """Return (n,), the place of each id below n among the ids in use; -1 for other ids. used: sorted distinct ids."""
+    """Return (n,) place in `used` of each id below n; -1 for ids that `used` lacks. used: sorted distinct ids."""
     result = np.full(n, -1, np.int64)
     result[used] = np.arange(len(used))
     return result

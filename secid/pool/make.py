@@ -1,4 +1,4 @@
-"""Make a plan from records: refuse malformed rows, select the part that the settings ask for, store each text once."""
+"""Make a plan from records: refuse malformed rows, select the part that the settings request, store each text once."""
 
 from __future__ import annotations
 
@@ -30,12 +30,13 @@ REMEDIES = {
     "text_not_found": "name the collection of these ids with --collection DIR, or "
     f"{flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')}",
 }
-"""Reason -> remedy if every row is left out for this reason."""
+"""Reason -> remedy if all rows are left out for this reason."""
 
 BROKEN = frozenset({"broken_line", "too_large", "too_deep", "duplicate_key", "extra_columns"})
-"""Reasons in the line itself, which do not depend on the columns."""
+"""Reasons why a line itself is broken, whatever its columns mean."""
 COUNTED_AS_FINDINGS = ("empty_negative",)
-"""Reasons that are a finding with its own limit (`empty`). Even many of them do not mean that a file was misread."""
+"""Reasons that a finding with its own limit (`empty`) reports. Even many such passages do not mean that a file was
+misread."""
 
 
 def refuse_bad(name: str, tally: Tally, settings: Settings) -> None:
@@ -70,7 +71,7 @@ def refuse_bad(name: str, tally: Tally, settings: Settings) -> None:
 
 
 def _remedy(bad: Mapping[str, int], fraction: float) -> str:
-    """Return the remedy for malformed rows. It names the schema only if lines are not broken."""
+    """Return the remedy for malformed rows. It mentions the schema only if the lines themselves are intact."""
     skip = f"skip such rows with {flag_of('max_bad_fraction', ceil(100 * fraction) / 100)}"
     if BROKEN.issuperset(bad):
         return f"fix {'this line' if sum(bad.values()) == 1 else 'these lines'}, or {skip}"
@@ -130,11 +131,11 @@ def rows_left_out(tally: Tally) -> Counter[str]:
     return Counter(tally.skipped) + Counter(tally.dropped)
 
 
-# The part of a source that the settings ask for: a sample of queries, the first negatives, and scorable positives.
+# The part of a source that the settings request: a sample of queries, the first negatives, and scorable positives.
 
 
 def restricted(planned: PlannedSource, queries: TextStore, settings: Settings) -> PlannedSource:
-    """Return the source with the sample of queries and the first K negatives per record that the settings ask for."""
+    """Return the sample of queries, and the first K negatives per record, that the settings request."""
     keep_record = np.ones(planned.n_records, np.bool_)
     if settings.max_records is not None:
         sample = first_sampled(distinct(planned.query), queries.keys, settings.seed, settings.max_records)
@@ -149,9 +150,9 @@ def restricted(planned: PlannedSource, queries: TextStore, settings: Settings) -
 def select_records(
     planned: PlannedSource, keep_record: npt.NDArray[np.bool_], keep_triplet: npt.NDArray[np.bool_]
 ) -> PlannedSource:
-    """Return the source with only these records and triplets. keep_record: (R,) flags; keep_triplet: (T,) flags.
+    """Return the source with only the flagged records and triplets. keep_record: (R,) flags; keep_triplet: (T,) flags.
 
-    If records are removed, blank negatives of queries without a record are removed too.
+    If records are removed, so are the blank negatives of queries without a remaining record.
     """
     positive_record = planned.positive_record()
     keep_positive = keep_record[positive_record]
@@ -187,7 +188,7 @@ def select_records(
 
 
 def sample_order(keys: npt.NDArray[np.uint8], seed: int) -> npt.NDArray[np.uint64]:
-    """Return (n,), a uniform 64-bit number for each text key and the seed. Samples take the smallest numbers.
+    """Return (n,) uniform 64-bit numbers that depend on the text key and the seed. Samples take the smallest numbers.
 
     A text has the same number in every source, file and run, so that samples are nested and paired. The mixing function
     is that of splitmix64. Source: METHOD 8, DESIGN 5.
@@ -202,7 +203,7 @@ def sample_order(keys: npt.NDArray[np.uint8], seed: int) -> npt.NDArray[np.uint6
 
 
 def content_of(*keys: npt.NDArray[np.uint8]) -> npt.NDArray[np.uint64]:
-    """Return (n,), a hash of the texts' content, by which ties are sorted.
+    """Return (n,) hashes of the texts' content, which break ties.
 
     keys : arrays of (n, 16) text keys, such as those of negatives, or of negatives and queries.
     """
@@ -218,7 +219,7 @@ def first_sampled(ids: Index, keys: npt.NDArray[np.uint8], seed: int, n: int | N
 
 
 def key_ranks(keys: npt.NDArray[np.uint8]) -> Index:
-    """Return (n,), the rank of each text by its key. This order does not depend on files and rows."""
+    """Return (n,) rank of each text by its key. This order does not depend on files and rows."""
     high, low = np.ascontiguousarray(keys).view(">u8").astype(np.uint64).T
     order = np.argsort(high)
     if (high[order[1:]] == high[order[:-1]]).any():  # 8 bytes are hardly ever equal if 16 are not
@@ -229,7 +230,7 @@ def key_ranks(keys: npt.NDArray[np.uint8]) -> Index:
 
 
 def with_scorable_positives(planned: PlannedSource, queries: TextStore, settings: Settings) -> PlannedSource:
-    """Return the source with only the positives that the policy may score, so that no others are encoded.
+    """Return the source with only the positives that the policy may score, so that no other positives are encoded.
 
     With objectives, all positives stay, and the scored one is first. Source: METHOD 9.
     """
@@ -268,10 +269,10 @@ def _with_positives(planned: PlannedSource, places: Index, offsets: Index) -> Pl
 class DraftPlan:
     """A plan before the text findings are known. The texts to encode do not depend on them.
 
-    plan   : the texts to encode and the triplets to score, without findings.
-    read   : every source as it was read, before a sample or a policy leaves out records and positives.
+    plan   : texts to encode and triplets to score, without findings.
+    read   : every source with all of its rows, before a sample or a policy leaves out records and positives.
     labels : labelled positives from a collection's qrels.
-    whole  : plan of all rows that were read of the plan's sources.
+    whole  : plan with all rows of the plan's sources.
     """
 
     plan: Plan
@@ -282,7 +283,7 @@ class DraftPlan:
 
     @property
     def texts(self) -> tuple[TextStore, TextStore, Sequence[PlannedSource]]:
-        """Return the input of the text rules: queries, passages, and all sources as read, with labels last."""
+        """Return the input of the text rules: queries, passages, and all sources in `read`, followed by `labels`."""
         return self.whole.queries, self.whole.passages, [*self.read, *self.labels]
 
     def with_text_findings(self, found: Sequence[TextFindings]) -> DraftPlan:
@@ -321,8 +322,8 @@ def draft_plan(
 ) -> DraftPlan:
     """Plan the texts to encode and the triplets to score.
 
-    with_positives : whether to plan also the unscored labelled positives of the queries for controls.
-    with_echoes    : whether to plan also these queries' own texts as passages.
+    with_positives : whether to include the unscored labelled positives of the queries for controls.
+    with_echoes    : whether to include the texts of these queries as passages.
     Raises BadRecordsError if there are too many malformed rows (settings.on_bad, settings.max_bad_fraction), and
     NothingToScoreError if a source has no triplet. Source: METHOD 1, DESIGN 1.
     """
@@ -384,7 +385,7 @@ class _Labels(NamedTuple):
     """Labelled positives of a run.
 
     pairs      : sorted query * n_passages + passage.
-    line, path : line and file of the row that first labels each; path is a place in `paths`.
+    line, path : line and file of the row that first labels each pair; path is an index into `paths`.
     """
 
     pairs: Index
@@ -416,7 +417,7 @@ def _compacted(
     extra: Index,
     echoes: Index,
 ) -> Plan:
-    """Return the plan with only the texts that sources refer to, renumbered. extra: further known pairs to plan."""
+    """Return the plan with only the texts in use, renumbered. extra: known pairs whose texts the sources may lack."""
     used_queries = _used([planned.query for planned in sources], len(queries))
     extra = extra[is_known(extra // len(passages), used_queries)]
     pointed = [ids for planned in sources for ids in (planned.positives, planned.negatives)]

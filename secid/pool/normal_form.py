@@ -30,11 +30,11 @@ ENTITY = re.compile(rb"&#?\w+;")
 KEPT_MARKS = "#%"
 """Punctuation marks that count as symbols: C# is not C, and 5 % is not 5."""
 DROPPED_SYMBOLS = "|\u2044\u2212"
-"""Unicode symbols that only separate words, or have a punctuation mark as variant: the slash of ½ and the minus."""
+"""Unicode symbols that only separate words, or that have a punctuation mark as a variant: the slash of ½, the minus."""
 
 
 def is_symbol(character: str) -> bool:
-    """Return whether a character is a word by itself: a mathematical, currency or other symbol, # or %.
+    """Return True if a character is a word by itself: #, %, or a mathematical, currency or other symbol.
 
     Source: METHOD 14, docs/decisions/symbols.md.
     """
@@ -69,12 +69,12 @@ PLACEHOLDERS = frozenset(
 FEW_WORDS = 4
 """Number of words in the longest placeholder between two symbols: <n/a>."""
 LOOP_TOKENS, LOOP_REACH = 20, 4
-"""Minimum number of tokens in a loop (source: METHOD 16.2), and maximum distance at which a token returns. A sequence
-of two that makes up more than half of a text returns every fourth token or sooner, on average."""
+"""Minimum number of tokens in a loop (source: METHOD 16.2), and maximum distance between two occurrences of a token in
+it. If a pair of tokens makes up more than half of a text, it recurs every four tokens or sooner, on average."""
 FORMS_AT_ONCE = 1024
 """Number of texts to process at once: enough to hide the cost of a numpy call, with words that stay in the cache."""
 REMEMBERED_TEXTS, REMEMBERED_BYTES = 1 << 12, 1 << 12
-"""Number of normal forms to cache, and maximum size of a cached text. They take at most about 50 MB."""
+"""Number of normal forms to cache, and maximum bytes of a cached text. The cache takes at most about 50 MB."""
 STEP, FIRST_FACTOR, SECOND_FACTOR = (
     np.uint64(0x9E3779B97F4A7C15),
     np.uint64(0xBF58476D1CE4E5B9),
@@ -135,7 +135,7 @@ def _remembered(part: bytes) -> str:
 
 
 def is_unspaced(form: str) -> bool:
-    """Return whether most words of a normal form are in scripts without spaces."""
+    """Return True if most words of a normal form are in scripts without spaces."""
     if form.isascii() or not UNSPACED.search(form):
         return False
     spaced = SPACED.findall(form)
@@ -149,10 +149,10 @@ class FormKeys:
 
     data, starts, ends : form i is data[starts[i]:ends[i]] in UTF-8. Spaces around ASCII symbols may be missing.
     words, n_words     : keys of all words in order, and (n,) number of words in each text.
-    with_content       : (n,) whether a text has a letter or digit.
-    unspaced           : (n,) whether most words of a text are in scripts without spaces.
-    characters, n_characters : code points of the words of unspaced texts in order, and (n,) their number in each text,
-                         which is 0 for all other texts.
+    with_content       : (n,) flags of texts with a letter or digit.
+    unspaced           : (n,) flags of texts with most words in scripts without spaces.
+    characters, n_characters : code points of the words of unspaced texts in order, and (n,) number of code points in
+                         each text; 0 for texts that are not unspaced.
     """
 
     data: bytes
@@ -195,7 +195,7 @@ class FormKeys:
         return len(self.starts)
 
     def hashes(self) -> Keys:
-        """Return (n,), a hash of each form, the same on every machine; EMPTY_FORM for a form without words."""
+        """Return (n,) hash of each form, the same on every machine; EMPTY_FORM for a form without words."""
         offsets = np.concatenate([[0], np.cumsum(self.n_words)])
         place = np.arange(len(self.words), dtype=np.int64) - np.repeat(offsets[:-1], self.n_words)
         # Each key includes the place of its word, so that order counts although keys are only added (modulo 2^64).
@@ -213,8 +213,8 @@ class TextForms:
 
     form   : (n,) uint64 hash of each form, the same on every machine; EMPTY_FORM for "".
     number : (n,) number of each form, below n_forms. Equal forms share a number.
-    empty  : (n,) whether a text has no letter or digit, or is a placeholder.
-    loop   : (n,) whether a text repeats one word, or a pair of words, over and over.
+    empty  : (n,) flags of texts without a letter or digit, and of placeholders.
+    loop   : (n,) flags of texts that repeat one word, or a pair of words, over and over.
     """
 
     form: Keys
@@ -243,22 +243,22 @@ _KNOWN: WeakKeyDictionary[TextStore, TextForms] = WeakKeyDictionary()
 
 
 def form_columns(forms: FormKeys) -> dict[str, npt.NDArray[Any]]:
-    """Return the columns of `TextForms` that need only the text itself: form, empty and loop."""
+    """Return the columns of `TextForms` that depend only on each text: form, empty and loop."""
     return {"form": forms.hashes(), "empty": _empty(forms), "loop": _loops(forms)}
 
 
 def is_empty(form: str) -> bool:
-    """Return whether a normal form has no letter or digit, is a single ASCII letter, or is a placeholder.
+    """Return True if a normal form has no letter or digit, is a single ASCII letter, or is a placeholder.
 
     A single letter of another script may be a word (水), and a digit may be an answer. Two letters, or a letter with a
-    symbol, may be a word too (UK, 나무, C#). A placeholder may be between symbols (<null>).
+    symbol, may be a word too (UK, 나무, C#). A placeholder may stand between symbols (<null>).
     """
     words = [word for word in form.split() if any(map(str.isalnum, word))]
     return not words or " ".join(words) in PLACEHOLDERS or (len(form) == 1 and form.isascii() and form.isalpha())
 
 
 def _empty(forms: FormKeys) -> Flags:
-    """Return (n,) flags of empty texts. With a letter or digit, only a text of few words can be empty."""
+    """Return (n,) flags of empty texts. A text with a letter or digit can be empty only if it has few words."""
     empty = ~forms.with_content
     for place in np.flatnonzero(forms.with_content & (forms.n_words <= FEW_WORDS)).tolist():
         empty[place] = is_empty(forms.form(place))
@@ -275,11 +275,11 @@ def _loops(forms: FormKeys) -> Flags:
 
 
 def loops(tokens: Keys, counts: Index) -> Flags:
-    """Return (n,) flags of loops: at least LOOP_TOKENS tokens, with one token or pair making up more than half of them.
+    """Return (n,) flags of loops: texts of at least LOOP_TOKENS tokens, over half of them one token or one pair.
 
     tokens : keys of the tokens of all texts, in order.   counts : (n,) number of tokens in each text.
-    In a loop, many tokens return within LOOP_REACH tokens. This test needs 16 bits of each key, and only texts that
-    pass it are counted exactly. Source: METHOD 16.2.
+    In a loop, many tokens recur within LOOP_REACH tokens. A first test of this uses 16 bits of each key. Only texts
+    that pass it are counted exactly. Source: METHOD 16.2.
     """
     returns, short = np.zeros(len(tokens), np.bool_), (tokens * STEP >> np.uint64(48)).astype(np.uint16)
     for gap in range(1, LOOP_REACH + 1):
@@ -310,7 +310,7 @@ def _not_plain(texts: Packed) -> list[int]:
 
 
 def _words(data: bytes, starts: Index, ends: Index) -> tuple[Keys, Index, Flags]:
-    """Return the keys of all words, (n,) their number in each text, and (n,) whether any is not an ASCII symbol.
+    """Return the keys of all words, (n,) words per text, and (n,) flags of texts with a word beyond ASCII symbols.
 
     Texts are processed in blobs whose intermediate arrays stay in the processor's cache.
     """
@@ -336,7 +336,7 @@ def _words(data: bytes, starts: Index, ends: Index) -> tuple[Keys, Index, Flags]
 
 
 def mixed_bits(values: Keys) -> Keys:
-    """Return values in which every bit depends on every bit of the input; 0 for 0."""
+    """Mix the bits of each value, so that every bit of the result depends on every bit of the value. 0 stays 0."""
     values = values ^ values >> np.uint64(30)
     values *= FIRST_FACTOR
     values ^= values >> np.uint64(27)

@@ -23,18 +23,18 @@ from secid.settings import Settings, flag_of
 # The parts of a plan.
 
 Small = npt.NDArray[np.int32]
-"""Numbers far below 2^31 that are stored for every triplet, in half the memory of Index."""
+"""Numbers per triplet. They are far below 2^31, and take half the memory of Index."""
 Mask = npt.NDArray[np.uint32]
 FormalMask = npt.NDArray[np.uint16]
-"""A mask of formal findings, whose bits in the catalogue are below 16."""
+"""Masks of formal findings. Their bits in the catalogue are below 16."""
 
 
 class TextFindings(NamedTuple):
     """Text findings of one source.
 
     negatives : (T,) masks, bit i for the catalogue's i-th finding.   positives : (P,) masks of formal findings.
-    excess    : formal defect that counts -> whether dropping it brings the negatives nearer to the positives. A defect
-                counts if the negatives' established excess over the positives is above the limit.
+    excess    : formal defect -> whether dropping it brings the negatives closer to the positives. It has only defects
+                that count, because the negatives' established excess over the positives is above the limit.
     """
 
     negatives: Mask
@@ -95,10 +95,10 @@ def _n_malformed(reasons: Mapping[str, int]) -> int:
 
 @dataclass(frozen=True)
 class BlankNegatives:
-    """Negatives without text, which give no triplet, for the E rows that list some.
+    """Negatives without text, which give no triplet. E rows list at least one.
 
     query : (E,) query ids; -1 for a query without a record.   keys : (E, 16) text keys of the queries.
-    count : (E,) number of such negatives in the row, >= 1.   line, file : (E,) place of the row.
+    count : (E,) number of negatives without text in the row.   line, file : (E,) place of the row.
     """
 
     query: Index
@@ -112,7 +112,7 @@ class BlankNegatives:
         return zip(self.file.tolist(), self.line.tolist(), self.count.tolist(), strict=True)
 
     def only(self, keep: npt.NDArray[np.bool_]) -> BlankNegatives:
-        """Return the rows to keep. keep: (E,) flags."""
+        """Return only the flagged rows. keep: (E,) flags."""
         return BlankNegatives(self.query[keep], self.keys[keep], self.count[keep], self.line[keep], self.file[keep])
 
 
@@ -123,14 +123,14 @@ class PlannedSource:
     split             : name of the source within its files; "" if they hold only one.
     n_queries_read    : number of distinct queries in the used rows, before any sample.
     query             : (R,) query id.   line, file : (R,) place of the record's first row.
-    slice             : (R,) place of the record's value in Plan.slices; all 0 without --by.
+    slice             : (R,) index of the record's value in Plan.slices; all 0 without --by.
     positives         : (P,) passage ids of labelled positives. Record r has positive_offsets[r] … [r+1] - 1.
     negatives         : (T,) passage ids in file order. Record r has negative_offsets[r] … [r+1] - 1.
     copies            : (T,) number of times that the record's rows list the negative, >= 1.
     negative_line, negative_file : (T,) place of the row that first lists the negative.
     negative_ordinal  : (T,) place of the negative among that row's usable negatives, from 0.
     listed            : (L,) triplet of every usable negative in reading order, including copies; -1 if the settings
-                        leave it out. A second reading can find each one again.
+                        leave it out. With it, a second reading finds each negative again.
     findings          : (T,) masks of text findings, bit i for the catalogue's i-th finding. The bit of `repeat` means
                         that the record lists the text earlier in another spelling.
     positive_findings : (P,) masks of formal findings.
@@ -170,12 +170,12 @@ class PlannedSource:
         return len(self.negatives)
 
     def has(self, finding: str) -> npt.NDArray[np.bool_]:
-        """Return (T,) flags of negatives with a text finding. A negative that its record lists twice has `repeat`."""
+        """Return (T,) flags of negatives with a text finding. A negative has `repeat` if its record lists it twice."""
         found = bit_of(self.findings, finding)
         return found | (self.copies > 1) if finding == "repeat" else found
 
     def findings_at(self, place: int) -> tuple[str, ...]:
-        """Return the findings of the texts that one negative has."""
+        """Return the text findings of one negative."""
         mask, is_copied = int(self.findings[place]), self.copies[place] > 1
         return tuple(name for name in TEXT_FINDINGS if mask >> BITS[name] & 1 or (name == "repeat" and is_copied))
 
@@ -190,11 +190,11 @@ class PlannedSource:
         return again
 
     def triplet_record(self) -> Index:
-        """Return (T,) the record of each triplet."""
+        """Return (T,) record of each triplet."""
         return np.repeat(np.arange(self.n_records), np.diff(self.negative_offsets))
 
     def positive_record(self) -> Index:
-        """Return (P,) the record of each labelled positive."""
+        """Return (P,) record of each labelled positive."""
         return np.repeat(np.arange(self.n_records), np.diff(self.positive_offsets))
 
     def with_findings(self, found: TextFindings) -> PlannedSource:
@@ -203,7 +203,7 @@ class PlannedSource:
 
 
 def bit_of(mask: Mask | FormalMask, finding: str) -> npt.NDArray[np.bool_]:
-    """Return flags of the masks that have a finding."""
+    """Return flags: True for each mask that has the finding."""
     flags: npt.NDArray[np.bool_] = (mask >> np.uint32(BITS[finding])) & np.uint32(1) != 0
     return flags
 
@@ -218,10 +218,10 @@ class Plan:
     slices           : values of the slicing column, with "" for a missing value.
     empty            : source without triplets -> reason -> number of omissions, for files with several sources.
     n_queries_read   : number of distinct queries in all used rows, before any sample.
-    label_line, label_path : place of the first label of each known positive; label_path is a place in label_paths.
-    n_labelled       : number of labelled (query, positive) pairs in the files, and number of further pairs in qrels.
+    label_line, label_path : place of the first label of each known positive; label_path is an index into label_paths.
+    n_labelled       : number of labelled (query, positive) pairs in the files, and number of additional pairs in qrels.
     tallies          : source -> counts, for every source that was read, even without a triplet.
-    without_triplets : sources of a shard without a triplet in it, which may list blank negatives.
+    without_triplets : sources without a triplet in this shard. They may list blank negatives.
     """
 
     queries: TextStore
@@ -253,7 +253,7 @@ class Plan:
 
 
 def labels_of(plan: Plan, queries: Index) -> tuple[Index, Index]:
-    """Return (places in `queries`, places in `known_positives`) of these queries' labelled positives, (K,) each."""
+    """Find the labelled positives of these queries. Return (K,) places in `queries`, and (K,) in `known_positives`."""
     ends = (pairs(queries + more, np.zeros_like(queries), len(plan.passages)) for more in (0, 1))
     start, stop = (np.searchsorted(plan.known_positives, end) for end in ends)
     counts = stop - start
@@ -261,14 +261,14 @@ def labels_of(plan: Plan, queries: Index) -> tuple[Index, Index]:
     return np.repeat(np.arange(len(queries)), counts), places
 
 
-# A part of the queries of a run. It depends only on the query's text, so it is the same in every file and process.
+# A part of a run's queries. It depends only on the texts of the queries, so it is the same in every file and process.
 
 Keep = Callable[[Sequence[str]], Sequence[bool]]
-"""Function from queries to (n,) flags of those whose rows belong to the part."""
+"""Function from queries to (n,) flags of the queries whose rows to use."""
 
 
 def unassigned_of(file: str) -> str:
-    """Return the key, in a shard's tallies, for rows of a file that are too broken to name their source."""
+    """Return the key in a shard's tallies for a file's rows that are too broken to state their source."""
     return f"{file}\n"
 
 
@@ -282,7 +282,10 @@ class EmptyShardError(NothingToScoreError):
 
 @dataclass(frozen=True)
 class Shard:
-    """Part `number`, from 0, of `of` parts. Queries of equal normal form, and their labels, are in the same part."""
+    """One of several parts of a run's queries. number: its index, from 0.   of: number of parts.
+
+    Queries with the same normal form are in the same part, together with their labels.
+    """
 
     number: int
     of: int
@@ -304,11 +307,11 @@ class Shard:
         return f"{self.number}/{self.of}"
 
     def has(self, queries: Sequence[str]) -> list[bool]:
-        """Return (n,) flags of the queries whose rows are in this part."""
+        """Return (n,) flags of the queries in this part."""
         return [crc32(normal_form(query).encode()) % self.of == self.number for query in queries]
 
     def owns(self, passages: Sequence[str]) -> list[bool]:
-        """Return (n,) flags of the texts that this part counts; exactly one part counts each text."""
+        """Return (n,) flags of the texts that this part counts. Each text is counted by exactly one part."""
         return [crc32(text.encode()) % self.of == self.number for text in passages]
 
 

@@ -34,7 +34,7 @@ def judgement_files(settings: Settings) -> Sequence[str]:
 
 
 def add_labels(gathered: Gathered, files: Sequence[str], settings: Settings) -> None:
-    """Add the relevant passages (with a judgement above 0) of the gathered queries as records without negatives.
+    """Add relevant passages (with a judgement above 0) of the gathered queries, as records without negatives.
 
     Judgements of other queries, or of passages that the corpus lacks, are ignored. Raises InputError if a file is not a
     qrels file.
@@ -48,7 +48,7 @@ def add_labels(gathered: Gathered, files: Sequence[str], settings: Settings) -> 
 def label_records(
     files: Sequence[str], settings: Settings, holds: Holds = lambda texts: [True] * len(texts)
 ) -> Iterator[Record]:
-    """Yield a record for each query. Its line is 0, because several rows label it. holds: flags the queries to use."""
+    """Yield a record for each query that `holds` flags. Its line is 0, because several rows label the query."""
     relevant: dict[str, list[str]] = {}
     for file in files:
         for query, passage in relevant_pairs(file):
@@ -86,8 +86,8 @@ def read_draft(
 
     sources     : sources, or open readers.
     folder      : empty folder for spool files.   with_positives, with_echoes : as in `draft_plan`.
-    with_labels : whether a collection's qrels add labelled positives, and an unused collection is an error.
-    subset      : queries whose rows are planned; None for those in the settings.
+    with_labels : whether a collection's qrels add labelled positives. If so, an unused collection is an error.
+    subset      : queries whose rows to plan; None for the queries that the settings select.
     Raises SecidError if opening or planning fails, and UsageError for a collection that no source needs.
     """
     with ExitStack() as on_error:
@@ -130,7 +130,7 @@ def read_draft(
 
 
 def bytes_read_by(readers: Collection[Reader], progress: Progress) -> Callable[[], None]:
-    """Start the progress of reading. Return a function that reports the bytes read since its last call."""
+    """Start the progress display for reading. Return a function that reports the bytes read since its last call."""
     sizes = [reader.n_bytes for reader in readers]
     progress.start("read", None if None in sizes else sum(filter(None, sizes)), "bytes")
     done = 0

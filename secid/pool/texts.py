@@ -23,7 +23,7 @@ RECENT_TEXTS = 1 << 16
 """Number of recent keys in memory, so that texts repeated soon are not written again."""
 WAITING_TEXTS = 1024
 WAITING_BYTES = 1 << 20
-"""Number and bytes of texts to collect before writing them."""
+"""Number of texts, and their bytes, to collect before writing them."""
 PIECE_BYTES = 16 << 20
 """Maximum bytes of texts to process at once. A chunk of passages is smaller; books reach the limit."""
 DELETE = 0x7F
@@ -60,13 +60,13 @@ def pieces(
 
 
 def _hasher(role: Role) -> blake2b:
-    """Return a hash object to copy for each text. Copying takes two thirds of the time of a new object."""
+    """Return a hash object to copy for each text. Copying one takes two thirds of the time of making a new one."""
     return blake2b(digest_size=KEY_BYTES, person=role.encode())
 
 
 @dataclass(frozen=True)
 class Packed:
-    """Texts as one piece of UTF-8, each followed by BETWEEN. lengths: (n,) bytes of each text, without BETWEEN."""
+    """Texts as one piece of UTF-8, each followed by BETWEEN. lengths: (n,) bytes per text, without BETWEEN."""
 
     data: bytes
     lengths: npt.NDArray[np.int64]
@@ -81,7 +81,7 @@ class Packed:
         return len(self.lengths)
 
     def ends(self) -> npt.NDArray[np.int64]:
-        """Return (n,), the end of each text in the data."""
+        """Return (n,) end of each text in the data."""
         return np.cumsum(self.lengths + len(BETWEEN)) - len(BETWEEN)
 
     def parts(self) -> list[bytes]:
@@ -96,15 +96,15 @@ class Packed:
         return [self.data[a:b].decode() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
 
     def first(self, n: int) -> npt.NDArray[np.uint8]:
-        """Return (n_texts, n), the first n bytes of each text. After a shorter text come BETWEEN and other bytes."""
+        """Return (n_texts, n) first bytes of each text. A shorter text is followed by BETWEEN and other bytes."""
         return _windows(self.data + bytes(n), n, self.ends() - self.lengths)
 
     def last(self, n: int) -> npt.NDArray[np.uint8]:
-        """Return (n_texts, n), the last n bytes of each text. Before a shorter text come other bytes and BETWEEN."""
+        """Return (n_texts, n) last bytes of each text. A shorter text is preceded by other bytes and BETWEEN."""
         return _windows(BETWEEN * n + self.data, n, self.ends())
 
     def n_bytes(self, low: int, stop: int) -> npt.NDArray[np.int64]:
-        """Return (n,), the number of bytes of each text in range(low, stop)."""
+        """Return (n,) number of bytes in each text with a value in range(low, stop)."""
         if low >= 0x80 and self.data.isascii():
             return np.zeros(len(self), np.int64)
         codes, ends = np.frombuffer(self.data, np.uint8), self.ends()
@@ -112,13 +112,13 @@ class Packed:
         return np.searchsorted(places, ends) - np.searchsorted(places, ends - self.lengths)
 
     def flags(self, rule: Callable[[str], bool], candidates: npt.NDArray[np.bool_]) -> npt.NDArray[np.bool_]:
-        """Return (n,) flags of the candidates for which a rule is true. candidates: (n,) flags of texts to read."""
+        """Return (n,) flags of the candidates that a rule accepts. candidates: (n,) flags of the texts to test."""
         places, flags = np.flatnonzero(candidates), np.zeros(len(self), np.bool_)
         flags[places] = list(map(rule, self.take(places)))
         return flags
 
     def matches(self, pattern: str) -> npt.NDArray[np.bool_]:
-        """Return (n,) flags of the texts in which RE2 finds the pattern. It sees each text followed by BETWEEN.
+        """Return (n,) flags of the texts in which RE2 finds the pattern. RE2 sees each text followed by BETWEEN.
 
         Buffers are used because Arrow's conversions from lists and to arrays would import pandas.
         """
@@ -134,14 +134,14 @@ class Packed:
 
 
 def is_plain_ascii(rows: npt.NDArray[np.uint8]) -> npt.NDArray[np.bool_]:
-    """Return (n,) flags of rows of bytes that are printable ASCII without two adjacent blanks."""
+    """Return (n,) flags of rows with only printable ASCII and no two adjacent blanks. rows: (n, width) bytes."""
     blank, outside = rows == ord(" "), rows - ord(" ") >= DELETE - ord(" ")
     outside[:, 1:] |= blank[:, 1:] & blank[:, :-1]
     return np.asarray(~outside.any(axis=1))
 
 
 def _windows(data: bytes, n: int, starts: npt.NDArray[np.int64]) -> npt.NDArray[np.uint8]:
-    """Return (len(starts), n), the n bytes from each start."""
+    """Return (len(starts), n) bytes: n from each start."""
     windows: npt.NDArray[np.uint8] = np.ndarray((max(0, len(data) - n) + 1, n), np.uint8, data, strides=(1, 1))
     return np.asarray(windows[starts])
 
@@ -184,7 +184,7 @@ class TextSpool:
         return numbers
 
     def holds(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
-        """Return (n,) whether each text was added. Only the first eight bytes of keys are compared."""
+        """Return (n,) flags of the texts that were added. Only the first eight bytes of keys are compared."""
         keys = np.array(np.frombuffer(self._keys, np.uint64)[::2])
         asked = b"".join([text_key(self._role, text)[:8] for text in texts])
         return np.isin(np.frombuffer(asked, np.uint64), keys)
@@ -199,7 +199,7 @@ class TextSpool:
             self._recent.clear()
 
     def close(self) -> None:
-        """Close the file if no store is made."""
+        """Close the file. Use this if `store` is not called."""
         self._file.close()
 
     def store(self) -> tuple[TextStore, npt.NDArray[np.int64]]:
@@ -220,7 +220,7 @@ class TextSpool:
 
 
 def _first_occurrences(keys: npt.NDArray[np.uint8]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
-    """Return (places of the first of equal keys in order of appearance, id of each key)."""
+    """Return the places of each distinct key's first occurrence, in order of appearance, and the id of each key."""
     words = keys.view(np.uint64).reshape(-1, 2)
     order = np.argsort(words[:, 0], kind="stable")  # stable, so that the first of equal keys comes first
     new = _differ(words[order, 0])
@@ -298,11 +298,11 @@ class TextStore:
         return self._packed(self._offsets[ids], self._lengths[ids])
 
     def only(self, ids: npt.NDArray[np.int64]) -> TextStore:
-        """Return a store of only these texts, with ids 0 … len(ids)-1 in this order."""
+        """Return a store with only these texts. Their new ids are 0 … len(ids)-1, in this order."""
         return TextStore(self._path, self._offsets[ids], self._lengths[ids], self.keys[ids])
 
     def joined(self, other: TextStore) -> tuple[TextStore, npt.NDArray[np.int64]]:
-        """Append another store's texts to this store's file. Return the joined store, and (n,) new ids of the other's.
+        """Append another store's texts to this store's file. Return the joined store, and (n,) new ids of these texts.
 
         A text in both stores keeps its id in this store.
         """

@@ -38,10 +38,10 @@ UNSPACED_RANGES = (
 """Ranges of code points in scripts without spaces between words."""
 
 SELECTORS = ((0x34F, 0x34F), (0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
-"""Ranges of marks that only choose a glyph: the grapheme joiner and variation selectors."""
+"""Ranges of marks that only select a glyph: the grapheme joiner and variation selectors."""
 LETTER = re.compile(r"[^\W_]").search
 WORD_BREAK = 0x200B
-"""The zero-width space, the only format character between words (Khmer, Burmese, Thai)."""
+"""The zero-width space, the only format character that separates words (Khmer, Burmese, Thai)."""
 
 
 @dataclass(frozen=True)
@@ -80,7 +80,7 @@ def _patterns() -> _Patterns:
 
 
 def _ranges(codes: list[int]) -> str:
-    """Return sorted code points as the inside of a character class."""
+    """Return sorted code points as ranges for a regular expression's character class."""
     parts: list[list[int]] = []
     for code in codes:
         if parts and parts[-1][1] == code - 1:
@@ -102,7 +102,7 @@ def split_multilingual(text: str) -> list[str]:
 def split_multilingual_passage(text: str) -> list[str]:
     """Split as `split_multilingual` does, and add each character of unspaced scripts.
 
-    Only a query of a single such character matches these added tokens.
+    Only a query that is a single such character matches these extra tokens.
     """
     return _split(text, with_characters=True)
 
@@ -144,11 +144,11 @@ MISREAD_FRACTION = 0.5
 
 
 def fault(text: str, split: Callable[[str], list[str]]) -> Fault | None:
-    """Return the fault of `split` in most of a text where `split_multilingual` has none; None without a fault.
+    """Return how `split` misreads most of a text that `split_multilingual` reads correctly; None if it does not.
 
     cut        : `split` ends words at their marks, or drops the marks.
-    fused      : `split` makes one word of many in a script without spaces.
-    decomposed : letters and marks of the text are separate (NFD), and give other tokens than composed letters.
+    fused      : `split` makes one token of several words in a script without spaces.
+    decomposed : the text has separate letters and marks (NFD), which give other tokens than composed letters.
     """
     if text.isascii():
         return None
@@ -191,9 +191,9 @@ LENGTH_MULTIPLIER = np.uint64(0x6A09E667F3BCC909)
 NEXT_MULTIPLIER = np.uint64(0xBB67AE8584CAA73B)
 WORD_BYTES = 8
 SPAN_BYTES = 64
-"""Maximum size of spans that are hashed together. Longer spans are hashed one by one."""
+"""Maximum bytes of a span that is hashed together with others. Longer spans are hashed one by one."""
 FIRST_BYTES = np.array([256**n - 1 for n in range(WORD_BYTES)] + [2**64 - 1], np.uint64)
-"""(9,) masks of the first n of eight bytes."""
+"""(9,) masks. Mask n selects the first n of eight bytes."""
 
 
 @dataclass(frozen=True)
@@ -217,7 +217,7 @@ class ByteRule:
 
     marks    : 256 bytes; 1 for a byte that belongs to tokens in lower-cased ASCII text, else 0.
     split    : plain-Python version, used for texts beyond ASCII.
-    shortest : minimum number of ASCII characters in a token.
+    shortest : minimum number of ASCII characters per token.
     """
 
     marks: bytes
@@ -245,9 +245,9 @@ def split_whitespace(text: str) -> list[str]:
 
 
 def split_trigrams(text: str) -> list[str]:
-    """Return the windows of three code points in the lower-cased text with white space collapsed. Source: METHOD 2.
+    """Lower-case the text, collapse white space, and return all windows of three code points. Source: METHOD 2.
 
-    A text of one or two code points is a single token, and an empty text has none.
+    A text of one or two code points is a single token. An empty text has no token.
     """
     flat = " ".join(text.lower().split())
     if len(flat) < 3:
@@ -275,7 +275,7 @@ SPLITTERS: dict[str, Callable[[str], list[str]]] = {
     "trigrams": split_trigrams,
     "multilingual": split_multilingual,
 }
-"""Tokenizer -> plain-Python version for queries."""
+"""Name of a tokenizer -> its plain-Python version for queries."""
 
 
 def splitter(tokenizer: str, role: Role) -> Callable[[str], list[str]]:
@@ -293,7 +293,7 @@ def token_stream(texts: Sequence[str] | Packed, tokenizer: str, role: Role = "qu
 
 
 def term_keys(terms: Sequence[str], tokenizer: str) -> Keys:
-    """Return (n,), the key of each token as in `token_stream`. terms: tokens from SPLITTERS[tokenizer]."""
+    """Return (n,) key of each token, as in `token_stream`. terms: tokens from SPLITTERS[tokenizer]."""
     if tokenizer in BYTE_RULES:
         packed = Packed.of(terms)
         return span_keys(packed.data, packed.ends() - packed.lengths, packed.ends())
@@ -301,14 +301,17 @@ def term_keys(terms: Sequence[str], tokenizer: str) -> Keys:
 
 
 def _packed(points: Sequence[int]) -> int:
-    """Pack three code points into 63 bits, the first highest. Pack one or two, the first lowest, with their number."""
+    """Pack three code points into 63 bits, with the first one in the highest bits.
+
+    Pack one or two code points with their number and the 64th bit, with the first one in the lowest bits.
+    """
     if len(points) == 3:
         return points[0] << 42 | points[1] << 21 | points[2]
     return 1 << 63 | len(points) << 42 | sum(point << (21 * place) for place, point in enumerate(points))
 
 
 def _byte_keys(texts: Packed, rule: ByteRule) -> tuple[Keys, Index]:
-    """Return the keys of all tokens and their number in each text. Texts are processed in blobs of about BLOB_BYTES."""
+    """Return the keys of all tokens, and the number of tokens in each text. Process blobs of about BLOB_BYTES."""
     keys: list[Keys] = [np.zeros(0, np.uint64)]
     counts: list[Index] = [np.zeros(0, np.int64)]
     sizes = texts.ends() + len(BETWEEN)
@@ -325,7 +328,7 @@ def _byte_keys(texts: Packed, rule: ByteRule) -> tuple[Keys, Index]:
 
 
 def _blob(texts: Packed, rule: ByteRule) -> tuple[bytes, Index]:
-    """Return (lower-cased texts with BETWEEN after each, start of each). Texts beyond ASCII are joined tokens."""
+    """Return (lower-cased texts with BETWEEN after each, start of each). Replace texts beyond ASCII by their tokens."""
     if texts.data.isascii():
         return texts.data.lower(), texts.ends() - texts.lengths
     parts = [part.lower() if part.isascii() else " ".join(rule.split(part.decode())).encode() for part in texts.parts()]
@@ -346,9 +349,9 @@ def _spans(blob: bytes, rule: ByteRule) -> tuple[Index, Index]:
 
 
 def span_keys(blob: bytes, starts: Index, ends: Index) -> Keys:
-    """Return the key of each span, computed from its length and its bytes, eight at a time.
+    """Return a key for each span, computed from its length and its bytes, eight bytes at a time.
 
-    Equal spans have equal keys. Different spans of equal length up to eight bytes have different keys.
+    Equal spans have equal keys. Different spans of the same length have different keys if they have up to eight bytes.
     """
     padded = blob + bytes(WORD_BYTES)
     words = np.ndarray(len(blob), np.dtype("<u8"), padded, strides=(1,))  # eight bytes from each position
@@ -372,7 +375,7 @@ def span_keys(blob: bytes, starts: Index, ends: Index) -> Keys:
 
 
 def _trigram_keys(texts: Sequence[str]) -> tuple[Keys, Index]:
-    """Return trigram keys, and their number in each text. Keys are exact, with the 64th bit set for shorter texts."""
+    """Return trigram keys, and the number of keys per text. Keys are exact; shorter texts set the 64th bit."""
     keys: list[Keys] = [np.zeros(0, np.uint64)]
     counts: list[Index] = [np.zeros(0, np.int64)]
     for first in range(0, len(texts), TRIGRAM_TEXTS):
@@ -396,7 +399,7 @@ def _trigram_keys(texts: Sequence[str]) -> tuple[Keys, Index]:
 
 
 def dictionary_encode(keys: Keys) -> tuple[Keys, npt.NDArray[np.int32]]:
-    """Return the distinct keys, and (n,) the place of each of n keys among them."""
+    """Return the distinct keys, and (n,) place of each key among them."""
     import pyarrow as pa  # buffers are used, because `pyarrow.array` and `to_numpy` import pandas
 
     if not len(keys):
@@ -408,7 +411,7 @@ def dictionary_encode(keys: Keys) -> tuple[Keys, npt.NDArray[np.int32]]:
 
 
 def distinct_tokens(keys: Keys, counts: Index) -> TokenSets:
-    """Return the distinct keys of each text. keys: of all texts in order. counts: (n_texts,) number in each text."""
+    """Return the distinct keys of each text. keys: keys of all texts in order. counts: (n_texts,) keys per text."""
     if not len(keys):
         return TokenSets(keys, np.zeros(0, np.int32), np.zeros(len(counts) + 1, np.int64))
     table, places = dictionary_encode(keys)
@@ -423,10 +426,10 @@ def distinct_tokens(keys: Keys, counts: Index) -> TokenSets:
 def distinct_in_blocks(
     numbers: npt.NDArray[np.uint32], ends: Index, n_numbers: int
 ) -> tuple[npt.NDArray[np.int32], Index]:
-    """Return the sorted distinct numbers of each text, and (n_texts,) their number.
+    """Return the sorted distinct numbers of each text, and (n_texts,) how many each text has.
 
-    A number and the text's place in a block share 32 bits. Sorting a few thousand such pairs at a time takes a quarter
-    of the time of sorting 64-bit pairs over all texts.
+    A number and the text's place in a block are packed into 32 bits. Sorting a few thousand such values at a time takes
+    a quarter of the time of sorting 64-bit values over all texts.
     ends : (n_texts,) end of each text's numbers.   n_numbers : upper bound of all numbers, at most 2^31.
     """
     parts = list(_blocks(numbers, ends, n_numbers))

@@ -20,11 +20,11 @@ from secid.ahead import in_order
 from secid.errors import NotEvaluatedError
 
 LEAST_TEXTS = 100_000
-"""Minimum number of texts for child processes. The rules take 5 s for them. A process starts in 1.2 s, and two
-processes on shared cores are a tenth slower than one."""
+"""Minimum number of texts for child processes. The rules take 5 s for this many texts. A process starts in 1.2 s, and
+two processes on shared cores are a tenth slower than one."""
 MOST_WORKERS = 16
 AHEAD = 2
-"""Number of parts to queue per worker, so that no worker idles and few results wait."""
+"""Number of parts to queue per worker: enough to keep it busy, but few enough that few results wait."""
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 
@@ -44,7 +44,7 @@ class _Process(SpawnProcess):
 
 
 class _Context(SpawnContext):
-    """A context that tracks its processes. children: all processes made."""
+    """A multiprocessing context that tracks its processes. children: all processes that it created."""
 
     def __init__(self) -> None:
         super().__init__()
@@ -56,11 +56,11 @@ class _Context(SpawnContext):
 
 
 class Workers:
-    """Child processes for n_texts texts. There are none if the texts are few.
+    """Child processes for n_texts texts. With few texts, no child process is used.
 
-    threads : maximum number of processes, as the setting `threads`; None for one per core.
+    threads : maximum number of processes, as in the setting `threads`; None for one per core.
     n       : number of workers; 1 without child processes.
-    Results do not depend on the number of workers, and come in the order of the parts.
+    The results do not depend on the number of workers.
     """
 
     def __init__(self, n_texts: int, threads: int | None = None) -> None:
@@ -95,7 +95,7 @@ def in_child_process(
 
     n_texts, threads : as in `Workers`. Without a child process, the first wait calls the function.
     function         : function of a module.
-    The child process ends with the block, even if it is not done. Waiting raises NotEvaluatedError if the child died.
+    The child process ends with the block, even if it has not finished. Waiting raises NotEvaluatedError if it died.
     """
     context = _Context()
     pool = None if _n_workers(n_texts, threads) < 2 else _pool_of(1, context)
@@ -170,14 +170,14 @@ def _n_workers(n_texts: int, threads: int | None) -> int:
 
 
 def n_cores(threads: int | None) -> int:
-    """Return the setting `threads`, or the number of cores that this process may use if it is None."""
+    """Return the setting `threads`, or if it is None, the number of cores that this process may use."""
     if threads is not None:
         return threads
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
 def _end_with_parent() -> None:
-    """Make a child process end with its parent, however the parent ends, and end its own children first."""
+    """Make a child process end when its parent ends, for whatever reason, and end its own children first."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     Thread(target=_await_parent, daemon=True).start()
 

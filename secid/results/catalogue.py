@@ -15,8 +15,8 @@ from secid.errors import UsageError, suggest_name
 from secid.settings import flag_of
 
 Needs = Literal["texts", "tokens", "rows", "guide"]
-"""Data that a finding needs. texts: the texts only. tokens: tokens by the run's or the encoder's tokenizer. rows: the
-encoder's vectors. guide: scores by a guide."""
+"""Data that a finding needs. texts: only the texts. tokens: tokens of the run's or the encoder's tokenizer. rows:
+vectors of the encoder. guide: scores of a guide."""
 
 DEFECT_LIMIT = 0.01
 """Share of a source's negatives above which a counted defect is flagged. Source: METHOD 14."""
@@ -33,9 +33,9 @@ class Finding:
     rule    : condition on a negative, without the thresholds in `settings`.
     says    : predicate for a sentence about the negatives ("12 negatives ...").   do : advice.
     urgency : order on pages; 0 is shown first.
-    formal  : True for a finding about the form of a text. A model can tell negatives by it only if positives have it
-              less often, so its limit applies to the difference from the positives' share, `AmongPositives.excess`.
-              Source: METHOD 16.2.
+    formal  : True for a finding about the form of a text. A model can recognise negatives by their form only if
+              positives have that form less often. So the limit applies to the share of negatives minus the share of
+              positives, `AmongPositives.excess`. Source: METHOD 16.2.
     settings : names of the settings that are thresholds of the rule.
     """
 
@@ -258,9 +258,9 @@ FINDINGS: Mapping[str, Finding] = _entries(
 class Caution:
     """A finding about a whole source. It has no column in the triplet table.
 
-    of    : plural noun for the items that are counted, such as "rows".
+    of    : plural noun for the counted items, such as "rows".
     limit : share of these items above which the caution is flagged; None if a setting is the limit.
-    says, do : as in Finding, with these items as the subject.
+    says  : predicate for a sentence about these items ("12 rows ...").   do : advice.
     """
 
     name: str

@@ -19,7 +19,7 @@ CHECK_SCHEMA_VERSION = "1.0"
 CHECKED = (*TEXT_FINDINGS, "query_without_tokens")
 """Findings that `secid check` evaluates. They need no encoder."""
 ANY = "any"
-"""Value of --fail-on that stands for all findings and cautions."""
+"""Value of --fail-on that selects all findings and cautions."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -108,13 +108,13 @@ class Evaluation:
 class Check(Displayable):
     """Result of one check.
 
-    tokens_by : unit by which tokens were counted (bytes).
+    tokens_by : unit that stands for tokens in the lengths (bytes).
     sources  : reports without score and hardness. A source's `repair` command reads the file that `save` writes; it is
                None for standard input.
     texts    : facts that only a check computes, by source.
-    failed   : "source: finding" for each finding above its limit in --fail-on.
+    failed   : "source: finding" for each finding whose share is above its limit in --fail-on.
     one_positive : True if no query has a second labelled positive.
-    n_of_qrels : number of labelled positives that occur only in the qrels of a collection.
+    n_of_qrels : number of labelled positives that only the qrels of a collection list.
     settings : settings of the files, each with its value and origin.
     save     : command that writes this check to a file; None unless a source has a repair.
     """
@@ -164,7 +164,7 @@ def _limit(text: str, spec: str) -> float:
 
 
 def failures(check: Check, limits: Mapping[str, float | None]) -> tuple[str, ...]:
-    """Return "source: finding" for every finding above its limit. The limit of a name overrides the limit of `any`.
+    """Return "source: finding" for each finding whose share is above its limit. A named limit overrides that of `any`.
 
     Raises UsageError for a finding that was not evaluated in any source, such as eval_query without --against-eval.
     """
@@ -224,7 +224,7 @@ class AuditedRule:
 
     name      : consistency (π, only for the target encoder), or a margin of METHOD 10: absolute, relative, maximum.
     threshold : default threshold of the rule; None if it has none, so that nothing is flagged.
-    auroc     : AUROC of the rule's score for labelled relevant against all other audited negatives.
+    auroc     : AUROC of the rule's score, for negatives that are labelled relevant against all other audited negatives.
     precision : share of flagged negatives that are labelled relevant.
     recall    : share of labelled relevant negatives that are flagged.
     """
@@ -251,7 +251,8 @@ class AuditedSource:
     n_unjudged_queries, n_of_unjudged_queries : number of queries without judgements, and of their negatives. No other
                   number except n_negatives includes them.
     labelled_relevant_share : share of negatives that are labelled relevant, among judged queries.
-    n_outside   : number of negatives of judged queries whose text is not in the corpus, so it cannot have a label.
+    n_outside   : number of negatives of judged queries that cannot have a label, because their text is not in the
+                  corpus.
     auroc_consistency : AUROC of the rule "consistency".
     guide_rules       : margins by the guide's scores; () without a guide. The relative margin flags suspects.
     not_evaluated     : kind of reason (pages.glossary.REASONS) for each missing number, by name.
@@ -283,7 +284,7 @@ class AuditedSource:
 class Audit(Displayable):
     """Result of one audit.
 
-    positives : policy that chose the positive with which each negative is compared.
+    positives : policy that chose the positive that each negative is compared with.
     guide     : recipe of the guide that scored the same negatives; None without a guide.
     """
 

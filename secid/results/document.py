@@ -66,7 +66,7 @@ def json_of(value: Any) -> str:
 
 
 def _encodable(value: Any) -> Any:
-    """Apply `encodable` to every text in nested dictionaries and lists."""
+    """Return nested dictionaries and lists with `encodable` applied to every text."""
     if isinstance(value, str):
         return encodable(value)
     if isinstance(value, dict):
@@ -158,14 +158,14 @@ def json_schema(kind: Any, mode: Literal["serialization", "validation"] = "seria
 LOADING_SETTINGS = (
     "device", "batch_tokens", "cache", "cache_dir", "cache_gb", "threads", "trust_remote_code", "allow_pickle",
 )  # fmt: skip
-"""Settings of the machine, and permissions. A command that loads a stored encoder never takes these from the file."""
+"""Machine settings and permissions. A command that loads a stored encoder never takes these from the file."""
 
 
 def settings_of(run: Run | Check, **changes: Any) -> Settings:
     """Return the settings of a run or a check, with changes.
 
-    Encoders, permissions and settings of the machine are left at their defaults, since the command decides them.
-    Unknown settings of a newer secid are ignored. Raises InputError for an invalid value.
+    Encoders, permissions and machine settings keep their defaults, because the command decides them. Unknown settings
+    from a newer secid are ignored. Raises InputError for an invalid value.
     """
     names = FIELDS.keys() - {*ENCODERS, *LOADING_SETTINGS}
     values = {name: entry["value"] for name, entry in run.settings.items() if name in names}
@@ -187,7 +187,7 @@ def refuse_settings(settings: Mapping[str, Any], own: Collection[str], whose: st
 
 
 def encoder_of(stored: str | None, own: Resolved, where: str) -> str | None:
-    """Return the name of the encoder to load: the one in the command if it has one, otherwise the stored one.
+    """Return the name of the encoder to load: the command's encoder if it names one, otherwise the stored one.
 
     stored : name in the file `where`.   own : settings of the command.
     Raises SettingsError if the stored name is not text, and EncoderError as in `refuse_unnamed`.

@@ -15,22 +15,22 @@ VERDICT_SCHEMA_VERSION = "2.0"
 Outcome = Literal["pass", "fail", "undecided"]
 """Outcome of a check or a source."""
 Basis = Literal["policy", "source", "extreme"]
-"""Origin of a limit. policy: the policy file or its defaults. source: one source of the baseline, which is the
-predecessor or the only one. extreme: the source of the baseline with the most permissive number."""
+"""Origin of a limit. policy: the policy file or its defaults. source: one source of the baseline, either the
+predecessor or the only source. extreme: the baseline source whose number gives the most permissive limit."""
 GROSS_DAMAGE = 0.7
-"""A check is used only if it detects a source with this share of its negatives damaged."""
+"""Share of damaged negatives that a check must be able to detect. A check that detects only more damage is skipped."""
 PASSED, FAILED, UNDECIDED = 0, 1, 3
 """Exit codes of a verdict. Code 2 means wrong use or bad input, without a verdict."""
 
 
 def finding_of(check: str) -> str:
-    """Return the finding that a check tests, from the name of the check; "" for other checks."""
+    """Return the finding that a check tests; "" if it tests something else. check: name of the check."""
     return check.removeprefix("findings.") if check.startswith("findings.") else ""
 
 
 @dataclass(frozen=True, kw_only=True)
 class CheckExample:
-    """An example row of a check. query, negative: texts; "" if not available.
+    """An example row of a check. query, negative: their texts; "" if not available.
 
     s_query_positive, s_query_negative : cosines of the query with the record's positive and with the negative; None if
                                          the negative was not scored.
@@ -54,15 +54,15 @@ class GateCheck:
     name         : "queries", "hardness", "languages", "findings.NAME", "drift.NAME" or "new_source".
     unit         : unit of the next four numbers: "nats", "hardness", "share" (a fraction, which pages show in percent)
                    or "count". A number that does not exist is None.
-    measured, interval_95 : the source's number and its interval. For drift, the difference from the reference.
-    limit, before : the limit, and the reference's number.
+    measured, interval_95 : number of the source, and its interval. For drift, the difference from the reference.
+    limit, before : limit, and the number of the reference.
     side         : required side of the limit: "at least", "at most", "within ±".
     basis        : origin of the limit.   reference : source of the baseline that the limit comes from, or "".
     detects      : smallest share of damaged negatives that the check detects in half of all samples as large as the
                    reference.
     n            : number of negatives or queries behind the measured number.
-    n_shared     : number of queries that a paired comparison shares.
-    notice       : True if the number is beyond the limit without failing the source, so a person should look at it.
+    n_shared     : number of shared queries in a paired comparison.
+    notice       : True if the number is beyond the limit, but the check only asks a person to look at it.
     n_queries_needed : for an undecided check, number of distinct queries with which its interval would be narrow
                    enough if the measured number stayed the same; None if unknown.
     reason       : kind of reason why the check could not be evaluated, as in the report's not_evaluated; else "".
@@ -105,7 +105,7 @@ class SourceVerdict:
 
     report   : report of this source, scored in the baseline's pool.
     previous : name of its predecessor in the baseline; None for a new source.
-    left_out : names of checks that were skipped because, with this baseline, they could not detect even gross damage.
+    left_out : names of checks that were skipped because, with this baseline, they cannot detect even gross damage.
     """
 
     report: SourceReport
@@ -120,7 +120,7 @@ class GateVerdict(Displayable):
     """The verdict on all sources of one call.
 
     policy_from : file of the policy; "" if the policy is derived from the baseline.   policy : all limits as applied.
-    paired      : run folder for comparison query by query, or None.
+    paired      : run folder that the sources are compared with query by query, or None.
     guide       : name of the guide whose suspects were checked, or None.
     exit_zero   : True in a trial period, in which the exit code is always 0.
     """
@@ -140,7 +140,7 @@ class GateVerdict(Displayable):
 
     @property
     def exit_code(self) -> int:
-        """0 if all passed, 1 if a check failed, 3 if none failed but some are undecided; always 0 with `exit_zero`."""
+        """Exit code: 1 if a check failed, else 3 if a source is undecided, else 0. Always 0 with `exit_zero`."""
         return PASSED if self.exit_zero else {"pass": PASSED, "fail": FAILED, "undecided": UNDECIDED}[self.outcome]
 
 

@@ -20,7 +20,7 @@ from secid.settings import DEFAULTS, ENCODING, FIELDS, READING, flag_of, value_t
 
 @dataclass(frozen=True)
 class EncoderInfo:
-    """The resolved recipe of an encoder, with which exactly this encoder can be loaded again.
+    """The resolved recipe of an encoder, which is enough to load exactly this encoder again.
 
     rules : origin of each recipe field ("flag", "1_Pooling/config.json", "registry: e5", "default", ...).
     facts : notes for readers of the report, of the kinds in pages.encoder.FACTS.
@@ -81,9 +81,9 @@ class InputFile:
 class Example:
     """One skipped row or unusual negative, with its file and line.
 
-    fact : the exact fault of a row, of a kind in records.FAULTS; None if the reason is specific enough. For a text of
-           the evaluation set, the kind is "evaluation_text" with the values text and id. If the two texts differ, it
-           also has the values similarity and evaluation_text.
+    fact : exact fault of a row, of a kind in records.FAULTS; None if the reason is specific enough. For a text of the
+           evaluation set, the kind is "evaluation_text", with the values text and id, and also similarity and
+           evaluation_text if the two texts differ.
     """
 
     reason: str
@@ -96,11 +96,11 @@ class Example:
 class Match:
     """What a negative with a finding repeats. Texts are compared by their normal forms.
 
-    kind : "positive": the negative repeats a labelled positive of its query, which is in the row at path and line. In a
-           sample, or with a baseline, path and line may be None because that row was not read.
-           "earlier": it repeats negative number n, from 1, of the row at path and line in the same record.
-           "copies": it is the first of n copies in its record.
-           "queries": it is a negative of n queries of its source.
+    kind : "positive": the negative repeats a labelled positive of its query. The row at path and line has this
+           positive. In a sample, or with a baseline, path and line may be None because that row was not read.
+           "earlier": the negative repeats an earlier one of its record: number n, from 1, of the row at path and line.
+           "copies": the negative is the first of n copies in its record.
+           "queries": the negative occurs with n queries of its source.
     text : text of the positive, as in TripletExample; "" without a row.
     """
 
@@ -146,8 +146,8 @@ class TripletExample:
 class Displayable:
     """A result that is displayed as a few lines of text, and in a notebook as its page.
 
-    secid.notebook does both. Results may not import it, because it is in a higher layer, so it is imported by name when
-    needed. Dataclasses that inherit from this class need repr=False.
+    secid.notebook does both. Results may not import it, because it is in a higher layer. So it is imported by name when
+    it is needed. Dataclasses that inherit from this class need repr=False.
     """
 
     def __repr__(self) -> str:
@@ -162,7 +162,7 @@ PROBE_SETTINGS = ("encoder", *READING, *ENCODING, "temperature", "seed")
 """Settings that `secid probe` takes: settings of the files and the encoder, temperature and seed."""
 STANDARD_INPUT = "-"
 NO_RUN_FOLDER = "RUN"
-"""Placeholder for the run folder in a command, if no run folder was written."""
+"""Placeholder in a command for a run folder that was not written."""
 HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
 """Unicode categories of invisible characters."""
 JOINERS = "\u200c\u200d"
@@ -201,7 +201,7 @@ def score_command(files: Sequence[str], encoder: str | None, collection: str | N
 def probe_command(files: Sequence[str], settings: Mapping[str, object]) -> str | None:
     """Return the command that probes the sources of a score, without --run.
 
-    None if a source is standard input or has invisible characters in its name, so the command cannot be typed.
+    None if the command cannot be typed, because a source is standard input or has invisible characters in its name.
     files : sources of the score as typed.   settings : its settings as typed, by name; None if not typed.
 
     >>> probe_command(["a.jsonl", "b=c.jsonl"], {"encoder": "minilm", "max_length": 128, "first_k": 2})
@@ -283,7 +283,7 @@ def has_hidden_characters(name: str) -> bool:
 
 
 def no_command(source: str, files: Sequence[InputFile], *, names_files: bool = False) -> str:
-    """Return the reason why no command can read the rows of a source again; "" if commands can.
+    """Return the reason why no command can read a source's rows again; "" if a command can.
 
     names_files : True if the command names the source's files.
     """

@@ -13,7 +13,7 @@ MINE_SCHEMA_VERSION = "1.0"
 
 @dataclass(frozen=True)
 class Preset:
-    """A published mining method. method: the method as typed.   takes: candidates that it takes.   source: citation."""
+    """A published mining method. method: text to type.   takes: candidates that it selects.   source: citation."""
 
     method: str
     takes: str
@@ -27,14 +27,16 @@ PRESETS: Mapping[str, Preset] = {
         "NV-Retriever, arXiv 2407.15831",
     ),
     "simans": Preset(
-        "dense:pick=simans",
+        "dense:relative=none,pick=simans",
         "random candidates, mostly with scores near the positive's: p(n) ∝ exp(−a (s_qn − s_qp − b)²), a=0.5, b=0",
         "SimANS, arXiv 2210.11773",
     ),
     "rank-10-210": Preset(
-        "dense:ranks=10-210,pick=random", "random candidates at ranks 10 to 210", "BGE (FlagEmbedding)"
+        "dense:ranks=10-210,relative=none,pick=random", "random candidates at ranks 10 to 210", "BGE (FlagEmbedding)"
     ),
-    "rank-50-100": Preset("dense:ranks=50-100,pick=random", "random candidates at ranks 50 to 100", "KaLM-Embedding"),
+    "rank-50-100": Preset(
+        "dense:ranks=50-100,relative=none,pick=random", "random candidates at ranks 50 to 100", "KaLM-Embedding"
+    ),
     "qwen-0.1": Preset(
         "dense:absolute=-0.1",
         "the nearest candidates, except those that score more than 0.1 above the positive",
@@ -48,7 +50,7 @@ class Usage:
     """Usage of a language model for all answers in a source, including answers from earlier runs.
 
     n_answers  : number of distinct requests.   n_uncounted : number of answers without a token count from the server.
-    n_tokens_in, n_tokens_out : tokens of all other answers, as counted by the server.
+    n_tokens_in, n_tokens_out : number of input and output tokens for all other answers, as counted by the server.
     cost       : price of these tokens; None if no price is known.
     """
 
@@ -69,18 +71,18 @@ class MinedSource:
     n_missing  : number of input rows without any negative, which are not in the file.
     n_dropped  : number of short rows that --on-short drop left out.
     n_filled   : number of negatives that were drawn at random to fill short rows.
-    n_short    : number of input rows that were short before filling.   short : these rows by cause.
+    n_short    : number of input rows that were short before filling.   short : number of these rows by cause.
     n_still_short : number of rows in the file that are short even after filling.
-    n_lacking  : total number of negatives that these rows lack.
+    n_lacking  : number of negatives that these rows lack in total.
     excluded   : number of skipped candidates that cannot be negatives of their query, by reason.
     s_query_negative, consistency : means over the negatives; None without an encoder.
-    inverted_share : share of negatives that score above the row's first positive, which is the positive that
-                 `secid score` compares them with; None without an encoder.
+    inverted_share : share of negatives that score above the row's first positive, which `secid score` compares them
+                 with; None without an encoder.
     n_passages : number of distinct passages used.   most_used : number of rows that use the most frequent passage.
     n_made_ids : number of rows without a query id or passage ids, for which hashes of the texts were written.
-    not_held   : number of rows with a value that the schema cannot hold, by name of the value.
-    rejected   : number of a language model's answers, and of texts in them, that cannot be negatives, by reason. They
-                 are listed in the hidden file .NAME.rejected.jsonl.
+    not_held   : number of rows with a value that the schema has no place for, by name of the value.
+    rejected   : number of answers of a language model, or texts in them, that cannot be negatives, by reason. The
+                 hidden file .NAME.rejected.jsonl lists them.
     usage      : usage of the language model; None if no model was used.
     """
 
@@ -116,7 +118,7 @@ class MiningRun(Displayable):
 
     n_rows, n_candidates : number of input rows, and of candidate passages.
     n_queries : number of distinct queries. With qrels, each query is one row.
-    skipped : number of unusable rows, judgements, or passages of the collection, by reason.
+    skipped : number of unusable rows, judgements, or collection passages, by reason.
     k, seed, max_reuse : settings as requested.   settings : all other settings that affect the result.
     encoder : recipe of the encoder; None if none was used.
     """
@@ -166,7 +168,7 @@ class Suspects:
 class Swept:
     """Expected result of one method over all input rows, before short rows are filled. Fields are as in MinedSource.
 
-    n_lacking : total number of negatives that short rows lack.
+    n_lacking : number of negatives that short rows lack in total.
     suspects  : guide's estimate; None without a guide or without negatives.
     """
 
@@ -185,8 +187,8 @@ class Swept:
 class SweptSource:
     """A swept dense source.
 
-    own      : result of its method as requested.
-    variants : results with other windows of ranks, each with several relative margins.
+    own      : result of the source's method as requested.
+    variants : results of the method with other windows of ranks, each with several relative margins.
     """
 
     name: str

@@ -72,13 +72,13 @@ class HeldOutQueries:
 class ProbedSource:
     """Results of training on a source or control at one dose.
 
-    n_negatives : negatives that training could draw, over all rows; equal for every source.
-    n_seeds     : finished seeds; fewer than the probe's if the source was stopped because its interval lay below the
-                  leader's.
-    trained     : means after training, over the seeds that every source finished at this dose.   per_query: the mean
-                  over the same seeds for each query.   gain_ndcg10: mean nDCG@10 minus the frozen encoder's; the next
-                  five fields are those of its `Gap`.
-    vs_random   : nDCG@10 minus that of the control `random`, over the seeds that both have; None for that control.
+    n_negatives : number of negatives that training could draw, over all rows; equal for every source.
+    n_seeds     : number of finished seeds. A source has fewer than the probe if it was stopped because its interval lay
+                  below the leader's interval.
+    trained     : means after training, over the seeds that every source finished at this dose.
+    per_query   : metrics of each query, as means over the same seeds.
+    gain_ndcg10 : mean nDCG@10 minus that of the frozen encoder. The next five fields are those of its `Gap`.
+    vs_random   : mean nDCG@10 minus that of the control `random`, over the seeds that both have; None for `random`.
     tie         : letters; two sources share one if and only if their difference is not significant. None if nothing is
                   ranked.
     """
@@ -100,7 +100,7 @@ class ProbedSource:
 
 @dataclass(frozen=True, kw_only=True)
 class ProbedPair:
-    """Difference between two sources, the one with the higher mean first. established: True if p_holm is below 0.05."""
+    """Difference between two sources, the higher mean first. established: True if p_holm is below 0.05."""
 
     first: str
     second: str
@@ -142,7 +142,7 @@ class Dose:
 
     @property
     def doubts(self) -> tuple[str, ...]:
-        """Reasons from the controls not to choose a source by this dose: known_positive_first, not_above_random."""
+        """Doubts that controls cast on choosing a source by this dose: known_positive_first, not_above_random."""
         controls, doubts = {control.name: control for control in self.controls}, []
         known = controls.get("known_positive")
         if known and self.sources and known.gain_ndcg10 > self.sources[0].gain_ndcg10:
@@ -154,7 +154,7 @@ class Dose:
 
     @property
     def tied_with_first(self) -> tuple[str, ...]:
-        """Names of the other sources that are not significantly below the first one; () if the dose diverged."""
+        """Names of the other sources that are not significantly worse than the first; () if the dose diverged."""
         below = {pair.second for pair in self.pairs if pair.established and pair.first == self.sources[0].name}
         return tuple(source.name for source in self.sources[1:] if source.name not in below)
 
@@ -163,7 +163,7 @@ class Dose:
 class ReversedPair:
     """Two sources whose order differs between doses, and is significant at each after Holm's correction.
 
-    first_better, second_better : learning rates at which the first, or the second, is significantly better.
+    first_better, second_better : learning rates at which the first or second source is significantly better.
     """
 
     first: str
@@ -185,7 +185,7 @@ def established_at(doses: Iterable[Dose]) -> dict[tuple[str, str], list[tuple[fl
 
 
 def reversals_of(doses: Iterable[Dose]) -> tuple[ReversedPair, ...]:
-    """Return the pairs of sources that are significantly ordered one way at some dose, and the other way at another."""
+    """Return the pairs of sources with a significant order at some dose and the opposite one at another."""
     reversals = []
     for (first, second), rates in established_at(doses).items():
         by_first = tuple(rate for rate, better in rates if better == first)
@@ -200,12 +200,12 @@ class Probe(Displayable):
     """Result of one probe.
 
     n_queries    : number of queries for which every source has negatives.   n_held_out : number of held-out queries.
-    n_left_out   : number of queries that some source lacks, or that have no positive.
+    n_left_out   : number of queries that at least one source lacks, or that have no positive.
     n_groups     : number of groups of queries that share relevant passages. A group is never split between folds.
-    effective_groups : number of groups of equal size with the same evidence, for the held-out queries.
+    effective_groups : number of equal-sized groups that would give as much evidence as those of the held-out queries.
     n_candidates : number of passages ranked per query; 0 if nothing was trained.
-    candidate_depth : if there were too many passages, depth of the lists from which candidates were taken (METHOD 13);
-                   None if all passages are candidates.
+    candidate_depth : depth of the ranked lists that candidates were taken from, because there were too many passages
+                   (METHOD 13); None if all passages are candidates.
     loss         : infonce, mw, lsepair, sum_marginal, joint or gist.   passages : own or batch.
     guide        : recipe of the guide for gist, else None.
     precision    : number format of the training.   queries : held-out queries, in the order of every `PerQuery`.
@@ -213,10 +213,11 @@ class Probe(Displayable):
     doses        : results by learning rate, in the order of the rates; () if nothing was trained.
     reversals    : pairs of sources whose order differs between doses.
     identical    : groups of sources that were trained once, because they have the same negatives for all these queries.
-    not_evaluated : the key "sources" has the reason why nothing is ranked. Nothing was trained: few_queries,
-                   few_groups, few_to_train_on, or estimate (only the time was requested). Otherwise one_seed (no
-                   interval) or no_gain (at no dose does a source beat the frozen encoder; pairs and ties are valid, but
-                   no source is worth training on). The other keys are controls that are missing.
+    not_evaluated : reason for each part that was not evaluated. The key "sources" has the reason why nothing is ranked.
+                   If nothing was trained, it is few_queries, few_groups, few_to_train_on, or estimate (only the time
+                   was requested). Otherwise it is one_seed (no interval) or no_gain (no source beats the frozen encoder
+                   at any dose; pairs and ties are valid, but no source is worth training on). The other keys are
+                   missing controls.
     """
 
     schema_version: str
@@ -268,12 +269,12 @@ class Probe(Displayable):
 
     @property
     def names(self) -> tuple[str, ...]:
-        """Names of the sources, by gain at the first dose that ranks them, else at the first that trained them."""
+        """Names of the sources by gain, at the first dose that ranks them, or else the first that did not diverge."""
         return tuple(source.name for dose in (*self.ranked, *self.trained)[:1] for source in dose.sources)
 
     @property
     def best(self) -> tuple[str, ...]:
-        """Sources that are at no ranked dose significantly below the first one, in the order of `names`."""
+        """Sources that are not significantly worse than the first at any ranked dose, in the order of `names`."""
         leading = [{dose.sources[0].name, *dose.tied_with_first} for dose in self.ranked]
         return tuple(name for name in self.names if leading and all(name in own for own in leading))
 

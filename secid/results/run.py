@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 # Relations between sources: overlaps and comparisons.
 
 Number = Literal["score", "trace"]
-"""Number by which a pair is compared: the score, or tr M if too many sets of shared queries would need a matrix."""
+"""Number that a pair is compared by: the score, or tr M if too many sets of shared queries would need a matrix."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -55,11 +55,12 @@ class Comparison:
 
     p, p_holm : two-sided p value, without and with adjustment for all pairs of the run.
     established : True if p_holm is below 0.05. After an early stop, the level of the last look replaces 0.05.
-    queries_needed_50, queries_needed_80 : number of distinct queries to detect this difference with 50 % and 80 %
-            power; None if the difference supports no conclusion.
+    queries_needed_50, queries_needed_80 : number of distinct queries that would detect this difference with 50 % and
+            80 % power; None if the difference supports no conclusion.
     number : if "trace", difference_nats and all numbers derived from it are differences in tr M.
-    hardness : difference in hardness over the sampled queries.   outscoring : difference in the share of negatives that
-            outscore their positive. Both are None if a source has no value, and in reports of earlier versions.
+    hardness : difference in hardness over the sampled queries.
+    outscoring : difference in the share of negatives that outscore their positive. This and `hardness` are None if a
+            source has no value, and in reports of earlier versions.
     """
 
     first: str
@@ -109,12 +110,12 @@ class EarlyPair:
 class EarlyStop:
     """History of a run with --until-ranked.
 
-    confidence : probability that every established order is the order in the full files. Ties are decided pair by
+    confidence : probability that all established orders match the orders in the full files. Ties are decided pair by
             pair, each with its part of the look's error.
     planned_looks : number of queries of every planned look, including looks that were not needed.
     undecided : pairs that are neither ordered nor tied.
-    n_texts_encoded, n_texts : number of distinct texts that the looks needed, and that scoring all queries would need.
-            Both include cached texts, but not texts that max_records or first_k left out.
+    n_texts_encoded : number of distinct texts that the looks needed.   n_texts : number that scoring all queries would
+            need. Both include cached texts, but not texts that max_records or first_k left out.
     """
 
     confidence: float
@@ -135,18 +136,18 @@ PROBE_METRIC = "gain in ndcg@10"
 
 @dataclass(frozen=True, kw_only=True)
 class Agreement:
-    """Agreement of one number of a run with one downstream metric, over the sources that have both.
+    """Agreement between one number of a run and one downstream metric, over the sources that have both.
 
     kendall_tau_b, spearman_rho : correlations in [-1, 1]; None if one side is constant.
-    n_pairs, n_pairs_alike : number of pairs of sources, and of those that both sides order alike.
+    n_pairs : number of pairs of sources.   n_pairs_alike : number of pairs that both sides order alike.
     first : source with the highest number; None if several share it.
     best  : source with the highest metric; None if several share it, or if the probe ties it with another or ranks
             nothing.
     top_1_regret : metric of the best source minus that of `first`, >= 0; None without `first`.
     *_interval_95 : intervals that cover the true value with a probability of at least 95 %; None if no standard error
             is known.
-    errors_of : standard errors in the intervals of the correlations: "scores", "outcomes". The interval of the regret
-            includes only those of the outcomes.
+    errors_of : standard errors that the intervals of the correlations account for: "scores", "outcomes". The interval
+            of the regret accounts only for those of the outcomes.
     abstained : reason why the metric's probe ranks nothing; None if it ranks the sources.
     """
 
@@ -174,7 +175,7 @@ SCHEMA_VERSION = "1.0"
 
 @dataclass(frozen=True, kw_only=True)
 class RunWarning:
-    """A fact that affects how to read the scores. source: the source it is about; None for the whole run.
+    """A fact that affects how to read the scores. source: the source that it concerns; None for the whole run.
 
     values : numbers and names in the warning's sentence, by kind:
         noisy_encoder : distance, limit.
@@ -205,8 +206,8 @@ class Merged:
     n_texts_held : the same, summed over shards, so a text in several shards counts once in each. The ratio
                    n_texts_held / n_texts shows how much encoding was repeated.
     sampled_queries : number of sampled queries per source; None if all were used. Everything except `sources` and
-                   `comparisons` is computed from this sample. In `sources`, so are hardness, languages and the findings
-                   that compare with random passages.
+                   `comparisons` is computed from this sample. In `sources`, it gives hardness, languages and the
+                   findings that compare with random passages.
     """
 
     n_shards: int
@@ -229,8 +230,8 @@ class Run(Displayable):
     probe : command that probes the same sources, without --run; None if it cannot be typed, or if a source has too few
         queries.
     warnings : facts that affect how to read the scores.
-    without_triplets : skipped rows by reason, for each source without triplets in a file that also has other sources.
-    not_evaluated : kind of reason (pages.glossary.REASONS) for each part that could not be computed, by name.
+    without_triplets : number of skipped rows by reason, for each source without triplets in a file with other sources.
+    not_evaluated : by name of each part that could not be computed, the kind of reason (pages.glossary.REASONS).
     Older reports may lack fields that have a default.
     """
 
@@ -265,7 +266,7 @@ class Run(Displayable):
 
     @property
     def has_rows_elsewhere(self) -> bool:
-        """True if the run folder has no rows, because the run was merged and its rows are in the shards' folders."""
+        """True if the run was merged, so its rows are in the shards' folders, not in the run folder."""
         return self.merged is not None and self.merged.sampled_queries is not None
 
     @property

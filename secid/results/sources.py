@@ -33,15 +33,15 @@ class AmongPositives:
 class SourceFinding:
     """Results of one finding for a source. Findings can overlap. Source: METHOD 14.
 
-    n_negatives : number of negatives with the finding. A text finding counts the listed negatives of all rows read,
-                  including negatives without text. A finding that needs the encoder counts scored negatives; if it was
-                  evaluated for a sample, those of the sample.
-    share       : n_negatives as a share of all these negatives.
+    n_negatives : number of negatives with the finding. A text finding counts the listed negatives in all rows read,
+                  including negatives without text. A finding that needs the encoder counts scored negatives, or only
+                  those in the sample that it was evaluated for.
+    share       : n_negatives as a share of all negatives that could be counted.
     interval_95, standard_error : interval and error of the share, clustered by query.
-    weight_fraction : share of the source's total weight on these negatives; None without an encoder.
-    score_nats  : part of the score that these negatives contribute. Parts are w u^T A^-1 u / N to first order, scaled
-                  so that all triplets add up to ECI. 0.0 if ECI is 0, None without an encoder.
-    n_queries   : number of distinct queries for which it was evaluated; None in reports of earlier versions.
+    weight_fraction : share of the source's total weight that these negatives have; None without an encoder.
+    score_nats  : part of the score that these negatives contribute. The part of a triplet is w u^T A^-1 u / N to first
+                  order, scaled so that all parts add up to ECI. 0.0 if ECI is 0, None without an encoder.
+    n_queries   : number of distinct queries that it was evaluated for; None in reports of earlier versions.
     n_rows      : for `repeat`, number of rows whose negatives all occur in earlier rows of the same record.
     positives   : for a formal finding, its results among the labelled positives.
     """
@@ -65,14 +65,14 @@ class SourceFinding:
 
     @property
     def dropping_helps(self) -> bool:
-        """True if dropping these negatives makes the rest more like the positives, or if the finding is not formal."""
+        """True if the finding is not formal, or if dropping these negatives brings the rest closer to the positives."""
         return self.positives is None or dropping_narrows_gap(self.positives.share, self.positives.difference)
 
 
 def dropping_narrows_gap(share: float, difference: float) -> bool:
     """Return True if dropping all negatives with a formal finding reduces the difference from the positives.
 
-    share : share of the positives with the finding, which is the difference after dropping.
+    share : share of the positives with the finding. It is also the size of the difference after dropping.
     difference : share of the negatives minus share of the positives. Source: METHOD 16.2.
     """
     return share < abs(difference)
@@ -81,7 +81,7 @@ def dropping_narrows_gap(share: float, difference: float) -> bool:
 def defects_to_drop(findings: Sequence[SourceFinding]) -> tuple[str, ...]:
     """Return the names of the counted defects to drop from a source, in the order of the findings.
 
-    A formal defect is dropped only if it is above its limit, and if this reduces the difference from the positives.
+    A formal defect is included only if it is above its limit and dropping it reduces the difference from the positives.
     """
     return tuple(
         item.name
@@ -107,7 +107,7 @@ class Languages:
 
 @dataclass(frozen=True, kw_only=True)
 class Proxies:
-    """Numbers by which other work ranks sources, in pair form and in record form (softmax over a record).
+    """Numbers that other work ranks sources by, in pair form and in record form (softmax over a record).
 
     Source: METHOD 3.
     """
@@ -208,7 +208,7 @@ class Hardness:
 class WithoutFlagged:
     """Score of a source without the negatives that have a counted defect, with the same IDF.
 
-    n_triplets : number of negatives that are left. If it is 0, all other numbers are None.
+    n_triplets : number of remaining negatives. If it is 0, all other numbers are None.
     hardness   : hardness against the same random passages; None if the source itself has no hardness.
     """
 
@@ -243,15 +243,17 @@ class TableNumbers:
 class SourceScore(Score):
     """Score of a source, and its rank among the sources of the run.
 
-    rank, tie, probability_first : among the ranked sources; None for a source that is not ranked. Source: METHOD 16.3.
-    tie               : letters. Two sources share one if and only if their difference is not significant; None also
-                        for a source that shares too few queries with others. Source: METHOD 16.1.
-    probability_first : probability of the highest score under the joint normal of the scores; None also if the scores
-                        are for different queries.
-    gate_histograms   : triplets in 20 equal bins of [0, 1], by gate (consistency, locality, coverage, weight).
-    equal_curve       : its budget curve on sets of equal size across the run; empty if its set was not cut.
-    on_shared         : the columns of the table if these use only some of the source's queries, else None. All other
-                        fields describe all its queries.
+    rank              : rank among the ranked sources. This and the next two fields are None for a source that is not
+                        ranked. Source: METHOD 16.3.
+    tie               : letters of the source. Two sources share a letter if and only if their difference is not
+                        significant. Also None if the source shares too few queries with others. Source: METHOD 16.1.
+    probability_first : probability of the highest score under the joint normal distribution of the scores. Also None
+                        if the scores are for different queries.
+    gate_histograms   : number of negatives in 20 equal bins of [0, 1], by gate (consistency, locality, coverage,
+                        weight).
+    equal_curve       : budget curve of the source cut to the same size as the others; empty if it was not cut.
+    on_shared         : numbers in the results table, if the table uses only some of the source's queries; else None.
+                        All other fields describe all of the source's queries.
     """
 
     rank: int | None
@@ -275,8 +277,8 @@ class RowCounts:
 
     n_records : number of records. Used rows with the same query and positive form one record.
     n_not_sampled : number of further records that sampling left out (--max-records, --until-ranked).
-    skipped : number of skipped rows by reason.   dropped_negatives : number of negatives left out of used rows, by
-            reason.
+    skipped : number of skipped rows by reason.
+    dropped_negatives : number of negatives that were left out of used rows, by reason.
     """
 
     n_read: int
@@ -293,14 +295,16 @@ class SourceReport:
     """The report of one source.
 
     split            : name of the source within its files; "" if the files hold only one source.
-    status           : status by counted defects only.
-    n_flagged, flagged_share : number of listed negatives with at least one counted defect, and their share of all.
+    status           : status of the source, decided only by counted defects.
+    n_flagged, flagged_share : number of listed negatives with at least one counted defect, and their share of all
+                       listed negatives.
     repair           : command that drops all counted defects of the source; None unless the status is "repair".
     findings         : evaluated findings, in the order of the catalogue.
-    finding_overlaps : number of triplets that have both of two findings, by their names.
+    finding_overlaps : number of triplets that two findings share, by the names of the two.
     languages        : languages of a sample of the source's negatives.
-    score            : None without an encoder.
-    hardness         : None without an encoder, or if it cannot be computed. Run.not_evaluated has the reason.
+    score            : score of the source; None without an encoder.
+    hardness         : hardness of the source; None without an encoder, or if it cannot be computed (the reason is in
+                       Run.not_evaluated).
     """
 
     name: str
@@ -397,7 +401,7 @@ class Against:
 
     @property
     def placed(self) -> Literal["above", "tied", "below"]:
-        """Position of the source; "tied" if the interval contains 0, or if the difference supports no conclusion."""
+        """Position of the source relative to the control; "tied" if the difference is not significant."""
         low, high = self.interval_95
         if self.z is None or low <= 0 <= high:
             return "tied"
@@ -411,8 +415,8 @@ class ControlResult:
     kind : random, known_positive, shuffled, query_echo, bm25_pool or dense_pool.
     of   : name of the source that was shuffled; None for other kinds.
     n_new_texts  : number of texts that were encoded only for this control.
-    n_candidates : number of documents from which negatives were drawn (random) or retrieved (bm25_pool, dense_pool);
-                   None for other kinds.
+    n_candidates : number of documents that negatives were drawn from (random) or retrieved from (bm25_pool,
+                   dense_pool); None for other kinds.
     against : difference of each source from this control.
     """
 

@@ -48,11 +48,10 @@ def mine(specs: list[str], out: str = "out", encoder: Any = None, **options: Any
 
 
 def test_prints_what_the_api_returns(invoke, tiny):
-    code, out, err = invoke(
-        "mine", "near=dense", "lex=bm25", "-k", 3, "--collection", FIXTURES, "--encoder", tiny, "-o", "a", "--json"
-    )
+    specs = ["near=dense:relative=none", "lex=bm25"]
+    code, out, err = invoke("mine", *specs, "-k", 3, "--collection", FIXTURES, "--encoder", tiny, "-o", "a", "--json")
     assert code == 0, err
-    other = secid.mine(["near=dense", "lex=bm25"], "b", str(tiny), k=3, collection=str(FIXTURES))
+    other = secid.mine(specs, "b", str(tiny), k=3, collection=str(FIXTURES))
     typed, returned = json.loads(out), json.loads(json_of(other))
     folders = typed.pop("folder"), returned.pop("folder")
     assert folders == ("a", "b")
@@ -71,7 +70,7 @@ def test_the_table_has_a_row_for_each_source_and_ends_with_the_next_command(invo
 
 
 def test_score_check_and_select_read_the_files_at_once(invoke, tiny):
-    mine(["near=dense", "lex=bm25"], "mined", str(tiny))
+    mine(["near=dense:relative=none", "lex=bm25"], "mined", str(tiny))
     assert invoke("check", "mined/near.jsonl", "mined/lex.jsonl").code == 0
     run = api.score(["mined/near.jsonl", "mined/lex.jsonl"], str(tiny), collection=str(FIXTURES), run="run")
     assert {source.name: source.rows.n_read for source in run.sources} == {"near": 66, "lex": 66}
@@ -323,7 +322,7 @@ def test_rows_that_stay_short_are_counted():
 def test_what_outscores_its_positive_is_what_score_says(tiny):
     """In a row of several positives it is the first one, though a margin holds for every one."""
     collection(Path("beir"))
-    source = secid.mine(["near=dense"], "out", str(tiny), collection="beir", k=4).sources[0]
+    source = secid.mine(["near=dense:relative=none"], "out", str(tiny), collection="beir", k=4).sources[0]
     run = api.score(["out/near.jsonl"], str(tiny), collection="beir")
     assert any(len(row["pos"]) > 1 for row in lines("out/near.jsonl"))
     assert 0 < source.inverted_share == pytest.approx(run.sources[0].score.inversion_fraction)
@@ -358,14 +357,14 @@ def test_a_file_that_cannot_get_its_name_takes_the_others_with_it(monkeypatch):
 
 
 def test_the_manifest_names_each_file_with_its_hash_and_no_path():
-    mined = mine(["lex=bm25", "near=dense:relative=0.1"], encoder=HashEncoder())
+    mined = mine(["lex=bm25", "near=dense", "free=dense:relative=none"], encoder=HashEncoder())
     manifest = json.loads(Path("out/.manifest.json").read_text(encoding="utf-8"))
     assert {name: file["sha256"] for name, file in manifest["files"].items()} == {
         f"{source.name}.jsonl": source.sha256 for source in mined.sources
     }
-    assert manifest["files"]["near.jsonl"]["method"] == {
-        "typed": "dense:relative=0.1", "method": "dense", "ranks": [1, 200], "relative": 0.1, "pick": "top",
-    }  # fmt: skip
+    common = {"method": "dense", "ranks": [1, 200], "pick": "top"}
+    assert manifest["files"]["near.jsonl"]["method"] == {"typed": "dense", "relative": 0.05, **common}
+    assert manifest["files"]["free.jsonl"]["method"] == {"typed": "dense:relative=none", **common}
     assert str(ROOT) not in json.dumps(manifest)
 
 
@@ -386,7 +385,7 @@ def test_the_manifest_is_the_result_without_paths_and_machine_and_with_hashes():
 def test_the_next_command_typed_back_scores_the_files(invoke, tiny):
     flags = ["--max-length", "48", "--query-prefix", "query: ", "--set", "pooling=cls", "--temperature", "0.1"]
     given = ["--collection", FIXTURES, "--encoder", tiny, *flags]
-    code, out, err = invoke("mine", "near=dense", "lex=bm25", "-k", 3, *given, "-o", "out dir")
+    code, out, err = invoke("mine", "near=dense:relative=none", "lex=bm25", "-k", 3, *given, "-o", "out dir")
     assert code == 0, err
     words = shlex.split(out[out.index("secid score") :])
     code, out, err = invoke(*words[1:], "--json")
@@ -426,7 +425,7 @@ def test_pairs_of_ids_without_names_are_refused_with_the_flags_that_read_them(in
 
 
 def test_a_cache_of_another_recipe_is_not_used_and_a_dead_endpoint_ends_the_run(invoke, tiny):
-    words = ["mine", "near=dense", "--collection", FIXTURES, "-k", 3, "-q"]
+    words = ["mine", "near=dense:relative=none", "--collection", FIXTURES, "-k", 3, "-q"]
     for out, length in (("a", 64), ("b", 4)):
         assert invoke(*words, "--encoder", tiny, "--max-length", length, "-o", out).code == 0
     assert lines("a/near.jsonl") != lines("b/near.jsonl")
@@ -519,7 +518,7 @@ def test_a_kill_between_the_files_and_the_manifest_does_not_stop_the_next_run(tm
 @pytest.mark.parametrize(
     ("theirs", "ours"),
     [
-        ({}, ""),
+        ({}, ",relative=none"),
         ({"absolute_margin": -0.005}, ",absolute=-0.005"),
         ({"relative_margin": 0.001, "max_score": 0.99}, ",relative=0.001,maximum=0.99"),
     ],

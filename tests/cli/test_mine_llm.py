@@ -207,7 +207,7 @@ def test_a_placeholder_for_a_key_is_not_hidden_in_texts(server, monkeypatch):
 
 
 def test_a_language_model_writes_negatives_beside_other_sources(server):
-    mined = ask(server, specs=["near=dense"])
+    mined = ask(server, specs=["near=dense:relative=none"])
     gpt, near = mined.sources
     assert (gpt.n_rows, gpt.n_negatives, gpt.n_short) == (N, 3 * N, 0)
     assert (gpt.usage.n_answers, gpt.usage.n_tokens_in, gpt.usage.n_tokens_out) == (N, N * 100, N * 20)
@@ -231,7 +231,7 @@ def test_what_a_model_writes_has_margins_and_is_part_of_a_hybrid(server):
         return 200, llm_server.completion(json.dumps([written[0], written[-1], *written[1:-1]]))
 
     server.usual = answer
-    gpt, _, mix = ask(server, specs=["near=dense", "mix=hybrid:near=2,gpt=2"], k=4).sources
+    gpt, _, mix = ask(server, specs=["near=dense:relative=none", "mix=hybrid:near=2,gpt=2"], k=4).sources
     assert (gpt.n_negatives, mix.n_negatives, mix.n_short) == (4 * N, 4 * N, 0)
     assert mix.usage is None
     encoder = HashEncoder()
@@ -265,7 +265,7 @@ def test_vectors_are_refused_before_anything_is_asked(server):
 
 
 def _nearest() -> list[Any]:
-    secid.mine(["near=dense"], "nearest", HashEncoder(), collection="../beir", k=4)
+    secid.mine(["near=dense:relative=none"], "nearest", HashEncoder(), collection="../beir", k=4)
     return lines("nearest/near.jsonl")
 
 

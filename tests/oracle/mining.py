@@ -169,8 +169,13 @@ class Rules:
     def half(role: Any, text: str) -> int:
         return int.from_bytes(text_key(role, text)[:8], "little")
 
+    def with_margin(self, options: Mapping[str, Any]) -> Mapping[str, Any]:
+        """Return options of a dense source, with relative = 0.05 if they set no margin. None is set, but no margin."""
+        limits = [name for name in ("relative", "absolute", "maximum") if name in options]
+        return options if limits else {**options, "relative": 0.05}
+
     def passes(self, options: Mapping[str, Any], s_qn: float, s_qp: float) -> str:
-        if "relative" in options and not s_qn < s_qp - options["relative"] * abs(s_qp):
+        if options.get("relative") is not None and not s_qn < s_qp - options["relative"] * abs(s_qp):
             return "margin"
         if "absolute" in options and not s_qn < s_qp - options["absolute"]:
             return "margin"
@@ -197,6 +202,7 @@ class Rules:
     def mine(self, name: str, method: str, **options: Any) -> Expected:
         """Mine one source. options : ranks, relative, absolute, maximum, pick, a, b."""
         result, used = Expected(), Counter[str]()
+        limits = self.with_margin(options) if method == "dense" else {}
         every = len(self.candidates) if method == "random" else 200
         low, high = options.get("ranks", (1, max(every, self.k)))
         pick = options.get("pick", "top")
@@ -219,7 +225,7 @@ class Rules:
                     window.append((text, rank, score, len(reasons)))
             failed, passing = Counter[str](), []
             for item in window:
-                why = self.passes(options, item[2] or 0.0, s_qp) if method == "dense" else ""
+                why = self.passes(limits, item[2] or 0.0, s_qp)
                 failed[why] += 1
                 if not why:
                     passing.append(item)
@@ -239,7 +245,7 @@ class Rules:
                 self.negative(key, text, None if method == "random" else rank, score, name)
                 for text, rank, score, _ in taken
             ]
-        self.finish(result, used, options if method == "dense" else {})
+        self.finish(result, used, limits)
         return result
 
     def why(self, n_window: int, n_listed: int, failed: Mapping[str, int]) -> str:

@@ -27,6 +27,7 @@ METHODS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "lex": ("bm25", "bm25", {}),
     "low": ("bm25:ranks=3-6", "bm25", {"ranks": (3, 6)}),
     "near": ("dense", "dense", {}),
+    "every": ("dense:relative=none", "dense", {"relative": None}),
     "far": ("dense:ranks=6-9", "dense", {"ranks": (6, 9)}),
     "slim": ("dense:ranks=2-5", "dense", {"ranks": (2, 5)}),
     "rel": ("nv-retriever-95:ranks=1-30", "dense", {"relative": 0.05, "ranks": (1, 30)}),
@@ -35,11 +36,15 @@ METHODS: dict[str, tuple[str, str, dict[str, Any]]] = {
     "loose": ("qwen-0.1", "dense", {"absolute": -0.1}),
     "max": ("dense:maximum=0.6,ranks=1-15", "dense", {"maximum": 0.6, "ranks": (1, 15)}),
     "both": ("dense:relative=0.1,maximum=0.5,ranks=1-25", "dense", {"relative": 0.1, "maximum": 0.5, "ranks": (1, 25)}),
-    "draw": ("rank-10-210:ranks=5-20", "dense", {"ranks": (5, 20), "pick": "random"}),
-    "sim": ("simans:a=20,b=-0.1,ranks=1-40", "dense", {"ranks": (1, 40), "pick": "simans", "a": 20.0, "b": -0.1}),
+    "draw": ("rank-10-210:ranks=5-20", "dense", {"relative": None, "ranks": (5, 20), "pick": "random"}),
+    "sim": (
+        "simans:a=20,b=-0.1,ranks=1-40",
+        "dense",
+        {"relative": None, "ranks": (1, 40), "pick": "simans", "a": 20.0, "b": -0.1},
+    ),
 }
 HYBRIDS = {"mix": (("lex", 2), ("near", 2)), "thin": (("slim", 1), ("low", 3))}
-SHORT_THROUGHOUT = ("thin", "rel", "wide", "abs", "max", "both")
+SHORT_THROUGHOUT = ("slim", "thin", "rel", "wide", "abs", "max", "both")
 """Sources of which --on-short drop leaves nothing."""
 
 
@@ -200,9 +205,14 @@ def test_some_positive_scores_are_negative_and_some_scores_are_tied(tmp_path):
 
 class WithoutAbs(Rules):
     def passes(self, options, s_qn, s_qp):
-        fails = "relative" in options and not s_qn < s_qp - options["relative"] * s_qp
+        fails = options.get("relative") is not None and not s_qn < s_qp - options["relative"] * s_qp
         others = {name: value for name, value in options.items() if name != "relative"}
         return "margin" if fails else super().passes(others, s_qn, s_qp)
+
+
+class NoDefault(Rules):
+    def with_margin(self, options):
+        return options
 
 
 class FirstPositive(Rules):
@@ -245,7 +255,7 @@ class FlatDraws(Rules):
 
 @pytest.mark.parametrize(
     "kind",
-    [WithoutAbs, FirstPositive, ExactCopiesAlone, NoEcho, Repeats, TiesByFile, WordTiesByFile, FlatDraws],
+    [WithoutAbs, NoDefault, FirstPositive, ExactCopiesAlone, NoEcho, Repeats, TiesByFile, WordTiesByFile, FlatDraws],
 )
 def test_a_reference_with_another_rule_disagrees(plain, kind):
     mined, reference = plain

@@ -96,7 +96,7 @@ def _source(draw: Random, k: int) -> Source:
     if method != "random" and draw.random() < 0.6:
         options["ranks"] = first, first + k - 1 + draw.choice([0, 1, 5, 30])
     if method == "dense":
-        limits = {"relative": [0.0, 0.05, 0.5, 0.02], "absolute": [0.0, 0.25, -0.25], "maximum": [0.5, 0.25, 0.0]}
+        limits = {"relative": [0.0, 0.05, 0.5, 0.02, None], "absolute": [0.0, 0.25, -0.25], "maximum": [0.5, 0.25, 0.0]}
         options |= {name: draw.choice(values) for name, values in limits.items() if draw.random() < 0.4}
         options["pick"] = draw.choice(["top", "top", "random", "simans"])
         options |= {"a": draw.choice([0.0, 20.0]), "b": draw.choice([0.0, -0.1])} if options["pick"] == "simans" else {}
@@ -106,6 +106,8 @@ def _source(draw: Random, k: int) -> Source:
 def typed(name: str, source: Source) -> str:
     method, options = source
     values = {key: "-".join(map(str, value)) if key == "ranks" else value for key, value in options.items()}
+    if values.get("relative", 0) is None:
+        values["relative"] = "none"
     return f"{name}={method}:{','.join(f'{key}={value}' for key, value in values.items())}"
 
 

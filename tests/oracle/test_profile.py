@@ -10,10 +10,11 @@ from typing import Any, NamedTuple
 import numpy as np
 import pytest
 
-from secid.analyses.equal_hardness import EqualMargins, deciles, equal_margins, holm_adjusted, unranked
+from secid.analyses.equal_hardness import EqualHardness, EqualMargins, deciles, equal_margins, holm_adjusted, unranked
 from secid.analyses.profile import FACTORS, gap_to_random, profile, shapley
+from secid.analyses.shared_queries import PairGap
 from secid.measure.blocks import Triplets
-from secid.measure.interval import reach_95
+from secid.measure.interval import Difference, reach_95
 from secid.triplets.table import TripletTable
 from tests.oracle.closeness import assert_close
 
@@ -285,4 +286,26 @@ def test_what_is_too_easy_or_apart_is_not_ranked():
     assert unranked(names, {"a": 0.05, "b": 0.04, "c": 0.3}, apart) == {}  # never all of them
     assert unranked(names, {}, apart) == {}
     assert unranked(names[:2], {"a": 0.5, "b": 0.4}, [pair("a", "b", 0.1)]) == {}
-    assert unranked(names, {"a": 0.5, "b": 0.1, "c": 0.3}, []) == {}  # in no pair: nothing is known of its overlap
+    assert unranked(names, {"a": 0.5, "b": 0.1, "c": 0.3}, []) == {}  # no pair at all: nothing is known of overlaps
+
+
+def test_what_is_compared_with_nothing_is_not_ranked():
+    names, upper, own = ["a", "b", "c", "d"], dict.fromkeys("abcd", 0.5), [pair("a", "b", 0.5), pair("b", "c", 0.5)]
+    assert unranked(names, upper, own) == {"d": "few_shared"}
+    assert unranked(names, {}, own) == {"d": "few_shared"}
+    assert unranked(names, upper | {"b": 0.05}, own) == {"d": "few_shared", "b": "too_easy"}
+    easy = dict.fromkeys("abc", 0.05) | {"d": 0.5}
+    assert unranked(names, easy, own) == {"d": "few_shared"}  # it does not win where all others are too easy
+    far = [pair("a", "b", 0.1)]
+    assert unranked(names[:3], upper, far) == {"c": "few_shared"}  # a and b are ranked, as without c
+
+
+def test_shards_together_decide_what_is_compared():
+    """In the sample of the queries, d was compared with nothing and b was too easy; in all, c is compared with none."""
+    sample = EqualHardness(pairs=(), unranked={"d": "few_shared", "b": "too_easy"})
+    gaps = [PairGap(*names, Difference(0.1, 0.01, 50, 50)) for names in ("ab", "ad")]
+    assert sample.with_gaps(["a", "b", "c", "d"], gaps).unranked == {"c": "few_shared", "b": "too_easy"}
+    assert sample.with_gaps(["a", "b", "c", "d"], []).unranked == {"b": "too_easy"}
+    assert sample.with_gaps(["b", "c"], [PairGap("b", "d", Difference(0.1, 0.01, 50, 50))]).unranked == {
+        "c": "few_shared"
+    }

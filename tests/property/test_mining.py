@@ -156,7 +156,7 @@ def test_a_score_is_the_same_in_any_company():
 
 def test_a_number_of_negatives_beyond_the_candidates_takes_all_of_them(tmp_path):
     _, corpus = collection(tmp_path / "beir")
-    specs = ["any=random", "near=dense", "mix=hybrid:any=999999999,near=1"]
+    specs = ["any=random", "near=dense:relative=none", "mix=hybrid:any=999999999,near=1"]
     options = {"k": 10**9, "on_short": "random"}
     files = by_query(mine(tmp_path, "out", specs, **options))
     counts = [{len(row["neg"]) for row in rows.values()} for rows in files.values()]

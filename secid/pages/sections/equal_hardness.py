@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from secid.analyses.equal_hardness import TOO_EASY, EqualHardness, EqualMargins
+from secid.analyses.equal_hardness import FEW_SHARED, TOO_EASY, EqualHardness, EqualMargins
 from secid.pages.glossary import terms
 from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number, text, wrapped
 from secid.pages.text import UNKNOWN_INTERVAL, count, named, percent, plain, signed, with_interval
@@ -12,6 +12,7 @@ from secid.results import Run
 
 REASONS: Mapping[str, str] = {
     "too_easy": f"it is as easy as random passages (hardness below {TOO_EASY:g}); a high score does not recommend it",
+    FEW_SHARED: "it shares too few queries with every other source, so its score cannot be compared with theirs",
     "apart": "too few of its negatives are as hard as those of any other source; a high score does not recommend it",
 }
 """Reasons why a source is not ranked."""

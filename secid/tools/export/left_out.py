@@ -108,7 +108,7 @@ class Rule:
 
     @property
     def ranked(self) -> bool:
-        """True if negatives without a finding may be left out."""
+        """True if the rule has a limit, so that it may also leave out negatives without a finding."""
         return any(number is not None for number in (self.top, self.min_weight, self.max_negatives))
 
 

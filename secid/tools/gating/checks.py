@@ -213,7 +213,7 @@ def all_checks(subject: Subject) -> Iterator[GateCheck]:
 
 
 def _queries(subject: Subject) -> GateCheck:
-    """Check the number of queries. With too few the source is undecided, since it may pass with more."""
+    """Check the number of queries. A source with too few is undecided, because it may pass with more."""
     n, least = len(subject.sample.queries), subject.limits.minimum_queries
     enough = n >= least
     return GateCheck(

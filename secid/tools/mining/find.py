@@ -25,7 +25,7 @@ from secid.errors import InputError
 from secid.files import sha256_of
 from secid.findings.copies import ranges_of
 from secid.pages.glossary import by_reason
-from secid.pages.mine_text import short_words
+from secid.pages.mine_text import NO_MARGIN, short_words
 from secid.pages.text import plural
 from secid.pool import sample_order
 from secid.progress import Progress
@@ -121,9 +121,9 @@ def lowest_positives(
 ) -> tuple[Index, Floats]:
     """Return the lowest-scoring labelled positive of each row's query, (R,), and its score, (R,).
 
-    A margin below this score holds for every positive. A label of a query counts for all queries with the same normal
-    form, as in the exclusions. Without an encoder, scores are NaN and each row's first positive is returned. If a
-    source is dense, all candidates are encoded too.
+    A margin below the lowest score also holds for the query's other positives. A label of a query counts for all
+    queries with the same normal form, as in the exclusions. Without an encoder, scores are NaN and each row's first
+    positive is returned. If a source is dense, all candidates are encoded too.
     """
     if embedder is None:
         return questions.first, np.full(len(questions.query), np.nan)
@@ -286,7 +286,10 @@ class MinedNegatives:
         if self.in_file.any():
             return
         n, why = plural(len(self.in_file), "row"), short_words(self.short)
-        margins = "; --sweep shows other ranks and margins" if isinstance(self.miner.method, Dense) else ""
+        method, margins = self.miner.method, ""
+        if isinstance(method, Dense):
+            margins = "; --sweep shows other ranks and margins"
+            margins += "" if method.relative is None else f", {NO_MARGIN}"
         if self.picks.counts.any():
             raise InputError(
                 f"each of {n} has fewer than {self.plan.k} negatives, so --on-short drop drops all: {why}",

@@ -2,7 +2,7 @@
 
     random                  random candidates
     bm25                    the best candidates of a lexical search
-    dense                   the nearest candidates by the encoder, with margins below the positive's score
+    dense                   the nearest candidates by the encoder that score below 95 % of the positive
     hybrid:bm25=5,dense=5   the first negatives of other sources
     llm:model=NAME          negatives that a language model writes
 
@@ -20,6 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from pydantic import Field, FiniteFloat, TypeAdapter
 
 from secid.errors import UsageError, suggest_name
+from secid.measure.in_batch import MARGIN, Margin
 from secid.results.mine import PRESETS
 from secid.settings import Settings, flag_of
 
@@ -53,7 +54,7 @@ class Dense:
     """The nearest candidates by the encoder.
 
     A candidate passes if s_qn < s_qp - relative * |s_qp|, s_qn < s_qp - absolute and s_qn < maximum. A test whose value
-    is None is skipped. Source: METHOD 10.
+    is None is skipped. A source that is typed without any of the three has relative = MARGIN. Source: METHOD 10.
 
     ranks : as in `Bm25`.   pick : how to choose among the candidates in the window that pass.
     a, b : parameters of pick=simans.
@@ -239,6 +240,8 @@ def _miner(spec: str, k: int) -> Miner:
         options = {**SIMANS, **options}
     elif options.keys() & SIMANS.keys():
         raise UsageError("a and b need pick=simans", where=spec, remedy="add pick=simans, or remove a and b")
+    if kind == "dense" and not options.keys() & get_args(Margin):
+        options["relative"] = MARGIN
     if kind == "llm" and "model" not in options:
         raise UsageError(
             "no model named", where=spec, remedy="write llm:model=NAME, and add url=http://… unless it is OpenAI's"
@@ -320,7 +323,9 @@ OPTIONS: Mapping[str, Option] = {
     "ranks": Option(_ranks, "a window of ranks", "write first-last, from 1, such as ranks=11-20"),
     "pick": Option(lambda value: PICKS[PICKS.index(value)], "a way to pick", f"use one of {', '.join(PICKS)}"),
     "relative": Option(
-        TypeAdapter(Share).validate_python, "a share of at least 0 and below 1", "for 5 %: relative=0.05"
+        lambda value: None if value == "none" else TypeAdapter(Share).validate_python(value),
+        "a share of at least 0 and below 1",
+        "for 5 %: relative=0.05; for no margin: relative=none",
     ),
     "a": Option(TypeAdapter(Amount).validate_python, "a number of 0 or more"),
     **dict.fromkeys(

@@ -1,6 +1,6 @@
 """Count the negatives of dense sources with other margins and windows of ranks, in one search. Nothing is written.
 
-A margin that suits one encoder does not suit another. So there is no default; this table helps to choose one.
+A margin that suits one encoder does not suit another. This table helps to choose one.
 Source: METHOD 10.
 """
 

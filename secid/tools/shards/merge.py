@@ -261,8 +261,12 @@ def merged_run(
     table = {name: sets[between.in_table(place)] for place, name in enumerate(names)}
     pairs = between.pairs(lambda key: sets[key].nats)
     by_score = pairs.order({name: score.nats for name, score in table.items()}, same_queries=counts_shared.one_set)
-    apart = EQUAL_HARDNESS.of(sample)
-    order, ranked = (by_score, by_score) if apart is None else (apart.listed(by_score), apart.ranked(by_score))
+    order, ranked, analyses = by_score, by_score, sample.analyses
+    equal = EQUAL_HARDNESS.of(sample)
+    if equal is not None:
+        equal = equal.with_gaps(by_score, pairs.gaps)
+        order, ranked = equal.listed(by_score), equal.ranked(by_score)
+        analyses = {**analyses, EQUAL_HARDNESS.name: equal}
     n_queries = {name: wholes[name].score.n_queries for name in order}
     compared = with_hardness(comparisons(pairs.in_order(order), BUDGET), sample.comparisons)
     ranks, ties = {name: rank for rank, name in enumerate(ranked, 1)}, tie_letters(ranked, compared)
@@ -292,7 +296,7 @@ def merged_run(
         ),
         comparisons=compared,
         analyses={
-            **{name: own for name, own in reordered(sample.analyses, order).items() if name != "cost"},
+            **{name: own for name, own in reordered(analyses, order).items() if name != "cost"},
             OVERLAP.name: tuple(overlap(a, b, n_queries, between, counts) for a, b in combinations(order, 2)),
         },
         warnings=(*comparison_warnings(pairs, counts_shared), *filter(None, others)),

@@ -19,9 +19,27 @@ ROOT = Path(__file__).resolve().parents[3]
 
 
 def test_options_and_defaults():
-    near, far = parse_miners(["near=dense", "far=dense:ranks=11-20,relative=0.05,pick=random"], 10)
-    assert (near.method, near.window) == (Dense(ranks=(1, 200)), (1, 200))
-    assert (far.method, far.window) == (Dense(ranks=(11, 20), relative=0.05, pick="random"), (11, 20))
+    near, far = parse_miners(["near=dense", "far=dense:ranks=11-20,relative=0.1,pick=random"], 10)
+    assert (near.method, near.window) == (Dense(ranks=(1, 200), relative=0.05), (1, 200))
+    assert (far.method, far.window) == (Dense(ranks=(11, 20), relative=0.1, pick="random"), (11, 20))
+
+
+@pytest.mark.parametrize(
+    ("typed", "relative"),
+    [
+        ("dense", 0.05), ("dense:ranks=11-20", 0.05), ("dense:pick=simans", 0.05), ("dense:relative=none", None),
+        ("dense:absolute=0.1", None), ("dense:maximum=0.8", None), ("dense:relative=0.0", 0.0),
+        ("simans", None), ("rank-10-210", None), ("rank-50-100", None), ("qwen-0.1", None),
+        ("nv-retriever-95", 0.05), ("nv-retriever-95:relative=none", None), ("simans:relative=0.1", 0.1),
+    ],
+)  # fmt: skip
+def test_a_dense_source_stays_below_95_percent_unless_told_otherwise_and_a_preset_is_what_its_paper_says(
+    typed, relative
+):
+    (miner,) = parse_miners(f"near={typed}", 10)
+    assert isinstance(miner.method, Dense)
+    assert miner.method.relative == relative
+    assert options_of(miner.method).get("relative") == relative
 
 
 def test_a_candidate_at_a_margin_or_at_the_maximum_does_not_pass():

@@ -19,7 +19,7 @@ SOURCE = MinedSource(
     name="near",
     path="mined/near.jsonl",
     sha256="0" * 64,
-    method={"typed": "dense", "method": "dense", "ranks": (1, 200), "pick": "top"},
+    method={"typed": "dense", "method": "dense", "ranks": (1, 200), "relative": 0.05, "pick": "top"},
     n_rows=1042,
     layout="",
     n_missing=67,
@@ -42,7 +42,8 @@ SOURCE = MinedSource(
     usage=None,
 )
 WRITTEN = replace(
-    SOURCE, name="gpt", path="mined/gpt.jsonl", n_rows=1109, n_missing=0, n_dropped=1, n_negatives=11080, n_filled=0,
+    SOURCE, name="gpt", path="mined/gpt.jsonl", method={"typed": "llm:model=m", "method": "llm"},
+    n_rows=1109, n_missing=0, n_dropped=1, n_negatives=11080, n_filled=0,
     n_short=1, n_still_short=0, n_lacking=0, short={"few_written": 1}, excluded={},
     s_query_negative=None, consistency=None, inverted_share=None,
     n_passages=0, most_used=0, n_made_ids=0, not_held={}, rejected={"not_json": 1, "false_negative": 12},
@@ -78,6 +79,15 @@ def test_pages(snapshot: Snapshot):
     snapshot("mine.txt", printed(MINED))
 
 
+def test_a_source_without_a_margin_says_so():
+    free = replace(SOURCE, method={"method": "dense", "ranks": (1, 200), "pick": "top"})
+    both = replace(SOURCE, method={"method": "dense", "absolute": 0.1, "maximum": 0.8})
+    text = " ".join(printed(replace(MINED, sources=(free, both))).split())
+    assert "near: the margin is dense:relative=none." in text
+    assert "near: the margin is dense:absolute=0.1,maximum=0.8." in text
+    assert "relative=none removes" not in text
+
+
 def test_a_name_cannot_control_the_terminal():
     name = "\x1b[31mred\u202e"
     text = printed(replace(MINED, sources=(replace(SOURCE, name=name),)))
@@ -108,7 +118,7 @@ SWEEP = Sweep(
     sources=(
         SweptSource(
             name="near",
-            own=swept(None, (1, 200), 11090, SUSPECTS),
+            own=swept(0.05, (1, 200), 11090, SUSPECTS),
             variants=(swept(0.0, (1, 200), 11090, SUSPECTS), swept(0.025, (51, 100), 0, None)),
         ),
     ),

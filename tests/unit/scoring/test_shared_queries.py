@@ -9,7 +9,7 @@ import pytest
 import secid
 from secid.analyses import shared_queries
 from secid.analyses.shared_queries import counts_of, flags_of, scored_pairs
-from secid.pages.sections.verdict import answer_table, notes, verdict
+from secid.pages.sections.verdict import answer_table, below_table, notes, verdict
 from secid.settings import Settings
 from tests.unlike import HardnessEncoder, margin_case, write_unlike
 
@@ -119,9 +119,13 @@ def test_a_small_source_does_not_cut_the_columns_of_the_others(tmp_path: Path) -
     assert (bm25.value, dense.value) == pytest.approx((0.83, 0.7), abs=0.05)
     (pair,) = run.comparisons
     assert (pair.first, pair.second, pair.n_shared_queries) == ("dense", "bm25", 200)
-    assert list(sources) == ["small", "dense", "bm25"], "the two whose margins do not overlap are not ranked"
-    assert [source.score.rank for source in run.sources] == [1, None, None]
-    assert sources["small"].score.tie is None
+    assert list(sources) == ["dense", "bm25", "small"]
+    assert [source.score.rank for source in run.sources] == [1, 2, None], "what is compared with nothing cannot win"
+    assert run.analyses["equal_hardness"].unranked == {"small": "few_shared"}
+    assert [source.score.tie is None for source in run.sources] == [False, False, True]
+    row = next(row for row in answer_table(run, full=False).rows if row[0] == "small")
+    assert row[1] == "not ranked"
+    assert "is not ranked: it shares too few queries with every other source" in below_table(run)[0]
 
 
 def test_the_largest_source_decides_whether_the_table_is_of_common_queries() -> None:
