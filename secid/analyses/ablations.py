@@ -212,7 +212,7 @@ def _sample_row(row: AblationRow, variant: Variant, items: Sequence[Measured], b
         open_swaps=tuple(
             (first, second)
             for first, second in row.swapped
-            if not _beyond(row, by_name[first], by_name[second], min(n_queries[first], n_queries[second]))
+            if not _excludes_zero(row, by_name[first], by_name[second], min(n_queries[first], n_queries[second]))
         ),
     )
 
@@ -222,7 +222,7 @@ def _interval(item: Measured, nats: float, n_queries: int, budget: float) -> tup
     return interval(nats, error, n_queries, (0.0, budget))
 
 
-def _beyond(row: AblationRow, first: Measured, second: Measured, n_queries: int) -> bool:
+def _excludes_zero(row: AblationRow, first: Measured, second: Measured, n_queries: int) -> bool:
     """Return True if the 95 % interval of the difference excludes 0 with this number of queries."""
     from secid.measure.uncertainty import difference
 

@@ -21,7 +21,7 @@ from secid.results.run import PROBE_METRIC
 
 # Downstream results of sources, from a CSV file or a probe.
 
-LARGEST_CELL = 1e100
+MAX_CELL = 1e100
 """Largest absolute value of a cell. It is far beyond any metric, and its square is still finite."""
 ERROR_SUFFIX = "_se"
 SHOWN_NAMES = 3
@@ -144,8 +144,8 @@ def _number(text: str, where: str, column: str) -> float:
     if not isfinite(value):
         remedy = "write decimals with a point, or leave the cell empty"
         raise InputError(f"{column} = {text!r} is not a finite number", where=where, remedy=remedy)
-    if abs(value) > LARGEST_CELL:
-        raise InputError(f"{column} = {text} is too large", where=where, remedy=f"use values up to {LARGEST_CELL:g}")
+    if abs(value) > MAX_CELL:
+        raise InputError(f"{column} = {text} is too large", where=where, remedy=f"use values up to {MAX_CELL:g}")
     return value
 
 

@@ -68,7 +68,7 @@ def rules(s_qn: Floats, s_qp: Floats) -> dict[str, AuditRule]:
 
 @dataclass(frozen=True)
 class AuditedNegatives:
-    """The T audited negatives of a source: those whose queries have judgements in the qrels.
+    """The T audited negatives of a source. Their queries have judgements in the qrels.
 
     grade   : (T,) grade of each negative. Grades above 0 are relevant; NaN is unjudged.
     cluster : (T,) number of each negative's query in `names`.   names : (Q,) names of the queries.

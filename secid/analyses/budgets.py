@@ -36,7 +36,7 @@ class Crossing:
 
 @dataclass(frozen=True, kw_only=True)
 class EqualNumbers:
-    """Number of distinct queries and number of negatives to which every source is cut. Source: METHOD 7."""
+    """Number of distinct queries, and number of negatives, that every source is cut to. Source: METHOD 7."""
 
     n_queries: int
     n_triplets: int
@@ -46,7 +46,7 @@ class EqualNumbers:
 class Budgets:
     """Crossings of budget curves.
 
-    equal_numbers : size to which sources are cut for budgets beyond 1; None if no source is cut, or none can be.
+    equal_numbers : size that sources are cut to for budgets beyond 1; None if no source is cut, or none can be cut.
     """
 
     crossings: tuple[Crossing, ...]
@@ -54,7 +54,7 @@ class Budgets:
 
 
 def compute(context: Context) -> AnalysisResult[Budgets]:
-    """Return the size to which sources are cut, and the budgets at which their curves cross."""
+    """Return the size that sources are cut to, and the budgets at which their curves cross."""
     from secid.analyses.shared_queries import same_queries
 
     numbers = equal_numbers(context.items, context.level)
@@ -66,7 +66,7 @@ def compute(context: Context) -> AnalysisResult[Budgets]:
 
 
 def equal_numbers(items: Sequence[Measured], level: Sequence[Measured] | None) -> EqualNumbers | None:
-    """Return the size to which sources are cut; None if no source is cut, or none can be."""
+    """Return the size that sources are cut to; None if no source is cut, or none can be cut."""
     if level is None or all(cut is item for cut, item in zip(level, items, strict=True)):
         return None
     return EqualNumbers(n_queries=len(level[0].influence.queries), n_triplets=len(level[0].triplets))

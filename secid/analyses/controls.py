@@ -71,10 +71,10 @@ class Base:
     """Sampled (query, scored positive) pairs of a run, and the documents and labels needed for controls.
 
     query, positive : (R,) ids, in the order of the sample.
-    rank            : (n_passages,) rank of each passage in the order of text keys.
-    pool            : documents of the scored triplets, in that order.   candidates : documents of the pool to search.
+    rank            : (n_passages,) rank of each passage by its text key.
+    pool            : documents of the scored triplets, sorted by text key.   candidates : part of `pool` to search.
     known           : sorted query * n_passages + passage of every labelled positive.
-    own             : sorted query * n_passages + passage of every document in a record of the query.
+    own             : sorted query * n_passages + passage of every labelled positive and scored negative.
     per_query       : number of negatives to draw per pair: the median over the records of all sources.
     """
 
@@ -92,7 +92,7 @@ class Base:
 def base_of(plan: Plan, triplets: Sequence[Triplets], settings: Settings) -> Base:
     """Return one pair per distinct query of the run: the query and its scored positive with the smallest text key.
 
-    At most settings.control_queries queries are used, and they are the first ones of every nested sample.
+    At most settings.control_queries queries are used, the first ones in sampling order.
     """
     n_passages = len(plan.passages)
     rank = key_ranks(plan.passages.keys)
@@ -120,7 +120,7 @@ def base_of(plan: Plan, triplets: Sequence[Triplets], settings: Settings) -> Bas
 
 
 def _candidates(plan: Plan, pool: Index, seed: int) -> Index:
-    """Return at most CANDIDATES documents, the first of the pool's nested sample, in the pool's order.
+    """Return the first CANDIDATES documents of the pool in sampling order, sorted as in the pool.
 
     The sample depends on the texts, the seed and the pool, but not on how many sources list a document.
     """

@@ -35,7 +35,7 @@ def record_sizes(
     """Compute one row per source and number of passages, and the narrowing from one more passage. Source: METHOD 10.
 
     scores : scores of each item's records.
-    The number of negatives, and of positives, doubles from 1 up to that of the largest record.
+    The number of negatives doubles from 1 up to that of the largest record. So does the number of positives.
     """
     sizes, narrowing = [], []
     for item, own in zip(items, scores, strict=True):
@@ -62,7 +62,10 @@ class _CutSource:
         self._table = item.table.rows(np.flatnonzero(is_known(item.triplets.query, queries)))
 
     def negatives(self) -> tuple[list[RecordSize], float | None]:
-        """Score the first 1, 2, 4 ... and all negatives. Return the rows, and the narrowing from one more negative."""
+        """Score the first 1, 2, 4 ... and all negatives of each record.
+
+        Return a row for each number of negatives, and the narrowing from one more negative.
+        """
         table = self._table
         rows = table.triplets
         own = np.ones(len(rows)) if rows.share is None else rows.share
@@ -72,9 +75,10 @@ class _CutSource:
         return sizes, one_more_negative(rows, h)
 
     def positives(self) -> tuple[list[RecordSize], float | None]:
-        """Score the first 1, 2, 4 ... and all labelled positives. Return the rows, and the narrowing from one more.
+        """Score the first 1, 2, 4 ... and all labelled positives of each record.
 
-        All pairs of a negative share its weight. If no record has two positives, there are no rows.
+        Return a row for each number of positives, and the narrowing from one more positive. All pairs of a negative
+        share its weight. If no record has two positives, there are no rows.
         """
         most = int(self._scores.n_positives[self._records].max())
         if most < 2:
@@ -152,12 +156,12 @@ class _CutSource:
 
 
 def one_more_negative(rows: Triplets, influence: Floats) -> float | None:
-    """Return the fraction by which one more negative per query would narrow the interval. Source: METHOD 8, 10.
+    """Return the fraction of the interval's width that one more negative per query would save. Source: METHOD 8, 10.
 
-    None if no query has two negatives, or there are fewer than MIN_QUERIES queries.
+    Return None if no query has two negatives, or there are fewer than MIN_QUERIES queries.
     influence : (T,) h_i of METHOD 8.
-    A query's sum over k negatives has the variance k^2 b + k w. The variance within queries, w, is pooled over queries;
-    the variance between queries, b, is what remains of the sum of squares, at least 0.
+    The sum over a query's k negatives has the variance k^2 b + k w. The variance within queries, w, is pooled over
+    queries. The variance between queries, b, is estimated from the rest of the sum of squares, and is at least 0.
     """
     _, negative = np.unique(rows.place, return_inverse=True)  # with several positives, a negative has several rows
     h = np.bincount(negative, influence)
@@ -177,9 +181,9 @@ def one_more_negative(rows: Triplets, influence: Floats) -> float | None:
 
 
 def one_more_positive(rows: Triplets, influence: Floats) -> float | None:
-    """Return the fraction by which one more labelled positive per record would narrow the interval.
+    """Return the fraction of the interval's width that one more labelled positive per record would save.
 
-    None if no record has two positives, or there are fewer than MIN_QUERIES queries.
+    Return None if no record has two positives, or there are fewer than MIN_QUERIES queries.
     rows : triplets under the policy "all".   influence : (T,) influence of each triplet.
     The influence of a record is a mean over its m positives of the influence with only that positive. The variance v of
     these values is pooled over records. With m + 1 positives, the variance of the mean falls from v / m to v / (m + 1).

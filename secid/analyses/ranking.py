@@ -165,16 +165,16 @@ def _columns(names: Sequence[str], apart: Iterable[tuple[str, str]]) -> list[lis
         parts = [column - {name} for column in columns if column.issuperset(pair) for name in pair]
         columns = [column for column in columns if not column.issuperset(pair)] + parts
         for part in sorted(parts, key=len):
-            if all(_held_elsewhere(name, part, columns) for name in part):
+            if all(_is_redundant(name, part, columns) for name in part):
                 columns = [column for column in columns if column is not part]
     for column, name in product(columns, reversed(names)):
-        if name in column and _held_elsewhere(name, column, columns):
+        if name in column and _is_redundant(name, column, columns):
             column.remove(name)
     places = sorted([place for place, name in enumerate(names) if name in column] for column in columns if column)
     return [[names[place] for place in column] for column in places]
 
 
-def _held_elsewhere(name: str, column: set[str], columns: Sequence[set[str]]) -> bool:
+def _is_redundant(name: str, column: set[str], columns: Sequence[set[str]]) -> bool:
     """Return whether other columns hold the source, and every pair of it with another source in this column."""
     return column <= set[str]().union(*(other for other in columns if other is not column and name in other))
 

@@ -27,7 +27,7 @@ BINS = 60
 BEST_PER_QUERY = 500
 """Number of passages per query from the whole corpus: the best-scored ones besides its positives. Source: METHOD 10."""
 CORPUS_QUERIES, CORPUS_SCORES = 500, 200_000_000
-"""Maximum number of queries for which the corpus is searched, and of scores. With more than 400,000 passages, fewer
+"""Maximum number of queries that search the corpus, and maximum number of scores. Beyond 400,000 passages, fewer
 queries are used. With SciFact's 5,183 passages and ten sources, the analysis took 0.6 s on a busy two-core machine."""
 SUM_ROUNDING = 1e-9
 """Relative rounding error of sums over pairs, when AoC is checked against the MW loss."""
@@ -42,7 +42,7 @@ class Separated:
     within_auc  : the same probability over pairs of the same query.
     gap         : within_auc - auc. It measures offsets between queries, which losses within a query cannot see.
     *_interval_95 : 95 % intervals with queries as the sampling unit. With fewer than five queries, the interval of an
-                    AUC is [0, 1], and that of the gap is None.
+                    AUC is [0, 1], and the interval of the gap is None.
     aoc         : P(s+ <= s-), so ties count as errors; at most mw_loss / log 2.
     mw_loss     : mean of log(1 + exp(-(s+ - s-) / tau)) over the same pairs as auc.   mw_bound : its maximum error.
     """

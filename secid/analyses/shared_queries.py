@@ -176,7 +176,7 @@ def scored_pairs(sizes: Mapping[Pair, int], sets: Mapping[Pair, Sequence[Key]], 
     """Choose the pairs that are compared by score. Pairs with more shared queries come first.
 
     sizes : number of shared queries of each pair.   sets : the two sets that each pair compares.
-    known : sets that are already scored. The chosen pairs need at most MAX_RESTRICTED_SCORES further scores.
+    known : sets that are already scored. The chosen pairs need at most MAX_RESTRICTED_SCORES additional scores.
     """
     pairs, chosen = [], set(known)
     for pair in sorted(sizes, key=lambda pair: (-sizes[pair], pair)):
@@ -304,7 +304,7 @@ def compared_pairs(
     counts = counts_of(has)
     shared = {pair: counts.of(*pair) for pair in combinations(places, 2)}
     compared = {pair: own.n for pair, own in shared.items() if own.compares}
-    scores = {} if settings.budget > 1.0 else _known(counts, items, table)
+    scores = {} if settings.budget > 1.0 else _known_scores(counts, items, table)
     sets = {pair: _sets(pair, shared[pair], settings) for pair in compared}
     by_score = set(scored_pairs(compared, sets, scores))
     gaps = []
@@ -317,7 +317,7 @@ def compared_pairs(
         keeps = None
         for place, key in enumerate(sets[a, b]):
             if key not in scores:
-                keeps = keeps or _keeps(plan, [items[a], items[b]], both, settings)
+                keeps = keeps or _compared_triplets(plan, [items[a], items[b]], both, settings)
                 own, ranked = items[key.place], cut[key.place]
                 # use the ranked set if it has the same triplets, so that the pair agrees with the table
                 is_ranked = _same_triplets(own.triplets.take(keeps[place]), ranked.triplets)
@@ -365,7 +365,7 @@ def _gap(first: Score, second: Score) -> Difference:
     return difference(one, other, nats - nats_of_other)
 
 
-def _known(counts: SharedCounts, items: Sequence[Measured], table: Sequence[Measured]) -> dict[Key, Score]:
+def _known_scores(counts: SharedCounts, items: Sequence[Measured], table: Sequence[Measured]) -> dict[Key, Score]:
     """Return the known scores: those of whole sources, and on the common queries if the table is restricted to them."""
     whole = {Key(place, counts.of(place, place).identity): item for place, item in enumerate(items)}
     common = {Key(place, counts.common): item for place, item in enumerate(table)} if counts.in_table else {}
@@ -380,7 +380,7 @@ def _sets(pair: Pair, shared: Shared, settings: Settings) -> list[Key]:
     return [Key(a, shared.identity, b), Key(b, shared.identity, a)]
 
 
-def _keeps(plan: Plan, items: Sequence[Measured], queries: Flags, settings: Settings) -> list[Index]:
+def _compared_triplets(plan: Plan, items: Sequence[Measured], queries: Flags, settings: Settings) -> list[Index]:
     """Return the ascending indices of the triplets that a pair compares, for each of its sources."""
     keeps = [np.flatnonzero(queries[item.triplets.query]) for item in items]
     if settings.budget <= 1.0:

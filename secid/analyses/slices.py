@@ -81,11 +81,11 @@ def compute(context: Context) -> AnalysisResult[tuple[Slice, ...]]:
             pairs = compared_pairs(plan, parts, cut, measurer, settings)
             result.append(_slice(context, value, parts, cut, pairs, whole))
         context.progress.advance(1)
-    result.sort(key=lambda item: (-sum(source.n_triplets for source in item.sources), _natural(item.value)))
+    result.sort(key=lambda item: (-sum(source.n_triplets for source in item.sources), _sort_key(item.value)))
     return AnalysisResult(tuple(result))
 
 
-def _natural(value: str) -> tuple[float, str]:
+def _sort_key(value: str) -> tuple[float, str]:
     """Return a sort key: numbers come first, in numerical order, then all other values."""
     try:
         number = float(value)

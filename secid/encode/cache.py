@@ -231,7 +231,7 @@ class Cache:
 
 
 def _copy(segment: Segment, dimension: int, wanted: SortedKeys, cached: NDArray[np.bool_], put: RowSink) -> bool:
-    """Pass the segment's rows of wanted keys to `put`, except for keys found before. Return whether there were any."""
+    """Pass the segment's rows of wanted keys to `put`, except for keys found before. Return True if there were any."""
     if segment.meta["dimension"] != dimension:
         return False
     order, high, low = wanted

@@ -25,7 +25,7 @@ PIECE = re.compile(rf"({re.escape(DAMAGED)}|{re.escape(REMOVAL)})?{NAME.pattern}
 """Pattern of the folders that the cache creates. The cache never touches other files, so they survive even if a home
 folder is set as the cache by mistake."""
 TRAINING_NAME = re.compile(r"[0-9a-f]{32}\.json")
-"""Pattern of the files in which `secid probe` stores finished trainings."""
+"""Pattern of the files that hold finished trainings of `secid probe`."""
 
 ABANDONED_SECONDS = 3600.0
 """Age above which a segment without readable rows counts as abandoned. Live runs seal their rows within seconds."""
@@ -78,7 +78,7 @@ class ClearResult:
 
 @dataclass(frozen=True)
 class Verification:
-    """Result of reading every byte: number of intact segments, and names of the quarantined and the unreadable ones."""
+    """Result of reading every byte: number of intact segments, and names of quarantined and of unreadable segments."""
 
     n_whole: int
     damaged: tuple[str, ...]

@@ -123,7 +123,7 @@ def own_stream(rows: Any) -> Iterator[None]:
 MODEL_FIELDS = ("dtype", "device", "batch_tokens", "trust_remote_code", "allow_pickle")
 """Settings for loading and running a model. They have no effect if secid does not run the model."""
 
-SMALLEST_ENTRY, LARGEST_ENTRY = 1e-15, 1e15
+MIN_ROW_MAXIMUM, MAX_ROW_MAXIMUM = 1e-15, 1e15
 """Range for the largest number of a row that keeps sums of squares far from float32's limits, in any dimension."""
 
 MIN_SQUARE, MAX_SQUARE = 1e-250, 1e250
@@ -161,7 +161,7 @@ def finish_rows(rows: Rows, truncate_dim: int | None, normalize: bool) -> Float3
     if rows.dtype.itemsize <= np.dtype(np.float32).itemsize:
         return rows.astype(np.float32, copy=False)
     largest = np.abs(rows).max(axis=1)
-    outside = (largest > 0) & (largest < np.inf) & ((largest < SMALLEST_ENTRY) | (largest > LARGEST_ENTRY))
+    outside = (largest > 0) & (largest < np.inf) & ((largest < MIN_ROW_MAXIMUM) | (largest > MAX_ROW_MAXIMUM))
     with np.errstate(over="ignore"):
         finished = rows.astype(np.float32)
     finished[outside] = _unit_rows(rows[outside])

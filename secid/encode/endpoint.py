@@ -45,7 +45,7 @@ TRIES = 6
 dead server is reported after 16 s."""
 
 FIRST_WAIT_SECONDS = 0.5
-LONGEST_WAIT_SECONDS = 60.0
+MAX_RETRY_AFTER_SECONDS = 60.0
 """Maximum seconds to wait if the server sends Retry-After."""
 
 CHECK = "check that the server is running and not overloaded"
@@ -157,7 +157,7 @@ class Http:
 def _retry_after(answer: httpx2.Response) -> float:
     """Return the seconds of a Retry-After header; 0 if there is none or it is a date."""
     try:
-        return min(max(float(answer.headers.get("Retry-After", "0")), 0.0), LONGEST_WAIT_SECONDS)
+        return min(max(float(answer.headers.get("Retry-After", "0")), 0.0), MAX_RETRY_AFTER_SECONDS)
     except ValueError:
         return 0.0
 

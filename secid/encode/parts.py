@@ -205,7 +205,7 @@ def is_plain(repository: Repository, recipe: Recipe, settings: Settings) -> bool
 class PlainChain(nn.Module):
     """A model and its pooling without sentence-transformers, whose import takes longer than the rest of the startup.
 
-    The operations are those of sentence-transformers' `Pooling`, so vectors are equal to the last bit.
+    It uses the operations of sentence-transformers' `Pooling`, so vectors are equal to the last bit.
     """
 
     def __init__(self, model: nn.Module, pooling: str) -> None:

@@ -90,7 +90,7 @@ def batch_noise(encoder: Encoder) -> float:
 
 
 def smallest_distance(encoder: Encoder) -> float:
-    """Return the length of n - p up to which a residual direction counts as noise. Source: METHOD 2.6."""
+    """Return the maximum length of n - p at which its direction counts as noise. Source: METHOD 2.6."""
     if encoder.info.dtype == "float32":
         return FLOAT32_DISTANCE
     return max(NOISE_FACTOR * batch_noise(encoder), FLOAT32_DISTANCE)

@@ -354,7 +354,7 @@ def _block_lists(blocks: Iterator[Groups], n_triplets: int) -> Iterator[list[Gro
 X86 = frozenset({"x86_64", "amd64"})
 
 ROWS_HINT = 1024
-"""Number of rows for which the layout is optimised. Other numbers work too."""
+"""Number of rows that the layout is optimised for. Other numbers work too."""
 
 
 class PackedMatrix:

@@ -131,7 +131,7 @@ def gate_means(
     return GateMeans(*(float(np.average(column, weights=share)) for column in columns))
 
 
-# Proxies by which other work ranks sources: gradient energy, MNRL loss and ambiguity, each in pair and record form.
+# Proxies that other work ranks sources by: gradient energy, MNRL loss and ambiguity, each in pair and record form.
 
 
 @dataclass(frozen=True)

@@ -185,10 +185,10 @@ except that `lse_pair_min_p_max_n` equals `lse_pair_max_n`."""
 
 
 def all_pairs(positive: Tensor, negative: Tensor) -> Callable[[BatchScores], Gradient]:
-    """Return a function that computes the part of MW that belongs to a block of records.
+    """Return a function from a block of records to their part of MW.
 
-    MW is a mean over all pairs of a source. A pair's loss counts for the record of its negative.
-    positive, negative : (P,), (N,) scores of the whole source, divided by the temperature.
+    MW is a mean over all pairs of a source. The loss of a pair belongs to the record of its negative.
+    positive, negative : (P,) and (N,) scores of the whole source, divided by the temperature.
     """
     of_negatives, of_positives = PairMeans.of(negative, positive), PairMeans.of(-positive, -negative)
 
@@ -221,7 +221,7 @@ class _Sums:
         self._positive += ends @ gradient.positive.abs()
 
     def values(self, names: Collection[str], n: int) -> ObjectiveValues:
-        """Return the values of the objective. names: names of the classes.   n: number by which the loss is divided."""
+        """Return the values of the objective. names: names of the classes.   n: divisor of the loss."""
         total, *by_class = self._negative.tolist()
         every, strongest, weakest = self._positive.tolist()
         effective = float(np.exp(np.log(total) + self._entropy.item() / total)) if total > 0 else None

@@ -1,9 +1,9 @@
-"""One pass over a source's triplets: dot products, gates, and the sums from which all scores are computed.
+"""One pass over a source's triplets: dot products, gates, and the sums that all scores are computed from.
 
 A block holds whole records, padded to the same number of negatives, so that a record's dot products are one small
 matrix product in float64. All variants are computed from the same block.
 Samples are nested. A stratum is the part of a sample that is not in the next smaller sample, and every block belongs to
-one stratum. The sum of a sample is the sum of its strata, so samples need no further products.
+one stratum. The sum of a sample is the sum of its strata, so samples need no extra products.
 The loop over blocks does not wait for the device.
 """
 

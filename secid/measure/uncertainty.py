@@ -119,7 +119,7 @@ def by_query(
     """Yield each block of whole queries, with the result of `work` for it.
 
     work     : function of the block and its rows v, (slots, d). Rows of padding are 0. `work` may overwrite the rows.
-    rotation : (d, d) matrix by which rows are multiplied, or None.   dtype : number format of the rows.
+    rotation : (d, d) matrix that rows are multiplied by, or None.   dtype : number format of the rows.
     """
     device = vectors.computes_on
     plan, scratch = block_plan(device), Scratch(device)
@@ -236,7 +236,7 @@ def influence(
 ) -> Influence:
     """Return the influence of every triplet at each budget. Source: METHOD 8.
 
-    squared_distance  : (T,) ||n - p||^2.   weight : (T,) weights w with which M was summed.
+    squared_distance  : (T,) ||n - p||^2.   weight : (T,) weights w in the sum M.
     eigen             : eigendecomposition of M.
     smallest_distance : as in the sweep.   dtype : number format of the rows rotated into the basis of M.
     With A = I + B M, h_i = B share_i (w_i u_i^T A^-1 u_i - tr(A^-1 M)), and the bias is B^2/2 times the sum of

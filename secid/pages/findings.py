@@ -106,7 +106,7 @@ def status_and_problem(run: Run, source: SourceReport) -> str:
     Without that line, "no defects" would look like approval.
     """
     word, found = status_of(run, source), above_limits(source)
-    return f"{word}:\n{found[0].name}" if found and word == STATUS["no_defects"] else word
+    return f"{word};\n{found[0].name}" if found and word == STATUS["no_defects"] else word
 
 
 def statuses_line(sources: Sequence[SourceReport]) -> str:
@@ -504,6 +504,6 @@ def _overlaps(run: Run, names: list[str]) -> tuple[Table, ...]:
         shared = [source.finding_overlaps.get(first, {}).get(second, 0) for source in run.sources]
         if any(shared):
             rows.append((f"{plain(first)} and {plain(second)}", *map(count, shared)))
-    columns = (text("findings"), *(number(plain(source.name)) for source in run.sources))
+    columns = (text("findings"), *(number(plain(source.name), is_name=True) for source in run.sources))
     table = Table(caption="Negatives with two findings at once", columns=columns, rows=tuple(rows))
     return (table,) if rows else ()

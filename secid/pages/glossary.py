@@ -41,7 +41,7 @@ TIE_TERM = (
 )
 STATUS_TERMS = {
     "no defects": "no counted defect is above its limit, which does not make the source good for training; "
-    "“no defects: NAME” has another finding above its limit.",
+    "“no defects; NAME” has another finding above its limit.",
     "not ranked": "no defects, but the source is as easy as random passages, or too few of its negatives are as hard "
     "as those of other sources, or it has too few queries in common with them. So a high score does not recommend it.",
     "no verdict": "the encoder does not know the script of at least half of the negatives.",

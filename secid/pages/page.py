@@ -29,10 +29,12 @@ class Column:
 
     kind: "number" (right-aligned), "wrapped" (right-aligned, in up to two lines), "text" (secid's own words), "status"
     (a word of STATUSES), or "foreign" (untrusted text in any language and direction).
+    is_name: True if the title is a name from the data, such as that of a source. Pages do not explain such a title.
     """
 
     title: str
     kind: Literal["text", "number", "wrapped", "status", "foreign"] = "text"
+    is_name: bool = False
 
 
 text = partial(Column, kind="text")

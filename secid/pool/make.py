@@ -190,8 +190,8 @@ def select_records(
 def sample_order(keys: npt.NDArray[np.uint8], seed: int) -> npt.NDArray[np.uint64]:
     """Return (n,) uniform 64-bit numbers that depend on the text key and the seed. Samples take the smallest numbers.
 
-    A text has the same number in every source, file and run, so that samples are nested and paired. The mixing function
-    is that of splitmix64. Source: METHOD 8, DESIGN 5.
+    A text has the same number in every source, file and run, so that samples are nested and paired. The bits are mixed
+    as in splitmix64. Source: METHOD 8, DESIGN 5.
     """
     with np.errstate(over="ignore"):
         mixed = np.ascontiguousarray(keys[:, :8]).view(np.uint64).ravel() + np.uint64(seed) * np.uint64(

@@ -66,14 +66,14 @@ PLACEHOLDERS = frozenset(
     ("n a", "na", "nan", "none", "null", "nil", "empty", "todo", "tbd", "text", "passage", "removed", "deleted")
 )
 """Normal forms of placeholders for a text."""
-FEW_WORDS = 4
+MAX_PLACEHOLDER_WORDS = 4
 """Number of words in the longest placeholder between two symbols: <n/a>."""
 LOOP_TOKENS, LOOP_REACH = 20, 4
 """Minimum number of tokens in a loop (source: METHOD 16.2), and maximum distance between two occurrences of a token in
 it. If a pair of tokens makes up more than half of a text, it recurs every four tokens or sooner, on average."""
 FORMS_AT_ONCE = 1024
 """Number of texts to process at once: enough to hide the cost of a numpy call, with words that stay in the cache."""
-REMEMBERED_TEXTS, REMEMBERED_BYTES = 1 << 12, 1 << 12
+MAX_CACHED_FORMS, MAX_CACHED_TEXT_BYTES = 1 << 12, 1 << 12
 """Number of normal forms to cache, and maximum bytes of a cached text. The cache takes at most about 50 MB."""
 STEP, FIRST_FACTOR, SECOND_FACTOR = (
     np.uint64(0x9E3779B97F4A7C15),
@@ -126,10 +126,10 @@ _SPELLING = _Spelling()
 
 def _form(part: bytes) -> str:
     """Return the normal form of a text in UTF-8. Forms of short texts are cached, because queries share passages."""
-    return _remembered(part) if len(part) <= REMEMBERED_BYTES else normal_form(part.decode())
+    return _remembered(part) if len(part) <= MAX_CACHED_TEXT_BYTES else normal_form(part.decode())
 
 
-@lru_cache(REMEMBERED_TEXTS)
+@lru_cache(MAX_CACHED_FORMS)
 def _remembered(part: bytes) -> str:
     return normal_form(part.decode())
 
@@ -260,7 +260,7 @@ def is_empty(form: str) -> bool:
 def _empty(forms: FormKeys) -> Flags:
     """Return (n,) flags of empty texts. A text with a letter or digit can be empty only if it has few words."""
     empty = ~forms.with_content
-    for place in np.flatnonzero(forms.with_content & (forms.n_words <= FEW_WORDS)).tolist():
+    for place in np.flatnonzero(forms.with_content & (forms.n_words <= MAX_PLACEHOLDER_WORDS)).tolist():
         empty[place] = is_empty(forms.form(place))
     return empty
 

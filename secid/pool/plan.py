@@ -33,8 +33,8 @@ class TextFindings(NamedTuple):
     """Text findings of one source.
 
     negatives : (T,) masks, bit i for the catalogue's i-th finding.   positives : (P,) masks of formal findings.
-    excess    : formal defect -> whether dropping it brings the negatives closer to the positives. It has only defects
-                that count, because the negatives' established excess over the positives is above the limit.
+    excess    : formal defect -> True if dropping it brings the negatives closer to the positives. Only defects above
+                their limit are listed.
     """
 
     negatives: Mask
@@ -328,7 +328,7 @@ class QuerySubset:
 
     @staticmethod
     def of(settings: Settings) -> QuerySubset:
-        """Return all queries, or those of the shard in the settings."""
+        """Return all queries, or the queries of the shard in the settings."""
         if settings.shard is None:
             return QuerySubset()
         shard = Shard.parse(settings.shard)

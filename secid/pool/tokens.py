@@ -140,7 +140,7 @@ def _split(text: str, *, with_characters: bool) -> list[str]:
 
 Fault = Literal["cut", "fused", "decomposed"]
 MISREAD_FRACTION = 0.5
-"""Minimum share of a misread text's letters that are in misread words."""
+"""Minimum share of a text's characters in misread words. Below it, the text does not count as misread."""
 
 
 def fault(text: str, split: Callable[[str], list[str]]) -> Fault | None:

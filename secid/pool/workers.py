@@ -19,11 +19,11 @@ from typing import Any, Self, TypeVar
 from secid.ahead import in_order
 from secid.errors import NotEvaluatedError
 
-LEAST_TEXTS = 100_000
+MIN_TEXTS_FOR_PROCESSES = 100_000
 """Minimum number of texts for child processes. The rules take 5 s for this many texts. A process starts in 1.2 s, and
 two processes on shared cores are a tenth slower than one."""
-MOST_WORKERS = 16
-AHEAD = 2
+MAX_WORKERS = 16
+PARTS_PER_WORKER = 2
 """Number of parts to queue per worker: enough to keep it busy, but few enough that few results wait."""
 Part = TypeVar("Part")
 Result = TypeVar("Result")
@@ -84,7 +84,7 @@ class Workers:
             yield from map(function, parts)
             return
         with _deaths():
-            yield from in_order(partial(_submitted, self._pool, function), parts, AHEAD * self.n)
+            yield from in_order(partial(_submitted, self._pool, function), parts, PARTS_PER_WORKER * self.n)
 
 
 @contextmanager
@@ -165,8 +165,8 @@ def _pool_of(n: int, context: _Context) -> ProcessPoolExecutor | None:
 
 
 def _n_workers(n_texts: int, threads: int | None) -> int:
-    few = n_texts < LEAST_TEXTS or current_process().daemon  # daemons may not have children
-    return 1 if few else min(MOST_WORKERS, n_cores(threads))
+    few = n_texts < MIN_TEXTS_FOR_PROCESSES or current_process().daemon  # daemons may not have children
+    return 1 if few else min(MAX_WORKERS, n_cores(threads))
 
 
 def n_cores(threads: int | None) -> int:

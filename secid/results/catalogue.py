@@ -56,7 +56,7 @@ class Finding:
         return f"in_{self.name}"
 
     def exceeded_by(self, share: float) -> bool:
-        """Return whether a share is above the limit; False without a limit."""
+        """Return True if a share is above the limit; False without a limit."""
         return self.limit is not None and share > self.limit
 
 
@@ -321,7 +321,7 @@ BITS: Mapping[str, int] = {name: bit for bit, name in enumerate(FINDINGS)}
 DEFECTS: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.counted)
 """Counted findings."""
 FORMAL: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.formal)
-"""Findings for which negatives are compared with positives."""
+"""Formal findings. Each compares negatives with positives."""
 DAMAGE: tuple[str, ...] = tuple(name for name in FORMAL if FINDINGS[name].counted)
 """Counted formal findings. They are damage in a positive too."""
 

@@ -58,13 +58,13 @@ class GateCheck:
     limit, before : limit, and the number of the reference.
     side         : required side of the limit: "at least", "at most", "within ±".
     basis        : origin of the limit.   reference : source of the baseline that the limit comes from, or "".
-    detects      : smallest share of damaged negatives that the check detects in half of all samples as large as the
-                   reference.
+    detects      : smallest share of damaged negatives that the check detects with a probability of 50 %, in a source as
+                   large as the reference.
     n            : number of negatives or queries behind the measured number.
     n_shared     : number of shared queries in a paired comparison.
     notice       : True if the number is beyond the limit, but the check only asks a person to look at it.
-    n_queries_needed : for an undecided check, number of distinct queries with which its interval would be narrow
-                   enough if the measured number stayed the same; None if unknown.
+    n_queries_needed : number of distinct queries that would decide an undecided check if the measured number stayed
+                   the same; None if unknown.
     reason       : kind of reason why the check could not be evaluated, as in the report's not_evaluated; else "".
     excused      : True if the check is undecided and the policy accepts that.
     """
@@ -122,7 +122,7 @@ class GateVerdict(Displayable):
     policy_from : file of the policy; "" if the policy is derived from the baseline.   policy : all limits as applied.
     paired      : run folder that the sources are compared with query by query, or None.
     guide       : name of the guide whose suspects were checked, or None.
-    exit_zero   : True in a trial period, in which the exit code is always 0.
+    exit_zero   : True in a trial period: the exit code is always 0.
     """
 
     schema_version: str

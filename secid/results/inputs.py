@@ -189,7 +189,7 @@ def repair_command(run: str | None, source: str, defects: tuple[str, ...], first
 def score_command(files: Sequence[str], encoder: str | None, collection: str | None, flags: Sequence[str]) -> str:
     """Return the command that scores these files; without an encoder, the command that checks them.
 
-    flags : further flags of `secid score`.
+    flags : additional flags of `secid score`.
 
     >>> score_command(["mined/a.jsonl"], "minilm", None, ("--max-length", "128"))
     'secid score mined/a.jsonl --encoder minilm --max-length 128'

@@ -79,7 +79,7 @@ class MinedSource:
     inverted_share : share of negatives that score above the row's first positive, which `secid score` compares them
                  with; None without an encoder.
     n_passages : number of distinct passages used.   most_used : number of rows that use the most frequent passage.
-    n_made_ids : number of rows without a query id or passage ids, for which hashes of the texts were written.
+    n_made_ids : number of rows without a query id or passage ids. Hashes of the texts were written instead.
     not_held   : number of rows with a value that the schema has no place for, by name of the value.
     rejected   : number of answers of a language model, or texts in them, that cannot be negatives, by reason. The
                  hidden file .NAME.rejected.jsonl lists them.

@@ -199,7 +199,7 @@ def reversals_of(doses: Iterable[Dose]) -> tuple[ReversedPair, ...]:
 class Probe(Displayable):
     """Result of one probe.
 
-    n_queries    : number of queries for which every source has negatives.   n_held_out : number of held-out queries.
+    n_queries    : number of queries with negatives in every source.   n_held_out : number of held-out queries.
     n_left_out   : number of queries that at least one source lacks, or that have no positive.
     n_groups     : number of groups of queries that share relevant passages. A group is never split between folds.
     effective_groups : number of equal-sized groups that would give as much evidence as those of the held-out queries.
@@ -209,7 +209,8 @@ class Probe(Displayable):
     loss         : infonce, mw, lsepair, sum_marginal, joint or gist.   passages : own or batch.
     guide        : recipe of the guide for gist, else None.
     precision    : number format of the training.   queries : held-out queries, in the order of every `PerQuery`.
-    frozen, frozen_per_query : metrics before training. These four fields are None if nothing was trained.
+    frozen, frozen_per_query : metrics before training. If nothing was trained, these two, `precision` and `queries` are
+                   None.
     doses        : results by learning rate, in the order of the rates; () if nothing was trained.
     reversals    : pairs of sources whose order differs between doses.
     identical    : groups of sources that were trained once, because they have the same negatives for all these queries.

@@ -147,7 +147,7 @@ class Agreement:
     *_interval_95 : intervals that cover the true value with a probability of at least 95 %; None if no standard error
             is known.
     errors_of : standard errors that the intervals of the correlations account for: "scores", "outcomes". The interval
-            of the regret accounts only for those of the outcomes.
+            of the regret accounts only for "outcomes".
     abstained : reason why the metric's probe ranks nothing; None if it ranks the sources.
     """
 

@@ -267,7 +267,7 @@ class SourceScore(Score):
 
     @property
     def compared_curve(self) -> tuple[BudgetPoint, ...]:
-        """Budget curve to compare sources: with sources cut to equal size if they were cut. Source: METHOD 7."""
+        """Curve for comparisons: `equal_curve`, or `budget_curve` if the source was not cut. Source: METHOD 7."""
         return self.equal_curve or self.budget_curve
 
 
@@ -276,7 +276,7 @@ class RowCounts:
     """Number of rows in a source: n_read = n_used + sum(skipped).
 
     n_records : number of records. Used rows with the same query and positive form one record.
-    n_not_sampled : number of further records that sampling left out (--max-records, --until-ranked).
+    n_not_sampled : number of records that sampling left out (--max-records, --until-ranked), not in `n_records`.
     skipped : number of skipped rows by reason.
     dropped_negatives : number of negatives that were left out of used rows, by reason.
     """

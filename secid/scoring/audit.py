@@ -121,7 +121,7 @@ class _Auditor:
     ) -> None:
         """Restrict the sources to judged queries.
 
-        collection : collection in which the sources' texts are looked up; None if all texts come from it.
+        collection : collection to look up the sources' texts in; None if all texts come from it.
         Raises InputError if no query is judged, or if too many positives of a source are not in the collection.
         """
         self._plan, self._judgements, self._settings = plan, judgements, settings

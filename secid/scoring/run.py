@@ -147,7 +147,7 @@ def assemble_run(
 ) -> Scored:
     """Rank and compare the sources, run all analyses, and build the run.
 
-    run_folder : folder to which the run will be written, for the commands in it; None if it is not written.
+    run_folder : folder that the run will be written to, for the commands in the run; None if it is not written.
     clock : clock whose stages become the run's timing, including stages that end after this call.
     """
     resolved, ranked = read.resolved, context.ranked

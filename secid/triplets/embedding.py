@@ -78,7 +78,7 @@ class DeviceRows:
 
 
 class FileRows:
-    """Rows in a file, (n, d) float32, stored in the order in which they arrive. `take` reads them by id.
+    """Rows in a file, (n, d) float32, stored in order of arrival. `take` reads them by id.
 
     The file uses disk space only for reserved rows. Rows are written by file operations, not through the memory map, so
     a full disk raises an error instead of a signal. Pages that were read stay in memory until `release`.

@@ -175,7 +175,7 @@ def guide_scores(
     """Return the guide's scores for each source. Source: METHOD 10.
 
     sources : triplets of each source, and (T,) their s_qn by the target.   random : `random_rows` of each source.
-    folder  : new folder for the guide's rows.   counts : dictionary to which the guide's cost is added.
+    folder  : new folder for the guide's rows.   counts : dictionary that receives the guide's cost.
     Each text (each pair, for a reranker) is scored once for all sources.
     Raises EncoderError if all pairs have the same score.
     """

@@ -127,7 +127,7 @@ class Measured:
     eigenvalues     : eigenvalues of M, >= 0, ascending; zeros may be missing.
     influence       : influence at the run's budget, then at the budgets of the curve.
     query_keys      : (Q, 16) text keys of influence.queries.
-    variants        : scores under further variants.
+    variants        : scores under other variants.
     """
 
     name: str
@@ -186,11 +186,11 @@ class Measurer:
         budgets: Sequence[float] | None = None,
         keep_sum: bool = True,
     ) -> Measured:
-        """Compute gates, information and influence of a set of triplets, and its scores under further variants.
+        """Compute gates, information and influence of a set of triplets, and its scores under other variants.
 
         planned  : source of the rows; None for a control.
         position : (T,) position of each triplet's query in the nested sample.
-        budgets  : budgets of the influence; None for the run's budget and those of the curve.
+        budgets  : budgets of the influence; None for the run's budget and the curve's budgets.
         keep_sum : True to keep the information matrix in the state, for the run folder. Source: METHOD 2, 4, 7, 8.
         """
         settings, base = self.settings, base_variant(self.settings)

@@ -266,7 +266,7 @@ def sampled(query: Index, reference: RandomReference) -> Flags:
 def hardness_sums(
     query: Index, s_query_negative: Floats, s_query_positive: Floats, share: Floats | None, reference: RandomReference
 ) -> QuerySums:
-    """Return the sums by query from which `hardness` is computed, for any queries. Arguments are as in `hardness`."""
+    """Return the sums by query that `hardness` is computed from, for any queries. Arguments are as in `hardness`."""
     keep = sampled(query, reference)
     random = reference.mean[np.searchsorted(reference.queries, query[keep])]
     above, span = s_query_negative[keep] - random, s_query_positive[keep] - random
@@ -327,7 +327,7 @@ class PassageMeans:
 
 
 def passage_means(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors) -> PassageMeans:
-    """Return the mean cosine of each query with the passages from which `random_reference` draws. Source: METHOD 15.
+    """Return the mean cosine of each query with the passages that `random_reference` draws from. Source: METHOD 15.
 
     triplets, vectors : as in `random_reference`.
     The sum of a query's cosines with all passages is its dot product with the sum of their unit vectors, minus its

@@ -62,7 +62,7 @@ def _summary(run: Run, ablations: Sequence[Ablation]) -> Table:
         columns=(
             text("varied"),
             number("keep the order"),
-            *(wrapped(plain(source.name)) for source in run.sources),
+            *(wrapped(plain(source.name), is_name=True) for source in run.sources),
             text("pairs that change places"),
         ),
         rows=tuple(
@@ -158,7 +158,7 @@ def _table(run: Run, item: Ablation) -> Table:
         columns=(
             text(plain(display_name(item.name))),
             *([number("queries, most")] if sampled else []),
-            *((wrapped if sampled else number)(plain(name)) for name in names),
+            *((wrapped if sampled else number)(plain(name), is_name=True) for name in names),
             text("order"),
             number("stability"),
             *(number(f"stability in {plain(block)}") for block in blocks),

@@ -22,9 +22,9 @@ def slices_section(run: Run, slices: Sequence[Slice]) -> Section:
     shown, n_more = _sorted(slices[:SHOWN_SLICES]), len(slices) - SHOWN_SLICES
     names = [source.name for source in run.sources]
     columns = (
-        foreign(plain(shown[0].field)),
+        foreign(plain(shown[0].field), is_name=True),
         number("queries, most"),
-        *(wrapped(plain(name)) for name in names),
+        *(wrapped(plain(name), is_name=True) for name in names),
         number("stability"),
     )
     table = Table(

@@ -276,9 +276,8 @@ SENTENCES: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
 
 SCALE = "0 means as close to the query as random passages, 1 as close as the positives."
 HARD = 0.9
-SAFEST = f"{TOO_EASY:g} to {HARD:g}"
-"""Range of hardness that was the safest to train on (docs/experiments/dose.md): random passages, which lie below, and
-unfiltered dense negatives, many of which lie above, lost more in the worst case."""
+MEDIUM = f"{TOO_EASY:g} to {HARD:g}"
+"""Medium hardness: harder than the sources that are not ranked, and not as close as a positive."""
 SHOWN_DIFFERENCES = 2
 
 
@@ -291,25 +290,29 @@ def answer(run: Run) -> str:
     """Return a sentence on which sources to repair or not to use, how hard the others are, and whose scores differ."""
     sound = [source for source in run.sources if source.status == "no_defects"]
     others = "of the others, " if 0 < len(sound) < len(run.sources) else ""
-    range_ = _in_safest_range(run, sound)
-    clauses = (statuses(run.sources), range_ and f"{others}{range_}", _differences(run, sound))
+    hardness = _by_hardness(run, sound)
+    clauses = (statuses(run.sources), hardness and f"{others}{hardness}", _differences(run, sound))
     return f"{'; '.join(filter(None, clauses))}."
 
 
-def _in_safest_range(run: Run, sources: Sequence[SourceReport]) -> str:
-    """Return a clause on which sources are within, above and below the safest range of hardness; "" if none has one."""
-    places: dict[str, list[str]] = {"in": [], "above": [], "below": []}
+def _by_hardness(run: Run, sources: Sequence[SourceReport]) -> str:
+    """Return a clause on which sources are of medium hardness, harder and easier; "" if none has a hardness."""
+    medium: list[str] = []
+    harder: list[str] = []
+    easier: list[str] = []
     for source in sources:
         value = source.in_table(run.budget).hardness_value
         if value is not None:
-            places["below" if value < TOO_EASY else "above" if value > HARD else "in"].append(source.name)
-    within = places.pop("in")
-    outside = listed([f"{sources_listed(names)} {where} it" for where, names in places.items() if names])
-    if within:
-        verb = "lies" if len(within) == 1 else "lie"
-        clause = f"{sources_listed(within)} {verb} in the safest range of hardness ({SAFEST})"
-        return f"{clause}, {outside}" if outside else clause
-    return f"none lies in the safest range of hardness ({SAFEST}): {outside}" if outside else ""
+            (easier if value < TOO_EASY else harder if value > HARD else medium).append(source.name)
+    outside = [(names, word) for names, word in ((harder, "harder"), (easier, "easier")) if names]
+    rest = ", ".join(f"{_are(names)} {word}" for names, word in outside)
+    if not medium:
+        return f"none is of medium hardness ({MEDIUM}): {rest}" if rest else ""
+    return ", ".join(filter(None, (f"{_are(medium)} of medium hardness ({MEDIUM})", rest)))
+
+
+def _are(names: Sequence[str]) -> str:
+    return f"{sources_listed(names)} {'is' if len(names) == 1 else 'are'}"
 
 
 def _differences(run: Run, sources: Sequence[SourceReport]) -> str:

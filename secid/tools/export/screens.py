@@ -40,6 +40,10 @@ UNSCORED = "{} in the copy were not scored. Score, hardness and outscoring below
 TEXTS_ONLY = "{} needs the encoder, so it was dropped only in the scored sample."
 SAMPLED_ONLY = "{}: evaluated for at most 1,000 sampled queries of each source; negatives of other queries are kept"
 NOT_SCORED = "The copy is not scored yet. To score it:"
+NOT_SCORED_BY_ANY = (
+    "The copy is not scored yet. To score it, put the name of an encoder in place of ENCODER, such as minilm:"
+)
+"""In place of NOT_SCORED after `secid check`, or if the encoder is a Python object."""
 NOT_RETRIEVAL = "The score does not show whether training on this mixture gives a better encoder."
 REMARKS = {
     "too_few": "{name} has {n:,.0f} negatives, fewer than its share of a budget of {budget:g}.",
@@ -127,7 +131,7 @@ def _answers(selected: Selection) -> Table:
     numbers = ("score ± CI", "hardness", "outscoring", "defects", "n")
     return Table(
         caption="The source before and after",
-        columns=(foreign(selected.source), status("status"), *map(number, numbers)),
+        columns=(foreign(selected.source, is_name=True), status("status"), *map(number, numbers)),
         rows=(("before", *_cells(selected.before)), ("after", *_cells(selected.after))),
     )
 
@@ -150,7 +154,7 @@ def _notes(selected: Selection, by: str) -> Iterator[str | Line]:
         yield WIDENED.format(name, points(of_copy), points(of_source))
     if by in ("weight", "influence") and not {"top", "max"}.isdisjoint(selected.left_out):
         yield EASIEST.format(by)
-    yield NOT_SCORED
+    yield NOT_SCORED if selected.encoder else NOT_SCORED_BY_ANY
     yield command(score_command([selected.path], selected.encoder or "ENCODER", None, ()), 2)
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 from typing import get_args
 
 import pytest
@@ -11,6 +12,7 @@ from secid.pages.check_page import answer
 from secid.pages.evidence import probe_page
 from secid.pages.explain import CHECKS, TERMS, explained, head_words, term_of
 from secid.pages.findings import STATUS
+from secid.pages.formats import FORMATS
 from secid.pages.gate_page import gate_page, mark
 from secid.pages.page import STATUSES, Table
 from secid.pages.sections import page_of
@@ -20,7 +22,7 @@ from secid.results.gate import Outcome
 from tests.unit.gating.test_pages import CHECKS as ALL_CHECKS
 from tests.unit.gating.test_pages import VERDICT
 from tests.unit.pages.probes import probe
-from tests.unit.pages.samples import golden, guided, profiled, reported
+from tests.unit.pages.samples import golden, guided, profiled, renamed, reported
 
 GATE, PROBE = gate_page(VERDICT), probe()
 TABLES = [
@@ -104,6 +106,13 @@ def test_every_head_of_a_page_is_explained_in_one_sentence_but_names_and_plain_w
         assert words.endswith(".")
         assert words.rstrip(".").count(". ") == 0
     assert head_words("no such head") == ""
+
+
+def test_a_source_that_is_called_like_a_head_is_not_explained():
+    html = FORMATS[".html"](renamed(reported(), {"bm25": "short", "dense": "mojibake"}))
+    columns = re.findall(r"<th scope=\"col\"([^>]*)><bdi>(short|mojibake|stability)</bdi></th>", html)
+    assert {name for _, name in columns} == {"short", "mojibake", "stability"}
+    assert all(("title=" in attributes) == (name == "stability") for attributes, name in columns)
 
 
 @pytest.mark.parametrize(

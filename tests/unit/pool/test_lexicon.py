@@ -100,7 +100,7 @@ def test_texts_of_ascii_alone_share_their_tokens(tmp_path, query, passage, share
 
 
 def test_lexicons_of_a_child_process_give_the_same_coverage(tmp_path, monkeypatch):
-    monkeypatch.setattr(workers, "LEAST_TEXTS", 0)
+    monkeypatch.setattr(workers, "MIN_TEXTS_FOR_PROCESSES", 0)
     stores = []
     for role, texts in (("query", ["one two", "drei vier é"]), ("passage", ["two three", "vier", "one", "é two"])):
         spool = TextSpool(role, tmp_path / role)

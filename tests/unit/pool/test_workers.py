@@ -26,7 +26,7 @@ GOATS = "The goats of valley {} climb the steep rocks above the old mill, where 
 
 @pytest.fixture(autouse=True)
 def any_number_of_texts(monkeypatch):
-    monkeypatch.setattr(workers, "LEAST_TEXTS", 0)
+    monkeypatch.setattr(workers, "MIN_TEXTS_FOR_PROCESSES", 0)
 
 
 def test_findings_do_not_depend_on_the_number_of_workers(tmp_path, monkeypatch):
@@ -90,7 +90,7 @@ def test_without_a_child_the_call_is_made_once_when_it_is_asked_for():
 
 def test_one_thread_and_few_texts_start_no_process(monkeypatch):
     assert Workers(1, 1).n == 1
-    monkeypatch.setattr(workers, "LEAST_TEXTS", 2)
+    monkeypatch.setattr(workers, "MIN_TEXTS_FOR_PROCESSES", 2)
     assert [Workers(1, 2).n, Workers(2, 2).n] == [1, 2]
 
 
@@ -109,7 +109,7 @@ from secid.pool import workers
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever the tests' process leaves to its children
 signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 print("begun", flush=True)
-workers.LEAST_TEXTS = 0
+workers.MIN_TEXTS_FOR_PROCESSES = 0
 with workers.in_child_process(1, 2, time.sleep, 600), workers.Workers(1, 2) as some:
     list(some.map(time.sleep, [0.01, 0.01, 2, 2]))
 """
@@ -148,7 +148,7 @@ def test_no_child_outlives_its_parent(tmp_path, sent):
 
 
 def work_of_children() -> None:
-    workers.LEAST_TEXTS = 0
+    workers.MIN_TEXTS_FOR_PROCESSES = 0
     with Workers(1, 2) as some:
         list(some.map(time.sleep, [0.01] * 500))
 
@@ -159,7 +159,7 @@ from secid.pool import workers
 from tests.unit.pool.test_workers import work_of_children
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
-workers.LEAST_TEXTS = 0
+workers.MIN_TEXTS_FOR_PROCESSES = 0
 with workers.in_child_process(1, 2, work_of_children) as result:
     print("begun", flush=True)
     result()
@@ -202,7 +202,7 @@ def test_rows_in_memory_stay_with_their_process():
 
 
 def test_where_no_process_can_start_this_one_does_the_work(monkeypatch):
-    monkeypatch.setattr(workers, "LEAST_TEXTS", 0)
+    monkeypatch.setattr(workers, "MIN_TEXTS_FOR_PROCESSES", 0)
     monkeypatch.setattr(workers._Process, "start", refuse)
     with workers.in_child_process(1, 2, int, "7") as found:
         assert found() == 7

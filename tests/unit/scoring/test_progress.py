@@ -122,8 +122,8 @@ def test_what_is_not_read_and_flags_that_do_nothing_are_noted(tmp_path):
 def test_a_run_that_judges_texts_beside_the_encoder_gives_the_same_report(tmp_path, monkeypatch):
     source = write_rows(tmp_path / "in.jsonl", rows(12))
     reports = []
-    for n_texts in (workers.LEAST_TEXTS, 0):
-        monkeypatch.setattr(workers, "LEAST_TEXTS", n_texts)
+    for n_texts in (workers.MIN_TEXTS_FOR_PROCESSES, 0):
+        monkeypatch.setattr(workers, "MIN_TEXTS_FOR_PROCESSES", n_texts)
         watcher = Told()
         run = secid.score(source, HashEncoder(), progress=watcher, threads=2, cache=False)
         names = [name for name, *_ in watcher.stages]
