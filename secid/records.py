@@ -123,7 +123,7 @@ class Block(NamedTuple):
         return Block((query,), positives + negatives, (len(positives),), (len(negatives),), path, (line,))
 
     def only(self, keep: Sequence[bool]) -> Block:
-        """Return only some of the rows. keep: one flag per row."""
+        """Return a block with only the flagged rows. keep: one flag per row."""
         of_passages = chain.from_iterable(map(repeat, keep, map(add, self.n_positives, self.n_negatives)))
         return Block(
             list(compress(self.queries, keep)),

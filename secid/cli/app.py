@@ -124,7 +124,7 @@ def main(arguments: list[str]) -> int:
 
 
 def _failed(error: Exception) -> int:
-    """Print an error, and return the exit code."""
+    """Print an error with its remedy. Return the exit code."""
     from secid.files import NO_ROOM
     from secid.pages.text import short
 

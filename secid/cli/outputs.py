@@ -49,8 +49,8 @@ def check_outputs(
 
     suffixes : suffixes of the formats.   inputs : files and folders that will be read; ignored without outputs.
     folders  : text to add to the remedy if an output may be meant as a folder.
-    Raises UsageError if an output's suffix is not one of `suffixes`, or if an output is an input or inside one, also by
-    another name. Raises OutputError if it cannot be written.
+    Raises UsageError if an output's suffix is not one of `suffixes`, or if an output is an input or lies inside one,
+    even under another name. Raises OutputError if it cannot be written.
     """
     from secid.pages.formats import METRICS, format_of
 

@@ -236,9 +236,9 @@ Example: secid ablate *.parquet --encoder e5-base --encoder e5-large
 
 
 def default_run(sources: list[str]) -> Path:
-    """Return secid-runs/<time>-<names>-<id>, with the names of up to three sources, cut to 80 characters.
+    """Return secid-runs/<time>-<names>-<id>. <names> has up to three sources, cut to 80 characters.
 
-    The id keeps runs apart that start in the same second, here or on another machine.
+    The id distinguishes runs that start in the same second, on this machine or another.
     """
     time = datetime.now(UTC).strftime("%Y%m%dT%H%M%SZ")
     names = [Path(source.split("=", 1)[0]).name.split(".")[0] for source in sources[:3]]

@@ -344,7 +344,7 @@ class TripletPairs(NamedTuple):
     positive: Index
 
     def only(self, keep: Flags | slice) -> TripletPairs:
-        """Return the pairs to keep."""
+        """Return only some of the pairs. keep: one flag per pair, or a slice."""
         return TripletPairs(self.triplet[keep], self.negative[keep], self.positive[keep])
 
 

@@ -85,7 +85,7 @@ def opening_flags(
     shared_opening : see `shared_openings`. Shares are of distinct texts: the source's negatives, and all positives of
                      the run.
     texts : openings of all passages.
-    run   : facts on the whole run if these sources are part of it; None to gather them from these sources.
+    run   : facts about the whole run if these sources are a part of it; None to gather them from these sources.
     A source without negatives gets empty arrays. Source: METHOD 14.
     """
     run = run or RunOpenings.of(sources, texts)

@@ -239,10 +239,10 @@ TAIL_CHARACTERS = 240
 NOTE_CHARACTERS = 12
 """Minimum length of a note in brackets. Units, years and most citations are shorter."""
 HINTS = ("quer", "question", "hard", "prompt", "requirement", "intent", "let me know", "i hope", "word count", "end of")
-"""Words that precede the search with ENGLISH_NOTE: each of its matches contains one of them, but few passages do."""
+"""Words to look for before searching with ENGLISH_NOTE. Every match contains one of them, but few passages do."""
 OTHER_HINTS = ("frage", "anforderung", "requête", "question", "exigence", "pregunta", "consulta", "requisito")
 CHINESE_HINTS = ("查询", "查詢", "问题", "問題", "要求")
-"""Chinese words that precede the search with PLAIN: each of its matches contains one of them or of OTHER_HINTS."""
+"""Chinese words to look for before searching with PLAIN. Every match contains one of these or of OTHER_HINTS."""
 ENGLISH_NOTE = re.compile(
     rf"""
       \b(?:this|that|these|the\ (?:above|generated|following|provided|given))\ (?:[\w-]+\ ){{0,3}}?{THING}\b

@@ -63,9 +63,9 @@ def text_rules(
 ) -> list[TextFindings]:
     """Return the text findings of each source: all for negatives, only formal ones for labelled positives.
 
-    queries, passages, sources : everything that was read, before a sample or a positive policy leaves anything out.
+    queries, passages, sources : everything that was read, before sampling and before a positive policy is applied.
     known   : labelled positives from outside the run, such as a baseline's. They count like those of the run.
-    run     : facts on the whole run if the sources are part of it; None to gather them from these sources.
+    run     : facts about the whole run if these sources are a part of it; None to gather them from these sources.
     threads : number of processes that read many texts; None for one per core.
     Results do not depend on the order of sources, records and texts, on batch sizes or on the number of processes.
     """

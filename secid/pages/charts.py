@@ -41,7 +41,7 @@ WHISKERS = "Whiskers: 95 % CI."
 
 @dataclass(frozen=True)
 class Mark:
-    """A number with both ends of its 95 % interval, () without one. words: the same as text, for screen readers."""
+    """A number with both ends of its 95 % interval, or () without one. words: the same as text, for screen readers."""
 
     value: float
     ends: Sequence[float]
@@ -140,7 +140,7 @@ def _mean(own: GateProfile, gate: str) -> Mark:
 
 
 def gains_chart(probe: Probe | None) -> Chart | None:
-    """Draw the gain of training on each source and control, a strip for each learning rate. None without training."""
+    """Draw the gain of training on each source and control, one strip per learning rate. None without training."""
     if probe is None or not probe.trained:
         return None
     doses = probe.trained

@@ -53,9 +53,9 @@ FINDERS = {
     "level": "does not find them: AUROC {}, where 0.5 is chance.",
     "below": "does not find them: AUROC {}, below 0.5, so they look safer than the other negatives.",
 }
-"""Sentences on how well a score finds the labelled relevant negatives, by the position of the interval of its AUROC."""
+"""Position of the interval of a score's AUROC -> sentence on how well the score finds labelled relevant negatives."""
 WHO = {"The encoder's π": "consistency", "The guide": "relative"}
-"""Name of each score, and the rule that orders by it."""
+"""Name of a score in sentences -> rule that orders negatives by it."""
 TERMS = (
     ("AUROC", TERM_WORDS["AUROC"]),
     ("absolute margin", ABSOLUTE),

@@ -49,8 +49,8 @@ NOT_RANKED = "not ranked"
 NOTICED_SKIPPED = 0.01
 """Minimum share of left-out rows that is shown as a finding."""
 NOTICED_OVERLAP = 0.9
-"""Treat two sources as one if their mean Jaccard overlap of negatives, and the shares of the smaller one's queries and
-documents that they share, are at least this."""
+"""Minimum overlap at which two sources count as one. It applies to the mean Jaccard overlap of their negatives, and to
+the shares of the smaller source's queries and documents that the other one also has."""
 FIX_THE_FILE = "Fix the file: the remaining rows may not be representative."
 DOUBTS = tuple(name for name, entry in FINDINGS.items() if not entry.counted and entry.limit is not None)
 """Findings that are not defects but should be checked before training."""
@@ -101,9 +101,9 @@ def status_of(run: Run, source: SourceReport) -> str:
 
 
 def status_and_problem(run: Run, source: SourceReport) -> str:
-    """Return the status with the most urgent finding on a second line, so that no defects does not look like approval.
+    """Return the status of a source. After "no defects", a second line names the most urgent finding above its limit.
 
-    Only the status for a source that has no such finding, or whose status is a warning itself.
+    Without that line, "no defects" would look like approval.
     """
     word, found = status_of(run, source), above_limits(source)
     return f"{word};\n{found[0].name}" if found and word == STATUS["no_defects"] else word
@@ -133,7 +133,7 @@ def statuses(sources: Sequence[SourceReport]) -> str:
 
 
 def doubts(sources: Sequence[SourceReport]) -> str:
-    """Return sentences on sources that the encoder cannot read, and on those to check before training; "" for none."""
+    """Return sentences on sources that the encoder cannot read and sources to check before training; "" if none."""
     unread = [source for source in sources if source.status == "no_verdict"]
     check = [source for source in sources if source.status == "no_defects" and any(_shares(source, DOUBTS))]
     unread = unread if len(unread) < len(sources) else []
@@ -144,14 +144,17 @@ def doubts(sources: Sequence[SourceReport]) -> str:
 
 
 def _shares(source: SourceReport, names: Sequence[str], *, above: bool = True) -> Iterator[tuple[float, str]]:
-    """Yield share and name of these findings: those above their limits, most urgent first; without `above` all."""
+    """Yield (share, name) of the named findings that a source has.
+
+    above : only findings above their limits, the most urgent first.
+    """
     for item in above_limits(source) if above else source.findings:
         if item.name in names and (not too_rare(item) if above else item.share > 0):
             yield item.share, item.name
 
 
 def _with_first(sources: Sequence[SourceReport], names: Sequence[str]) -> list[str]:
-    """Format each source with its most urgent of these findings. The most urgent come first."""
+    """Format each source with the most urgent of the named findings. Sources with the most urgent ones come first."""
     first = {source.name: next(_shares(source, names), (0.0, "")) for source in sources}
     places = {name: FINDINGS[of].urgency if of else len(FINDINGS) for name, (_, of) in first.items()}
     ordered = sorted(first.items(), key=lambda item: (places[item[0]], -item[1][0]))
@@ -420,7 +423,7 @@ def _same(run: Run, source: SourceReport) -> list[Ranked]:
 
 
 def _same_negatives(overlap: Overlap, jaccard: float, n_queries: Mapping[str, int]) -> str:
-    """Return sentences on the queries on which two sources have the same negatives, and the consequence."""
+    """Return sentences on the queries for which two sources have the same negatives, and on what follows from it."""
     smaller, larger = sorted((overlap.first, overlap.second), key=n_queries.__getitem__)
     n_larger, n_shared = n_queries[larger], round(overlap.shared_query_fraction * n_queries[smaller])
     first, second = named(overlap.first), named(overlap.second)

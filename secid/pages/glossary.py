@@ -36,21 +36,21 @@ NOT_RULED_OUT = (
 )
 """Sentence for runs without a guide whose queries have several positives. Other runs have ONE_LABEL."""
 TIE_TERM = (
-    "two sources share a letter if their difference is not significant, and none if it is; A is the highest. – marks a "
-    "source that is not ranked, or could not be compared with all the others"
+    "sources share a letter if their difference is not significant, otherwise they have no letter in common; A is the "
+    "highest. – marks a source that is not ranked, or could not be compared with all the others"
 )
 STATUS_TERMS = {
     "no defects": "no counted defect is above its limit, which does not make the source good for training; "
     "“no defects; NAME” has another finding above its limit.",
-    "not ranked": "no defects, yet as easy as random passages, or too few negatives as hard as those of other sources, "
-    "or too few queries in common with them: a high score does not recommend it.",
+    "not ranked": "no defects, but the source is as easy as random passages, or too few of its negatives are as hard "
+    "as those of other sources, or it has too few queries in common with them. So a high score does not recommend it.",
     "no verdict": "the encoder does not know the script of at least half of the negatives.",
     "repair first": "a defect is above its limit, and at least half of the records keep a negative without it.",
-    "do not use": "fewer than half of the records would have a negative left.",
+    "do not use": "a defect is above its limit, and fewer than half of the records keep a negative without it.",
 }
 """Meaning of each status of a source, by its words."""
 EXPLANATIONS = {
-    "status": "what to do with the source before training, by its defects alone. "
+    "status": "what to do with the source before training, judged only by its defects. "
     + " ".join(f"{status}: {meaning}" for status, meaning in STATUS_TERMS.items()),
     "consistency": "mean π, 0 to 1: how sure the encoder is of the positive. Near 1 the negative is easy, below ½ it "
     "outscores the positive.",
@@ -63,17 +63,17 @@ EXPLANATIONS = {
     "outscoring": "share of the negatives that the encoder scores above their positive (π < ½): false negatives, or "
     "what training should correct.",
     "defects": "share of the listed negatives with at least one defect, such as a false negative or a repeat.",
-    "ECI_sem": "log det(I + M), in nats, from 0 to tr M: usually within 1 % of the mean of π · ρ · λ. Higher: more "
-    "negatives that the encoder sees as safe, near the positive and unlike the query in words. It does not reward "
-    "hardness: compare at equal hardness, and with the mean residual, which needs no encoder.",
-    "ECI_B": "log det(I + B·M), in nats, 0 or more: the score of B negatives drawn from the source. Small B goes by "
-    "total weight, large B by variety.",
+    "ECI_sem": "log det(I + M), in nats, from 0 to tr M: usually within 1 % of the mean of π · ρ · λ. It is higher "
+    "with more negatives that the encoder sees as safe, near the positive and unlike the query in words. It does not "
+    "reward hardness, so compare sources at equal hardness, and with the mean residual, which needs no encoder.",
+    "ECI_B": "log det(I + B·M), in nats, 0 or more: the score of B negatives drawn from the source. With small B it "
+    "depends on the total weight, with large B on variety.",
     "95 % CI": "95 % confidence interval; queries are the sampling unit.",
-    "P(first)": "chance of the highest score among the ranked sources, 0 to 100 %, given the sampling of "
-    "queries; – for a source that is not ranked.",
+    "P(first)": "probability that the source has the highest score of all ranked sources, 0 to 100 %, given the "
+    "sampling of queries; – for a source that is not ranked.",
     "new texts": "texts that are in no source and were encoded only for the control, 0 or more; fewer cost less.",
-    "candidates": "documents of the run that the control's negatives were drawn from or searched in; at most 100,000 "
-    "are searched.",
+    "candidates": "documents of the run from which the control's negatives were drawn, or which were searched for "
+    "them; at most 100,000 are searched.",
     "negatives": "triplets (query, positive, negative) scored, 1 or more.",
     "queries": "distinct queries, 1 or more: the sampling unit. 35/120: the row covers the 35 that all sources "
     "share, out of its 120. *: rows cover different queries, so compare only pairs.",
@@ -84,7 +84,7 @@ EXPLANATIONS = {
     "ρ": "whether the negative is near the positive, 0 to 1: above ½ it is nearer to the positive than to the query; "
     "the score rewards more.",
     "c": "lexical coverage, 1 − λ: IDF share of the query's words that the negative repeats, 0 to 1.",
-    "c of positives": "the same for the scored positives: the coverage that is normal in these texts.",
+    "c of positives": "lexical coverage of the scored positives, 0 to 1: the coverage that is normal in these texts.",
     "weight": "π · ρ · λ, 0 to 1: what a negative adds to the score. A copy of the positive adds nothing.",
     "λ": "0 to 1: how little the negative repeats the query's words, by IDF; the score rewards more.",
     "gap to random": "mean weight of a source minus that of random passages for the same queries; the parts of the "
@@ -97,15 +97,15 @@ EXPLANATIONS = {
     "difference is significant.",
     "queries for 80 %": "distinct queries with which a true difference of this size would be found four times in five, "
     "1 or more.",
-    "difference": "first score minus second, in nats, over the queries that both have; where marked, in tr M instead.",
-    "hardness, outscoring of a pair": "first source minus second over the queries that both have: the hardness, "
-    "and the share of negatives that outscore their positive, in points.",
+    "difference": "first score minus second, in nats, over the queries that both have; in tr M if marked so.",
+    "hardness, outscoring of a pair": "difference between the first source and the second, over the queries that both "
+    "have: in hardness, and in the share of negatives that outscore their positive, in points.",
     "source minus control": "score of the source minus that of the control, in nats, with errors paired by query; "
-    "where sources have different queries, the control is taken on those of the source.",
+    "if sources have different queries, the control is scored on those of the source.",
     "share": "percentage of a source's negatives that have the finding, 0 to 100 %. Findings of the texts cover all "
     "listed negatives, the others all scored ones. A negative may have several findings.",
-    "share of weight": "share of a source's total weight that negatives with the finding hold, 0 to 100 %: how much of "
-    "the score rests on them.",
+    "share of weight": "share of a source's total weight that negatives with the finding have, 0 to 100 %: how much of "
+    "the score depends on them.",
     "part of the score": "what negatives with the finding add to the score, to first order, in nats.",
     "shortfall": "how much a sample of this size understates ECI_B on average, in nats, 0 or more; smaller is better.",
     "B = N": "a budget equal to the source's number of negatives.",
@@ -123,31 +123,32 @@ EXPLANATIONS = {
     "nothing about variety.",
     "‖M‖": "Frobenius norm of M, 0 to tr M; nearer to tr M means fewer directions.",
     "eigenvalue share": "share of tr M on one direction, 0 to 100 %, largest first; flatter is more varied.",
-    "AUC": "chance that a positive scores above a negative, over all pairs of all queries, ties by half; 0 to 1, and "
-    "0.5 is no separation.",
-    "AUC within queries": "the same over pairs of one query.",
+    "AUC": "probability that a positive scores above a negative, over all pairs of all queries, 0 to 1. Ties count "
+    "half, and 0.5 means no separation.",
+    "AUC within queries": "AUC over pairs within a query, 0 to 1.",
     "gap": "AUC within queries minus AUC: how far the levels of scores differ between queries, which losses within a "
     "query cannot see. Near 0 one threshold serves all queries.",
     "MW loss": "mean of log(1 + exp(−(s⁺ − s⁻)/τ)) over all pairs of all queries, 0 or more; lower separates better. "
-    "Divided by log 2 it bounds the pairs in wrong order; within a record its counterpart is the MNRL loss.",
+    "Divided by log 2, it is an upper bound on the share of pairs in wrong order. The MNRL loss is its counterpart "
+    "within a record.",
     "largest batch below 1 %": "largest batch in which fewer than 1 % of the queries meet one of their own labelled "
     "positives as a negative.",
     "affected": "share of rows whose query meets one of its labelled positives in another row of the batch, for "
     "batches of that many rows drawn at random; 0 to 100 %.",
     "flagged in batch": "share of the passages of other rows whose cosine to the query is within 5 % of its "
-    "positive's, or above; 0 to 100 %, in a sample of batches, with 95 % CI. A mask such as GIST's would remove them, "
-    "with this encoder as its own guide; a guide does not score them. Some are sound negatives.",
-    "shared": "queries and documents in both sources over the smaller one's, 0 to 100 %.",
-    "rows, records": "rows read are used or left out; used rows of the same query and positive form one record.",
-    "suspects": "share of the negatives that the guide scores at most 5 % lower than their positive, 0 to 100 %. What "
-    "part of them is relevant depends on the guide.",
+    "positive's, or above; 0 to 100 %, in a sample of batches, with 95 % CI. A mask such as GIST's, with this encoder "
+    "as its own guide, would remove them. The run's guide does not score them. Some are sound negatives.",
+    "shared": "queries and documents that both sources have, as a share of the smaller source's, 0 to 100 %.",
+    "rows, records": "every row read is used or left out; used rows with the same query and positive form one record.",
+    "suspects": "share of the negatives that the guide scores at most 5 % lower than their positive, 0 to 100 %. How "
+    "many of them are relevant depends on the guide.",
     "of random passages": "share of random passages for the same queries that the guide flags by the same margin, 0 to "
     "100 %: near 0 for a useful guide. Above 10 %, or if a source does not have significantly more, its suspects are "
-    "no evidence.",
+    "not evidence.",
     "agreement": "share of the negatives that the encoder and the guide put on the same side of the positive, 0 to "
     "100 %.",
-    "rank correlation": "Spearman's, of how far negatives lie below their positive by the encoder and by the guide, "
-    "−1 to 1.",
+    "rank correlation": "Spearman correlation between encoder and guide, −1 to 1, of how far negatives score below "
+    "their positive.",
     "relative margin": "share of the negatives that score above the positive, or below it by at most this fraction of "
     "its score.",
     "absolute margin": "share of the negatives that score above the positive, or below it by at most this difference.",
@@ -164,12 +165,12 @@ TERM_WORDS = {
     "n": "number of negatives, each once per record.",
     "rank": "place among the ranked sources by score, 1 the highest; – for a source that is not ranked.",
     "pair": "two sources; of two scores the first is the higher one.",
-    "higher": "the source with the higher mean weight at equal margins; – where the difference is not significant.",
+    "higher": "the source with the higher mean weight at equal margins; – if the difference is not significant.",
     "significant": "yes if the difference holds after Holm's correction for the number of pairs.",
     "finding": "what negatives have in common, by its name: `secid explain NAME` says more.",
     "positives": "labelled positives of the same queries.",
     "control": "made from the run's own texts, scored like a source and never ranked: what any source should beat.",
-    "keep the order": "settings under which every pair of sources keeps its order, of those tried.",
+    "keep the order": "number of settings, of those tried, under which every pair of sources keeps its order.",
     "rule": "what flags a negative: π below ½, a margin to the positive, or a guide.",
     "rows": "rows of the file, 0 or more; each lists the negatives of one query and positive.",
     "short": "rows with fewer negatives than asked for, 0 or more; fewer is better.",
@@ -177,21 +178,21 @@ TERM_WORDS = {
     "margin": "how much lower than its positive a negative must score, in per cent of the positive's score.",
     "s_qn": "mean cosine of negative and query, −1 to 1; higher is harder.",
     "passages": "distinct passages among the negatives, 1 or more; more is more varied.",
-    "most used": "for how many queries the passage that is mined most often is a negative; lower is more varied.",
+    "most used": "number of queries for which the most frequently mined passage is a negative; lower is more varied.",
     "relevant": "negatives that the labels call relevant, so false negatives; 0 is best.",
     "non-relevant": "negatives that the labels call non-relevant.",
     "unjudged": "negatives without a label: whether they are relevant is not known.",
     "flagged": "negatives that the rule flags at its default threshold.",
-    "AUROC": "chance that a labelled relevant negative looks more suspect than another one, ties by half, 0 to 1: "
-    "at ½ a rule is blind, below ½ they look safer than the rest. It depends on no threshold.",
+    "AUROC": "probability that a labelled relevant negative looks more suspect than another negative, 0 to 1; ties "
+    "count half. At ½ a rule cannot tell them apart, and below ½ relevant negatives look safer. It needs no threshold.",
     "precision": "share of the flagged negatives that are labelled relevant, 0 to 100 %; higher is better.",
     "recall": "share of the labelled relevant negatives that are flagged, 0 to 100 %; higher is better.",
     "without suspects": "ECI_sem without the negatives that the guide suspects, in nats.",
     "score alone": "ECI_sem of the source by itself, in nats; it is not the source's part of the mixture.",
     "gain": "nDCG@10 minus the frozen encoder's, −1 to 1, over seeds that all sources finished; higher is better.",
-    "±": "half of a 95 % confidence interval: what other queries, and further runs of the training, would change.",
+    "±": "half of a 95 % confidence interval, which covers the choice of queries and the variation of training runs.",
     "vs random": "nDCG@10 minus that after training on random passages, over the seeds that both have.",
-    "seeds": "runs of each fold; fewer where a source was stopped.",
+    "seeds": "number of training runs of each fold; fewer if a source was stopped.",
     "nDCG@10": "how high relevant passages rank among the first ten, 0 to 1; higher is better.",
     "MRR@10": "mean of 1/rank of the first relevant passage within ten, 0 to 1; higher is better.",
     "recall@100": "share of the relevant passages among the first hundred, 0 to 1; higher is better.",
@@ -200,7 +201,7 @@ TERM_WORDS = {
     "tau": "Kendall's tau-b of the number with the results, −1 to 1; 1 is the same order.",
     "regret": "result of the best source minus that of the one that the number puts first, 0 or more; 0 is best.",
     "source": "the negatives of one origin, such as a miner or a generator, with their queries and positives.",
-    "score without defects": "ECI_sem without the negatives that have a defect; – where none has.",
+    "score without defects": "ECI_sem without the negatives that have a defect; – if none has one.",
     "gates": "consistency π, locality ρ and residual λ of a negative, each 0 to 1; the weight is their product.",
     "gate profile": "the mean gates of each source, next to those of random passages and known positives.",
     "failure buckets": "the findings of the report, each with its rows: `secid explain` lists them.",
@@ -208,7 +209,7 @@ TERM_WORDS = {
     "top problem": "the most urgent finding above its limit.",
     "accepted": "every check passed, or the policy excuses those that are undecided.",
     "rejected": "at least one check failed.",
-    "undecided": "no check failed, and at least one is undecided: its interval holds the limit, or it could not be "
+    "undecided": "no check failed, and at least one is undecided: its interval contains the limit, or it could not be "
     "evaluated.",
     "check": "one test that the gate applies to a source, with a limit.",
     "outcome": "pass, fail, undecided, notice or excused.",
@@ -283,20 +284,23 @@ SETTINGS = {
     "idf": (
         "IDF corpora",
         (
-            "the texts over which the IDF of a word in λ is counted. Pooled documents: of all sources; own: of the "
-            "source; pooled queries + documents: both. Uniform weights: every word counts 1."
+            "the texts from which the IDF of words in λ is counted. Pooled documents: those of all sources; own: those "
+            "of the source; pooled queries + documents: both kinds. Uniform weights: every word counts 1."
         ),
     ),
     "weight": (
         "weights",
         (
-            "what each direction is multiplied by. Full: π · ρ · λ; “without” leaves one factor out. Residual "
-            "only: 1 for every negative. Margin hardness: 1 − π. Fisher: 4 · π · (1 − π) · ρ · λ. "
-            "Gradient-weighted: ((1 − π)/τ)² times the squared distance of positive and negative, over its mean. "
-            "Scores under other weights are other numbers: compare only orders."
+            "the factor of each direction. Full: π · ρ · λ; “without” leaves one factor out. Residual only: 1 for "
+            "every negative. Margin hardness: 1 − π. Fisher: 4 · π · (1 − π) · ρ · λ. Gradient-weighted: ((1 − π)/τ)² "
+            "times the squared distance between positive and negative, divided by its mean. Scores under different "
+            "weights are not comparable, so compare only orders."
         ),
     ),
-    "sample": ("samples", "shares of the run's queries that are scored, above 0 to 100 %, each within the next."),
+    "sample": (
+        "samples",
+        "shares of the run's queries to score, above 0 to 100 %; each sample is part of the next larger one.",
+    ),
     "encoder": ("encoders", "models whose vectors are scored, each by its own recipe; compare only orders."),
 }
 """What an ablation varies: the plural of its name, and an explanation."""

@@ -185,7 +185,7 @@ def table_lines(table: Table, width: int) -> list[Text]:
 
 
 def _in_two(row: Sequence[str], columns: Sequence[Column]) -> Iterator[Sequence[str]]:
-    """The row, and below it one with the second line of its status, if that has one."""
+    """Yield the row, then a row with the second line of its status if the status has two lines."""
     parts = [cell.split("\n") if column.kind == "status" else [cell] for cell, column in zip(row, columns, strict=True)]
     for line in range(max(map(len, parts))):
         yield [part[line] if line < len(part) else "" for part in parts]

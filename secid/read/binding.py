@@ -125,7 +125,7 @@ def look_like_words(values: Sequence[Any]) -> bool:
 
 
 def look_like_names(values: Sequence[Any]) -> bool:
-    """Tell whether MIN_ID_FRACTION of the values are single ASCII words, and half of these have `_` or `:`."""
+    """Tell whether MIN_ID_FRACTION of the values are single ASCII words, at least half of them with `_` or `:`."""
     words = [value for value in values if isinstance(value, str) and ASCII_WORD.fullmatch(value)]
     n_marked = sum(bool(MARK.search(word)) for word in words)
     return bool(words) and len(words) >= MIN_ID_FRACTION * len(values) and 2 * n_marked >= len(words)

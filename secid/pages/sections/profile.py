@@ -71,7 +71,7 @@ def log_det_lines(run: Run) -> list[str]:
 
 
 def _residual_alone(run: Run, sources: Sequence[GateProfile]) -> list[str]:
-    """Return a sentence on the number of pairs that the mean residual orders as the score does."""
+    """Return a sentence on how many pairs of sources have the same order by mean residual as by score."""
     residual = {own.source: own.residual.value for own in sources}
     score = {source.name: source.in_table(run.budget).score.nats for source in run.sources if source.name in residual}
     pairs = list(combinations(score, 2))

@@ -46,7 +46,7 @@ UNTRIED = (
     f"{code('secid score … --ablate')} tries it."
 )
 MANY_QUERIES = 1_000_000
-"""Show a larger needed number of queries only as more than this; nobody will have so many."""
+"""Maximum number of needed queries to show. Larger ones are shown as "more than" this, because nobody has as many."""
 
 
 def queries(run: Run, source: SourceReport) -> str:

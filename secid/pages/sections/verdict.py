@@ -1,4 +1,4 @@
-"""The verdict on a run, which sources to train on, and what makes the scores less than they seem."""
+"""State the verdict on a run: which sources to train on, and what limits its scores."""
 
 from __future__ import annotations
 
@@ -60,9 +60,9 @@ WEIGHT = (
 
 
 def answer_table(run: Run, *, full: bool) -> Table:
-    """Show a row a source, those that are not ranked below the others, and the reference controls below all of them.
+    """Return a table with a row for each source: ranked ones, then the others, then the reference controls.
 
-    full : full names of the gates, and what a terminal of 80 columns has no room for.
+    full : show all columns, with the full names of the gates; otherwise only those that fit a terminal of 80 columns.
     """
     columns = COLUMNS if full else SHORT_COLUMNS
     if not full and len({queries(run, source) for source in run.sources} | {""}) > 2:
@@ -74,7 +74,7 @@ def answer_table(run: Run, *, full: bool) -> Table:
 
 
 def _control_cells(run: Run, control: ControlResult) -> dict[str, str]:
-    """Return the cells of a reference control, by the titles of columns. Its hardness is 0 or 1 by definition."""
+    """Return column title -> cell of a reference control. Its hardness is 0 or 1 by definition."""
     score = control.score
     point = score.at(run.budget)
     means = {name: fraction(getattr(score, f"{name}_mean"), 2) for name in FACTORS}
@@ -118,7 +118,7 @@ def score_without(source: SourceReport) -> str:
 
 
 def without_defects(run: Run) -> str:
-    """Return a sentence with the scores, without their defects, of the sources to repair."""
+    """Return a sentence with the scores that the sources to repair have without their defects; "" if none changes."""
     scores = [
         f"{named(source.name)} {score_without(source)} ({own_score(run, source)} as listed)"
         for source in run.sources
@@ -137,7 +137,7 @@ def _score_and_tie(run: Run, source: SourceReport) -> str:
 
 
 def gate(name: str) -> Cell:
-    """Return the cell of a gate's mean on the queries of the table; of all queries where no profile was made."""
+    """Return a function that formats a source's mean of a gate, over the table's queries, or all without a profile."""
 
     def cell(run: Run, source: SourceReport) -> str:
         found = PROFILE.of(run)
@@ -192,9 +192,9 @@ def merged_sentences(run: Run) -> tuple[str, ...]:
         return ()
     sentence = (
         f"Merged from {plural(run.merged.n_shards, 'shard')}: the table, its intervals and comparisons, the findings "
-        "and the overlap of sources are of all rows; hardness, languages, random_like, weak_positive and the other "
-        f"parts are of {count(run.merged.sampled_queries)} queries of each source. In a command, RUN is the run "
-        "folder of a shard."
+        "and the overlap of sources cover all rows; hardness, languages, random_like, weak_positive and the other "
+        f"parts cover a sample of {count(run.merged.sampled_queries)} queries of each source. In a command, RUN is the "
+        "run folder of a shard."
     )
     return (sentence,)
 
@@ -216,21 +216,21 @@ def _written(value: Any) -> str:
 TEMPLATES: Mapping[str, str] = {
     "noisy_encoder": "The encoder is not batch-invariant: positive and negative closer than {distance} count as the "
     "same (limit {limit}), so scores and ranks mean little.",
-    "few_queries": "Too few queries for an interval: {source} has {n_queries}; its order is not established.",
-    "few_shared_queries": "Of {n_pairs} pairs {n_apart} share too few queries to be compared, such as {first} and "
-    "{second} ({n_shared_queries} shared): score sources of the same queries.",
-    "own_queries": "Queries in every source: {n_common}; the largest source has {n_largest}. So each row of the table "
-    "is of the source's own queries, marked *: compare sources by their pairs, not by these rows.",
-    "traces_compared": "Of {n_pairs} pairs {n_traces} are compared by tr M: the sources share too many different sets "
-    "of queries to score each.",
+    "few_queries": "{source} has too few queries for an interval ({n_queries}), so its order is not established.",
+    "few_shared_queries": "{n_apart} of {n_pairs} pairs share too few queries to be compared, such as {first} and "
+    "{second} ({n_shared_queries} shared). Score sources with the same queries.",
+    "own_queries": "Queries in every source: {n_common}; the largest source has {n_largest}. So each row of the table, "
+    "marked *, covers that source's own queries. Compare sources by their pairs, not by these rows.",
+    "traces_compared": "{n_traces} of {n_pairs} pairs are compared by tr M, because there are too many different sets "
+    "of shared queries to score each.",
     "unequal_sizes": f"The sources differ in size, and with {flag_of('positives', 'all')} they are not cut to equal "
-    "numbers, so the order beyond B = 1 favours the larger ones; rank at B = 1, or with "
+    "numbers. So the order above B = 1 favours larger sources. Rank at B = 1, or use "
     f"{flag_of('positives', 'first')}.",
-    "no_slice_value": "No row of {source} has a value of {column}: all are in the slice without one.",
+    "no_slice_value": "No row of {source} has a value in {column}, so all its rows are in the slice without a value.",
     "mixed_slice_values": "Records of {source} whose rows differ in {column}: {n_records}. Each counts under the value "
     "of its first row, so the order of rows matters.",
-    "no_common_slice_value": "Some sources share no slice: write the values of {column} the same way in all "
-    "({sources}).",
+    "no_common_slice_value": "Some sources have no slice in common. Write the values of {column} the same way in all "
+    "sources ({sources}).",
     "inactive_lexical_gate": "The lexical gate is inactive for {source}: under {tokenizer} the labelled positives "
     "cover {coverage} of their queries on average.",
 }
@@ -242,7 +242,7 @@ def _inactive(source: str, values: Mapping[str, Any]) -> str:
     best, positives = values["best"], fraction(values["best_positives"], 2)
     if not values["helps"]:
         return f"{low} No tokenizer that leaves words whole helps (most: {plain(best)}, {positives})."
-    apart = "" if values["for_all"] else " in a run of its own"
+    apart = "" if values["for_all"] else " in a separate run"
     negatives = fraction(values["best_negatives"], 2)
     return f"{low} Use {flag_of('tokenizer', best)}{apart}: positives then cover {positives}, negatives {negatives}."
 
@@ -287,7 +287,7 @@ def verdict(run: Run) -> tuple[str, ...]:
 
 
 def answer(run: Run) -> str:
-    """Say in one sentence which sources to repair or leave, how hard the others are, and whose scores differ."""
+    """Return a sentence on which sources to repair or not to use, how hard the others are, and whose scores differ."""
     sound = [source for source in run.sources if source.status == "no_defects"]
     others = "of the others, " if 0 < len(sound) < len(run.sources) else ""
     hardness = _by_hardness(run, sound)
@@ -296,7 +296,7 @@ def answer(run: Run) -> str:
 
 
 def _by_hardness(run: Run, sources: Sequence[SourceReport]) -> str:
-    """Say which sources are of medium hardness, harder and easier; "" without any hardness."""
+    """Return a clause on which sources are of medium hardness, harder and easier; "" if none has a hardness."""
     medium: list[str] = []
     harder: list[str] = []
     easier: list[str] = []
@@ -316,7 +316,7 @@ def _are(names: Sequence[str]) -> str:
 
 
 def _differences(run: Run, sources: Sequence[SourceReport]) -> str:
-    """Say which of the ranked sources score significantly higher than others; "" if no two of them were compared."""
+    """Return a clause on which ranked sources score significantly higher than others; "" if no two were compared."""
     names = [source.name for source in sources if source.scored.rank is not None]
     pairs = [pair for pair in run.comparisons if {pair.first, pair.second} <= set(names)]
     above: dict[str, list[str]] = {name: [] for name in names}
@@ -335,7 +335,7 @@ def _differences(run: Run, sources: Sequence[SourceReport]) -> str:
 
 
 def cautions(run: Run) -> list[str]:
-    """List what limits the answer, the most important first. The last caution always holds."""
+    """Return the cautions about the answer, the most important first. The last one applies to every run."""
     hard = [source for source in run.sources if most_outscore(source.in_table(run.budget))]
     weak = [source.name for source in hard if _has_weak_positives(source)]
     outscored = f"In {sources_listed([source.name for source in hard])}, most negatives outscore the positive."
@@ -353,7 +353,7 @@ def cautions(run: Run) -> list[str]:
 
 
 def notes(run: Run) -> tuple[str, ...]:
-    """Return the other cautions, and what the numbers of the table are of."""
+    """Return the other cautions, and sentences on the rows and queries that the table's numbers cover."""
     every = (
         *cautions(run)[1:],
         _labels(run),
@@ -384,7 +384,7 @@ def most_outscore(source: TableNumbers) -> bool:
 
 
 def _truncated(run: Run) -> str:
-    """Name the sources of which the encoder cuts most negatives; "" for none."""
+    """Return a sentence on the sources whose negatives the encoder mostly cuts; "" if there are none."""
     shares = {source.name: finding.share for source in run.sources if (finding := source.finding("truncated"))}
     cut = [f"{percent(share)} of {named(name)}" for name, share in shares.items() if share > MOSTLY]
     return (
@@ -398,7 +398,7 @@ def _one_label(run: Run) -> bool:
 
 
 def _unevaluated(run: Run) -> str:
-    """Return words on counted defects that were not evaluated in every source, so that they are not ruled out."""
+    """Return a sentence on counted defects that are not ruled out, because they were not evaluated in every source."""
     names = [name for name in DEFECTS if any(source.finding(name) is None for source in run.sources)]
     if not names:
         return ""
@@ -406,7 +406,7 @@ def _unevaluated(run: Run) -> str:
 
 
 def _labels(run: Run) -> str:
-    """Return a sentence on how false negatives were searched for: by labels only, or also by a guide."""
+    """Return sentences on how false negatives were searched for: only by labels, or also by a guide."""
     if (guide := GUIDE.of(run)) is not None:
         return " ".join(suspects_sentences(guide))
     known = "" if _one_label(run) else f"{NOT_RULED_OUT} "
@@ -417,8 +417,8 @@ def _sampled(run: Run) -> str:
     if not any(source.rows.n_not_sampled for source in run.sources):
         return ""
     return (
-        "Scores, hardness, and findings that need tokens or the encoder are of the sampled queries; findings of the "
-        "texts are of every row."
+        "Scores, hardness, and findings that need tokens or the encoder cover the sampled queries. Findings that need "
+        "only the texts cover every row."
     )
 
 
@@ -429,8 +429,8 @@ def _shared(run: Run) -> str:
         return ""
     queries = plural(shared.n_queries, "query", "queries")
     return (
-        f"Scores, hardness and outscoring are over the {queries} that all sources share; defects and findings are over "
-        "all queries of a source."
+        f"Scores, hardness and outscoring cover the {queries} that all sources share. Defects and findings cover all "
+        "queries of a source."
     )
 
 

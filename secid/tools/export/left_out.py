@@ -40,7 +40,7 @@ SHARE_SLACK = 1e-5
 RANKING_COLUMNS = ("s_query_positive", "s_query_negative", "weight", "influence", "information")
 """Columns of negatives.parquet that rankings use. They are also in the log of left-out negatives."""
 BELOW_ALL_SIMILARITIES = -10.0
-"""Offset that ranks negatives above the margin after all others, and the most similar of them last."""
+"""Offset of the similarity of negatives above the margin. They rank after all others, the most similar last."""
 
 
 def defects_of_ranking(findings: Sequence[SourceFinding]) -> tuple[str, ...]:
@@ -48,7 +48,8 @@ def defects_of_ranking(findings: Sequence[SourceFinding]) -> tuple[str, ...]:
 
     Negatives with a defect are often the hardest, so a ranking would keep them. A formal defect is dropped only if it
     counts and if dropping it brings the negatives closer to the positives. Otherwise the copy's negatives would be
-    easier to tell from positives.   findings : findings of the source.
+    easier to tell from positives.
+    findings : findings of the source.
     """
     helped = defects_to_drop(findings)
     return tuple(name for name in DEFECTS if not FINDINGS[name].formal or name in helped)
@@ -78,8 +79,9 @@ class Rule:
 
     top    : maximum number of distinct negatives per record.   min_weight : minimum weight.
     max_negatives : maximum number of negatives in the whole source. Repeats within a record count once.
-    by     : number that `top` and `max_negatives` rank by, largest first. "similarity" is the similarity to the query.
-             Negatives at least 5 % below their positive come first, then the others, the nearest to this margin first.
+    by     : number that `top` and `max_negatives` rank by, largest first. With "similarity", the similarity to the
+             query, negatives at least 5 % below their positive come first. The others follow, nearest to that margin
+             first.
     drop   : findings whose negatives are dropped before the ranking.
     Raises UsageError if the rule does nothing or a number is out of range.
     """
@@ -106,7 +108,7 @@ class Rule:
 
     @property
     def ranked(self) -> bool:
-        """True if negatives without a finding may be left out."""
+        """True if the rule has a limit, so that it may also leave out negatives without a finding."""
         return any(number is not None for number in (self.top, self.min_weight, self.max_negatives))
 
 

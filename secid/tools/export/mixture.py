@@ -160,7 +160,7 @@ FIRST_BITS = 2.0**-64
 
 
 class Draw(NamedTuple):
-    """A drawn negative. triplet : its triplet in the source."""
+    """A drawn negative. source : name of its source.   triplet : number of its triplet in the source."""
 
     source: str
     triplet: int
@@ -216,7 +216,7 @@ def write_blend(
     positives are those that the run kept, including those of other sources and of qrels.
 
     folder : the run folder.   shares : shares by source; see `normalized`.   work : an empty folder.
-    base_name : name of the base; None for the source that ranks first among those with a share.
+    base_name : name of the base; None for the highest-ranked source with a share.
     schema_name : schema of the file; None for the base's own if there is one, else flagembedding.
     Raises UsageError for invalid shares, InputError if an original has changed, OutputError if a file exists or cannot
     be written.
@@ -295,7 +295,10 @@ def _copies(
 
 
 class _Pools(NamedTuple):
-    """Candidates of a source. query, triplet : (n,) sorted by query, then in the order in which they are drawn."""
+    """Candidates of a source, sorted by query, then in drawing order.
+
+    query, triplet : (n,) query id and triplet number of each candidate.
+    """
 
     query: Index
     triplet: Index

@@ -44,13 +44,12 @@ ENCODER_SETTINGS = ("encoder", *RECIPE_FIELDS)
 """Settings that identify the encoder."""
 GUIDES = ("guide", "guide_reranker")
 LARGEST_NUMBER = 1e3
-"""Scores and hardness are below this. A larger number in a baseline is an error."""
+"""Upper bound of scores and hardness in a valid baseline."""
 HASH_DIGITS = 64
 """Number of hexadecimal digits of a SHA-256."""
 LOW_POINT = 0.02
-"""Quantile of the relation of query and negative (Sample.relation) below which a negative counts as unrelated. By
-definition 2 % of the baseline's negatives do. If a tenth of a later version is unrelated, its share is several times
-2 %."""
+"""Quantile of Sample.relation below which a negative counts as unrelated to its query. By definition, 2 % of the
+baseline's negatives are unrelated. A later version in which a tenth are unrelated is clearly above that."""
 
 
 @dataclass(frozen=True, kw_only=True)

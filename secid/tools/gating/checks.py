@@ -31,7 +31,7 @@ EXAMPLES = 3
 COSINES = ("s_query_positive", "s_query_negative")
 """Columns of the sample that an example shows."""
 MAX_NEEDED_FACTOR = 100
-"""Do not ask for more queries than this multiple of the source's own; nobody would collect them."""
+"""Maximum number of queries to ask for, as a multiple of the source's own. Nobody would collect more."""
 
 
 @dataclass(frozen=True)
@@ -213,7 +213,7 @@ def all_checks(subject: Subject) -> Iterator[GateCheck]:
 
 
 def _queries(subject: Subject) -> GateCheck:
-    """Check the number of queries. With too few the source is undecided, since it may pass with more."""
+    """Check the number of queries. A source with too few is undecided, because it may pass with more."""
     n, least = len(subject.sample.queries), subject.limits.minimum_queries
     enough = n >= least
     return GateCheck(
@@ -317,7 +317,8 @@ def _doubt(guide: GuideSource | None, shown: bool) -> str:
     """Return the reason why a guide's flags are not used; "" if they are used.
 
     A share within the limit may pass even if it is not significantly above that of random passages, since a sound
-    source also has few suspects.   shown : the share is beyond the limit or undecided, or a notice.
+    source also has few suspects.
+    shown : True if the page shows the check, because it did not pass or is a notice.
     """
     if guide is None or guide.is_evidence or not (shown or guide.is_blind or guide.repeats_target):
         return ""

@@ -87,8 +87,8 @@ class Sample:
         """Return the relation of each negative to its query, (T,): their cosine plus lexical coverage.
 
         Dense miners select by cosine and lexical miners by coverage. A negative with neither was not mined for its
-        query. On SciFact, negatives were assigned to other queries, and the share below the 2 % point was measured. For
-        BM25 negatives 77 % were below that of the sum and 33 % below that of the cosine; for dense negatives 83 % and
+        query. In a test on SciFact, negatives were assigned to other queries. By this sum, 77 % of BM25 negatives and
+        83 % of dense negatives then lay below the 2 % point of the original ones. By the cosine alone, it was 33 % and
         90 % (docs/experiments/gate.md).
         """
         return self.table.s_query_negative + self.table.coverage

@@ -35,7 +35,7 @@ Z_ROOM = 1.6448536269514722
 Z_95 = 1.959963984540054
 """97.5 % point of the normal distribution, for limits on both sides."""
 DECIDABLE_QUERIES = 100
-"""Minimum queries of a source that is decided, unless the baseline has fewer or the policy sets another number."""
+"""Minimum number of queries to decide on a source, unless the baseline has fewer or the policy sets another number."""
 RANDOM_LIKE_OF_RANDOM = 0.87
 """Share of random passages that have the finding random_like. Source: METHOD 10."""
 SHUFFLED_BELOW = 0.7
@@ -63,11 +63,11 @@ AT_LEAST, AT_MOST, WITHIN = "at least", "at most", "within ±"
 class Bound:
     """The limit of one check.
 
-    side, value : at least, at most, or within ± the value.
+    side, value : side of the limit ("at least", "at most" or "within ±"), and its value.
     basis       : origin of the limit: a predecessor, the whole baseline or the policy.
-    reference   : name of the source in the baseline that it comes from; "" without one.   before : its number.
-    notice      : a number beyond the limit gives a notice instead of a failure.
-    counted     : the number decides instead of its interval.
+    reference   : name of the baseline source that the limit comes from; "" without one.   before : its number.
+    notice      : True if a number beyond the limit gives a notice instead of a failure.
+    counted     : True if the number decides, not its interval.
     detects     : smallest share of damaged negatives that fails in half of the samples as large as the reference. None
                   for a limit of the policy, and for the score, which has no defined damage. Damaged negatives are
                   random passages (hardness, random_like), negatives of other queries (drift), or negatives with the
@@ -101,10 +101,10 @@ class GateLimits:
 
 
 def minimum_queries(policy: Policy, baseline: Baseline, previous: str | None = None) -> int:
-    """Return the minimum number of distinct queries of a source that is decided.
+    """Return the minimum number of distinct queries to decide on a source.
 
-    The policy may set it. Otherwise it is 100, or fewer if the predecessor has fewer; for a new source, if the median
-    source of the baseline has fewer.
+    The policy may set it. Otherwise it is 100, or fewer if the predecessor has fewer. For a new source, the median
+    source of the baseline takes the predecessor's place.
     """
     if policy.minimum_queries is not None:
         return policy.minimum_queries
@@ -320,9 +320,9 @@ def _least_share(n: int) -> float:
 
 
 def _draws(share: Measurement) -> float:
-    """Return the number of independent draws that would give the share's error; without an error, that of queries.
+    """Return the number of independent draws that would give the share the same error; see `share_interval`.
 
-    See `share_interval`.
+    If the share has no error, return its number of queries.
     """
     p = share.value
     if share.standard_error > NO_SPREAD and 0.0 < p < 1.0:

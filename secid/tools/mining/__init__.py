@@ -1,1 +1,1 @@
-"""Mine sources of hard negatives from queries and candidates, by several methods over one encoding."""
+"""Mine hard negatives for queries from candidate passages, by several methods. Texts are encoded once."""

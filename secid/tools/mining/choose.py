@@ -163,7 +163,7 @@ class RandomRanking:
 # is short, and `why` has the reason. Only `fill` adds random candidates to short rows.
 
 WHY = ("margin", "maximum", "reused", "few_candidates", "no_common_token", "parts_ended", "few_written")
-"""Reasons for short rows, in the order of their numbers in `Picks.why`, from 1."""
+"""Reasons for short rows. `Picks.why` numbers them in this order, from 1."""
 EXTRA_CANDIDATES = 8
 """Extra candidates of a ranking beyond those needed. A query rarely has more excluded candidates."""
 MAX_FILL_DRAWS = 1 << 14

@@ -121,9 +121,9 @@ def lowest_positives(
 ) -> tuple[Index, Floats]:
     """Return the lowest-scoring labelled positive of each row's query, (R,), and its score, (R,).
 
-    A margin below this score holds for every positive. A label of a query counts for all queries with the same normal
-    form, as in the exclusions. Without an encoder, scores are NaN and each row's first positive is returned. If a
-    source is dense, all candidates are encoded too.
+    A margin below the lowest score also holds for the query's other positives. A label of a query counts for all
+    queries with the same normal form, as in the exclusions. Without an encoder, scores are NaN and each row's first
+    positive is returned. If a source is dense, all candidates are encoded too.
     """
     if embedder is None:
         return questions.first, np.full(len(questions.query), np.nan)

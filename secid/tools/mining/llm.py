@@ -111,7 +111,8 @@ def llm_negatives(
 ) -> Usage:  # fmt: skip
     """Ask a language model for k negatives of each pair, with `plan.concurrency` requests at once. Return the usage.
 
-    pairs   : returns the pairs, the same at each call.   take : called with each pair and its negatives, in order.
+    pairs   : function that returns the same pairs at each call.
+    take    : function that is called with each pair and its negatives, in order.
     journal : path of the file of answers. A request with an answer in it is not sent again. The file is created if it
               is missing, and removed at the end if it is empty. Paid answers stay in it after an error.
     Raises EndpointError if the server cannot be reached, rejects the key or the first queries, or keeps answering 429

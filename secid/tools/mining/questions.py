@@ -232,7 +232,7 @@ def read_questions(
 ) -> Questions:
     """Read rows and candidates. The caller closes the result. Raises InputError, also if there is no candidate.
 
-    refuse : called after the files are opened and before they are read; raises EncoderError if the encoder is missing.
+    refuse : function that raises EncoderError if the encoder is missing. It is called before the opened files are read.
     """
     if plan.pairs is None:
         if settings.collection is None:

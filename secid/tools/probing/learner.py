@@ -283,7 +283,7 @@ def steps_of(task: Task, negatives: RowLists, work: Work, batch: int, objective:
 
 
 def _draw_one(lists: RowLists, rows: Index, draws: np.random.Generator) -> Index:
-    """Draw one passage of each row. The drawn place depends only on the length of the list, not on its passages."""
+    """Draw one passage of each row. The position drawn depends on the list's length, but not on its passages."""
     place: Index = lists.offsets[rows] + (draws.random(len(rows)) * lists.counts[rows]).astype(np.int64)
     return np.asarray(lists.ids[place])
 
@@ -342,8 +342,7 @@ def train_and_rank(
 ) -> Floats:
     """Train, and return nDCG@10, MRR@10 and recall@100 of the held-out rows, (n, 3).
 
-    Without an source nothing is trained, and the metrics are those of the frozen encoder.
-
+    If `work.source` is None, nothing is trained, and the metrics are those of the frozen encoder.
     Raises the errors of `Learner.fit`. For a vector that is not finite it raises DivergedError, or
     NonFiniteEmbeddingError with the frozen encoder.
     """

@@ -46,7 +46,10 @@ MERGE_SAMPLE = 20_000
 
 @dataclass(frozen=True)
 class ShardDone:
-    """A finished state. skipped : it existed before.   n_done, n_shards : number of finished and of all states."""
+    """A finished state.
+
+    skipped : True if the state existed before.   n_done, n_shards : number of finished states, and of all states.
+    """
 
     name: str
     skipped: bool
