@@ -135,15 +135,15 @@ def measure(
     settings, early = read.resolved.values, None
     with lexing(read.draft.plan, settings, folder) as wait_for_lexicons:
         embedder = encode_texts(read.draft.plan, encoder, settings, folder, clock, progress)
-        with clock.stage("lex"):
-            lexicons = wait_for_lexicons()
-    with clock.stage("text rules"):
-        progress.start("text rules", None, "")
-        plan = read.plan
-    triplets = [triplets_of(planned, settings.positives, embedder.vectors, plan.passages) for planned in plan.sources]
-    measurer, suite = measurer_of(
-        plan, triplets, lexicons, embedder, encoder, settings, folder, background, clock, progress
-    )
+        with clock.stage("text rules"):
+            progress.start("text rules", None, "")
+            plan = read.plan
+        triplets = [
+            triplets_of(planned, settings.positives, embedder.vectors, plan.passages) for planned in plan.sources
+        ]
+        measurer, suite = measurer_of(
+            plan, triplets, wait_for_lexicons, embedder, encoder, settings, folder, background, clock, progress
+        )
     if settings.until_ranked is not None:
         with clock.stage("encode") as counts:
             plan, triplets, early = rank_early(plan, embedder, measurer, settings, progress)
@@ -215,7 +215,7 @@ def tokenizers_of(settings: Settings, suite: Sequence[Aspect]) -> list[str]:
 def measurer_of(
     plan: Plan,
     triplets: Sequence[Triplets],
-    lexicons: Mapping[str, Lexicon],
+    wait_for_lexicons: Callable[[], Mapping[str, Lexicon]],
     embedder: Embedder,
     encoder: Encoder,
     settings: Settings,
@@ -230,8 +230,8 @@ def measurer_of(
     known: dict[tuple[str, str], DocumentFrequencies] = {}
     if background.frequencies:
         known[settings.tokenizer, settings.idf] = background.frequencies
-    coverages = CoverageTables(plan, triplets, folder, known, pieces, progress, lexicons)
     with clock.stage("lex", n_texts=len(plan.queries) + len(plan.passages)):
+        coverages = CoverageTables(plan, triplets, folder, known, pieces, progress, wait_for_lexicons())
         for tokenizer in tokenizers_of(settings, suite):
             coverages.lexicon(tokenizer)
         coverages.info(settings.tokenizer, settings.idf)
