@@ -57,7 +57,7 @@ SHOWN_TEXT = 100
 TO_REPAIR = "To drop the defects, save the check first"
 LABELS = f"If these queries have relevance judgements, add {code('--collection DIR')} to use them."
 SUSPECTS = f"{code('secid score')} with {code('--guide NAME')} lists negatives that look relevant to a second model."
-SCORE_ADVICE = f"Hardness and the score need an encoder: {code('secid score')} with {code('--encoder minilm')}."
+SCORE_ADVICE = f"Hardness and the score need an encoder: {code('secid score … --encoder minilm')}."
 ROLES = ("query", "positive", "negative")
 
 

@@ -284,7 +284,7 @@ def test_a_name_with_control_characters_has_no_command(tmp_path, invoke):
     write_rows(tmp_path / "a\x1b[1m.jsonl", [{**row, "neg": row["neg"] * 2} for row in rows(20)])
     code, out, _ = invoke("check", "a\x1b[1m.jsonl")
     assert code == 0
-    assert "control characters" in " ".join(out.split())
+    assert "invisible characters, so it cannot be typed" in " ".join(out.split())
     assert not any(line.strip().startswith("secid s") for line in out.splitlines())
 
 

@@ -145,7 +145,7 @@ def test_compare_takes_a_probe(trained, sources, small, invoke: Invoke):
     assert {row["metric"] for row in rows} == {"gain in ndcg@10 at rate 5e-05", "gain in ndcg@10 at rate 0.0002"}
     assert {(row["best"], row["abstained"]) for row in rows} == {("first", None)}
     assert any(row["kendall_interval_95"] for row in rows)
-    Path("tied.json").write_text(json_of(probes.probe(("first", "second", "third"), (1, 1, 2))), "utf-8")
+    Path("tied.json").write_text(json_of(probes.probe(("first", "second", "third"), ("A", "A", "B"))), "utf-8")
     rows = json.loads(invoke("compare", "three", "--against", "tied.json", "--json").out)
     assert {(row["abstained"], row["best"]) for row in rows} == {(None, None)}
     Path("unsure.json").write_text(json_of(probes.without_gain(("first", "second", "third"))), "utf-8")
@@ -227,7 +227,7 @@ def test_few_queries_abstain(invoke: Invoke, tiny: Path, monkeypatch: pytest.Mon
     assert (result["not_evaluated"]["sources"], result["n_groups"] > 0, result["doses"]) == ("few_queries", True, [])
     printed = invoke(*given)
     assert printed.code == 0
-    assert printed.out.startswith("The probe ranks nothing: 66 queries can be held out")
+    assert printed.out.startswith("The probe ranks nothing: only 66 queries can be held out")
 
 
 def test_files_are_written_in_each_format(invoke: Invoke, tiny: Path):

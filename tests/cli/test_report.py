@@ -156,4 +156,4 @@ def test_several_runs_and_other_results_have_no_metrics(run, tmp_path, invoke):
     shutil.copytree(tmp_path / run, tmp_path / "other")
     for arguments in (("report", run, "other"), ("check", FIXTURES / "sources" / "poisoned.jsonl")):
         outcome = invoke(*arguments, "-o", "metrics.json")
-        assert (outcome.code, "has metrics" in outcome.err, Path("metrics.json").exists()) == (2, True, False)
+        assert (outcome.code, "only for a single run" in outcome.err, Path("metrics.json").exists()) == (2, True, False)

@@ -64,7 +64,7 @@ def test_a_copy_of_the_same_status_has_no_larger_share_of_defects(run, invoke: I
     before = files()
     code, _, err = invoke("select", "more.json", "--drop", "hub", "-o", "worse.jsonl")
     assert (code, files()) == (2, before)
-    assert "(18.2\xa0%)" in err
+    assert "“repair first” with 18.2\xa0%" in err
     assert "(40.0\xa0%" in err
     assert invoke("select", "more.json", "--drop", "hub", "-o", "worse.jsonl", "--force").code == 0
     copy, source = api.check(["worse.jsonl"]).sources[0], api.check(["more.jsonl"]).sources[0]
@@ -86,7 +86,7 @@ def test_dropping_a_formal_finding_that_positives_share_is_noted(run, invoke: In
     invoke("check", "own.jsonl", "-o", "check.json")
     result = invoke("select", "check.json", "--drop", "wrapper", "-o", "copy.jsonl", "--force")
     assert result.code == 0
-    assert ("differs more" in " ".join(result.out.split())) is widens
+    assert ("negatives differ more from positives in the copy" in " ".join(result.out.split())) is widens
 
 
 @pytest.mark.usefixtures("run")

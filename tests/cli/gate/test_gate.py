@@ -115,7 +115,7 @@ def test_no_repair_is_printed_that_widens_the_difference_from_the_positives(prep
     _, checks, printed = judged(prepared, invoke, variant(tmp_path, "misread, mostly", "new"))
     assert checks["findings.mojibake"]["outcome"] == "fail"
     assert "--drop" not in printed
-    assert "epair the texts of negatives and positives alike" in printed
+    assert "epair the texts of both negatives and positives" in printed
     assert "--drop mojibake" in judged(prepared, invoke, variant(tmp_path, "misread negatives", "new"))[2]
 
 
@@ -155,7 +155,7 @@ def test_a_small_sound_sample_is_undecided_and_says_so_once(prepared, tmp_path, 
         "undecided", 30.0, 100.0, 100,
     ]  # fmt: skip
     assert printed.count("too few") == 1
-    assert printed.count("would decide") == 1
+    assert printed.count("would be enough") == 1
 
 
 @pytest.mark.parametrize(("n", "name"), [(1, "used"), (4, "new")])

@@ -67,7 +67,7 @@ def test_a_source_that_dropping_cannot_repair_is_to_be_repaired(tmp_path):
     source, page = check_page_of(tmp_path, rows)
     assert (source.status, source.repair) == ("repair", None)
     assert source.n_flagged == source.finding("mojibake").n_negatives == 300
-    assert "Repair the texts of negatives and positives alike" in page
+    assert "Repair the texts of both negatives and positives" in page
     assert scored(tmp_path, {"own": rows}).run.sources[0].status == "repair"
     (tmp_path / "alone").mkdir()
     alone, _ = check_page_of(tmp_path / "alone", damaged(60, spoiled, 1.0, 0.0))
