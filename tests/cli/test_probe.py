@@ -150,7 +150,7 @@ def test_compare_takes_a_probe(trained, sources, small, invoke: Invoke):
     assert {(row["abstained"], row["best"]) for row in rows} == {(None, None)}
     Path("unsure.json").write_text(json_of(probes.without_gain(("first", "second", "third"))), "utf-8")
     unsure = invoke("compare", "three", "--against", "unsure.json")
-    assert unsure.out.startswith("The probe abstains: training on no source")
+    assert unsure.out.startswith("The probe does not rank the sources: training on no source")
     assert "best is" not in unsure.out
     rows = json.loads(invoke("compare", "three", "--against", "unsure.json", "--json").out)
     assert {(row["abstained"], row["best"]) for row in rows} == {("no_gain", None)}

@@ -71,7 +71,7 @@ def test_the_run_folder_is_whole(fixture_run: FixtureRun):
     index = json.loads((folder / "state" / "index.json").read_text(encoding="utf-8"))
     assert {entry["source"] for entry in index} == SOURCES
     assert all((folder / "state" / entry["file"]).is_file() for entry in index)
-    assert "stage encode" in (folder / "log.txt").read_text(encoding="utf-8")
+    assert "stage measure" in (folder / "log.txt").read_text(encoding="utf-8")
 
 
 def test_pages_asked_for_equal_those_of_the_run_folder(fixture_run: FixtureRun):

@@ -65,7 +65,7 @@ def test_a_copy_of_the_same_status_has_no_larger_share_of_defects(run, invoke: I
     code, _, err = invoke("select", "more.json", "--drop", "hub", "-o", "worse.jsonl")
     assert (code, files()) == (2, before)
     assert "“repair first” with 18.2\xa0%" in err
-    assert "(40.0\xa0%" in err
+    assert "with 40.0\xa0% defects" in err
     assert invoke("select", "more.json", "--drop", "hub", "-o", "worse.jsonl", "--force").code == 0
     copy, source = api.check(["worse.jsonl"]).sources[0], api.check(["more.jsonl"]).sources[0]
     assert copy.status == source.status == "repair"

@@ -192,9 +192,9 @@ def merged_sentences(run: Run) -> tuple[str, ...]:
         return ()
     sentence = (
         f"Merged from {plural(run.merged.n_shards, 'shard')}: the table, its intervals and comparisons, the findings "
-        "and the overlap of sources cover all rows; hardness, languages, random_like, weak_positive and the other "
-        f"parts cover a sample of {count(run.merged.sampled_queries)} queries of each source. In a command, RUN is the "
-        "run folder of a shard."
+        "and the overlap of sources cover all rows; hardness (and so which sources are ranked), languages, "
+        "random_like, weak_positive and the other parts cover a sample of "
+        f"{count(run.merged.sampled_queries)} queries of each source. In a command, RUN is the run folder of a shard."
     )
     return (sentence,)
 
