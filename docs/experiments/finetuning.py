@@ -77,8 +77,9 @@ BATCH = 32
 
 
 def read_runs(path: Path) -> list[dict[str, Any]]:
-    """Return the finished runs in a file; none if it is missing."""
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+    """Return the finished runs in a file; none if it is missing. Runs that name no loss have InfoNCE."""
+    lines = path.read_text("utf-8").splitlines() if path.exists() else []
+    return [{"loss": "infonce", **json.loads(line)} for line in lines]
 
 
 def conditions_of(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -91,14 +92,14 @@ def conditions_of(arguments: argparse.Namespace) -> dict[str, Any]:
         "folds": arguments.folds,
         "steps": arguments.steps,
         "passages": arguments.passages,
-        **({} if arguments.loss == "infonce" else {"loss": arguments.loss}),
+        "loss": arguments.loss,
     }
 
 
 def name_of(work: Work, conditions: Mapping[str, Any]) -> str:
     """Return a run's name, made of everything that determines its numbers."""
     source = "frozen" if work.source is None else work.source.name
-    common = " ".join(f"{key} {value}" for key, value in conditions.items())
+    common = " ".join(f"{key} {value}" for key, value in conditions.items() if value != "infonce")
     return f"{common} source {source} fold {work.fold} seed {work.seed} rate {work.rate:g}"
 
 
@@ -573,7 +574,6 @@ def summarise_losses(arguments: argparse.Namespace) -> None:
                 (line["seed"], line["fold"]): line
                 for line in runs
                 if {**conditions_of(own), "source": source, "rate": rate}.items() <= line.items()
-                and line.get("loss", "infonce") == loss
             }
             by_seed = [[found[seed, fold] for fold in range(own.folds)] for seed in range(own.seeds)]
             values[loss] = np.array([np.concatenate([line["ndcg_10"] for line in lines]) for lines in by_seed])
@@ -750,7 +750,9 @@ def main() -> None:
     if arguments.command == "judge" and len(arguments.rates) > 1:
         parser.error("judge takes one rate")
     if arguments.command != "train":
-        arguments.loss, arguments.passages = arguments.loss[0], arguments.passages[0]
+        if len(arguments.loss) > 1 or len(arguments.passages) > 1:
+            parser.error("only train takes several losses or kinds of passages")
+        (arguments.loss,), (arguments.passages,) = arguments.loss, arguments.passages
     commands = {"train": train, "guide": write_guide, "judge": judge, "doses": judge_doses, "losses": summarise_losses}
     commands[arguments.command](arguments)
 

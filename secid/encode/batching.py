@@ -18,7 +18,7 @@ from numpy.typing import NDArray
 
 from secid.encode.modules import SAVE_AGAIN
 from secid.encode.recipe import Recipe
-from secid.encode.word_cache import Frame, WordCache, treats_words_apart
+from secid.encode.word_cache import Frame, Tokens, WordCache, splits_at_spaces
 from secid.errors import EncoderError
 
 # Texts → batches of token ids. Texts are sorted by length in windows and tokenised while the device works on earlier
@@ -46,18 +46,6 @@ CHUNKS_AHEAD = 4
 """Number of tokenised chunks to keep ready for the device."""
 GOOD_BATCHES = 64
 """Number of successful batches after which a lowered budget is doubled, in case another process has freed memory."""
-
-
-class Tokens(NamedTuple):
-    """Token ids of n texts, concatenated. ids (sum(lengths),) int64; lengths (n,) int64; truncated (n,) bool."""
-
-    ids: NDArray[np.int64]
-    lengths: NDArray[np.int64]
-    truncated: NDArray[np.bool_]
-
-    def starts(self) -> NDArray[np.int64]:
-        """Return (n,) int64, the position of each text's first id."""
-        return np.cumsum(self.lengths) - self.lengths
 
 
 class TokenBatch(NamedTuple):
@@ -288,12 +276,12 @@ class Tokeniser:
         self._special_ids = special_ids
         self._unknown = unknown
         self.padding = padding
-        self._frame = Frame.of(core) if treats_words_apart(core) else None
+        self._frame = Frame.of(core) if splits_at_spaces(core) else None
         self._words = WordCache(core)
 
     def tokens(self, texts: list[str]) -> Tokens:
         """Return the token ids of each text. Raises EncoderError if a text has none."""
-        tokens = self._by_text(texts) if self._frame is None else Tokens(*self._words.framed(texts, self._frame))
+        tokens = self._read(texts)
         if not bool((tokens.lengths > 0).all()):
             place = int(np.flatnonzero(tokens.lengths == 0)[0])
             raise EncoderError(
@@ -301,7 +289,9 @@ class Tokeniser:
             )
         return tokens
 
-    def _by_text(self, texts: list[str]) -> Tokens:
+    def _read(self, texts: list[str]) -> Tokens:
+        if self._frame is not None:
+            return self._words.framed(texts, self._frame)
         encodings = self._core.encode_batch_fast(texts)  # like encode_batch, but without offsets
         lists = [encoding.ids for encoding in encodings]
         lengths = np.fromiter(map(len, lists), dtype=np.int64, count=len(lists))
@@ -312,8 +302,8 @@ class Tokeniser:
         return Tokens(ids, lengths, truncated)
 
     def pieces(self, texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
-        """Return the token ids of all texts without special tokens, cut at the maximum length, and (n,) each one's."""
-        tokens = self._by_text(texts) if self._frame is None else Tokens(*self._words.framed(texts, self._frame))
+        """Return the ids of all texts, cut and without special tokens, and (n,) the number of ids of each text."""
+        tokens = self._read(texts)
         kept = ~np.isin(tokens.ids, list(self._special_ids))
         before = np.concatenate([[0], np.cumsum(kept)])
         ends = np.cumsum(tokens.lengths)

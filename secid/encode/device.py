@@ -55,7 +55,8 @@ def is_gpu(device: torch.device) -> bool:
 def without_cudnn_attention(device: torch.device) -> Iterator[None]:
     """Keep torch from computing attention on a GPU with cuDNN, which builds a plan for each new shape of a batch.
 
-    Batches differ in both sizes, so nearly every batch would pay for a plan. Source: docs/decisions/gpu-attention.md.
+    Batches differ in both sizes, so nearly every batch would need a plan. The switch is one for all threads and
+    devices. Source: docs/decisions/gpu-attention.md.
     """
     enabled = is_gpu(device) and torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
     if enabled:
@@ -337,8 +338,7 @@ class Replica(NamedTuple):
             features["attention_mask"] = (torch.arange(ids.shape[1], device=self.device) < lengths[:, None]).long()
         if skip:
             features["prompt_length"] = skip
-        with without_cudnn_attention(self.device):
-            vectors: Tensor = self.model(features, task=recipe.task)["sentence_embedding"].float()
+        vectors: Tensor = self.model(features, task=recipe.task)["sentence_embedding"].float()
         if recipe.truncate_dim is not None:
             vectors = vectors[:, : recipe.truncate_dim]
         if recipe.normalize:

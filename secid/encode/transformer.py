@@ -19,18 +19,26 @@ from secid.encode.batching import (
     GPU_CHUNK,
     BatchQueue,
     BatchQueueError,
-    Tokens,
     merged_items,
     token_chunks,
 )
 from secid.encode.cache_folder import hash_memory
-from secid.encode.device import DeviceError, Replica, choose_devices, choose_dtype, default_budget, n_devices
+from secid.encode.device import (
+    DeviceError,
+    Replica,
+    choose_devices,
+    choose_dtype,
+    default_budget,
+    n_devices,
+    without_cudnn_attention,
+)
 from secid.encode.encoder import EncodedBatch, Float32Rows, Role, host_rows, in_text_order
 from secid.encode.locate import Location, locate, weight_files
 from secid.encode.modules import SAVE_AGAIN, Json, Repository, read_json, read_repository
 from secid.encode.parts import Parts, quiet
 from secid.encode.recipe import Prefix, Recipe, family_in, resolve_prefixes
 from secid.encode.segment import document_sha256, files_sha256
+from secid.encode.word_cache import Tokens
 from secid.errors import EncoderError, plain_message
 from secid.files import write_whole
 from secid.records import Fact
@@ -129,9 +137,10 @@ class TransformerEncoder:
                     ) from error.__cause__
 
         try:
-            yield from merged_items(
-                [partial(work, number) for number in numbers], ENCODED_AHEAD * len(numbers), "secid-encode"
-            )
+            with without_cudnn_attention(self.parts.replica.device):
+                yield from merged_items(
+                    [partial(work, number) for number in numbers], ENCODED_AHEAD * len(numbers), "secid-encode"
+                )
         except BatchQueueError as error:
             raise error.__cause__ or error from None
         finally:

@@ -16,23 +16,30 @@ import orjson
 from numpy.typing import NDArray
 
 MAX_WORDS = 1_000_000
-"""Distinct words in the cache, about 150 MB; it is emptied beyond that."""
-BY_CHARACTER = frozenset({"BertNormalizer", "Lowercase"})
+"""Maximum number of distinct words, about 150 MB. A larger cache is emptied."""
+SPACES = " \n\t\r"
+"""Characters at which texts are split into words. BERT reads each of them as a space."""
+CHARACTER_NORMALIZERS = frozenset({"BertNormalizer", "Lowercase"})
 """Normalizers that change each character by itself."""
 
 
-class TextIds(NamedTuple):
-    """Token ids of n texts, end to end. ids (sum(lengths),) int64, lengths (n,) int64."""
+class Tokens(NamedTuple):
+    """Token ids of some texts, end to end. lengths (n,) int64, ids (sum(lengths),) int64, truncated (n,) bool."""
 
     ids: NDArray[np.int64]
     lengths: NDArray[np.int64]
+    truncated: NDArray[np.bool_]
+
+    def starts(self) -> NDArray[np.int64]:
+        """Return (n,) int64, the position of each text's first id."""
+        return np.cumsum(self.lengths) - self.lengths
 
 
 class Frame(NamedTuple):
-    """What a tokenizer puts around a text, and where it cuts.
+    """The special tokens around each text, and the cut at a maximum length.
 
-    before, after : special token ids.   room : maximum tokens between them; None for no limit.
-    from_left : cut the first tokens instead of the last.
+    before, after : special token ids.   room : maximum number of tokens between them; None without a limit.
+    from_left : whether a long text loses its first tokens instead of its last.
     """
 
     before: list[int]
@@ -42,7 +49,7 @@ class Frame(NamedTuple):
 
     @staticmethod
     def of(core: Any) -> Frame | None:
-        """Return the frame of a tokenizer; None if it does not put the same ids around each text."""
+        """Return the frame of a tokenizer; None if its ids of a text do not contain those of the bare text."""
         bare, framed = core.encode("a", add_special_tokens=False).ids, core.encode("a").ids
         place = next((i for i in range(len(framed)) if bare and framed[i : i + len(bare)] == bare), None)
         if place is None:
@@ -53,7 +60,7 @@ class Frame(NamedTuple):
         return Frame(before, after, room, cut is not None and cut["direction"] == "left")
 
 
-def treats_words_apart(core: Any) -> bool:
+def splits_at_spaces(core: Any) -> bool:
     """Return whether a tokenizer's ids of a text are those of its words between spaces, in order."""
     parts = orjson.loads(core.to_str())
     normalizer = parts["normalizer"] or {"type": "Sequence", "normalizers": []}
@@ -61,13 +68,13 @@ def treats_words_apart(core: Any) -> bool:
     return (
         parts["model"]["type"] == "WordPiece"
         and (parts["pre_tokenizer"] or {}).get("type") == "BertPreTokenizer"
-        and all(step["type"] in BY_CHARACTER for step in steps)
-        and not any(" " in token["content"] for token in parts["added_tokens"])
+        and all(step["type"] in CHARACTER_NORMALIZERS for step in steps)
+        and not any(space in token["content"] for token in parts["added_tokens"] for space in SPACES)
     )
 
 
 class WordCache:
-    """Token ids by word. Any number of threads may use it. core : as `treats_words_apart` accepts it."""
+    """The token ids of every word seen so far. Threads may share it. core : tokenizer that `splits_at_spaces`."""
 
     def __init__(self, core: Any) -> None:
         self._core = core
@@ -78,25 +85,23 @@ class WordCache:
         self._number: dict[str, int] = {}
         self._starts = self._sizes = self._ids = np.zeros(0, np.int64)
 
-    def bare(self, texts: Sequence[str]) -> TextIds:
-        """Return the ids of the texts without special tokens, not cut."""
+    def without_special_tokens(self, texts: Sequence[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Return the ids of the texts without special tokens. Only a single word longer than the room is cut."""
         import pyarrow as pa
         import pyarrow.compute as pc
 
-        spaced = [text.replace("\n", " ").replace("\t", " ").replace("\r", " ") for text in texts]  # the same in BERT
+        spaced = [text.replace("\n", " ").replace("\t", " ").replace("\r", " ") for text in texts]
         lists = pc.split_pattern(pa.array(spaced, pa.large_string()), pattern=" ")
         encoded = lists.values.dictionary_encode()
         with self._lock:
             numbers = self._numbers(encoded.dictionary.to_pylist())[encoded.indices.to_numpy()]
             starts, sizes, ids = self._starts[numbers], self._sizes[numbers], self._ids
         ends = np.concatenate([[0], np.cumsum(sizes)])[lists.offsets.to_numpy()]
-        return TextIds(ids[_ranges(starts, sizes)], np.diff(ends))
+        return ids[_ranges(starts, sizes)], np.diff(ends)
 
-    def framed(
-        self, texts: Sequence[str], frame: Frame
-    ) -> tuple[NDArray[np.int64], NDArray[np.int64], NDArray[np.bool_]]:
-        """Return ids and lengths with special tokens, cut to the room, and (n,) flags of the texts that were cut."""
-        ids, lengths = self.bare(texts)
+    def framed(self, texts: Sequence[str], frame: Frame) -> Tokens:
+        """Return the tokens of the texts with special tokens, cut to the frame's room."""
+        ids, lengths = self.without_special_tokens(texts)
         cut = np.zeros(len(lengths), np.bool_)
         if frame.room is not None and len(lengths) and lengths.max() > frame.room:
             cut = lengths > frame.room
@@ -112,7 +117,7 @@ class WordCache:
             framed[starts + place] = token
         for place, token in enumerate(frame.after):
             framed[starts + len(frame.before) + lengths + place] = token
-        return framed, whole, cut
+        return Tokens(framed, whole, cut)
 
     def _numbers(self, words: list[str]) -> NDArray[np.int64]:
         """Return the place of each of these distinct words in the cache; new words are tokenised."""

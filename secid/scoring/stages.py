@@ -58,7 +58,7 @@ from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
 from secid.triplets.guide import Guide, guide_scores, random_rows
 from secid.triplets.measure_set import Aspect, Measured, Measurer, aspects, level_sets, sample_positions, tokenizer_of
 from secid.triplets.random_reference import RandomReference, passage_means, passage_pool, random_reference
-from secid.triplets.table import CoverageTables, lexicons_of, piece_stream, pool_of, triplets_of
+from secid.triplets.table import CoverageTables, lexicons_of, piece_stream, pool_flags, triplets_of
 
 Set = TypeVar("Set", Triplets, Measured)
 NO_REFERENCE = "no_reference"
@@ -190,7 +190,7 @@ def encode_texts(
 
 @contextmanager
 def lexing(plan: Plan, settings: Settings, folder: Path) -> Iterator[Callable[[], Mapping[str, Lexicon]]]:
-    """Tokenize the texts in a child process while the block runs, with every tokenizer that needs no encoder.
+    """Tokenize all texts in a child process while the block runs, with each tokenizer that needs no encoder.
 
     Yield a function that waits for the lexicons, by tokenizer. It returns none if there are too few texts for a child
     process, or if the encoder decides which texts are scored.
@@ -199,7 +199,7 @@ def lexing(plan: Plan, settings: Settings, folder: Path) -> Iterator[Callable[[]
     if by_encoder or n_workers(len(plan.passages), settings.threads) < 2:
         yield dict
         return
-    counted = pool_of(plan, [triplets_of(planned, settings.positives) for planned in plan.sources])
+    counted = pool_flags(plan, [triplets_of(planned, settings.positives) for planned in plan.sources])
     names = [name for name in tokenizers_of(settings, aspects(settings)) if name in SPLITTERS]
     arguments = names, plan.queries, plan.passages, counted, folder
     with in_child_process(len(plan.passages), settings.threads, lexicons_of, *arguments) as wait:

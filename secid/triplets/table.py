@@ -134,7 +134,7 @@ def piece_stream(pieces: Pieces | None) -> Callable[[Sequence[str]], tuple[Keys,
     return lex
 
 
-def pool_of(plan: Plan, triplets: Sequence[Triplets]) -> Flags:
+def pool_flags(plan: Plan, triplets: Sequence[Triplets]) -> Flags:
     """Return (n_passages,) flags of the passages that the triplets refer to: the documents that IDF counts."""
     counted = np.zeros(len(plan.passages), np.bool_)
     for rows in triplets:
@@ -151,7 +151,11 @@ def lexicon_of(
     pieces: Stream | None = None,
     lexed: Callable[[int], None] = lambda n: None,
 ) -> Lexicon:
-    """Return the token sets of all texts under a tokenizer. counted, pieces, lexed : as of `Lexicon`, folder: of it."""
+    """Return the token sets of all texts under a tokenizer.
+
+    counted, lexed : as in `Lexicon`.   folder : folder for the spool.   pieces : the encoder's word pieces, for
+    "wordpieces".
+    """
     texts = (queries.packed, passages.packed) if pieces is None else (queries.get, passages.get)
     spool = folder / f"{tokenizer}.tokens"
     return Lexicon(tokenizer, texts[0], len(queries), texts[1], counted, spool, pieces, (queries, passages), lexed)
@@ -160,7 +164,10 @@ def lexicon_of(
 def lexicons_of(
     tokenizers: Sequence[str], queries: TextStore, passages: TextStore, counted: Flags, folder: Path
 ) -> dict[str, Lexicon]:
-    """Return lexicons under several tokenizers of SPLITTERS, their frequencies counted, for use in any process."""
+    """Return lexicons by tokenizer, with document frequencies counted, so that another process can use them.
+
+    tokenizers : names in SPLITTERS.   counted, folder : as in `lexicon_of`.
+    """
     lexicons: dict[str, Lexicon] = {}
     for tokenizer in tokenizers:
         if same_in_ascii(tokenizer, lexicons) is None:
@@ -170,7 +177,7 @@ def lexicons_of(
 
 
 def same_in_ascii(tokenizer: str, lexicons: Mapping[str, Lexicon]) -> Lexicon | None:
-    """Return a lexicon that equals the tokenizer's since all texts are ASCII; None if there is none."""
+    """Return a lexicon that holds the same tokens because all texts are ASCII; None if there is none."""
     same = next((lexicons[name] for name in SAME_IN_ASCII & lexicons.keys()), None)
     return same if tokenizer in SAME_IN_ASCII and same is not None and same.is_ascii else None
 
@@ -185,7 +192,7 @@ class CoverageTables:
     pieces   : function that splits texts into the encoder's word pieces, for the tokenizer "wordpieces"; None if the
                encoder has no tokenizer.
     progress : receives the progress of each lexicon.
-    lexicons : those that are known already, by tokenizer, over the same texts and pool.
+    lexicons : lexicons that exist already, by tokenizer, for the same texts and pool.
     """
 
     def __init__(
@@ -202,7 +209,7 @@ class CoverageTables:
         self._plan = plan
         self._folder = folder
         self._pieces = pieces
-        self._counted = pool_of(plan, triplets)
+        self._counted = pool_flags(plan, triplets)
         self._lexicons: dict[str, Lexicon] = dict(lexicons or {})
         self._tables: dict[tuple[str, str], DocumentFrequencies] = dict(frozen or {})
 

@@ -5,8 +5,8 @@
     python -m tests.perf.gpu --device cpu --tiny
 
 The third line is a rehearsal on any machine, of the same code with small numbers: it shows that the script runs, and
-its figures mean nothing. A part that fails says why, the others go on, and the exit code is 1. On an
-H100 all parts took about ten minutes (docs/performance.md).
+its figures mean nothing. A part that fails says why, the others go on, and the exit code is 1.
+docs/performance.md says what one H100 took.
 
 Weights are random; the tokenizer is MiniLM's, that of BERT without capitals. Texts are made of random words, in
 lengths as MS MARCO's passages have them (in word pieces: median about 75, spread as a log-normal of sigma 0.4, at most

@@ -32,11 +32,12 @@ from transformers import BertConfig, BertModel
 
 import secid
 from secid.encode import load
-from secid.encode.batching import TokenBatch, Tokeniser, Tokens
+from secid.encode.batching import TokenBatch, Tokeniser
 from secid.encode.device import GPU_BUDGET, Pending, Replica
 from secid.encode.locate import offline_minilm
 from secid.encode.recipe import Recipe
 from secid.encode.transformer import TransformerEncoder
+from secid.encode.word_cache import Tokens
 from secid.results import EncoderInfo
 from secid.settings import Settings
 

@@ -276,8 +276,9 @@ SENTENCES: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
 
 SCALE = "0 means as close to the query as random passages, 1 as close as the positives."
 HARD = 0.9
+"""As close as a negative that `near_positive` flags."""
 MEDIUM = f"{TOO_EASY:g} to {HARD:g}"
-"""Medium hardness: harder than the sources that are not ranked, and not as close as a positive."""
+"""Range of medium hardness: harder than random passages, and not as close to the query as its positive."""
 SHOWN_DIFFERENCES = 2
 
 

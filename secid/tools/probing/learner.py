@@ -11,10 +11,11 @@ import torch
 from torch import Tensor, nn
 
 from secid.arrays import Floats, Index, is_known, pairs
-from secid.encode.batching import TokenBatch, Tokens, longest_first, next_batch
-from secid.encode.device import is_gpu, is_out_of_memory
+from secid.encode.batching import TokenBatch, longest_first, next_batch
+from secid.encode.device import is_gpu, is_out_of_memory, without_cudnn_attention
 from secid.encode.encoder import Role
 from secid.encode.transformer import TransformerEncoder
+from secid.encode.word_cache import Tokens
 from secid.errors import EncoderError, NonFiniteEmbeddingError, NotEvaluatedError
 from secid.measure.blocks import Vectors
 from secid.pool.texts import TextStore
@@ -207,7 +208,8 @@ class Learner:
     def _vectors(self, batch: TokenBatch, role: Role) -> Tensor:
         recipe = self._encoder.recipe.of(role)
         skip = 0 if recipe.include_prompt else self._encoder.parts.tokeniser.prompt_length(recipe.prefix(role))
-        with torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bf16):
+        autocast = torch.autocast(self._device.type, dtype=torch.bfloat16, enabled=self._bf16)
+        with autocast, without_cudnn_attention(self._device):
             vectors = self._replica.vectors(batch, recipe, skip)
         return nn.functional.normalize(vectors.float(), dim=1)
 

@@ -90,15 +90,17 @@ def test_causal_models_get_no_mask(tiny: Tiny, monkeypatch: pytest.MonkeyPatch, 
 @pytest.mark.parametrize("kind", ["cuda", "cpu"])
 def test_cudnn_computes_no_attention_on_a_gpu(tiny: Tiny, monkeypatch: pytest.MonkeyPatch, kind: str) -> None:
     """The model runs on the CPU; only the device's name is a GPU's."""
-    encoder, replica, _ = encoder_of(tiny("bert"))
-    enabled, model = [], replica.model
-    monkeypatch.setattr("secid.encode.device.is_gpu", lambda device: kind == "cuda")
-    monkeypatch.setattr("secid.encode.device.to_device", lambda array, device: torch.from_numpy(array))
+    encoder, _, _ = encoder_of(tiny("bert"))
+    enabled, forward = [], Replica.forward
 
-    def watched(*arguments: Any, **options: Any) -> Any:
+    def watched(*arguments: Any) -> Any:
         enabled.append(torch.backends.cuda.cudnn_sdp_enabled())
-        return model(*arguments, **options)
+        return forward(*arguments)
 
-    replica._replace(model=watched).vectors(padded(encoder), encoder.recipe, 0)
-    assert enabled == [kind == "cpu"]
+    monkeypatch.setattr(Replica, "forward", watched)
+    monkeypatch.setattr("secid.encode.device.is_gpu", lambda device: kind == "cuda" and not enabled)
+    batches = encoder.batches(TEXTS, "passage")
+    next(batches)
+    assert set(enabled) == {kind == "cpu"}
+    batches.close()
     assert torch.backends.cuda.cudnn_sdp_enabled()
