@@ -86,7 +86,7 @@ def findings_of(run: Run) -> tuple[ShownFindings, ...]:
     grouped = ((source, tuple(item for _, item in ranked(run, source))) for source in sources)
     return tuple(
         ShownFindings(
-            source=plain(source.name), status=status_of(run, source), items=items, command=plain(source.repair or "")
+            source=plain(source.name), status=status_line(run, source), items=items, command=plain(source.repair or "")
         )
         for source, items in grouped
         if items
@@ -107,6 +107,11 @@ def status_and_problem(run: Run, source: SourceReport) -> str:
     """
     word, found = status_of(run, source), above_limits(source)
     return f"{word};\n{found[0].name}" if found and word == STATUS["no_defects"] else word
+
+
+def status_line(run: Run, source: SourceReport) -> str:
+    """Return the status with its most urgent finding on one line."""
+    return status_and_problem(run, source).replace("\n", " ")
 
 
 def statuses_line(sources: Sequence[SourceReport]) -> str:
@@ -214,7 +219,7 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[ShownFindings, ...], int]:
         items = tuple(item for place, item in own if place < limit)
         command = plain(source.repair or "") or ("" if items else own[0][1].command)
         if items or source.status in TO_REPAIR:
-            status = status_of(run, source)
+            status = status_line(run, source)
             groups.append((source, ShownFindings(source=plain(name), status=status, items=items, command=command)))
     groups.sort(key=lambda group: REPAIR_FIRST.index(group[0].status))
     return tuple(group for _, group in groups), max(0, len(every) - limit)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from itertools import zip_longest
 
 from secid.analyses.ablations import Ablation, AblationRow
@@ -23,31 +23,45 @@ MAX_ONE_LINE = 8
 
 
 def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
-    """Return a sentence on how many other settings keep the order of the ranked sources.
+    """Return a sentence on how many other settings keep the order of the ranked sources that differ significantly.
 
-    "" with fewer than two ranked sources or without other settings.
+    If none do, it is on the order of all ranked sources. "" with fewer than two of them or without other settings.
     """
     ranked = {source.name for source in run.sources if source.scored.rank is not None}
-    rows = [row for item in ablations if item.name != SAMPLE for row in item.rows if row.setting != item.base]
-    swaps = [[pair for pair in row.swapped if ranked.issuperset(pair)] for row in rows if row.stability is not None]
-    if not swaps or len(ranked) < 2:
+    rows = [
+        (item.name, row)
+        for item in ablations
+        if item.name != SAMPLE
+        for row in _others(item)
+        if row.stability is not None
+    ]
+    if not rows or len(ranked) < 2:
         return ""
     apart = {frozenset((pair.first, pair.second)) for pair in run.comparisons if pair.established}
-    n_apart = sum(any(frozenset(pair) in apart for pair in own) for own in swaps)
+    apart = {pair for pair in apart if ranked.issuperset(pair)}
+    changed = [
+        f"{name} {row.setting}" if name == "temperature" else plain(display_name(row.setting))
+        for name, row in rows
+        if any(_counts(pair, ranked, apart) for pair in row.swapped)
+    ]
+    kept = f"{count(len(rows) - len(changed))} of {count(len(rows))}"
     kinds = listed([plain(display_name(item.name)) for item in ablations if item.name != SAMPLE], len(ablations))
-    return (
-        f"The order of the ranked sources holds under {count(sum(not own for own in swaps))} of {count(len(swaps))} "
-        f"other settings of {kinds}; a significantly different pair changes places "
-        f"under {count(n_apart)}."
-    )
+    which = "the order of the sources that differ significantly" if apart else "the order of the ranked sources"
+    end = f"; it changes under {listed(changed, 4)}" if changed else ""
+    return f"{kept} other settings of {kinds} keep {which}{end}."
+
+
+def _counts(pair: tuple[str, str], ranked: Collection[str], apart: Collection[frozenset[str]]) -> bool:
+    """Return whether a pair that changes places changes the order: a significant one if there is one, else any."""
+    return frozenset(pair) in apart if apart else set(ranked).issuperset(pair)
 
 
 def ablations_section(run: Run, ablations: Sequence[Ablation]) -> Section:
     """Show a summary with a row for each varied setting, then a table for each."""
     return Section(
         anchor="ablations",
-        link="Settings",
-        title="How far the order depends on the settings",
+        link="Ablations",
+        title="Ablations: how far the order depends on the settings",
         bullets=tuple(filter(None, map(_remark, ablations))),
         tables=(_summary(run, ablations), *(_table(run, item) for item in ablations)),
         charts=tuple(filter(None, [ablations_chart(run, ablations)])),
