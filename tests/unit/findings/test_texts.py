@@ -359,7 +359,7 @@ def test_stored_positives_that_do_not_fit_are_refused(name):
     arrays = stored([("q", [passage(1)], [passage(2)]), ("r", [passage(3)], [passage(2)])])
     with pytest.raises(ValueError, match="do not match each other"):
         restored({**arrays, name: arrays[name][:-1]})
-    with pytest.raises(ValueError, match="order"):
+    with pytest.raises(ValueError, match="not sorted and distinct"):
         restored({**arrays, "positive_queries": arrays["positive_queries"][::-1]})
 
 
