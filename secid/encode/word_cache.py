@@ -17,8 +17,8 @@ from numpy.typing import NDArray
 
 MAX_WORDS = 1_000_000
 """Maximum number of distinct words, about 150 MB. A larger cache is emptied."""
-SPACES = " \n\t\r"
-"""Characters at which texts are split into words. BERT reads each of them as a space."""
+MAX_IDS = 8_000_000
+"""Maximum number of their ids, 64 MB: a passage without spaces, as in Chinese, is a single word. The same happens."""
 CHARACTER_NORMALIZERS = frozenset({"BertNormalizer", "Lowercase"})
 """Normalizers that change each character by itself."""
 
@@ -49,10 +49,13 @@ class Frame(NamedTuple):
 
     @staticmethod
     def of(core: Any) -> Frame | None:
-        """Return the frame of a tokenizer; None if its ids of a text do not contain those of the bare text."""
+        """Return the frame of a tokenizer; None if it has no special tokens around the ids of the bare text.
+
+        With special tokens, a word that is cut at the maximum length is longer than the room, so it counts as cut.
+        """
         bare, framed = core.encode("a", add_special_tokens=False).ids, core.encode("a").ids
         place = next((i for i in range(len(framed)) if bare and framed[i : i + len(bare)] == bare), None)
-        if place is None:
+        if place is None or len(framed) == len(bare):
             return None
         before, after = framed[:place], framed[place + len(bare) :]
         cut = core.truncation
@@ -69,7 +72,7 @@ def splits_at_spaces(core: Any) -> bool:
         parts["model"]["type"] == "WordPiece"
         and (parts["pre_tokenizer"] or {}).get("type") == "BertPreTokenizer"
         and all(step["type"] in CHARACTER_NORMALIZERS for step in steps)
-        and not any(space in token["content"] for token in parts["added_tokens"] for space in SPACES)
+        and not any(map(str.isspace, "".join(token["content"] for token in parts["added_tokens"])))
     )
 
 
@@ -90,6 +93,7 @@ class WordCache:
         import pyarrow as pa
         import pyarrow.compute as pc
 
+        # BERT reads these as spaces
         spaced = [text.replace("\n", " ").replace("\t", " ").replace("\r", " ") for text in texts]
         lists = pc.split_pattern(pa.array(spaced, pa.large_string()), pattern=" ")
         encoded = lists.values.dictionary_encode()
@@ -124,7 +128,7 @@ class WordCache:
         try:
             return np.fromiter(map(self._number.__getitem__, words), np.int64, len(words))
         except KeyError:
-            if len(self._number) > MAX_WORDS:
+            if len(self._number) > MAX_WORDS or len(self._ids) > MAX_IDS:
                 self._clear()
             new = [word for word in words if word not in self._number]
             lists = [encoding.ids for encoding in self._core.encode_batch_fast(new, add_special_tokens=False)]

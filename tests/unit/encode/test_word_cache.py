@@ -54,8 +54,9 @@ def test_ids_of_any_texts_are_the_librarys(library, texts):
     same(library, texts)
 
 
-def test_a_cache_that_is_emptied_gives_the_same_ids(library, monkeypatch):
-    monkeypatch.setattr(word_cache, "MAX_WORDS", 2)
+@pytest.mark.parametrize("limit", ["MAX_WORDS", "MAX_IDS"])
+def test_a_cache_that_is_emptied_gives_the_same_ids(library, monkeypatch, limit):
+    monkeypatch.setattr(word_cache, limit, 2)
     words, frame = WordCache(library), Frame.of(library)
     for text in ("one two three four", "five six", "one seven"):
         assert words.framed([text], frame)[0].tolist() == library.encode(text).ids
@@ -74,6 +75,7 @@ def test_no_text_has_no_ids(library):
         lambda parts: parts.update(normalizer={"type": "Replace", "pattern": {"String": " a"}, "content": "b"}),
         lambda parts: parts["added_tokens"][0].update(content="two words", special=False),
         lambda parts: parts["added_tokens"][0].update(content="\n", special=False),
+        lambda parts: parts["added_tokens"][0].update(content="new\u00a0york", special=False, normalized=True),
     ],
 )
 def test_other_tokenizers_read_whole_texts(library, change):
@@ -90,3 +92,18 @@ def test_a_split_at_other_white_space_would_be_noticed(library):
     assert np.array_equal(
         WordCache(library).without_special_tokens(["a\x1cb"])[0], library.encode("ab", add_special_tokens=False).ids
     )
+
+
+def test_a_tokenizer_without_special_tokens_reads_whole_texts(library):
+    """Else a word that is cut at the maximum length would fill the room, and not count as cut."""
+    parts = json.loads(library.to_str())
+    parts["post_processor"] = None
+    assert Frame.of(Tokenizer.from_str(json.dumps(parts))) is None
+
+
+def test_the_cache_stays_small_where_texts_have_no_spaces(library, monkeypatch):
+    monkeypatch.setattr(word_cache, "MAX_IDS", 50)
+    words, frame = WordCache(library), Frame.of(library)
+    for number in range(10):
+        words.framed([chr(0x4E00 + number) * 20], frame)
+        assert len(words._ids) <= 50 + 20
