@@ -156,8 +156,10 @@ def source_audit(
         share = negatives.share_of(relevant, everything)
         numbers = tuple(_audit_rule(key, rule, negatives, missing) for key, rule in rules(s_qn, s_qp).items())
         if guide is not None:
-            own = {key: rule for key, rule in rules(*guide).items() if key != "consistency"}
-            by_guide = tuple(_audit_rule(key, rule, negatives, missing, "guide's ") for key, rule in own.items())
+            guide_rules = {key: rule for key, rule in rules(*guide).items() if key != "consistency"}
+            by_guide = tuple(
+                _audit_rule(key, rule, negatives, missing, "guide's ") for key, rule in guide_rules.items()
+            )
     consistency = next(iter(numbers), None)
     n_negatives = negatives.n(everything)
     return AuditedSource(

@@ -122,7 +122,7 @@ class GuideResult:
 
     def of(self, source: str) -> GuideSource | None:
         """Return the guide's numbers for a source; None if it did not score the source."""
-        return next((own for own in self.sources if own.name == source), None)
+        return next((item for item in self.sources if item.name == source), None)
 
     @property
     def is_sampled(self) -> bool:
@@ -216,10 +216,10 @@ def curves(negative: Floats, positive: Floats, weight: Floats, span: tuple[float
 def _source(item: Measured, guide: GuideScores, without: WithoutFlagged | None) -> GuideSource:
     table, scored = item.table, guide.scored
     target = table.repeated(table.s_query_positive) - table.s_query_negative
-    own = guide.s_query_positive - guide.s_query_negative
+    margin = guide.s_query_positive - guide.s_query_negative
     cluster, names = table.cluster(), comparable_keys(item.query_keys)
     suspects = guide.mean(guide.suspect().astype(np.float64), cluster, names, table.share)
-    same = (np.sign(target) == np.sign(own)).astype(np.float64)
+    same = (np.sign(target) == np.sign(margin)).astype(np.float64)
     random = guide.random
     excess = None if random is None else paired_difference(suspects, random)
     return GuideSource(
@@ -228,7 +228,7 @@ def _source(item: Measured, guide: GuideScores, without: WithoutFlagged | None) 
         suspect_share=suspects.value,
         interval_95=wilson_interval(suspects),
         agreement=guide.mean(same, cluster, names, table.share).value,
-        rank_correlation=rank_correlation(target[scored], own[scored]),
+        rank_correlation=rank_correlation(target[scored], margin[scored]),
         n_random=guide.n_random,
         random_share=None if random is None else random.value,
         random_interval_95=None if random is None else wilson_interval(random),

@@ -295,7 +295,7 @@ def _check_weights(repository: Repository, reports: list[Report]) -> None:
     if any(not str(module["type"]).startswith("sentence_transformers.") for module in repository.modules):
         return  # the repository's own code decides which weights it loads
     where = str(repository.inner)
-    for own, report in reports:
+    for prefix, report in reports:
         missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
         if missing:
             raise EncoderError(
@@ -303,7 +303,9 @@ def _check_weights(repository: Repository, reports: list[Report]) -> None:
                 where=where,
                 remedy="check config.json: the files belong to another architecture",
             )
-        unused = sorted(key for key in report["unexpected_keys"] if not key.removeprefix(own).startswith(HEAD_PREFIXES))
+        unused = sorted(
+            key for key in report["unexpected_keys"] if not key.removeprefix(prefix).startswith(HEAD_PREFIXES)
+        )
         if unused:
             raise EncoderError(
                 f"the model does not use some weights in its files ({len(unused)}): {', '.join(unused[:3])}",

@@ -107,8 +107,8 @@ def run_sets(forms: FormKeys, every: int = 1) -> RunSets:
     every : keep one run in `every`, chosen only by its key.
     """
     keys, owners = _runs(forms)
-    chosen = keys % np.uint32(every) == 0
-    return RunSets.of(keys[chosen], owners[chosen], len(forms))
+    sampled = keys % np.uint32(every) == 0
+    return RunSets.of(keys[sampled], owners[sampled], len(forms))
 
 
 def _runs(forms: FormKeys) -> tuple[npt.NDArray[np.uint32], Index]:
@@ -398,32 +398,33 @@ class CopyFinder:
 
 
 class _Comparison(NamedTuple):
-    """Pairs for one call of a worker. Pair i compares negatives[own[i]] with positives[other[i]].
+    """Pairs for one call of a worker. Pair i compares negatives[negative_place[i]] with positives[positive_place[i]].
 
     positives : texts, or runs if they are from a baseline.   every, min_runs : as in `Positives`.
     """
 
     negatives: TextStore
-    own: Index
+    negative_place: Index
     positives: TextStore | RunSets
-    other: Index
+    positive_place: Index
     every: int
     min_runs: int
 
     @staticmethod
     def of(passages: TextStore, positives: Positives, pairs: TripletPairs) -> _Comparison:
         """Return the comparison of these pairs."""
-        ids, own = np.unique(pairs.negative, return_inverse=True)
-        places, other = np.unique(pairs.positive, return_inverse=True)
+        ids, negative_place = np.unique(pairs.negative, return_inverse=True)
+        places, positive_place = np.unique(pairs.positive, return_inverse=True)
         texts = passages.only(ids)
-        return _Comparison(texts, own, positives.part(places), other, positives.every, positives.min_runs)
+        part = positives.part(places)
+        return _Comparison(texts, negative_place, part, positive_place, positives.every, positives.min_runs)
 
 
 def _near_copies_in(pairs: _Comparison) -> Flags:
     """Return (n,) flags of the pairs that are near copies. Workers call this function."""
-    left = _runs_of(pairs.negatives, pairs.every).take(pairs.own)
+    left = _runs_of(pairs.negatives, pairs.every).take(pairs.negative_place)
     positives = pairs.positives
-    right = (positives if isinstance(positives, RunSets) else _runs_of(positives, 1)).take(pairs.other)
+    right = (positives if isinstance(positives, RunSets) else _runs_of(positives, 1)).take(pairs.positive_place)
     return near_copies(left, right, pairs.min_runs)
 
 

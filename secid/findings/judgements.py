@@ -106,10 +106,10 @@ def read_judgements(files: Sequence[str], collection: Collection, max_unknown: f
     """
     highest: dict[tuple[str, str], float] = {}
     for file in files:
-        for *pair, own in read_qrels(file):
+        for *pair, value in read_qrels(file):
             key = pair[0], pair[1]
-            highest[key] = max(own, highest.get(key, own))
-    rows = [(*key, own) for key, own in highest.items()]
+            highest[key] = max(value, highest.get(key, value))
+    rows = [(*key, grade) for key, grade in highest.items()]
     where = ", ".join(files)
     if not rows:
         raise InputError("holds no judgement", where=where, remedy="name a qrels file that is not empty")
@@ -254,8 +254,8 @@ class Finder:
         order = np.lexsort((np.bincount(columns)[columns], owner))
         rank = np.arange(len(columns)) - self._rows.indptr[:-1][owner]
         n_needed = sizes - np.ceil(self._threshold * sizes - 1e-9) + 1 if self._measure == "jaccard" else sizes
-        chosen = (rank < n_needed[owner]) & (sizes >= self._min_shingles)[owner]
-        return _matrix(owner[chosen], columns[order[chosen]], *self._rows.shape)
+        is_probe = (rank < n_needed[owner]) & (sizes >= self._min_shingles)[owner]
+        return _matrix(owner[is_probe], columns[order[is_probe]], *self._rows.shape)
 
     def find(self, store: TextStore, tick: Callable[[int], None] = lambda n: None) -> Matches:
         """Return the matches of all texts of a store. tick: called with the number of texts compared."""

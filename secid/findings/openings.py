@@ -329,15 +329,15 @@ def ordinary_lengths(lengths: DocumentFrequencies) -> LengthRange:
 
 def _other_language(planned: PlannedSource, language: npt.NDArray[np.int16]) -> BothFlags:
     """Return the flags of other_language (see `PassageFacts.of_source`). language: (n_passages,) by id."""
-    own, record = language[planned.negatives], planned.triplet_record()
+    negative_language, record = language[planned.negatives], planned.triplet_record()
     of_positive, record_of_positive = language[planned.positives], planned.positive_record()
     decided = of_positive != UNDECIDED
     decided_in = np.bincount(record_of_positive[decided], minlength=planned.n_records)
     spoken = record_of_positive * len(LANGUAGES) + of_positive
     labels, counts = np.unique(spoken[decided], return_counts=True)
-    known = is_known(record * len(LANGUAGES) + own, labels)
+    known = is_known(record * len(LANGUAGES) + negative_language, labels)
     alone = is_known(spoken, labels[counts == 1])
     return (
-        (own != UNDECIDED) & (decided_in[record] > 0) & ~known,
+        (negative_language != UNDECIDED) & (decided_in[record] > 0) & ~known,
         decided & (decided_in[record_of_positive] > 1) & alone,
     )

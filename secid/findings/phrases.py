@@ -167,8 +167,8 @@ def _ranges(starts: Sequence[str]) -> npt.NDArray[np.uint64]:
     starts : first letters of phrases, with _ for a blank. A start that another one covers is left out.
     """
     words = [word.replace("_", " ").encode() for word in starts]
-    own = sorted(word for word in words if not any(word != other and word.startswith(other) for other in words))
-    ends = [[int.from_bytes(word.ljust(8, fill)) for word in dict.fromkeys(own)] for fill in (b"\0", b"\xff")]
+    prefixes = sorted(word for word in words if not any(word != other and word.startswith(other) for other in words))
+    ends = [[int.from_bytes(word.ljust(8, fill)) for word in dict.fromkeys(prefixes)] for fill in (b"\0", b"\xff")]
     return np.array(ends, np.uint64)
 
 

@@ -198,7 +198,7 @@ def formal_excess(compared: Mapping[str, GapMoments]) -> dict[str, bool]:
     chance. Dropping helps if it brings the share nearer to that of the positives. A source without negatives or
     without positives has no such defect. Source: METHOD 16.2.
     """
-    known = {name: own for name, own in compared.items() if own.negatives.all and own.positives.all}
+    known = {name: gap for name, gap in compared.items() if gap.negatives.all and gap.positives.all}
     return {
         name: dropping_narrows_gap(moments.positives.value, moments.value)
         for name, moments in known.items()

@@ -239,7 +239,7 @@ class _Totals:
         heads = triplets.record_offsets[:-1]
         self.stratum = np.searchsorted(self._samples, places[heads], side="right").clip(max=last)
         self._equal = {
-            name: next(other for other, own in coverages.items() if np.array_equal(own, values))
+            name: next(other for other, column in coverages.items() if np.array_equal(column, values))
             for name, values in coverages.items()
         }
         families = list(dict.fromkeys(map(self._family, variants)))

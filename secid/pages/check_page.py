@@ -211,10 +211,10 @@ def evaluation_words(example: Example) -> str:
     if example.fact is None or example.fact.kind != "evaluation_text":
         return ""
     values = example.fact.values
-    own, other = (f"“{plain(str(values.get(name, '')), SHOWN_TEXT)}”" for name in ("text", "evaluation_text"))
+    text, other = (f"“{plain(str(values.get(name, '')), SHOWN_TEXT)}”" for name in ("text", "evaluation_text"))
     near = values.get("similarity")
     nearly = f", {fraction(float(near), 2)} similar to {other}" if near is not None else ""
-    return f": {own} is {named(str(values.get('id', '')))}{nearly}"
+    return f": {text} is {named(str(values.get('id', '')))}{nearly}"
 
 
 def caution_words(item: SourceCaution) -> str:
@@ -258,9 +258,9 @@ def _form(sources: Sequence[SourceReport]) -> tuple[Section, ...]:
 
 def _lengths(check: Check) -> Section:
     rows = tuple(
-        (short(name), role, count(own.n_texts), _spread(own.characters), _spread(own.tokens))
+        (short(name), role, count(lengths.n_texts), _spread(lengths.characters), _spread(lengths.tokens))
         for name, facts in check.texts.items()
-        for role, own in facts.lengths.items()
+        for role, lengths in facts.lengths.items()
     )
     heads = ("texts", "characters", "tokens")
     columns = (foreign("source"), text("role"), *map(number, heads))

@@ -185,9 +185,9 @@ def _missing(audit: Audit) -> Iterator[str]:
     for source in audit.sources:
         for kind in dict.fromkeys(source.not_evaluated.values()):
             names.setdefault(kind, []).append(named(source.name))
-    for kind, own in names.items():
+    for kind, sources in names.items():
         if kind != "no_threshold":
-            yield f"Not evaluated for {listed(own)}: {why_not(kind)}."
+            yield f"Not evaluated for {listed(sources)}: {why_not(kind)}."
 
 
 def _labels(audit: Audit) -> Section:

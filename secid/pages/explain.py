@@ -128,8 +128,8 @@ def explained_screen(name: str | None) -> Screen:
     width = max(map(len, (*FINDINGS, *CAUTIONS, *CHECKS, *PRESETS)))
     return screen(
         *(
-            (Line(head), *(Line(says, mark=f"  {each:<{width}}  ") for each, says in own.items()))
-            for head, own in entry_groups().items()
+            (Line(head), *(Line(says, mark=f"  {each:<{width}}  ") for each, says in entries.items()))
+            for head, entries in entry_groups().items()
         ),
         (
             "Columns, statuses and terms on pages",

@@ -422,8 +422,8 @@ def skipped_lines(sources: Iterable[SourceReport], *, rows_alone: bool = False) 
         if example is not None:
             places.setdefault(what, f", for example {short(example.path)}:{example.line}")
     return [
-        f"Left out of {'each of ' if len(own) > 1 else ''}{listed(own, len(own))}: {what}{places.get(what, '')}."
-        for what, own in names.items()
+        f"Left out of {'each of ' if len(group) > 1 else ''}{listed(group, len(group))}: {what}{places.get(what, '')}."
+        for what, group in names.items()
     ]
 
 
@@ -463,8 +463,8 @@ def rule_of(name: str, run: Run) -> str:
     entry = FINDINGS.get(name)
     if entry is None:
         return "–"
-    given = [f"{key} {run.settings[key]['value']}" for key in entry.settings if key in run.settings]
-    return f"{entry.rule}; here {listed(given)}" if given else entry.rule
+    settings = [f"{key} {run.settings[key]['value']}" for key in entry.settings if key in run.settings]
+    return f"{entry.rule}; here {listed(settings)}" if settings else entry.rule
 
 
 def in_plain_words(name: str) -> str:
@@ -492,8 +492,8 @@ def recipe_line(encoder: EncoderInfo) -> str:
 
 def not_ranked(run: Run) -> Mapping[str, str]:
     """Return the reason for each source that is not ranked, by name. Source: METHOD 16.3."""
-    found = EQUAL_HARDNESS.of(run)
-    return {} if found is None else found.unranked
+    result = EQUAL_HARDNESS.of(run)
+    return {} if result is None else result.unranked
 
 
 def listing(run: Run) -> str:

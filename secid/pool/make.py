@@ -236,18 +236,18 @@ def with_scorable_positives(planned: PlannedSource, queries: TextStore, settings
     """
     starts, counts = planned.positive_offsets[:-1], np.diff(planned.positive_offsets)
     if settings.positives == "first":
-        chosen = starts
+        place = starts
     elif settings.positives == "random":
         draws = sample_order(queries.keys[planned.query], settings.seed + 1)  # + 1, to be independent of samples
-        chosen = starts + (draws % counts.astype(np.uint64)).astype(np.int64)
+        place = starts + (draws % counts.astype(np.uint64)).astype(np.int64)
     else:
         return planned
     if settings.objectives:
         other = np.ones(len(planned.positives), np.bool_)
-        other[chosen] = False
+        other[place] = False
         order = np.lexsort((other, planned.positive_record()))
         return _with_positives(planned, order, planned.positive_offsets)
-    return _with_positives(planned, chosen, np.arange(planned.n_records + 1, dtype=np.int64))
+    return _with_positives(planned, place, np.arange(planned.n_records + 1, dtype=np.int64))
 
 
 def _with_positives(planned: PlannedSource, places: Index, offsets: Index) -> PlannedSource:
@@ -286,15 +286,18 @@ class DraftPlan:
         """Return the input of the text rules: queries, passages, and all sources in `read`, followed by `labels`."""
         return self.whole.queries, self.whole.passages, [*self.read, *self.labels]
 
-    def with_text_findings(self, found: Sequence[TextFindings]) -> DraftPlan:
-        """Return the draft with findings. found: text findings of each source in `texts`, in the same order."""
-        own_found = found[: len(self.read)]
-        read = tuple(planned.with_findings(own) for planned, own in zip(self.read, own_found, strict=True))
+    def with_text_findings(self, findings: Sequence[TextFindings]) -> DraftPlan:
+        """Return the draft with findings. findings: text findings of each source in `texts`, in the same order."""
+        read_findings = findings[: len(self.read)]
+        read = tuple(
+            planned.with_findings(source_findings)
+            for planned, source_findings in zip(self.read, read_findings, strict=True)
+        )
         by_name = {planned.name: planned for planned in read}
 
         def scored(planned: PlannedSource) -> PlannedSource:
-            own = scored_part(by_name[planned.name], self.whole.queries, self.settings)
-            return planned.with_findings(TextFindings(own.findings, own.positive_findings, own.excess))
+            part = scored_part(by_name[planned.name], self.whole.queries, self.settings)
+            return planned.with_findings(TextFindings(part.findings, part.positive_findings, part.excess))
 
         def all_rows(sources: Sequence[PlannedSource]) -> tuple[PlannedSource, ...]:
             return tuple(by_name[planned.name] for planned in sources)

@@ -55,8 +55,8 @@ def label_records(
             relevant.setdefault(query, []).append(passage)
     collection = open_collection(settings)
     queries = [(text, key) for key in relevant if (text := collection.query(key))]
-    for (text, key), held in zip(queries, holds([text for text, _ in queries]), strict=True):
-        if held and (positives := tuple(filter(None, map(collection.passage, relevant[key])))):
+    for (text, key), is_wanted in zip(queries, holds([text for text, _ in queries]), strict=True):
+        if is_wanted and (positives := tuple(filter(None, map(collection.passage, relevant[key])))):
             yield Record(text, positives, (), files[0], 0)
 
 
@@ -119,8 +119,8 @@ def read_draft(
     tick()
     for reader in readers:
         if judged := reader.count_judged():
-            own = " and ".join(f"{n:,} {kind}" for kind, n in sorted(judged.items()))
-            note = f"{reader.source.name}: negatives of the run: {own}"
+            counts = " and ".join(f"{n:,} {kind}" for kind, n in sorted(judged.items()))
+            note = f"{reader.source.name}: negatives of the run: {counts}"
             progress.note(note if settings.source_column else f"{note} (--source-column judged splits them)")
     if judgements:
         n_of_files, n_of_qrels = draft.plan.n_labelled

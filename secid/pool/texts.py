@@ -186,8 +186,8 @@ class TextSpool:
     def holds(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Return (n,) flags of the texts that were added. Only the first eight bytes of keys are compared."""
         keys = np.array(np.frombuffer(self._keys, np.uint64)[::2])
-        asked = b"".join([text_key(self._role, text)[:8] for text in texts])
-        return np.isin(np.frombuffer(asked, np.uint64), keys)
+        text_keys = b"".join([text_key(self._role, text)[:8] for text in texts])
+        return np.isin(np.frombuffer(text_keys, np.uint64), keys)
 
     def _write(self) -> None:
         """Write the waiting texts to the file. Writing many at once takes half the time."""

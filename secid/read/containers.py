@@ -223,7 +223,7 @@ def parquet_rows(file: BinaryIO, path: str, columns: Sequence[str] | None) -> Pa
         table = pq.ParquetFile(file, memory_map=False, pre_buffer=False, buffer_size=1 << 20)
         names = _column_names(table.schema_arrow, columns, path)
     # pyarrow takes "a.b" as a path into a struct: a column with a dot in its name needs the whole table.
-    wanted = None if any("." in name for name in names) else names
+    column_paths = None if any("." in name for name in names) else names
     number, n_rows = 0, table.metadata.num_rows
     for place in range(table.num_row_groups):
         group = table.metadata.row_group(place)
@@ -234,7 +234,7 @@ def parquet_rows(file: BinaryIO, path: str, columns: Sequence[str] | None) -> Pa
                 where=path,
                 remedy="write shorter texts or fewer of them per row",
             )
-        batches = table.iter_batches(max(1, min(BATCH_ROWS, BATCH_BYTES // row_bytes)), [place], wanted)
+        batches = table.iter_batches(max(1, min(BATCH_ROWS, BATCH_BYTES // row_bytes)), [place], column_paths)
         for batch in _next_batches(batches, path):
             for piece in row_slices(batch.select(names)):
                 rows = _rows(piece, path, checked=True)

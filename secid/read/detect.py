@@ -370,10 +370,10 @@ def _labelled(head: Head, query: Key, settings: Settings, path: str) -> Binding:
         message = "--label-column and --negative-column both set the negatives"
         raise undecided(head, [], message, path, "use only one of them")
     passage = _column(head, settings.positive_column, (*PASSAGE, *DOCS, *POSITIVE), "--positive-column", path)
-    own = settings.label_column or ""
+    label_key = settings.label_column or ""
     objects = head.typical(passage) if head.kinds[passage] == "structs" else []
-    if any(isinstance(item, dict) and own in item for items in objects for item in items):
-        return labelled_objects(query, passage, own)
+    if any(isinstance(item, dict) and label_key in item for items in objects for item in items):
+        return labelled_objects(query, passage, label_key)
     label = _column(head, settings.label_column, (), "--label-column", path)
     if head.kinds[passage] in LISTS:
         return list_binding(query, passage, label)

@@ -263,9 +263,9 @@ def _parts(word: str) -> tuple[str, str | None, str]:
 def _repository(name: str, revision: str | None) -> _Repository:
     where = f"hf://datasets/{name}" + (f"@{revision}" if revision else "")
     with _errors(where):
-        asked = REVISIONS.get(revision, revision) if revision else None
+        branch = REVISIONS.get(revision, revision) if revision else None
         resolved = HfApi().resolve_revision(
-            name, repo_type="dataset", revision=asked, local_files_only=constants.HF_HUB_OFFLINE
+            name, repo_type="dataset", revision=branch, local_files_only=constants.HF_HUB_OFFLINE
         )
         commit = resolved.resolved
         try:
@@ -298,8 +298,8 @@ def _split(word: str, name: str, revision: str | None, config: str, split: str) 
         known = [f"{config}:{split}" for config, split in splits]
         remedy = f"it has {_some(known)}" if known else f"no config is known; {NAME_FILES.format(name)}"
         raise UsageError(f"no config {config!r} with a split {split!r}", where=word, remedy=remedy)
-    own = name.rpartition("/")[2]
-    return HubFiles(repository.fetch(splits[config, split]), own if config == "default" else config, note)
+    dataset = name.rpartition("/")[2]
+    return HubFiles(repository.fetch(splits[config, split]), dataset if config == "default" else config, note)
 
 
 def _some(words: Sequence[str]) -> str:

@@ -354,12 +354,12 @@ class PairGroups:
             if split is None and database.execute(NEGATIVES, (key,)).fetchone():
                 continue  # positives without a source belong to the sources that have negatives
             pairs = [Pair._make(row) for row in database.execute(OF_SOURCE, (key, split))]
-            own = [pair for pair in pairs if pair.split == split]
+            split_pairs = [pair for pair in pairs if pair.split == split]
             positives = [pair for pair in pairs if pair.positive]
-            if not any(pair.positive for pair in own):
+            if not any(pair.positive for pair in split_pairs):
                 positives = [Pair._make(row) for row in database.execute(POSITIVES, (key,))]
-            elif all(pair.positive for pair in own):
-                pairs = own
+            elif all(pair.positive for pair in split_pairs):
+                pairs = split_pairs
             yield _item(pairs, split, positives, self._least)
         database.close()
 
@@ -387,7 +387,7 @@ def _extras(query: str, positives: Sequence[Pair], negatives: Sequence[Pair]) ->
     named = next((name for name in columns if fits(name, PASSAGE_ID)), None)
     ids = columns.pop(named) if named is not None else []
     texts = (pair.passage for pair in (*positives, *negatives))
-    cells: list[Any] = [{"docid": own} for own in ids] or list(texts)
+    cells: list[Any] = [{"docid": docid} for docid in ids] or list(texts)
     shared = {name: values[0] if len(set(map(repr, values))) == 1 else values for name, values in columns.items()}
     n = len(positives)
     return Extras(shared, query, list(enumerate(cells[:n])), list(enumerate(cells[n:])))

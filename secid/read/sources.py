@@ -143,8 +143,8 @@ def _entries(specs: Sequence[Spec]) -> list[_Entry]:
             continue
         inner = _address(pattern) if is_address(pattern) else []
         for path in [pattern] if inner else _expand(pattern):
-            if own := inner or (_folder(path) if Path(path).is_dir() else []):
-                entries |= {len(entries) + at: entry for at, entry in enumerate(own)}
+            if parts := inner or (_folder(path) if Path(path).is_dir() else []):
+                entries |= {len(entries) + at: entry for at, entry in enumerate(parts)}
                 continue
             # If the shell expanded a glob, each shard is a word.
             key = (str(Path(path).parent), _shard_key(path))
@@ -170,8 +170,8 @@ def _make_names_differ(entries: Sequence[_Entry]) -> None:
         for suffix, n_folders in product((False, True), range(deepest + 1)):
             longer = [_longer_name(entry, home, n_folders, suffix) for entry, home in unnamed]
             if len({*longer, *others}) == len(longer) + len(others):
-                for (entry, _), chosen in zip(unnamed, longer, strict=True):
-                    entry.name = chosen
+                for (entry, _), longer_name in zip(unnamed, longer, strict=True):
+                    entry.name = longer_name
                 break
 
 

@@ -325,7 +325,10 @@ def _batches(item: Measured) -> Iterator[pa.RecordBatch]:
             pa.array(item.influence.per_triplet[part]),
             pa.array(item.influence.budgets[0] / item.state.n_negatives * item.influence.information[part]),
             pa.array(np.ones(n) if rows.share is None else rows.share[part]),
-            *(pa.nulls(n, pa.float64()) if own is None else pa.array(own[part], from_pandas=True) for own in guide),
+            *(
+                pa.nulls(n, pa.float64()) if scores is None else pa.array(scores[part], from_pandas=True)
+                for scores in guide
+            ),
             *(
                 pa.array(flags[name][part], mask=unknown.get(name, none)[part])
                 if name in flags

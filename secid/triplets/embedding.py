@@ -400,9 +400,11 @@ class Corpus:
         Stop early if more passages need encoding than `may_add` allows, and the setting encode_corpus is off.
         """
         vectors, in_plan = self._embedder.vectors, self._places()
-        own = np.sort(in_plan[in_plan >= 0])
-        for start, rows in zip(range(0, len(own), WINDOW), rows_of_ids(vectors, "passage", own, WINDOW), strict=True):
-            yield self._given(own[start : start + WINDOW], rows)
+        scored = np.sort(in_plan[in_plan >= 0])
+        for start, rows in zip(
+            range(0, len(scored), WINDOW), rows_of_ids(vectors, "passage", scored, WINDOW), strict=True
+        ):
+            yield self._given(scored[start : start + WINDOW], rows)
         others = np.flatnonzero(in_plan < 0)
         at_once = max(1, LOOKUP_BYTES // (4 * vectors.dimension))
         missing = [np.zeros(0, np.int64)]

@@ -284,9 +284,9 @@ class Measurer:
             tokenizer, corpus = variant.coverage.split("/")
             corpora.setdefault(tokenizer, {})[corpus] = None
         return {
-            coverage_name(tokenizer, corpus): own
+            coverage_name(tokenizer, corpus): coverage
             for tokenizer, names in corpora.items()
-            for corpus, own in zip(names, self.coverages.negatives(rows, tokenizer, list(names)), strict=True)
+            for corpus, coverage in zip(names, self.coverages.negatives(rows, tokenizer, list(names)), strict=True)
         }
 
     def _sweep(
@@ -350,8 +350,10 @@ def sample_positions(plan: Plan, seed: int, among: Sequence[Triplets] | None = N
     among : triplets whose queries are sampled; None for all queries of the plan. All other queries get the position
             1.0, which is in no sample.
     """
-    chosen = np.arange(len(plan.queries)) if among is None else distinct(np.concatenate([rows.query for rows in among]))
-    order = first_sampled(chosen, plan.queries.keys, seed)
+    queries = (
+        np.arange(len(plan.queries)) if among is None else distinct(np.concatenate([rows.query for rows in among]))
+    )
+    order = first_sampled(queries, plan.queries.keys, seed)
     position = np.ones(len(plan.queries))
     position[order] = np.arange(len(order)) / len(order)
     return position

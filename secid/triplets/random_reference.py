@@ -168,12 +168,12 @@ def stored_reference(arrays: Mapping[str, npt.NDArray[Any]], plan: Plan) -> Rand
     arrays : arrays of `RandomReference.stored`. Raises KeyError or ValueError for other arrays.
     """
     names, order = np.unique(comparable_keys(arrays["keys"]), return_index=True)
-    own = comparable_keys(plan.queries.keys)
-    queries = np.flatnonzero(is_known(own, names))
+    keys = comparable_keys(plan.queries.keys)
+    queries = np.flatnonzero(is_known(keys, names))
     if not len(queries):
         return None
-    place = order[np.searchsorted(names, own[queries])]
-    return RandomReference(queries, own[queries], *(arrays[name][place] for name in STORED_ARRAYS))
+    place = order[np.searchsorted(names, keys[queries])]
+    return RandomReference(queries, keys[queries], *(arrays[name][place] for name in STORED_ARRAYS))
 
 
 def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors, seed: int) -> RandomReference | None:
@@ -347,10 +347,10 @@ def passage_means(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors) ->
     positive = plan.known_positives[label] % len(plan.passages)
     inside = is_known(positive, pool)
     place, positive = place[inside], positive[inside]
-    own = np.bincount(place, _cosines(queries[place], positive, vectors), len(queries))
+    positive_sums = np.bincount(place, _cosines(queries[place], positive, vectors), len(queries))
     n_passages = len(pool) - np.bincount(place, minlength=len(queries))
     mean = np.full(len(queries), np.nan)
-    np.divide(np.concatenate(sums) - own, n_passages, out=mean, where=n_passages >= MIN_PASSAGES)
+    np.divide(np.concatenate(sums) - positive_sums, n_passages, out=mean, where=n_passages >= MIN_PASSAGES)
     return PassageMeans(queries, mean)
 
 

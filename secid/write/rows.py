@@ -46,8 +46,8 @@ class Passage(NamedTuple):
 class Row(NamedTuple):
     """One row of a copy.
 
-    query_id : id of the query; "" if the source has none.   columns : other columns with scalar values.
-    lost     : names of the row's other contents, which no schema of a copy can hold.
+    query_id    : id of the query; "" if the source has none.   columns : other columns with scalar values.
+    unsupported : names of the row's other contents, which no schema of a copy can hold.
     """
 
     query: str
@@ -55,7 +55,7 @@ class Row(NamedTuple):
     negatives: Sequence[Passage]
     query_id: str = ""
     columns: Mapping[str, Scalar] = {}
-    lost: Sequence[str] = ()
+    unsupported: Sequence[str] = ()
 
 
 class Place(NamedTuple):
@@ -70,8 +70,8 @@ class Place(NamedTuple):
 def row_of(record: Record) -> Row:
     """Return a record as a row to write, with its extras. Without extras, the row holds only texts."""
     sides = record.positives, record.negatives
-    own = [list(enumerate(side)) for side in sides]
-    extras = record.extras or Extras({}, record.query, own[0], own[1])
+    cells_of = [list(enumerate(side)) for side in sides]
+    extras = record.extras or Extras({}, record.query, cells_of[0], cells_of[1])
     columns, query, cells = extras.columns, extras.query, (extras.positives, extras.negatives)
     scalars = {encodable(str(key)): _scalar(value) for key, value in columns.items() if _is_scalar(value)}
     used: set[str] = set()
@@ -97,9 +97,11 @@ def row_of(record: Record) -> Row:
                 ]
     scalars = {key: value for key, value in scalars.items() if key not in used.intersection(ID_COLUMNS + SCORE_COLUMNS)}
     used |= {name for name in NEGATIVE_COLUMNS if _is_blank(columns.get(name))}
-    lost = [str(key) for key, value in columns.items() if not _is_scalar(value) and key not in used]
-    lost += _lost_passage_fields([cell for side in cells for _, cell in side], any(p.title for p in chain(*passages)))
-    return Row(record.query, passages[0], passages[1], _id(query, record.query), scalars, lost)
+    unsupported = [str(key) for key, value in columns.items() if not _is_scalar(value) and key not in used]
+    unsupported += _lost_passage_fields(
+        [cell for side in cells for _, cell in side], any(p.title for p in chain(*passages))
+    )
+    return Row(record.query, passages[0], passages[1], _id(query, record.query), scalars, unsupported)
 
 
 def _aligned_values(
@@ -137,8 +139,8 @@ def _passage(text: str, cell: Any, own_id: Any, score: Any) -> Passage:
     joined = isinstance(title, str) and title != "" and text.startswith(f"{title} ")
     name = _id(cell, text) or ("" if own_id is None else encodable(str(own_id)))
     mined = {key: cell[key] for key in MINED if cell.get(key) is not None} if isinstance(cell, dict) else {}
-    own = {"score": score, **{key: value for key, value in mined.items() if MINED[key](value)}}
-    return Passage(text, name, title if isinstance(title, str) and joined else "", **own)
+    fields = {"score": score, **{key: value for key, value in mined.items() if MINED[key](value)}}
+    return Passage(text, name, title if isinstance(title, str) and joined else "", **fields)
 
 
 def _lost_passage_fields(cells: Sequence[Any], titled: bool) -> list[str]:

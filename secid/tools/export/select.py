@@ -257,12 +257,12 @@ def _refuse_no_evidence(run: Run, source: str, rule: Rule) -> None:
             remedy="score again without --until-ranked",
         )
     guide = GUIDE.of(run)
-    own = None if guide is None else guide.of(source)
-    if "suspect" not in rule.drop or guide is None or own is None or own.is_evidence:
+    of_source = None if guide is None else guide.of(source)
+    if "suspect" not in rule.drop or guide is None or of_source is None or of_source.is_evidence:
         return
-    why = suspects_sentences(replace(guide, sources=(own,)))[0].rstrip(".")
+    why = suspects_sentences(replace(guide, sources=(of_source,)))[0].rstrip(".")
     raise UsageError(
-        f"the guide is unreliable for {short(source)}. {why} (random passages scored: {own.n_random:,})",
+        f"the guide is unreliable for {short(source)}. {why} (random passages scored: {of_source.n_random:,})",
         where="--drop",
         remedy="remove suspect from --drop, or score again with another guide",
     )

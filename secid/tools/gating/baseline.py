@@ -176,9 +176,11 @@ def _invalid_fields(source: BaselineSource) -> Iterator[str]:
     shares = {f"findings.{name}": share for name, share in source.findings.items()}
     shares["unrelated.share"] = source.unrelated.share
     known: dict[str, Measurement | None] = {**shares, "hardness": source.hardness, "score_nats": source.score()}
-    for name, own in known.items():
-        if own and not (
-            0.0 <= own.standard_error < LARGEST_NUMBER and own.n_queries >= 1 and abs(own.value) < LARGEST_NUMBER
+    for name, measurement in known.items():
+        if measurement and not (
+            0.0 <= measurement.standard_error < LARGEST_NUMBER
+            and measurement.n_queries >= 1
+            and abs(measurement.value) < LARGEST_NUMBER
         ):
             yield name
     lowest = {f"findings.{name}": -1.0 for name in FORMAL}

@@ -43,16 +43,16 @@ class Reference:
     sample: Sample | None
 
 
-def gap_between(own: Estimate, known: Measurement, theirs: Estimate | None) -> Difference:
+def gap_between(current: Estimate, known: Measurement, baseline: Estimate | None) -> Difference:
     """Return the source's number minus the baseline's. They are paired over shared queries if there are any.
 
-    theirs : the baseline's numbers by query; None if they are not available.
+    baseline : the baseline's numbers by query; None if they are not available.
     """
-    if theirs is not None:
-        gap = paired_difference(own, theirs)
+    if baseline is not None:
+        gap = paired_difference(current, baseline)
         if gap.n_shared:
             return gap
-    return unpaired_difference(own, known.value, known.standard_error, known.n_queries)
+    return unpaired_difference(current, known.value, known.standard_error, known.n_queries)
 
 
 @dataclass(frozen=True)
@@ -341,19 +341,19 @@ def _examples(finding: SourceFinding) -> tuple[CheckExample, ...]:
 
 def _drift(subject: Subject, previous: Reference, name: str, bound: Bound) -> GateCheck:
     """Check the distance of the source from its predecessor."""
-    known, theirs, sample = previous.source, previous.sample, subject.sample
+    known, baseline_sample, sample = previous.source, previous.sample, subject.sample
     if name == "drift.unrelated":
         tail = known.unrelated
-        own, before, severity = sample.unrelated(tail.bound), tail.share, sample.relation()
-        paired = None if theirs is None else theirs.unrelated(tail.bound)
+        current, before, severity = sample.unrelated(tail.bound), tail.share, sample.relation()
+        paired = None if baseline_sample is None else baseline_sample.unrelated(tail.bound)
     else:
-        own, before, severity = sample.score, known.score(), sample.columns["consistency"]
-        paired = None if theirs is None else theirs.score
-    gap = gap_between(own, before, paired)
+        current, before, severity = sample.score, known.score(), sample.columns["consistency"]
+        paired = None if baseline_sample is None else baseline_sample.score
+    gap = gap_between(current, before, paired)
     if name == "drift.score_nats" and gap.value > 0.0:
         severity = -severity
     unit = "share" if name == "drift.unrelated" else "nats"
-    n = len(own.queries)
+    n = len(current.queries)
     fixed = 0.0 if gap.n_shared else before.standard_error
     check = decided(
         name, gap.value, gap.interval, unit, bound, n, n=gap.n_queries, n_shared=gap.n_shared, fixed_error=fixed

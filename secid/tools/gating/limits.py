@@ -109,8 +109,8 @@ def minimum_queries(policy: Policy, baseline: Baseline, previous: str | None = N
     if policy.minimum_queries is not None:
         return policy.minimum_queries
     sizes = [source.n_queries for source in baseline.sources.values()]
-    own = baseline.sources[previous].n_queries if previous else median(sizes)
-    return max(MIN_QUERIES, min(DECIDABLE_QUERIES, int(own)))
+    n_queries = baseline.sources[previous].n_queries if previous else median(sizes)
+    return max(MIN_QUERIES, min(DECIDABLE_QUERIES, int(n_queries)))
 
 
 def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> GateLimits:
@@ -121,12 +121,12 @@ def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Gate
     bounds: dict[str, Bound] = {}
     left_out: list[str] = []
     for name in LIMITED_CHECKS:
-        own = of_policy(policy, name)
-        if own == "off" or (previous is None and name.startswith("drift.")):
+        policy_value = of_policy(policy, name)
+        if policy_value == "off" or (previous is None and name.startswith("drift.")):
             continue
         bound = derived.get(name)
-        if isinstance(own, float | int):
-            bounds[name] = _policy_bound(name, float(own), previous)
+        if isinstance(policy_value, float | int):
+            bounds[name] = _policy_bound(name, float(policy_value), previous)
         elif bound is None:
             left_out += [name] if name == "hardness" else []
         elif bound.notice or bound.detects is None or bound.detects <= GROSS_DAMAGE:
@@ -184,7 +184,7 @@ def _extreme(known: Mapping[str, Measurement], n: int, sign: float) -> tuple[str
 
     If any source has at least n queries, the smaller ones are ignored, so that a tiny source does not loosen a limit.
     """
-    large = {name: own for name, own in known.items() if own.n_queries >= n} or known
+    large = {name: measurement for name, measurement in known.items() if measurement.n_queries >= n} or known
     name = max(large, key=lambda name: sign * large[name].value)
     return name, large[name]
 

@@ -244,9 +244,9 @@ def _faults(items: Sequence[object], pair: PromptPair, forms: set[str]) -> Itera
 
 def _near_copies(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[np.bool_]:
     """Return flags of texts that are a near copy of a positive, (n,)."""
-    own, known = (run_sets(FormKeys.of(Packed.of(part))) for part in (texts, positives))
+    negative_runs, known = (run_sets(FormKeys.of(Packed.of(part))) for part in (texts, positives))
     places = np.repeat(np.arange(len(texts)), len(positives)), np.tile(np.arange(len(positives)), len(texts))
-    near = near_copies(own.take(places[0]), known.take(places[1]))
+    near = near_copies(negative_runs.take(places[0]), known.take(places[1]))
     return np.asarray(near.reshape(len(texts), len(positives)).any(axis=1))
 
 
@@ -255,9 +255,9 @@ def _foreign(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[np.b
 
     A text is not flagged if its language is undecided, or if the languages of all positives are.
     """
-    own = language_numbers(Packed.of(texts))
+    language = language_numbers(Packed.of(texts))
     known = np.setdiff1d(language_numbers(Packed.of(positives)), [UNDECIDED])
-    return np.asarray((own != UNDECIDED) & (len(known) > 0) & ~np.isin(own, known))
+    return np.asarray((language != UNDECIDED) & (len(known) > 0) & ~np.isin(language, known))
 
 
 # Answers are written to disk before they are used, so that no answer is paid for twice.

@@ -361,10 +361,10 @@ def _usage(tokens: Collection[tuple[int, int] | None], price: tuple[float, float
 
     tokens : token counts of prompt and answer; None if unknown.   price : price of a million tokens of each.
     """
-    n_in, n_out = (sum(own[side] for own in tokens if own) for side in (0, 1))
+    n_in, n_out = (sum(pair[side] for pair in tokens if pair) for side in (0, 1))
     return Usage(
         n_answers=len(tokens),
-        n_uncounted=sum(own is None for own in tokens),
+        n_uncounted=sum(pair is None for pair in tokens),
         n_tokens_in=n_in,
         n_tokens_out=n_out,
         cost=None if price is None else (n_in * price[0] + n_out * price[1]) / PRICED_TOKENS,

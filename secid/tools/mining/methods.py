@@ -342,10 +342,10 @@ OPTIONS: Mapping[str, Option] = {
 
 
 def _check_parts(miner: Miner, miners: Sequence[Miner], k: int) -> None:
-    own = {other.name for other in miners if not isinstance(other.method, Hybrid)}
+    names = {other.name for other in miners if not isinstance(other.method, Hybrid)}
     parts = miner.method.parts if isinstance(miner.method, Hybrid) else ()
     for name, _ in parts:
-        if name not in own:
+        if name not in names:
             raise UsageError(
                 f"{name!r} is not another source of this run",
                 where=f"{miner.name}={miner.text}",

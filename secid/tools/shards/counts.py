@@ -109,7 +109,7 @@ class Counts:
         }
         hubs = {name: hub_forms(self.table("hub_queries", name)) for name in names}
         lengths = {name: ordinary_lengths(self.table("lengths", name)) for name in names}
-        excess = {name: formal_excess(dict(zip(DAMAGE, own, strict=True))) for name, own in self.formal.items()}
+        excess = {name: formal_excess(dict(zip(DAMAGE, values, strict=True))) for name, values in self.formal.items()}
         return RunTexts(RunOpenings(common_phrases(self.phrases), shared), hubs, lengths, excess)
 
 
@@ -132,8 +132,8 @@ def summed_counts(parts: Callable[[], Iterable[Counts]]) -> Counts:
             if kind in FREQUENT:  # half of the minimum share, so that rounding loses no key
                 frequent = table.keys[table.counts >= FREQUENT[kind] / 2 * table.n_documents]
                 keys[kind, name] = distinct(np.append(keys.get((kind, name), NO_KEYS), frequent))
-    openings = {name: own for (kind, name), own in keys.items() if kind == "negatives"}
-    keys |= {("queries", name): own for name, own in openings.items()}
+    openings = {name: counts for (kind, name), counts in keys.items() if kind == "negatives"}
+    keys |= {("queries", name): counts for name, counts in openings.items()}
     keys["positives", ""] = distinct(np.concatenate([NO_KEYS, *openings.values()]))
     return reduce(Counts.__add__, (part.only(keys) for part in parts()), Counts())
 
@@ -145,8 +145,8 @@ def count_part(readers: Sequence[Reader], settings: Settings, shard: Shard, fold
     """
     tick = bytes_read_by(readers, progress)
     judgements = judgement_files(settings)
-    own = _OwnTexts(shard, TextSpool("passage", folder / "own.txt"), judgements, settings)
-    streams = ((reader.source, _watched(reader, shard, own)) for reader in readers)
+    shard_texts = _OwnTexts(shard, TextSpool("passage", folder / "own.txt"), judgements, settings)
+    streams = ((reader.source, _watched(reader, shard, shard_texts)) for reader in readers)
     gathered = collect_sources(streams, folder, tick)
     if judgements:
         add_labels(gathered, judgements, settings)
@@ -161,8 +161,8 @@ def count_part(readers: Sequence[Reader], settings: Settings, shard: Shard, fold
         tables |= {("hub_queries", item.name): queries_by_form(item, of_queries, facts.forms) for item in sources}
         tables |= {("lengths", item.name): facts.lengths(item) for item in sources}
         formal = {item.name: formal_moments(item, facts, queries) for item in sources if item.n_records}
-        of_texts = own.counts(settings.tokenizer)
-        if judgements and not own.labelled:
+        of_texts = shard_texts.counts(settings.tokenizer)
+        if judgements and not shard_texts.labelled:
             refuse_unused_collection(readers, settings)
         return Counts(tables, formal, n_texts=len(queries)) + of_texts
     finally:
@@ -177,13 +177,13 @@ def formal_moments(planned: PlannedSource, facts: PassageFacts, queries: TextSto
     return tuple(map(listed.compared, DAMAGE))
 
 
-def _watched(reader: Reader, shard: Shard, own: _OwnTexts) -> Iterator[Record | Defect | Block]:
-    """Yield the rows of the part's queries. Also add the texts of all rows to `own`."""
+def _watched(reader: Reader, shard: Shard, shard_texts: _OwnTexts) -> Iterator[Record | Defect | Block]:
+    """Yield the rows of the part's queries. Also add the texts of all rows to `shard_texts`."""
 
     def watched() -> Iterator[Record | Defect | Block]:
         for item in reader.blocks():
             if not isinstance(item, Defect):
-                own.take(reader.source.name, item)
+                shard_texts.take(reader.source.name, item)
             yield item
 
     return QuerySubset(shard.has, nameless=False).rows(watched())
@@ -216,10 +216,10 @@ class _OwnTexts:
         self._add(block.passages, roles, source)
 
     def _add(self, passages: Sequence[str], roles: Iterable[int], source: int) -> None:
-        own = self._shard.owns(passages)
-        numbers = self._spool.add(list(compress(passages, own)))
+        is_ours = self._shard.owns(passages)
+        numbers = self._spool.add(list(compress(passages, is_ours)))
         self._number.extend(numbers)
-        self._role.extend(compress(roles, own))
+        self._role.extend(compress(roles, is_ours))
         self._source.extend([source] * len(numbers))
 
     def counts(self, tokenizer: str) -> Counts:

@@ -234,8 +234,8 @@ def score_shard(
 
     def header(numbers: ShardNumbers, files: Mapping[str, Any]) -> Header:
         run = {**job.run, "dtype": encoder.info.dtype, "encoder": encoder.info.fingerprint}
-        own = {"run": run, "tokenizer_from": job.resolved.origin["tokenizer"]}
-        return {**own, "numbers": asdict(numbers), "files": files, "timing": clock.stages}
+        origin = {"run": run, "tokenizer_from": job.resolved.origin["tokenizer"]}
+        return {**origin, "numbers": asdict(numbers), "files": files, "timing": clock.stages}
 
     try:
         background = Background(frequencies=counts.table("documents"), run_texts=counts.texts())
@@ -298,15 +298,15 @@ def shard_states(state: StateDir) -> dict[str, Header]:
     return headers
 
 
-def check_files(name: str, own: Mapping[str, Any], first: str, files: Mapping[str, Any], url: str) -> None:
+def check_files(name: str, listed: Mapping[str, Any], first: str, files: Mapping[str, Any], url: str) -> None:
     """Raise InputError unless a state has read the same files as the first one."""
-    for path in sorted({*own, *files}):
-        if own.get(path, {}).get("sha256") == files.get(path, {}).get("sha256"):
+    for path in sorted({*listed, *files}):
+        if listed.get(path, {}).get("sha256") == files.get(path, {}).get("sha256"):
             continue
         again = f"remove the states in {url} and run all shards again"
         raise InputError(
             f"has changed between {first} and {name}"
-            if path in own and path in files
+            if path in listed and path in files
             else f"was read by {first if path in files else name} but not by {name if path in files else first}",
             where=path,
             remedy=f"{again}, and name the commit: {HUB}datasets/OWNER/NAME@COMMIT"

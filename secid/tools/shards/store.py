@@ -91,16 +91,16 @@ class StateDir:
         files : large files to copy, by key.
         """
         file = _file(name)
-        own = {key: np.asarray(a, a.dtype.newbyteorder("="), order="C") for key, a in arrays.items()}
+        stored = {key: np.asarray(a, a.dtype.newbyteorder("="), order="C") for key, a in arrays.items()}
         listed = {
             key: {"bytes": path.stat().st_size, "sha256": sha256_of(path), "pieces_sha256": _sha256_of_pieces(path)}
             for key, path in files.items()
         }
         text = json.dumps(
-            {"name": name, "header": dict(header), "arrays_sha256": _sha256_of_arrays(own), "files": listed}
+            {"name": name, "header": dict(header), "arrays_sha256": _sha256_of_arrays(stored), "files": listed}
         )
         with work_folder() as folder, self._writing(file):
-            save_file(own, folder / file, {RECORD: f"{_sha256(text)} {text}"})
+            save_file(stored, folder / file, {RECORD: f"{_sha256(text)} {text}"})
             if files and self.has(name):  # the old state must not refer to the new large files
                 with suppress(FileNotFoundError):  # another process may be writing it too
                     self._remove(file)
@@ -134,8 +134,8 @@ class StateDir:
             path = self._get(file, folder)
             if (n_bytes := path.stat().st_size) != listed[key]["bytes"]:
                 raise ValueError(f"it has {n_bytes} bytes, but {listed[key]['bytes']} in {_file(name)}")
-            own = _sha256_of_pieces(path) if self._store is None else sha256_of(path)
-            if own != listed[key]["pieces_sha256" if self._store is None else "sha256"]:
+            digest = _sha256_of_pieces(path) if self._store is None else sha256_of(path)
+            if digest != listed[key]["pieces_sha256" if self._store is None else "sha256"]:
                 raise ValueError(f"its SHA-256 differs from that in {_file(name)}")
             return path
 
