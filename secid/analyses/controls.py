@@ -19,7 +19,7 @@ from secid.measure.blocks import Triplets, Vectors
 from secid.measure.interval import Difference
 from secid.measure.uncertainty import difference
 from secid.pool import SPLITTERS, Plan, first_sampled, key_ranks, sample_order
-from secid.pool.texts import pieces
+from secid.pool.texts import batch_ranges
 from secid.progress import Progress
 from secid.results import control_name
 from secid.settings import Settings, flag_of
@@ -274,7 +274,7 @@ def _bm25(base: Base, plan: Plan) -> Triplets | str:
     passages, candidates = plan.passages, base.candidates
     documents = (
         passages.packed_of(candidates[start:stop])
-        for start, stop in pieces(len(candidates), TEXTS_AT_ONCE, passages.lengths[candidates])
+        for start, stop in batch_ranges(len(candidates), TEXTS_AT_ONCE, passages.lengths[candidates])
     )
     index = Bm25Index(plan.queries.packed_of(base.query), documents, "multilingual")
     if not index.n_query_tokens:

@@ -35,7 +35,7 @@ TOO_EASY = 0.1
 """Minimum upper end of a source's hardness interval. Below it, the source is not ranked. Source: METHOD 16.3."""
 FEW_SHARED = "few_shared"
 SIGNIFICANT = 0.05
-MIN_SOURCES = 3
+MIN_PAIRED_SOURCES = 3
 """Minimum number of sources that are in a pair. With fewer, no source is left unranked for too little overlap."""
 
 
@@ -135,7 +135,7 @@ def unranked(names: Sequence[str], upper: Mapping[str, float], pairs: Sequence[E
     alone = few_shared(names, [(pair.first, pair.second) for pair in pairs])
     judged = [name for name in names if name not in alone]
     reasons = {name: "too_easy" for name in judged if upper.get(name, TOO_EASY) < TOO_EASY}
-    if len(judged) >= MIN_SOURCES and upper and pairs:
+    if len(judged) >= MIN_PAIRED_SOURCES and upper and pairs:
         overlapping = {name for pair in pairs if pair.overlap >= MIN_OVERLAP for name in (pair.first, pair.second)}
         reasons |= {name: "apart" for name in judged if name not in overlapping and name not in reasons}
     return alone if len(reasons) == len(judged) else alone | reasons

@@ -29,7 +29,7 @@ NO_GUIDE, GUIDE_SAMPLE = "no_guide", "guide_sample"
 CURVE_STEPS = 20
 MAX_MARGIN = 0.2
 """Largest relative margin of a curve. The largest absolute margin is this share of the range of scores."""
-COSINES = (0.0, 1.0)
+COSINE_RANGE = (0.0, 1.0)
 """Range of scores in the curves, for cosines and probabilities. For other scores, such as a cross-encoder's logits, the
 curves cover the range of the scores."""
 
@@ -162,7 +162,7 @@ def margins(items: Sequence[Measured]) -> tuple[SourceMargins, ...]:
     guides = [item.table.guide.s_query_negative for item in items if item.table.guide is not None]
     low = min((float(np.nanmin(scores)) for scores in guides), default=0.0)
     high = max((float(np.nanmax(scores)) for scores in guides), default=1.0)
-    span = COSINES if max(-low, high) <= 1.0 + DOT_ROUNDING else (low, high)
+    span = COSINE_RANGE if max(-low, high) <= 1.0 + DOT_ROUNDING else (low, high)
     return tuple(
         SourceMargins(
             name=item.name,
@@ -176,7 +176,7 @@ def margins(items: Sequence[Measured]) -> tuple[SourceMargins, ...]:
 def _target_curves(table: TripletTable) -> tuple[MarginCurve, ...]:
     weight = np.ones(len(table)) if table.share is None else table.share
     lowest = lowest_positive(table.repeated(table.s_query_positive), table.triplets.place)
-    return curves(table.s_query_negative, lowest, weight, COSINES)
+    return curves(table.s_query_negative, lowest, weight, COSINE_RANGE)
 
 
 def _guide_curves(table: TripletTable, guide: GuideScores, span: tuple[float, float]) -> tuple[MarginCurve, ...]:

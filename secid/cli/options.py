@@ -18,7 +18,7 @@ from secid.settings import READING as READING
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-GUIDE = ("guide", "guide_reranker", "guide_sample", "guide_query_prefix", "guide_passage_prefix")
+GUIDE_SETTINGS = ("guide", "guide_reranker", "guide_sample", "guide_query_prefix", "guide_passage_prefix")
 SCORING = ("temperature", "tokenizer", "idf", "sums", "positives", "first_k", "max_records", "seed")
 STATISTICS = (
     "shard", "budget", "until_ranked", "tie", "controls", "control_queries", "ablate", "objectives", "encode_corpus",

@@ -392,10 +392,10 @@ def _unknown_share(text: str, encoding: Any, unknown: int | None) -> float:
         sums = np.concatenate([[0], np.cumsum(flags)])
         return np.asarray(sums[ends] - sums[starts])
 
-    def covering(pieces: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    def covering(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         changes = np.zeros(len(text) + 1, np.int64)
-        np.add.at(changes, starts[pieces], 1)
-        np.add.at(changes, ends[pieces], -1)
+        np.add.at(changes, starts[flags], 1)
+        np.add.at(changes, ends[flags], -1)
         return np.asarray(np.cumsum(changes)[:-1])
 
     known = (inside(kinds != OTHER) > 1) | (inside(kinds == IDEOGRAPH) > 0)

@@ -63,7 +63,7 @@ def mask(attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
 #
 # sentence-transformers loads the modules, so that training starts from the same ones. Source: FORMATS 2, METHOD 11.
 
-UNREADABLE = (SafetensorError, EOFError, OSError)
+WEIGHTS_FILE_ERRORS = (SafetensorError, EOFError, OSError)
 """Errors that reading a truncated or damaged weights file raises."""
 
 HEAD_PREFIXES = ("pooler.", "cls.", "lm_head.", "vocab_", "generator_", "discriminator_", "head.", "mlm_head.",
@@ -334,7 +334,7 @@ def _load_chain(repository: Repository, settings: Settings, dtype: torch.dtype, 
                 if any(True for _ in module.parameters()):
                     place = {"subfolder": str(entry["path"]), "local_files_only": True}
                     setattr(model, name, type(module).load(str(repository.folder), **place).float())
-    except (*UNREADABLE, ValueError, ImportError, KeyError, RuntimeError, AttributeError, TypeError) as error:
+    except (*WEIGHTS_FILE_ERRORS, ValueError, ImportError, KeyError, RuntimeError, AttributeError, TypeError) as error:
         raise _not_loaded(str(repository.folder), error) from error
     _check_weights(repository, reports)
     return model

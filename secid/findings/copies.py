@@ -17,7 +17,7 @@ import numpy.typing as npt
 from secid.arrays import Flags, Index, distinct, is_known
 from secid.pool import Plan, PlannedSource
 from secid.pool.normal_form import EMPTY_FORM, FormKeys, Keys, TextForms, text_forms
-from secid.pool.texts import TextStore, pieces
+from secid.pool.texts import TextStore, batch_ranges
 from secid.pool.workers import Workers
 
 RUN_WORDS = 5
@@ -195,7 +195,7 @@ def has_one_positive(plan: Plan) -> bool:
     others = np.flatnonzero(first != np.arange(len(first)))
     longest, other = passage[first[others]], passage[others]
     n_bytes = passages.lengths[longest].astype(np.int64) + passages.lengths[other]
-    for start, stop in pieces(len(others), LABELS_AT_ONCE, n_bytes, BYTES_AT_ONCE):
+    for start, stop in batch_ranges(len(others), LABELS_AT_ONCE, n_bytes, BYTES_AT_ONCE):
         left, right = (FormKeys.of(passages.packed_of(ids[start:stop])) for ids in (other, longest))
         if not (near_copies(run_sets(left), run_sets(right)) | (left.hashes() == right.hashes())).all():
             return False
@@ -289,7 +289,7 @@ def stored_positives(
     positives = labelled_positives(text_forms(queries).form, form, passages, sources)
     whole = RunSets(np.zeros(0, np.uint32), np.zeros(1, np.int64))
     keys, sizes = [whole.keys], [whole.sizes]
-    for start, stop in pieces(len(positives.forms), PAIRS_AT_ONCE, positives.n_bytes, BYTES_AT_ONCE):
+    for start, stop in batch_ranges(len(positives.forms), PAIRS_AT_ONCE, positives.n_bytes, BYTES_AT_ONCE):
         texts = positives.part(np.arange(start, stop))
         runs = texts if isinstance(texts, RunSets) else _runs_of(texts, KEPT_EVERY)
         keys.append(runs.keys)
@@ -390,7 +390,7 @@ class CopyFinder:
     def _compare(self, positives: Positives, pairs: TripletPairs, near: Flags) -> None:
         """Set `near` for the triplets whose negative is a near copy of a positive."""
         n_bytes = self._passages.lengths[pairs.negative] + positives.n_bytes[pairs.positive]
-        ranges = list(pieces(len(pairs.triplet), PAIRS_AT_ONCE, n_bytes, BYTES_AT_ONCE))
+        ranges = list(batch_ranges(len(pairs.triplet), PAIRS_AT_ONCE, n_bytes, BYTES_AT_ONCE))
         parts = (pairs.only(slice(*part)) for part in ranges)
         flags = self._workers.map(_near_copies_in, (_Comparison.of(self._passages, positives, part) for part in parts))
         for (start, stop), near_copy in zip(ranges, flags, strict=True):
@@ -430,7 +430,7 @@ def _near_copies_in(pairs: _Comparison) -> Flags:
 
 def _paired(negatives: Index, starts: Index, counts: Index) -> Iterator[TripletPairs]:
     """Yield pairs of triplet i with positives starts[i] … starts[i] + counts[i] - 1, about PAIRS_AT_ONCE at a time."""
-    for first, last in pieces(len(negatives), PAIRS_AT_ONCE, counts, PAIRS_AT_ONCE):
+    for first, last in batch_ranges(len(negatives), PAIRS_AT_ONCE, counts, PAIRS_AT_ONCE):
         n, triplets = counts[first:last], np.arange(first, last)
         yield TripletPairs(
             np.repeat(triplets, n), np.repeat(negatives[first:last], n), ranges_of(starts[first:last], n)

@@ -18,7 +18,7 @@ from secid.findings.copies import key_windows
 from secid.findings.summary import CautionEvidence
 from secid.pool import Plan, PlannedSource, token_stream
 from secid.pool.normal_form import EMPTY_FORM, FORMS_AT_ONCE, FormKeys, Keys, text_forms
-from secid.pool.texts import Packed, TextStore, pieces
+from secid.pool.texts import Packed, TextStore, batch_ranges
 from secid.read.collection import BEIR_FOLDER, Collection, collection_files
 from secid.read.evaluation import EvaluationSet, of_split, read_qrels
 from secid.read.sources import data_files
@@ -266,7 +266,7 @@ class Finder:
             place = np.minimum(np.searchsorted(self._forms, forms), len(self._forms) - 1)
             exact = (self._forms[place] == forms) & (forms != EMPTY_FORM)
             number[exact], similarity[exact] = self._form_text[place[exact]], 1.0
-        for start, stop in pieces(n if len(self._vocabulary) else 0, LEAKAGE_CHUNK, store.lengths):
+        for start, stop in batch_ranges(n if len(self._vocabulary) else 0, LEAKAGE_CHUNK, store.lengths):
             owner, other, value = self._near(store.get(start, stop))
             order = best_first(-value, -other)  # the nearest is written last
             owner, other, value = owner[order] + start, other[order], value[order]

@@ -14,7 +14,7 @@ from secid.findings.openings import first_labels
 from secid.pool import PlannedSource
 from secid.pool.plan import bit_of
 from secid.results import SourceFinding, Status, defects_to_drop
-from secid.results.catalogue import BITS, DAMAGE, DEFECT_LIMIT, DEFECTS, FINDINGS, TEXT_FINDINGS
+from secid.results.catalogue import BITS, DAMAGE_FINDINGS, DEFECT_LIMIT, DEFECTS, FINDINGS, TEXT_FINDINGS
 from secid.results.sources import dropping_narrows_gap
 from secid.triplets.estimates import GapMoments, Moments, Names, Share, comparable_keys
 
@@ -182,7 +182,7 @@ class ListedNegatives:
 
     def excess(self) -> dict[str, bool]:
         """Return `formal_excess` of this source: formal defect that counts -> whether dropping it helps."""
-        return formal_excess({name: self.compared(name) for name in DAMAGE})
+        return formal_excess({name: self.compared(name) for name in DAMAGE_FINDINGS})
 
     def moments(self) -> dict[str, Moments]:
         """Return finding or FLAGGED -> moments of its share. Moments of other queries can be added."""

@@ -18,7 +18,7 @@ from secid.findings.texts import RunTexts, text_rules
 from secid.pool import DraftPlan, Plan, PlannedSource, content_of, labels_of, sample_order
 from secid.pool.normal_form import FormKeys, Keys, text_forms
 from secid.pool.plan import TextFindings
-from secid.pool.texts import TextStore, pieces
+from secid.pool.texts import TextStore, batch_ranges
 from secid.pool.workers import n_cores
 from secid.results import AmongPositives, Example, Languages, Match, SourceFinding, TripletExample
 from secid.results.catalogue import FORMAL
@@ -51,7 +51,7 @@ class TextLengths:
 def text_lengths(store: TextStore, tick: Callable[[int], None] = lambda n: None) -> TextLengths:
     """Return the lengths of all texts. tick: called with the number of texts done."""
     characters, tokens = np.zeros(len(store), np.int64), np.zeros(len(store), np.int64)
-    for start, stop in pieces(len(store), LENGTHS_AT_ONCE, store.lengths):
+    for start, stop in batch_ranges(len(store), LENGTHS_AT_ONCE, store.lengths):
         chunk = store.packed(start, stop)
         n_beyond = chunk.n_bytes(CONTINUES, BYTES)
         n_two, n_more = chunk.n_bytes(TWO_BYTES, THREE_BYTES), chunk.n_bytes(THREE_BYTES, BYTES)

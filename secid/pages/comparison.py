@@ -247,7 +247,7 @@ def labels(paths: Sequence[Path]) -> list[str]:
 
 NAME_CHARACTERS = 30
 """Maximum length of a run's name in the heading of a column."""
-DIGEST = re.compile(r"\b[0-9a-f]{32,}\b")
+FULL_HASH = re.compile(r"\b[0-9a-f]{32,}\b")
 SHOWN_DIGITS = 6
 """Digits of a hash that are shown; report.json has all of them."""
 SHOWN_PAIRS = 3
@@ -443,7 +443,7 @@ def _what(change: Change) -> str:
 
 
 def _shown(value: str) -> str:
-    return plain(DIGEST.sub(lambda match: f"{match.group()[:SHOWN_DIGITS]}…", value), 80)
+    return plain(FULL_HASH.sub(lambda match: f"{match.group()[:SHOWN_DIGITS]}…", value), 80)
 
 
 COMPARISON_FORMATS = formats(page_of_comparison, json_of)

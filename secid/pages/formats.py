@@ -21,7 +21,7 @@ from markupsafe import Markup, escape
 from secid.analyses.registry import to_json
 from secid.pages.explain import head_words
 from secid.pages.findings import NOT_RANKED, status_of
-from secid.pages.glossary import DEFAULTS
+from secid.pages.glossary import DEFAULTS_CAPTION
 from secid.pages.page import STATUSES, ExampleRow, Item, Page, Section, ShownFindings, Table, match_words
 from secid.pages.sections import page_of
 from secid.pages.text import (
@@ -260,7 +260,7 @@ SENTENCE_CHARACTERS, CELL_CHARACTERS = 2_000, 300
 """Maximum length of a sentence and of a cell. secid's texts are shorter; untrusted texts can have any length."""
 CUT_NOTE = "\n\nThe rest was cut to save space; the HTML page has all of it.\n"
 METHOD = "Method and diagnostics"
-DIGEST = re.compile(r"[0-9a-f]{7,64}")
+HASH_OR_COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 
 def to_markdown(page: Page) -> str:
@@ -273,7 +273,7 @@ def to_markdown(page: Page) -> str:
     while len(text.encode()) > MAX_PAGE_BYTES and (part := next(smaller, None)):
         missing = ["Examples"] if part.findings != page.findings else []
         anchors = {section.anchor for section in part.details}
-        missing += [DEFAULTS] * (_without_defaults(page) != page)
+        missing += [DEFAULTS_CAPTION] * (_without_defaults(page) != page)
         missing += [section.title for section in page.details if section.anchor not in anchors]
         text = f"{_fill(part)}\nLeft out to save space: {safe(', '.join(missing))}. The HTML page has all of it.\n"
     return hard_cut(text, MAX_PAGE_BYTES, CUT_NOTE)
@@ -298,7 +298,7 @@ def _smaller(page: Page) -> Iterator[Page]:
 
 def _without_defaults(page: Page) -> Page:
     details = (
-        replace(section, tables=tuple(table for table in section.tables if table.caption != DEFAULTS))
+        replace(section, tables=tuple(table for table in section.tables if table.caption != DEFAULTS_CAPTION))
         for section in page.details
     )
     return replace(page, details=tuple(details))
@@ -393,7 +393,7 @@ def code_block(text: str) -> str:
 
 def _cell(text: str) -> str:
     """Return a cell with its code marked. A hash is marked as code too, so that sites do not make it a link."""
-    is_digest = DIGEST.fullmatch(text) and not text.isdigit()
+    is_digest = HASH_OR_COMMIT.fullmatch(text) and not text.isdigit()
     return markdown_code(text) if is_digest else markdown_sentence(_clip(text, CELL_CHARACTERS))
 
 
@@ -454,7 +454,7 @@ def run_formats(probe: Probe | None) -> Mapping[str, Callable[[Run], str]]:
     return formats(lambda run: page_of(run, probe), to_json)
 
 
-FORMATS = run_formats(None)
+RUN_FORMATS = run_formats(None)
 """Formats of a run without a probe. A run folder has a file of each."""
 OF_METRICS: Mapping[str, Callable[[Run], str]] = {
     METRICS: lambda run: encodable(json.dumps(run.metrics(), indent=2, ensure_ascii=False)) + "\n"

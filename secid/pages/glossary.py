@@ -24,7 +24,7 @@ CAUTION = (
     "and no number here predicts it."
 )
 ONE_LABEL = "False negatives are checked against one label per query; unlabelled ones may remain."
-SUSPECTS = f"Add {code('--guide NAME')} to list negatives that look relevant to a second model."
+GUIDE_OFFER = f"Add {code('--guide NAME')} to list negatives that look relevant to a second model."
 TO_CHECK = (
     f"To check, add {code('--collection DIR')} if these queries have relevance judgements, otherwise "
     f"{code('--guide NAME')}."
@@ -259,7 +259,7 @@ TYPICAL = {
     "outscoring": "near 0 % for random passages; above 50 % most negatives outscore the positive.",
 }
 """Typical values of a number. Source: METHOD 10."""
-DEFAULTS = "Settings left at their defaults"
+DEFAULTS_CAPTION = "Settings left at their defaults"
 """Caption of the table that is left out first to save space."""
 REFERENCES = {"random": "random passages", "known_positive": "known positives"}
 """Words for the controls that every score is compared with. Other controls are named by their kind."""
@@ -268,7 +268,7 @@ ANSWER_TERMS = (
     "queries",
 )  # fmt: skip
 """Terms of the answer table's columns, in order."""
-SETTINGS = {
+SETTING_MEANINGS = {
     "temperature": (
         "temperatures",
         "τ, above 0, by which differences of cosines are divided in π and ρ: a low one makes both near 0 or 1.",
@@ -306,7 +306,7 @@ SETTINGS = {
 """What an ablation varies: the plural of its name, and an explanation."""
 
 
-REASONS: Mapping[str, str] = {
+REASON_TEXTS: Mapping[str, str] = {
     "too_few_queries": "fewer than two queries, so there is nothing to draw from",
     "no_document": "no document of the run may be a negative of these queries",
     "no_second_positive": "no query has two labelled positives",
@@ -351,7 +351,7 @@ REASONS: Mapping[str, str] = {
 
 def why_not(kind: str) -> str:
     """Return the reason why a part was not evaluated. A kind from a newer version of secid is returned unchanged."""
-    return REASONS.get(kind) or plain(kind).rstrip(".")
+    return REASON_TEXTS.get(kind) or plain(kind).rstrip(".")
 
 
 def terms(*names: str) -> tuple[tuple[str, str], ...]:

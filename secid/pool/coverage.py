@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from secid.ahead import in_order
 from secid.arrays import Floats, Index, distinct
-from secid.pool.texts import Packed, Role, TextStore, pieces, release_read_pages
+from secid.pool.texts import Packed, Role, TextStore, batch_ranges, release_read_pages
 from secid.pool.tokens import (
     MULTIPLIER,
     Keys,
@@ -254,7 +254,7 @@ class Lexicon:
         with ThreadPoolExecutor(n_threads) as pool:
 
             def parts(make: Callable[[int, int], Counted], n: int, lengths: Any) -> Iterator[Counted]:
-                ranges = pieces(n, LEXED_AT_ONCE, lengths)
+                ranges = batch_ranges(n, LEXED_AT_ONCE, lengths)
                 for part in in_order(lambda ends: pool.submit(make, *ends), ranges, n_threads):
                     lexed(len(part))
                     yield part

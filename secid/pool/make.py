@@ -17,7 +17,7 @@ from secid.pool.collect import Gathered, grouped, places
 from secid.pool.plan import EmptyShardError, Plan, PlannedSource, Small, Tally, TextFindings, unassigned_of
 from secid.pool.texts import TextStore
 from secid.read.stream import UTF_8
-from secid.records import REASONS, fault_text
+from secid.records import SKIP_REASONS, fault_text
 from secid.results import Example
 from secid.settings import Settings, flag_of
 
@@ -46,7 +46,7 @@ def refuse_bad(name: str, tally: Tally, settings: Settings) -> None:
     bad = bad_reasons(tally)
     n_bad = sum(bad.values())
     fraction = min(1.0, n_bad / tally.n_read)  # one row may hold several malformed passages
-    example = next(e for e in tally.examples if e.reason in REASONS and REASONS[e.reason].malformed)
+    example = next(e for e in tally.examples if e.reason in SKIP_REASONS and SKIP_REASONS[e.reason].malformed)
     first, encoding = _example_text(example), example.fact is not None and example.fact.kind == "not_utf8"
     if settings.on_bad == "fail":
         raise BadRecordsError(
@@ -58,7 +58,7 @@ def refuse_bad(name: str, tally: Tally, settings: Settings) -> None:
         reason, count = max(tally.skipped.items(), key=lambda item: item[1], default=("", 0))
         if count == tally.n_read:  # neither another schema nor a larger limit would help
             raise BadRecordsError(
-                f"no row can be used, all {count} for one reason: {REASONS[reason].text}; {first}",
+                f"no row can be used, all {count} for one reason: {SKIP_REASONS[reason].text}; {first}",
                 where=name,
                 remedy=REMEDIES.get(reason, "fix the file; if it was misread, --format names the schema"),
             )
@@ -83,7 +83,7 @@ def bad_reasons(tally: Tally) -> dict[str, int]:
     return {
         reason: count
         for reason, count in rows_left_out(tally).items()
-        if reason in REASONS and REASONS[reason].malformed and reason not in COUNTED_AS_FINDINGS
+        if reason in SKIP_REASONS and SKIP_REASONS[reason].malformed and reason not in COUNTED_AS_FINDINGS
     }
 
 

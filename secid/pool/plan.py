@@ -15,7 +15,7 @@ from secid.arrays import Index, pairs
 from secid.errors import NothingToScoreError, UsageError
 from secid.pool.normal_form import normal_form
 from secid.pool.texts import TextStore
-from secid.records import REASONS, Block, Defect, Record, Source
+from secid.records import SKIP_REASONS, Block, Defect, Record, Source
 from secid.results import Example, RowCounts
 from secid.results.catalogue import BITS, TEXT_FINDINGS
 from secid.settings import Settings, flag_of
@@ -90,7 +90,7 @@ class Tally:
 
 
 def _n_malformed(reasons: Mapping[str, int]) -> int:
-    return sum(count for reason, count in reasons.items() if reason in REASONS and REASONS[reason].malformed)
+    return sum(count for reason, count in reasons.items() if reason in SKIP_REASONS and SKIP_REASONS[reason].malformed)
 
 
 @dataclass(frozen=True)

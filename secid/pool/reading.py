@@ -62,7 +62,7 @@ def label_records(
 
 # Sources become a plan, and notes tell how they were read. No torch here, because `secid check` uses this code too.
 
-UNUSED = {
+IGNORED_FLAGS = {
     flag_of("positive_score"): "no input has labels",
     flag_of("ranks"): "no input is a TREC run",
     flag_of("header", True): "no input is CSV or TSV",
@@ -103,7 +103,7 @@ def read_draft(
             refuse_unused_collection(readers, settings)
         on_error.pop_all()
     for flag in sorted(set.intersection(*(reader.unused_flags() for reader in readers))) if readers else ():
-        progress.note(f"{flag} is ignored: {UNUSED[flag]}")
+        progress.note(f"{flag} is ignored: {IGNORED_FLAGS[flag]}")
     tick = bytes_read_by(readers, progress)
     subset = subset or QuerySubset.of(settings)
     gathered = collect_sources(((reader.source, subset.rows(reader.blocks())) for reader in readers), folder, tick)

@@ -80,7 +80,7 @@ PART_FILE = re.compile(r"(?i)(?P<stem>(?:part|shard|chunk|file|data|train)?)[-_.
 """Pattern of numbered files from Spark and the hub: part-00000-<uuid>.parquet, 0000.parquet, train-3.jsonl."""
 SPLIT = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>[^:]+))?:(?P<config>[^:/]+):(?P<split>[^:/]+)")
 """Pattern of files on the hub by config and split: OWNER/NAME:CONFIG:SPLIT."""
-COMMIT = re.compile(r"@[0-9a-f]{40}(?=/)")
+PINNED_COMMIT = re.compile(r"@[0-9a-f]{40}(?=/)")
 SIDE_FILE = re.compile(r"(?i)[._].*|readme.*|licen[cs]e\.txt|dataset_infos?\.json|dataset_dict\.json|state\.json")
 """Pattern of files that are published or saved next to data files but hold no rows."""
 
@@ -157,7 +157,7 @@ def _entries(specs: Sequence[Spec]) -> list[_Entry]:
 
 def _home(path: str) -> Path:
     """Return the parent of the path that names a source: its file, or its folder if its shards have no stem."""
-    parent = Path(COMMIT.sub("", path)).parent
+    parent = Path(PINNED_COMMIT.sub("", path)).parent
     return parent if Path(path).name.startswith(stem(path)) else parent.parent
 
 
@@ -292,7 +292,7 @@ def _address(address: str) -> list[_Entry]:
         return []
     folders: dict[Path, list[str]] = {}
     for file in hub.files:
-        folders.setdefault(Path(COMMIT.sub("", file)).parent, []).append(file)
+        folders.setdefault(Path(PINNED_COMMIT.sub("", file)).parent, []).append(file)
     entries = [entry for folder, files in folders.items() for entry in _groups(folder.name, folder, files)]
     if not address.startswith(HUB) or len(entries) == 1:  # a split, or a single source
         return [_Entry(hub.name, list(hub.files), Path(address).parent)]

@@ -55,7 +55,7 @@ class Entry(NamedTuple):
     sha256: str
 
 
-DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+READ_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """Errors that reading a damaged file can raise."""
 
 
@@ -64,7 +64,7 @@ def damage_named(path: Path, folder: Path) -> Iterator[None]:
     """Raise any error of the block, which reads a file of a run folder, as an InputError that names the file."""
     try:
         yield
-    except (*DAMAGE, pa.ArrowException, SafetensorError) as error:
+    except (*READ_ERRORS, pa.ArrowException, SafetensorError) as error:
         problem = f"is damaged ({plain_message(error)})" if path.exists() else "is missing from the run folder"
         raise InputError(problem, where=str(path), remedy=f"score again with --run {folder} --force") from error
 

@@ -11,7 +11,7 @@ import torch
 
 from secid.arrays import Floats, Index, distinct
 from secid.measure.blocks import Triplets, Vectors, side_by_side
-from secid.measure.gates import UNBOUNDED_WEIGHTS, WEIGHTS
+from secid.measure.gates import UNBOUNDED_WEIGHTS, WEIGHT_FORMULAS
 from secid.measure.information import (
     Eigen,
     InformationState,
@@ -30,7 +30,7 @@ from secid.triplets.table import CoverageTables, TripletTable
 
 TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2)
 TOKENIZERS = ("alphanumeric", "alphanumeric2", "whitespace", "trigrams", "multilingual")
-CORPORA = ("pooled", "own", "pooled_with_queries", "uniform")
+IDF_CORPORA = ("pooled", "own", "pooled_with_queries", "uniform")
 TEMPERATURE_DIGITS = 12
 """Number of significant digits in the name of a temperature. With fewer, 0.05 and 0.04999999 could get the same
 name."""
@@ -83,9 +83,9 @@ def aspects(settings: Settings, has_pieces: bool = False) -> tuple[Aspect, ...]:
         Aspect(
             "idf",
             settings.idf,
-            {name: Variant(base.temperature, coverage_name(settings.tokenizer, name), "full") for name in CORPORA},
+            {name: Variant(base.temperature, coverage_name(settings.tokenizer, name), "full") for name in IDF_CORPORA},
         ),
-        Aspect("weight", "full", {name: Variant(base.temperature, base.coverage, name) for name in WEIGHTS}),
+        Aspect("weight", "full", {name: Variant(base.temperature, base.coverage, name) for name in WEIGHT_FORMULAS}),
         Aspect(
             "sample",
             "100 %",

@@ -89,7 +89,7 @@ def row_of(record: Record) -> Row:
             for text, (place, cell) in zip(texts, placed, strict=True)
         ])  # fmt: skip
         for name, column in PROVENANCE.items() if ids == NEGATIVE_IDS else ():
-            if values := _aligned_values(columns, [column] if column in columns else [], n, MINED[name]):
+            if values := _aligned_values(columns, [column] if column in columns else [], n, MINED_FIELDS[name]):
                 used.add(column)
                 passages[-1] = [
                     passage._replace(**{name: values[place]})
@@ -138,17 +138,17 @@ def _passage(text: str, cell: Any, own_id: Any, score: Any) -> Passage:
     title = cell.get(TITLE_KEY) if isinstance(cell, dict) else None
     joined = isinstance(title, str) and title != "" and text.startswith(f"{title} ")
     name = _id(cell, text) or ("" if own_id is None else encodable(str(own_id)))
-    mined = {key: cell[key] for key in MINED if cell.get(key) is not None} if isinstance(cell, dict) else {}
-    fields = {"score": score, **{key: value for key, value in mined.items() if MINED[key](value)}}
+    mined = {key: cell[key] for key in MINED_FIELDS if cell.get(key) is not None} if isinstance(cell, dict) else {}
+    fields = {"score": score, **{key: value for key, value in mined.items() if MINED_FIELDS[key](value)}}
     return Passage(text, name, title if isinstance(title, str) and joined else "", **fields)
 
 
 def _lost_passage_fields(cells: Sequence[Any], titled: bool) -> list[str]:
     """Return the names of the fields in passage cells that a copy cannot hold.
 
-    A copy holds the text, the id, a joined title and the fields in MINED.
+    A copy holds the text, the id, a joined title and the fields in MINED_FIELDS.
     """
-    known = {*TEXT_KEYS, *ID_KEYS, *MINED, *((TITLE_KEY,) if titled else ())}
+    known = {*TEXT_KEYS, *ID_KEYS, *MINED_FIELDS, *((TITLE_KEY,) if titled else ())}
     inside = {key for cell in cells if isinstance(cell, dict) for key in cell if cell[key] not in (None, "")}
     pairs = ["instructions"] if any(isinstance(cell, list) for cell in cells) else []
     return [*pairs, *sorted(f"{key} of passages" for key in inside - known)]
@@ -177,7 +177,7 @@ def _is_blank(value: Any) -> bool:
     return isinstance(value, list) and value != [] and all(item is None for item in value)
 
 
-MINED: Mapping[str, Callable[[Any], bool]] = {
+MINED_FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "score": _is_number, "rank": _is_number, "margin": _is_number, "miner": lambda value: isinstance(value, str),
 }  # fmt: skip
 """Field of a mined negative that an object may hold next to its text -> function that checks its value."""

@@ -13,11 +13,11 @@ from secid.analyses.profile import FACTORS, PROFILE
 from secid.pages.findings import MOSTLY, damaged_positives, doubts, has_collection, status_and_problem, statuses
 from secid.pages.glossary import (
     CAUTION,
+    GUIDE_OFFER,
     NOT_RULED_OUT,
     ONE_LABEL,
     REFERENCES,
     SHORT_HEADS,
-    SUSPECTS,
     TO_CHECK,
     compares,
     equal_numbers_text,
@@ -411,7 +411,7 @@ def _labels(run: Run) -> str:
     if (guide := GUIDE.of(run)) is not None:
         return " ".join(suspects_sentences(guide))
     known = "" if _one_label(run) else f"{NOT_RULED_OUT} "
-    return f"{known}{SUSPECTS if has_collection(run) else TO_CHECK}"
+    return f"{known}{GUIDE_OFFER if has_collection(run) else TO_CHECK}"
 
 
 def _sampled(run: Run) -> str:

@@ -270,7 +270,7 @@ def _refuse_no_evidence(run: Run, source: str, rule: Rule) -> None:
 
 LISTED_NUMBERS = ("s_query_positive", "s_query_negative", "consistency", "locality", "coverage", "weight")
 """Columns for s_qp, s_qn, π, ρ, c and w of METHOD 2."""
-SUFFIX = ".jsonl"
+ROWS_SUFFIX = ".jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,8 +292,10 @@ def write_flagged(run: Run, folder: Path, finding: str, source: str | None, out:
     known_finding(finding, "--finding")
     names = [find_source(run, source).name] if source is not None else [item.name for item in run.sources]
     if isinstance(out, Path):
-        if not out.name.endswith(SUFFIX):
-            raise UsageError("rows are written only as JSON lines", where=str(out), remedy=f"use a name with {SUFFIX}")
+        if not out.name.endswith(ROWS_SUFFIX):
+            raise UsageError(
+                "rows are written only as JSON lines", where=str(out), remedy=f"use a name with {ROWS_SUFFIX}"
+            )
         with (
             new_files(out) as (part,),
             _sources(run, folder, finding, names, work) as sources,

@@ -22,13 +22,13 @@ from secid.tools.gating.collect import Sample
 from secid.tools.gating.limits import AT_LEAST, Bound, GateLimits
 from secid.tools.gating.policy import Policy
 from secid.triplets.estimates import Estimate, paired_difference, unpaired_difference, wilson_interval
-from secid.triplets.random_reference import QUERIES as SAMPLED_QUERIES
+from secid.triplets.random_reference import MAX_QUERIES as SAMPLED_QUERIES
 
 # The input of a check, its decision, and its examples.
 
 EXAMPLES = 3
 """Maximum number of examples of a check."""
-COSINES = ("s_query_positive", "s_query_negative")
+EXAMPLE_COSINES = ("s_query_positive", "s_query_negative")
 """Columns of the sample that an example shows."""
 MAX_NEEDED_FACTOR = 100
 """Maximum number of queries to ask for, as a multiple of the source's own. Nobody would collect more."""
@@ -184,7 +184,7 @@ def with_worst(check: GateCheck, subject: Subject, severity: Floats) -> GateChec
         query = int(sample.cluster[triplet])
         if query not in queries:
             queries.add(query)
-            positive, negative = (float(sample.columns[name][triplet]) for name in COSINES)
+            positive, negative = (float(sample.columns[name][triplet]) for name in EXAMPLE_COSINES)
             example = subject.example(triplet)
             examples.append(replace(example, s_query_positive=positive, s_query_negative=negative))
         if len(examples) == EXAMPLES:

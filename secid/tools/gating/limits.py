@@ -392,7 +392,7 @@ def _rounded(value: float, way: Callable[[float], int]) -> float:
 
 # The policy file of `secid gate --init` has few keys. Its comments show the limits that follow from the baseline.
 
-WIDTH = 118
+COMMENT_WIDTH = 118
 POLICY_HEAD = (
     'Policy of `secid gate`. A key that is set here replaces the limit from the baseline, and "off" skips the check. '
     "Limits that are not set here are derived from the baseline in each run. All checks and keys: docs/gate.md."
@@ -506,4 +506,4 @@ def _combined(before: str, text: str, path: Path) -> str:
 def _comment(text: str) -> list[str]:
     """Return the lines of a comment. Control characters are replaced, since they could end it or break the file."""
     printable = "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text)
-    return [f"# {line}" for line in textwrap.wrap(printable, WIDTH)]
+    return [f"# {line}" for line in textwrap.wrap(printable, COMMENT_WIDTH)]

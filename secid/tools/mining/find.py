@@ -237,7 +237,7 @@ def _scores(embedder: Embedder | None, queries: Index, ids: Index | npt.NDArray[
 
 WRITTEN_AT_ONCE = 1_024
 """Number of rows whose texts are read together."""
-DECIMALS = 6
+FILE_DECIMALS = 6
 """Decimals of scores and margins in the files. If texts are encoded in other batches, scores differ in the seventh
 decimal. In the fixtures 1,256 of 1,320 numbers differed, by at most 4e-7; after rounding only 99 did. No number of
 decimals makes all of them equal."""
@@ -326,8 +326,8 @@ class MinedNegatives:
                 n = int((self.picks.ids[place] >= 0).sum())
                 cells = zip(
                     *(getattr(self.picks, name)[place, :n].tolist() for name in ("ids", "ranks", "by")),
-                    self.picks.scores[place, :n].round(DECIMALS).tolist(),
-                    (self.lists.s_qp[place] - self.s_qn[place, :n]).round(DECIMALS).tolist(),
+                    self.picks.scores[place, :n].round(FILE_DECIMALS).tolist(),
+                    (self.lists.s_qp[place] - self.s_qn[place, :n]).round(FILE_DECIMALS).tolist(),
                     strict=True,
                 )
                 negatives = [
@@ -429,9 +429,9 @@ def score_means(s_qn: Floats, s_first: Floats, counted: Flags, temperature: floa
     """
     if not counted.any() or np.isnan(s_qn[counted]).any():
         return dict.fromkeys(("s_query_negative", "consistency", "inverted_share"))
-    margins = (s_first[:, None] - s_qn)[counted].round(DECIMALS)
+    margins = (s_first[:, None] - s_qn)[counted].round(FILE_DECIMALS)
     return {
-        "s_query_negative": float(s_qn[counted].round(DECIMALS).mean()),
+        "s_query_negative": float(s_qn[counted].round(FILE_DECIMALS).mean()),
         "consistency": float(torch.sigmoid(torch.from_numpy(margins / temperature)).mean()),
         "inverted_share": float((margins < 0).mean()),
     }

@@ -31,7 +31,7 @@ from secid.tools.probing.losses import Guidance, Objective
 from secid.tools.probing.options import Options
 from secid.tools.probing.task import NegativeSource, Task
 
-RECIPE = (4, ".".join(version("torch").split(".")[:2]))
+TRAINING_VERSION = (4, ".".join(version("torch").split(".")[:2]))
 """Version of the training code, raised when its numbers change, and the version of torch."""
 
 
@@ -225,7 +225,7 @@ class TrainingFiles:
         self.folder = CacheFolder.of(settings).trainings if settings.cache and parts is not None else None
         keys, queries = task.passages.keys, task.queries.keys[task.query]
         texts: list[Any] = [queries, keys[task.positives.ids], task.positives.offsets, task.fold, keys[task.candidates]]
-        self._shared = [RECIPE, str(parts), *map(_hash, [*texts, *(each.rows for each in tests.values())])]
+        self._shared = [TRAINING_VERSION, str(parts), *map(_hash, [*texts, *(each.rows for each in tests.values())])]
         self._of: dict[NegativeSource | None, str] = {None: ""}
         self._of.update(
             {source: _hash(keys[lists.ids]) + _hash(lists.offsets) for source, lists in task.sources.items()}

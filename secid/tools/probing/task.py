@@ -28,7 +28,7 @@ from secid.findings.copies import (
 from secid.pool import Plan, PlannedSource, key_ranks, sample_order
 from secid.pool.normal_form import FormKeys, TextForms, text_forms
 from secid.pool.reading import read_draft
-from secid.pool.texts import TextSpool, TextStore, pieces
+from secid.pool.texts import TextSpool, TextStore, batch_ranges
 from secid.progress import Progress
 from secid.read import Reader
 from secid.read.collection import Collection, open_collection
@@ -392,7 +392,9 @@ def _dense(task: Task, rows: Index, encoder: Encoder, settings: Settings, progre
 def _bm25(task: Task, rows: Index) -> RowLists:
     """Return the passages with the highest BM25 scores for each row's query. Each shares a token with the query."""
     passages = task.passages
-    documents = (passages.packed(start, stop) for start, stop in pieces(len(passages), TEXTS_AT_ONCE, passages.lengths))
+    documents = (
+        passages.packed(start, stop) for start, stop in batch_ranges(len(passages), TEXTS_AT_ONCE, passages.lengths)
+    )
     index = Bm25Index(task.queries.packed_of(task.query[rows]), documents, "multilingual")
     places, _ = index.best(np.arange(len(rows)), DEEPEST_LIST)
     return RowLists.of_counts(places[places >= 0], (places >= 0).sum(axis=1))

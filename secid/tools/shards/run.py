@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 Load = Callable[..., "tuple[Encoder, EncoderInfo]"]
 """A function with the parameters of `load_noted`. It lets a process keep its encoder for several shards."""
-DTYPES = get_args(Dtype)
+DTYPE_NAMES = get_args(Dtype)
 MERGE_SAMPLE = 20_000
 """Default number of queries of each source that a merge samples."""
 
@@ -268,7 +268,7 @@ def _sample_settings(resolved: Resolved, n_sampled: int | None, dtype: str) -> R
         on_bad="skip",
         max_bad_fraction=1.0,
         max_records=n_sampled,
-        dtype=dtype if dtype in DTYPES else resolved.values.dtype,  # so that no dtype is advised
+        dtype=dtype if dtype in DTYPE_NAMES else resolved.values.dtype,  # so that no dtype is advised
     )
 
 

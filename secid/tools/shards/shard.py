@@ -43,7 +43,7 @@ Other entries depend on the kind of state.
 COUNTS, SHARD = "counts", "shard"
 ROWS = "rows"
 WHOLE = Shard(0, 1)
-REFUSED = {
+REFUSED_SETTINGS = {
     "first_k": "a shard does not see how many negatives the records of other shards have",
     "max_records": "a sample needs no shards",
     "until_ranked": "a sample needs no shards",
@@ -63,7 +63,7 @@ def refuse_in_shards(settings: Settings, words: Sequence[str]) -> None:
             raise UsageError(
                 "can be read only once, but a shard reads all rows twice", where=path or "sources", remedy="name files"
             )
-    for name, why in REFUSED.items():
+    for name, why in REFUSED_SETTINGS.items():
         if getattr(settings, name) is not None:
             raise UsageError(
                 f"cannot be used with {flag_of('shard')}: {why}", where=flag_of(name), remedy=f"remove {flag_of(name)}"
