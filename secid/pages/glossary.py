@@ -136,15 +136,15 @@ EXPLANATIONS = {
     "affected": "share of rows whose query meets one of its labelled positives in another row of the batch, for "
     "batches of that many rows drawn at random; 0 to 100 %.",
     "flagged in batch": "share of the passages of other rows whose cosine to the query is within 5 % of its "
-    "positive's, or above; 0 to 100 %, in a sample of batches, with 95 % CI. A mask such as GIST's, with this encoder "
-    "as its own guide, would remove them. The run's guide does not score them. Some are sound negatives.",
+    "positive's, or above; 0 to 100 %, in a sample of batches, with 95 % CI. A mask by this encoder's own "
+    "scores would remove them. The run's guide does not score them. Some are sound negatives.",
     "shared": "queries and documents that both sources have, as a share of the smaller source's, 0 to 100 %.",
     "rows, records": "every row read is used or left out; used rows with the same query and positive form one record.",
-    "suspects": "share of the negatives that the guide scores at most 5 % lower than their positive, 0 to 100 %. How "
-    "many of them are relevant depends on the guide.",
-    "of random passages": "share of random passages for the same queries that the guide flags by the same margin, 0 to "
-    "100 %: near 0 for a useful guide. Above 10 %, or if a source does not have significantly more, its suspects are "
-    "not evidence.",
+    "suspects": "share of the negatives whose hardness under the guide is at least 0.9 (random passages have 0, the "
+    "positive has 1), 0 to 100 %. How many of them are relevant depends on the guide.",
+    "of random passages": "share of random passages for the same queries that the guide suspects by the same rule, 0 "
+    "to 100 %: near 0 for a useful guide. Above 10 %, or if a source does not have significantly more, its suspects "
+    "are not evidence.",
     "agreement": "share of the negatives that the encoder and the guide put on the same side of the positive, 0 to "
     "100 %.",
     "rank correlation": "Spearman correlation between encoder and guide, −1 to 1, of how far negatives score below "
