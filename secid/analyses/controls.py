@@ -131,9 +131,17 @@ def _candidates(plan: Plan, pool: Index, seed: int) -> Index:
 
 
 def make_controls(
-    plan: Plan, triplets: Sequence[Triplets], vectors: Vectors, settings: Settings, progress: Progress
+    plan: Plan,
+    triplets: Sequence[Triplets],
+    vectors: Vectors,
+    settings: Settings,
+    progress: Progress,
+    wait_for_bm25: Callable[[], Triplets | str] | None = None,
 ) -> tuple[list[Control], dict[str, str]]:
-    """Make the controls that the settings select. Return them, and why each missing one could not be made, by kind."""
+    """Make the controls that the settings select. Return them, and why each missing one could not be made, by kind.
+
+    wait_for_bm25 : waits for the result of `bm25_control` with the same arguments; None to search here.
+    """
     kinds = chosen_kinds(settings.controls)
     controls: list[Control] = []
     missing: dict[str, str] = {}
@@ -144,7 +152,7 @@ def make_controls(
         "random": lambda: _random(base, settings.seed),
         "known_positive": lambda: _known_positive(base),
         "query_echo": lambda: _query_echo(base, plan, settings.tokenizer),
-        "bm25_pool": lambda: _bm25(base, plan),
+        "bm25_pool": wait_for_bm25 or (lambda: _bm25(base, plan)),
         "dense_pool": lambda: _dense(base, vectors),
     }
     searched = {"random": base.pool, "bm25_pool": base.candidates, "dense_pool": base.candidates}
@@ -163,6 +171,11 @@ def make_controls(
             controls.append(Control(kind, None, rows_or_reason, len(searched[kind]) if kind in searched else None))
         progress.advance(1)
     return controls, missing
+
+
+def bm25_control(plan: Plan, triplets: Sequence[Triplets], settings: Settings) -> Triplets | str:
+    """Return the triplets of the control bm25_pool, or the reason why it could not be made."""
+    return _bm25(base_of(plan, triplets, settings), plan)
 
 
 def triplets_from(

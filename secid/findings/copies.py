@@ -14,9 +14,10 @@ from typing import Any, NamedTuple
 import numpy as np
 import numpy.typing as npt
 
-from secid.arrays import Flags, Index, distinct, is_known
+from secid.arrays import Flags, Index, distinct, first_in_row, is_known
+from secid.arrays import pairs as pair_codes
 from secid.pool import Plan, PlannedSource
-from secid.pool.normal_form import EMPTY_FORM, FormKeys, Keys, TextForms, text_forms
+from secid.pool.normal_form import EMPTY_FORM, FORMS_AT_ONCE, FormKeys, Keys, TextForms, form_columns, text_forms
 from secid.pool.texts import TextStore, pieces
 from secid.pool.workers import Workers
 
@@ -41,6 +42,10 @@ LABELS_AT_ONCE = 1 << 10
 """Number of labels to compare at once. In most data, the first records show whether queries have a second positive."""
 BYTES_AT_ONCE = 1 << 22
 """Maximum bytes of texts in the pairs to compare at once. Their runs take about 30 times as much memory."""
+RUNS_AT_ONCE = 1 << 20
+"""Maximum number of runs in the pairs to compare run by run at once."""
+UNION_BITS = 22
+"""Logarithm of the number of flags for the runs of a part's positives. A part has at most some 600,000 runs."""
 ARRAY_PREFIX = "positive_"
 """Prefix of the names of the arrays in a baseline."""
 MIXER = np.uint64(0x9E3779B97F4A7C15)
@@ -155,6 +160,17 @@ class RunBits:
         n_lacking = np.bitwise_count(self.bits[ids] & ~others).sum(axis=1)
         flags: Flags = n_lacking <= (1 - MIN_SHARED_FRACTION) * self.n_runs[ids] + SHARE_ROUNDING
         return flags & (self.n_runs[ids] >= min_runs)
+
+
+def forms_and_runs(store: TextStore) -> tuple[TextForms, RunBits]:
+    """Return the normal forms of all texts of a store, and the bits of their runs, by id. Each text is read once."""
+    columns = []
+    for part in [(0, 0), *pieces(len(store), FORMS_AT_ONCE, store.lengths)]:
+        forms = FormKeys.of(store.packed(*part))
+        runs = RunBits.of(forms)
+        columns.append({**form_columns(forms), "bits": runs.bits, "n_runs": runs.n_runs})
+    joined = {name: np.concatenate([part[name] for part in columns]) for name in columns[0]}
+    return TextForms.of(joined["form"], joined["empty"], joined["loop"]), RunBits(joined["bits"], joined["n_runs"])
 
 
 def ranges_of(starts: Index, counts: Index) -> Index:
@@ -353,7 +369,7 @@ class CopyFinder:
 
     queries, forms : normal forms of the queries and of the passages.
     known   : positives from outside the run, such as a baseline's, or None.
-    bits    : bits of the passages' runs, so that few pairs are compared run by run; None to compare all.
+    bits    : bits of the passages' runs, so that few pairs are compared run by run.
     workers : processes that share the comparisons; None to compare in this process.
     """
 
@@ -361,10 +377,10 @@ class CopyFinder:
         self,
         queries: TextForms,
         forms: TextForms,
+        bits: RunBits,
         passages: TextStore,
         sources: Sequence[PlannedSource],
         known: Positives | None = None,
-        bits: RunBits | None = None,
         workers: Workers | None = None,
     ) -> None:
         self._queries, self._forms, self._passages, self._bits = queries, forms, passages, bits
@@ -382,14 +398,15 @@ class CopyFinder:
             for pairs in _paired(passage, *positives.of_queries(query)):
                 equal[pairs.triplet[positives.forms[pairs.positive] == self._forms.form[pairs.negative]]] = True
                 pairs = pairs.only(~equal[pairs.triplet])
-                if self._bits is not None and positives.ids is not None:
+                if positives.ids is not None:
                     pairs = pairs.only(self._bits.may_be_near(pairs.negative, positives.ids[pairs.positive]))
                 self._compare(positives, pairs, near)
         return {"false_negative": equal, "near_copy": near & ~equal}
 
     def _compare(self, positives: Positives, pairs: TripletPairs, near: Flags) -> None:
         """Set `near` for the triplets whose negative is a near copy of a positive."""
-        n_bytes = self._passages.lengths[pairs.negative] + positives.n_bytes[pairs.positive]
+        n_bytes = np.where(_first(pairs.triplet), self._passages.lengths[pairs.negative], 0)
+        n_bytes += np.where(_first(pairs.positive), positives.n_bytes[pairs.positive], 0)
         ranges = list(pieces(len(pairs.triplet), PAIRS_AT_ONCE, n_bytes, BYTES_AT_ONCE))
         parts = (pairs.only(slice(*part)) for part in ranges)
         flags = self._workers.map(_near_copies_in, (_Comparison.of(self._passages, positives, part) for part in parts))
@@ -397,8 +414,14 @@ class CopyFinder:
             near[pairs.triplet[start:stop][near_copy]] = True
 
 
+def _first(values: Index) -> Flags:
+    """Return flags (n,) of the first occurrence of each value."""
+    flags: Flags = first_in_row(values[None])[0]
+    return flags
+
+
 class _Comparison(NamedTuple):
-    """Pairs for one call of a worker. Pair i compares negatives[own[i]] with positives[other[i]].
+    """Pairs for one call of a worker. Pair i compares negatives[own[i]] with positives[other[i]] of query group[i].
 
     positives : texts, or runs if they are from a baseline.   every, min_runs : as in `Positives`.
     """
@@ -407,6 +430,7 @@ class _Comparison(NamedTuple):
     own: Index
     positives: TextStore | RunSets
     other: Index
+    group: Index
     every: int
     min_runs: int
 
@@ -415,16 +439,51 @@ class _Comparison(NamedTuple):
         """Return the comparison of these pairs."""
         ids, own = np.unique(pairs.negative, return_inverse=True)
         places, other = np.unique(pairs.positive, return_inverse=True)
+        group = np.searchsorted(positives.offsets, places, "right")[other]
         texts = passages.only(ids)
-        return _Comparison(texts, own, positives.part(places), other, positives.every, positives.min_runs)
+        return _Comparison(texts, own, positives.part(places), other, group, positives.every, positives.min_runs)
 
 
 def _near_copies_in(pairs: _Comparison) -> Flags:
     """Return (n,) flags of the pairs that are near copies. Workers call this function."""
-    left = _runs_of(pairs.negatives, pairs.every).take(pairs.own)
-    positives = pairs.positives
-    right = (positives if isinstance(positives, RunSets) else _runs_of(positives, 1)).take(pairs.other)
-    return near_copies(left, right, pairs.min_runs)
+    negatives, positives = _runs_of(pairs.negatives, pairs.every), pairs.positives
+    if not isinstance(positives, RunSets):
+        positives = _runs_of(positives, 1)
+    flags = np.zeros(len(pairs.own), np.bool_)
+    kept = np.flatnonzero(_share_enough(negatives, positives, pairs))
+    own, other = pairs.own[kept], pairs.other[kept]
+    n_runs = negatives.sizes[own] + positives.sizes[other]
+    for part in pieces(len(kept), PAIRS_AT_ONCE, n_runs, RUNS_AT_ONCE):
+        some = slice(*part)
+        flags[kept[some]] = near_copies(negatives.take(own[some]), positives.take(other[some]), pairs.min_runs)
+    return flags
+
+
+def _share_enough(negatives: RunSets, positives: RunSets, pairs: _Comparison) -> Flags:
+    """Return (n,) flags, which are False only for pairs that `near_copies` does not flag.
+
+    A negative is compared once with all positives of its query, as if they were one text. That text has at least as
+    many of its runs as each positive.
+    """
+    of_positive = distinct(pair_codes(pairs.group, pairs.other, len(positives.sizes)))
+    of_negative, place = np.unique(pair_codes(pairs.group, pairs.own, len(negatives.sizes)), return_inverse=True)
+    if len(of_negative) == len(place):  # no negative is compared with two positives
+        return np.ones(len(place), np.bool_)
+    in_union = np.zeros(1 << UNION_BITS, np.bool_)
+    in_union[_in_groups(positives, of_positive)[0]] = True
+    keys, offsets = _in_groups(negatives, of_negative)
+    common = np.diff(np.concatenate([[0], np.cumsum(in_union[keys])])[offsets])
+    smaller = np.minimum(negatives.sizes[pairs.own], positives.sizes[pairs.other])
+    flags: Flags = common[place] >= MIN_SHARED_FRACTION * smaller - SHARE_ROUNDING
+    return flags
+
+
+def _in_groups(sets: RunSets, codes: Index) -> tuple[npt.NDArray[np.uint32], Index]:
+    """Return short keys of runs, which depend on the group, and the offsets of each set. codes: (group, set) pairs."""
+    group, ids = np.divmod(codes, len(sets.sizes))
+    taken = sets.take(ids)
+    of_group = (group.astype(np.uint64) * MIXER >> OWNER_SHIFT).astype(np.uint32)
+    return taken.keys + np.repeat(of_group, taken.sizes) >> np.uint32(32 - UNION_BITS), taken.offsets
 
 
 def _paired(negatives: Index, starts: Index, counts: Index) -> Iterator[TripletPairs]:

@@ -335,7 +335,7 @@ def _mostly_beyond_ascii(text: str) -> bool:
     if text.isascii():
         return False
     ascii_part = text.encode("ascii", "ignore")
-    return len(text) - len(ascii_part) >= sum(map(ascii_part.lower().count, ASCII_LETTERS))
+    return len(text) - len(ascii_part) >= len(ascii_part.translate(None, NO_LETTERS))
 
 
-ASCII_LETTERS = [bytes([code]) for code in range(ord("a"), ord("z") + 1)]
+NO_LETTERS = bytes(code for code in range(128) if not chr(code).isalpha())

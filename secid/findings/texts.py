@@ -73,7 +73,7 @@ def text_rules(
     with Workers(len(passages), threads) as workers:
         facts = PassageFacts.of(passages, workers)
         of_passages = facts.forms
-        finder = CopyFinder(of_queries, of_passages, passages, sources, known, facts.runs, workers)
+        finder = CopyFinder(of_queries, of_passages, facts.runs, passages, sources, known, workers)
         copies = [finder.flags(source) for source in sources]
     openings = opening_flags(facts.openings, sources, None if run is None else run.openings)
     found = []

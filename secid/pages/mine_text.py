@@ -23,6 +23,8 @@ SHORT = {
     "few_written": "the model wrote no more usable texts",
 }
 NO_MARGIN = "relative=none removes the margin"
+LOOSER = {"margin": "a smaller margin", "maximum": "a higher maximum"}
+"""What makes each test of a dense source reject fewer candidates."""
 EXCLUDED = {
     "false_negative": "labelled positives of the query",
     "near_copy": "near copies of labelled positives",
@@ -99,11 +101,17 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     )
     if any(n for n, _ in parts):
         yield "of these rows, " + "; ".join(f"{count(n)} {what}" for n, what in parts if n)
-    if source.short.keys() & {"margin", "maximum"}:
-        remedies = [f"ranks=1-{mined.n_candidates} searches all candidates"]
-        if "margin" in source.short and "relative" in source.method:
+    if tests := [name for name in LOOSER if name in source.short]:
+        first, last = source.method["ranks"]
+        searched_all = first == 1 and last >= mined.n_candidates
+        if searched_all:
+            looser = " or ".join(LOOSER[name] for name in tests)
+            remedies = [f"the window has all candidates, so use {looser}, or a smaller -k"]
+        else:
+            remedies = [f"ranks=1-{mined.n_candidates} searches all candidates"]
+        if "margin" in tests and "relative" in source.method:
             remedies.append(NO_MARGIN)
-        if mined.on_short != "random":
+        if mined.on_short != "random" and not searched_all:
             remedies.append("--on-short random draws from those that pass")
         yield "; ".join(remedies)
     if source.excluded:

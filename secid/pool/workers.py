@@ -27,6 +27,7 @@ PARTS_PER_WORKER = 2
 """Number of parts to queue per worker: enough to keep it busy, but few enough that few results wait."""
 Part = TypeVar("Part")
 Result = TypeVar("Result")
+Call = Callable[..., Callable[[], Any]]
 
 
 class _Process(SpawnProcess):
@@ -93,24 +94,37 @@ def in_child_process(
 ) -> Iterator[Callable[[], Result]]:
     """Call a function in a child process while the block runs. Yield a function that waits for the result.
 
-    n_texts, threads : as in `Workers`. Without a child process, the first wait calls the function.
-    function         : function of a module.
-    The child process ends with the block, even if it has not finished. Waiting raises NotEvaluatedError if it died.
+    Arguments and errors are as in `child_process`.
+    """
+    with child_process(n_texts, threads) as call:
+        yield call(function, *arguments)
+
+
+@contextmanager
+def child_process(n_texts: int, threads: int | None) -> Iterator[Call]:
+    """Yield a function that calls a module's function in a child process, one call after the other.
+
+    It returns a function that waits for the result.   n_texts, threads : as in `Workers`.
+    Without a child process, the first wait calls the function. The child process ends with the block, even if it has
+    not finished. Waiting raises NotEvaluatedError if it died.
     """
     context = _Context()
     pool = None if n_workers(n_texts, threads) < 2 else _pool_of(1, context)
-    wait: Callable[[], Result] = cache(partial(function, *arguments))
-    try:
+
+    def call(function: Callable[..., Result], *arguments: Any) -> Callable[[], Result]:
         if pool is not None:
             with suppress(OSError):  # no room for a process
-                wait = partial(_result_of, _submitted(pool, function, *arguments))
-        yield wait
+                return partial(_result_of, _submitted(pool, function, *arguments))
+        return cache(partial(function, *arguments))
+
+    try:
+        yield call
     finally:
         for child in context.children:
             if child.pid is not None:
                 child.terminate()
         if pool is not None:
-            pool.shutdown()
+            pool.shutdown(cancel_futures=True)
 
 
 def _submitted(pool: ProcessPoolExecutor, function: Callable[..., Result], *arguments: Any) -> Future[Result]:

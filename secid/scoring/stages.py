@@ -14,7 +14,7 @@ import torch
 
 from secid.analyses.ablations import blocks_of
 from secid.analyses.analysis import Context
-from secid.analyses.controls import Control, chosen_kinds, control_gaps, make_controls
+from secid.analyses.controls import Control, bm25_control, chosen_kinds, control_gaps, make_controls
 from secid.analyses.equal_hardness import equal_hardness
 from secid.analyses.in_batch import conflicts
 from secid.analyses.ranking import rank_early, without_flagged
@@ -41,7 +41,7 @@ from secid.measure.in_batch import Conflicts
 from secid.measure.sweep import Variant
 from secid.pool import SPLITTERS, DocumentFrequencies, DraftPlan, Lexicon, Plan, PlannedSource
 from secid.pool.make import scored_part
-from secid.pool.workers import in_child_process, n_workers
+from secid.pool.workers import child_process, n_workers
 from secid.progress import Clock, Progress
 from secid.read.collection import Collection
 from secid.results import EarlyStop, EncoderInfo, InputFile, RunWarning
@@ -65,6 +65,8 @@ NO_REFERENCE = "no_reference"
 NO_SPAN = "no_span"
 MANY_TEXTS = 5_000
 """Minimum number of texts for a note that suggests bf16 on a CPU. Encoding that many takes minutes."""
+WaitForLexicons = Callable[[], Mapping[str, Lexicon]]
+WaitForBm25 = Callable[[], Triplets | str] | None
 PASSES = 2
 """Number of passes over the triplets: one for the sums, one for the influence."""
 
@@ -133,7 +135,7 @@ def measure(
     guide : guide from `load_guide`, or None.   folder : empty folder for vectors.
     """
     settings, early = read.resolved.values, None
-    with lexing(read.draft.plan, settings, folder) as wait_for_lexicons:
+    with beside_encoder(read.draft.plan, settings, folder) as (wait_for_lexicons, wait_for_bm25):
         embedder = encode_texts(read.draft.plan, encoder, settings, folder, clock, progress)
         with clock.stage("text rules"):
             progress.start("text rules", None, "")
@@ -144,15 +146,15 @@ def measure(
         measurer, suite = measurer_of(
             plan, triplets, wait_for_lexicons, embedder, encoder, settings, folder, background, clock, progress
         )
-    if settings.until_ranked is not None:
-        with clock.stage("encode") as counts:
-            plan, triplets, early = rank_early(plan, embedder, measurer, settings, progress)
-            counts.update(embedder.counts)
-        note_cached(embedder, progress)
-    with clock.stage("controls"):
-        controls, missing = make_controls(plan, triplets, embedder.vectors, settings, progress)
-        for control in controls:  # texts are left to encode only after an early stop
-            embedder.need(control.triplets.query, control.triplets.negative)
+        if settings.until_ranked is not None:
+            with clock.stage("encode") as counts:
+                plan, triplets, early = rank_early(plan, embedder, measurer, settings, progress)
+                counts.update(embedder.counts)
+            note_cached(embedder, progress)
+        with clock.stage("controls"):
+            controls, missing = make_controls(plan, triplets, embedder.vectors, settings, progress, wait_for_bm25)
+            for control in controls:  # texts are left to encode only after an early stop
+                embedder.need(control.triplets.query, control.triplets.negative)
     sets = measured_sets(plan, triplets, controls, measurer, suite, clock, progress)
     if guide is not None:
         with clock.stage("guide") as counts:
@@ -189,21 +191,24 @@ def encode_texts(
 
 
 @contextmanager
-def lexing(plan: Plan, settings: Settings, folder: Path) -> Iterator[Callable[[], Mapping[str, Lexicon]]]:
-    """Tokenize all texts in a child process while the block runs, with each tokenizer that needs no encoder.
+def beside_encoder(plan: Plan, settings: Settings, folder: Path) -> Iterator[tuple[WaitForLexicons, WaitForBm25]]:
+    """Do work that needs only texts in a child process while the block runs: tokenize, and search by BM25.
 
-    Yield a function that waits for the lexicons, by tokenizer. It returns none if there are too few texts for a child
-    process, or if the encoder decides which texts are scored.
+    Yield two functions. The first waits for the lexicons of the tokenizers that need no encoder, by tokenizer. The
+    second waits for the control bm25_pool, or the reason why it could not be made. Without a child process, because
+    there are few texts or because the encoder decides which texts are scored, they are `dict` and None.
     """
     by_encoder = settings.positives in ("hardest", "easiest") or settings.until_ranked is not None
     if by_encoder or n_workers(len(plan.passages), settings.threads) < 2:
-        yield dict
+        yield dict, None
         return
-    counted = pool_flags(plan, [triplets_of(planned, settings.positives) for planned in plan.sources])
+    triplets = [triplets_of(planned, settings.positives) for planned in plan.sources]
+    counted = pool_flags(plan, triplets)
     names = [name for name in tokenizers_of(settings, aspects(settings)) if name in SPLITTERS]
-    arguments = names, plan.queries, plan.passages, counted, folder
-    with in_child_process(len(plan.passages), settings.threads, lexicons_of, *arguments) as wait:
-        yield wait
+    with child_process(len(plan.passages), settings.threads) as call:
+        wait_for_lexicons = call(lexicons_of, names, plan.queries, plan.passages, counted, folder)
+        has_bm25 = "bm25_pool" in chosen_kinds(settings.controls)
+        yield wait_for_lexicons, call(bm25_control, plan, triplets, settings) if has_bm25 else None
 
 
 def tokenizers_of(settings: Settings, suite: Sequence[Aspect]) -> list[str]:
@@ -215,7 +220,7 @@ def tokenizers_of(settings: Settings, suite: Sequence[Aspect]) -> list[str]:
 def measurer_of(
     plan: Plan,
     triplets: Sequence[Triplets],
-    wait_for_lexicons: Callable[[], Mapping[str, Lexicon]],
+    wait_for_lexicons: WaitForLexicons,
     embedder: Embedder,
     encoder: Encoder,
     settings: Settings,

@@ -16,7 +16,7 @@ import numpy as np
 
 from secid.arrays import Index
 from secid.errors import UsageError
-from secid.findings.copies import CopyFinder, Positives
+from secid.findings.copies import CopyFinder, Positives, forms_and_runs
 from secid.findings.texts import mask_of
 from secid.measure.information import InformationState, eigenvalues, mixture_state, spectral_nats
 from secid.pool import Plan, PlannedSource, sample_order
@@ -287,7 +287,7 @@ def _copies(
     queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource], known: Positives
 ) -> list[TextFindings]:
     """Apply only the text rules that exclude negatives from drawing. The others are slower and not needed here."""
-    finder = CopyFinder(text_forms(queries), text_forms(passages), passages, sources, known)
+    finder = CopyFinder(text_forms(queries), *forms_and_runs(passages), passages, sources, known)
     return [
         TextFindings(mask_of(finder.flags(planned), planned.n_triplets), planned.positive_findings)
         for planned in sources

@@ -10,7 +10,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags, Floats, Index, best_first, first_in_row
-from secid.findings.copies import CopyFinder, positives_of_pairs
+from secid.findings.copies import CopyFinder, forms_and_runs, positives_of_pairs
 from secid.measure.blocks import Vectors
 from secid.pool import sample_order
 from secid.pool.normal_form import EMPTY_FORM, text_forms
@@ -41,24 +41,27 @@ class Exclusions:
 
     def __init__(self, questions: Questions, progress: Progress) -> None:
         progress.start("texts", None, "")
-        self._queries, self._passages = text_forms(questions.queries), text_forms(questions.passages)
+        self._queries = text_forms(questions.queries)
+        self._passages, runs = forms_and_runs(questions.passages)
         query, passage = questions.labels
         known = positives_of_pairs(self._queries.form[query], passage, self._passages.form, questions.passages)
-        self._copies = CopyFinder(self._queries, self._passages, questions.passages, (), known)
+        self._copies = CopyFinder(self._queries, self._passages, runs, questions.passages, (), known)
 
     @property
     def query_forms(self) -> Index:
         """Return numbers of queries, (Q,). Queries with the same normal form have the same number."""
         return self._queries.number
 
-    def codes(self, queries: Index, ids: Index) -> Codes:
-        """Return a code for each candidate, (q, m): 0 if it may be a negative, else the number of the reason.
+    def codes(self, queries: Index, ids: Index, first: int = 0) -> Codes:
+        """Return codes of the candidates ids[:, first:]: 0 if one may be a negative, else the number of the reason.
 
         queries : (q,) ids.   ids : (q, m) candidates of each query, best first; -1 for no candidate, which gets 0.
+        first   : at most m.
         """
-        codes = np.zeros(ids.shape, np.uint8)
-        row, place = np.nonzero(ids >= 0)
-        passage, query = ids[row, place], queries[row]
+        later = ids[:, first:]
+        codes = np.zeros(later.shape, np.uint8)
+        row, place = np.nonzero(later >= 0)
+        passage, query = later[row, place], queries[row]
         copies = self._copies.flags_of_pairs(self._queries.form[query], passage)
         form = self._passages.form[passage]
         flags = {
@@ -66,7 +69,7 @@ class Exclusions:
             "near_copy": copies["near_copy"],
             "query_echo": (form == self._queries.form[query]) & (form != EMPTY_FORM),
             "empty": self._passages.empty[passage],
-            "repeat": ~first_in_row(np.where(ids >= 0, self.forms(ids), -1))[row, place],
+            "repeat": ~first_in_row(np.where(ids >= 0, self.forms(ids), -1))[row, first + place],
         }
         for name in reversed(EXCLUDED):
             codes[row[flags[name]], place[flags[name]]] = EXCLUDED.index(name) + 1
@@ -284,11 +287,12 @@ class Choice:
         codes, complete = np.zeros((len(queries), 0), np.uint8), np.zeros(len(queries), np.bool_)
         while len(pending):
             order = ranking.first(queries[pending], depth)
-            more = ((0, 0), (0, max(0, order.ids.shape[1] - ids.shape[1])))
+            n_coded, width = ids.shape[1], order.ids.shape[1]
+            more = ((0, 0), (0, width - n_coded))
             ids, codes = np.pad(ids, more, constant_values=-1), np.pad(codes, more)
             scores = np.pad(scores, more, constant_values=np.nan)
-            ids[pending, : order.ids.shape[1]], scores[pending, : order.ids.shape[1]] = order
-            codes[pending, : order.ids.shape[1]] = self.exclusions.codes(queries[pending], order.ids)
+            ids[pending], scores[pending] = order
+            codes[pending, n_coded:] = self.exclusions.codes(queries[pending], order.ids, n_coded)
             complete[pending] = (depth >= n_candidates) | (order.ids < 0).any(axis=1)
             lists = CandidateLists(
                 ranking, queries[pending], s_qp[pending], ids[pending], scores[pending], codes[pending],

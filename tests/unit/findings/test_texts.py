@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import random
 import unicodedata
+from itertools import pairwise
 
 import numpy as np
 import pytest
@@ -395,3 +396,39 @@ def test_the_bits_of_runs_rule_out_no_near_copy_and_nearly_all_else():
     assert near.sum() > 200
     assert not (near & ~may_be).any()
     assert (may_be & ~near).sum() < 0.1 * (~near).sum()
+
+
+@pytest.mark.parametrize(("union_bits", "pairs_at_once"), [(22, 1 << 16), (1, 1 << 16), (22, 7)])
+def test_negatives_of_queries_with_many_positives_are_compared_with_all_of_them(union_bits, pairs_at_once, monkeypatch):
+    """Negatives lack some words of one positive, contain a positive, join halves of two positives, or are unlike."""
+    generator, vocabulary = random.Random(1), [f"w{number}" for number in range(3000)]
+
+    def words(low: int, high: int) -> list[str]:
+        return generator.choices(vocabulary, k=generator.randint(low, high))
+
+    rows = []
+    for query in range(6):
+        positives = [words(5, 80) for _ in range(15)]
+        negatives = [words(5, 80) for _ in range(20)]
+        for one, other in pairwise(positives):
+            left_out = generator.choice([0.0, 0.02, 0.05, 0.2])
+            negatives.append([word for word in one if generator.random() >= left_out] + ["more"])
+            negatives.append([*words(0, 200), *one, *words(0, 200)])
+            negatives.append(one[: len(one) // 2] + other[len(other) // 2 :])
+        spelled = ([" ".join(text) for text in part] for part in (positives, negatives))
+        rows.append((f"Question {query}?", *spelled))
+    rows.append(("Question 0?", [rows[1][1][0]], rows[1][2]))  # the first query has a positive of the second
+    n_pairs = []
+
+    def counted(negatives, positives, min_runs):
+        n_pairs.append(len(negatives.sizes))
+        return near_copies(negatives, positives, min_runs)
+
+    monkeypatch.setattr(copies, "near_copies", counted)
+    monkeypatch.setattr(copies, "UNION_BITS", union_bits)
+    monkeypatch.setattr(copies, "PAIRS_AT_ONCE", pairs_at_once)
+    with pooled(rows) as plan:
+        found = text_masks(plan.queries, plan.passages, plan.sources)
+        assert compared(plan, found, slow_texts.findings(plain(plan))) > 150
+    if union_bits > 1:
+        assert sum(n_pairs) < 300

@@ -81,11 +81,25 @@ def test_pages(snapshot: Snapshot):
 
 def test_a_source_without_a_margin_says_so():
     free = replace(SOURCE, method={"method": "dense", "ranks": (1, 200), "pick": "top"})
-    both = replace(SOURCE, method={"method": "dense", "absolute": 0.1, "maximum": 0.8})
+    both = replace(SOURCE, method={"method": "dense", "ranks": (1, 200), "absolute": 0.1, "maximum": 0.8})
     text = " ".join(printed(replace(MINED, sources=(free, both))).split())
     assert "near: the margin is dense:relative=none." in text
     assert "near: the margin is dense:absolute=0.1,maximum=0.8." in text
     assert "relative=none removes" not in text
+
+
+def test_a_window_of_all_candidates_is_not_to_be_widened():
+    method = {**SOURCE.method, "ranks": (1, 5183)}
+    whole = replace(SOURCE, method=method)
+    text = " ".join(printed(replace(MINED, sources=(whole,))).split())
+    assert "so use a smaller margin, or a smaller -k; relative=none removes the margin." in text
+    assert "ranks=1-" not in text
+    assert "--on-short random" not in text
+    both = replace(whole, short={"margin": 1, "maximum": 1})
+    text = " ".join(printed(replace(MINED, sources=(both,))).split())
+    assert "so use a smaller margin or a higher maximum, or a smaller -k;" in text
+    later = replace(SOURCE, method={**method, "ranks": (2, 5183)})
+    assert "ranks=1-5183 searches all" in printed(replace(MINED, sources=(later,)), 200)
 
 
 def test_a_name_cannot_control_the_terminal():

@@ -129,4 +129,5 @@ def test_a_run_that_judges_texts_beside_the_encoder_gives_the_same_report(tmp_pa
         names = [name for name, *_ in watcher.stages]
         assert names.index("encode") < names.index("text rules")
         reports.append(json.loads(to_json(run)))
+    assert "bm25_pool" in {control.kind for control in run.controls}
     assert differences(*reports) == []
