@@ -23,11 +23,14 @@ def pytest_addoption(parser: pytest.Parser) -> None:
 
 @pytest.fixture(scope="session", autouse=True)
 def own_cache(tmp_path_factory: pytest.TempPathFactory) -> Iterator[None]:
-    """Let the tests of all workers share one cache, empty at first, instead of the user's."""
+    """Let the tests of all workers share one cache, empty at first, instead of the user's; and no certificates."""
     base = tmp_path_factory.getbasetemp()
     with pytest.MonkeyPatch.context() as patch:
         of_all = base.parent if base.name.startswith("popen-") else base
         patch.setenv("XDG_CACHE_HOME", str(of_all / "cache"))
+        # No test speaks TLS, and every HTTP client reads all certificates of the machine first, for 30 ms or more.
+        patch.delenv("SSL_CERT_FILE", raising=False)
+        patch.setenv("SSL_CERT_DIR", str(tmp_path_factory.mktemp("no-certificates")))
         yield
 
 

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isclose
+from math import isclose, isnan
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Floats
-from secid.measure.in_batch import MARGIN, Margin, lowest_positive, margin_flags
+from secid.measure.in_batch import Margin, lowest_positive, margin_flags
 from secid.results import WithoutFlagged
 from secid.results.catalogue import FINDINGS
 from secid.results.inputs import EncoderInfo
@@ -67,7 +67,7 @@ class GuideSource:
     rank_correlation : Spearman's correlation of s_qp - s_qn between target and guide, over the scored negatives; None
                        if either is constant.
     n_random         : number of random passages that the guide scored for the source's queries.
-    random_share, random_interval_95 : share of random passages that the guide's margin flags, and its interval,
+    random_share, random_interval_95 : share of random passages that the guide suspects, and its interval,
                        clustered by query; None if n_random is 0.
     excess_interval_95 : interval of suspect_share - random_share, paired by query; None if n_random is 0.
     without_suspects : score of the source without its suspects; None if the guide scored only a sample.
@@ -111,12 +111,14 @@ class GuideResult:
     """Result of the run's guide.
 
     encoder : recipe of the guide; for a reranker, pooling is "cross-encoder".
-    margin  : relative margin within which a negative is suspect.
+    min_hardness : minimum hardness of a suspect under the guide, where random passages are 0 and the positive is 1.
+    random_score : mean score of random passages; None without any.
     sample  : number of negatives to score per source, as set; None for all.
     """
 
     encoder: EncoderInfo
-    margin: float
+    min_hardness: float
+    random_score: float | None
     sample: int | None
     sources: tuple[GuideSource, ...]
 
@@ -133,6 +135,7 @@ class GuideResult:
 def compute(context: Context) -> AnalysisResult[GuideResult]:
     """Compute the guide's results for each source, with the score without suspects if all negatives were scored."""
     from secid.analyses.ranking import score_subset
+    from secid.triplets.random_reference import NEAR_HARDNESS
 
     if context.guide is None:
         return AnalysisResult(None, {"suspect": NO_GUIDE})
@@ -145,8 +148,14 @@ def compute(context: Context) -> AnalysisResult[GuideResult]:
                 n_triplets = len(np.unique(item.triplets.place[keep]))
                 without = score_subset(item, keep, n_triplets, context.measurer, context.reference)
             sources.append(_source(item, item.table.guide, without))
-    sample = context.settings.guide_sample
-    result = GuideResult(encoder=context.guide, margin=MARGIN, sample=sample, sources=tuple(sources))
+    levels = {item.table.guide.random_score for item in context.items if item.table.guide is not None}
+    result = GuideResult(
+        encoder=context.guide,
+        min_hardness=NEAR_HARDNESS,
+        random_score=next((level for level in levels if not isnan(level)), None),
+        sample=context.settings.guide_sample,
+        sources=tuple(sources),
+    )
     return AnalysisResult(result, {"score without suspects": GUIDE_SAMPLE} if result.is_sampled else {})
 
 

@@ -151,7 +151,7 @@ class RecordScores:
         scored_pairs = table.triplets.record[heads] * np.int64(n_passages) + table.triplets.positive[heads]
         scored = np.isin(record * n_passages + planned.positives, scored_pairs).astype(np.float64)
         scored /= np.bincount(record, scored)[record]
-        classes = classes_of(table, row)
+        classes, guide = classes_of(table, row), table.guide
         return cls(
             Records(
                 positive=table.s_query_positive
@@ -161,7 +161,7 @@ class RecordScores:
                 negative=table.s_query_negative[row],
                 negative_offsets=planned.negative_offsets,
                 scored=scored,
-                masked=classes.get("suspect"),
+                masked=None if guide is None or not guide.is_whole else guide.above_positive()[row],
             ),
             classes,
             planned.query,

@@ -139,7 +139,7 @@ HIDDEN_FLAGS = (
 HELP_TEXTS = {
     "encoder": "Encoder to train: short name, hub name or folder with weights.",
     "temperature": "Softmax temperature of the training loss.",
-    "guide": "Second encoder. --loss gist leaves out the negatives that it suspects.",
+    "guide": "Second encoder. --loss gist leaves out the passages that it scores above the positive.",
 }
 """Help texts of flags that have another meaning in `secid score`."""
 

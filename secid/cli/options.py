@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
@@ -55,7 +56,7 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `s
 Json = Annotated[bool, flag("--json", text="Print one JSON document instead of text.")]
 Out = Annotated[
     list[Path] | None,
-    flag("-o", "--out", metavar="FILE", text="Also write this file: .html, .md or .json."),
+    flag("-o", "--out", metavar="FILE", text="Also write this file: .html, .md or .json; repeatable."),
 ]
 Quiet = Annotated[bool, flag("--quiet", "-q", text="Print no progress and no notes.")]
 Legend = Annotated[bool, flag("--legend", text="Also print what the columns and numbers mean.")]
@@ -196,3 +197,13 @@ def refuse_repeated(words: Sequence[str]) -> None:
                 f"{flag} appears {flags.count(flag)} times, but only one is used",
                 remedy="for columns x_1, x_2, name their prefix x; to score two columns, score two sources",
             )
+
+
+def refuse_second_output(words: Sequence[str]) -> None:
+    """Raise UsageError if a page's name follows the value of -o, since it would be read as a source."""
+    for option, first, second in zip(words, words[1:], words[2:], strict=False):
+        suffix = Path(second).suffix
+        is_page = suffix in (".html", ".md") or (suffix == ".json" and not Path(second).exists())
+        if option in ("-o", "--out") and is_page and not second.startswith("-"):
+            remedy = f"repeat it: {shlex.join((option, first, option, second))}"
+            raise UsageError(f"takes one file, and {second} is another", where=option, remedy=remedy)

@@ -103,9 +103,7 @@ def row_rules(
     if unknown is not None:
         rules["unknown_script"] = RowFlags(unknown[table.triplets.negative], weight)
     if table.guide is not None:
-        with np.errstate(invalid="ignore"):
-            gap = table.guide.s_query_negative - table.guide.s_query_positive
-        rules["suspect"] = RowFlags(table.guide.suspect(), gap)
+        rules["suspect"] = RowFlags(table.guide.suspect(), table.guide.hardness())
     if reference is not None:
         rules |= _against_random(table, columns, reference)
     return rules
@@ -124,7 +122,7 @@ def _against_random(
 
 def _near_positive(table: TripletTable, columns: Mapping[str, Floats], means: PassageMeans) -> RowFlags:
     near, best = columns["s_query_negative"], columns["s_query_positive"]
-    flags, hardness = near_positive(table.triplets.query, near, best, means)
+    flags, hardness = near_positive(near, best, means.of(table.triplets.query))
     return RowFlags(flags, hardness, ~np.isnan(hardness))
 
 

@@ -27,6 +27,7 @@ RULES = {
     "consistency": "π below {}",
     "absolute": "absolute margin {}",
     "relative": "relative margin {} %",
+    "hardness": "hardness from {}",
 }
 """Words for the rules with a default threshold."""
 UNKNOWN_LABELS = {
@@ -45,8 +46,8 @@ ONCE = (
     "a record lists."
 )
 OWN_QUALITY = (
-    "The guide is {}. A negative is suspect if its score is at most 5 % below the positive's, or above it. The share "
-    "of suspects that are relevant is known only for these labels."
+    "The guide is {}. A negative is suspect if its hardness under the guide is at least 0.9 (random passages have 0, "
+    "the positive has 1). The share of suspects that are relevant is known only for these labels."
 )
 FINDERS = {
     "above": "finds them better than chance: AUROC {}.",
@@ -54,7 +55,7 @@ FINDERS = {
     "below": "does not find them: AUROC {}, below 0.5, so they look safer than the other negatives.",
 }
 """Position of the interval of a score's AUROC -> sentence on how well the score finds labelled relevant negatives."""
-WHO = {"The encoder's π": "consistency", "The guide": "relative"}
+WHO = {"The encoder's π": "consistency", "The guide": "hardness"}
 """Name of a score in sentences -> rule that orders negatives by it."""
 AUDIT_TERMS = (
     ("AUROC", TERM_WORDS["AUROC"]),
@@ -100,7 +101,7 @@ def _finders(audit: Audit) -> Iterator[str]:
     for who, rule_name in WHO.items():
         groups: dict[str, list[str]] = {}
         for source in audit.sources:
-            rules = source.guide_rules if rule_name == "relative" else source.rules
+            rules = source.guide_rules if rule_name == "hardness" else source.rules
             auroc = {rule.name: (rule.auroc, rule.auroc_interval_95) for rule in rules}.get(rule_name, (None, None))
             if auroc[1] is not None:
                 low, high = auroc[1]

@@ -21,13 +21,14 @@ def example_rows(run: Run) -> tuple[ExampleRow, ...]:
     rows = []
     for (name, *_), listed_as in findings_of.items():
         example = max((one for _, one in listed_as), key=lambda one: (_margin(one) is not None, one.match is not None))
+        shown = showing_equal_positive(example)
         names = dict.fromkeys(map(plain, (*(name for name, _ in listed_as), *example.findings)))
         rows.append(
             ExampleRow(
                 source=plain(name),
                 findings=tuple(names),
-                example=showing_equal_positive(example),
-                margin=_margin(example),
+                example=shown,
+                margin=_margin(shown),
             )
         )
     return tuple(rows)

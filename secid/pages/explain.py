@@ -25,7 +25,10 @@ NEEDS = {
     "guide": "--guide or --guide-reranker",
 }
 """Words for `Finding.needs`."""
-VARIED = {name: SETTING_MEANINGS[name][1] for name in ("temperature", "tokenizer", "idf", "sample")}
+VARIED = {
+    **{name: SETTING_MEANINGS[name][1] for name in ("temperature", "tokenizer", "idf", "sample")},
+    "weights": SETTING_MEANINGS["weight"][1],
+}
 TERMS: Mapping[str, str] = {**EXPLANATIONS, **STATUS_TERMS, **TERM_WORDS, **VARIED}
 """Explanations of columns, statuses and terms, by the words on pages."""
 TERM_ALIASES: Mapping[str, str] = {**OTHER_NAMES, **{str(name): title for name, title in STATUS.items()}}

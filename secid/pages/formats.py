@@ -317,6 +317,7 @@ def _fill(page: Page) -> str:
         *map(_sentence, others),
         table(page.answer),
         "\n".join(f"- {_sentence(line)}" for line in page.below),
+        *([f"**{_sentence(page.gaps.caption)}**", table(page.gaps)] if page.gaps else []),
         *_open(page.second),
         *(["## Findings"] if page.findings else []),
         *(block for group in page.findings for block in _source(group)),
@@ -354,10 +355,9 @@ def _example(item: TripletExample) -> str:
 
 
 def _cosines(item: TripletExample) -> str:
-    if item.s_query_positive is None:
-        return ""
-    positive, negative = fraction(item.s_query_positive), fraction(item.s_query_negative)
-    return f"; cosine to the query: positive {positive}, negative {negative}"
+    known = {"positive": item.s_query_positive, "negative": item.s_query_negative}
+    shown = [f"{name} {fraction(value)}" for name, value in known.items() if value is not None]
+    return f"; cosine to the query: {', '.join(shown)}" if shown else ""
 
 
 def _open(section: Section | None) -> list[str]:

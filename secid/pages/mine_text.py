@@ -202,9 +202,9 @@ def _sweep_lines(sweep: Sweep) -> Iterator[str]:
         yield "nothing is known about false negatives; to estimate them, add --guide NAME or --guide-reranker NAME"
     else:
         yield (
-            f"suspects: share of the negatives that {named(sweep.guide.name)} scores at most "
-            f"{100 * sweep.guide_margin:g}{SPACE}% lower than their positive, with its 95 % confidence interval; "
-            f"estimated from {count(sweep.guide_sample)} of each row"
+            f"suspects: share of the negatives whose hardness under {named(sweep.guide.name)} is at least "
+            f"{sweep.guide_min_hardness:g} (random candidates have 0, the positive has 1), with its 95 % confidence "
+            f"interval; estimated from {count(sweep.guide_sample)} of each row"
         )
         random = sweep.random.suspects
         if random is not None and FINDINGS["suspect"].exceeded_by(random.share):

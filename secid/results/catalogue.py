@@ -198,7 +198,8 @@ FINDINGS: Mapping[str, Finding] = _entries(
     ),
     Finding(
         name="suspect", needs="guide", counted=False, limit=0.1, urgency=2,
-        rule="the guide scores the negative at most 5 % lower than its positive",
+        rule="by the guide's scores, the negative is at least 0.9 of the way from random passages of the run to its "
+        "positive (hardness h ≥ 0.9), and its positive scores higher than random passages",
         says="look relevant to the guide",
         do="read the examples: remove the suspects if most of them answer the query",
     ),

@@ -307,7 +307,7 @@ def random_like(query: Index, score: Floats, reference: RandomReference) -> Flag
 
 
 NEAR_HARDNESS = 0.9
-"""Minimum hardness of a negative with the finding near_positive. Source: METHOD 15."""
+"""Minimum hardness of the findings near_positive, by the encoder, and suspect, by a guide. Source: METHOD 15."""
 ROWS_AT_ONCE = 1_024
 """Number of rows to convert to float64 at once, so that the copies fit the CPU's cache. 370,000 rows of 384 numbers
 took 0.8 s, against 1.0 s with 4,096 rows at once."""
@@ -324,6 +324,10 @@ class PassageMeans:
 
     queries: Index
     mean: Floats
+
+    def of(self, query: Index) -> Floats:
+        """Return (T,) means of these queries. query: (T,) ids, all of them in `queries`."""
+        return self.mean[np.searchsorted(self.queries, query)]
 
 
 def passage_means(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors) -> PassageMeans:
@@ -354,17 +358,15 @@ def passage_means(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors) ->
     return PassageMeans(queries, mean)
 
 
-def near_positive(
-    query: Index, s_query_negative: Floats, s_query_positive: Floats, means: PassageMeans
-) -> tuple[Flags, Floats]:
+def near_positive(s_query_negative: Floats, s_query_positive: Floats, random: Floats | float) -> tuple[Flags, Floats]:
     """Return (T,) flags of negatives with a hardness h of at least NEAR_HARDNESS, and (T,) h. Source: METHOD 15.
 
-    h = (s_qn - r) / (s_qp - r), where r is the mean of the query. A value within rounding of the limit is flagged.
-    query, s_query_negative, s_query_positive : (T,) columns.   means : means of all these queries.
-    If the positive is at or below r, or r is NaN, h is NaN and the negative is not flagged.
+    h = (s_qn - r) / (s_qp - r), where r is the mean score of random passages, of each triplet's query or of the whole
+    run. A value within rounding of the limit is flagged.
+    s_query_negative, s_query_positive : (T,) scores by any scorer.   random : (T,) r, or one r.
+    If the positive is at or below r, or a score or r is NaN, h is NaN and the negative is not flagged.
     """
-    random = means.mean[np.searchsorted(means.queries, query)]
     span = s_query_positive - random
     usable = span > DOT_ROUNDING
-    h = np.divide(s_query_negative - random, span, out=np.full(len(query), np.nan), where=usable)
+    h = np.divide(s_query_negative - random, span, out=np.full(len(s_query_negative), np.nan), where=usable)
     return usable & (s_query_negative - random >= NEAR_HARDNESS * span - DOT_ROUNDING), h

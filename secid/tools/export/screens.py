@@ -59,7 +59,7 @@ def selection_screen(selected: Selection, by: str, named: bool) -> Screen:
 
     by : number that the rule ranked by.   named : the user named the findings to drop.
     """
-    return screen((*_copy(selected, named), _answers(selected), *_notes(selected, by)))
+    return screen(_copy(selected, named), (_answers(selected),), _notes(selected, by))
 
 
 def flagged_screen(written: Flagged) -> Screen:
@@ -80,8 +80,8 @@ def mixture_screen(run: Run, mixture: MixtureScore, written: Blend | None) -> Sc
             *(command(source.repair or "", 2) for source in used),
             NOT_RETRIEVAL,
         ),
+        (_shares(mixture),),
         (
-            _shares(mixture),
             *(fact_sentence(REMARKS, remark) for remark in mixture.remarks),
             *(() if written is None else (*_file(written, written.path), *_drawing(written))),
         ),

@@ -314,7 +314,7 @@ def _sides(task: Task, rows: Index, passages: Index, owner: Index, objective: Ob
         labelled = is_known(pairs(rows[:, None], passages[None, :], len(task.passages)), task.relevant)
         negative |= ~same_row & ~labelled
     guide = objective.guide
-    return Sides(positive, negative, None if guide is None else guide.suspects(task.query[rows], passages))
+    return Sides(positive, negative, None if guide is None else guide.masked(task.query[rows], passages))
 
 
 def held_out(task: Task, fold: int, test_rows: Index, candidates: Tokens, learner: Learner) -> HeldOut:

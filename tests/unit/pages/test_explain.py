@@ -19,6 +19,7 @@ from secid.pages.sections import page_of
 from secid.pages.sections.verdict import answer_table
 from secid.results import Status
 from secid.results.gate import Outcome
+from secid.settings import DISPLAY_NAMES
 from tests.unit.gating.test_pages import CHECKS as ALL_CHECKS
 from tests.unit.gating.test_pages import VERDICT
 from tests.unit.pages.probes import probe
@@ -78,7 +79,13 @@ def test_all_of_them_have_facts():
     assert TERMS.keys() <= every.keys()
 
 
-@pytest.mark.parametrize("name", ["gates", "gate profile", "failure buckets", "CI", "nats", "eci_SEM", "top problem"])
+WORDS = (
+    "gates", "gate profile", "failure buckets", "CI", "nats", "eci_SEM", "top problem", "mean weight", "gap to random",
+    "M", "log det(I + M)", "lexical residual", "encoder", "device", "repaired", "queries",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*WORDS, *DISPLAY_NAMES.values()])
 def test_words_of_the_screens_are_explained_in_any_case(name):
     (title,) = explained(name.upper())
     assert title.casefold() == name.casefold()
@@ -133,7 +140,7 @@ def test_a_number_in_a_head_does_not_hide_what_it_counts():
     assert "more than 5 %" in head_words("hub")
 
 
-@pytest.mark.parametrize("name", ["encoder", "zzz"])
+@pytest.mark.parametrize("name", ["enumerate", "zzz"])
 def test_only_a_close_name_is_suggested(name):
     with pytest.raises(UsageError) as caught:
         explained(name)

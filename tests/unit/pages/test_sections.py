@@ -158,7 +158,9 @@ def test_a_false_negative_is_shown_with_the_positive_that_it_equals():
     assert len(rows) > 1
     for row in rows:
         assert normal_form(row.example.positive) == normal_form(row.example.negative)
-        assert row.example.s_query_positive is None
+        same = row.example.positive == row.example.negative
+        assert row.example.s_query_positive == (row.example.s_query_negative if same else None)
+        assert row.margin == (0 if same else None)
 
 
 def test_every_setting_is_explained():

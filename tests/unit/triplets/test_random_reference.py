@@ -375,7 +375,7 @@ def test_near_the_positive_by_hand():
     best = np.array([0.625, 0.625, 0.625, 0.75, 0.75, 0.75, 0.5, 0.4, 0.9])
     expected = [True, False, True, True, False, False, False, False, False]
     for noise in (-1e-15, 0.0, 1e-15):
-        flags, h = near_positive(query, near + noise, best, means)
+        flags, h = near_positive(near + noise, best, means.of(query))
         assert flags.tolist() == expected
         assert np.isnan(h).tolist() == [False] * 6 + [True] * 3  # no nearer than random passages, or too few of them
         np.testing.assert_allclose(h[:6], [0.9, 0.8992, 1.44, 0.9, 0.88, -2.5])
