@@ -250,12 +250,12 @@ DISPLAY_NAMES = {
     "pooled": "pooled documents",
     "own": "own documents",
     "pooled_with_queries": "pooled queries + documents",
-    "uniform": "uniform weights",
+    "uniform": "equal IDF",
     "full": "full weight",
     "no_consistency": "without consistency",
     "no_locality": "without locality",
     "no_residual": "without residual",
-    "residual_only": "residual only",
+    "residual_only": "equal weights",
     "gradient_weighted": "gradient-weighted",
     "margin_hardness": "margin hardness",
     "fisher": "Fisher",
@@ -319,8 +319,10 @@ def with_encoder(settings: Settings, encoder: str | None) -> Settings:
 
 def with_guide(settings: Settings) -> Settings:
     """Return the settings for the guide: its own recipe, with the guide's prefixes if they are set."""
-    own = with_encoder(settings, settings.guide)
-    return replace(own, query_prefix=settings.guide_query_prefix, passage_prefix=settings.guide_passage_prefix)
+    model_settings = with_encoder(settings, settings.guide)
+    return replace(
+        model_settings, query_prefix=settings.guide_query_prefix, passage_prefix=settings.guide_passage_prefix
+    )
 
 
 SETTINGS_FILES = {"secid.toml": None, "pyproject.toml": "secid"}

@@ -19,7 +19,7 @@ import typer
 from typer.main import get_command
 
 from secid import __version__
-from secid.cli.options import GroupedCommand, refuse_repeated
+from secid.cli.options import GroupedCommand, refuse_repeated, refuse_second_output
 from secid.cli.outputs import print_stderr
 from secid.errors import SecidError
 from secid.settings import FIELDS, flag_of
@@ -105,6 +105,7 @@ def main(arguments: list[str]) -> int:
     first = next((word for word in arguments if not word.startswith("-")), "")
     try:
         refuse_repeated(arguments)
+        refuse_second_output(arguments)
         names = installed_commands()
         result = click_program((first,) if first in names else names)(
             args=arguments, prog_name="secid", standalone_mode=False

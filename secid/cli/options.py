@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import inspect
+import shlex
 from collections.abc import Callable, Mapping, Sequence
 from functools import wraps
 from pathlib import Path
@@ -18,7 +19,7 @@ from secid.settings import READING as READING
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-GUIDE = ("guide", "guide_reranker", "guide_sample", "guide_query_prefix", "guide_passage_prefix")
+GUIDE_SETTINGS = ("guide", "guide_reranker", "guide_sample", "guide_query_prefix", "guide_passage_prefix")
 SCORING = ("temperature", "tokenizer", "idf", "sums", "positives", "first_k", "max_records", "seed")
 STATISTICS = (
     "shard", "budget", "until_ranked", "tie", "controls", "control_queries", "ablate", "objectives", "encode_corpus",
@@ -55,7 +56,7 @@ RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `s
 Json = Annotated[bool, flag("--json", text="Print one JSON document instead of text.")]
 Out = Annotated[
     list[Path] | None,
-    flag("-o", "--out", metavar="FILE", text="Also write this file: .html, .md or .json."),
+    flag("-o", "--out", metavar="FILE", text="Also write this file: .html, .md or .json; repeatable."),
 ]
 Quiet = Annotated[bool, flag("--quiet", "-q", text="Print no progress and no notes.")]
 Legend = Annotated[bool, flag("--legend", text="Also print what the columns and numbers mean.")]
@@ -88,8 +89,8 @@ class GroupedCommand(TyperCommand):
                 group = getattr(parameter, "rich_help_panel", None) or group
                 groups.setdefault(group, []).append((label, text))
         width = min(MAX_LABEL_COLUMNS, max(len(label) for rows in groups.values() for label, _ in rows))
-        own = [name for name in groups if name not in (*GROUPS, OTHER_OPTIONS)]
-        for name in (*own, *GROUPS, OTHER_OPTIONS):
+        command_groups = [name for name in groups if name not in (*GROUPS, OTHER_OPTIONS)]
+        for name in (*command_groups, *GROUPS, OTHER_OPTIONS):
             if name in groups:
                 with formatter.section(name):
                     formatter.write_dl([(label.ljust(width), text) for label, text in groups[name]])
@@ -109,7 +110,7 @@ def takes_settings(
 
     def decorate(command: Command) -> Command:
         hints = get_type_hints(command, include_extras=True)
-        own = [
+        own_parameters = [
             parameter.replace(annotation=hints[parameter.name])
             for parameter in inspect.signature(command).parameters.values()
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD and parameter.name not in fixed
@@ -117,7 +118,7 @@ def takes_settings(
 
         by_flag = [name for name in FIELDS if name in names and FIELDS[name].metadata["group"]]
         parameters = [
-            *own,
+            *own_parameters,
             *(_option(name, name in hidden, (texts or {}).get(name)) for name in by_flag),
             _assignments(names),
         ]
@@ -196,3 +197,13 @@ def refuse_repeated(words: Sequence[str]) -> None:
                 f"{flag} appears {flags.count(flag)} times, but only one is used",
                 remedy="for columns x_1, x_2, name their prefix x; to score two columns, score two sources",
             )
+
+
+def refuse_second_output(words: Sequence[str]) -> None:
+    """Raise UsageError if a page's name follows the value of -o, since it would be read as a source."""
+    for option, first, second in zip(words, words[1:], words[2:], strict=False):
+        suffix = Path(second).suffix
+        is_page = suffix in (".html", ".md") or (suffix == ".json" and not Path(second).exists())
+        if option in ("-o", "--out") and is_page and not second.startswith("-"):
+            remedy = f"repeat it: {shlex.join((option, first, option, second))}"
+            raise UsageError(f"takes one file, and {second} is another", where=option, remedy=remedy)

@@ -20,7 +20,6 @@ from secid.pages.text import (
     capital,
     code,
     count,
-    fraction,
     is_unknown,
     listed,
     named,
@@ -31,7 +30,7 @@ from secid.pages.text import (
     points,
 )
 from secid.results import Overlap, Run, SourceFinding, SourceReport, Status, defects_to_drop
-from secid.results.catalogue import DAMAGE, DEFECTS, FINDINGS
+from secid.results.catalogue import DAMAGE_FINDINGS, DEFECTS, FINDINGS
 from secid.results.inputs import flagged_command, no_command
 
 STATUS: Mapping[Status, str] = {
@@ -51,6 +50,8 @@ NOTICED_SKIPPED = 0.01
 NOTICED_OVERLAP = 0.9
 """Minimum overlap at which two sources count as one. It applies to the mean Jaccard overlap of their negatives, and to
 the shares of the smaller source's queries and documents that the other one also has."""
+SHOWN_SAME = 3
+"""Maximum number of pairs of sources with the same negatives on the first screen."""
 FIX_THE_FILE = "Fix the file: the remaining rows may not be representative."
 DOUBTS = tuple(name for name, entry in FINDINGS.items() if not entry.counted and entry.limit is not None)
 """Findings that are not defects but should be checked before training."""
@@ -231,7 +232,7 @@ def ranked(run: Run, source: SourceReport) -> list[Ranked]:
     entries.sort(key=itemgetter(0))
     items = with_number([item for _, item in entries], source)
     entries = [(place, item) for (place, _), item in zip(entries, items, strict=True)]
-    return sorted([*entries, *_no_command(source, entries), *_skipped(source), *_same(run, source)], key=itemgetter(0))
+    return sorted([*entries, *_no_command(source, entries), *_skipped(source)], key=itemgetter(0))
 
 
 def with_number(items: Sequence[Item], source: SourceReport) -> list[Item]:
@@ -241,16 +242,14 @@ def with_number(items: Sequence[Item], source: SourceReport) -> list[Item]:
     return [replace(item, sentence=f"{item.sentence} {words}") if words and item is first else item for item in items]
 
 
-def drops(source: SourceReport, subject: str = "The repair of this source") -> str:
+def drops(source: SourceReport, subject: str = "The repair") -> str:
     """Return a sentence on the number of negatives that a repair drops; "" if it drops fewer than two defects."""
     names = defects_to_drop(source.findings)
     others = [item.name for item in source.findings if item.name in DEFECTS and item.n_negatives]
     if len(names) < 2:
         return ""
-    if set(names) != set(others):
-        return f"{subject} drops negatives with {' or '.join(names)}."
-    negatives = plural(source.n_flagged, "negative")
-    return f"{subject} drops {negatives} in all ({', '.join(names)}; a negative with several defects counts once)."
+    n = plural(source.n_flagged, "negative") if set(names) == set(others) else "negatives"
+    return f"{subject} drops {n} with {' or '.join(names)}."
 
 
 def _no_command(source: SourceReport, entries: Sequence[Ranked]) -> list[Ranked]:
@@ -270,6 +269,18 @@ def above_limit(finding: SourceFinding) -> bool:
     """
     entry = FINDINGS.get(finding.name)
     return entry is not None and (entry.exceeded_by(finding.counted_share) or too_rare(finding))
+
+
+def near_limits(sources: Sequence[SourceReport]) -> str:
+    """Return a sentence on the findings above half of their limit but not above it; "" if there are none."""
+    shown: dict[str, list[str]] = {}
+    for source in sources:
+        for item in source.findings:
+            limit = FINDINGS[item.name].limit if item.name in FINDINGS else None
+            if limit is not None and limit / 2 < item.counted_share and not above_limit(item):
+                shown.setdefault(item.name, []).append(f"{percent(item.share)} in {named(source.name)}")
+    names = [f"{name} ({listed(of, 3)})" for name, of in shown.items()]
+    return f"Above half of their limits: {listed(names)}." if names else ""
 
 
 def too_rare(finding: SourceFinding) -> bool:
@@ -324,7 +335,11 @@ def damaged_positives(sources: Iterable[SourceReport]) -> list[str]:
     """Return a sentence about each source whose labelled positives have defects."""
     sentences = []
     for source in sources:
-        shares = {item.name: item.positives.share for item in source.findings if item.positives and item.name in DAMAGE}
+        shares = {
+            item.name: item.positives.share
+            for item in source.findings
+            if item.positives and item.name in DAMAGE_FINDINGS
+        }
         damaged = [f"{percent(share)} {name}" for name, share in shares.items() if FINDINGS[name].exceeded_by(share)]
         if damaged:
             sentences.append(
@@ -412,33 +427,33 @@ def _skipped(source: SourceReport) -> list[Ranked]:
     return [((3, -n / source.rows.n_read), item)]
 
 
-def _same(run: Run, source: SourceReport) -> list[Ranked]:
-    """Return an item for each source with nearly the same negatives as this one. Each pair appears once."""
-    items: list[Ranked] = []
-    n_queries = {own.name: own.n_queries for own in run.sources}
-    for overlap in run.overlaps_by_first.get(source.name, ()):
-        jaccard = overlap.negative_jaccard_mean
-        if jaccard is None:
-            continue
-        if min(jaccard, overlap.shared_query_fraction, overlap.shared_document_fraction) >= NOTICED_OVERLAP:
-            sentence = _same_negatives(overlap, jaccard, n_queries)
-            item = Item(name="same negatives", sentence=sentence, command="", examples=(), n_negatives=0)
-            items.append(((2, -jaccard), item))
-    return items
+def same_lines(run: Run) -> list[str]:
+    """Return a sentence for each pair of sources with nearly the same negatives, for at most SHOWN_SAME pairs."""
+    n_queries = {source.name: source.n_queries for source in run.sources}
+    pairs = [
+        overlap
+        for overlaps in run.overlaps_by_first.values()
+        for overlap in overlaps
+        if min(overlap.negative_jaccard_mean or 0.0, overlap.shared_query_fraction, overlap.shared_document_fraction)
+        >= NOTICED_OVERLAP
+    ]
+    more = [f"{plural(len(pairs) - SHOWN_SAME, 'more pair')} of sources with the same negatives: see “Overlap”."]
+    return [_same_negatives(pair, n_queries) for pair in pairs[:SHOWN_SAME]] + more * (len(pairs) > SHOWN_SAME)
 
 
-def _same_negatives(overlap: Overlap, jaccard: float, n_queries: Mapping[str, int]) -> str:
-    """Return sentences on the queries for which two sources have the same negatives, and on what follows from it."""
+def _same_negatives(overlap: Overlap, n_queries: Mapping[str, int]) -> str:
+    """Return a sentence on two sources with nearly the same negatives, and on what follows from it."""
     smaller, larger = sorted((overlap.first, overlap.second), key=n_queries.__getitem__)
     n_larger, n_shared = n_queries[larger], round(overlap.shared_query_fraction * n_queries[smaller])
-    first, second = named(overlap.first), named(overlap.second)
-    same = (
-        f"On the {plural(n_shared, 'query', 'queries')} that both have, nearly all negatives of {first} are also those "
-        f"of {second} (mean Jaccard {fraction(jaccard)})"
-    )
     if n_shared >= NOTICED_OVERLAP * n_larger:
-        return f"{same}. Treat the two as one source."
-    return f"{same}. {named(larger)} has {count(n_larger - n_shared)} more, so {named(smaller)} adds little to it."
+        return (
+            f"{named(overlap.first)} and {named(overlap.second)} have nearly the same negatives: treat them as one "
+            "source, whatever their ranks."
+        )
+    return (
+        f"{named(smaller)} adds little to {named(larger)}, which has nearly the same negatives on their "
+        f"{plural(n_shared, 'shared query', 'shared queries')}, and {count(n_larger - n_shared)} more queries."
+    )
 
 
 def share_interval(finding: SourceFinding) -> str:

@@ -24,7 +24,7 @@ CAUTION = (
     "and no number here predicts it."
 )
 ONE_LABEL = "False negatives are checked against one label per query; unlabelled ones may remain."
-SUSPECTS = f"Add {code('--guide NAME')} to list negatives that look relevant to a second model."
+GUIDE_OFFER = f"Add {code('--guide NAME')} to list negatives that look relevant to a second model."
 TO_CHECK = (
     f"To check, add {code('--collection DIR')} if these queries have relevance judgements, otherwise "
     f"{code('--guide NAME')}."
@@ -136,15 +136,15 @@ EXPLANATIONS = {
     "affected": "share of rows whose query meets one of its labelled positives in another row of the batch, for "
     "batches of that many rows drawn at random; 0 to 100 %.",
     "flagged in batch": "share of the passages of other rows whose cosine to the query is within 5 % of its "
-    "positive's, or above; 0 to 100 %, in a sample of batches, with 95 % CI. A mask such as GIST's, with this encoder "
-    "as its own guide, would remove them. The run's guide does not score them. Some are sound negatives.",
+    "positive's, or above; 0 to 100 %, in a sample of batches, with 95 % CI. A mask by this encoder's own "
+    "scores would remove them. The run's guide does not score them. Some are sound negatives.",
     "shared": "queries and documents that both sources have, as a share of the smaller source's, 0 to 100 %.",
     "rows, records": "every row read is used or left out; used rows with the same query and positive form one record.",
-    "suspects": "share of the negatives that the guide scores at most 5 % lower than their positive, 0 to 100 %. How "
-    "many of them are relevant depends on the guide.",
-    "of random passages": "share of random passages for the same queries that the guide flags by the same margin, 0 to "
-    "100 %: near 0 for a useful guide. Above 10 %, or if a source does not have significantly more, its suspects are "
-    "not evidence.",
+    "suspects": "share of the negatives whose hardness under the guide is at least 0.9 (random passages have 0, the "
+    "positive has 1), 0 to 100 %. How many of them are relevant depends on the guide.",
+    "of random passages": "share of random passages for the same queries that the guide suspects by the same rule, 0 "
+    "to 100 %: near 0 for a useful guide. Above 10 %, or if a source does not have significantly more, its suspects "
+    "are not evidence.",
     "agreement": "share of the negatives that the encoder and the guide put on the same side of the positive, 0 to "
     "100 %.",
     "rank correlation": "Spearman correlation between encoder and guide, −1 to 1, of how far negatives score below "
@@ -205,6 +205,12 @@ TERM_WORDS = {
     "gates": "consistency π, locality ρ and residual λ of a negative, each 0 to 1; the weight is their product.",
     "gate profile": "the mean gates of each source, next to those of random passages and known positives.",
     "failure buckets": "the findings of the report, each with its rows: `secid explain` lists them.",
+    "M": "the information matrix: the mean of w · u · uᵀ over all negatives, with weight w and direction u from the "
+    "positive to the negative.",
+    "encoder": "the model that you are about to fine-tune, frozen: the gates compare its vectors.",
+    "device": "where the encoder ran and M was summed, such as cpu or cuda.",
+    "record": "a query with a positive and its negatives.",
+    "pool": "the distinct texts of all sources, over which IDF is counted.",
     "nats": "the unit of the score, because its logarithm is the natural one.",
     "top problem": "the most urgent finding above its limit.",
     "accepted": "every check passed, or the policy excuses those that are undecided.",
@@ -239,6 +245,12 @@ OTHER_NAMES = {
     "shared queries": "shared",
     "shared documents": "shared",
     "score": "ECI_sem",
+    "log det(I + M)": "ECI_sem",
+    "mean weight": "tr M",
+    "lexical residual": "residual",
+    "repaired": "score without defects",
+    "failure bucket": "failure buckets",
+    "bucket": "failure buckets",
     "coverage": "c",
     "inversion_fraction": "outscoring",
     "interval_95": "95 % CI",
@@ -246,7 +258,19 @@ OTHER_NAMES = {
     "n_queries": "queries",
     "n_triplets": "negatives",
     "flagged_share": "defects",
-}
+    **dict.fromkeys(
+        (
+            "full weight", "without consistency", "without locality", "without residual", "equal weights",
+            "gradient-weighted", "margin hardness", "Fisher",
+        ),
+        "weights",
+    ),
+    **dict.fromkeys(
+        ("alphanumeric", "alphanumeric ≥ 2", "white space", "character trigrams", "words of any script", "word pieces"),
+        "tokenizer",
+    ),
+    **dict.fromkeys(("own documents", "pooled documents", "pooled queries + documents", "equal IDF"), "idf"),
+}  # fmt: skip
 """Other names of terms: words of the method, and keys of report.json."""
 TYPICAL = {
     "hardness": "with MiniLM on three collections: random passages 0, BM25 0.55 to 0.70, the nearest passages of a "
@@ -259,7 +283,7 @@ TYPICAL = {
     "outscoring": "near 0 % for random passages; above 50 % most negatives outscore the positive.",
 }
 """Typical values of a number. Source: METHOD 10."""
-DEFAULTS = "Settings left at their defaults"
+DEFAULTS_CAPTION = "Settings left at their defaults"
 """Caption of the table that is left out first to save space."""
 REFERENCES = {"random": "random passages", "known_positive": "known positives"}
 """Words for the controls that every score is compared with. Other controls are named by their kind."""
@@ -268,7 +292,7 @@ ANSWER_TERMS = (
     "queries",
 )  # fmt: skip
 """Terms of the answer table's columns, in order."""
-SETTINGS = {
+SETTING_MEANINGS = {
     "temperature": (
         "temperatures",
         "τ, above 0, by which differences of cosines are divided in π and ρ: a low one makes both near 0 or 1.",
@@ -285,16 +309,16 @@ SETTINGS = {
         "IDF corpora",
         (
             "the texts from which the IDF of words in λ is counted. Pooled documents: those of all sources; own: those "
-            "of the source; pooled queries + documents: both kinds. Uniform weights: every word counts 1."
+            "of the source; pooled queries + documents: both kinds. Equal IDF: every word counts 1."
         ),
     ),
     "weight": (
         "weights",
         (
-            "the factor of each direction. Full: π · ρ · λ; “without” leaves one factor out. Residual only: 1 for "
-            "every negative. Margin hardness: 1 − π. Fisher: 4 · π · (1 − π) · ρ · λ. Gradient-weighted: ((1 − π)/τ)² "
-            "times the squared distance between positive and negative, divided by its mean. Scores under different "
-            "weights are not comparable, so compare only orders."
+            "the factor of each direction. Full: π · ρ · λ; “without” leaves one factor out. Equal weights (the "
+            "paper's residual-only): 1 for every negative. Margin hardness: 1 − π. Fisher: 4 · π · (1 − π) · ρ · λ. "
+            "Gradient-weighted: ((1 − π)/τ)² times the squared distance between positive and negative, divided by its "
+            "mean. Scores under different weights are not comparable, so compare only orders."
         ),
     ),
     "sample": (
@@ -306,7 +330,7 @@ SETTINGS = {
 """What an ablation varies: the plural of its name, and an explanation."""
 
 
-REASONS: Mapping[str, str] = {
+REASON_TEXTS: Mapping[str, str] = {
     "too_few_queries": "fewer than two queries, so there is nothing to draw from",
     "no_document": "no document of the run may be a negative of these queries",
     "no_second_positive": "no query has two labelled positives",
@@ -351,7 +375,7 @@ REASONS: Mapping[str, str] = {
 
 def why_not(kind: str) -> str:
     """Return the reason why a part was not evaluated. A kind from a newer version of secid is returned unchanged."""
-    return REASONS.get(kind) or plain(kind).rstrip(".")
+    return REASON_TEXTS.get(kind) or plain(kind).rstrip(".")
 
 
 def terms(*names: str) -> tuple[tuple[str, str], ...]:
@@ -422,8 +446,8 @@ def skipped_lines(sources: Iterable[SourceReport], *, rows_alone: bool = False) 
         if example is not None:
             places.setdefault(what, f", for example {short(example.path)}:{example.line}")
     return [
-        f"Left out of {'each of ' if len(own) > 1 else ''}{listed(own, len(own))}: {what}{places.get(what, '')}."
-        for what, own in names.items()
+        f"Left out of {'each of ' if len(group) > 1 else ''}{listed(group, len(group))}: {what}{places.get(what, '')}."
+        for what, group in names.items()
     ]
 
 
@@ -463,8 +487,8 @@ def rule_of(name: str, run: Run) -> str:
     entry = FINDINGS.get(name)
     if entry is None:
         return "–"
-    given = [f"{key} {run.settings[key]['value']}" for key in entry.settings if key in run.settings]
-    return f"{entry.rule}; here {listed(given)}" if given else entry.rule
+    settings = [f"{key} {run.settings[key]['value']}" for key in entry.settings if key in run.settings]
+    return f"{entry.rule}; here {listed(settings)}" if settings else entry.rule
 
 
 def in_plain_words(name: str) -> str:
@@ -492,8 +516,8 @@ def recipe_line(encoder: EncoderInfo) -> str:
 
 def not_ranked(run: Run) -> Mapping[str, str]:
     """Return the reason for each source that is not ranked, by name. Source: METHOD 16.3."""
-    found = EQUAL_HARDNESS.of(run)
-    return {} if found is None else found.unranked
+    result = EQUAL_HARDNESS.of(run)
+    return {} if result is None else result.unranked
 
 
 def listing(run: Run) -> str:

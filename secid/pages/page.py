@@ -49,6 +49,7 @@ class Table:
     """A table. Its first column has the headings of the rows.
 
     shades : for a heat table, a shade for each cell from 0 (lowest) to 9; None for no shade.
+    breaks : rows before which a gap separates two groups.
     n_controls : number of controls, which are the last rows and shown in grey.
     """
 
@@ -56,6 +57,7 @@ class Table:
     columns: tuple[Column, ...]
     rows: tuple[tuple[str, ...], ...]
     shades: tuple[tuple[int | None, ...], ...] = ()
+    breaks: frozenset[int] = frozenset()
     n_controls: int = 0
 
 
@@ -140,7 +142,8 @@ class Page:
     verdict : sentences; the first is the headline.
     answer  : a row for each source. Its first cell is the source's name in `findings`.
     second  : an answer of another kind, shown unfolded below the first, with a link in the navigation.
-    below   : lines under the answer table.   heat : shares by source and finding.   details : folded sections.
+    below   : lines under the answer table.   gaps : table under the first picture.
+    heat    : shares by source and finding.   details : folded sections.
     rows    : rows to browse in HTML with a script. If there is no room for all, the first are kept.
     rows_note : origin of these rows.
     """
@@ -153,6 +156,7 @@ class Page:
     pictures: tuple[Chart, ...] = ()
     findings: tuple[ShownFindings, ...] = ()
     below: tuple[str, ...] = ()
+    gaps: Table | None = None
     heat: Table | None = None
     rows: tuple[ExampleRow, ...] = ()
     rows_note: str = ""
@@ -184,9 +188,15 @@ def described(items: Iterable[tuple[str, str]]) -> str:
 
 
 def showing_equal_positive(example: TripletExample) -> TripletExample:
-    """Return the example. If its negative equals a known labelled positive, that one replaces the scored positive."""
+    """Return the example. If its negative equals a known labelled positive, that one replaces the scored positive.
+
+    Its cosine is the negative's if the texts are identical, and unknown if they differ in case or spaces.
+    """
     text = example.match.text if example.match else ""
-    return replace(example, positive=text, s_query_positive=None) if text else example
+    if not text or text == example.positive:
+        return example
+    cosine = example.s_query_negative if text == example.negative else None
+    return replace(example, positive=text, s_query_positive=cosine)
 
 
 def match_words(match: Match | None) -> str:

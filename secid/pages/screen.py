@@ -7,6 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from typing import Literal
 
 from rich.cells import cell_len
@@ -170,18 +171,21 @@ def table_lines(table: Table, width: int) -> list[Text]:
     each cell. The row heading is the first cell, and also the second if it is not a number.
     """
     titles = [plain(column.title) for column in table.columns]
-    rows = [[_cell(cell) for cell in row] for row in table.rows]
-    in_columns = [[_cell(cell) for cell in row] for own in table.rows for row in _in_two(own, table.columns)]
+    rows = [[[_cell(cell) for cell in row]] for row in table.rows]
+    in_columns = [[[_cell(cell) for cell in row] for row in _in_two(part, table.columns)] for part in table.rows]
     right = [column.kind in ("number", "wrapped") for column in table.columns]
     heads = 1 if len(titles) < 3 or right[1] else 2
     for start, indent in ((0, 0), (heads, 2)):
         shown = rows if start else in_columns
-        widths = [max(map(cell_len, column)) for column in zip(titles, *shown, strict=True)][start:]
+        every = [row for lines in shown for row in lines]
+        widths = [max(map(cell_len, column)) for column in zip(titles, *every, strict=True)][start:]
         for gap in GAPS:
             if indent + sum(widths) + gap * (len(widths) - 1) <= width:
-                lines = list(_lines(titles, shown, right, widths, start, indent, gap))
-                return _greyed(lines, table.n_controls, len(rows) + 1)
-    return _greyed(list(_stacked(titles, rows, heads)), table.n_controls, len(rows))
+                write = partial(_lines, right=right, widths=widths, start=start, indent=indent, gap=gap)
+                head = list(write([titles]))
+                head[-1].stylize("bold")
+                return [*head, *_grouped([list(write(own)) for own in shown], table)]
+    return _grouped([list(_stacked(titles, row, heads)) for (row,) in rows], table)
 
 
 def _in_two(row: Sequence[str], columns: Sequence[Column]) -> Iterator[Sequence[str]]:
@@ -191,46 +195,50 @@ def _in_two(row: Sequence[str], columns: Sequence[Column]) -> Iterator[Sequence[
         yield [part[line] if line < len(part) else "" for part in parts]
 
 
-def _greyed(lines: list[Text], n_controls: int, n_rows: int) -> list[Text]:
-    """Dim the lines of the controls, the last rows. n_rows : number of rows; all have the same number of lines."""
-    for line in lines[len(lines) - n_controls * (len(lines) // max(1, n_rows)) :]:
-        line.stylize("dim")
+def _grouped(rows: Sequence[list[Text]], table: Table) -> list[Text]:
+    """Return the lines of all rows, with an empty line between groups. Those of the controls are dim."""
+    first, lines = len(rows) - table.n_controls, list[Text]()
+    for place, own in enumerate(rows):
+        if place in table.breaks:
+            lines.append(Text())
+        for line in own:
+            if place >= first:
+                line.stylize("dim")
+            lines.append(line)
     return lines
 
 
 def _lines(
-    titles: Sequence[str],
-    rows: Sequence[Sequence[str]],
-    right: Sequence[bool],
-    widths: Sequence[int],
-    start: int,
-    indent: int,
-    gap: int,
+    rows: Iterable[Sequence[str]], *, right: Sequence[bool], widths: Sequence[int], start: int, indent: int, gap: int
 ) -> Iterator[Text]:
-    """Yield rows with their cells from `start` on in columns. Earlier cells are on a separate line, with colons."""
-    for place, row in enumerate((titles, *rows)):
-        if start:
-            yield _joined(row[:start])
+    """Yield rows with their cells from `start` on in columns. Earlier cells, with colons, are on a separate line.
+
+    They are on the same line if the first of these columns are empty and leave enough room.
+    """
+    for row in rows:
         cells = []
         for cell, size, to_right in zip(row[start:], widths, right[start:], strict=True):
             space = " " * (size - cell_len(cell))
             cells.append(Text.assemble(space, _styled(cell)) if to_right else Text.assemble(_styled(cell), space))
         line = Text(" " * indent) + Text(" " * gap).join(cells)
         line.rstrip()
-        if not place:
-            line.stylize("bold")
+        head = _joined(row[:start])
+        if start and not row[start] and line.plain.startswith(" " * (len(head) + 1)):
+            line = head + line[len(head) :]
+        elif start:
+            yield head
         yield line
 
 
-def _stacked(titles: Sequence[str], rows: Sequence[Sequence[str]], heads: int) -> Iterator[Text]:
-    for row in rows:
-        yield _joined(row[:heads])
-        for title, cell in zip(titles[heads:], row[heads:], strict=True):
+def _stacked(titles: Sequence[str], row: Sequence[str], heads: int) -> Iterator[Text]:
+    yield _joined(row[:heads])
+    for title, cell in zip(titles[heads:], row[heads:], strict=True):
+        if cell:
             yield Text(f"  {title}: {cell}")
 
 
 def _joined(cells: Sequence[str]) -> Text:
-    return Text(": ").join(map(_styled, cells))
+    return Text(": ").join(_styled(cell) for cell in cells if cell)
 
 
 def _styled(cell: str) -> Text:

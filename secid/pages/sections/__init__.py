@@ -9,7 +9,7 @@ from typing import Any
 from secid.analyses.registry import ANALYSES
 from secid.pages.charts import forest_chart, gains_chart, gates_chart, hardness_chart
 from secid.pages.examples import example_rows, rows_note
-from secid.pages.findings import findings_of, findings_section, heat_table, most_urgent
+from secid.pages.findings import findings_of, findings_section, heat_table, most_urgent, near_limits
 from secid.pages.glossary import ANSWER_TERMS, EXPLANATIONS, missing_lines, skipped_lines, terms
 from secid.pages.page import Page, Section, each_term_once
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, findings_lines, screen, strong, warning
@@ -25,8 +25,8 @@ from secid.pages.sections.ranking import (
     pairs_section,
     ranking_section,
 )
-from secid.pages.sections.verdict import answer_table, below_table, notes_section, verdict
-from secid.pages.text import count, named, plain, plural
+from secid.pages.sections.verdict import answer_table, below_table, notes_section, scored_line, verdict
+from secid.pages.text import count, plain, plural
 from secid.results import Run
 from secid.results.probe import Probe
 
@@ -67,8 +67,8 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
     return Page(
         title="Sources of hard negatives",
         subtitle=(
-            f"{plural(len(run.sources), 'source')}, up to {plural(n_queries, 'query', 'queries')} each, scored with "
-            f"{named(run.encoder.name)}"
+            f"{plural(len(run.sources), 'source')}, up to {plural(n_queries, 'query', 'queries')} each. "
+            f"{scored_line(run)}"
         ),
         verdict=(*verdict(run), *probe_sentence(run, probe)),
         answer=answer_table(run, full=True),
@@ -76,6 +76,7 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
         pictures=tuple(chart for chart in charts if chart is not None),
         findings=findings_of(run),
         below=below_table(run),
+        gaps=of_analysis(run, "profile", "gaps"),
         heat=heat_table(run.sources),
         rows=example_rows(run),
         rows_note=rows_note(run),
@@ -89,11 +90,12 @@ def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Sc
     run = trusted(run)
     headline, *others = (*verdict(run), *probe_sentence(run, probe))
     own = next_command(run) if probe is None else ""
-    slices = of_analysis(run, "slices", "sentence")
+    slices, gaps = of_analysis(run, "slices", "sentence"), of_analysis(run, "profile", "gaps")
     return screen(
         (strong(headline), *others),
-        (answer_table(run, full=False),),
+        (scored_line(run), answer_table(run, full=False)),
         map(bullet, below_table(run)),
+        () if gaps is None else (gaps.caption, gaps),
         (f"{term}: {EXPLANATIONS[term]}" for term in ANSWER_TERMS if legend),
         _urgent(run),
         (
@@ -112,6 +114,7 @@ def _urgent(run: Run) -> Iterator[Line]:
     groups, n_more = most_urgent(run, SHOWN_FINDINGS)
     if groups:
         where = f" ({count(n_more)} more in report.html)" if n_more else ""
-        yield strong(f"Findings{where}, and what to run")
+        yield strong(f"Findings above their limits{where}, and what to run")
     for group in groups:
         yield from findings_lines(group)
+    yield Line(near_limits(run.sources))

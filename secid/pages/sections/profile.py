@@ -5,11 +5,23 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import combinations
 
-from secid.analyses.profile import FACTORS, GapToRandom, GateProfile, Mean, Profiles
+from secid.analyses.profile import FACTORS, GateProfile, Mean, Profiles
 from secid.pages.glossary import kind_name, terms
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.text import UNKNOWN_INTERVAL, count, fraction, named, percent, plain, plural, signed, with_interval
+from secid.pages.text import (
+    UNKNOWN_HALF_WIDTH,
+    UNKNOWN_INTERVAL,
+    count,
+    fraction,
+    percent,
+    plain,
+    plural,
+    signed,
+    with_interval,
+)
 from secid.results import Run
+
+GAPS = "Mean weight (product of the gates) minus that of random passages, by gate"
 
 
 def profile_section(run: Run, found: Profiles) -> Section:
@@ -25,8 +37,8 @@ def profile_section(run: Run, found: Profiles) -> Section:
         ),
     )
     gaps = Table(
-        caption="Mean weight minus that of random passages, and each gate's part of it",
-        columns=(foreign("source"), *map(wrapped, ("gap", *FACTORS)), number("queries")),
+        caption=f"{GAPS}, with 95 % CI",
+        columns=(foreign("source"), *map(wrapped, ("gap to random", *FACTORS)), number("queries")),
         rows=tuple(
             (
                 plain(own.source),
@@ -42,24 +54,29 @@ def profile_section(run: Run, found: Profiles) -> Section:
         link="Gates",
         title="Gate profile",
         paragraphs=(*log_det_lines(run), *_residual_alone(run, found.sources)),
-        bullets=tuple(gap_lines(found)),
         tables=(means, gaps) if gaps.rows else (means,),
         terms=terms("π", "ρ", "λ", "weight", "gap to random", "95 % CI"),
     )
 
 
-def gap_lines(found: Profiles) -> list[str]:
-    """Return a sentence about each source: how far its mean weight is from that of random passages, and why."""
-    return [_gap_line(own.source, own.gap) for own in found.sources if own.gap is not None]
+def profile_gaps(_: Run, found: Profiles) -> Table | None:
+    """Return a row for each source: how far its mean weight is from that of random passages, and each gate's part.
+
+    The parts add up to the difference. None if no source has a gap.
+    """
+    rows = tuple(
+        (plain(own.source), _half(own.gap.weight), *(signed(getattr(own.gap, gate).value) for gate in FACTORS))
+        for own in found.sources
+        if own.gap is not None
+    )
+    columns = (foreign("source"), *map(number, ("gap to random", *FACTORS)))
+    return Table(caption=GAPS, columns=columns, rows=rows) if rows else None
 
 
-def _gap_line(name: str, gap: GapToRandom) -> str:
-    value, ends = gap.weight.value, gap.weight.interval_95
-    if ends is None or ends[0] <= 0 <= ends[1]:
-        return f"{named(name)}: not significantly different from random passages."
-    gate = max(FACTORS, key=lambda name: getattr(gap, name).value / value)
-    where = f"mean weight {fraction(abs(value))} {'higher' if value > 0 else 'lower'} than random passages"
-    return f"{named(name)}: {where}, mostly because of {gate} ({signed(getattr(gap, gate).value)})."
+def _half(mean: Mean) -> str:
+    """Format a difference with half of its interval."""
+    ends = mean.interval_95
+    return f"{signed(mean.value)} {UNKNOWN_HALF_WIDTH if ends is None else f'±{fraction((ends[1] - ends[0]) / 2)}'}"
 
 
 def log_det_lines(run: Run) -> list[str]:

@@ -33,7 +33,7 @@ def separation_section(_: Run, separation: Separation) -> Section:
     return Section(
         anchor="separation",
         link="Separation",
-        title="Cosines of positives and negatives",
+        title="Histograms of cosines, and how well they separate positives from negatives",
         paragraphs=() if corpus is None else (_corpus(corpus),),
         tables=(_cosines(separation.sources), by_source),
         charts=(separation_chart(separation.sources),),

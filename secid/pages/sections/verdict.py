@@ -7,17 +7,24 @@ from functools import partial
 from typing import Any
 
 from secid.analyses.ablations import ABLATIONS
-from secid.analyses.equal_hardness import TOO_EASY
 from secid.analyses.guide import GUIDE
 from secid.analyses.profile import FACTORS, PROFILE
-from secid.pages.findings import MOSTLY, damaged_positives, doubts, has_collection, status_and_problem, statuses
+from secid.pages.findings import (
+    MOSTLY,
+    damaged_positives,
+    doubts,
+    has_collection,
+    same_lines,
+    status_and_problem,
+    statuses,
+)
 from secid.pages.glossary import (
     CAUTION,
+    GUIDE_OFFER,
     NOT_RULED_OUT,
     ONE_LABEL,
     REFERENCES,
     SHORT_HEADS,
-    SUSPECTS,
     TO_CHECK,
     compares,
     equal_numbers_text,
@@ -31,7 +38,6 @@ from secid.pages.page import Column, Section, Table, foreign, number, status, te
 from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.equal_hardness import unranked_line
 from secid.pages.sections.guide import suspects_sentences
-from secid.pages.sections.profile import gap_lines
 from secid.pages.sections.ranking import outcome, queries
 from secid.pages.text import (
     budget,
@@ -52,25 +58,64 @@ from secid.settings import flag_of
 # The answer to which sources to train on: one row a source, the same on every page.
 
 Cell = Callable[[Run, SourceReport], str]
-WEIGHT = (
-    "The mean weight is the mean product of the three gates; the part of one gate can be larger than the difference if "
-    "another's has the opposite sign."
-)
-"""Note below the gaps to random passages."""
+
+
+def scored_line(run: Run) -> str:
+    """Return a line on what the score is, and on the encoder and its device."""
+    score = "ECI_sem = log det(I + M)" if run.budget == 1.0 else f"ECI = log det(I + {budget(run.budget)} · M)"
+    where = f"{named(run.encoder.name)} on {plain(run.encoder.device)}"
+    return f"Score: {score} of consistency, locality and lexical residual. Encoder: {where}."
 
 
 def answer_table(run: Run, *, full: bool) -> Table:
     """Return a table with a row for each source: ranked ones, then the others, then the reference controls.
 
+    A source to repair has a second row with its score after the repair. A gap separates groups of ranked sources that
+    are not compared with each other, and the ranked sources from the rest.
     full : show all columns, with the full names of the gates; otherwise only those that fit a terminal of 80 columns.
     """
     columns = COLUMNS if full else SHORT_COLUMNS
     if not full and len({queries(run, source) for source in run.sources} | {""}) > 2:
         columns = columns | {number("queries"): queries}
-    rows = [tuple(cell(run, source) for cell in columns.values()) for source in run.sources]
+    of = {source.name: source for source in run.sources}
+    unranked = [source.name for source in run.sources if source.scored.rank is None]
+    rows: list[tuple[str, ...]] = []
+    breaks = set[int]()
+    for group in (*groups(run), unranked):
+        breaks |= {len(rows)} if rows and group else set()
+        for source in map(of.__getitem__, group):
+            rows.append(tuple(cell(run, source) for cell in columns.values()))
+            if _shows_repaired(run, source):
+                cells = _repaired_cells(source, full)
+                rows.append(tuple(cells.get(column.title, "") for column in columns))
     controls = [control for control in run.controls if control.kind in REFERENCES]
+    breaks |= {len(rows)} if controls and not unranked else set()
     rows += [tuple(_control_cells(run, control).get(column.title, "") for column in columns) for control in controls]
-    return Table(caption=listing(run), columns=tuple(columns), rows=tuple(rows), n_controls=len(controls))
+    return Table(
+        caption=listing(run),
+        columns=tuple(columns),
+        rows=tuple(rows),
+        breaks=frozenset(breaks),
+        n_controls=len(controls),
+    )
+
+
+def _shows_repaired(run: Run, source: SourceReport) -> bool:
+    """Return True if a source to repair has numbers after the repair that cover the queries and budget of its row."""
+    known = source.scored.without_flagged.eci_nats is not None
+    return source.status == "repair" and known and run.budget == 1.0 and source.scored.on_shared is None
+
+
+def _repaired_cells(source: SourceReport, full: bool) -> dict[str, str]:
+    """Return column title -> cell of a source without its flagged negatives."""
+    score, hardness = score_without(source), fraction(source.scored.without_flagged.hardness, 2)
+    return {
+        "source": f"{plain(source.name)}, repaired" if full else "  repaired",
+        "score ± CI": score,
+        "score ± CI tie": score,
+        "hardness": hardness,
+        "hard.": hardness,
+    }
 
 
 def _control_cells(run: Run, control: ControlResult) -> dict[str, str]:
@@ -92,14 +137,15 @@ def _control_cells(run: Run, control: ControlResult) -> dict[str, str]:
 
 
 def below_table(run: Run) -> tuple[str, ...]:
-    """Return sentences on sources that are not ranked, gaps to random passages, and the effect of other settings."""
-    found = PROFILE.of(run)
-    gaps = gap_lines(found) if found is not None else []
+    """Return sentences on sources that are not compared, scores after a repair, and the effect of other settings."""
+    every = groups(run)
+    within = "; ".join(sources_listed(group) for group in every)
+    apart = f"Compare scores only within a group; the groups share too few queries: {within}." if len(every) > 1 else ""
     return (
+        *filter(None, [apart]),
+        *same_lines(run),
         *(unranked_line(name, reason) for name, reason in not_ranked(run).items()),
-        *gaps,
-        *((WEIGHT,) if gaps else ()),
-        *filter(None, [ablations_sentence(run, ABLATIONS.of(run) or ())]),
+        *filter(None, [without_defects(run), ablations_sentence(run, ABLATIONS.of(run) or ())]),
     )
 
 
@@ -122,7 +168,9 @@ def without_defects(run: Run) -> str:
     scores = [
         f"{named(source.name)} {score_without(source)} ({own_score(run, source)} as listed)"
         for source in run.sources
-        if source.status == "repair" and score_without(source) != own_score(run, source)
+        if source.status == "repair"
+        and not _shows_repaired(run, source)
+        and score_without(source) != own_score(run, source)
     ]
     at = "" if run.budget == 1.0 else " at B = 1"
     return f"Score{at} without defects: {', '.join(scores)}." if scores else ""
@@ -275,11 +323,6 @@ SENTENCES: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
 # The verdict on a run in a few plain sentences, made from the numbers by rule; the first is the headline.
 
 SCALE = "0 means as close to the query as random passages, 1 as close as the positives."
-HARD = 0.9
-"""As close as a negative that `near_positive` flags."""
-MEDIUM = f"{TOO_EASY:g} to {HARD:g}"
-"""Range of medium hardness: harder than random passages, and not as close to the query as its positive."""
-SHOWN_DIFFERENCES = 2
 
 
 def verdict(run: Run) -> tuple[str, ...]:
@@ -288,51 +331,47 @@ def verdict(run: Run) -> tuple[str, ...]:
 
 
 def answer(run: Run) -> str:
-    """Return a sentence on which sources to repair or not to use, how hard the others are, and whose scores differ."""
-    sound = [source for source in run.sources if source.status == "no_defects"]
-    others = "of the others, " if 0 < len(sound) < len(run.sources) else ""
-    hardness = _by_hardness(run, sound)
-    clauses = (statuses(run.sources), hardness and f"{others}{hardness}", _differences(run, sound))
-    return f"{'; '.join(filter(None, clauses))}."
+    """Return a sentence on which sources to repair or not to use, and which of the others have the highest score."""
+    sound = [source.name for source in run.sources if source.status == "no_defects"]
+    every = [[name for name in group if name in sound] for group in groups(run)]
+    if len(every) > 1:
+        highest = [_highest(run, names, f"of {sources_listed(names)}, ") for names in every]
+    else:
+        all_sound, all_ranked = len(sound) == len(run.sources), len(every[0]) == len(sound)
+        ranked = "of those ranked, " if all_sound else "of those ranked without defects, "
+        others = "" if all_sound else "of the others, "
+        highest = [_highest(run, every[0], others if all_ranked else ranked)]
+    return f"{'; '.join(filter(None, (statuses(run.sources), *highest)))}."
 
 
-def _by_hardness(run: Run, sources: Sequence[SourceReport]) -> str:
-    """Return a clause on which sources are of medium hardness, harder and easier; "" if none has a hardness."""
-    medium: list[str] = []
-    harder: list[str] = []
-    easier: list[str] = []
-    for source in sources:
-        value = source.in_table(run.budget).hardness_value
-        if value is not None:
-            (easier if value < TOO_EASY else harder if value > HARD else medium).append(source.name)
-    outside = [(names, word) for names, word in ((harder, "harder"), (easier, "easier")) if names]
-    rest = ", ".join(f"{_are(names)} {word}" for names, word in outside)
-    if not medium:
-        return f"none is of medium hardness ({MEDIUM}): {rest}" if rest else ""
-    return ", ".join(filter(None, (f"{_are(medium)} of medium hardness ({MEDIUM})", rest)))
+def _highest(run: Run, names: Sequence[str], of: str) -> str:
+    """Return a clause on the sources than which no other scores significantly higher; "" if no two were compared.
 
-
-def _are(names: Sequence[str]) -> str:
-    return f"{sources_listed(names)} {'is' if len(names) == 1 else 'are'}"
-
-
-def _differences(run: Run, sources: Sequence[SourceReport]) -> str:
-    """Return a clause on which ranked sources score significantly higher than others; "" if no two were compared."""
-    names = [source.name for source in sources if source.scored.rank is not None]
+    of : start of the clause, which says of which sources.
+    """
     pairs = [pair for pair in run.comparisons if {pair.first, pair.second} <= set(names)]
-    above: dict[str, list[str]] = {name: [] for name in names}
-    for pair in pairs:
-        if pair.established:
-            above[pair.second].append(pair.first)
-    groups: dict[tuple[str, ...], list[str]] = {}
-    for name, higher in above.items():
-        groups.setdefault(tuple(sorted(higher, key=names.index)), []).append(name)
-    clauses = [f"{sources_listed(higher)} above {sources_listed(lower)}" for higher, lower in groups.items() if higher]
-    if not clauses:
-        return "no two of their scores differ significantly" if pairs else ""
-    n = sum(map(len, above.values()))
-    rest = f"; {count(n)} of {count(len(pairs))} pairs differ" if len(clauses) > SHOWN_DIFFERENCES else ""
-    return f"significant differences of score: {', '.join(clauses[:SHOWN_DIFFERENCES])}{rest}"
+    lower = {pair.second for pair in pairs if pair.established}
+    top = [name for name in names if name not in lower]
+    if not pairs:
+        return ""
+    if not lower:
+        return f"{of}no two scores differ significantly"
+    return f"{of}{sources_listed(top)} {'has' if len(top) == 1 else 'tie for'} the highest score"
+
+
+def groups(run: Run) -> list[list[str]]:
+    """Return the ranked sources in groups that are compared with each other, directly or through others.
+
+    Sources without enough shared queries are not compared. If no pair is, all sources form one group.
+    """
+    names = [source.name for source in run.sources if source.scored.rank is not None]
+    found = [{name} for name in names]
+    for pair in run.comparisons:
+        joined = [group for group in found if group & {pair.first, pair.second}]
+        found = [group for group in found if group not in joined] + [set[str]().union(*joined)]
+    ordered = [[name for name in names if name in group] for group in found]
+    ordered.sort(key=lambda group: names.index(group[0]) if group else len(names))
+    return [group for group in ordered if group] if names and run.comparisons else [names]
 
 
 def cautions(run: Run) -> list[str]:
@@ -359,7 +398,6 @@ def notes(run: Run) -> tuple[str, ...]:
         *cautions(run)[1:],
         _labels(run),
         against_random(run),
-        without_defects(run),
         _sampled(run),
         _shared(run),
         _budget(run),
@@ -411,7 +449,7 @@ def _labels(run: Run) -> str:
     if (guide := GUIDE.of(run)) is not None:
         return " ".join(suspects_sentences(guide))
     known = "" if _one_label(run) else f"{NOT_RULED_OUT} "
-    return f"{known}{SUSPECTS if has_collection(run) else TO_CHECK}"
+    return f"{known}{GUIDE_OFFER if has_collection(run) else TO_CHECK}"
 
 
 def _sampled(run: Run) -> str:

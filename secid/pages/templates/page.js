@@ -13,7 +13,6 @@ for (const head of document.querySelectorAll("table.sortable thead th")) {
     button.addEventListener("blur", () => tip.remove());
   }
   button.addEventListener("click", () => {
-    const body = head.closest("table").tBodies[0];
     const down = head.getAttribute("aria-sort") !== "descending";
     const key = (row) => row.cells[head.cellIndex].textContent.trim();
     const number = (text) => parseFloat(text.replace(/[,<>±\s]/g, "").replace("\u2212", "-"));
@@ -22,10 +21,11 @@ for (const head of document.querySelectorAll("table.sortable thead th")) {
       if (isNaN(x) || isNaN(y)) return isNaN(x) && isNaN(y) ? a.localeCompare(b) : isNaN(x) ? -1 : 1;
       return x - y;
     };
-    const rows = [...body.rows].sort((a, b) => (down ? order(key(b), key(a)) : order(key(a), key(b))));
     for (const other of head.parentNode.cells) other.removeAttribute("aria-sort");
     head.setAttribute("aria-sort", down ? "descending" : "ascending");
-    body.append(...rows);
+    for (const body of head.closest("table").querySelectorAll("tbody:not(.controls)")) {
+      body.append(...[...body.rows].sort((a, b) => (down ? order(key(b), key(a)) : order(key(a), key(b)))));
+    }
   });
 }
 for (const code of document.querySelectorAll("code.command")) {

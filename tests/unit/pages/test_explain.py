@@ -10,15 +10,16 @@ import pytest
 from secid.errors import UsageError
 from secid.pages.check_page import answer
 from secid.pages.evidence import probe_page
-from secid.pages.explain import CHECKS, TERMS, explained, head_words, term_of
+from secid.pages.explain import GATE_REQUIREMENTS, TERMS, explained, head_words, term_of
 from secid.pages.findings import STATUS
-from secid.pages.formats import FORMATS
+from secid.pages.formats import RUN_FORMATS
 from secid.pages.gate_page import gate_page, mark
 from secid.pages.page import STATUSES, Table
 from secid.pages.sections import page_of
 from secid.pages.sections.verdict import answer_table
 from secid.results import Status
 from secid.results.gate import Outcome
+from secid.settings import DISPLAY_NAMES
 from tests.unit.gating.test_pages import CHECKS as ALL_CHECKS
 from tests.unit.gating.test_pages import VERDICT
 from tests.unit.pages.probes import probe
@@ -66,10 +67,10 @@ def test_a_number_has_what_to_compare_it_with():
 
 
 def test_a_column_that_is_a_check_too_says_both():
-    assert {"hardness", "queries"} == CHECKS.keys() & TERMS.keys()
+    assert {"hardness", "queries"} == GATE_REQUIREMENTS.keys() & TERMS.keys()
     for name in ("hardness", "queries"):
         facts = explained(name)[name]
-        assert (facts["is"], facts["asks"]) == (TERMS[name], CHECKS[name])
+        assert (facts["is"], facts["asks"]) == (TERMS[name], GATE_REQUIREMENTS[name])
 
 
 def test_all_of_them_have_facts():
@@ -78,7 +79,13 @@ def test_all_of_them_have_facts():
     assert TERMS.keys() <= every.keys()
 
 
-@pytest.mark.parametrize("name", ["gates", "gate profile", "failure buckets", "CI", "nats", "eci_SEM", "top problem"])
+WORDS = (
+    "gates", "gate profile", "failure buckets", "CI", "nats", "eci_SEM", "top problem", "mean weight", "gap to random",
+    "M", "log det(I + M)", "lexical residual", "encoder", "device", "repaired", "queries",
+)  # fmt: skip
+
+
+@pytest.mark.parametrize("name", [*WORDS, *DISPLAY_NAMES.values()])
 def test_words_of_the_screens_are_explained_in_any_case(name):
     (title,) = explained(name.upper())
     assert title.casefold() == name.casefold()
@@ -109,7 +116,7 @@ def test_every_head_of_a_page_is_explained_in_one_sentence_but_names_and_plain_w
 
 
 def test_a_source_that_is_called_like_a_head_is_not_explained():
-    html = FORMATS[".html"](renamed(reported(), {"bm25": "short", "dense": "mojibake"}))
+    html = RUN_FORMATS[".html"](renamed(reported(), {"bm25": "short", "dense": "mojibake"}))
     columns = re.findall(r"<th scope=\"col\"([^>]*)><bdi>(short|mojibake|stability)</bdi></th>", html)
     assert {name for _, name in columns} == {"short", "mojibake", "stability"}
     assert all(("title=" in attributes) == (name == "stability") for attributes, name in columns)
@@ -133,7 +140,7 @@ def test_a_number_in_a_head_does_not_hide_what_it_counts():
     assert "more than 5 %" in head_words("hub")
 
 
-@pytest.mark.parametrize("name", ["encoder", "zzz"])
+@pytest.mark.parametrize("name", ["enumerate", "zzz"])
 def test_only_a_close_name_is_suggested(name):
     with pytest.raises(UsageError) as caught:
         explained(name)

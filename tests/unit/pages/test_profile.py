@@ -5,7 +5,6 @@ from __future__ import annotations
 from dataclasses import replace
 
 from secid.pages.sections import of_analysis
-from secid.pages.sections.profile import gap_lines
 from secid.pages.text import without_isolates
 from tests.unit.pages import samples
 
@@ -22,16 +21,17 @@ def test_controls_stand_below_the_sources():
     assert gaps.rows[0][4] == "+0.100\n(unknown: too few queries)"
 
 
-def test_a_line_says_how_far_a_source_is_from_random_passages_and_why():
+def test_the_parts_of_the_gates_stand_beside_the_gap_that_they_add_up_to():
+    table = of_analysis(RUN, "profile", "gaps")
+    assert [row[0] for row in table.rows] == NAMES
+    assert table.rows[0][1:] == ("−0.200 ±0.100", "−0.200", "+0.500", "+0.100")
     found = RUN.analyses["profile"]
-    assert without_isolates(gap_lines(found)[0]) == (
-        f"{NAMES[0]}: mean weight 0.200 lower than random passages, mostly because of consistency (−0.200)."
-    )
-    gap = replace(found.sources[0].gap, weight=samples.NO_ENDS)
-    level = replace(found, sources=(replace(found.sources[0], gap=gap), replace(found.sources[1], gap=None)))
-    assert [without_isolates(line) for line in gap_lines(level)] == [
-        f"{NAMES[0]}: not significantly different from random passages."
-    ]
+    unknown = replace(found.sources[0], gap=replace(found.sources[0].gap, weight=samples.NO_ENDS))
+    without = replace(found.sources[1], gap=None)
+    some = samples.replaced(RUN, profile=replace(found, sources=(unknown, without)))
+    assert [row[:2] for row in of_analysis(some, "profile", "gaps").rows] == [(NAMES[0], "+0.100 ±?")]
+    none = samples.replaced(RUN, profile=replace(found, sources=(without,)))
+    assert of_analysis(none, "profile", "gaps") is None
 
 
 def test_the_residual_is_counted_against_the_score_by_pairs():

@@ -72,8 +72,8 @@ def test_80_columns_hold_a_row_a_source_with_every_column():
     assert lines[head].replace("score ± CI", "score").split() == [
         *("source", "status", "consist.", "local.", "resid.", "score", "tie", "hard.", "defects")
     ]
-    end = lines.index("", head)
-    names = [line.split("  ")[0] for line in lines[head + 1 : end] if not line.startswith(" ")]
+    end = lines.index("", lines.index("", head) + 1)  # an empty line is above the controls
+    names = [line.split("  ")[0] for line in lines[head + 1 : end] if line and not line.startswith(" ")]
     assert sorted(names) == sorted([*(source.name for source in RUN.sources), "random passages", "known positives"])
 
 

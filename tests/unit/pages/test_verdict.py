@@ -8,15 +8,24 @@ from dataclasses import replace
 
 import pytest
 
-from secid.pages.findings import above_limits, findings_of, heat_table, most_urgent, ranked, statuses, statuses_line
+from secid.pages.findings import (
+    SHOWN_SAME,
+    above_limits,
+    findings_of,
+    heat_table,
+    most_urgent,
+    near_limits,
+    ranked,
+    same_lines,
+    statuses,
+    statuses_line,
+)
 from secid.pages.glossary import skipped_lines
 from secid.pages.page import STATUSES as WORDS
 from secid.pages.sections import page_of
 from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.ranking import controls_line, outcome, pairs_sentence
 from secid.pages.sections.verdict import (
-    HARD,
-    WEIGHT,
     against_random,
     answer,
     answer_table,
@@ -29,7 +38,6 @@ from secid.pages.sections.verdict import (
 from secid.pages.text import named, percent, without_isolates
 from secid.results import Example, RunWarning
 from secid.results.catalogue import FINDINGS
-from secid.triplets.random_reference import NEAR_HARDNESS
 from tests.unit.pages import samples
 from tests.unit.pages.samples import HOSTILE, compared, guided, renamed
 from tests.unit.pages.situations import (
@@ -180,14 +188,13 @@ def test_what_is_not_ranked_stands_below_the_others_with_its_reason_and_competes
     *others, last = (source.name for source in run.sources)
     assert [row[0] for row in answer_table(run, full=True).rows][:5] == [*others, last]
     assert column(answer_table(run, full=True), "tie")[4] == "–"
-    reason, *gaps, weight = below_table(run)
+    (reason,) = below_table(run)
     assert without_isolates(reason) == (
         f"{last} is not ranked: it is as easy as random passages (hardness below 0.1); a high score does not recommend "
         "it."
     )
     assert column(answer_table(run, full=True), "status")[4] == "not ranked"
-    assert len(gaps) == len(run.sources)
-    assert weight == WEIGHT
+    assert answer_table(run, full=True).breaks == {4}, "one gap, above what is not ranked and the controls"
     clause = answer(run).split("; ")[-1]
     assert last not in clause
     assert others[0] in clause
@@ -218,45 +225,59 @@ def test_a_single_source_has_no_rank():
     assert source.name in " ".join(verdict(ONE)) or "this source" in verdict(ONE)[0]
 
 
-def test_the_verdict_says_which_differences_of_ranked_sound_sources_are_significant():
+def test_the_verdict_says_which_sources_have_the_highest_score():
     def said(run):
-        return without_isolates(answer(run)).split("; ")[2:]
+        return without_isolates(answer(run)).removesuffix(".").split("; ")[1:]
 
-    assert said(compared(CLEAN, False)) == ["no two of their scores differ significantly."]
+    assert said(compared(CLEAN, False)) == ["no two scores differ significantly"]
     assert said(replace(CLEAN, comparisons=())) == []
-    every = said(compared(CLEAN, True))
-    assert every[0].startswith(f"significant differences of score: {NAMES[0]} above {NAMES[1]}, ")
-    assert every[1] == "10 of 10 pairs differ."
+    assert said(compared(CLEAN, True)) == [f"{NAMES[0]} has the highest score"]
     one = [replace(pair, established=pair.second == NAMES[-1]) for pair in CLEAN.comparisons]
-    assert said(replace(CLEAN, comparisons=tuple(one))) == [
-        f"significant differences of score: {NAMES[0]}, {NAMES[1]}, {NAMES[2]} and {NAMES[3]} above {NAMES[4]}."
-    ]
+    tied = replace(CLEAN, comparisons=tuple(one))
+    assert said(tied) == [f"{NAMES[0]}, {NAMES[1]}, {NAMES[2]} and {NAMES[3]} tie for the highest score"]
     repaired = samples.changed(CLEAN.sources[0], status="repair")
     others = replace(compared(CLEAN, True), sources=(repaired, *CLEAN.sources[1:]))
-    assert NAMES[0] not in "".join(said(others))
+    assert said(others) == [f"of the others, {NAMES[1]} has the highest score"]
+    for run, of in ((CLEAN, "of those ranked, "), (others, "of those ranked without defects, ")):
+        apart = samples.unranked(samples.profiled(compared(run, True)), NAMES[-1], reason="apart")
+        assert said(apart)[-1].startswith(of)
 
 
-@pytest.mark.parametrize(
-    ("values", "said"),
-    [
-        ((0.1, 0.5, 0.9, 0.3, 0.7), "random, bm25, dense and 2 more are of medium hardness (0.1 to 0.9)"),
-        ((0.09, 0.5, 0.91, 1.2, -0.1), "bm25 is of medium hardness (0.1 to 0.9), dense and"),
-        ((1.0, 1.0, 1.0, 0.0, 0.0), "none is of medium hardness (0.1 to 0.9): random, bm25 and dense are harder, "),
-    ],
-)
-def test_the_verdict_says_which_sources_are_of_medium_hardness(values, said):
-    sources = [samples.changed(own, hardness=value) for own, value in zip(CLEAN.sources, values, strict=True)]
-    assert said in without_isolates(answer(replace(CLEAN, sources=tuple(sources))))
+def test_sources_that_are_not_compared_are_groups_of_their_own():
+    first, second, third, *_ = NAMES
+    known = {frozenset((first, third)), frozenset((second, NAMES[3]))}
+    pairs = tuple(pair for pair in compared(CLEAN, True).comparisons if {pair.first, pair.second} in known)
+    run = samples.replaced(replace(CLEAN, sources=CLEAN.sources[:4]), comparisons=pairs)
+    table = answer_table(run, full=True)
+    assert [row[0] for row in table.rows[:4]] == [first, third, second, NAMES[3]]
+    assert table.breaks == {2, 4}
+    assert without_isolates(below_table(run)[0]) == (
+        "Compare scores only within a group; the groups share too few queries: "
+        f"{first} and {third}; {second} and {NAMES[3]}."
+    )
+    assert f"of {second} and {NAMES[3]}, {second} has the highest score" in without_isolates(answer(run))
+    assert answer_table(compared(CLEAN, True), full=True).breaks == {5}, "only above the controls"
 
 
-def test_medium_hardness_ends_where_a_negative_is_near_the_positive():
-    assert HARD == NEAR_HARDNESS
+def test_a_source_to_repair_has_a_row_with_its_score_after_the_repair():
+    (source,) = [source for source in RUN.sources if source.status == "repair"]
+    rows = answer_table(RUN, full=True).rows
+    place = [row[0] for row in rows].index("poisoned, repaired")
+    assert rows[place - 1][0] == source.name
+    after = {item.title: cell for item, cell in zip(answer_table(RUN, full=True).columns, rows[place], strict=True)}
+    rest = source.score.without_flagged
+    assert after["score ± CI"].startswith(f"{rest.eci_nats:.3f} ±")
+    assert after["hardness"] == f"{rest.hardness:.2f}"
+    assert "Score" not in " ".join(below_table(RUN))
+    elsewhere = replace(RUN, budget=100.0)
+    assert not any("repaired" in row[0] for row in answer_table(elsewhere, full=True).rows)
+    assert any(line.startswith("Score at B = 1 without defects: ") for line in below_table(elsewhere))
 
 
 def test_a_source_without_defects_shows_its_most_urgent_finding_and_is_not_coloured_as_approved():
     run = samples.reported()
-    names = [source.name for source in run.sources]
-    cells = dict(zip(names, column(answer_table(run, full=True), "status"), strict=False))
+    table = answer_table(run, full=True)
+    cells = dict(zip(column(table, "source"), column(table, "status"), strict=True))
     assert cells["bm25"] == "no defects"
     assert cells["counterfactual"] == "no defects;\ninversion"
     assert cells["poisoned"] == "repair first"
@@ -293,22 +314,22 @@ def test_the_first_warning_is_the_caution_and_the_others_are_notes():
 def test_the_answer_has_a_row_a_source_with_its_numbers():
     run = samples.reported()
     table = answer_table(run, full=True)
-    ordered = ["bm25", "dense", "poisoned", "counterfactual", "random"]
-    assert column(table, "source")[:5] == ordered
-    assert column(table, "status")[:5] == [
+    ordered = ["bm25", "dense", "poisoned", "poisoned, repaired", "counterfactual", "random"]
+    assert column(table, "source")[:6] == ordered
+    assert column(table, "status")[:6] == [
         "no defects",
         "no defects",
         "repair first",
+        "",
         "no defects;\ninversion",
         "not ranked",
     ]
-    assert column(table, "score ± CI")[4] == "0.546 ±0.035"
-    assert column(table, "tie")[:5] == ["A", "A", "A", "B", "–"]
-    assert column(table, "hardness")[:5] == ["0.41", "0.68", "0.47", "1.11", "0.01"]
+    assert column(table, "score ± CI")[5] == "0.546 ±0.035"
+    assert column(table, "tie")[:6] == ["A", "A", "A", "", "B", "–"]
+    assert column(table, "hardness")[:6] == ["0.41", "0.68", "0.47", "0.41", "1.11", "0.01"]
     assert column(table, "consistency")[:2] == ["0.91", "0.82"]
     poisoned = next(source for source in run.sources if source.name == "poisoned")
     assert column(table, "defects")[2].replace("\u00a0", " ") == f"{100 * poisoned.flagged_share:.1f} %"
-    assert f"poisoned {poisoned.score.without_flagged.eci_nats:.3f} ±0.038" in without_isolates(" ".join(notes(run)))
 
 
 @pytest.mark.parametrize("entry", FINDINGS.values(), ids=FINDINGS.keys())
@@ -322,6 +343,12 @@ def test_a_finding_is_listed_above_its_limit_alone(entry):
         return
     assert listed(entry.limit) == []
     assert listed(entry.limit + 0.01) == [entry.name]
+
+
+def test_shares_above_half_of_their_limit_are_named_and_others_are_not():
+    for share, said in ((0.5, True), (0.51, False), (0.26, True), (0.25, False)):
+        text = without_isolates(near_limits(with_finding("random_like", share).sources))
+        assert text == (f"Above half of their limits: random_like ({percent(share)} in {NAMES[1]})." if said else "")
 
 
 def test_defects_come_first_and_the_repair_acts_on_them():
@@ -418,7 +445,7 @@ def test_each_source_to_repair_comes_first_with_its_command_however_few_findings
 def test_a_source_without_a_sound_negative_has_none_left():
     rest = replace(RUN.sources[3].score.without_flagged, n_triplets=0, eci_nats=None, interval_95=None)
     run = replace(RUN, sources=(samples.changed(RUN.sources[3], without_flagged=rest),))
-    assert "without defects: poisoned none left" in without_isolates(" ".join(notes(run)))
+    assert "without defects: poisoned none left" in without_isolates(" ".join(below_table(run)))
 
 
 @pytest.mark.parametrize(("skipped", "n"), [({"broken_line": 3}, 0), ({"broken_line": 4}, 1)])
@@ -432,12 +459,15 @@ def test_rows_left_out_are_a_finding_from_one_in_a_hundred_on(skipped, n):
 @pytest.mark.parametrize(
     "lacking", [None, "negative_jaccard_mean", "shared_query_fraction", "shared_document_fraction"]
 )
-def test_sources_with_the_same_negatives_are_one_finding_of_the_first(lacking):
+def test_sources_with_the_same_negatives_are_named_below_the_table(lacking):
     alike = {"negative_jaccard_mean": 0.95, "shared_query_fraction": 1.0, "shared_document_fraction": 0.97}
     overlap = replace(RUN.analyses["overlap"][0], **(alike | ({} if lacking is None else {lacking: 0.5})))
     run = samples.replaced(CLEAN, overlap=(overlap,))
-    groups = findings_of(run)
-    assert [group.source for group in groups] == ([overlap.first] if lacking is None else [])
+    lines = [line for line in below_table(run) if "treat them as one source" in line]
+    assert [overlap.first in line for line in lines] == [True] * (lacking is None)
+    many = samples.replaced(run, overlap=(overlap,) * 5)
+    more = ["2 more pairs of sources with the same negatives: see “Overlap”."]
+    assert same_lines(many)[SHOWN_SAME:] == more * (lacking is None)
 
 
 def test_the_number_that_a_repair_drops_is_said_if_it_is_not_that_of_the_finding():
@@ -445,9 +475,9 @@ def test_the_number_that_a_repair_drops_is_said_if_it_is_not_that_of_the_finding
     (group,) = [group for group in findings_of(RUN) if group.source == "poisoned"]
     (source,) = [source for source in RUN.sources if source.name == "poisoned"]
     assert f"{source.n_flagged} negatives" in group.items[0].sentence
-    assert sum("The repair of this source drops" in item.sentence for item in group.items) == 1
+    assert sum("The repair drops" in item.sentence for item in group.items) == 1
     alone = with_finding("false_negative", 0.2, status="repair", repair="secid select", n_flagged=90)
-    assert "The repair of this source" not in findings_of(alone)[0].items[0].sentence
+    assert "The repair drops" not in findings_of(alone)[0].items[0].sentence
 
 
 def test_a_share_of_other_queries_than_the_columns_is_said():
@@ -472,11 +502,10 @@ def test_sources_are_one_only_if_neither_has_many_queries_of_its_own(n_larger, w
     overlap = replace(RUN.analyses["overlap"][0], first=first.name, second=second.name, **alike)
     sources = (replace(first, n_queries=n_larger), second, *others)
     run = samples.replaced(CLEAN, sources=sources, overlap=(overlap,))
-    (group,) = findings_of(run)
-    text = without_isolates(group.items[0].sentence)
-    assert "66 queries" in text
+    (line,) = same_lines(run)
+    text = without_isolates(line)
     assert ("as one source" in text) is whole
-    assert (f"{n_larger - 66} more" in text) is not whole
+    assert (f"66 shared queries, and {n_larger - 66} more" in text) is not whole
 
 
 def test_the_heat_table_has_what_any_source_has_shaded_by_share():
