@@ -318,10 +318,7 @@ def _named_remedy(settings: Settings) -> str:
 
 
 def parse_address(address: str) -> tuple[str, str | None]:
-    """Split the address that the user typed into (base URL up to /v1, model or None).
-
-    Raises EncoderError if it is invalid or contains a password.
-    """
+    """Split an address into (base URL up to /v1, model or None). Raises EncoderError if invalid or with a password."""
     try:
         parts = urllib.parse.urlsplit(address)
         valid = bool(parts.hostname) and parts.port != 0 and f"{parts.netloc}{parts.path}".isascii()

@@ -151,10 +151,7 @@ class Location:
 
 
 def locate(settings: Settings) -> Location:
-    """Locate the folder of `settings.encoder`, and download it if necessary.
-
-    Raises EncoderError, with a remedy, for an unknown name or an encoder that is neither cached nor reachable.
-    """
+    """Locate, or download, the folder of `settings.encoder`. Raises EncoderError if it is unknown or unreachable."""
     spec = settings.encoder
     if not spec:
         raise EncoderError("no encoder given", remedy="use --encoder, for example --encoder minilm")

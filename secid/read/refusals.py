@@ -175,10 +175,7 @@ REFUSALS = (
 
 
 def refuse_unread(binding: Binding, head: Head, source_column: str | None, path: str) -> tuple[str, ...]:
-    """Return the unread columns that are named like passages but are empty in the first rows.
-
-    Raises SchemaError if such a column holds values there.
-    """
+    """Return unread columns named like passages but empty in the first rows. Raises SchemaError if they have values."""
     if binding.columns is None:
         return ()
     others = [key for key in map(str, head.kinds) if key not in binding.columns and key != source_column]
@@ -242,10 +239,7 @@ def refuse_odd_lists(binding: Binding, head: Head, path: str) -> None:
 
 
 def refuse_labels(binding: Binding, head: Head, settings: Settings, path: str) -> None:
-    """Refuse labels that are words, or scores without a threshold. Raises SchemaError.
-
-    A few odd labels are accepted, and counted as defects.
-    """
+    """Raise SchemaError for labels that are words, or scores without a threshold. A few odd labels count as defects."""
     if not binding.labelled or settings.positive_score is not None:
         return
     labels: list[object] = []
@@ -265,10 +259,7 @@ def refuse_labels(binding: Binding, head: Head, settings: Settings, path: str) -
 
 
 def refuse_words(labels: Sequence[Any], path: str, limit: float = 0.5) -> None:
-    """Refuse labels if too many are words that do not mark positives. Raises SchemaError.
-
-    limit : maximum share of such words.
-    """
+    """Raise SchemaError if more than the share `limit` of the labels are words that do not mark positives."""
     words = [label for label in labels if isinstance(label, str) and as_label(label) is None]
     if len(words) > limit * len(labels):
         some = ", ".join(shorten(word, 30) for word in list(dict.fromkeys(words))[:6])

@@ -239,10 +239,7 @@ def _hub_files(address: str) -> HubFiles:
 
 
 def _expand(pattern: str) -> list[str]:
-    """Return the sorted paths that a word names: an existing path, the matches of a glob, or the files of an address.
-
-    Raises InputError if nothing matches.
-    """
+    """Return the sorted paths of an existing path, a glob or an address. Raises InputError if nothing matches."""
     if is_address(pattern):
         return list(_hub_files(pattern).files)
     if Path(pattern).exists():
@@ -301,10 +298,7 @@ def _address(address: str) -> list[_Entry]:
 
 
 def data_files(path: str) -> list[str]:
-    """Return the data files that a file, folder or address names, after checking that no shard is missing.
-
-    Raises InputError if there are none.
-    """
+    """Return the data files of a file, folder or address. Raises InputError if there is none, or a shard is missing."""
     if not is_address(path) and not Path(path).is_dir():
         return [path]
     return _checked_shards(_named_paths(path))

@@ -125,10 +125,7 @@ class ByteStream:
             return self._plain.peek(CHUNK)
 
     def lines(self, limit: int) -> Iterator[bytes | None]:
-        """Yield lines with their \\n, the only line end; None for a skipped line of more than `limit` bytes.
-
-        Memory stays below `limit` plus CHUNK bytes for any file.
-        """
+        """Yield lines with their \\n, the only line end; None for one over `limit` bytes. Memory stays near `limit`."""
         readline = self._plain.readline
         with self._errors():
             while line := readline(limit + 1):

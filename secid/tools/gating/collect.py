@@ -106,10 +106,7 @@ def measured_sample(item: Measured) -> Sample:
 
 
 def folder_samples(folder: Path, run: Run) -> Iterator[tuple[SourceReport, Sample]]:
-    """Yield the report and the sample of every source of a run folder.
-
-    Raises InputError if a table is missing, damaged or from another run.
-    """
+    """Yield each source's report and sample. Raises InputError if a table is missing, damaged or of another run."""
     entries = {entry.name: entry for entry in source_entries(folder)}
     for source in run.sources:
         if source.name not in entries:

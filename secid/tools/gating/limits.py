@@ -151,10 +151,7 @@ def of_policy(policy: Policy, check: str) -> float | str | None:
 
 
 def _derived(policy: Policy, baseline: Baseline, previous: str | None, n: int) -> dict[str, Bound]:
-    """Return the limits that follow from the baseline, by check. Defects have the policy's `defects_maximum`.
-
-    n : sample size in queries that the limits are derived for.
-    """
+    """Return limits by check: defects from the policy, all others from the baseline, for samples of n queries."""
     sources = {previous: baseline.sources[previous]} if previous else dict(baseline.sources)
     known = known_languages(baseline, previous)
     limits: dict[str, Bound | None] = {"hardness": _hardness(sources, n)}

@@ -447,10 +447,7 @@ def _connected(on: str) -> Iterator[Any]:
 
 
 def _current() -> str:
-    """Return the address of the cluster that this machine is part of; "local" if there is none or it does not answer.
-
-    Ray would wait minutes for a cluster that has died.
-    """
+    """Return the address of this machine's cluster; "local" if none answers. Ray would wait minutes for a dead one."""
     path = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "ray", "ray_current_cluster")
     with suppress(OSError):
         _ask(address := path.read_text(encoding="utf-8").strip())
