@@ -319,8 +319,10 @@ def with_encoder(settings: Settings, encoder: str | None) -> Settings:
 
 def with_guide(settings: Settings) -> Settings:
     """Return the settings for the guide: its own recipe, with the guide's prefixes if they are set."""
-    own = with_encoder(settings, settings.guide)
-    return replace(own, query_prefix=settings.guide_query_prefix, passage_prefix=settings.guide_passage_prefix)
+    model_settings = with_encoder(settings, settings.guide)
+    return replace(
+        model_settings, query_prefix=settings.guide_query_prefix, passage_prefix=settings.guide_passage_prefix
+    )
 
 
 SETTINGS_FILES = {"secid.toml": None, "pyproject.toml": "secid"}

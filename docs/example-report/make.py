@@ -14,7 +14,7 @@ from typing import Any
 
 from secid import api
 from secid.analyses.registry import from_json, to_json
-from secid.pages.formats import FORMATS
+from secid.pages.formats import RUN_FORMATS
 from secid.results import Run
 
 FOLDER = Path(__file__).resolve().parent
@@ -51,7 +51,7 @@ def _rounded(value: Any) -> Any:
 
 def pages(run: Run) -> dict[str, str]:
     """Return the text of every page by file name."""
-    return {f"report{suffix}": render(run) for suffix, render in FORMATS.items()}
+    return {f"report{suffix}": render(run) for suffix, render in RUN_FORMATS.items()}
 
 
 def differences(new: Any, old: Any, place: str = "report") -> list[str]:

@@ -80,9 +80,18 @@ PASSAGES = ("own", "batch")
 MINERS = ("student", "minilm")
 DIMENSION, RARITY = 128, 1e-3
 LARGEST_GROUP = 1 / 3
+FEWEST_QUERIES, FEWEST_PASSAGES = 20, 60
 HARDNESS_PASSAGES, DECILES, MIN_OVERLAP, NEAREST = 30, 10, 0.2, 500
 EPSILON = 1e-3
 MODEL = Path(offline_package).parent / "model"
+
+
+class NotFiniteError(Exception):
+    """The loss of a training run is not finite. run : its number, source after source and seed by seed."""
+
+    def __init__(self, run: int, step: int) -> None:
+        super().__init__(run, step)
+        self.run, self.step = run, step
 
 
 def number_of(text: str) -> int:
@@ -129,12 +138,14 @@ def read_collection(folder: Path) -> Collection:
                 labels.setdefault(query, []).append(place[passage])
     queries = {row["_id"]: row["text"] for row in rows("queries.jsonl")}
     kept = sorted((key for key in labels if key in queries), key=lambda key: (number_of(queries[key]), key))
+    if not kept:
+        raise SystemExit(f"{folder}: no qrels*.tsv labels a passage for a query; the bench needs labelled positives")
     positives = [np.array(list(dict.fromkeys(labels[key]))) for key in kept]
     return Collection(folder.name, [queries[key] for key in kept], [texts[key] for key in ids], positives)
 
 
-def student_vectors(collection: Collection) -> Vectors:
-    """Return (Q, 128) and (N, 128) unit float64 rows of the static student."""
+def student_vectors(collection: Collection, is_centred: bool = True) -> Vectors:
+    """Return (Q, 128) and (N, 128) unit float64 rows of the static student; without centring, (Q, 384) and (N, 384)."""
     tokenizer = Tokenizer.from_file(str(MODEL / "tokenizer.json"))
     tokenizer.no_truncation()
     tokenizer.no_padding()
@@ -148,9 +159,19 @@ def student_vectors(collection: Collection) -> Vectors:
         return sparse.csr_matrix((np.ones(len(flat)), (owner, flat)), shape=(len(ids), len(table)))
 
     passages, queries = counts(collection.passages), counts(collection.queries)
+    without = np.flatnonzero(np.asarray(queries.sum(axis=1)).ravel() == 0)
+    if len(without) or not passages.sum():
+        text = (
+            f"{len(without)} queries, such as {collection.queries[without[0]]!r}," if len(without) else "the passages"
+        )
+        raise SystemExit(
+            f"{collection.name}: {text} have no token of the student; remove them or use another tokenizer"
+        )
     frequency = np.asarray(passages.sum(axis=0)).ravel() / passages.sum()
     weighted = table.double().numpy() * (RARITY / (RARITY + frequency))[:, None]
     mean = [(part @ weighted) / np.maximum(1, np.asarray(part.sum(axis=1))) for part in (queries, passages)]
+    if not is_centred:
+        return unit(mean[0]), unit(mean[1])
     centre = mean[1].mean(axis=0)
     centred = mean[1] - centre
     axes = np.linalg.eigh(centred.T @ centred)[1][:, ::-1][:, :DIMENSION]
@@ -247,11 +268,10 @@ def split(collection: Collection) -> tuple[list[Fold], Array]:
     folds = []
     for number in range(FOLDS):
         inside, ranked = of_passage != number, np.flatnonzero(of_passage == number)
-        rows = np.array([row for row in np.flatnonzero(of_query != number) if inside[collection.positives[row]].any()])
-        positive = np.array([ids[inside[ids]][0] for ids in (collection.positives[row] for row in rows)])
-        held = np.array(
-            [row for row in np.flatnonzero(of_query == number) if not inside[collection.positives[row]].all()]
-        )
+        known = [inside[ids] for ids in collection.positives]
+        rows = np.flatnonzero((of_query != number) & np.array([own.any() for own in known]))
+        positive = np.array([collection.positives[row][known[row]][0] for row in rows], np.int64)
+        held = np.flatnonzero((of_query == number) & ~np.array([own.all() for own in known]))
         folds.append(Fold(rows, positive, ~relevant[rows] & inside, held, ranked))
     return folds, np.arange(n)
 
@@ -421,8 +441,24 @@ def best_places(scores: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
     return masked.topk(min(NEAREST, int(allowed.sum(dim=1).min())), dim=1).indices
 
 
+def refuse_too_few(collection: Collection, folds: list[Fold]) -> None:
+    """Stop if a fold has too few queries to train on or to rank, or a query too few passages for its sources."""
+    for n, fold in enumerate(folds, 1):
+        least = min(len(fold.rows), len(fold.held))
+        if least < FEWEST_QUERIES:
+            raise SystemExit(
+                f"{collection.name}: fold {n} of {FOLDS} has {len(fold.rows)} queries to train on and {len(fold.held)} "
+                f"to rank, at least {FEWEST_QUERIES} each are needed: too few queries, or too few groups of them"
+            )
+        if (most := int(fold.allowed.sum(axis=1).min())) < FEWEST_PASSAGES:
+            raise SystemExit(f"{collection.name}: a query has {most} possible negatives, {FEWEST_PASSAGES} are needed")
+
+
 def train(vectors: Vectors, relevant: Array, fold: Fold, lists: Array, passages: str, rate: float) -> Any:
-    """Return (2, S * SEEDS, 128, 128) maps of queries and passages after training. lists : (S, R, 10)."""
+    """Return (2, S * SEEDS, 128, 128) maps of queries and passages after training. lists : (S, R, 10).
+
+    Raises NotFiniteError if the loss of a run is not finite.
+    """
     queries, texts = (torch.from_numpy(part).float() for part in vectors)
     n_sources, n_rows = lists.shape[:2]
     batch = min(BATCH, n_rows)
@@ -435,7 +471,7 @@ def train(vectors: Vectors, relevant: Array, fold: Fold, lists: Array, passages:
     )
     generators = [np.random.default_rng([seed, 1]) for seed in range(SEEDS)]
     orders: list[Array] = [np.zeros(0, np.int64)] * SEEDS
-    for _ in range(n_steps):
+    for step in range(n_steps):
         rows = np.empty((SEEDS, batch), np.int64)
         place = np.empty((SEEDS, batch), np.int64)
         for seed, generator in enumerate(generators):
@@ -443,7 +479,10 @@ def train(vectors: Vectors, relevant: Array, fold: Fold, lists: Array, passages:
                 orders[seed] = generator.permutation(n_rows)
             rows[seed], orders[seed] = orders[seed][:batch], orders[seed][batch:]
             place[seed] = generator.integers(0, NEGATIVES, batch)
-        loss = loss_of(queries, texts, maps, relevant, fold, rows, lists[:, rows, place], passages)
+        losses = loss_of(queries, texts, maps, relevant, fold, rows, lists[:, rows, place], passages)
+        loss = losses.sum()
+        if not loss.isfinite():
+            raise NotFiniteError(int(torch.nonzero(~losses.isfinite())[0]), step + 1)
         optimizer.zero_grad()
         loss.backward()
         optimizer.step()
@@ -454,7 +493,7 @@ def train(vectors: Vectors, relevant: Array, fold: Fold, lists: Array, passages:
 def loss_of(
     queries: Any, texts: Any, maps: Any, relevant: Array, fold: Fold, rows: Array, negatives: Array, passages: str
 ) -> Any:
-    """Return the sum of the losses of all training runs. rows : (SEEDS, b).   negatives : (S, SEEDS, b) passages."""
+    """Return (S * SEEDS,) losses of the training runs. rows : (SEEDS, b).   negatives : (S, SEEDS, b) passages."""
     n_sources, n_seeds, batch = negatives.shape
     positive = fold.positive[rows]
     shape = (n_sources * n_seeds, batch, DIMENSION)
@@ -466,14 +505,14 @@ def loss_of(
     query, right = mapped(queries[fold.rows[rows]], 0), mapped(texts[positive], 1)
     wrong = mapped(texts[negatives], 1)
     if passages == "own":
-        return softplus(SCALE * (query * (wrong - right)).sum(-1)).mean(dim=1).sum()
+        return softplus(SCALE * (query * (wrong - right)).sum(-1)).mean(dim=1)
     scores = SCALE * query @ torch.cat([right, wrong], dim=1).transpose(1, 2)
     columns = np.concatenate([np.broadcast_to(positive, negatives.shape), negatives], axis=2)
     masked = relevant[fold.rows[rows][None, :, :, None], columns[:, :, None, :]]
     masked[:, :, np.arange(batch), np.arange(batch)] = False
     scores = scores.masked_fill(torch.from_numpy(masked.reshape(scores.shape)), -torch.inf)
     target = torch.arange(batch).expand(len(scores), batch)
-    return cross_entropy(scores.transpose(1, 2), target, reduction="none").mean(dim=1).sum()
+    return cross_entropy(scores.transpose(1, 2), target, reduction="none").mean(dim=1)
 
 
 def rank(vectors: Vectors, relevant: Array, fold: Fold, maps: Any) -> Array:
@@ -502,6 +541,7 @@ def run(arguments: argparse.Namespace) -> None:
             continue
         collection = read_collection(folder)
         folds, group = split(collection)
+        refuse_too_few(collection, folds)
         relevant = collection.relevant
         student = student_vectors(collection)
         coverage, bm25 = lexical(collection)
@@ -520,7 +560,12 @@ def run(arguments: argparse.Namespace) -> None:
                 if cell[1] != miner or cell in done:
                     continue
                 start = time.process_time()
-                values = trained(student, relevant, folds, lists, cell[2], cell[3])
+                try:
+                    values = trained(student, relevant, folds, lists, cell[2], cell[3])
+                except NotFiniteError as stop:
+                    source, seed = tuple(lists[0])[stop.run // SEEDS], stop.run % SEEDS
+                    where = f"{' '.join(map(str, cell))}, source {source}, seed {seed}"
+                    raise SystemExit(f"{where}: the loss is not finite at step {stop.step}") from None
                 line = summary(cell, values, frozen, folds, group, tuple(lists[0]), np.mean(numbers, axis=0))
                 line["cpu_seconds"] = round(time.process_time() - start, 1)
                 append(arguments.results, line)
@@ -698,6 +743,36 @@ def judge(arguments: argparse.Namespace) -> None:
     print("|---|" + "--:|" * len(doses) + "---|")
     for name in NUMBERS:
         print(f"| {name} | {' | '.join(slope_text(cells, name, dose) for dose in doses)} | {flips(cells, name)} |")
+    below = [cell.mean[cell.choice("largest_weight")] < cell.mean[cell.choice("random")] for cell in cells]
+    print(f"\nlargest_weight below random in {sum(below)} of {len(cells)} cells; median of best minus worst source:")
+    for arm in PASSAGES:
+        print(f"{arm} {np.median([np.ptp(cell.mean) for cell in cells if cell.key[2] == arm]):.4f}")
+    print_agreement(cells)
+    print("\n| collection | training and ranking, seconds of one core |\n|---|--:|")
+    for name in dict.fromkeys(cell.key[0] for cell in cells):
+        print(f"| {name} | {sum(line['cpu_seconds'] for line in lines if line['cell'][0] == name):.0f} |")
+
+
+SAFE, DENSE = (
+    (("dense95", "bm25"), ("dense95", "random"), ("dense95", "dense")),
+    (("bm25", "dense"), ("random", "dense")),
+)
+ENCODER = {5e-5: SAFE, 2e-4: SAFE + DENSE}
+"""Pairs that MiniLM's 72 trainings on CoSQA establish at each rate, the better source first (finetuning.md)."""
+
+
+def print_agreement(cells: list[Cell]) -> None:
+    """Print how many of the encoder's established pairs the student orders alike, with own negatives on CoSQA."""
+    print("\n| sources of | " + " | ".join(f"student {rate:g}" for rate in RATES) + " |\n|---|" + "--:|" * len(RATES))
+    by_key = {cell.key: cell for cell in cells}
+    for miner in MINERS:
+        shares = []
+        for rate in RATES:
+            cell = by_key["cosqa", miner, "own", rate]
+            value = dict(zip(cell.sources, cell.mean, strict=True))
+            alike = [sum(value[a] > value[b] for a, b in pairs) for pairs in ENCODER.values()]
+            shares.append(" and ".join(f"{n}/{len(p)}" for n, p in zip(alike, ENCODER.values(), strict=True)))
+        print(f"| {miner} | {' | '.join(shares)} |")
 
 
 def worst_regret(cells: list[Cell], name: str) -> float:

@@ -1,6 +1,7 @@
 """Audit of scores against labels: how well π and the margins find negatives that are labelled relevant.
 
     rules         for each rule, a score that rises with suspicion, and flags at the default threshold
+    guide_rules   the same for the rules by a guide's scores
     auroc         probability that a labelled relevant negative has a higher score than another negative
     source_audit  all numbers of one source
 
@@ -20,11 +21,13 @@ from secid.measure.in_batch import margin_flags
 from secid.measure.separation import PassageScores, pooled_auc
 from secid.results.check import AuditedRule, AuditedSource
 from secid.triplets.estimates import Estimate, Names, clustered_mean, wilson_interval
+from secid.triplets.guide import GuideScores
+from secid.triplets.random_reference import NEAR_HARDNESS
 
 ABSOLUTE, RELATIVE = 0.0, 0.05
 """Default margins. The GIST losses of sentence-transformers mask negatives that score at least as high as the positive.
 NV-Retriever's best margin starts 5 % below the positive's score. Source: METHOD 10."""
-DECIMALS = 12
+SCORE_DECIMALS = 12
 """Number of decimals that scores are rounded to before they are compared. Another order of additions changes a float64
 dot product by about 1e-16, which would break ties."""
 NONE_RELEVANT = "none_relevant"
@@ -54,15 +57,31 @@ def rules(s_qn: Floats, s_qp: Floats) -> dict[str, AuditRule]:
     rounding causes near π = 1. The score for the relative margin is -r, where r = (s_qp - s_qn) / |s_qp|. The margin
     flags negatives whose r is at most its value.
     """
-    gap: Floats = np.round(s_qn - s_qp, DECIMALS)
+    gap: Floats = np.round(s_qn - s_qp, SCORE_DECIMALS)
     size = np.abs(s_qp)
     with np.errstate(divide="ignore", invalid="ignore"):
         relative: Floats = np.where(size > 0, (s_qn - s_qp) / size, np.where(s_qn >= s_qp, np.inf, -np.inf))
     return {
         "consistency": AuditRule(gap, 0.5, gap > 0),
         "absolute": AuditRule(gap, ABSOLUTE, margin_flags(s_qn, s_qp, "absolute", ABSOLUTE)),
-        "relative": AuditRule(np.round(relative, DECIMALS), RELATIVE, margin_flags(s_qn, s_qp, "relative", RELATIVE)),
-        "maximum": AuditRule(np.round(s_qn, DECIMALS), None, None),
+        "relative": AuditRule(
+            np.round(relative, SCORE_DECIMALS), RELATIVE, margin_flags(s_qn, s_qp, "relative", RELATIVE)
+        ),
+        "maximum": AuditRule(np.round(s_qn, SCORE_DECIMALS), None, None),
+    }
+
+
+def guide_rules(guide: GuideScores) -> dict[str, AuditRule]:
+    """Return the rules by a guide's scores, by name. Hardness is the rule that flags suspects.
+
+    A negative without a hardness, because its positive scores no higher than random passages, comes last.
+    """
+    own = rules(guide.s_query_negative, guide.s_query_positive)
+    hardness = np.nan_to_num(np.round(guide.hardness(), SCORE_DECIMALS), nan=-np.inf)
+    return {
+        "absolute": own["absolute"],
+        "hardness": AuditRule(hardness, NEAR_HARDNESS, guide.suspect()),
+        "maximum": own["maximum"],
     }
 
 
@@ -133,7 +152,7 @@ def source_audit(
     outside: Flags,
     n_unjudged_queries: int,
     n_of_unjudged_queries: int,
-    guide: tuple[Floats, Floats] | None = None,
+    guide: GuideScores | None = None,
 ) -> AuditedSource:
     """Audit one source.
 
@@ -141,8 +160,8 @@ def source_audit(
     outside    : (T,) flags of negatives whose text is not in the corpus.
     n_unjudged_queries    : number of queries without judgements.
     n_of_unjudged_queries : number of negatives of these queries.
-    guide      : (s_qn, s_qp) by a guide, or None. The guide's margins are separate rules. Its π would equal its
-                 absolute margin.
+    guide      : scores of every negative by a guide, or None. Its rules are separate. Its π would equal its absolute
+                 margin.
     """
     relevant, has_grade = negatives.relevant, ~np.isnan(negatives.grade)
     everything = np.ones(len(relevant), np.bool_)
@@ -156,8 +175,10 @@ def source_audit(
         share = negatives.share_of(relevant, everything)
         numbers = tuple(_audit_rule(key, rule, negatives, missing) for key, rule in rules(s_qn, s_qp).items())
         if guide is not None:
-            own = {key: rule for key, rule in rules(*guide).items() if key != "consistency"}
-            by_guide = tuple(_audit_rule(key, rule, negatives, missing, "guide's ") for key, rule in own.items())
+            rules_of_guide = guide_rules(guide)
+            by_guide = tuple(
+                _audit_rule(key, rule, negatives, missing, "guide's ") for key, rule in rules_of_guide.items()
+            )
     consistency = next(iter(numbers), None)
     n_negatives = negatives.n(everything)
     return AuditedSource(

@@ -7,14 +7,14 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isclose
+from math import isclose, isnan
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Floats
-from secid.measure.in_batch import MARGIN, Margin, lowest_positive, margin_flags
+from secid.measure.in_batch import Margin, lowest_positive, margin_flags
 from secid.results import WithoutFlagged
 from secid.results.catalogue import FINDINGS
 from secid.results.inputs import EncoderInfo
@@ -29,7 +29,7 @@ NO_GUIDE, GUIDE_SAMPLE = "no_guide", "guide_sample"
 CURVE_STEPS = 20
 MAX_MARGIN = 0.2
 """Largest relative margin of a curve. The largest absolute margin is this share of the range of scores."""
-COSINES = (0.0, 1.0)
+COSINE_RANGE = (0.0, 1.0)
 """Range of scores in the curves, for cosines and probabilities. For other scores, such as a cross-encoder's logits, the
 curves cover the range of the scores."""
 
@@ -67,7 +67,7 @@ class GuideSource:
     rank_correlation : Spearman's correlation of s_qp - s_qn between target and guide, over the scored negatives; None
                        if either is constant.
     n_random         : number of random passages that the guide scored for the source's queries.
-    random_share, random_interval_95 : share of random passages that the guide's margin flags, and its interval,
+    random_share, random_interval_95 : share of random passages that the guide suspects, and its interval,
                        clustered by query; None if n_random is 0.
     excess_interval_95 : interval of suspect_share - random_share, paired by query; None if n_random is 0.
     without_suspects : score of the source without its suspects; None if the guide scored only a sample.
@@ -111,18 +111,20 @@ class GuideResult:
     """Result of the run's guide.
 
     encoder : recipe of the guide; for a reranker, pooling is "cross-encoder".
-    margin  : relative margin within which a negative is suspect.
+    min_hardness : minimum hardness of a suspect under the guide, where random passages are 0 and the positive is 1.
+    random_score : mean score of random passages; None without any.
     sample  : number of negatives to score per source, as set; None for all.
     """
 
     encoder: EncoderInfo
-    margin: float
+    min_hardness: float
+    random_score: float | None
     sample: int | None
     sources: tuple[GuideSource, ...]
 
     def of(self, source: str) -> GuideSource | None:
         """Return the guide's numbers for a source; None if it did not score the source."""
-        return next((own for own in self.sources if own.name == source), None)
+        return next((item for item in self.sources if item.name == source), None)
 
     @property
     def is_sampled(self) -> bool:
@@ -133,6 +135,7 @@ class GuideResult:
 def compute(context: Context) -> AnalysisResult[GuideResult]:
     """Compute the guide's results for each source, with the score without suspects if all negatives were scored."""
     from secid.analyses.ranking import score_subset
+    from secid.triplets.random_reference import NEAR_HARDNESS
 
     if context.guide is None:
         return AnalysisResult(None, {"suspect": NO_GUIDE})
@@ -145,8 +148,14 @@ def compute(context: Context) -> AnalysisResult[GuideResult]:
                 n_triplets = len(np.unique(item.triplets.place[keep]))
                 without = score_subset(item, keep, n_triplets, context.measurer, context.reference)
             sources.append(_source(item, item.table.guide, without))
-    sample = context.settings.guide_sample
-    result = GuideResult(encoder=context.guide, margin=MARGIN, sample=sample, sources=tuple(sources))
+    levels = {item.table.guide.random_score for item in context.items if item.table.guide is not None}
+    result = GuideResult(
+        encoder=context.guide,
+        min_hardness=NEAR_HARDNESS,
+        random_score=next((level for level in levels if not isnan(level)), None),
+        sample=context.settings.guide_sample,
+        sources=tuple(sources),
+    )
     return AnalysisResult(result, {"score without suspects": GUIDE_SAMPLE} if result.is_sampled else {})
 
 
@@ -162,7 +171,7 @@ def margins(items: Sequence[Measured]) -> tuple[SourceMargins, ...]:
     guides = [item.table.guide.s_query_negative for item in items if item.table.guide is not None]
     low = min((float(np.nanmin(scores)) for scores in guides), default=0.0)
     high = max((float(np.nanmax(scores)) for scores in guides), default=1.0)
-    span = COSINES if max(-low, high) <= 1.0 + DOT_ROUNDING else (low, high)
+    span = COSINE_RANGE if max(-low, high) <= 1.0 + DOT_ROUNDING else (low, high)
     return tuple(
         SourceMargins(
             name=item.name,
@@ -176,7 +185,7 @@ def margins(items: Sequence[Measured]) -> tuple[SourceMargins, ...]:
 def _target_curves(table: TripletTable) -> tuple[MarginCurve, ...]:
     weight = np.ones(len(table)) if table.share is None else table.share
     lowest = lowest_positive(table.repeated(table.s_query_positive), table.triplets.place)
-    return curves(table.s_query_negative, lowest, weight, COSINES)
+    return curves(table.s_query_negative, lowest, weight, COSINE_RANGE)
 
 
 def _guide_curves(table: TripletTable, guide: GuideScores, span: tuple[float, float]) -> tuple[MarginCurve, ...]:
@@ -216,10 +225,10 @@ def curves(negative: Floats, positive: Floats, weight: Floats, span: tuple[float
 def _source(item: Measured, guide: GuideScores, without: WithoutFlagged | None) -> GuideSource:
     table, scored = item.table, guide.scored
     target = table.repeated(table.s_query_positive) - table.s_query_negative
-    own = guide.s_query_positive - guide.s_query_negative
+    margin = guide.s_query_positive - guide.s_query_negative
     cluster, names = table.cluster(), comparable_keys(item.query_keys)
     suspects = guide.mean(guide.suspect().astype(np.float64), cluster, names, table.share)
-    same = (np.sign(target) == np.sign(own)).astype(np.float64)
+    same = (np.sign(target) == np.sign(margin)).astype(np.float64)
     random = guide.random
     excess = None if random is None else paired_difference(suspects, random)
     return GuideSource(
@@ -228,7 +237,7 @@ def _source(item: Measured, guide: GuideScores, without: WithoutFlagged | None) 
         suspect_share=suspects.value,
         interval_95=wilson_interval(suspects),
         agreement=guide.mean(same, cluster, names, table.share).value,
-        rank_correlation=rank_correlation(target[scored], own[scored]),
+        rank_correlation=rank_correlation(target[scored], margin[scored]),
         n_random=guide.n_random,
         random_share=None if random is None else random.value,
         random_interval_95=None if random is None else wilson_interval(random),

@@ -304,10 +304,10 @@ class Tokeniser:
     def pieces(self, texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the ids of all texts, cut and without special tokens, and (n,) the number of ids of each text."""
         tokens = self._read(texts)
-        kept = ~np.isin(tokens.ids, list(self._special_ids))
-        before = np.concatenate([[0], np.cumsum(kept)])
+        is_text = ~np.isin(tokens.ids, list(self._special_ids))
+        before = np.concatenate([[0], np.cumsum(is_text)])
         ends = np.cumsum(tokens.lengths)
-        return tokens.ids[kept], before[ends] - before[ends - tokens.lengths]
+        return tokens.ids[is_text], before[ends] - before[ends - tokens.lengths]
 
     def unknown_shares(self, texts: list[str]) -> npt.NDArray[np.float64]:
         """Return (n,), the share of each text's letters that the tokenizer does not know as part of a word.
@@ -392,10 +392,10 @@ def _unknown_share(text: str, encoding: Any, unknown: int | None) -> float:
         sums = np.concatenate([[0], np.cumsum(flags)])
         return np.asarray(sums[ends] - sums[starts])
 
-    def covering(pieces: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    def covering(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         changes = np.zeros(len(text) + 1, np.int64)
-        np.add.at(changes, starts[pieces], 1)
-        np.add.at(changes, ends[pieces], -1)
+        np.add.at(changes, starts[flags], 1)
+        np.add.at(changes, ends[flags], -1)
         return np.asarray(np.cumsum(changes)[:-1])
 
     known = (inside(kinds != OTHER) > 1) | (inside(kinds == IDEOGRAPH) > 0)

@@ -210,7 +210,7 @@ TEXTS_PER_CALL = 256
 TEXTS_PER_LOOKUP = 8192
 """Number of texts per call if rows are looked up in a file."""
 
-UNIT_TOLERANCE = 2e-6
+SQUARED_LENGTH_TOLERANCE = 2e-6
 """Maximum difference between 1 and a unit row's squared length, from float32 rounding of 4,096 scaled numbers."""
 
 
@@ -240,7 +240,7 @@ def _batches(encoder: Encoder, texts: Sequence[str], role: Role) -> Iterator[Enc
 def _unit(batch: EncodedBatch, texts: Sequence[str], encoder: Encoder) -> Any:
     """Return a batch's rows at length 1, on their device. Some encoders do not scale their rows, or use 16 bits."""
     rows: Any = batch.vectors
-    if bool((abs(_squares(rows, exact=False) - 1) <= UNIT_TOLERANCE).all()):
+    if bool((abs(_squares(rows, exact=False) - 1) <= SQUARED_LENGTH_TOLERANCE).all()):
         return rows
     squares = _squares(rows, exact=True)
     bad = np.flatnonzero(~host_rows((squares > 0) & (squares < np.inf)))

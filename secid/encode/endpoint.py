@@ -171,7 +171,7 @@ KEY_VARIABLES = ("SECID_API_KEY", "OPENAI_API_KEY")
 KEY_REMEDY = f"set {' or '.join(KEY_VARIABLES)} to a valid key"
 OPENAI_HOST = "api.openai.com"
 
-UNUSED = ("revision", "pooling", "query_prompt", "passage_prompt", "max_length", *MODEL_FIELDS)
+UNUSED_SETTINGS = ("revision", "pooling", "query_prompt", "passage_prompt", "max_length", *MODEL_FIELDS)
 """Settings that have no effect, because the server decides them."""
 
 TEXTS_PER_REQUEST = 64
@@ -274,7 +274,7 @@ def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
     )
     normalize = True if settings.normalize is None else settings.normalize
     by_family = f"registry: {family.key}" if family else "default"
-    facts = [Fact("unknown_weights"), *unused_flags(settings, "unused_by_endpoint", UNUSED)]
+    facts = [Fact("unknown_weights"), *unused_flags(settings, "unused_by_endpoint", UNUSED_SETTINGS)]
     if key and base.startswith("http://"):
         facts.append(Fact("plain_http"))
     identity = json.dumps([url, model, query_prefix, passage_prefix, normalize, settings.truncate_dim])

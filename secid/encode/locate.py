@@ -55,7 +55,7 @@ ALIASES: Mapping[str, str] = {
     "embeddinggemma": "google/embeddinggemma-300m",
 }
 
-REVISIONS: Mapping[str, str] = {"BAAI/bge-m3": "refs/pr/38"}
+DEFAULT_REVISIONS: Mapping[str, str] = {"BAAI/bge-m3": "refs/pr/38"}
 """Revisions to use for repositories whose main branch has no safetensors weights; `revision` overrides them."""
 
 
@@ -171,7 +171,7 @@ def locate(settings: Settings) -> Location:
             f"{spec!r} is neither a folder, a hub name (owner/name), an alias nor a .npz or .parquet file",
             remedy=_suggestion(folder, spec),
         )
-    return _from_hub(name, settings, settings.revision or REVISIONS.get(name))
+    return _from_hub(name, settings, settings.revision or DEFAULT_REVISIONS.get(name))
 
 
 def _suggestion(folder: Path, spec: str) -> str:

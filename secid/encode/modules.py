@@ -178,13 +178,13 @@ def _check_class(name: str, is_first: bool, path: Path, settings: Settings) -> N
         raise refusal(UNSUPPORTED_MODELS["MultiVectorEncoder"], path)
     if ".sparse_encoder." in name or base_name(name) in ("SpladePooling", "MLMTransformer"):
         raise refusal(UNSUPPORTED_MODELS["SparseEncoder"], path)
-    own = not name.startswith("sentence_transformers.")
-    if own and settings.trust_remote_code:
+    is_custom = not name.startswith("sentence_transformers.")
+    if is_custom and settings.trust_remote_code:
         return
     classes = INPUT_MODULES if is_first else LATER_MODULES | {"Transformer"}
-    if own or base_name(name) not in classes or ".cross_encoder." in name:
+    if is_custom or base_name(name) not in classes or ".cross_encoder." in name:
         remedy = f"secid supports {', '.join(sorted(classes))} of sentence_transformers; or {VECTORS_REMEDY}"
-        if own:
+        if is_custom:
             remedy = f"read the repository's own code, then use {flag_of('trust_remote_code')}; or {VECTORS_REMEDY}"
         raise EncoderError(f"the module {name!r} is not supported", where=str(path), remedy=remedy)
 

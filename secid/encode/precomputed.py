@@ -33,7 +33,7 @@ TEXT_NAMES = ("text", "texts")
 SHA256 = "text_sha256"
 WANTED = (*VECTOR_NAMES, *TEXT_NAMES, SHA256, "role")
 
-UNUSED = (*(name for name in RECIPE_FIELDS if name not in ("normalize", "truncate_dim")), *MODEL_FIELDS)
+UNUSED_SETTINGS = (*(name for name in RECIPE_FIELDS if name not in ("normalize", "truncate_dim")), *MODEL_FIELDS)
 """Settings that have no effect, because they were fixed when the rows were computed."""
 
 STORED_UNIT_TOLERANCE = 1e-3
@@ -144,7 +144,7 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
             "normalize": "flag" if settings.normalize is not None else "stored rows",
             "truncate_dim": "default" if settings.truncate_dim is None else "flag",
         },
-        facts=(*unused_flags(settings, "unused_by_file", UNUSED), *raw),
+        facts=(*unused_flags(settings, "unused_by_file", UNUSED_SETTINGS), *raw),
     )
     return PrecomputedEncoder(table, info, settings.truncate_dim, np.array(bad, np.int64))
 
@@ -170,7 +170,7 @@ def _index(table: VectorTable, role: str, where: str) -> tuple[Words, Words, NDA
     return high, low, rows[order]
 
 
-UNREADABLE = (OSError, ValueError, EOFError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
+NPZ_ERRORS = (OSError, ValueError, EOFError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
 """Errors that NumPy and its libraries raise for a damaged .npz."""
 
 
@@ -182,7 +182,7 @@ def _read_npz(path: Path) -> VectorTable:
                 _refuse_wrong_size(path, archive, members[name])
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files if name in WANTED}
-    except UNREADABLE as error:
+    except NPZ_ERRORS as error:
         raise EncoderError(
             f"cannot be read: {plain_message(error)}", where=str(path), remedy="write it with np.savez"
         ) from error

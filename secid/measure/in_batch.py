@@ -21,11 +21,11 @@ if TYPE_CHECKING:
 
 Margin = Literal["absolute", "relative", "maximum"]
 MARGIN = 0.05
-"""Relative margin within which a negative is suspect: NV-Retriever's best. Source: METHOD 10."""
+"""Relative margin of a filter by the encoder's own scores: NV-Retriever's best. Source: METHOD 10."""
 
 
 def margin_flags(s_qn: Any, s_qp: Any, margin: Margin, value: float) -> Any:
-    """Return flags of suspect negatives, in the shape of the scores. Source: METHOD 10.
+    """Return flags of negatives that a margin flags, in the shape of the scores. Source: METHOD 10.
 
     margin : absolute flags s_qn >= s_qp - m, relative flags s_qn >= s_qp - r |s_qp|, maximum flags s_qn >= M.
     value  : m, r or M.

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from secid.pages.charts import gains_chart
 from secid.pages.formats import formats
-from secid.pages.glossary import EXPLANATIONS, SETTINGS, TERM_WORDS, terms, why_not
+from secid.pages.glossary import EXPLANATIONS, SETTING_MEANINGS, TERM_WORDS, terms, why_not
 from secid.pages.page import Page, Section, Table, foreign, number, text, wrapped
 from secid.pages.screen import Block, Screen, screen, strong
 from secid.pages.sections.probe import cautions, details, gains_table, probe_headline, protocol, scope, verdict
@@ -27,6 +27,7 @@ RULES = {
     "consistency": "π below {}",
     "absolute": "absolute margin {}",
     "relative": "relative margin {} %",
+    "hardness": "hardness from {}",
 }
 """Words for the rules with a default threshold."""
 UNKNOWN_LABELS = {
@@ -45,8 +46,8 @@ ONCE = (
     "a record lists."
 )
 OWN_QUALITY = (
-    "The guide is {}. A negative is suspect if its score is at most 5 % below the positive's, or above it. The share "
-    "of suspects that are relevant is known only for these labels."
+    "The guide is {}. A negative is suspect if its hardness under the guide is at least 0.9 (random passages have 0, "
+    "the positive has 1). The share of suspects that are relevant is known only for these labels."
 )
 FINDERS = {
     "above": "finds them better than chance: AUROC {}.",
@@ -54,9 +55,9 @@ FINDERS = {
     "below": "does not find them: AUROC {}, below 0.5, so they look safer than the other negatives.",
 }
 """Position of the interval of a score's AUROC -> sentence on how well the score finds labelled relevant negatives."""
-WHO = {"The encoder's π": "consistency", "The guide": "relative"}
+WHO = {"The encoder's π": "consistency", "The guide": "hardness"}
 """Name of a score in sentences -> rule that orders negatives by it."""
-TERMS = (
+AUDIT_TERMS = (
     ("AUROC", TERM_WORDS["AUROC"]),
     ("absolute margin", ABSOLUTE),
     ("precision", TERM_WORDS["precision"]),
@@ -100,7 +101,7 @@ def _finders(audit: Audit) -> Iterator[str]:
     for who, rule_name in WHO.items():
         groups: dict[str, list[str]] = {}
         for source in audit.sources:
-            rules = source.guide_rules if rule_name == "relative" else source.rules
+            rules = source.guide_rules if rule_name == "hardness" else source.rules
             auroc = {rule.name: (rule.auroc, rule.auroc_interval_95) for rule in rules}.get(rule_name, (None, None))
             if auroc[1] is not None:
                 low, high = auroc[1]
@@ -162,7 +163,7 @@ def _rules(audit: Audit) -> Section:
         paragraphs=(OWN_QUALITY.format(named(audit.guide.name)),) if audit.guide else (),
         bullets=tuple(_missing(audit)),
         tables=(table,) if rows else (),
-        terms=TERMS,
+        terms=AUDIT_TERMS,
     )
 
 
@@ -185,9 +186,9 @@ def _missing(audit: Audit) -> Iterator[str]:
     for source in audit.sources:
         for kind in dict.fromkeys(source.not_evaluated.values()):
             names.setdefault(kind, []).append(named(source.name))
-    for kind, own in names.items():
+    for kind, sources in names.items():
         if kind != "no_threshold":
-            yield f"Not evaluated for {listed(own)}: {why_not(kind)}."
+            yield f"Not evaluated for {listed(sources)}: {why_not(kind)}."
 
 
 def _labels(audit: Audit) -> Section:
@@ -224,7 +225,7 @@ LEGEND = {
     "regret": "loss in the metric if you use the source that the number puts first, 0 or more; lower is better.",
     "ECI_sem": EXPLANATIONS["ECI_sem"],
     "ECI at B": EXPLANATIONS["ECI_B"],
-    "weight": SETTINGS["weight"][1],
+    "weight": SETTING_MEANINGS["weight"][1],
     **{name: EXPLANATIONS[name] for name in ("gradient energy", "MNRL loss", "ambiguity", "pair, record")},
     "--json": "adds Spearman, pairs in order and the intervals of every number.",
 }

@@ -24,7 +24,7 @@ CAUTION = (
     "and no number here predicts it."
 )
 ONE_LABEL = "False negatives are checked against one label per query; unlabelled ones may remain."
-SUSPECTS = f"Add {code('--guide NAME')} to list negatives that look relevant to a second model."
+GUIDE_OFFER = f"Add {code('--guide NAME')} to list negatives that look relevant to a second model."
 TO_CHECK = (
     f"To check, add {code('--collection DIR')} if these queries have relevance judgements, otherwise "
     f"{code('--guide NAME')}."
@@ -136,15 +136,15 @@ EXPLANATIONS = {
     "affected": "share of rows whose query meets one of its labelled positives in another row of the batch, for "
     "batches of that many rows drawn at random; 0 to 100 %.",
     "flagged in batch": "share of the passages of other rows whose cosine to the query is within 5 % of its "
-    "positive's, or above; 0 to 100 %, in a sample of batches, with 95 % CI. A mask such as GIST's, with this encoder "
-    "as its own guide, would remove them. The run's guide does not score them. Some are sound negatives.",
+    "positive's, or above; 0 to 100 %, in a sample of batches, with 95 % CI. A mask by this encoder's own "
+    "scores would remove them. The run's guide does not score them. Some are sound negatives.",
     "shared": "queries and documents that both sources have, as a share of the smaller source's, 0 to 100 %.",
     "rows, records": "every row read is used or left out; used rows with the same query and positive form one record.",
-    "suspects": "share of the negatives that the guide scores at most 5 % lower than their positive, 0 to 100 %. How "
-    "many of them are relevant depends on the guide.",
-    "of random passages": "share of random passages for the same queries that the guide flags by the same margin, 0 to "
-    "100 %: near 0 for a useful guide. Above 10 %, or if a source does not have significantly more, its suspects are "
-    "not evidence.",
+    "suspects": "share of the negatives whose hardness under the guide is at least 0.9 (random passages have 0, the "
+    "positive has 1), 0 to 100 %. How many of them are relevant depends on the guide.",
+    "of random passages": "share of random passages for the same queries that the guide suspects by the same rule, 0 "
+    "to 100 %: near 0 for a useful guide. Above 10 %, or if a source does not have significantly more, its suspects "
+    "are not evidence.",
     "agreement": "share of the negatives that the encoder and the guide put on the same side of the positive, 0 to "
     "100 %.",
     "rank correlation": "Spearman correlation between encoder and guide, −1 to 1, of how far negatives score below "
@@ -283,7 +283,7 @@ TYPICAL = {
     "outscoring": "near 0 % for random passages; above 50 % most negatives outscore the positive.",
 }
 """Typical values of a number. Source: METHOD 10."""
-DEFAULTS = "Settings left at their defaults"
+DEFAULTS_CAPTION = "Settings left at their defaults"
 """Caption of the table that is left out first to save space."""
 REFERENCES = {"random": "random passages", "known_positive": "known positives"}
 """Words for the controls that every score is compared with. Other controls are named by their kind."""
@@ -292,7 +292,7 @@ ANSWER_TERMS = (
     "queries",
 )  # fmt: skip
 """Terms of the answer table's columns, in order."""
-SETTINGS = {
+SETTING_MEANINGS = {
     "temperature": (
         "temperatures",
         "τ, above 0, by which differences of cosines are divided in π and ρ: a low one makes both near 0 or 1.",
@@ -330,7 +330,7 @@ SETTINGS = {
 """What an ablation varies: the plural of its name, and an explanation."""
 
 
-REASONS: Mapping[str, str] = {
+REASON_TEXTS: Mapping[str, str] = {
     "too_few_queries": "fewer than two queries, so there is nothing to draw from",
     "no_document": "no document of the run may be a negative of these queries",
     "no_second_positive": "no query has two labelled positives",
@@ -375,7 +375,7 @@ REASONS: Mapping[str, str] = {
 
 def why_not(kind: str) -> str:
     """Return the reason why a part was not evaluated. A kind from a newer version of secid is returned unchanged."""
-    return REASONS.get(kind) or plain(kind).rstrip(".")
+    return REASON_TEXTS.get(kind) or plain(kind).rstrip(".")
 
 
 def terms(*names: str) -> tuple[tuple[str, str], ...]:
@@ -446,8 +446,8 @@ def skipped_lines(sources: Iterable[SourceReport], *, rows_alone: bool = False) 
         if example is not None:
             places.setdefault(what, f", for example {short(example.path)}:{example.line}")
     return [
-        f"Left out of {'each of ' if len(own) > 1 else ''}{listed(own, len(own))}: {what}{places.get(what, '')}."
-        for what, own in names.items()
+        f"Left out of {'each of ' if len(group) > 1 else ''}{listed(group, len(group))}: {what}{places.get(what, '')}."
+        for what, group in names.items()
     ]
 
 
@@ -487,8 +487,8 @@ def rule_of(name: str, run: Run) -> str:
     entry = FINDINGS.get(name)
     if entry is None:
         return "–"
-    given = [f"{key} {run.settings[key]['value']}" for key in entry.settings if key in run.settings]
-    return f"{entry.rule}; here {listed(given)}" if given else entry.rule
+    settings = [f"{key} {run.settings[key]['value']}" for key in entry.settings if key in run.settings]
+    return f"{entry.rule}; here {listed(settings)}" if settings else entry.rule
 
 
 def in_plain_words(name: str) -> str:
@@ -516,8 +516,8 @@ def recipe_line(encoder: EncoderInfo) -> str:
 
 def not_ranked(run: Run) -> Mapping[str, str]:
     """Return the reason for each source that is not ranked, by name. Source: METHOD 16.3."""
-    found = EQUAL_HARDNESS.of(run)
-    return {} if found is None else found.unranked
+    result = EQUAL_HARDNESS.of(run)
+    return {} if result is None else result.unranked
 
 
 def listing(run: Run) -> str:

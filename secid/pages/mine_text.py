@@ -25,7 +25,7 @@ SHORT = {
 NO_MARGIN = "relative=none removes the margin"
 LOOSER = {"margin": "a smaller margin", "maximum": "a higher maximum"}
 """What makes each test of a dense source reject fewer candidates."""
-EXCLUDED = {
+EXCLUSION_TEXTS = {
     "false_negative": "labelled positives of the query",
     "near_copy": "near copies of labelled positives",
     "query_echo": "the query's own text",
@@ -115,7 +115,7 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
             remedies.append("--on-short random draws from those that pass")
         yield "; ".join(remedies)
     if source.excluded:
-        yield f"excluded {_counted(source.excluded, EXCLUDED)}"
+        yield f"excluded {_counted(source.excluded, EXCLUSION_TEXTS)}"
     if source.usage is not None:
         yield f"the model's {usage_words(source.usage)}"
     if source.rejected:
@@ -202,9 +202,9 @@ def _sweep_lines(sweep: Sweep) -> Iterator[str]:
         yield "nothing is known about false negatives; to estimate them, add --guide NAME or --guide-reranker NAME"
     else:
         yield (
-            f"suspects: share of the negatives that {named(sweep.guide.name)} scores at most "
-            f"{100 * sweep.guide_margin:g}{SPACE}% lower than their positive, with its 95 % confidence interval; "
-            f"estimated from {count(sweep.guide_sample)} of each row"
+            f"suspects: share of the negatives whose hardness under {named(sweep.guide.name)} is at least "
+            f"{sweep.guide_min_hardness:g} (random candidates have 0, the positive has 1), with its 95 % confidence "
+            f"interval; estimated from {count(sweep.guide_sample)} of each row"
         )
         random = sweep.random.suspects
         if random is not None and FINDINGS["suspect"].exceeded_by(random.share):

@@ -13,9 +13,9 @@ from secid.files import temporary_database
 from secid.progress import Progress
 from secid.read.binding import (
     NEGATIVE_IDS,
-    PASSAGE_ID,
+    PASSAGE_ID_NAMES,
     POSITIVE_IDS,
-    QUERY_ID,
+    QUERY_ID_NAMES,
     Binding,
     Head,
     extract_rows,
@@ -301,7 +301,7 @@ MAX_LOOKUPS = 2000
 MAX_ID_CHARS = 512
 """Maximum length of a value to look up as an id."""
 
-ID_COLUMN = (r"(.*[_-])?ids?|[qp]ids?|doc_?ids?", *PASSAGE_ID, *QUERY_ID, POSITIVE_IDS, NEGATIVE_IDS)
+ID_COLUMN = (r"(.*[_-])?ids?|[qp]ids?|doc_?ids?", *PASSAGE_ID_NAMES, *QUERY_ID_NAMES, POSITIVE_IDS, NEGATIVE_IDS)
 """Names of columns that never hold texts."""
 
 AS_TEXTS = {"ids": "triplet", "id-rows": "rows", "columns": "triplet"}

@@ -141,8 +141,10 @@ def _write_arrow(value: Any, name: str, file: BinaryIO) -> None:
         whole = pa.schema([field.with_type(with_inner_types(field.type, _without_view)) for field in schema])
         with pa.ipc.new_stream(file, whole) as writer:
             for batch in batches:
-                for piece in row_slices(batch if schema == whole else batch.cast(whole)):
-                    writer.write_batch(piece)  # slices, because a DataFrame is one batch and readers hold whole ones
+                for batch_slice in row_slices(batch if schema == whole else batch.cast(whole)):
+                    writer.write_batch(
+                        batch_slice
+                    )  # slices, because a DataFrame is one batch and readers hold whole ones
     except (pa.ArrowException, ValueError, TypeError) as error:
         problem = shorten(" ".join(map(str, error.args)), 160)
         raise InputError(

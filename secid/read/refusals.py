@@ -25,7 +25,7 @@ from secid.read.binding import (
     look_like_ids,
     unread_role,
 )
-from secid.read.columns import MINE_FIRST, TEXTS, header_of, list_columns, ready_flags
+from secid.read.columns import MINE_FIRST, TEXT_KINDS, header_of, list_columns, ready_flags
 from secid.read.stream import TEXT_KEYS, passage_text, shorten, shown
 from secid.read.toolkits import BINARY_LABELS, LABEL_WORDS, as_label, as_number, is_score
 from secid.settings import Settings, flag_of
@@ -55,7 +55,7 @@ WRITTEN_LIST = re.compile(
 )
 """Pattern of a list, tuple, array or object as Python, numpy or JSON prints it."""
 
-TITLE = re.compile(r"(?i)titles?")
+TITLE_WORD = re.compile(r"(?i)titles?")
 
 MAX_HEADER_ROWS = 20
 """Maximum number of rows to inspect for a first row with column names."""
@@ -185,7 +185,7 @@ def refuse_unread(binding: Binding, head: Head, source_column: str | None, path:
     others = [key for key in others if unread_role(key, binding)]
     # A value in only one of many rows says nothing about the column.
     empty = [key for key in others if sum(map(bool, head.column(key))) < min(2, len(head.rows))]
-    kinds = SCALARS | LISTS if binding.passage_ids else TEXTS
+    kinds = SCALARS | LISTS if binding.passage_ids else TEXT_KINDS
     for role, read in (("negative", binding.negatives), ("positive", binding.positives)):
         unread = [key for key in others if key not in empty and unread_role(key, binding) == role]
         unread = [key for key in unread if head.kinds[key] in kinds]
@@ -302,7 +302,9 @@ def refuse_titles(binding: Binding, head: Head, path: str) -> None:
     if binding.columns is None or binding.passage_ids or head.kinds.get(binding.columns[1]) not in ("text", "texts"):
         return
     titles = [str(key) for key, kind in head.kinds.items() if kind in ("text", "texts") and key not in binding.columns]
-    titles = [name for name in titles if has_word(name, TITLE) and (binding.labelled or not TITLE.fullmatch(name))]
+    titles = [
+        name for name in titles if has_word(name, TITLE_WORD) and (binding.labelled or not TITLE_WORD.fullmatch(name))
+    ]
     if titles:
         raise SchemaError(
             f"titles in separate columns: {shorten(', '.join(titles))}{list_columns(head)}",

@@ -29,7 +29,7 @@ HUB = "hf://"
 CHUNK = 1 << 20
 """Bytes per read. Larger reads are not faster, and take more memory."""
 
-BLOCK = 1 << 18
+BLOCK_BYTES = 1 << 18
 """Maximum bytes of lines to parse at once, so that their rows stay in the processor's cache."""
 
 SPOOL_LIMIT = 16 << 30
@@ -139,12 +139,12 @@ class ByteStream:
                 yield None
 
     def line_blocks(self, limit: int) -> Iterator[bytes | None]:
-        """Yield blocks of whole lines, at most BLOCK bytes each, or one longer line; None for a line over `limit`."""
+        """Yield blocks of whole lines, of at most BLOCK_BYTES, or one longer line; None for a line over `limit`."""
         plain, lines = self._plain, self.lines(limit)
         while True:
             with self._errors():
                 ahead = plain.peek(1)
-                block = plain.read(ahead.rfind(b"\n", 0, BLOCK) + 1)
+                block = plain.read(ahead.rfind(b"\n", 0, BLOCK_BYTES) + 1)
             if block:
                 yield block
             elif not ahead:

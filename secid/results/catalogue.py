@@ -198,7 +198,8 @@ FINDINGS: Mapping[str, Finding] = _entries(
     ),
     Finding(
         name="suspect", needs="guide", counted=False, limit=0.1, urgency=2,
-        rule="the guide scores the negative at most 5 % lower than its positive",
+        rule="by the guide's scores, the negative is at least 0.9 of the way from random passages of the run to its "
+        "positive (hardness h ≥ 0.9), and its positive scores higher than random passages",
         says="look relevant to the guide",
         do="read the examples: remove the suspects if most of them answer the query",
     ),
@@ -322,7 +323,7 @@ DEFECTS: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if ent
 """Counted findings."""
 FORMAL: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.formal)
 """Formal findings. Each compares negatives with positives."""
-DAMAGE: tuple[str, ...] = tuple(name for name in FORMAL if FINDINGS[name].counted)
+DAMAGE_FINDINGS: tuple[str, ...] = tuple(name for name in FORMAL if FINDINGS[name].counted)
 """Counted formal findings. They are damage in a positive too."""
 
 

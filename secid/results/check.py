@@ -254,7 +254,7 @@ class AuditedSource:
     n_outside   : number of negatives of judged queries that cannot have a label, because their text is not in the
                   corpus.
     auroc_consistency : AUROC of the rule "consistency".
-    guide_rules       : margins by the guide's scores; () without a guide. The relative margin flags suspects.
+    guide_rules       : rules by the guide's scores; () without a guide. The rule hardness flags suspects.
     not_evaluated     : kind of reason (pages.glossary.REASONS) for each missing number, by name.
     """
 

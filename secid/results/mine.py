@@ -155,7 +155,7 @@ class Suspects:
     """A guide's estimate of the share of suspects.
 
     n_scored    : number of negatives that the guide scored, in a sample stratified by s_qn.
-    share       : estimated share of all negatives that the guide's relative margin flags.
+    share       : estimated share of suspects among all negatives.
     interval_95 : interval of the share, clustered by query.
     """
 
@@ -201,13 +201,13 @@ class Sweep(MiningRun):
     """Expected results with several margins and windows of ranks. No file was written.
 
     random  : result with K random candidates per row, for comparison.   unswept : names of sources without a margin.
-    guide   : recipe of the guide, or None.   guide_margin : relative margin within which a negative is suspect.
+    guide   : recipe of the guide, or None.   guide_min_hardness : minimum hardness of a suspect under the guide.
     guide_sample : maximum number of negatives that the guide scored per method.
     """
 
     encoder: EncoderInfo
     guide: EncoderInfo | None
-    guide_margin: float
+    guide_min_hardness: float
     guide_sample: int
     random: Swept
     sources: tuple[SweptSource, ...]

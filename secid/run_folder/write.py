@@ -212,7 +212,7 @@ class RunFolder:
         """
         if self.path is None or self._partial is None:
             return
-        from secid.pages.formats import FORMATS
+        from secid.pages.formats import RUN_FORMATS
         from secid.run_folder.tables import (
             POSITIVES,
             RANDOM_REFERENCE,
@@ -238,7 +238,7 @@ class RunFolder:
                     if scored.run_texts is not None:
                         tables[RUN_TEXTS] = scored.run_texts.stored([source.name for source in scored.run.sources])
                     write_tables(scored.run, tables, ready / "state")
-            for suffix, page in FORMATS.items():  # last, because pages report the time of each stage
+            for suffix, page in RUN_FORMATS.items():  # last, because pages report the time of each stage
                 (ready / f"report{suffix}").write_text(page(scored.run), encoding="utf-8")
             lines = [*recorder.lines, *_timing_lines(scored)]
             (ready / "log.txt").write_text("".join(f"{log_line(line)}\n" for line in lines), encoding="utf-8")

@@ -35,7 +35,8 @@ from secid.scoring.encoders import load_guide
 from secid.settings import Settings, flag_of
 from secid.triplets.embedding import Embedder
 from secid.triplets.estimates import comparable_keys
-from secid.triplets.guide import GuideScores, guide_scores
+from secid.triplets.guide import GuideScores, guide_scores, random_rows
+from secid.triplets.random_reference import passage_pool
 from secid.triplets.table import triplets_of
 from secid.version import VERSION
 
@@ -79,9 +80,11 @@ def audit_sources(
         by_guide: Sequence[GuideScores | None] = [None] * len(measured)
         if guide is not None:
             with clock.stage("guide") as counts:
-                own = replace(settings, guide_sample=None)  # a sample would hold too few relevant negatives
+                unsampled = replace(settings, guide_sample=None)  # a sample would hold too few relevant negatives
                 pairs = [(rows, dots.query_negative.numpy()) for rows, dots in measured]
-                by_guide = guide_scores(plan, pairs, guide, own, folder / "guide", progress, counts)
+                pool = passage_pool(plan, [rows for rows, _ in measured])
+                random = [random_rows(plan, rows, pool, settings.seed) for rows, _ in measured]
+                by_guide = guide_scores(plan, pairs, guide, unsampled, folder / "guide", progress, counts, random)
         with clock.stage("audit"):
             results = tuple(
                 auditor.audit(place, *of_target, of_guide)
@@ -186,5 +189,5 @@ class _Auditor:
             self._outside[rows.negative],
             len(distinct(whole.query)) - len(queries),
             whole.n_triplets - planned.n_triplets,
-            None if guide is None else (guide.s_query_negative, guide.s_query_positive),
+            guide,
         )

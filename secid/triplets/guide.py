@@ -1,9 +1,13 @@
 """A guide: a second scorer of the same triplets, for evidence that the target encoder cannot give about itself.
 
     sample_of      choose the triplets to score: all, or a seeded sample stratified by the target's s_qn
-    random_rows    draw random passages for the same queries, to see how often the guide flags unrelated passages
+    random_rows    draw random passages for the same queries: zero on the guide's scale, and a test of the guide
     guide_scores   score the triplets with a second bi-encoder, text by text, or a cross-encoder, pair by pair
     GuideScores    the scores as columns, with estimates from the sample
+
+A negative is suspect if its hardness under the guide is at least 0.9. Random passages have a hardness of 0 and the
+positive has 1, so the rule means the same for guides whose scores lie elsewhere. Worked example: random pairs score 0.7
+on average, the positive 0.9 and the negative 0.88. Its hardness is (0.88 - 0.7) / (0.9 - 0.7) = 0.9. Source: METHOD 15.
 
 Worked example: 100 negatives form two strata of 50, and the guide scores five of each. It flags 4 of the upper five and
 1 of the lower five, so the estimated share is (50 * 4/5 + 50 * 1/5) / 100 = 0.5. Source: METHOD 10.
@@ -23,15 +27,15 @@ from secid.encode import Encoder, smallest_distance
 from secid.encode.reranker import Reranker, pair_keys
 from secid.errors import EncoderError
 from secid.measure.blocks import Triplets
-from secid.measure.in_batch import MARGIN, lowest_positive, margin_flags
-from secid.measure.sweep import sweep
+from secid.measure.in_batch import lowest_positive
+from secid.measure.sweep import DOT_ROUNDING, sweep
 from secid.pool import Plan, key_ranks, sample_order
 from secid.pool.texts import TextStore
 from secid.progress import Progress
 from secid.settings import Settings, with_guide
 from secid.triplets.embedding import Embedder
 from secid.triplets.estimates import Estimate, Names, clustered_mean, comparable_keys, stratified_mean
-from secid.triplets.random_reference import PASSAGES, random_passages
+from secid.triplets.random_reference import PASSAGES_PER_QUERY, near_positive, random_passages
 
 Guide = Encoder | Reranker
 
@@ -62,13 +66,15 @@ class GuideScores:
     s_query_positive, s_query_negative : (T,) scores; NaN for triplets that are not in the sample.
     stratum : (T,) stratum of each triplet, 0 to STRATA - 1.
     place  : (T,) number of the triplet's negative. With several positives, a negative has several triplets.
-    random : share of the n_random random passages that the guide's margin flags; None without random passages.
+    random_score : mean score of the run's random passages; NaN without any, so that no negative is suspect.
+    random : share of the source's n_random random passages that are suspect; None without random passages.
     """
 
     s_query_positive: Floats
     s_query_negative: Floats
     stratum: Index
     place: Index
+    random_score: float
     random: Estimate | None = None
     n_random: int = 0
 
@@ -83,12 +89,23 @@ class GuideScores:
         return bool(self.scored.all())
 
     def suspect(self) -> Flags:
-        """Return (T,) flags of negatives within the guide's relative margin of their lowest-scored positive.
+        """Return (T,) flags of negatives that are nearly as hard as their lowest-scored positive. Source: METHOD 15.
 
-        Negatives that are not in the sample are not flagged.
+        A negative is not flagged if it is not in the sample, or if its positive scores no higher than random passages.
         """
+        return self._judged()[0]
+
+    def hardness(self) -> Floats:
+        """Return (T,) hardness under the guide; NaN if it was not evaluated."""
+        return self._judged()[1]
+
+    def _judged(self) -> tuple[Flags, Floats]:
         lowest = lowest_positive(self.s_query_positive, self.place)
-        return np.asarray(margin_flags(self.s_query_negative, lowest, "relative", MARGIN))
+        return near_positive(self.s_query_negative, lowest, self.random_score)
+
+    def above_positive(self) -> Flags:
+        """Return (T,) flags of negatives that score higher than a positive of theirs: the mask of GISTEmbed."""
+        return above_positive(self.s_query_negative, lowest_positive(self.s_query_positive, self.place))
 
     def mean(self, values: Floats, cluster: Index, names: Names, share: Floats | None) -> Estimate:
         """Estimate the mean of a column over all triplets from the scored ones. values: (T,)."""
@@ -98,6 +115,14 @@ class GuideScores:
         """Return the scores of some triplets. keep: ascending indices."""
         names = ("s_query_positive", "s_query_negative", "stratum", "place")
         return replace(self, **{name: getattr(self, name)[keep] for name in names})
+
+
+def above_positive(s_qn: Floats, s_qp: Floats) -> Flags:
+    """Return flags of negatives that a guide scores higher than the positive, in the shape of the scores.
+
+    GIST masks them. A copy of the positive is not flagged. Source: GISTEmbed (arXiv 2402.16829).
+    """
+    return np.asarray(s_qn > s_qp + DOT_ROUNDING)
 
 
 def sample_of(
@@ -134,15 +159,15 @@ def random_rows(plan: Plan, rows: Triplets, pool: Index, seed: int) -> Triplets:
     """Return triplets with random passages instead of negatives, for the first queries of a source's nested sample.
 
     pool : passages to draw from, as returned by `passage_pool`.
-    RANDOM_PAIRS passages are drawn, or up to PASSAGES per query if the source has few queries. A query gets none if the
-    pool contains only its positives. Each passage is paired with all scored positives of one of the query's records:
-    the first one by text key. Source: METHOD 10.
+    RANDOM_PAIRS passages are drawn, or up to PASSAGES_PER_QUERY per query if the source has few queries. A query gets
+    none if the pool contains only its positives. Each passage is paired with all scored positives of one of the query's
+    records: the first one by text key. Source: METHOD 10.
     """
     heads = rows.record_offsets[:-1]
     heads = heads[np.lexsort((key_ranks(plan.passages.keys[rows.positive[heads]]), rows.query[heads]))]
     queries, first = np.unique(rows.query[heads], return_index=True)
     chosen = np.argsort(sample_order(plan.queries.keys[queries], seed), kind="stable")[:RANDOM_PAIRS]
-    n_each = min(PASSAGES, -(-RANDOM_PAIRS // max(len(chosen), 1)))
+    n_each = min(PASSAGES_PER_QUERY, -(-RANDOM_PAIRS // max(len(chosen), 1)))
     passages = [ids[:n_each] for ids in random_passages(plan, queries[chosen], pool, seed)]
     counts = [len(ids) for ids in passages]
     query, negative = np.repeat(queries[chosen], counts), np.concatenate([np.zeros(0, np.int64), *passages])
@@ -170,11 +195,12 @@ def guide_scores(
     folder: Path,
     progress: Progress,
     counts: dict[str, float],
-    random: Sequence[Triplets] = (),
+    random: Sequence[Triplets],
 ) -> list[GuideScores]:
     """Return the guide's scores for each source. Source: METHOD 10.
 
-    sources : triplets of each source, and (T,) their s_qn by the target.   random : `random_rows` of each source.
+    sources : triplets of each source, and (T,) their s_qn by the target.
+    random  : random passages for each source's queries, such as those of `random_rows`; may end before the sources do.
     folder  : new folder for the guide's rows.   counts : dictionary that receives the guide's cost.
     Each text (each pair, for a reranker) is scored once for all sources.
     Raises EncoderError if all pairs have the same score.
@@ -185,25 +211,35 @@ def guide_scores(
     drawn = [rows for rows in random if len(rows)]
     scores = by(plan, [*to_score, *drawn], guide, settings, folder, progress, counts)  # type: ignore[arg-type]
     _refuse_one_score(guide, plan, [*to_score, *drawn], scores)
+    of_random = scores[len(to_score) :]
+    random_score = _mean_score(plan, drawn, of_random)
     columns = []
     for (rows, _), (keep, stratum), values in zip(sources, samples, scores, strict=False):
         both = np.full((2, len(rows)), np.nan)
         both[:, keep] = values
-        columns.append(GuideScores(both[0], both[1], stratum, rows.place))
-    of_random = iter(scores[len(to_score) :])
-    for place, rows in enumerate(random):
-        if len(rows):
-            share = _flagged_share(plan, rows, *next(of_random))
-            columns[place] = replace(columns[place], random=share, n_random=int(rows.place[-1]) + 1)
+        columns.append(GuideScores(both[0], both[1], stratum, rows.place, random_score))
+    places = [place for place, rows in enumerate(random) if len(rows)]
+    for place, rows, (best, near) in zip(places, drawn, of_random, strict=True):
+        share = _suspect_share(plan, rows, GuideScores(best, near, rows.place, rows.place, random_score))
+        columns[place] = replace(columns[place], random=share, n_random=len(np.unique(rows.place)))
     return columns
 
 
-def _flagged_share(plan: Texts, rows: Triplets, s_query_positive: Floats, s_query_negative: Floats) -> Estimate:
-    """Return the share of random passages that the guide's margin flags, clustered by query."""
+def _mean_score(plan: Texts, drawn: Sequence[Triplets], scores: Sequence[tuple[Floats, Floats]]) -> float:
+    """Return the mean score of the distinct pairs of query and random passage of all sources; NaN without any."""
+    if not drawn:
+        return float("nan")
+    codes = np.concatenate([pairs(rows.query, rows.negative, len(plan.passages)) for rows in drawn])
+    _, first = np.unique(codes, return_index=True)
+    return float(np.concatenate([near for _, near in scores])[first].mean())
+
+
+def _suspect_share(plan: Texts, rows: Triplets, scores: GuideScores) -> Estimate:
+    """Return the share of random passages that are suspect, clustered by query."""
     _, each = np.unique(rows.place, return_index=True)
     queries, cluster = np.unique(rows.query[each], return_inverse=True)
-    flags = margin_flags(s_query_negative, lowest_positive(s_query_positive, rows.place), "relative", MARGIN)[each]
-    return clustered_mean(flags.astype(np.float64), cluster, comparable_keys(plan.queries.keys[queries]))
+    flags = scores.suspect()[each].astype(np.float64)
+    return clustered_mean(flags, cluster, comparable_keys(plan.queries.keys[queries]))
 
 
 def _refuse_one_score(

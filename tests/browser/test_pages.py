@@ -18,7 +18,7 @@ from secid.pages.check_page import CHECK_FORMATS
 from secid.pages.comparison import COMPARISON_FORMATS, compare
 from secid.pages.examples import example_rows
 from secid.pages.explain import head_words
-from secid.pages.formats import FORMATS, MAX_CHARACTERS, to_html
+from secid.pages.formats import MAX_CHARACTERS, RUN_FORMATS, to_html
 from secid.pages.gate_ci import GATE_FORMATS
 from secid.pages.sections import page_of
 from secid.pages.text import short
@@ -70,7 +70,7 @@ def long_words(run):
 
 @pytest.fixture(scope="module")
 def pages():
-    html = FORMATS[".html"]
+    html = RUN_FORMATS[".html"]
     run = samples.golden()
     sources = [FIXTURES / "sources" / name for name in ("poisoned.jsonl", "bm25.jsonl.gz")]
     return {

@@ -321,18 +321,18 @@ def test_a_guide_is_audited_as_its_own_scores_say(beir, tiny, tmp_path, kind):
     assert source.rules == plain.sources[0].rules
     relevant = np.array([1, 0, 0, 1, 0, 0, 0, 1], bool)  # d2, d6 as a copy of d1; d3
     rules = {rule.name: rule for rule in source.guide_rules}
-    assert list(rules) == ["absolute", "relative", "maximum"]
-    relative = (s_qn - s_qp) / abs(s_qp)
+    assert list(rules) == ["absolute", "hardness", "maximum"]
     one = np.ones(8)
-    for name, score in (("absolute", s_qn - s_qp), ("relative", relative), ("maximum", s_qn)):
+    for name, score in (("absolute", s_qn - s_qp), ("maximum", s_qn)):
         assert rules[name].auroc == pytest.approx(oracle.auroc(score.round(6), relevant, one))
-    flags = oracle.flags(s_qn + 1e-6, s_qp, 0.05)  # d1 and d3 as negatives tie with themselves
-    for name in ("absolute", "relative"):
-        precision, recall = oracle.shares(flags[name], relevant, one)
-        assert (rules[name].n_flagged, rules[name].precision) == (sum(flags[name]), pytest.approx(precision))
-        assert rules[name].recall == pytest.approx(recall)
+    flags = oracle.flags(s_qn + 1e-6, s_qp, 0.05)["absolute"]  # d1 and d3 as negatives tie with themselves
+    precision, recall = oracle.shares(flags, relevant, one)
+    assert (rules["absolute"].n_flagged, rules["absolute"].precision) == (sum(flags), pytest.approx(precision))
+    assert rules["absolute"].recall == pytest.approx(recall)
+    assert rules["hardness"].threshold == 0.9
+    assert 0 < rules["hardness"].n_flagged < 8
     assert again.sources == report.sources
-    assert again.timing["guide"]["n_cached"] == (8 if kind == "guide" else 9)
+    assert again.timing["guide"]["n_cached"] == (8 if kind == "guide" else 12)
 
 
 def test_a_guide_equal_to_the_target_is_refused(beir, tiny):

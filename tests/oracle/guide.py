@@ -32,6 +32,11 @@ def flagged_share(pairs: Sequence[Pair], kind: str, value: float) -> float:
     return sum(FLAGS[kind](positive, negative, value) for positive, negative in pairs) / len(pairs)
 
 
+def suspect_share(pairs: Sequence[Pair], level: float) -> float:
+    """Return the share of negatives at 0.9 or more of the way from random passages (level) to their positive."""
+    return sum(p > level and n >= level + 0.9 * (p - level) for p, n in pairs) / len(pairs)
+
+
 def same_order(target: Sequence[Pair], guide: Sequence[Pair]) -> float:
     """Return the share of triplets whose positive and negative both encoders put in the same order."""
     same = sum((a > b) == (c > d) and (a < b) == (c < d) for (a, b), (c, d) in zip(target, guide, strict=True))

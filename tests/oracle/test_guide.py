@@ -68,8 +68,8 @@ def test_suspects_agreement_and_curves_are_those_of_loops(rows, result):
     target, guide = pairs(rows, PieceEncoder()), pairs(rows, OTHER)
     run = result.run
     (source,), (margins,) = run.analyses["guide"].sources, run.analyses["margins"]
-    suspects = reference.flagged_share(guide, "relative", 0.05)
-    assert 0.1 < suspects < 0.9
+    suspects = reference.suspect_share(guide, run.analyses["guide"].random_score)
+    assert 0.05 < suspects < 0.9
     assert source.suspect_share == pytest.approx(suspects, rel=TOLERANCE)
     assert run.sources[0].finding("suspect").share == pytest.approx(suspects, rel=TOLERANCE)
     assert run.sources[0].finding("suspect").interval_95 == source.interval_95
@@ -96,14 +96,14 @@ def test_score_without_suspects_is_that_of_the_rest_in_the_same_pool(rows, resul
     assert abs(rest - reference.score_nats(weights, differences, len(keep))) > 100 * TOLERANCE  # it can fail
 
 
-@pytest.mark.parametrize("damage", ["margin", "role", "encoder"])
+@pytest.mark.parametrize("damage", ["level", "role", "encoder"])
 def test_the_reference_notices_damage(rows, result, damage):
     (source,) = result.run.analyses["guide"].sources
     encoder = OTHER if damage != "encoder" else HashEncoder(65)
     of = pairs(rows, encoder)
     if damage == "role":
         of = [(negative, positive) for positive, negative in of]
-    share = reference.flagged_share(of, "relative", 0.15 if damage == "margin" else 0.05)
+    share = reference.suspect_share(of, result.run.analyses["guide"].random_score + (0.1 if damage == "level" else 0.0))
     assert abs(share - source.suspect_share) > 1e-3
 
 

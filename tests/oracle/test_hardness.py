@@ -13,7 +13,6 @@ import torch
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.sweep import sweep
 from secid.triplets.random_reference import (
-    PassageMeans,
     hardness,
     near_positive,
     passage_means,
@@ -76,7 +75,7 @@ def source(seed: int, *, n_passages: int = 34, n_positives: int = 4) -> tuple[di
         "random_like": random_like(query, near, reference).tolist(),
         "weak_positive": random_like(query, best, reference).tolist(),
     }
-    flags, h = near_positive(query, near, best, passage_means(plan, [rows, whole], vectors))
+    flags, h = near_positive(near, best, passage_means(plan, [rows, whole], vectors).of(query))
     ours |= {"near_positive": flags.tolist(), "own_hardness": [None if np.isnan(value) else value for value in h]}
     texts = [(f"q{q}", f"p{p}", f"p{n}", s) for q, p, n, s in zip(query, rows.positive, negative, share, strict=True)]
     cosines, limits = oracle.rows_of(
@@ -158,7 +157,7 @@ def near_the_limit(seed: int) -> tuple[list[bool], list[oracle.Row]]:
     vectors = Vectors(torch.from_numpy(q_rows), torch.from_numpy(p_rows))
     dots = sweep(vectors, rows, {}, ()).dots
     means = passage_means(plan, [rows, whole], vectors)
-    flags, _ = near_positive(query, dots.query_negative.numpy(), dots.query_positive.numpy(), means)
+    flags, _ = near_positive(dots.query_negative.numpy(), dots.query_positive.numpy(), means.of(query))
     theirs, _ = oracle.rows_of(
         [(f"q{q}", f"p{q}", f"p{n}", 1.0) for q, n in zip(query, negative, strict=True)],
         {f"q{q}": {f"p{q}"} for q in own},
@@ -196,8 +195,7 @@ def test_the_reference_notices_a_positive_left_among_the_passages(seed):
 def test_the_reference_notices_an_open_limit():
     """A negative at 0.9 of the way is flagged; these numbers put it exactly there."""
     row = oracle.Row("q", near=0.5625, best=0.625, random=0.0)
-    means = PassageMeans(np.array([0]), np.array([0.0]))
-    flags, _ = near_positive(np.array([0]), np.array([row.near]), np.array([row.best]), means)
+    flags, _ = near_positive(np.array([row.near]), np.array([row.best]), row.random)
     assert flags.tolist() == oracle.near_positive([row]) == [True]
     assert oracle.own_hardness([row]) == [0.9]
 

@@ -51,21 +51,32 @@ def case(folder: Path, sample: int | None = None) -> tuple[Sweep, Callable[..., 
     @cache
     def reference(kind: type[Rules] = Rules) -> dict[str, Any]:
         rules = kind(queries, corpus, Twins(), k=K, seed=3)
-        result: dict[str, Any] = {"random": expected(rules, vectors, "random", {"ranks": (1, K)})}
+        level = random_level(rules, vectors)
+        result: dict[str, Any] = {"random": expected(rules, vectors, level, "random", {"ranks": (1, K)})}
         for name, (_, own) in SOURCES.items():
             kept = {option: value for option, value in own.items() if option in ("maximum", "pick")}
             windows = dict.fromkeys([own.get("ranks", (1, 200)), (1, K), *WINDOWS])
-            result[name] = expected(rules, vectors, "dense", own)
+            result[name] = expected(rules, vectors, level, "dense", own)
             for ranks in windows:
                 for relative in RELATIVE:
                     options = {**kept, "ranks": ranks, "relative": relative}
-                    result[f"{name} {ranks} {relative}"] = expected(rules, vectors, "dense", options)
+                    result[f"{name} {ranks} {relative}"] = expected(rules, vectors, level, "dense", options)
         return result
 
     return sweep, reference
 
 
-def expected(rules: Rules, vectors: dict[str, Any], method: str, options: dict[str, Any]) -> dict[str, Any]:
+def random_level(rules: Rules, vectors: dict[str, Any]) -> float:
+    """Return the mean of the guide's scores of the random candidates."""
+    text_of = {key: text for text, key in rules.ids.items()}
+    mined = rules.mine("any", "random", ranks=(1, K)).negatives
+    scores = [vectors[rules.queries[key][0]] @ vectors[text_of[each.id]] for key, own in mined.items() for each in own]
+    return float(sum(scores) / len(scores))
+
+
+def expected(
+    rules: Rules, vectors: dict[str, Any], level: float, method: str, options: dict[str, Any]
+) -> dict[str, Any]:
     """Return the numbers of one method, negative by negative."""
     mined = rules.mine("any", method, **options).negatives
     text_of = {key: text for text, key in rules.ids.items()}
@@ -73,8 +84,8 @@ def expected(rules: Rules, vectors: dict[str, Any], method: str, options: dict[s
     for key, negatives in mined.items():
         query, positives = rules.queries[key]
         lowest = min(positives, key=lambda text: rules.s(query, text))
-        limit = float(vectors[query] @ vectors[lowest])
-        limit -= 0.05 * abs(limit)
+        best = float(vectors[query] @ vectors[lowest])
+        limit = level + 0.9 * (best - level) if best > level else math.inf
         for negative in negatives:
             scores.append(rules.s_qp(key) - negative.margin)
             margins.append(rules.s(query, positives[0]) - scores[-1])

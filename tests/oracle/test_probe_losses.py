@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from secid.tools.probing.losses import FORMS, Objective, Sides, training_loss
-from secid.tools.probing.options import LOSSES, PASSAGES
+from secid.tools.probing.options import LOSSES, PASSAGE_CHOICES
 from tests.oracle import objectives as reference
 
 TEMPERATURE = 0.05
@@ -48,11 +48,11 @@ def expected_loss(queries: Tensor, passages: Tensor, sides: Sides, loss: str) ->
         return reference.mw_loss(
             [s for i in n for s in of(i, sides.positive)], [s for i in n for s in of(i, sides.negative)]
         )
-    assert sides.suspect is not None
+    assert sides.masked is not None
     losses = []
     for i in n:
         positive, negative = of(i, sides.positive), of(i, sides.negative)
-        masked = sides.suspect[i][sides.negative[i]].tolist()
+        masked = sides.masked[i][sides.negative[i]].tolist()
         record = reference.Record([], [], [1.0] * len(positive), masked)
         losses.append(reference.record_loss(FORMS[loss], positive, negative, record))
     return torch.stack(losses).mean()
@@ -70,7 +70,7 @@ def both(loss: str, passages: str, seed: int, damage: str = "") -> tuple[float, 
         negative = sides.negative.copy()
         for i in range(4):
             negative[i, np.flatnonzero(negative[i])[0]] = False
-        sides = Sides(sides.positive, negative, sides.suspect)
+        sides = Sides(sides.positive, negative, sides.masked)
     expected = expected_loss(queries, texts, sides, loss)
     slopes = [torch.autograd.grad(value, [queries, texts]) for value in (own, expected)]
     apart = max(float((a - b).abs().max()) for a, b in zip(*slopes, strict=True))
@@ -78,7 +78,7 @@ def both(loss: str, passages: str, seed: int, damage: str = "") -> tuple[float, 
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("passages", PASSAGES)
+@pytest.mark.parametrize("passages", PASSAGE_CHOICES)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_losses_and_gradients_are_those_of_their_definitions(loss: str, passages: str, seed: int) -> None:
     of_loss, of_gradient = both(loss, passages, seed)
@@ -89,7 +89,7 @@ def test_losses_and_gradients_are_those_of_their_definitions(loss: str, passages
 @pytest.mark.parametrize("damage", ["another loss", "temperature", "a lost negative"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_damage_to_a_loss_is_noticed(loss: str, damage: str) -> None:
-    """Over seeds, since with all negatives of a query among the suspects GIST has nothing to lose."""
+    """Over seeds, since with all negatives of a query masked GIST has nothing to lose."""
     seen = np.array([both(loss, "batch", seed, damage) for seed in range(4)])
     assert (seen.max(axis=0) > 1e-4).all()
 

@@ -78,7 +78,7 @@ LOSSES = {
     "lsepair": "LSEPair",
     "sum_marginal": "SumMargLH",
     "joint": "JointLH",
-    "gist": "InfoNCE without the suspects of a guide (GIST)",
+    "gist": "InfoNCE without the passages that a guide scores above the positive (GIST)",
 }
 PASSAGES = {"own": "on a query's own negatives", "batch": "with in-batch passages"}
 NO_GAIN = (

@@ -20,11 +20,11 @@ from secid.pages.findings import (
 )
 from secid.pages.glossary import (
     CAUTION,
+    GUIDE_OFFER,
     NOT_RULED_OUT,
     ONE_LABEL,
     REFERENCES,
     SHORT_HEADS,
-    SUSPECTS,
     TO_CHECK,
     compares,
     equal_numbers_text,
@@ -450,7 +450,7 @@ def _labels(run: Run) -> str:
     if (guide := GUIDE.of(run)) is not None:
         return " ".join(suspects_sentences(guide))
     known = "" if _one_label(run) else f"{NOT_RULED_OUT} "
-    return f"{known}{SUSPECTS if has_collection(run) else TO_CHECK}"
+    return f"{known}{GUIDE_OFFER if has_collection(run) else TO_CHECK}"
 
 
 def _sampled(run: Run) -> str:

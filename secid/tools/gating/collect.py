@@ -146,8 +146,8 @@ def collect_baseline(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]
     tables = {"keys": frequencies.keys, "counts": frequencies.counts, **read_positives(folder, run)}
     guide = GUIDE.of(run)
     sources = {source.name: _source(source, sample) for source, sample in folder_samples(folder, run)}
-    own = settings_of(run)
-    settings = {name: getattr(own, name) for name in (*METHOD_SETTINGS, *RECIPE_FIELDS, "guide_sample")}
+    run_settings = settings_of(run)
+    settings = {name: getattr(run_settings, name) for name in (*METHOD_SETTINGS, *RECIPE_FIELDS, "guide_sample")}
     settings |= {name: run.settings[name]["value"] for name in ENCODERS if name in run.settings}
     baseline = Baseline(
         schema_version=BASELINE_SCHEMA_VERSION,

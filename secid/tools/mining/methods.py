@@ -34,7 +34,7 @@ DEPTH = 200
 """Last rank of the default window, or K if that is larger."""
 LARGEST_RANK = 2**31 - 1
 """Maximum rank and K, since ranks are stored in 32 bits. No collection has more candidates."""
-NAME = re.compile(r"[\w][\w.+-]*")
+SOURCE_NAME = re.compile(r"[\w][\w.+-]*")
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -218,7 +218,7 @@ def _miner(spec: str, k: int) -> Miner:
         raise UsageError(
             f"{spec!r} is not NAME=METHOD", remedy=f"write, for example, near=dense:ranks=1-50; {_known()}"
         )
-    if not NAME.fullmatch(name):
+    if not SOURCE_NAME.fullmatch(name):
         raise UsageError(
             f"{name!r} cannot be a file name",
             where=spec,
@@ -244,7 +244,9 @@ def _miner(spec: str, k: int) -> Miner:
         options["relative"] = MARGIN
     if kind == "llm" and "model" not in options:
         raise UsageError(
-            "no model named", where=spec, remedy="write llm:model=NAME, and add url=http://… unless it is OpenAI's"
+            "no model named",
+            where=spec,
+            remedy="write llm:model=NAME, and add url=http://… unless it is OpenAI's",
         )
     if "ranks" in option_names(METHODS[kind]):
         first, last = options.setdefault("ranks", (1, max(DEPTH, k)))
@@ -342,10 +344,10 @@ OPTIONS: Mapping[str, Option] = {
 
 
 def _check_parts(miner: Miner, miners: Sequence[Miner], k: int) -> None:
-    own = {other.name for other in miners if not isinstance(other.method, Hybrid)}
+    names = {other.name for other in miners if not isinstance(other.method, Hybrid)}
     parts = miner.method.parts if isinstance(miner.method, Hybrid) else ()
     for name, _ in parts:
-        if name not in own:
+        if name not in names:
             raise UsageError(
                 f"{name!r} is not another source of this run",
                 where=f"{miner.name}={miner.text}",

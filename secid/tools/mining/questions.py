@@ -64,8 +64,8 @@ class Questions:
         """Append texts to the passages. Return the new `Questions` and (n,) the id of each text of the spool."""
         others, ids = spool.store()
         with closing(others):
-            passages, own = self.passages.joined(others)
-        return replace(self, passages=passages), own[ids]
+            passages, place = self.passages.joined(others)
+        return replace(self, passages=passages), place[ids]
 
     def close(self) -> None:
         """Close the spool files."""
@@ -100,7 +100,7 @@ def questions_of_collection(
 
     def rows() -> Iterator[Row]:
         for key, positives in relevant.items():
-            passages_of_query = [Passage(collection.passage(own) or "", own) for own in positives]
+            passages_of_query = [Passage(collection.passage(docid) or "", docid) for docid in positives]
             yield Row(collection.query(key) or "", passages_of_query, (), key)
 
     return _questions(rows, collection, labels, folder, unknown)

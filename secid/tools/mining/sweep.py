@@ -15,7 +15,6 @@ import numpy as np
 
 from secid.arrays import Floats, Index
 from secid.measure.blocks import Triplets
-from secid.measure.in_batch import MARGIN
 from secid.progress import Progress
 from secid.results.mine import Suspects, Sweep, Swept, SweptSource
 from secid.scoring.encoders import load_guide
@@ -26,7 +25,8 @@ from secid.tools.mining.methods import Dense, Method, Miner, MiningPlan, Random
 from secid.tools.mining.questions import Questions
 from secid.tools.mining.run import Load, run_fields
 from secid.triplets.estimates import comparable_keys, wilson_interval
-from secid.triplets.guide import GuideScores, guide_scores
+from secid.triplets.guide import GuideScores, guide_scores, sample_of
+from secid.triplets.random_reference import NEAR_HARDNESS
 
 RELATIVE = (0.0, 0.02, 0.05, 0.1, 0.2)
 WINDOWS = ((11, 50), (51, 100))
@@ -40,11 +40,11 @@ def swept_methods(miner: Miner, k: int) -> list[Miner]:
 
     They have the source's maximum and pick. The relative margin replaces its own margins.
     """
-    own, methods = miner.method, dict[tuple[tuple[int, int], float], Dense]()
-    if isinstance(own, Dense):
+    dense, methods = miner.method, dict[tuple[tuple[int, int], float], Dense]()
+    if isinstance(dense, Dense):
         for ranks in (miner.window, (1, k), *WINDOWS):
             for relative in RELATIVE:
-                methods[ranks, relative] = replace(own, ranks=ranks, relative=relative, absolute=None)
+                methods[ranks, relative] = replace(dense, ranks=ranks, relative=relative, absolute=None)
     return [Miner(miner.name, miner.text, method) for method in methods.values()]
 
 
@@ -68,14 +68,17 @@ def sweep_all(
     guided: Sequence[Suspects | None] = [None] * len(every)
     size = settings.guide_sample or SWEEP_SAMPLE
     if guide is not None:
-        rows = [_triplets(questions, lists.positive, own) for own in lists.picks]
-        near = [s_qn[own.ids >= 0] for own, s_qn in zip(lists.picks, lists.s_qn, strict=True)]
+        rows = [_triplets(questions, lists.positive, picks) for picks in lists.picks]
+        near = [s_qn[picks.ids >= 0] for picks, s_qn in zip(lists.picks, lists.s_qn, strict=True)]
         sampled, sets = replace(settings, guide_sample=size), list(zip(rows, near, strict=True))
-        scores = guide_scores(questions, sets, guide, sampled, work / "guide", progress, {})
-        guided = [_suspects(questions, own, each) for own, each in zip(rows, scores, strict=True)]
+        # The random row's own sample sets the lower end of the guide's scale, so it costs nothing further.
+        random_triplets, s_random = sets[[miner.method for miner in every].index(at_random.method)]
+        drawn = random_triplets.take(sample_of(questions, random_triplets, s_random, size, settings.seed)[0])
+        scores = guide_scores(questions, sets, guide, sampled, work / "guide", progress, {}, [drawn])
+        guided = [_suspects(questions, triplets, each) for triplets, each in zip(rows, scores, strict=True)]
     swept = {
-        miner.method: _swept(miner.method, own, s_qn, lists.s_first, plan.k, settings.temperature, suspects)
-        for miner, own, s_qn, suspects in zip(every, lists.picks, lists.s_qn, guided, strict=True)
+        miner.method: _swept(miner.method, picks, s_qn, lists.s_first, plan.k, settings.temperature, suspects)
+        for miner, picks, s_qn, suspects in zip(every, lists.picks, lists.s_qn, guided, strict=True)
     }
     sources = tuple(
         SweptSource(
@@ -89,7 +92,7 @@ def sweep_all(
         **run_fields(plan, questions, settings),
         encoder=info,
         guide=None if guide is None else guide.info,
-        guide_margin=MARGIN,
+        guide_min_hardness=NEAR_HARDNESS,
         guide_sample=size,
         random=swept[at_random.method],
         sources=sources,

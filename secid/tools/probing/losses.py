@@ -17,13 +17,13 @@ from torch import Tensor
 
 from secid.arrays import Flags, Floats, Index, distinct
 from secid.encode import Encoder, Role
-from secid.measure.in_batch import MARGIN, margin_flags
 from secid.measure.objectives import CLOSED_FORMS, MW, BatchScores, Gradient, all_pairs
 from secid.progress import Progress
 from secid.settings import Settings, with_guide
 from secid.tools.probing.options import SEVERAL_POSITIVES
 from secid.tools.probing.task import Task
 from secid.triplets.embedding import Embedder, rows_of_ids
+from secid.triplets.guide import above_positive
 
 FORMS = {
     "infonce": "single_lh",
@@ -42,12 +42,12 @@ MAX_POSITIVES = 8
 class Sides:
     """Flags of a step's positives and negatives, (b, p) each, by query and passage.
 
-    suspect : (b, p) passages that the guide scores too close to the query's positive; None without a guide.
+    masked : (b, p) passages that the guide scores higher than the query's positive; None without a guide.
     """
 
     positive: Flags
     negative: Flags
-    suspect: Flags | None = None
+    masked: Flags | None = None
 
 
 def training_loss(queries: Tensor, passages: Tensor, sides: Sides, loss: str, temperature: float) -> Tensor:
@@ -60,13 +60,13 @@ def training_loss(queries: Tensor, passages: Tensor, sides: Sides, loss: str, te
     """
     scores = queries @ passages.T / temperature
     flags = [torch.from_numpy(side).to(scores.device) for side in (sides.positive, sides.negative)]
-    parts = [scores[own] for own in flags]
+    parts = [scores[mask] for mask in flags]
     if not scores.isfinite().all():
         return scores.sum() * torch.nan
     exact = torch.device("cpu") if scores.device.type == "mps" else scores.device
     positive, negative = (part.detach().to(exact).double() for part in parts)
-    of_positive, of_negative = (own.nonzero()[:, 0].to(exact) for own in flags)
-    masked = None if sides.suspect is None else torch.from_numpy(sides.suspect[sides.negative]).to(exact)
+    of_positive, of_negative = (mask.nonzero()[:, 0].to(exact) for mask in flags)
+    masked = None if sides.masked is None else torch.from_numpy(sides.masked[sides.negative]).to(exact)
     ones = torch.ones_like(positive)
     of_step = BatchScores(positive, negative, of_positive, of_negative, ones, masked, len(queries))
     gradient = _form(loss, positive, negative)(of_step)
@@ -83,26 +83,23 @@ def _form(loss: str, positive: Tensor, negative: Tensor) -> Callable[[BatchScore
 
 
 class Guidance:
-    """Finds a step's passages that a guide flags. The guide encodes all training texts once, in advance."""
+    """Finds a step's passages that GIST masks. The guide encodes all training texts once, in advance."""
 
     def __init__(self, task: Task, guide: Encoder, settings: Settings, folder: Path, progress: Progress) -> None:
         """Encode the task's texts. folder : new folder, made here, for the file of vectors."""
         folder.mkdir()
         self.info = guide.info
         lists = (task.positives, *task.negatives.values(), *task.controls.values())
-        ids = distinct(task.query), distinct(np.concatenate([own.ids for own in lists]))
+        ids = distinct(task.query), distinct(np.concatenate([part.ids for part in lists]))
         with closing(Embedder(task.queries, task.passages, guide, with_guide(settings), folder, progress)) as embedder:
             embedder.need(*ids)
             self._vectors = embedder.vectors
 
-    def suspects(self, queries: Index, passages: Index) -> Flags:
-        """Return (b, p) flags of passages that the guide scores too close to the positive of query i, passage i.
-
-        Too close is defined by the relative margin.
-        """
+    def masked(self, queries: Index, passages: Index) -> Flags:
+        """Return (b, p) flags of passages that the guide scores higher than the positive of query i, passage i."""
         scores = self._rows("query", queries) @ self._rows("passage", passages).T
-        own = scores[np.arange(len(queries)), np.arange(len(queries))]
-        return np.asarray(margin_flags(scores, own[:, None], "relative", MARGIN))
+        target = scores[np.arange(len(queries)), np.arange(len(queries))]
+        return above_positive(scores, target[:, None])
 
     def _rows(self, role: Role, ids: Index) -> Floats:
         """Return (n, d) float64 unit rows of these ids."""

@@ -26,7 +26,7 @@ passage of another row."""
 LARGEST_OPTION = 1_000_000
 """Maximum of each option. A larger number must be a typing error."""
 LOSSES = ("infonce", "mw", "lsepair", "sum_marginal", "joint", "gist")
-PASSAGES = ("own", "batch")
+PASSAGE_CHOICES = ("own", "batch")
 SEVERAL_POSITIVES = frozenset({"mw", "lsepair", "sum_marginal", "joint"})
 """Losses that use several labelled positives of a query in a step. The others use one, drawn at random."""
 UNTRAINABLE = {
@@ -74,7 +74,7 @@ class Options:
                 raise UsageError(f"expected at least {least}, got {value}", where=flag)
             if value > LARGEST_OPTION:
                 raise UsageError(f"expected at most {LARGEST_OPTION:,}, got {value}", where=flag)
-        for flag, value, known in (("--loss", self.loss, LOSSES), ("--passages", self.passages, PASSAGES)):
+        for flag, value, known in (("--loss", self.loss, LOSSES), ("--passages", self.passages, PASSAGE_CHOICES)):
             if value not in known:
                 raise UsageError(f"{value!r} is not one of {', '.join(known)}", where=flag)
         for rate in self.rates:

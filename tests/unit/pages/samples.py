@@ -247,7 +247,13 @@ def guided(run: Run, sample: int | None = None, **numbers: Any) -> Run:
     sources = tuple(replace(source, **numbers) for source in sources)
     return replaced(
         run,
-        guide=GuideResult(encoder=replace(run.encoder, name="guide"), margin=0.05, sample=sample, sources=sources),
+        guide=GuideResult(
+            encoder=replace(run.encoder, name="guide"),
+            min_hardness=0.9,
+            random_score=0.1,
+            sample=sample,
+            sources=sources,
+        ),
         margins=tuple(SourceMargins(name=source.name, target=curves, guide=curves) for source in run.sources),
     )
 

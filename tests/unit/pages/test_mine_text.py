@@ -109,7 +109,7 @@ def test_a_name_cannot_control_the_terminal():
     assert "\u202e" not in text
 
 
-@pytest.mark.parametrize(("names", "words"), [(WHY, mine_text.SHORT), (EXCLUDED, mine_text.EXCLUDED)])
+@pytest.mark.parametrize(("names", "words"), [(WHY, mine_text.SHORT), (EXCLUDED, mine_text.EXCLUSION_TEXTS)])
 def test_every_reason_is_in_words(names, words):
     assert set(names) == set(words)
 
@@ -127,7 +127,7 @@ SUSPECTS = Suspects(n_scored=300, share=0.0321, interval_95=(0.0151, 0.062))
 SWEEP = Sweep(
     schema_version="1.0", secid_version="0.1.0", encoder=ENCODER, n_rows=1109, n_queries=1109,
     n_candidates=5183, skipped={}, k=10, seed=0, max_reuse=None,
-    settings={}, guide=replace(ENCODER, name="guide"), guide_margin=0.05, guide_sample=300,
+    settings={}, guide=replace(ENCODER, name="guide"), guide_min_hardness=0.9, guide_sample=300,
     random=swept(None, (1, 10), 11090, replace(SUSPECTS, share=0.312, interval_95=(0.25, 0.37))),
     sources=(
         SweptSource(
