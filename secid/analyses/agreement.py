@@ -79,7 +79,9 @@ def read_outcomes(path: Path) -> list[Outcomes]:
             reader = csv.reader(file)
             rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(row)]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read: {plain_message(error)}", where=str(path)) from error
+        raise InputError(
+            f"cannot be read: {plain_message(error)}", where=str(path), remedy="save it as a CSV file in UTF-8"
+        ) from error
     columns = rows[0][1] if rows else []
     if "source" not in columns or len(columns) < 2:
         names_shown = [name[:40] for name in columns if name][:SHOWN_NAMES]
@@ -125,7 +127,7 @@ def _refuse_odd_errors(values: Mapping[str, float], errors: Mapping[str, float],
         raise InputError(
             f"{column} of {negative!r} is negative: {errors[negative]:g}",
             where=str(path),
-            remedy="a standard error is at least 0",
+            remedy="correct it: a standard error is at least 0",
         )
     missing = [source for source in values if source not in errors]
     if errors and missing:

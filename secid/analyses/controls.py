@@ -47,7 +47,7 @@ def chosen_kinds(text: str) -> tuple[str, ...]:
                 f"{name!r} cannot be combined, got {text!r}" if name in ("all", "none") else f"unknown control {name!r}"
             )
             raise UsageError(
-                problem, where=flag_of("controls"), remedy=f"all, none, or some of {', '.join(CONTROL_KINDS)}"
+                problem, where=flag_of("controls"), remedy=f"use all, none, or some of {', '.join(CONTROL_KINDS)}"
             )
     return tuple(kind for kind in CONTROL_KINDS if kind in names)
 

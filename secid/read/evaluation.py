@@ -386,7 +386,7 @@ def _grades(settings: Settings, path: str) -> Mapping[str, Mapping[str, float]]:
         raise InputError(
             f"a run takes its positives from judgements (qrels), but {missing}",
             where=path,
-            remedy=f"--collection DIR names a BEIR folder with a corpus, queries, and judgements in DIR/qrels "
+            remedy=f"add --collection DIR, a BEIR folder with a corpus, queries, and judgements in DIR/qrels "
             f"({flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')} replace the first two)",
         )
     return _read_grades(tuple((file, stamp(file)) for file in files))

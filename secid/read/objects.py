@@ -22,8 +22,8 @@ from secid.records import path_of_object
 
 Write = Callable[[BinaryIO], None]
 SOURCE_TYPES = (
-    "a source is a path; a datasets.Dataset or IterableDataset; a table that exports Arrow streams (pandas 2.2 or "
-    "newer, polars, pyarrow); an iterable of dicts; or any of these as (name, object)"
+    "give a path, a datasets.Dataset or IterableDataset, a table that exports Arrow streams (pandas 2.2 or newer, "
+    "polars, pyarrow), or an iterable of dicts; to name it, give (name, object)"
 )
 ONE_TYPE = "give each column one type, texts or lists of texts, or leave out those that secid does not need"
 AS_JSON = "use only texts, numbers, lists and dicts in a row, and None for a missing value"

@@ -190,15 +190,15 @@ def refuse_unread(binding: Binding, head: Head, source_column: str | None, path:
         unread = [key for key in others if key not in empty and unread_role(key, binding) == role]
         unread = [key for key in unread if head.kinds[key] in kinds]
         if unread:
-            more = "to read all, write them as one list"
+            more = "to read all of them, write them as one list"
             if role == "negative" and not binding.labelled:
-                more = "--format miners reads each as a source"
+                more = "use --format miners to read each as a source"
             column = read.partition("…")[0]
             flag = f"--format {binding.schema}" if binding.labelled or binding.splits else f"--{role}-column {column}"
             raise SchemaError(
                 f"several readings fit: the {role}s are {read}, or {', '.join(unread)}{list_columns(head)}",
                 where=path,
-                remedy=f"{flag} leaves out {', '.join(unread)}; {more}",
+                remedy=f"use {flag} to leave out {', '.join(unread)}; {more}",
             )
     return tuple(empty)
 
@@ -260,7 +260,7 @@ def refuse_labels(binding: Binding, head: Head, settings: Settings, path: str) -
         raise SchemaError(
             f"labels other than 0 and 1 ({some}) do not show which passages are positives",
             where=path,
-            remedy="--positive-score X takes passages labelled X or more as positives, and the others as negatives",
+            remedy="use --positive-score X to take passages labelled X or more as positives, others as negatives",
         )
 
 
@@ -290,7 +290,7 @@ def refuse_names(head: Head, path: str) -> None:
         raise SchemaError(
             f"the first row may be column names or data: {shorten(', '.join(names), 100)}",
             where=path,
-            remedy=f"{flag_of('header', False)} reads it as data; if it is names, write each row as an object",
+            remedy=f"use {flag_of('header', False)} to read it as data; if it is names, write each row as an object",
         )
 
 
@@ -309,7 +309,7 @@ def refuse_titles(binding: Binding, head: Head, path: str) -> None:
         raise SchemaError(
             f"titles in separate columns: {shorten(', '.join(titles))}{list_columns(head)}",
             where=path,
-            remedy=f"{flag_of('titles', False)} omits them; to join them, write each passage as an object: "
+            remedy=f"use {flag_of('titles', False)} to omit them; to join them, write each passage as an object: "
             '{"title": "...", "text": "..."}',
         )
 

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from secid.errors import OutputError, SecidError
-from secid.files import write_together
+from secid.files import write_error, write_together
 from secid.pages.text import log_line
 from secid.progress import Progress
 from secid.results import Run
@@ -193,7 +193,7 @@ class RunFolder:
             self._partial = self.path.parent / f"{PARTIAL_PREFIX}{os.getpid()}-{self.path.name}"
             self._partial.mkdir()
         except OSError as error:
-            raise OutputError(f"cannot be written: {error.strerror}", where=str(self.path)) from error
+            raise write_error(error, self.path) from error
         return self
 
     def __exit__(
@@ -248,7 +248,7 @@ class RunFolder:
                 self.path.rename(self._partial / "replaced")
             ready.rename(self.path)
         except OSError as error:
-            raise OutputError(f"cannot be written: {error.strerror}", where=str(self.path)) from error
+            raise write_error(error, self.path) from error
 
 
 def add_probe(folder: Path, run: Run, probe: Probe) -> None:

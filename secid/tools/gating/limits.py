@@ -475,7 +475,9 @@ def write_policy(baseline: Baseline, where: str, path: Path) -> None:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise OutputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+            raise OutputError(
+                f"cannot be read: {error.strerror}", where=str(path), remedy="name another file with --policy"
+            ) from error
         table, before = read_toml(data, str(path)), data.decode("utf-8")
         if table_in(table, path.name) is not None:
             raise UsageError(

@@ -279,7 +279,7 @@ class Journal:
             self._file = path.open("a+b", buffering=0)  # with a buffer, closing after a full disk would fail again
             others = self._read()
         for name, n in others.items():
-            progress.note(f"{path}: {plural(n, 'answer')} not used (another {name})")
+            progress.note(f"{path}: {plural(n, 'answer')} of another {name} will not be used")
 
     def __contains__(self, request: str) -> bool:
         return request in self._places

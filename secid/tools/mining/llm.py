@@ -236,7 +236,7 @@ class Endpoint:
             timeout=openai.Timeout(TIMEOUT_SECONDS, connect=CONNECT_SECONDS),
         )  # fmt: skip
         if self._key and self.url.startswith("http://"):
-            progress.note("the key is sent over plain http")
+            progress.note("the key is sent unencrypted; use an https address if the server has one")
 
     def error(self, message: str, remedy: str) -> EndpointError:
         """Return an error of this server."""

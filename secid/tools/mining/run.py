@@ -190,4 +190,4 @@ def check_folder(folder: Path) -> None:
                 else f"remove all files except {patterns[0]}, whose answers you would pay for again in a new directory",
             )
     elif folder.exists() or folder.is_symlink():
-        raise OutputError("is not a directory", where=str(folder))
+        raise OutputError("is not a directory", where=str(folder), remedy="name a new directory")

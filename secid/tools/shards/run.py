@@ -397,7 +397,7 @@ def _all(ray: Any, work: Mapping[str, Any], progress: Progress, noted: set[str],
                         what = f"failed {TRIES} times on Ray, {type(cause).__name__}: {errors.plain_message(cause)}"
                         remedy = "see Ray's logs; finished parts are kept, and the same command runs the others"
                         raise errors.NotEvaluatedError(what, where=name, remedy=remedy) from None
-                    progress.note(f"{name}: {type(cause).__name__}; trying again")
+                    progress.note(f"{name} failed ({type(cause).__name__}); trying again")
                     if not isinstance(error, ray.exceptions.RayTaskError):  # its process has ended
                         actors.remove(one)
                     todo.extendleft([name] if name in work else [])
