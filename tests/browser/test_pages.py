@@ -165,7 +165,7 @@ def test_a_click_on_a_head_sorts_by_its_column(visit, pages):
 def test_sorting_leaves_the_sources_that_are_not_ranked_below_the_others(visit):
     run = samples.profiled(samples.golden())
     last = run.sources[-1].name
-    with visit(FORMATS[".html"](run)) as seen:
+    with visit(RUN_FORMATS[".html"](run)) as seen:
         head = seen.page.locator("[aria-labelledby=answer] thead th", has_text="source")
         for _ in range(2):
             head.locator("button").click()
