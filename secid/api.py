@@ -164,9 +164,9 @@ def write_mixture(
     from secid.tools.export.mixture import write_blend
 
     folder, report = read_run_folder(run)
-    chosen = settings_of(report).seed if seed is None else seed
+    draw_seed = settings_of(report).seed if seed is None else seed
     with work_folder() as work:
-        return write_blend(report, folder, shares, base, Path(path), schema, work, progress or Silent(), chosen)
+        return write_blend(report, folder, shares, base, Path(path), schema, work, progress or Silent(), draw_seed)
 
 
 def select(

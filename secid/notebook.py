@@ -39,7 +39,7 @@ PAGES: Mapping[type, Callable[[Any], Page]] = {
 }
 SCREENS: Mapping[type, Callable[[Any], Screen]] = {Mined: mined_screen, Sweep: sweep_screen}
 """Type of a result without a page -> function that makes its terminal screen."""
-COLUMNS = 80
+SCREEN_COLUMNS = 80
 FRAME = (
     '<iframe title="{title}" sandbox="allow-scripts" allow="clipboard-write" '
     'style="width:100%;height:600px;border:0;resize:vertical" srcdoc="{page}"><pre>{text}</pre></iframe>'
@@ -51,7 +51,7 @@ shows the text inside."""
 def text_of(result: Any) -> str:
     """Return a result's headline and table, 80 characters wide."""
     text = StringIO()
-    console = Console(file=text, width=COLUMNS, highlight=False, color_system=None)
+    console = Console(file=text, width=SCREEN_COLUMNS, highlight=False, color_system=None)
     kind = type(result)
     if kind in SCREENS:
         print_page(console, SCREENS[kind](result))

@@ -142,7 +142,7 @@ class Block(NamedTuple):
 
 
 class Defect(NamedTuple):
-    """A row, or several (n_rows), without a usable record. reason: key of REASONS.
+    """A row, or several (n_rows), without a usable record. reason: key of SKIP_REASONS.
 
     fact  : the exact fault, of a kind in FAULTS, with texts already shortened; None if the reason is specific enough.
     split : as in Record; None if the row is too broken to know its split. It then counts against every source of the
@@ -167,7 +167,7 @@ class Reason(NamedTuple):
     malformed: bool
 
 
-REASONS: Mapping[str, Reason] = {
+SKIP_REASONS: Mapping[str, Reason] = {
     "broken_line": Reason("not valid JSON, CSV or text: cut, mis-encoded or malformed", True),
     "wrong_type": Reason("a field has the wrong type for its schema", True),
     "string_for_list": Reason("a string where a list of texts is expected", True),

@@ -319,13 +319,16 @@ def with_encoder(settings: Settings, encoder: str | None) -> Settings:
 
 def with_guide(settings: Settings) -> Settings:
     """Return the settings for the guide: its own recipe, with the guide's prefixes if they are set."""
-    own = with_encoder(settings, settings.guide)
-    return replace(own, query_prefix=settings.guide_query_prefix, passage_prefix=settings.guide_passage_prefix)
+    model_settings = with_encoder(settings, settings.guide)
+    return replace(
+        model_settings, query_prefix=settings.guide_query_prefix, passage_prefix=settings.guide_passage_prefix
+    )
 
 
 SETTINGS_FILES = {"secid.toml": None, "pyproject.toml": "secid"}
 """Settings files in the working directory, each with its table under [tool]; None if the whole file holds settings."""
 ENVIRONMENT_PREFIX = "SECID_"
+TOML_REMEDY = "correct the file at that place; texts need quotes"
 SHORT_REPR = Repr()
 SHORT_REPR.maxstring = SHORT_REPR.maxother = 200
 """Formatter of a rejected value, which shortens long or deeply nested ones."""
@@ -453,7 +456,7 @@ def read_toml(data: bytes, where: str) -> dict[str, Any]:
     try:
         return tomllib.loads(data.decode("utf-8"))
     except (ValueError, RecursionError) as error:  # a number with thousands of digits raises a plain ValueError
-        raise SettingsError(f"not valid TOML: {error}", where=where) from error
+        raise SettingsError(f"not valid TOML: {error}", where=where, remedy=TOML_REMEDY) from error
 
 
 def _from_file(directory: Path) -> dict[str, tuple[Any, str]]:
@@ -513,6 +516,6 @@ def checked_settings(values: Mapping[str, Any], origin: Mapping[str, str]) -> Se
             raise SettingsError(
                 f"{name} = {SHORT_REPR.repr(value)} is not allowed",
                 where=flag_of(name) if origin[name] == FLAG else origin[name],
-                remedy=allowed(name),
+                remedy=f"use {allowed(name)}",
             ) from None
     return Settings(**accepted)

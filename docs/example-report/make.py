@@ -14,7 +14,7 @@ from typing import Any
 
 from secid import api
 from secid.analyses.registry import from_json, to_json
-from secid.pages.formats import FORMATS
+from secid.pages.formats import RUN_FORMATS
 from secid.results import Run
 
 FOLDER = Path(__file__).resolve().parent
@@ -51,7 +51,7 @@ def _rounded(value: Any) -> Any:
 
 def pages(run: Run) -> dict[str, str]:
     """Return the text of every page by file name."""
-    return {f"report{suffix}": render(run) for suffix, render in FORMATS.items()}
+    return {f"report{suffix}": render(run) for suffix, render in RUN_FORMATS.items()}
 
 
 def differences(new: Any, old: Any, place: str = "report") -> list[str]:
@@ -80,7 +80,7 @@ def main(arguments: list[str]) -> int:
     """Write the pages, list differences, or draw the picture of the README."""
     if arguments == ["--picture"]:
         page, picture = FOLDER / "report.html", FOLDER / "report.png"
-        options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1100,1080"]
+        options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1100,1100"]
         subprocess.run(["chromium", *options, f"--screenshot={picture}", page.as_uri()], check=True)
         return 0
     if arguments == ["--check"]:

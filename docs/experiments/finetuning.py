@@ -62,7 +62,7 @@ from secid.analyses.agreement import kendall_tau_b, pairs_ordered_alike, top_1_r
 from secid.arrays import Flags, Floats, Index
 from secid.encode import load
 from secid.encode.transformer import TransformerEncoder
-from secid.measure.gates import WEIGHTS, WeightFormula
+from secid.measure.gates import WEIGHT_FORMULAS, WeightFormula
 from secid.pool.reading import read_draft
 from secid.progress import Silent
 from secid.read import resolve_sources
@@ -300,8 +300,8 @@ def numbers_of(arguments: argparse.Namespace, names: list[str]) -> dict[str, dic
 
     Of names with equal numbers only the first is kept. A number whose small values are likely to be better is negated.
     """
-    assert isinstance(WEIGHTS, dict)
-    WEIGHTS.update(MORE_WEIGHTS)
+    assert isinstance(WEIGHT_FORMULAS, dict)
+    WEIGHT_FORMULAS.update(MORE_WEIGHTS)
     numbers: dict[str, dict[str, float]] = {}
     with tempfile.TemporaryDirectory() as folder:
         for budget in BUDGETS:

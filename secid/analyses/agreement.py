@@ -79,7 +79,9 @@ def read_outcomes(path: Path) -> list[Outcomes]:
             reader = csv.reader(file)
             rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(row)]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read: {plain_message(error)}", where=str(path)) from error
+        raise InputError(
+            f"cannot be read: {plain_message(error)}", where=str(path), remedy="save it as a CSV file in UTF-8"
+        ) from error
     columns = rows[0][1] if rows else []
     if "source" not in columns or len(columns) < 2:
         names_shown = [name[:40] for name in columns if name][:SHOWN_NAMES]
@@ -125,7 +127,7 @@ def _refuse_odd_errors(values: Mapping[str, float], errors: Mapping[str, float],
         raise InputError(
             f"{column} of {negative!r} is negative: {errors[negative]:g}",
             where=str(path),
-            remedy="a standard error is at least 0",
+            remedy="correct it: a standard error is at least 0",
         )
     missing = [source for source in values if source not in errors]
     if errors and missing:
@@ -195,8 +197,8 @@ def top_1_regret(numbers: Floats, outcomes: Floats) -> float | None:
     numbers, outcomes : (S,) number that ranks the sources, and downstream value. None if several sources share the
     highest number.
     """
-    chosen = _highest(numbers)
-    return None if chosen is None else float(outcomes.max() - outcomes[chosen])
+    place = _highest(numbers)
+    return None if place is None else float(outcomes.max() - outcomes[place])
 
 
 def _highest(values: Floats) -> int | None:
@@ -208,15 +210,15 @@ def _highest(values: Floats) -> int | None:
 def unmatched_names(run: Run, outcomes: Iterable[Outcomes]) -> list[str]:
     """Return sentences about sources that occur only in the outcomes, or only in the run."""
     metric_names = list(dict.fromkeys(name for outcome in outcomes for name in outcome.values))
-    own = [source.name for source in run.sources]
+    names = [source.name for source in run.sources]
     lines = []
-    if unknown := [name for name in metric_names if name not in own]:
+    if unknown := [name for name in metric_names if name not in names]:
         lines.append(
             f"{len(unknown)} of {len(metric_names)} names are ignored because they are not in the run: "
             f"{shown_names(unknown)}"
         )
-    if missing := [name for name in own if name not in metric_names]:
-        lines.append(f"{len(missing)} of the run's {len(own)} sources have no value: {shown_names(missing)}")
+    if missing := [name for name in names if name not in metric_names]:
+        lines.append(f"{len(missing)} of the run's {len(names)} sources have no value: {shown_names(missing)}")
     return lines
 
 
@@ -292,7 +294,7 @@ def _compare(run: Run, name: str, values: Mapping[str, float], outcome: Outcomes
     first = _Signs.of(a, _half_widths(run, names, rate) if of_scores else np.zeros((len(a), len(a))))
     second = _Signs.of(b, _critical_value(rate) * np.hypot(errors[:, None], errors[None, :]))
     tau, rho = kendall_tau_b(a, b), spearman_rho(a, b)
-    chosen, best = _highest(a), _highest(b)
+    top, best = _highest(a), _highest(b)
     return Agreement(
         number=name,
         metric=outcome.name,
@@ -303,10 +305,10 @@ def _compare(run: Run, name: str, values: Mapping[str, float], outcome: Outcomes
         spearman_interval_95=_rho_interval(first, second, rho) if n_sides else None,
         n_pairs=n_pairs,
         n_pairs_alike=alike,
-        first=None if chosen is None else names[chosen],
+        first=None if top is None else names[top],
         best=None if best is None or outcome.abstained or outcome.is_open else names[best],
         top_1_regret=top_1_regret(a, b),
-        regret_interval_95=None if chosen is None or not of_outcomes else _regret_interval(b, errors, chosen),
+        regret_interval_95=None if top is None or not of_outcomes else _regret_interval(b, errors, top),
         errors_of=tuple(side for side, has in (("scores", of_scores), ("outcomes", of_outcomes)) if has),
         abstained=outcome.abstained,
     )
@@ -370,14 +372,14 @@ def _scaled_interval(estimate: float | None, low: float, high: float, scale: flo
     return (max(-1.0, min(estimate, float(low) / scale)), min(1.0, max(estimate, float(high) / scale)))
 
 
-def _regret_interval(values: Floats, errors: Floats, chosen: int) -> tuple[float, float]:
+def _regret_interval(values: Floats, errors: Floats, first: int) -> tuple[float, float]:
     """Return the interval of one source's regret, from simultaneous intervals of the other sources' leads over it.
 
-    chosen : index of the source.
+    first : index of the source.
     """
     point = _critical_value(ERROR_RATE / max(1, len(values) - 1))
-    lead, half = values - values[chosen], point * np.hypot(errors, errors[chosen])
-    half[chosen] = 0.0
+    lead, half = values - values[first], point * np.hypot(errors, errors[first])
+    half[first] = 0.0
     return (max(0.0, float((lead - half).max())), max(0.0, float((lead + half).max())))
 
 

@@ -27,7 +27,7 @@ from secid.triplets.random_reference import NEAR_HARDNESS
 ABSOLUTE, RELATIVE = 0.0, 0.05
 """Default margins. The GIST losses of sentence-transformers mask negatives that score at least as high as the positive.
 NV-Retriever's best margin starts 5 % below the positive's score. Source: METHOD 10."""
-DECIMALS = 12
+SCORE_DECIMALS = 12
 """Number of decimals that scores are rounded to before they are compared. Another order of additions changes a float64
 dot product by about 1e-16, which would break ties."""
 NONE_RELEVANT = "none_relevant"
@@ -57,15 +57,17 @@ def rules(s_qn: Floats, s_qp: Floats) -> dict[str, AuditRule]:
     rounding causes near π = 1. The score for the relative margin is -r, where r = (s_qp - s_qn) / |s_qp|. The margin
     flags negatives whose r is at most its value.
     """
-    gap: Floats = np.round(s_qn - s_qp, DECIMALS)
+    gap: Floats = np.round(s_qn - s_qp, SCORE_DECIMALS)
     size = np.abs(s_qp)
     with np.errstate(divide="ignore", invalid="ignore"):
         relative: Floats = np.where(size > 0, (s_qn - s_qp) / size, np.where(s_qn >= s_qp, np.inf, -np.inf))
     return {
         "consistency": AuditRule(gap, 0.5, gap > 0),
         "absolute": AuditRule(gap, ABSOLUTE, margin_flags(s_qn, s_qp, "absolute", ABSOLUTE)),
-        "relative": AuditRule(np.round(relative, DECIMALS), RELATIVE, margin_flags(s_qn, s_qp, "relative", RELATIVE)),
-        "maximum": AuditRule(np.round(s_qn, DECIMALS), None, None),
+        "relative": AuditRule(
+            np.round(relative, SCORE_DECIMALS), RELATIVE, margin_flags(s_qn, s_qp, "relative", RELATIVE)
+        ),
+        "maximum": AuditRule(np.round(s_qn, SCORE_DECIMALS), None, None),
     }
 
 
@@ -75,7 +77,7 @@ def guide_rules(guide: GuideScores) -> dict[str, AuditRule]:
     A negative without a hardness, because its positive scores no higher than random passages, comes last.
     """
     own = rules(guide.s_query_negative, guide.s_query_positive)
-    hardness = np.nan_to_num(np.round(guide.hardness(), DECIMALS), nan=-np.inf)
+    hardness = np.nan_to_num(np.round(guide.hardness(), SCORE_DECIMALS), nan=-np.inf)
     return {
         "absolute": own["absolute"],
         "hardness": AuditRule(hardness, NEAR_HARDNESS, guide.suspect()),
@@ -173,8 +175,10 @@ def source_audit(
         share = negatives.share_of(relevant, everything)
         numbers = tuple(_audit_rule(key, rule, negatives, missing) for key, rule in rules(s_qn, s_qp).items())
         if guide is not None:
-            own = guide_rules(guide)
-            by_guide = tuple(_audit_rule(key, rule, negatives, missing, "guide's ") for key, rule in own.items())
+            rules_of_guide = guide_rules(guide)
+            by_guide = tuple(
+                _audit_rule(key, rule, negatives, missing, "guide's ") for key, rule in rules_of_guide.items()
+            )
     consistency = next(iter(numbers), None)
     n_negatives = negatives.n(everything)
     return AuditedSource(

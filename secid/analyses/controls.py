@@ -19,7 +19,7 @@ from secid.measure.blocks import Triplets, Vectors
 from secid.measure.interval import Difference
 from secid.measure.uncertainty import difference
 from secid.pool import SPLITTERS, Plan, first_sampled, key_ranks, sample_order
-from secid.pool.texts import pieces
+from secid.pool.texts import batch_ranges
 from secid.progress import Progress
 from secid.results import control_name
 from secid.settings import Settings, flag_of
@@ -47,7 +47,7 @@ def chosen_kinds(text: str) -> tuple[str, ...]:
                 f"{name!r} cannot be combined, got {text!r}" if name in ("all", "none") else f"unknown control {name!r}"
             )
             raise UsageError(
-                problem, where=flag_of("controls"), remedy=f"all, none, or some of {', '.join(CONTROL_KINDS)}"
+                problem, where=flag_of("controls"), remedy=f"use all, none, or some of {', '.join(CONTROL_KINDS)}"
             )
     return tuple(kind for kind in CONTROL_KINDS if kind in names)
 
@@ -70,12 +70,13 @@ class Control:
 class Base:
     """Sampled (query, scored positive) pairs of a run, and the documents and labels needed for controls.
 
-    query, positive : (R,) ids, in the order of the sample.
-    rank            : (n_passages,) rank of each passage by its text key.
-    pool            : documents of the scored triplets, sorted by text key.   candidates : part of `pool` to search.
-    known           : sorted query * n_passages + passage of every labelled positive.
-    own             : sorted query * n_passages + passage of every labelled positive and scored negative.
-    per_query       : number of negatives to draw per pair: the median over the records of all sources.
+    query, positive    : (R,) ids, in the order of the sample.
+    rank               : (n_passages,) rank of each passage by its text key.
+    pool               : documents of the scored triplets, sorted by text key.
+    candidates         : part of `pool` to search.
+    known              : sorted query * n_passages + passage of every labelled positive.
+    labelled_or_scored : sorted query * n_passages + passage of every labelled positive and scored negative.
+    per_query          : number of negatives to draw per pair: the median over the records of all sources.
     """
 
     query: Index
@@ -84,7 +85,7 @@ class Base:
     pool: Index
     candidates: Index
     known: Index
-    own: Index
+    labelled_or_scored: Index
     n_passages: int
     per_query: int
 
@@ -113,7 +114,7 @@ def base_of(plan: Plan, triplets: Sequence[Triplets], settings: Settings) -> Bas
         pool=pool,
         candidates=_candidates(plan, pool, settings.seed),
         known=plan.known_positives,
-        own=distinct(np.concatenate([plan.known_positives, *negative_pairs])),
+        labelled_or_scored=distinct(np.concatenate([plan.known_positives, *negative_pairs])),
         n_passages=n_passages,
         per_query=max(1, int(np.median(counts))),
     )
@@ -195,9 +196,9 @@ def triplets_from(
     )
 
 
-def _from_table(base: Base, table: Index, wanted: npt.NDArray[np.bool_]) -> Triplets | str:
-    """Build triplets from an (R, m) table of candidates. Each row gives its first per_query `wanted` candidates."""
-    keep = wanted & (np.cumsum(wanted, axis=1) <= base.per_query)
+def _from_table(base: Base, table: Index, eligible: npt.NDArray[np.bool_]) -> Triplets | str:
+    """Build triplets from an (R, m) table of candidates. Each row gives its first per_query `eligible` candidates."""
+    keep = eligible & (np.cumsum(eligible, axis=1) <= base.per_query)
     pair = np.repeat(np.arange(len(table)), keep.sum(axis=1))
     if not len(pair):
         return "no_document"
@@ -211,7 +212,7 @@ def _random(base: Base, seed: int) -> Triplets | str:
     generator = np.random.default_rng([seed, 1])
     # Draw more than twice as many as needed, since excluded documents and repeats are removed
     table = base.pool[generator.integers(len(base.pool), size=(len(base.query), 2 * base.per_query + 8))]
-    keep = ~is_known(pairs(base.query[:, None], table, base.n_passages), base.own) & first_in_row(table)
+    keep = ~is_known(pairs(base.query[:, None], table, base.n_passages), base.labelled_or_scored) & first_in_row(table)
     return _from_table(base, table, keep)
 
 
@@ -259,7 +260,7 @@ def _shuffled(rows: Triplets, base: Base, plan: Plan, settings: Settings) -> Tri
     negative = rows.negative[order][(np.arange(len(rows)) + shift) % len(rows)]
     query, positive, record = rows.query[order], rows.positive[order], rows.record[order]
     sampled = np.isin(query, base.query)
-    keep = sampled & ~is_known(pairs(query, negative, base.n_passages), base.own)
+    keep = sampled & ~is_known(pairs(query, negative, base.n_passages), base.labelled_or_scored)
     if not keep.any():
         return "same_negatives"
     group = pairs(record[keep], positive[keep], base.n_passages)
@@ -273,7 +274,7 @@ def _bm25(base: Base, plan: Plan) -> Triplets | str:
     passages, candidates = plan.passages, base.candidates
     documents = (
         passages.packed_of(candidates[start:stop])
-        for start, stop in pieces(len(candidates), TEXTS_AT_ONCE, passages.lengths[candidates])
+        for start, stop in batch_ranges(len(candidates), TEXTS_AT_ONCE, passages.lengths[candidates])
     )
     index = Bm25Index(plan.queries.packed_of(base.query), documents, "multilingual")
     if not index.n_query_tokens:

@@ -35,7 +35,7 @@ TOO_EASY = 0.1
 """Minimum upper end of a source's hardness interval. Below it, the source is not ranked. Source: METHOD 16.3."""
 FEW_SHARED = "few_shared"
 SIGNIFICANT = 0.05
-MIN_SOURCES = 3
+MIN_PAIRED_SOURCES = 3
 """Minimum number of sources that are in a pair. With fewer, no source is left unranked for too little overlap."""
 
 
@@ -119,8 +119,8 @@ def holm_adjusted(pairs: Sequence[tuple[EqualMargins, float | None]]) -> tuple[E
     p_holm = iter(holm(np.array([p for _, p in pairs if p is not None])).tolist())
     result = []
     for pair, p in pairs:
-        own = None if p is None else next(p_holm)
-        result.append(replace(pair, p_holm=own, established=own is not None and own < SIGNIFICANT))
+        adjusted = None if p is None else next(p_holm)
+        result.append(replace(pair, p_holm=adjusted, established=adjusted is not None and adjusted < SIGNIFICANT))
     return tuple(result)
 
 
@@ -135,7 +135,7 @@ def unranked(names: Sequence[str], upper: Mapping[str, float], pairs: Sequence[E
     alone = few_shared(names, [(pair.first, pair.second) for pair in pairs])
     judged = [name for name in names if name not in alone]
     reasons = {name: "too_easy" for name in judged if upper.get(name, TOO_EASY) < TOO_EASY}
-    if len(judged) >= MIN_SOURCES and upper and pairs:
+    if len(judged) >= MIN_PAIRED_SOURCES and upper and pairs:
         overlapping = {name for pair in pairs if pair.overlap >= MIN_OVERLAP for name in (pair.first, pair.second)}
         reasons |= {name: "apart" for name in judged if name not in overlapping and name not in reasons}
     return alone if len(reasons) == len(judged) else alone | reasons
@@ -158,15 +158,15 @@ def equal_margins(first: Measured, second: Measured, smallest_distance: float) -
     edges = deciles(np.concatenate([side.margin for side in sides]), np.concatenate([side.share / 2 for side in sides]))
     strata = [np.searchsorted(edges, side.margin, side="right") for side in sides]
     masses: list[Floats] = [
-        np.bincount(own, side.share, STRATA).astype(np.float64) for own, side in zip(strata, sides, strict=True)
+        np.bincount(stratum, side.share, STRATA).astype(np.float64) for stratum, side in zip(strata, sides, strict=True)
     ]
     smaller = np.minimum(*masses)
     overlap = min(1.0, float(smaller.sum()))
     gap: Difference | None = None
     if overlap >= MIN_OVERLAP:
         one, other = (
-            side.standardised(own, mass, smaller / smaller.sum(), len(shared))
-            for side, own, mass in zip(sides, strata, masses, strict=True)
+            side.standardised(stratum, mass, smaller / smaller.sum(), len(shared))
+            for side, stratum, mass in zip(sides, strata, masses, strict=True)
         )
         error = float(np.sqrt(((one[1] - other[1]) ** 2).sum()))
         gap = Difference(one[0] - other[0], error, len(shared), len(shared))

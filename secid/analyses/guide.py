@@ -29,7 +29,7 @@ NO_GUIDE, GUIDE_SAMPLE = "no_guide", "guide_sample"
 CURVE_STEPS = 20
 MAX_MARGIN = 0.2
 """Largest relative margin of a curve. The largest absolute margin is this share of the range of scores."""
-COSINES = (0.0, 1.0)
+COSINE_RANGE = (0.0, 1.0)
 """Range of scores in the curves, for cosines and probabilities. For other scores, such as a cross-encoder's logits, the
 curves cover the range of the scores."""
 
@@ -124,7 +124,7 @@ class GuideResult:
 
     def of(self, source: str) -> GuideSource | None:
         """Return the guide's numbers for a source; None if it did not score the source."""
-        return next((own for own in self.sources if own.name == source), None)
+        return next((item for item in self.sources if item.name == source), None)
 
     @property
     def is_sampled(self) -> bool:
@@ -171,7 +171,7 @@ def margins(items: Sequence[Measured]) -> tuple[SourceMargins, ...]:
     guides = [item.table.guide.s_query_negative for item in items if item.table.guide is not None]
     low = min((float(np.nanmin(scores)) for scores in guides), default=0.0)
     high = max((float(np.nanmax(scores)) for scores in guides), default=1.0)
-    span = COSINES if max(-low, high) <= 1.0 + DOT_ROUNDING else (low, high)
+    span = COSINE_RANGE if max(-low, high) <= 1.0 + DOT_ROUNDING else (low, high)
     return tuple(
         SourceMargins(
             name=item.name,
@@ -185,7 +185,7 @@ def margins(items: Sequence[Measured]) -> tuple[SourceMargins, ...]:
 def _target_curves(table: TripletTable) -> tuple[MarginCurve, ...]:
     weight = np.ones(len(table)) if table.share is None else table.share
     lowest = lowest_positive(table.repeated(table.s_query_positive), table.triplets.place)
-    return curves(table.s_query_negative, lowest, weight, COSINES)
+    return curves(table.s_query_negative, lowest, weight, COSINE_RANGE)
 
 
 def _guide_curves(table: TripletTable, guide: GuideScores, span: tuple[float, float]) -> tuple[MarginCurve, ...]:
@@ -225,10 +225,10 @@ def curves(negative: Floats, positive: Floats, weight: Floats, span: tuple[float
 def _source(item: Measured, guide: GuideScores, without: WithoutFlagged | None) -> GuideSource:
     table, scored = item.table, guide.scored
     target = table.repeated(table.s_query_positive) - table.s_query_negative
-    own = guide.s_query_positive - guide.s_query_negative
+    margin = guide.s_query_positive - guide.s_query_negative
     cluster, names = table.cluster(), comparable_keys(item.query_keys)
     suspects = guide.mean(guide.suspect().astype(np.float64), cluster, names, table.share)
-    same = (np.sign(target) == np.sign(own)).astype(np.float64)
+    same = (np.sign(target) == np.sign(margin)).astype(np.float64)
     random = guide.random
     excess = None if random is None else paired_difference(suspects, random)
     return GuideSource(
@@ -237,7 +237,7 @@ def _source(item: Measured, guide: GuideScores, without: WithoutFlagged | None) 
         suspect_share=suspects.value,
         interval_95=wilson_interval(suspects),
         agreement=guide.mean(same, cluster, names, table.share).value,
-        rank_correlation=rank_correlation(target[scored], own[scored]),
+        rank_correlation=rank_correlation(target[scored], margin[scored]),
         n_random=guide.n_random,
         random_share=None if random is None else random.value,
         random_interval_95=None if random is None else wilson_interval(random),

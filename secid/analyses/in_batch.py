@@ -86,8 +86,8 @@ def in_batch(context: Context, item: Measured) -> InBatch:
     from secid.measure.in_batch import flagged_counts
 
     plan, seed, name, rows = context.plan, context.settings.seed, item.name, item.triplets
-    own = context.batch_rows.get(name) or conflicts(rows, plan.known_positives, len(plan.passages))
-    n_rows = len(own.n_rows)
+    counts = context.batch_rows.get(name) or conflicts(rows, plan.known_positives, len(plan.passages))
+    n_rows = len(counts.n_rows)
     _, heads, record = np.unique(rows.record, return_index=True, return_inverse=True)
     n_batches, batch_rows = max(1, min(BATCHES, len(heads) // BATCH_ROWS)), min(BATCH_ROWS, len(heads))
     query, positive = rows.query[heads], rows.positive[heads]
@@ -103,11 +103,11 @@ def in_batch(context: Context, item: Measured) -> InBatch:
         source=name,
         n_rows=n_rows,
         sizes=tuple(
-            BatchSize(batch_size=size, false_negatives_mean=own.mean(size), affected_share=own.affected(size))
+            BatchSize(batch_size=size, false_negatives_mean=counts.mean(size), affected_share=counts.affected(size))
             for size in SIZES
             if size <= n_rows
         ),
-        largest_batch=own.largest_batch(FEW_ROWS_FRACTION),
+        largest_batch=counts.largest_batch(FEW_ROWS_FRACTION),
         relative_margin=MARGIN,
         flagged_share=None if share is None else share.estimate.value,
         flagged_interval_95=None if share is None else wilson_interval(share.estimate),
@@ -129,8 +129,8 @@ def conflicts(rows: Triplets, known: Index, n_passages: int) -> Conflicts:
     queries, query = np.unique(rows.query[heads], return_inverse=True)
     n_rows = len(heads)
     occurrences = distinct(np.concatenate([pairs(ids, record, n_rows) for ids in (rows.positive, rows.negative)]))
-    own = is_known(pairs(rows.query[heads][occurrences % n_rows], occurrences // n_rows, n_passages), known)
-    n_own = np.bincount(occurrences[own] % n_rows, minlength=n_rows)
+    labelled = is_known(pairs(rows.query[heads][occurrences % n_rows], occurrences // n_rows, n_passages), known)
+    n_own = np.bincount(occurrences[labelled] % n_rows, minlength=n_rows)
     known = known[is_known(known // n_passages, queries)]
     query_number, passage = np.searchsorted(queries, known // n_passages), known % n_passages
     counts = np.searchsorted(occurrences, (passage + 1) * n_rows) - np.searchsorted(occurrences, passage * n_rows)
@@ -152,7 +152,7 @@ def _distinct_rows(query_number: Index, passage: Index, occurrences: Index, n_qu
     codes = np.random.default_rng(0).integers(2**63, size=len(passages), dtype=np.uint64)
     of_query = np.zeros(n_queries, np.uint64)
     np.add.at(of_query, query_number, codes[number])  # equal sets of positives have equal 64-bit sums
-    _, chosen, same = np.unique(of_query, return_index=True, return_inverse=True)
+    _, first, same = np.unique(of_query, return_index=True, return_inverse=True)
     occurrences = occurrences[is_known(occurrences // n_rows, passages)]
     ends = np.searchsorted(occurrences, passages * n_rows), np.searchsorted(occurrences, (passages + 1) * n_rows)
     offsets = np.append(ends[0], len(occurrences))
@@ -160,9 +160,9 @@ def _distinct_rows(query_number: Index, passage: Index, occurrences: Index, n_qu
         (np.ones(len(occurrences), np.bool_), occurrences % n_rows, offsets), (len(passages), n_rows)
     )
     shape = n_queries, len(passages)
-    known = sparse.csr_array((np.ones(len(query_number), np.bool_), (query_number, number)), shape)[chosen]
+    known = sparse.csr_array((np.ones(len(query_number), np.bool_), (query_number, number)), shape)[first]
     n_pairs = np.cumsum(known.astype(np.int64) @ (ends[1] - ends[0]))
-    parts = np.split(np.arange(len(chosen)), np.flatnonzero(np.diff(n_pairs // PAIRS_AT_ONCE)) + 1)
+    parts = np.split(np.arange(len(first)), np.flatnonzero(np.diff(n_pairs // PAIRS_AT_ONCE)) + 1)
     return np.concatenate([np.diff((known[part] @ rows).indptr) for part in parts])[same]
 
 
@@ -186,7 +186,7 @@ def _batches(
         place[part] = np.arange(len(part))
         inside = np.flatnonzero(place[record] >= 0)
         ids = np.concatenate(
-            [pairs(place[record[inside]], own[inside], n_passages) for own in (rows.positive, rows.negative)]
+            [pairs(place[record[inside]], passages[inside], n_passages) for passages in (rows.positive, rows.negative)]
         )
         row, passage = np.divmod(distinct(ids), n_passages)
         (queries,) = rows_of_ids(vectors, "query", rows.query[heads[part]], len(part))

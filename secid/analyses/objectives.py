@@ -109,7 +109,7 @@ class ObjectiveLens:
 
 def compute(context: Context) -> AnalysisResult[ObjectiveLens]:
     """Compute the objectives on each source. There is no result without --objectives. Source: METHOD 9, 10."""
-    from secid.analyses.per_record import QUERIES, record_sizes
+    from secid.analyses.per_record import MAX_QUERIES, record_sizes
 
     if not context.settings.objectives:
         return AnalysisResult()
@@ -119,7 +119,7 @@ def compute(context: Context) -> AnalysisResult[ObjectiveLens]:
     scores = [RecordScores.of(item, measurer.vectors) for item in items]
     results, missing = objectives(items, scores, measurer.vectors, context.settings.temperature)
     sizes, narrowing = record_sizes(context.plan, items, scores, measurer)
-    lens = ObjectiveLens(margin=MARGIN, most_queries=QUERIES, objectives=results, sizes=sizes, narrowing=narrowing)
+    lens = ObjectiveLens(margin=MARGIN, most_queries=MAX_QUERIES, objectives=results, sizes=sizes, narrowing=narrowing)
     return AnalysisResult(lens, missing)
 
 
@@ -148,8 +148,8 @@ class RecordScores:
         record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
         heads = table.triplets.record_offsets[:-1]
         n_passages = int(max(planned.positives.max(), table.triplets.positive.max())) + 1
-        chosen = table.triplets.record[heads] * np.int64(n_passages) + table.triplets.positive[heads]
-        scored = np.isin(record * n_passages + planned.positives, chosen).astype(np.float64)
+        scored_pairs = table.triplets.record[heads] * np.int64(n_passages) + table.triplets.positive[heads]
+        scored = np.isin(record * n_passages + planned.positives, scored_pairs).astype(np.float64)
         scored /= np.bincount(record, scored)[record]
         classes, guide = classes_of(table, row), table.guide
         return cls(
@@ -184,17 +184,17 @@ class RecordScores:
         """
         from secid.measure.objectives import Records
 
-        own = self.records
-        positives, positive_offsets = _first(own.positive_offsets, keep, n_positives)
-        negatives, negative_offsets = _first(own.negative_offsets, keep, n_negatives)
+        records = self.records
+        positives, positive_offsets = _first(records.positive_offsets, keep, n_positives)
+        negatives, negative_offsets = _first(records.negative_offsets, keep, n_negatives)
         return RecordScores(
             Records(
-                own.positive[positives],
+                records.positive[positives],
                 positive_offsets,
-                own.negative[negatives],
+                records.negative[negatives],
                 negative_offsets,
-                own.scored[positives],
-                None if own.masked is None else own.masked[negatives],
+                records.scored[positives],
+                None if records.masked is None else records.masked[negatives],
             ),
             {name: flags[negatives] for name, flags in self.classes.items()},
             self.query[keep],
@@ -241,12 +241,12 @@ def objectives(
     from secid.measure.objectives import MULTI_POSITIVE, OBJECTIVES, objective_values
 
     results = []
-    single = [item.name for item, own in zip(items, scores, strict=True) if own.n_positives.max() < 2]
-    blind = [item.name for item, own in zip(items, scores, strict=True) if own.records.masked is None]
-    for item, own in zip(items, scores, strict=True):
+    single = [item.name for item, score in zip(items, scores, strict=True) if score.n_positives.max() < 2]
+    blind = [item.name for item, score in zip(items, scores, strict=True) if score.records.masked is None]
+    for item, score in zip(items, scores, strict=True):
         left_out = {*(MULTI_POSITIVE if item.name in single else ()), *(["gist"] if item.name in blind else [])}
         names = [name for name in OBJECTIVES if name not in left_out]
-        values = objective_values(own.records, own.classes, temperature, vectors.computes_on, names)
+        values = objective_values(score.records, score.classes, temperature, vectors.computes_on, names)
         results += [_result(item.name, name, values[name]) for name in names]
     missing = {
         **_missing("objectives of several positives", single, len(items), ONE_POSITIVE),

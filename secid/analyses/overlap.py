@@ -92,15 +92,15 @@ def _shared_queries(sources: Sequence[Listed]) -> tuple[Index, Floats]:
     first = (np.diff(source, prepend=-1) != 0) | (np.diff(query, prepend=-1) != 0)
     cell = np.cumsum(first) - 1
     of_query, of_source, size = query[first], source[first], np.bincount(cell)
-    known, own = np.zeros(len(whole), np.bool_), np.zeros(int(query.max()) + 1)
+    known, n_negatives = np.zeros(len(whole), np.bool_), np.zeros(int(query.max()) + 1)
     for a, (start, stop) in enumerate(pairwise(starts)):
         known[triplet[start:stop]] = True
         both = np.bincount(cell[stop:], known[triplet[stop:]], len(size))
         known[triplet[start:stop]] = False
         here = of_source == a
-        own[of_query[here]] = size[here]
-        n_own = np.where(of_source > a, own[of_query], 0)
-        own[of_query[here]] = 0
+        n_negatives[of_query[here]] = size[here]
+        n_own = np.where(of_source > a, n_negatives[of_query], 0)
+        n_negatives[of_query[here]] = 0
         shared = n_own > 0
         n_shared[a] = np.bincount(of_source, shared, len(sources))
         sums[a] = np.bincount(of_source[shared], (both / (n_own + size - both))[shared], len(sources))

@@ -23,7 +23,7 @@ from secid.pool import Plan, first_sampled
 from secid.triplets.measure_set import Measured, Measurer
 from secid.triplets.table import TripletTable, triplets_of
 
-QUERIES = 250
+MAX_QUERIES = 250
 """Maximum number of queries per source; the first ones in sampling order are used. It limits the cost, and is enough to
 show a trend."""
 JOINT_LH = "joint_lh"
@@ -38,10 +38,10 @@ def record_sizes(
     The number of negatives doubles from 1 up to that of the largest record. So does the number of positives.
     """
     sizes, narrowing = [], []
-    for item, own in zip(items, scores, strict=True):
-        sample = first_sampled(distinct(item.triplets.query), plan.queries.keys, measurer.settings.seed, QUERIES)
+    for item, score in zip(items, scores, strict=True):
+        sample = first_sampled(distinct(item.triplets.query), plan.queries.keys, measurer.settings.seed, MAX_QUERIES)
         queries = np.sort(sample)
-        cut = _CutSource(item, own, measurer, queries)
+        cut = _CutSource(item, score, measurer, queries)
         (by_negatives, negative), (by_positives, positive) = cut.negatives(), cut.positives()
         sizes += [*by_negatives, *by_positives]
         narrowing.append(Narrowing(source=item.name, one_more_negative=negative, one_more_positive=positive))
@@ -68,10 +68,10 @@ class _CutSource:
         """
         table = self._table
         rows = table.triplets
-        own = np.ones(len(rows)) if rows.share is None else rows.share
+        share = np.ones(len(rows)) if rows.share is None else rows.share
         ordinal = np.arange(len(rows)) - table.repeated(rows.record_offsets[:-1])
         numbers = doubling_counts(int(self._scores.n_negatives[self._records].max()))
-        sizes, h = self._sizes(table, [(None, n, own * (ordinal < n)) for n in numbers])
+        sizes, h = self._sizes(table, [(None, n, share * (ordinal < n)) for n in numbers])
         return sizes, one_more_negative(rows, h)
 
     def positives(self) -> tuple[list[RecordSize], float | None]:
@@ -130,9 +130,9 @@ class _CutSource:
         scored = scores_of_parts(vectors, table.triplets, squared, weight, self._measurer.smallest_distance, shares)
         sizes = []
         for (n_positives, n_negatives, share), part in zip(parts, scored, strict=True):
-            own = self._scores.first(self._records, n_positives, n_negatives)
-            inversion = {"inversion": own.classes["inversion"]}
-            joint = objective_values(own.records, inversion, settings.temperature, vectors.computes_on, [JOINT_LH])[
+            scores = self._scores.first(self._records, n_positives, n_negatives)
+            inversion = {"inversion": scores.classes["inversion"]}
+            joint = objective_values(scores.records, inversion, settings.temperature, vectors.computes_on, [JOINT_LH])[
                 JOINT_LH
             ]
             n = float(share.sum())

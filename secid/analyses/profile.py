@@ -91,7 +91,11 @@ def compute(context: Context) -> AnalysisResult[Profiles]:
     sources = [
         profile(item, gap=None if random is None else gap_to_random(item, random, distance)) for item in context.table
     ]
-    missing = {f"gap to random of {own.source}": NO_GAP for own in sources if random is not None and own.gap is None}
+    missing = {
+        f"gap to random of {profile.source}": NO_GAP
+        for profile in sources
+        if random is not None and profile.gap is None
+    }
     control_profiles = {kind: profile(item, kind) for kind, item in controls.items()}
     return AnalysisResult(Profiles(sources=tuple(sources), controls=control_profiles), missing)
 
@@ -114,12 +118,12 @@ def shapley(gates: Mapping[str, Floats]) -> dict[str, Floats]:
     """
     n = len(gates)
     parts = {name: np.zeros(len(values)) for name, values in gates.items()}
-    for name, own in gates.items():
+    for name, gate_values in gates.items():
         others = [other for other in gates if other != name]
         for size in range(n):
             share = factorial(size) * factorial(n - 1 - size) / factorial(n)
-            for chosen in combinations(others, size):
-                parts[name] += share * np.prod([gates[other] for other in chosen], axis=0) * (own - 1.0)
+            for subset in combinations(others, size):
+                parts[name] += share * np.prod([gates[other] for other in subset], axis=0) * (gate_values - 1.0)
     return parts
 
 
@@ -128,11 +132,11 @@ def gap_to_random(item: Measured, random: Measured, smallest_distance: float) ->
 
     smallest_distance : a triplet's gates count as 0 if ||n - p|| is at most this, so that the mean weight is tr M.
     """
-    own, other = distinct(item.triplets.query), distinct(random.triplets.query)
-    shared = own[is_known(own, other)]
+    queries, other = distinct(item.triplets.query), distinct(random.triplets.query)
+    shared = queries[is_known(queries, other)]
     if not len(shared):
         return None
-    names = comparable_keys(item.query_keys)[is_known(own, shared)]
+    names = comparable_keys(item.query_keys)[is_known(queries, shared)]
     first, second = (_parts(part.table, shared, names, smallest_distance) for part in (item, random))
     gaps = {name: paired_difference(first[name], second[name]) for name in first}
     means = {name: Mean(value=gap.value, interval_95=finite_interval(gap.interval)) for name, gap in gaps.items()}

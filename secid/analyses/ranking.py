@@ -150,7 +150,7 @@ def tie_letters(names: Sequence[str], comparisons: Iterable[Ordered]) -> dict[st
     for number, column in enumerate(_columns(lettered, apart) if len(lettered) > 1 else []):
         for name in column:
             letters[name] += letter(number)
-    return {name: own or None for name, own in letters.items()}
+    return {name: group or None for name, group in letters.items()}
 
 
 def _columns(names: Sequence[str], apart: Iterable[tuple[str, str]]) -> list[list[str]]:
@@ -286,11 +286,11 @@ def looks_of(queries: Sequence[Index], position: Floats, n_read: Sequence[int], 
     n_read_together : number of distinct queries in the files of all sources together.
     """
     n = len(position)
-    places = [np.sort(np.rint(position[own] * n).astype(np.int64)) for own in queries]
-    needed = [min(FIRST_LOOK, len(own)) for own in places]
-    first = sorted(int(own[least - 1]) + 1 for own, least in zip(places, needed, strict=True))[1]
+    places = [np.sort(np.rint(position[rows] * n).astype(np.int64)) for rows in queries]
+    needed = [min(FIRST_LOOK, len(part)) for part in places]
+    first = sorted(int(part[least - 1]) + 1 for part, least in zip(places, needed, strict=True))[1]
     sizes = look_sizes(n, first)
-    counts = np.stack([np.searchsorted(own, sizes) for own in places], axis=1)
+    counts = np.stack([np.searchsorted(part, sizes) for part in places], axis=1)
     population, ready = np.array(n_read), counts >= np.array(needed)
     n_chance = sum(size < n_read_together for size in sizes)
     return Looks(sizes, counts / population, ready, _times(counts[:n_chance], population, ready[:n_chance]))

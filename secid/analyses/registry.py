@@ -110,8 +110,8 @@ def to_json(result: Any) -> str:
 
     if not isinstance(result, Run):
         return json_of(result)
-    own = result.analyses
-    analyses = {analysis.name: own[analysis.name] for analysis in ANALYSES if analysis.name in own}
+    results = result.analyses
+    analyses = {analysis.name: results[analysis.name] for analysis in ANALYSES if analysis.name in results}
     parts = {field.name: getattr(result, field.name) for field in fields(result)}  # without cached properties
     text = json_of(Report(**{**parts, "schema_version": SCHEMA_VERSION, "analyses": analyses}))
     try:

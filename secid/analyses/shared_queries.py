@@ -140,9 +140,11 @@ class SharedCounts:
 
 def flags_of(queries: Sequence[Index]) -> Flags:
     """Return (S, n) flags of the query ids that each source has. queries: ids of each source, all below n."""
-    has = np.zeros((len(queries), 1 + max((int(own.max()) for own in queries if len(own)), default=-1)), np.bool_)
-    for row, own in zip(has, queries, strict=True):
-        row[own] = True
+    has = np.zeros(
+        (len(queries), 1 + max((int(numbers.max()) for numbers in queries if len(numbers)), default=-1)), np.bool_
+    )
+    for row, numbers in zip(has, queries, strict=True):
+        row[numbers] = True
     return has
 
 
@@ -178,11 +180,11 @@ def scored_pairs(sizes: Mapping[Pair, int], sets: Mapping[Pair, Sequence[Key]], 
     sizes : number of shared queries of each pair.   sets : the two sets that each pair compares.
     known : sets that are already scored. The chosen pairs need at most MAX_RESTRICTED_SCORES additional scores.
     """
-    pairs, chosen = [], set(known)
+    pairs, reached = [], set(known)
     for pair in sorted(sizes, key=lambda pair: (-sizes[pair], pair)):
-        with_pair = chosen.union(sets[pair])
+        with_pair = reached.union(sets[pair])
         if len(with_pair) <= len(known) + MAX_RESTRICTED_SCORES:
-            chosen = with_pair
+            reached = with_pair
             pairs.append(pair)
     return pairs
 
@@ -297,13 +299,11 @@ def compared_pairs(
     names, places = [item.name for item in items], range(len(items))
     if same_queries(items):
         sides = combinations(zip(names, columns, map(_score, cut), strict=True), 2)
-        return SourcePairs(
-            tuple(pair_gap((a, own), (b, other), _gap(one, two)) for (a, own, one), (b, other, two) in sides)
-        )
+        return SourcePairs(tuple(pair_gap(first[:2], second[:2], _gap(first[2], second[2])) for first, second in sides))
     has = flags_of([item.influence.queries for item in items])
     counts = counts_of(has)
     shared = {pair: counts.of(*pair) for pair in combinations(places, 2)}
-    compared = {pair: own.n for pair, own in shared.items() if own.compares}
+    compared = {pair: overlap.n for pair, overlap in shared.items() if overlap.compares}
     scores = {} if settings.budget > 1.0 else _known_scores(counts, items, table)
     sets = {pair: _sets(pair, shared[pair], settings) for pair in compared}
     by_score = set(scored_pairs(compared, sets, scores))
@@ -318,12 +318,12 @@ def compared_pairs(
         for place, key in enumerate(sets[a, b]):
             if key not in scores:
                 keeps = keeps or _compared_triplets(plan, [items[a], items[b]], both, settings)
-                own, ranked = items[key.place], cut[key.place]
+                source, ranked = items[key.place], cut[key.place]
                 # use the ranked set if it has the same triplets, so that the pair agrees with the table
-                is_ranked = _same_triplets(own.triplets.take(keeps[place]), ranked.triplets)
-                scores[key] = _score(ranked) if is_ranked else measurer.score_of(own, keeps[place], settings.budget)
+                is_ranked = _same_triplets(source.triplets.take(keeps[place]), ranked.triplets)
+                scores[key] = _score(ranked) if is_ranked else measurer.score_of(source, keeps[place], settings.budget)
         gaps.append(pair_gap(first, second, _gap(*(scores[key] for key in sets[a, b]))))
-    apart = tuple((names[a], names[b], own.n) for (a, b), own in shared.items() if (a, b) not in compared)
+    apart = tuple((names[a], names[b], overlap.n) for (a, b), overlap in shared.items() if (a, b) not in compared)
     return SourcePairs(tuple(gaps), apart)
 
 
@@ -338,12 +338,12 @@ def pair_gap(first: tuple[str, Columns], second: tuple[str, Columns], gap: Diffe
 
     first, second : name and columns of each source.   gap : difference of their scores; None to compare tr M.
     """
-    (a, own), (b, other) = first, second
-    hardness = ratio_difference(own.hardness, other.hardness) if own.hardness and other.hardness else None
-    outscoring = ratio_difference(own.outscoring, other.outscoring)
+    (a, of_a), (b, of_b) = first, second
+    hardness = ratio_difference(of_a.hardness, of_b.hardness) if of_a.hardness and of_b.hardness else None
+    outscoring = ratio_difference(of_a.outscoring, of_b.outscoring)
     number: Number = "score"
     if gap is None:
-        gap, number = ratio_difference(own.trace, other.trace), "trace"
+        gap, number = ratio_difference(of_a.trace, of_b.trace), "trace"
         if gap is None:
             raise ValueError("no negatives")
     return PairGap(a, b, gap, number, hardness, outscoring).higher_first()
@@ -361,8 +361,8 @@ def _score(item: Measured) -> Score:
 
 
 def _gap(first: Score, second: Score) -> Difference:
-    (one, nats), (other, nats_of_other) = first, second
-    return difference(one, other, nats - nats_of_other)
+    (influence, nats), (other_influence, other_nats) = first, second
+    return difference(influence, other_influence, nats - other_nats)
 
 
 def _known_scores(counts: SharedCounts, items: Sequence[Measured], table: Sequence[Measured]) -> dict[Key, Score]:

@@ -100,8 +100,8 @@ def _ranked_sets(
     """Return the sets used to rank a slice: the parts, cut to equal size beyond budget 1 if possible."""
     from secid.triplets.measure_set import level_places
 
-    own, settings = [part.triplets for part in parts], context.settings
-    level = None if settings.budget <= 1.0 else level_places(context.plan, own, settings.seed)
+    triplets, settings = [part.triplets for part in parts], context.settings
+    level = None if settings.budget <= 1.0 else level_places(context.plan, triplets, settings.seed)
     if level is None:
         return parts
     return [

@@ -9,7 +9,19 @@ from typing import Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODING, GUIDE, INPUT, READING, Json, Out, Quiet, Sources, Split, flag, takes_settings
+from secid.cli.options import (
+    ENCODING,
+    GUIDE_SETTINGS,
+    INPUT,
+    READING,
+    Json,
+    Out,
+    Quiet,
+    Sources,
+    Split,
+    flag,
+    takes_settings,
+)
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import ANY, CHECKED
 from secid.results.inputs import PROBE_SETTINGS
@@ -71,10 +83,10 @@ def check(
 
 # `secid audit`.
 
-GUIDE_SETTINGS = tuple(name for name in GUIDE if name != "guide_sample")
+AUDIT_GUIDE = tuple(name for name in GUIDE_SETTINGS if name != "guide_sample")
 
 
-@takes_settings("encoder", *READING, *ENCODING, *GUIDE_SETTINGS, "positives", "first_k", "max_records", "seed")
+@takes_settings("encoder", *READING, *ENCODING, *AUDIT_GUIDE, "positives", "first_k", "max_records", "seed")
 def audit(
     sources: Sources,
     qrels: Annotated[

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODING, GUIDE, READING, SCORING, Json, Quiet, flag, takes_settings
+from secid.cli.options import ENCODING, GUIDE_SETTINGS, READING, SCORING, Json, Quiet, flag, takes_settings
 from secid.cli.outputs import print_lines
 
 if TYPE_CHECKING:
@@ -31,7 +31,7 @@ class Annotations(StrEnum):
 judging = partial(flag, group="Gate")
 
 
-@takes_settings("encoder", *READING, *ENCODING, *GUIDE, *SCORING)
+@takes_settings("encoder", *READING, *ENCODING, *GUIDE_SETTINGS, *SCORING)
 def gate(
     sources: Annotated[
         list[str] | None,
@@ -142,7 +142,7 @@ def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annota
 
 # `secid baseline`.
 
-UPDATE = "update"
+UPDATE_WORD = "update"
 
 
 def baseline(
@@ -167,7 +167,7 @@ def baseline(
     """
     from secid.errors import UsageError
 
-    is_update = words[0] == UPDATE
+    is_update = words[0] == UPDATE_WORD
     folders = words[1:] if is_update else words
     if len(folders) != 1:
         raise UsageError(

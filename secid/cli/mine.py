@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODING, GUIDE, OUTPUT, READING, Json, Quiet, Split, flag, takes_settings
+from secid.cli.options import ENCODING, GUIDE_SETTINGS, OUTPUT, READING, Json, Quiet, Split, flag, takes_settings
 from secid.settings import flag_of
 
 if TYPE_CHECKING:
@@ -24,7 +24,9 @@ HIDDEN_FLAGS = (
 """Flags that work as in `secid score`. They are not in the help, since few users need them here."""
 
 
-@takes_settings("encoder", *READING, *ENCODING, *GUIDE, "tokenizer", "temperature", "seed", hidden=HIDDEN_FLAGS)
+@takes_settings(
+    "encoder", *READING, *ENCODING, *GUIDE_SETTINGS, "tokenizer", "temperature", "seed", hidden=HIDDEN_FLAGS
+)
 def mine(
     miners: Annotated[
         list[str],
@@ -106,7 +108,7 @@ def mine(
             table = secid.mine_sweep(miners, progress=progress, **common)
         print_result(table, json, sweep_screen)
         return
-    _refuse({flag_of(name): settings.get(name) for name in GUIDE}, "has no effect without --sweep")
+    _refuse({flag_of(name): settings.get(name) for name in GUIDE_SETTINGS}, "has no effect without --sweep")
     if out is None:
         raise UsageError("no folder to write to", remedy="use -o FOLDER, or --sweep to write nothing")
     with ConsoleProgress(quiet) as progress:
@@ -130,7 +132,7 @@ def _refuse(flags: Mapping[str, object], why: str) -> None:
 
     for name, value in flags.items():
         if value not in (None, False):
-            raise UsageError(why, where=name)
+            raise UsageError(why, where=name, remedy="remove it")
 
 
 def _text_of(path: Path) -> str:
@@ -139,4 +141,4 @@ def _text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path)) from error
+        raise InputError(f"cannot be read: {error}", where=str(path), remedy="name a text file in UTF-8") from error

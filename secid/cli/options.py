@@ -19,7 +19,7 @@ from secid.settings import READING as READING
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
-GUIDE = ("guide", "guide_reranker", "guide_sample", "guide_query_prefix", "guide_passage_prefix")
+GUIDE_SETTINGS = ("guide", "guide_reranker", "guide_sample", "guide_query_prefix", "guide_passage_prefix")
 SCORING = ("temperature", "tokenizer", "idf", "sums", "positives", "first_k", "max_records", "seed")
 STATISTICS = (
     "shard", "budget", "until_ranked", "tie", "controls", "control_queries", "ablate", "objectives", "encode_corpus",
@@ -89,8 +89,8 @@ class GroupedCommand(TyperCommand):
                 group = getattr(parameter, "rich_help_panel", None) or group
                 groups.setdefault(group, []).append((label, text))
         width = min(MAX_LABEL_COLUMNS, max(len(label) for rows in groups.values() for label, _ in rows))
-        own = [name for name in groups if name not in (*GROUPS, OTHER_OPTIONS)]
-        for name in (*own, *GROUPS, OTHER_OPTIONS):
+        command_groups = [name for name in groups if name not in (*GROUPS, OTHER_OPTIONS)]
+        for name in (*command_groups, *GROUPS, OTHER_OPTIONS):
             if name in groups:
                 with formatter.section(name):
                     formatter.write_dl([(label.ljust(width), text) for label, text in groups[name]])
@@ -110,7 +110,7 @@ def takes_settings(
 
     def decorate(command: Command) -> Command:
         hints = get_type_hints(command, include_extras=True)
-        own = [
+        own_parameters = [
             parameter.replace(annotation=hints[parameter.name])
             for parameter in inspect.signature(command).parameters.values()
             if parameter.kind is not inspect.Parameter.VAR_KEYWORD and parameter.name not in fixed
@@ -118,7 +118,7 @@ def takes_settings(
 
         by_flag = [name for name in FIELDS if name in names and FIELDS[name].metadata["group"]]
         parameters = [
-            *own,
+            *own_parameters,
             *(_option(name, name in hidden, (texts or {}).get(name)) for name in by_flag),
             _assignments(names),
         ]

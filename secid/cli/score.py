@@ -14,7 +14,7 @@ import typer
 
 from secid.cli.options import (
     ENCODING,
-    GUIDE,
+    GUIDE_SETTINGS,
     READING,
     SCORING,
     STATISTICS,
@@ -60,7 +60,7 @@ Encoders = Annotated[
         group="Encoder",
     ),
 ]
-SETTINGS = (*READING, *ENCODING, *GUIDE, *SCORING, *STATISTICS)
+SETTINGS = (*READING, *ENCODING, *GUIDE_SETTINGS, *SCORING, *STATISTICS)
 
 
 def _score(
@@ -78,7 +78,7 @@ def _score(
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Score each source for defects and hardness, and rank them.
+    """Score each source by three gates and their log-det, rank them, and list their failure buckets.
 
     Example: secid score negatives/*.parquet --encoder e5-base
     """
@@ -141,11 +141,11 @@ def show(
     from secid.cli.outputs import check_outputs, print_screen, print_verdict
     from secid.errors import OutputError, RunNotWrittenError
     from secid.files import check_writable, write_whole
-    from secid.pages.formats import FORMATS, OF_METRICS, format_of
+    from secid.pages.formats import OF_METRICS, RUN_FORMATS, format_of
     from secid.pages.sections import run_screen
 
     # If a file cannot be written, the result is printed before the error.
-    formats = {**FORMATS, **OF_METRICS}
+    formats = {**RUN_FORMATS, **OF_METRICS}
     check_outputs(outputs, formats, inputs, "; --run names a run folder")
     problem: OutputError | None = None
     folder = run

@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
-from secid.encode.modules import SAVE_AGAIN
+from secid.encode.modules import SAVE_AGAIN, VECTORS_REMEDY
 from secid.encode.recipe import Recipe
 from secid.encode.word_cache import Frame, Tokens, WordCache, splits_at_spaces
 from secid.errors import EncoderError
@@ -304,10 +304,10 @@ class Tokeniser:
     def pieces(self, texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the ids of all texts, cut and without special tokens, and (n,) the number of ids of each text."""
         tokens = self._read(texts)
-        kept = ~np.isin(tokens.ids, list(self._special_ids))
-        before = np.concatenate([[0], np.cumsum(kept)])
+        is_text = ~np.isin(tokens.ids, list(self._special_ids))
+        before = np.concatenate([[0], np.cumsum(is_text)])
         ends = np.cumsum(tokens.lengths)
-        return tokens.ids[kept], before[ends] - before[ends - tokens.lengths]
+        return tokens.ids[is_text], before[ends] - before[ends - tokens.lengths]
 
     def unknown_shares(self, texts: list[str]) -> npt.NDArray[np.float64]:
         """Return (n,), the share of each text's letters that the tokenizer does not know as part of a word.
@@ -338,7 +338,7 @@ def load_tokeniser(recipe: Recipe, trust_remote_code: bool) -> Tokeniser:
         tokenizer = AutoTokenizer.from_pretrained(recipe.folder, trust_remote_code=trust_remote_code)
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise EncoderError(
-            f"the tokenizer cannot be loaded: {' '.join(str(error).split())[:300]}", where=where
+            f"the tokenizer cannot be loaded: {' '.join(str(error).split())[:300]}", where=where, remedy=SAVE_AGAIN
         ) from error
     if not tokenizer.is_fast:
         raise EncoderError(
@@ -370,7 +370,9 @@ def load_tokeniser(recipe: Recipe, trust_remote_code: bool) -> Tokeniser:
     if recipe.lower_case:
         core.normalizer = Lowercase() if core.normalizer is None else Sequence([Lowercase(), core.normalizer])
     if any(core.encode("a").type_ids):
-        raise EncoderError("the tokenizer uses token types other than 0, which is not supported", where=where)
+        raise EncoderError(
+            "the tokenizer uses token types other than 0, which is not supported", where=where, remedy=VECTORS_REMEDY
+        )
     return Tokeniser(core, frozenset(tokenizer.all_special_ids), tokenizer.pad_token_id, tokenizer.unk_token_id)
 
 
@@ -392,10 +394,10 @@ def _unknown_share(text: str, encoding: Any, unknown: int | None) -> float:
         sums = np.concatenate([[0], np.cumsum(flags)])
         return np.asarray(sums[ends] - sums[starts])
 
-    def covering(pieces: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
+    def covering(flags: npt.NDArray[np.bool_]) -> npt.NDArray[np.int64]:
         changes = np.zeros(len(text) + 1, np.int64)
-        np.add.at(changes, starts[pieces], 1)
-        np.add.at(changes, ends[pieces], -1)
+        np.add.at(changes, starts[flags], 1)
+        np.add.at(changes, ends[flags], -1)
         return np.asarray(np.cumsum(changes)[:-1])
 
     known = (inside(kinds != OTHER) > 1) | (inside(kinds == IDEOGRAPH) > 0)

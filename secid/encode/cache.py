@@ -105,13 +105,13 @@ class Cache:
         cached = np.zeros(len(keys), np.bool_)
         high, low = key_words(keys)
         order = np.argsort(high, kind="stable")
-        wanted = order, high[order], low[order]
+        sorted_keys = order, high[order], low[order]
         failures: list[OSError] = []
         for folder in readable_segments(self._home):
             if folder in self._own or cached.all():
                 continue
             try:
-                if _copy(Segment(folder), dimension, wanted, cached, put):
+                if _copy(Segment(folder), dimension, sorted_keys, cached, put):
                     self._in_use.add(folder)
             except (DamagedSegmentError, FileNotFoundError) as error:
                 if folder.is_dir():  # otherwise another run has removed it
@@ -230,11 +230,11 @@ class Cache:
         )
 
 
-def _copy(segment: Segment, dimension: int, wanted: SortedKeys, cached: NDArray[np.bool_], put: RowSink) -> bool:
+def _copy(segment: Segment, dimension: int, sorted_keys: SortedKeys, cached: NDArray[np.bool_], put: RowSink) -> bool:
     """Pass the segment's rows of wanted keys to `put`, except for keys found before. Return True if there were any."""
     if segment.meta["dimension"] != dimension:
         return False
-    order, high, low = wanted
+    order, high, low = sorted_keys
     keys, truncated = segment.keys()
     places = find_keys(*key_words(keys), high, low)
     hits = np.flatnonzero(places >= 0)

@@ -20,8 +20,8 @@ from secid.encode.segment import META, DamagedSegmentError, Segment
 from secid.settings import Settings, flag_of
 
 DAMAGED, REMOVAL = ".damaged-", ".gone-"
-NAME = re.compile(r"\d{20}-[0-9a-f]{8}")
-PIECE = re.compile(rf"({re.escape(DAMAGED)}|{re.escape(REMOVAL)})?{NAME.pattern}")
+SEGMENT_NAME = re.compile(r"\d{20}-[0-9a-f]{8}")
+CACHE_FOLDER = re.compile(rf"({re.escape(DAMAGED)}|{re.escape(REMOVAL)})?{SEGMENT_NAME.pattern}")
 """Pattern of the folders that the cache creates. The cache never touches other files, so they survive even if a home
 folder is set as the cache by mistake."""
 TRAINING_NAME = re.compile(r"[0-9a-f]{32}\.json")
@@ -145,9 +145,9 @@ class CacheFolder:
                     max(_last_used(segment.folder) for segment in segments),
                 )
             )
-        pieces = [folder for home in self._homes() for folder in _pieces(home)]
-        damaged = sum(folder.name.startswith(DAMAGED) for folder in pieces)
-        total = sum(_size(folder) for folder in pieces)
+        folders = [folder for home in self._homes() for folder in _cache_folders(home)]
+        damaged = sum(folder.name.startswith(DAMAGED) for folder in folders)
+        total = sum(_size(folder) for folder in folders)
         n_trainings = len(self._trainings())
         return CacheInfo(str(self.folder), self.limit(total), total, damaged, n_trainings, tuple(encoders))
 
@@ -163,7 +163,7 @@ class CacheFolder:
                 file.unlink()
                 freed += size
         for home in self._homes():
-            for folder in _pieces(home):
+            for folder in _cache_folders(home):
                 size = _size(folder)
                 if _in_progress(folder):
                     unsealed.append(size)
@@ -205,7 +205,7 @@ class CacheFolder:
                 total -= sizes[folder]
 
     def _sizes(self) -> dict[Path, int]:
-        return {folder: _size(folder) for home in self._homes() for folder in _pieces(home)}
+        return {folder: _size(folder) for home in self._homes() for folder in _cache_folders(home)}
 
     def _trainings(self) -> list[Path]:
         return [path for path in self.trainings.glob("*.json") if TRAINING_NAME.fullmatch(path.name)]
@@ -241,20 +241,20 @@ def quarantine(folder: Path) -> None:
 
 def readable_segments(home: Path) -> list[Path]:
     """Return the folders of readable segments, oldest first. Others have a dot before their name, or lack META."""
-    return sorted(path for path in _pieces(home) if not path.name.startswith(".") and (path / META).exists())
+    return sorted(path for path in _cache_folders(home) if not path.name.startswith(".") and (path / META).exists())
 
 
-def _pieces(home: Path) -> list[Path]:
+def _cache_folders(home: Path) -> list[Path]:
     """Return an encoder's segment folders: finished, unfinished and quarantined."""
     try:
-        return [path for path in home.iterdir() if PIECE.fullmatch(path.name) and path.is_dir()]
+        return [path for path in home.iterdir() if CACHE_FOLDER.fullmatch(path.name) and path.is_dir()]
     except OSError:  # another user's folder, not readable
         return []
 
 
 def _remove(folder: Path) -> None:
     """Rename a segment, then delete it, so that no reader sees half a segment. Also finish an interrupted removal."""
-    match = NAME.search(folder.name)
+    match = SEGMENT_NAME.search(folder.name)
     hidden = folder.with_name(f"{REMOVAL}{match.group() if match else folder.name}")
     try:
         if folder != hidden:

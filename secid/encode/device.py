@@ -252,44 +252,46 @@ class Replica(NamedTuple):
         halved and tried again, and later batches are smaller. Encoded batches are not lost.
         Raises DeviceError if the device fails. Its unfinished batches go back to the queue for other workers.
         """
-        taken: list[TokenBatch] = []
+        open_batches: list[TokenBatch] = []
         try:
             self._bind_thread()
-            yield from self._stream(queue, recipe, skip, taken)
+            yield from self._stream(queue, recipe, skip, open_batches)
         except RuntimeError as error:
             if "device-side assert" in str(error):
                 raise EncoderError(
                     f"{self.device} rejected the input of the model",
                     remedy="use --device cpu to see the cause; usually the tokenizer belongs to another model",
                 ) from error
-            for batch in taken:
+            for batch in open_batches:
                 queue.give_back(batch)
-            taken.clear()
+            open_batches.clear()
             raise DeviceError(plain_message(error)[:200]) from error
         finally:
-            queue.done(len(taken))
+            queue.done(len(open_batches))
 
-    def _stream(self, queue: BatchQueue, recipe: Recipe, skip: int, taken: list[TokenBatch]) -> Iterator[EncodedBatch]:
-        """Yield the encoded batches of `work`. taken: list that always holds the unfinished batches."""
+    def _stream(
+        self, queue: BatchQueue, recipe: Recipe, skip: int, open_batches: list[TokenBatch]
+    ) -> Iterator[EncodedBatch]:
+        """Yield the encoded batches of `work`. open_batches: list that always holds the unfinished batches."""
         limits, waiting = Limits.of(self.model), None
         while True:
             batch = queue.take(wait=waiting is None)
             pending = None
             if batch is not None:
-                taken.append(batch)
+                open_batches.append(batch)
                 limits.check(batch)
                 pending = self._launch(batch, recipe, skip)
                 if pending is None:  # by now the error has released the tensors of the failed attempt
                     torch.cuda.empty_cache()
                     queue.shrink(batch.ids.size)
-                    queue.give_back(taken.pop(), *halves(batch))
+                    queue.give_back(open_batches.pop(), *halves(batch))
                     continue
             elif waiting is None:
                 return
             if waiting is not None:
                 encoded = waiting.fetch()
                 queue.done()
-                taken.pop(0)
+                open_batches.pop(0)
                 yield encoded
             waiting = pending
 

@@ -55,7 +55,7 @@ ALIASES: Mapping[str, str] = {
     "embeddinggemma": "google/embeddinggemma-300m",
 }
 
-REVISIONS: Mapping[str, str] = {"BAAI/bge-m3": "refs/pr/38"}
+DEFAULT_REVISIONS: Mapping[str, str] = {"BAAI/bge-m3": "refs/pr/38"}
 """Revisions to use for repositories whose main branch has no safetensors weights; `revision` overrides them."""
 
 
@@ -171,7 +171,7 @@ def locate(settings: Settings) -> Location:
             f"{spec!r} is neither a folder, a hub name (owner/name), an alias nor a .npz or .parquet file",
             remedy=_suggestion(folder, spec),
         )
-    return _from_hub(name, settings, settings.revision or REVISIONS.get(name))
+    return _from_hub(name, settings, settings.revision or DEFAULT_REVISIONS.get(name))
 
 
 def _suggestion(folder: Path, spec: str) -> str:
@@ -179,7 +179,7 @@ def _suggestion(folder: Path, spec: str) -> str:
         return "save the vectors with one text per row: np.savez('vectors.npz', vector=rows, text=texts)"
     if "/" in spec:
         return "check the path"
-    return suggest_name(spec, ALIASES, f"aliases: {', '.join(ALIASES)}")
+    return suggest_name(spec, ALIASES, f"use one of the aliases {', '.join(ALIASES)}")
 
 
 def full_name(spec: str) -> str:
@@ -309,7 +309,9 @@ def _download(name: str, settings: Settings, revision: str | None) -> Location:
         ) from error
     except RepositoryNotFoundError as error:
         raise EncoderError(
-            "the hub has no such public model", where=name, remedy=f"check the name; aliases: {', '.join(ALIASES)}"
+            "the hub has no such public model",
+            where=name,
+            remedy=f"check the name, or use one of the aliases {', '.join(ALIASES)}",
         ) from error
     except OfflineModeIsEnabled as error:
         raise _no_network(name, "HF_HUB_OFFLINE is set", settings) from error

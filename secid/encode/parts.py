@@ -63,7 +63,7 @@ def mask(attention_mask: Tensor | None = None, **options: Any) -> Tensor | None:
 #
 # sentence-transformers loads the modules, so that training starts from the same ones. Source: FORMATS 2, METHOD 11.
 
-UNREADABLE = (SafetensorError, EOFError, OSError)
+WEIGHTS_FILE_ERRORS = (SafetensorError, EOFError, OSError)
 """Errors that reading a truncated or damaged weights file raises."""
 
 HEAD_PREFIXES = ("pooler.", "cls.", "lm_head.", "vocab_", "generator_", "discriminator_", "head.", "mlm_head.",
@@ -295,7 +295,7 @@ def _check_weights(repository: Repository, reports: list[Report]) -> None:
     if any(not str(module["type"]).startswith("sentence_transformers.") for module in repository.modules):
         return  # the repository's own code decides which weights it loads
     where = str(repository.inner)
-    for own, report in reports:
+    for prefix, report in reports:
         missing = sorted(key for key in report["missing_keys"] if "pooler" not in key)
         if missing:
             raise EncoderError(
@@ -303,7 +303,9 @@ def _check_weights(repository: Repository, reports: list[Report]) -> None:
                 where=where,
                 remedy="check config.json: the files belong to another architecture",
             )
-        unused = sorted(key for key in report["unexpected_keys"] if not key.removeprefix(own).startswith(HEAD_PREFIXES))
+        unused = sorted(
+            key for key in report["unexpected_keys"] if not key.removeprefix(prefix).startswith(HEAD_PREFIXES)
+        )
         if unused:
             raise EncoderError(
                 f"the model does not use some weights in its files ({len(unused)}): {', '.join(unused[:3])}",
@@ -332,7 +334,7 @@ def _load_chain(repository: Repository, settings: Settings, dtype: torch.dtype, 
                 if any(True for _ in module.parameters()):
                     place = {"subfolder": str(entry["path"]), "local_files_only": True}
                     setattr(model, name, type(module).load(str(repository.folder), **place).float())
-    except (*UNREADABLE, ValueError, ImportError, KeyError, RuntimeError, AttributeError, TypeError) as error:
+    except (*WEIGHTS_FILE_ERRORS, ValueError, ImportError, KeyError, RuntimeError, AttributeError, TypeError) as error:
         raise _not_loaded(str(repository.folder), error) from error
     _check_weights(repository, reports)
     return model
@@ -420,7 +422,8 @@ def _is_causal(model: Any, device: torch.device) -> bool:
     try:
         pairs = [(_states(backbone, 7, device), _states(backbone, 8, device)) for backbone in _backbones(model)]
     except RuntimeError as error:
-        raise EncoderError(f"the model fails on {device}: {plain_message(error)[:200]}") from error
+        message = f"the model fails on {device}: {plain_message(error)[:200]}"
+        raise EncoderError(message, remedy="see `secid doctor`; --device cpu works without a GPU") from error
     return bool(pairs) and all(torch.equal(one[:, :2], other[:, :2]) for one, other in pairs)
 
 

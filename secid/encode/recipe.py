@@ -253,14 +253,14 @@ def _by_route(words: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
     """Return the words of one route if all routes have the same; else return all words, each after its route."""
     if len(set(words.values())) == 1:
         return next(iter(words.values()))
-    return tuple(f"{route}: {word}" for route, own in words.items() for word in own)
+    return tuple(f"{route}: {word}" for route, route_words in words.items() for word in route_words)
 
 
 def _modes(poolings: Sequence[Any]) -> str:
     """Return secid's names for the pooling modes of one route, joined by +; "own" if the repository's code pools."""
-    names = {theirs: ours for ours, theirs in POOLING_NAMES.items()}
+    names = {library_name: ours for ours, library_name in POOLING_NAMES.items()}
     modes = [[pool.pooling_mode] if isinstance(pool.pooling_mode, str) else pool.pooling_mode for pool in poolings]
-    return "+".join(names[mode] for own in modes for mode in own) or "own"
+    return "+".join(names[mode] for module in modes for mode in module) or "own"
 
 
 def _repository_facts(repository: Repository, settings: Settings) -> Iterator[Fact]:

@@ -157,10 +157,10 @@ def _loaded(folder: Path, device: str, model: dict[str, Any], settings: Settings
 
     from secid.encode.parts import loading_reports, quiet
 
-    own = {"local_files_only": True, "trust_remote_code": settings.trust_remote_code}
+    options = {"local_files_only": True, "trust_remote_code": settings.trust_remote_code}
     try:
         with quiet(), loading_reports() as reports:
-            loaded: CrossEncoder = CrossEncoder(str(folder), device=device, model_kwargs=model, **own)
+            loaded: CrossEncoder = CrossEncoder(str(folder), device=device, model_kwargs=model, **options)
     except Exception as error:  # transformers raises many kinds of errors
         raise EncoderError(f"cannot be loaded: {plain_message(error)}", where=str(folder), remedy=SAVE_AGAIN) from error
     missing = sorted({key for _, report in reports for key in report["missing_keys"]})
@@ -183,10 +183,10 @@ def _refuse_other_models(folder: Path, settings: Settings) -> None:
             remedy=f"if it is a dense encoder, use {flag_of('guide', 'NAME')}",
         )
     modules = parse_json(folder / "modules.json") or []
-    own = [
+    custom_modules = [
         part for part in modules if not (isinstance(part, dict) and str(part.get("type")).startswith(LIBRARY_PREFIX))
     ]
-    if (own or config.get("auto_map")) and not settings.trust_remote_code:
+    if (custom_modules or config.get("auto_map")) and not settings.trust_remote_code:
         raise EncoderError(
             "the reranker needs its repository's own code",
             where=str(folder),

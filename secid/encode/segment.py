@@ -134,7 +134,7 @@ def _write(memory: Path, document: dict[str, list[int | str]]) -> None:
 
 META, ROWS, KEYS = "contents.json", "rows.bin", "keys.bin"
 FORMAT = 2
-DTYPES: Mapping[str, type[np.floating[Any]]] = {"float32": np.float32, "float16": np.float16}
+ROW_DTYPES: Mapping[str, type[np.floating[Any]]] = {"float32": np.float32, "float16": np.float16}
 MARKED_KEY_BYTES = 17
 BLOCK_BYTES = 4 << 20
 """Maximum size of a block of rows with one checksum. Reading a row reads its block."""
@@ -196,7 +196,7 @@ class Segment:
         meta, block_rows = self.meta, self.meta["block_rows"]
         number = int(places[0]) // block_rows
         n_rows = min(block_rows, meta["n"] - number * block_rows)
-        dtype, d = np.dtype(DTYPES[meta["dtype"]]), meta["dimension"]
+        dtype, d = np.dtype(ROW_DTYPES[meta["dtype"]]), meta["dimension"]
         row_bytes = d * dtype.itemsize
         data = self._read(ROWS, number * block_rows * row_bytes, n_rows * row_bytes, meta["blocks"][number])
         block = np.frombuffer(data, dtype).reshape(n_rows, d)
@@ -224,10 +224,10 @@ class SegmentWriter:
     def __init__(self, home: Path, dimension: int, dtype: str, encoder: str) -> None:
         self.folder = home / f"{time.time_ns():020d}-{secrets.token_hex(4)}"
         self.folder.mkdir(parents=True)
-        self._row_bytes = dimension * np.dtype(DTYPES[dtype]).itemsize
+        self._row_bytes = dimension * np.dtype(ROW_DTYPES[dtype]).itemsize
         self._block_rows = max(1, BLOCK_BYTES // self._row_bytes)
         self._meta = {"format": FORMAT, "dimension": dimension, "dtype": dtype, "encoder": encoder}
-        self._dtype = DTYPES[dtype]
+        self._dtype = ROW_DTYPES[dtype]
         self._blocks: list[str] = []
         self._block, self._key_hash = hashlib.sha256(), hashlib.sha256()
         self._n_rows = self._n_sealed = 0

@@ -110,9 +110,9 @@ class WordCache:
         if frame.room is not None and len(lengths) and lengths.max() > frame.room:
             cut = lengths > frame.room
             starts = np.cumsum(lengths) - lengths
-            kept = np.minimum(lengths, frame.room)
-            ids = ids[_ranges(starts + (lengths - kept if frame.from_left else 0), kept)]
-            lengths = kept
+            cut_lengths = np.minimum(lengths, frame.room)
+            ids = ids[_ranges(starts + (lengths - cut_lengths if frame.from_left else 0), cut_lengths)]
+            lengths = cut_lengths
         whole = lengths + len(frame.before) + len(frame.after)
         starts = np.cumsum(whole) - whole
         framed = np.empty(int(whole.sum()), np.int64)

@@ -18,7 +18,7 @@ from secid.arrays import Flags, Index, distinct, first_in_row, is_known
 from secid.arrays import pairs as pair_codes
 from secid.pool import Plan, PlannedSource
 from secid.pool.normal_form import EMPTY_FORM, FORMS_AT_ONCE, FormKeys, Keys, TextForms, form_columns, text_forms
-from secid.pool.texts import TextStore, pieces
+from secid.pool.texts import TextStore, batch_ranges
 from secid.pool.workers import Workers
 
 RUN_WORDS = 5
@@ -112,8 +112,8 @@ def run_sets(forms: FormKeys, every: int = 1) -> RunSets:
     every : keep one run in `every`, chosen only by its key.
     """
     keys, owners = _runs(forms)
-    chosen = keys % np.uint32(every) == 0
-    return RunSets.of(keys[chosen], owners[chosen], len(forms))
+    sampled = keys % np.uint32(every) == 0
+    return RunSets.of(keys[sampled], owners[sampled], len(forms))
 
 
 def _runs(forms: FormKeys) -> tuple[npt.NDArray[np.uint32], Index]:
@@ -165,7 +165,7 @@ class RunBits:
 def forms_and_runs(store: TextStore) -> tuple[TextForms, RunBits]:
     """Return the normal forms of all texts of a store, and the bits of their runs, by id. Each text is read once."""
     columns = []
-    for part in [(0, 0), *pieces(len(store), FORMS_AT_ONCE, store.lengths)]:
+    for part in [(0, 0), *batch_ranges(len(store), FORMS_AT_ONCE, store.lengths)]:
         forms = FormKeys.of(store.packed(*part))
         runs = RunBits.of(forms)
         columns.append({**form_columns(forms), "bits": runs.bits, "n_runs": runs.n_runs})
@@ -211,7 +211,7 @@ def has_one_positive(plan: Plan) -> bool:
     others = np.flatnonzero(first != np.arange(len(first)))
     longest, other = passage[first[others]], passage[others]
     n_bytes = passages.lengths[longest].astype(np.int64) + passages.lengths[other]
-    for start, stop in pieces(len(others), LABELS_AT_ONCE, n_bytes, BYTES_AT_ONCE):
+    for start, stop in batch_ranges(len(others), LABELS_AT_ONCE, n_bytes, BYTES_AT_ONCE):
         left, right = (FormKeys.of(passages.packed_of(ids[start:stop])) for ids in (other, longest))
         if not (near_copies(run_sets(left), run_sets(right)) | (left.hashes() == right.hashes())).all():
             return False
@@ -305,7 +305,7 @@ def stored_positives(
     positives = labelled_positives(text_forms(queries).form, form, passages, sources)
     whole = RunSets(np.zeros(0, np.uint32), np.zeros(1, np.int64))
     keys, sizes = [whole.keys], [whole.sizes]
-    for start, stop in pieces(len(positives.forms), PAIRS_AT_ONCE, positives.n_bytes, BYTES_AT_ONCE):
+    for start, stop in batch_ranges(len(positives.forms), PAIRS_AT_ONCE, positives.n_bytes, BYTES_AT_ONCE):
         texts = positives.part(np.arange(start, stop))
         runs = texts if isinstance(texts, RunSets) else _runs_of(texts, KEPT_EVERY)
         keys.append(runs.keys)
@@ -407,7 +407,7 @@ class CopyFinder:
         """Set `near` for the triplets whose negative is a near copy of a positive."""
         n_bytes = np.where(_first(pairs.triplet), self._passages.lengths[pairs.negative], 0)
         n_bytes += np.where(_first(pairs.positive), positives.n_bytes[pairs.positive], 0)
-        ranges = list(pieces(len(pairs.triplet), PAIRS_AT_ONCE, n_bytes, BYTES_AT_ONCE))
+        ranges = list(batch_ranges(len(pairs.triplet), PAIRS_AT_ONCE, n_bytes, BYTES_AT_ONCE))
         parts = (pairs.only(slice(*part)) for part in ranges)
         flags = self._workers.map(_near_copies_in, (_Comparison.of(self._passages, positives, part) for part in parts))
         for (start, stop), near_copy in zip(ranges, flags, strict=True):
@@ -421,15 +421,17 @@ def _first(values: Index) -> Flags:
 
 
 class _Comparison(NamedTuple):
-    """Pairs for one call of a worker. Pair i compares negatives[own[i]] with positives[other[i]] of query group[i].
+    """Pairs for one call of a worker.
+
+    Pair i compares negatives[negative_place[i]] with positives[positive_place[i]] of query group[i].
 
     positives : texts, or runs if they are from a baseline.   every, min_runs : as in `Positives`.
     """
 
     negatives: TextStore
-    own: Index
+    negative_place: Index
     positives: TextStore | RunSets
-    other: Index
+    positive_place: Index
     group: Index
     every: int
     min_runs: int
@@ -437,11 +439,12 @@ class _Comparison(NamedTuple):
     @staticmethod
     def of(passages: TextStore, positives: Positives, pairs: TripletPairs) -> _Comparison:
         """Return the comparison of these pairs."""
-        ids, own = np.unique(pairs.negative, return_inverse=True)
-        places, other = np.unique(pairs.positive, return_inverse=True)
-        group = np.searchsorted(positives.offsets, places, "right")[other]
+        ids, negative_place = np.unique(pairs.negative, return_inverse=True)
+        places, positive_place = np.unique(pairs.positive, return_inverse=True)
+        group = np.searchsorted(positives.offsets, places, "right")[positive_place]
         texts = passages.only(ids)
-        return _Comparison(texts, own, positives.part(places), other, group, positives.every, positives.min_runs)
+        part = positives.part(places)
+        return _Comparison(texts, negative_place, part, positive_place, group, positives.every, positives.min_runs)
 
 
 def _near_copies_in(pairs: _Comparison) -> Flags:
@@ -449,13 +452,14 @@ def _near_copies_in(pairs: _Comparison) -> Flags:
     negatives, positives = _runs_of(pairs.negatives, pairs.every), pairs.positives
     if not isinstance(positives, RunSets):
         positives = _runs_of(positives, 1)
-    flags = np.zeros(len(pairs.own), np.bool_)
-    kept = np.flatnonzero(_share_enough(negatives, positives, pairs))
-    own, other = pairs.own[kept], pairs.other[kept]
-    n_runs = negatives.sizes[own] + positives.sizes[other]
-    for part in pieces(len(kept), PAIRS_AT_ONCE, n_runs, RUNS_AT_ONCE):
-        some = slice(*part)
-        flags[kept[some]] = near_copies(negatives.take(own[some]), positives.take(other[some]), pairs.min_runs)
+    flags = np.zeros(len(pairs.negative_place), np.bool_)
+    candidates = np.flatnonzero(_share_enough(negatives, positives, pairs))
+    left, right = pairs.negative_place[candidates], pairs.positive_place[candidates]
+    n_runs = negatives.sizes[left] + positives.sizes[right]
+    for part in batch_ranges(len(candidates), PAIRS_AT_ONCE, n_runs, RUNS_AT_ONCE):
+        rows = slice(*part)
+        near = near_copies(negatives.take(left[rows]), positives.take(right[rows]), pairs.min_runs)
+        flags[candidates[rows]] = near
     return flags
 
 
@@ -465,15 +469,17 @@ def _share_enough(negatives: RunSets, positives: RunSets, pairs: _Comparison) ->
     A negative is compared once with all positives of its query, as if they were one text. That text has at least as
     many of its runs as each positive.
     """
-    of_positive = distinct(pair_codes(pairs.group, pairs.other, len(positives.sizes)))
-    of_negative, place = np.unique(pair_codes(pairs.group, pairs.own, len(negatives.sizes)), return_inverse=True)
+    of_positive = distinct(pair_codes(pairs.group, pairs.positive_place, len(positives.sizes)))
+    of_negative, place = np.unique(
+        pair_codes(pairs.group, pairs.negative_place, len(negatives.sizes)), return_inverse=True
+    )
     if len(of_negative) == len(place):  # no negative is compared with two positives
         return np.ones(len(place), np.bool_)
     in_union = np.zeros(1 << UNION_BITS, np.bool_)
     in_union[_in_groups(positives, of_positive)[0]] = True
     keys, offsets = _in_groups(negatives, of_negative)
     common = np.diff(np.concatenate([[0], np.cumsum(in_union[keys])])[offsets])
-    smaller = np.minimum(negatives.sizes[pairs.own], positives.sizes[pairs.other])
+    smaller = np.minimum(negatives.sizes[pairs.negative_place], positives.sizes[pairs.positive_place])
     flags: Flags = common[place] >= MIN_SHARED_FRACTION * smaller - SHARE_ROUNDING
     return flags
 
@@ -481,14 +487,14 @@ def _share_enough(negatives: RunSets, positives: RunSets, pairs: _Comparison) ->
 def _in_groups(sets: RunSets, codes: Index) -> tuple[npt.NDArray[np.uint32], Index]:
     """Return short keys of runs, which depend on the group, and the offsets of each set. codes: (group, set) pairs."""
     group, ids = np.divmod(codes, len(sets.sizes))
-    taken = sets.take(ids)
+    runs = sets.take(ids)
     of_group = (group.astype(np.uint64) * MIXER >> OWNER_SHIFT).astype(np.uint32)
-    return taken.keys + np.repeat(of_group, taken.sizes) >> np.uint32(32 - UNION_BITS), taken.offsets
+    return runs.keys + np.repeat(of_group, runs.sizes) >> np.uint32(32 - UNION_BITS), runs.offsets
 
 
 def _paired(negatives: Index, starts: Index, counts: Index) -> Iterator[TripletPairs]:
     """Yield pairs of triplet i with positives starts[i] … starts[i] + counts[i] - 1, about PAIRS_AT_ONCE at a time."""
-    for first, last in pieces(len(negatives), PAIRS_AT_ONCE, counts, PAIRS_AT_ONCE):
+    for first, last in batch_ranges(len(negatives), PAIRS_AT_ONCE, counts, PAIRS_AT_ONCE):
         n, triplets = counts[first:last], np.arange(first, last)
         yield TripletPairs(
             np.repeat(triplets, n), np.repeat(negatives[first:last], n), ranges_of(starts[first:last], n)

@@ -41,11 +41,11 @@ SCRIPT_CHARACTERS = 24
 UNMARKED = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u19e0-\u19ff]")
 """Pattern of a letter of Thai, Lao or Khmer, which do not mark the end of a sentence."""
 UNSPACED = re.compile("[" + "".join(f"{chr(low)}-{chr(high)}" for low, high in UNSPACED_RANGES) + "]")
-OPENING = "{[`~\"'“*"
+WRAPPER_STARTS = "{[`~\"'“*"
 """Characters with which a wrapped text can start (`is_wrapped`)."""
 INDENT = BLANK + " \t\n\r\f\v\u3000"
 IN_FRONT, ENDS_OF_ASCII = (
-    np.frombuffer(marks.encode("ascii", "ignore"), np.uint8) for marks in (OPENING + INDENT, ".!?")
+    np.frombuffer(marks.encode("ascii", "ignore"), np.uint8) for marks in (WRAPPER_STARTS + INDENT, ".!?")
 )
 """ASCII bytes that may begin a wrapped text, and ASCII bytes that end a finished text."""
 WRAPPER = re.compile(
@@ -115,7 +115,7 @@ def is_wrapped(text: str) -> bool:
     if head in INDENT:
         text = text.lstrip(INDENT)
         head = text[:1]
-    if head not in OPENING:
+    if head not in WRAPPER_STARTS:
         return False
     match = WRAPPER.match(text)
     return match is not None and (match["array"] is None or text.rstrip().endswith("]"))

@@ -18,7 +18,7 @@ from secid.findings.copies import key_windows
 from secid.findings.summary import CautionEvidence
 from secid.pool import Plan, PlannedSource, token_stream
 from secid.pool.normal_form import EMPTY_FORM, FORMS_AT_ONCE, FormKeys, Keys, text_forms
-from secid.pool.texts import Packed, TextStore, pieces
+from secid.pool.texts import Packed, TextStore, batch_ranges
 from secid.read.collection import BEIR_FOLDER, Collection, collection_files
 from secid.read.evaluation import EvaluationSet, of_split, read_qrels
 from secid.read.sources import data_files
@@ -57,7 +57,7 @@ def label_files(qrels: str | None, split: str | None, settings: Settings) -> Seq
             remedy = f"name the texts with {texts}, or with --collection DIR"
             raise UsageError("the texts of the judged ids are not given", where="--qrels", remedy=remedy)
         return data_files(qrels)
-    remedy = f"secid audit also takes --qrels FILE (and {texts}), secid mine --pairs SOURCE"
+    remedy = f"for secid audit, add --qrels FILE (and {texts}); for secid mine, use --pairs SOURCE"
     files = collection_files(settings.collection or "", BEIR_FOLDER).required("qrels", remedy)
     if split is not None and not of_split(files, split):
         names = ", ".join(Path(file).name for file in files)
@@ -106,10 +106,10 @@ def read_judgements(files: Sequence[str], collection: Collection, max_unknown: f
     """
     highest: dict[tuple[str, str], float] = {}
     for file in files:
-        for *pair, own in read_qrels(file):
+        for *pair, value in read_qrels(file):
             key = pair[0], pair[1]
-            highest[key] = max(own, highest.get(key, own))
-    rows = [(*key, own) for key, own in highest.items()]
+            highest[key] = max(value, highest.get(key, value))
+    rows = [(*key, grade) for key, grade in highest.items()]
     where = ", ".join(files)
     if not rows:
         raise InputError("holds no judgement", where=where, remedy="name a qrels file that is not empty")
@@ -254,8 +254,8 @@ class Finder:
         order = np.lexsort((np.bincount(columns)[columns], owner))
         rank = np.arange(len(columns)) - self._rows.indptr[:-1][owner]
         n_needed = sizes - np.ceil(self._threshold * sizes - 1e-9) + 1 if self._measure == "jaccard" else sizes
-        chosen = (rank < n_needed[owner]) & (sizes >= self._min_shingles)[owner]
-        return _matrix(owner[chosen], columns[order[chosen]], *self._rows.shape)
+        is_probe = (rank < n_needed[owner]) & (sizes >= self._min_shingles)[owner]
+        return _matrix(owner[is_probe], columns[order[is_probe]], *self._rows.shape)
 
     def find(self, store: TextStore, tick: Callable[[int], None] = lambda n: None) -> Matches:
         """Return the matches of all texts of a store. tick: called with the number of texts compared."""
@@ -266,7 +266,7 @@ class Finder:
             place = np.minimum(np.searchsorted(self._forms, forms), len(self._forms) - 1)
             exact = (self._forms[place] == forms) & (forms != EMPTY_FORM)
             number[exact], similarity[exact] = self._form_text[place[exact]], 1.0
-        for start, stop in pieces(n if len(self._vocabulary) else 0, LEAKAGE_CHUNK, store.lengths):
+        for start, stop in batch_ranges(n if len(self._vocabulary) else 0, LEAKAGE_CHUNK, store.lengths):
             owner, other, value = self._near(store.get(start, stop))
             order = best_first(-value, -other)  # the nearest is written last
             owner, other, value = owner[order] + start, other[order], value[order]

@@ -127,7 +127,7 @@ class _Model:
     next_state   : next state, by row | byte.
     row, feature : (n_states,) row and feature of each state. Rows are multiples of 256; n_features means no feature.
     weights      : (n_features, n_columns) logarithms below 0.   prior : (n_columns,) logarithms.
-    own          : language of each extra column. The first len(LANGUAGES) columns belong to LANGUAGES in order; some
+    extra        : language of each extra column. The first len(LANGUAGES) columns belong to LANGUAGES in order; some
                    languages have a second column after them.
     """
 
@@ -136,7 +136,7 @@ class _Model:
     feature: npt.NDArray[np.uint32]
     weights: npt.NDArray[np.float32]
     prior: npt.NDArray[np.float32]
-    own: Index
+    extra: Index
 
     @staticmethod
     def of(path: Path) -> _Model:
@@ -145,14 +145,14 @@ class _Model:
             weights, feature, names = arrays["ptc"], arrays["out_feat"], arrays["classes"]
             first = [names.tolist().index(name) for name in LANGUAGES]
             second = np.setdiff1d(np.flatnonzero(np.isin(names, LANGUAGES)), first)
-            columns, own = [*first, *second], np.array([LANGUAGES.index(name) for name in names[second]])
+            columns, extra = [*first, *second], np.array([LANGUAGES.index(name) for name in names[second]])
             return _Model(
                 arrays["nextmove"],
                 arrays["nextmove_row"].astype(np.int64) << 8,
                 np.where(feature < 0, len(weights), feature).astype(np.uint32),
                 weights[:, columns].astype(np.float32, order="C"),
                 arrays["pc"][columns],
-                own,
+                extra,
             )
 
     def classify(self, texts: Sequence[bytes]) -> tuple[Index, npt.NDArray[np.float32]]:
@@ -177,8 +177,8 @@ class _Model:
         np.exp(scores, out=scores)
         # A matrix product would wake the BLAS threads, which spin between chunks.
         total = scores.sum(axis=1)
-        for column, own in enumerate(self.own.tolist(), len(LANGUAGES)):
-            scores[:, own] += scores[:, column]
+        for column, place in enumerate(self.extra.tolist(), len(LANGUAGES)):
+            scores[:, place] += scores[:, column]
         numbers = scores[:, : len(LANGUAGES)].argmax(axis=1)
         return numbers, scores[np.arange(len(texts)), numbers] / total
 

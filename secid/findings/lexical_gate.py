@@ -17,7 +17,7 @@ from secid.findings.openings import chunks
 from secid.findings.summary import CautionEvidence
 from secid.pool import SPLITTERS, Lexicon, Plan, PlannedSource, first_sampled, select_records, token_stream
 from secid.pool.coverage import LEXED_AT_ONCE
-from secid.pool.texts import TextStore, pieces
+from secid.pool.texts import TextStore, batch_ranges
 from secid.pool.tokens import Fault, fault
 from secid.results import RunWarning
 from secid.settings import Settings
@@ -38,7 +38,7 @@ NOTICED_MISREAD = 0.05
 MULTILINGUAL = "multilingual"
 """Name of the tokenizer without these faults."""
 WORD_TOKENIZERS = {"alphanumeric": "alphanumeric", "alphanumeric2": "alphanumeric", "whitespace": "whitespace"}
-"""Tokenizer that produces words -> its splitter. The other tokenizers cut texts of any script into pieces."""
+"""Tokenizer that produces words -> its splitter. The other tokenizers split texts of any script."""
 Texts = tuple[TextStore, Index]
 """A store, and the ids of its texts to read."""
 
@@ -167,7 +167,7 @@ def queries_without_tokens(queries: TextStore, tokenizer: str) -> npt.NDArray[np
     """Return (n_queries,) flags of queries without a token."""
     counts = [
         token_stream(queries.packed(*part), tokenizer)[1]
-        for part in pieces(len(queries), LEXED_AT_ONCE, queries.lengths)
+        for part in batch_ranges(len(queries), LEXED_AT_ONCE, queries.lengths)
     ]
     return np.asarray(np.concatenate([np.zeros(0, np.int64), *counts]) == 0)
 

@@ -19,7 +19,7 @@ from secid.findings.languages import LANGUAGES, UNDECIDED, is_mojibake, language
 from secid.findings.phrases import may_be_phrases, phrase
 from secid.pool import DocumentFrequencies, Keys, PlannedSource
 from secid.pool.normal_form import FORMS_AT_ONCE, STEP, FormKeys, TextForms, form_columns, mixed_bits
-from secid.pool.texts import Packed, TextStore, pieces
+from secid.pool.texts import Packed, TextStore, batch_ranges
 from secid.pool.workers import Workers
 
 # Negatives that open with a generator's phrase, or with words that many negatives share but few positives.
@@ -48,7 +48,7 @@ FACTS_AT_ONCE = 8192
 """Number of texts to process at once. They take a few MB."""
 FORM_FINDINGS = ("loop", "wrapper", "unfinished", "markup", "trailing_note", "mojibake")
 """Formal findings that depend only on the text itself."""
-NONE = 0
+ABSENT_KEY = 0
 NO_KEYS = np.zeros(0, np.uint64)
 
 
@@ -56,8 +56,8 @@ NO_KEYS = np.zeros(0, np.uint64)
 class Openings:
     """Openings of n passages.
 
-    phrase  : (n,) key of the generator's phrase at the start, or NONE.
-    opening : (n,) key of the first words, or NONE.
+    phrase  : (n,) key of the generator's phrase at the start, or ABSENT_KEY.
+    opening : (n,) key of the first words, or ABSENT_KEY.
     """
 
     phrase: Keys
@@ -65,15 +65,15 @@ class Openings:
 
 
 def phrase_keys(texts: Packed) -> Keys:
-    """Return the key of the generator's phrase at the start of each text, (n,); NONE for a text without one."""
-    phrases, places = np.full(len(texts), NONE, np.uint64), np.flatnonzero(may_be_phrases(texts))
+    """Return the key of the generator's phrase at the start of each text, (n,); ABSENT_KEY for a text without one."""
+    phrases, places = np.full(len(texts), ABSENT_KEY, np.uint64), np.flatnonzero(may_be_phrases(texts))
     phrases[places] = list(map(_key, map(phrase, texts.take(places))))
     return phrases
 
 
 def _key(words: str | None) -> int:
-    """Return a 64-bit key of the words, the same on every machine; NONE for None."""
-    return int.from_bytes(blake2b(words.encode(), digest_size=8).digest(), "little") or 1 if words else NONE
+    """Return a 64-bit key of the words, the same on every machine; ABSENT_KEY for None."""
+    return int.from_bytes(blake2b(words.encode(), digest_size=8).digest(), "little") or 1 if words else ABSENT_KEY
 
 
 def opening_flags(
@@ -102,7 +102,7 @@ def opening_flags(
 class RunOpenings:
     """Facts that the rules need about all passages of a run.
 
-    common_phrases : sorted keys of the phrases at the start of any positive, including NONE.
+    common_phrases : sorted keys of the phrases at the start of any positive, including ABSENT_KEY.
     shared         : source -> sorted keys of its negatives' shared openings.
     """
 
@@ -124,13 +124,13 @@ class RunOpenings:
 
 
 def common_phrases(phrases: Keys) -> Keys:
-    """Return the sorted distinct keys of the positives' phrases, with NONE. phrases: key of each positive's phrase."""
-    return distinct(np.append(phrases, np.uint64(NONE)))
+    """Return the sorted distinct phrase keys of the positives, with ABSENT_KEY. phrases: key of each positive."""
+    return distinct(np.append(phrases, np.uint64(ABSENT_KEY)))
 
 
 def tally(keys: Keys) -> DocumentFrequencies:
-    """Count the occurrences of each key except NONE. n_documents also counts the keys that are NONE."""
-    values, counts = np.unique(keys[keys != NONE], return_counts=True)
+    """Count the occurrences of each key except ABSENT_KEY. n_documents also counts the keys that are ABSENT_KEY."""
+    values, counts = np.unique(keys[keys != ABSENT_KEY], return_counts=True)
     return DocumentFrequencies(values, counts.astype(np.int64), len(keys))
 
 
@@ -144,7 +144,7 @@ def queries_by_opening(planned: PlannedSource, texts: Openings) -> DocumentFrequ
 
 
 def opening_keys(forms: FormKeys) -> Keys:
-    """Return the key of each text's opening, (n,); NONE for a shorter text. Keys are the same on every machine.
+    """Return the key of each text's opening, (n,); ABSENT_KEY for a shorter text. Keys are the same on every machine.
 
     An opening is the first five words of the normal form, or the first eight characters in a script without spaces.
 
@@ -163,7 +163,7 @@ def opening_keys(forms: FormKeys) -> Keys:
 
 
 def first_keys(keys: Keys, counts: Index, n: int) -> Keys:
-    """Return a key that identifies the first n keys of each text, (n_texts,); NONE for a text with fewer keys.
+    """Return a key that identifies the first n keys of each text, (n_texts,); ABSENT_KEY for a text with fewer keys.
 
     keys : keys of all texts in order.   counts : (n_texts,) number of keys in each text.
     """
@@ -172,7 +172,7 @@ def first_keys(keys: Keys, counts: Index, n: int) -> Keys:
     mixed = np.full(len(long), n, np.uint64)
     for place in range(n):
         mixed = mixed_bits(mixed * STEP + keys[starts + place])
-    first = np.full(len(counts), NONE, np.uint64)
+    first = np.full(len(counts), ABSENT_KEY, np.uint64)
     first[long] = np.maximum(mixed, 1)
     return first
 
@@ -184,7 +184,7 @@ def positives_of(sources: Sequence[PlannedSource]) -> Index:
 
 def chunks(passages: TextStore, ids: Index) -> Iterator[tuple[Index, list[str]]]:
     """Yield (ids, texts) of the passages with these ids, in parts that fit in memory."""
-    for start, stop in pieces(len(ids), FACTS_AT_ONCE, passages.lengths[ids]):
+    for start, stop in batch_ranges(len(ids), FACTS_AT_ONCE, passages.lengths[ids]):
         yield ids[start:stop], passages.take(ids[start:stop])
 
 
@@ -250,7 +250,7 @@ class PassageFacts:
     @staticmethod
     def of(passages: TextStore, workers: Workers) -> PassageFacts:
         """Gather the facts about all passages of a store."""
-        ranges = pieces(len(passages), FACTS_AT_ONCE, passages.lengths)
+        ranges = batch_ranges(len(passages), FACTS_AT_ONCE, passages.lengths)
         read = partial(_facts_of, model=save_model(passages.folder) if workers.n > 1 else None)
         parts = [_facts_of(passages.only(np.zeros(0, np.int64)), None)]
         parts += workers.map(read, (passages.only(np.arange(*part)) for part in ranges))
@@ -288,7 +288,7 @@ def _facts_of(store: TextStore, model: Path | None) -> dict[str, npt.NDArray[Any
     model : folder of the saved language model; None to read the library's file.
     """
     texts = store.packed(0, len(store))
-    ranges = [(0, 0), *pieces(len(store), FORMS_AT_ONCE, store.lengths)]
+    ranges = [(0, 0), *batch_ranges(len(store), FORMS_AT_ONCE, store.lengths)]
     parts = [_form_columns(store.packed(*part)) for part in ranges]
     return {
         **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
@@ -329,15 +329,15 @@ def ordinary_lengths(lengths: DocumentFrequencies) -> LengthRange:
 
 def _other_language(planned: PlannedSource, language: npt.NDArray[np.int16]) -> BothFlags:
     """Return the flags of other_language (see `PassageFacts.of_source`). language: (n_passages,) by id."""
-    own, record = language[planned.negatives], planned.triplet_record()
+    negative_language, record = language[planned.negatives], planned.triplet_record()
     of_positive, record_of_positive = language[planned.positives], planned.positive_record()
     decided = of_positive != UNDECIDED
     decided_in = np.bincount(record_of_positive[decided], minlength=planned.n_records)
     spoken = record_of_positive * len(LANGUAGES) + of_positive
     labels, counts = np.unique(spoken[decided], return_counts=True)
-    known = is_known(record * len(LANGUAGES) + own, labels)
+    known = is_known(record * len(LANGUAGES) + negative_language, labels)
     alone = is_known(spoken, labels[counts == 1])
     return (
-        (own != UNDECIDED) & (decided_in[record] > 0) & ~known,
+        (negative_language != UNDECIDED) & (decided_in[record] > 0) & ~known,
         decided & (decided_in[record_of_positive] > 1) & alone,
     )

@@ -110,7 +110,7 @@ class Phrases(NamedTuple):
     note: Mapping[str, str] = {}
 
 
-LANGUAGES: Mapping[str, Phrases] = {
+PHRASES_OF: Mapping[str, Phrases] = {
     code: Phrases(**table)
     for code, table in tomllib.loads(Path(__file__).with_name("phrases.toml").read_text(encoding="utf-8")).items()
 }
@@ -148,10 +148,10 @@ def without_dotless(pattern: str) -> str:
     return pattern.replace("ı", "i").replace("\u0e33", "\u0e4d\u0e32")
 
 
-MARKS = r"[\s\"'“”„«»「『【\[¡¿*#>_`-]*"
-REFUSAL = "|".join([ENGLISH_REFUSAL, *map(_refusal, LANGUAGES.values())])
-PHRASE = without_dotless(rf"{'|'.join([ENGLISH, *map(_of, LANGUAGES.values())])}|(?P<refusal>{REFUSAL})")
-PATTERN = re.compile(rf"{MARKS}(?P<phrase>{PHRASE})", re.VERBOSE)
+LEADING_MARKS = r"[\s\"'“”„«»「『【\[¡¿*#>_`-]*"
+REFUSAL = "|".join([ENGLISH_REFUSAL, *map(_refusal, PHRASES_OF.values())])
+PHRASE = without_dotless(rf"{'|'.join([ENGLISH, *map(_of, PHRASES_OF.values())])}|(?P<refusal>{REFUSAL})")
+PATTERN = re.compile(rf"{LEADING_MARKS}(?P<phrase>{PHRASE})", re.VERBOSE)
 """Pattern to match against the result of `head_of`. Matching lower-case text takes half as long as IGNORECASE."""
 ENGLISH_STARTS = (
     "absol all_ alrig as_a assis below certa docum easy_ gener got_ great hard here_ here' i_am i'm i_apo i_can i_cou "
@@ -167,12 +167,12 @@ def _ranges(starts: Sequence[str]) -> npt.NDArray[np.uint64]:
     starts : first letters of phrases, with _ for a blank. A start that another one covers is left out.
     """
     words = [word.replace("_", " ").encode() for word in starts]
-    own = sorted(word for word in words if not any(word != other and word.startswith(other) for other in words))
-    ends = [[int.from_bytes(word.ljust(8, fill)) for word in dict.fromkeys(own)] for fill in (b"\0", b"\xff")]
+    prefixes = sorted(word for word in words if not any(word != other and word.startswith(other) for other in words))
+    ends = [[int.from_bytes(word.ljust(8, fill)) for word in dict.fromkeys(prefixes)] for fill in (b"\0", b"\xff")]
     return np.array(ends, np.uint64)
 
 
-STARTS = _ranges(" ".join([ENGLISH_STARTS, *(each.starts for each in LANGUAGES.values())]).split())
+STARTS = _ranges(" ".join([ENGLISH_STARTS, *(each.starts for each in PHRASES_OF.values())]).split())
 """Ranges of numbers into which the first eight bytes of a phrase fall. Nearly every passage lies outside them."""
 START_CHARACTERS = 6
 """Number of first characters that must be ASCII for a text to be ruled out. It is one more than the longest start,
@@ -264,7 +264,7 @@ ENGLISH_NOTE = re.compile(
 """Pattern of a language model's notes after the requested text. They mention the prompt (*the* query, requirements).
 People who write about a document do not mention a prompt."""
 OTHERS = re.compile(
-    without_dotless("|".join(rf"(?:{words.thing})[^\n]{{1,80}}?(?:{words.label})" for words in LANGUAGES.values())),
+    without_dotless("|".join(rf"(?:{words.thing})[^\n]{{1,80}}?(?:{words.label})" for words in PHRASES_OF.values())),
     re.VERBOSE,
 )
 """Pattern of a word for "passage" followed by a prompt label, in the other languages. It is applied only to notes."""
@@ -279,7 +279,7 @@ def _plain(this: str, negation: str, answers: str, question: str, demands: str) 
     return rf"{this}(?: (?={near}{negation})(?={near}{answers}){near}{question} | {near}{demands})"
 
 
-PLAIN = re.compile("|".join(_plain(**words.note) for words in LANGUAGES.values() if words.note), re.VERBOSE)
+PLAIN = re.compile("|".join(_plain(**words.note) for words in PHRASES_OF.values() if words.note), re.VERBOSE)
 """Pattern of notes as in ENGLISH_NOTE, in German, French, Spanish and Chinese, with or without brackets."""
 BRACKETS = {")": "(", "]": "[", "）": "（", "】": "【", "*": "*", "_": "_"}
 NOTE = re.compile(

@@ -235,11 +235,11 @@ def _parts(item: Measured, table: TripletTable, name: str, weight: Floats) -> tu
         return None, None
     flags = table.has(name)
     eci = item.nats(item.influence.budgets[0])
-    weight_fraction, held = (
+    weight_fraction, share = (
         part_of_total(float(amounts[flags].sum()), float(amounts.sum()))
         for amounts in (weight, item.influence.information)
     )
-    return weight_fraction, eci * held
+    return weight_fraction, eci * share
 
 
 def part_of_total(part: float, total: float) -> float:
@@ -267,8 +267,8 @@ class _ExampleWriter:
         """Return the flagged triplets of highest severity as examples, one per query."""
         rows, inside = self._table.triplets, np.flatnonzero(rule.flags)
         ids = rows.query[inside], rows.positive[inside], rows.negative[inside]
-        chosen = one_a_query(self._plan, *ids, rule.severity[inside], self._settings)
-        return tuple(self._example(int(row)) for row in inside[chosen])
+        first = one_a_query(self._plan, *ids, rule.severity[inside], self._settings)
+        return tuple(self._example(int(row)) for row in inside[first])
 
     def measured(self, examples: Sequence[TripletExample], places: Sequence[RowPlace]) -> tuple[TripletExample, ...]:
         """Return a text finding's examples. Those whose triplet was scored get its numbers.
@@ -285,7 +285,9 @@ class _ExampleWriter:
         """Return the first table row of the negative at this place; None if it was not scored."""
         planned = self._table.source
         same = (planned.negative_file, planned.negative_line, planned.negative_ordinal)
-        (places,) = np.nonzero(np.logical_and.reduce([own == value for own, value in zip(same, place, strict=True)]))
+        (places,) = np.nonzero(
+            np.logical_and.reduce([column == value for column, value in zip(same, place, strict=True)])
+        )
         rows = np.flatnonzero(np.isin(self._table.triplets.place, places))
         return int(rows[0]) if len(rows) else None
 

@@ -14,7 +14,7 @@ from secid.findings.openings import first_labels
 from secid.pool import PlannedSource
 from secid.pool.plan import bit_of
 from secid.results import SourceFinding, Status, defects_to_drop
-from secid.results.catalogue import BITS, DAMAGE, DEFECT_LIMIT, DEFECTS, FINDINGS, TEXT_FINDINGS
+from secid.results.catalogue import BITS, DAMAGE_FINDINGS, DEFECT_LIMIT, DEFECTS, FINDINGS, TEXT_FINDINGS
 from secid.results.sources import dropping_narrows_gap
 from secid.triplets.estimates import GapMoments, Moments, Names, Share, comparable_keys
 
@@ -182,7 +182,7 @@ class ListedNegatives:
 
     def excess(self) -> dict[str, bool]:
         """Return `formal_excess` of this source: formal defect that counts -> whether dropping it helps."""
-        return formal_excess({name: self.compared(name) for name in DAMAGE})
+        return formal_excess({name: self.compared(name) for name in DAMAGE_FINDINGS})
 
     def moments(self) -> dict[str, Moments]:
         """Return finding or FLAGGED -> moments of its share. Moments of other queries can be added."""
@@ -198,7 +198,7 @@ def formal_excess(compared: Mapping[str, GapMoments]) -> dict[str, bool]:
     chance. Dropping helps if it brings the share nearer to that of the positives. A source without negatives or
     without positives has no such defect. Source: METHOD 16.2.
     """
-    known = {name: own for name, own in compared.items() if own.negatives.all and own.positives.all}
+    known = {name: gap for name, gap in compared.items() if gap.negatives.all and gap.positives.all}
     return {
         name: dropping_narrows_gap(moments.positives.value, moments.value)
         for name, moments in known.items()

@@ -18,7 +18,7 @@ from secid.findings.texts import RunTexts, text_rules
 from secid.pool import DraftPlan, Plan, PlannedSource, content_of, labels_of, sample_order
 from secid.pool.normal_form import FormKeys, Keys, text_forms
 from secid.pool.plan import TextFindings
-from secid.pool.texts import TextStore, pieces
+from secid.pool.texts import TextStore, batch_ranges
 from secid.pool.workers import n_cores
 from secid.results import AmongPositives, Example, Languages, Match, SourceFinding, TripletExample
 from secid.results.catalogue import FORMAL
@@ -51,7 +51,7 @@ class TextLengths:
 def text_lengths(store: TextStore, tick: Callable[[int], None] = lambda n: None) -> TextLengths:
     """Return the lengths of all texts. tick: called with the number of texts done."""
     characters, tokens = np.zeros(len(store), np.int64), np.zeros(len(store), np.int64)
-    for start, stop in pieces(len(store), LENGTHS_AT_ONCE, store.lengths):
+    for start, stop in batch_ranges(len(store), LENGTHS_AT_ONCE, store.lengths):
         chunk = store.packed(start, stop)
         n_beyond = chunk.n_bytes(CONTINUES, BYTES)
         n_two, n_more = chunk.n_bytes(TWO_BYTES, THREE_BYTES), chunk.n_bytes(THREE_BYTES, BYTES)
@@ -95,10 +95,10 @@ class Matcher:
     def _positive(self, planned: PlannedSource, place: int) -> Match:
         """Return the row that first labels the text as a positive of the query; only the kind if no row is known."""
         plan = self._plan
-        own = self._forms(planned.negatives[[place]])[0]
+        form = self._forms(planned.negatives[[place]])[0]
         queries = np.flatnonzero(self._queries == self._queries[planned.query[_record(planned, place)]])
         known = labels_of(plan, queries)[1]
-        same = known[self._forms(plan.known_positives[known] % len(plan.passages)) == own]
+        same = known[self._forms(plan.known_positives[known] % len(plan.passages)) == form]
         if not len(same):
             return Match(kind="positive")
         first = same[0]
@@ -134,8 +134,8 @@ class Matcher:
     def _queries_with(self, planned: PlannedSource, place: int) -> Match:
         """Return the number of queries for which the text is a negative. Only negatives flagged as hubs are counted."""
         places = np.flatnonzero(planned.has("hub"))
-        ids, own = np.unique(planned.negatives[places], return_inverse=True)
-        same = places[(self._forms(ids) == self._forms(planned.negatives[[place]])[0])[own]]
+        ids, id_place = np.unique(planned.negatives[places], return_inverse=True)
+        same = places[(self._forms(ids) == self._forms(planned.negatives[[place]])[0])[id_place]]
         queries = planned.query[planned.triplet_record()[same]]
         return Match(kind="queries", n=len(np.unique(self._queries[queries])))
 
@@ -198,13 +198,13 @@ class SourceFindings:
 class RunTextFindings(NamedTuple):
     """Text findings in all rows of a run.
 
-    found        : text findings of each source read, in order, including sources with only labels.
+    of_read      : text findings of each source read, in order, including sources with only labels.
     of_sources   : scored source -> findings.
     positives    : labelled positives as arrays for a baseline.
     one_positive : whether every query has at most one labelled positive.
     """
 
-    found: Sequence[TextFindings]
+    of_read: Sequence[TextFindings]
     of_sources: Mapping[str, SourceFindings]
     positives: Mapping[str, npt.NDArray[Any]]
     one_positive: bool
@@ -215,10 +215,10 @@ def judge_texts(draft: DraftPlan, settings: Settings, known: Positives | None, r
 
     known, run : as in `text_rules`.
     """
-    found = text_rules(*draft.texts, known, run, max(1, n_cores(settings.threads) - 1))
-    whole = draft.with_text_findings(found).whole
+    of_read = text_rules(*draft.texts, known, run, max(1, n_cores(settings.threads) - 1))
+    whole = draft.with_text_findings(of_read).whole
     return RunTextFindings(
-        found, text_findings_of(whole, settings), stored_positives(*draft.texts), has_one_positive(whole)
+        of_read, text_findings_of(whole, settings), stored_positives(*draft.texts), has_one_positive(whole)
     )
 
 
@@ -258,7 +258,7 @@ def text_findings(plan: Plan, planned: PlannedSource, matcher: Matcher, settings
         shares,
         source_status(planned, findings, listed.flagged()),
         languages_of(plan.passages, planned.negatives, settings.seed),
-        {name: [row_place(planned, place) for place in own] for name, own in places.items()},
+        {name: [row_place(planned, place) for place in source_places] for name, source_places in places.items()},
         compared,
     )
 

@@ -76,7 +76,7 @@ def text_rules(
         finder = CopyFinder(of_queries, of_passages, facts.runs, passages, sources, known, workers)
         copies = [finder.flags(source) for source in sources]
     openings = opening_flags(facts.openings, sources, None if run is None else run.openings)
-    found = []
+    findings = []
     for source, of_copies, of_openings in zip(sources, copies, openings, strict=True):
         hubs = (
             hub_forms(queries_by_form(source, of_queries, of_passages))
@@ -92,13 +92,13 @@ def text_rules(
             "query_echo": echo_flags(source, of_queries, of_passages),
             "hub": is_known(of_passages.form[source.negatives], hubs),
         }
-        own = formal_masks(source, formal)
+        masks = formal_masks(source, formal)
         if run is not None:
             excess = run.excess.get(source.name, {})
         else:
-            excess = ListedNegatives(source.with_findings(own), queries.keys).excess()
-        found.append(TextFindings(own.negatives | mask_of(flags, source.n_triplets), own.positives, excess))
-    return found
+            excess = ListedNegatives(source.with_findings(masks), queries.keys).excess()
+        findings.append(TextFindings(masks.negatives | mask_of(flags, source.n_triplets), masks.positives, excess))
+    return findings
 
 
 def formal_masks(source: PlannedSource, formal: Mapping[str, BothFlags]) -> TextFindings:
@@ -133,8 +133,8 @@ def listed_before(source: PlannedSource, passages: TextForms) -> Flags:
 
 def echo_flags(source: PlannedSource, queries: TextForms, passages: TextForms) -> Flags:
     """Return (T,) flags of negatives with the same normal form as their query. Texts without words never match."""
-    own = passages.form[source.negatives]
-    return np.asarray((own == queries.form[source.query[source.triplet_record()]]) & (own != EMPTY_FORM))
+    form = passages.form[source.negatives]
+    return np.asarray((form == queries.form[source.query[source.triplet_record()]]) & (form != EMPTY_FORM))
 
 
 @dataclass(frozen=True)

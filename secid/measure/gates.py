@@ -67,7 +67,7 @@ def pair_loss_nats(dots: Dots, temperature: float) -> Tensor:
 
 WeightFormula = Callable[[Gates, Dots, float], Tensor]
 
-WEIGHTS: Mapping[str, WeightFormula] = {
+WEIGHT_FORMULAS: Mapping[str, WeightFormula] = {
     "full": lambda g, dots, tau: g.weight,
     "no_consistency": lambda g, dots, tau: g.locality * g.residual,
     "no_locality": lambda g, dots, tau: g.consistency * g.residual,

@@ -216,19 +216,19 @@ def _max_pairs_within(partners: dict[str, set[str]], group: frozenset[str]) -> i
             return 0
         first = min(left)
         return max(
-            len(chosen) * (len(chosen) - 1) // 2 + best(left - chosen)
-            for chosen in _cliques(partners, frozenset({first}), frozenset(partners[first] & left))
+            len(clique) * (len(clique) - 1) // 2 + best(left - clique)
+            for clique in _cliques(partners, frozenset({first}), frozenset(partners[first] & left))
         )
 
     return best(group)
 
 
-def _cliques(partners: dict[str, set[str]], chosen: frozenset[str], others: frozenset[str]) -> Iterable[frozenset[str]]:
-    """Yield every set of `chosen` and some or none of `others` in which all pairs are open."""
-    yield chosen
+def _cliques(partners: dict[str, set[str]], clique: frozenset[str], others: frozenset[str]) -> Iterable[frozenset[str]]:
+    """Yield every set of `clique` and some or none of `others` in which all pairs are open."""
+    yield clique
     for name in sorted(others):
         others -= {name}
-        yield from _cliques(partners, chosen | {name}, others & partners[name])
+        yield from _cliques(partners, clique | {name}, others & partners[name])
 
 
 def _normal_density(values: Floats, variance: float) -> Floats:

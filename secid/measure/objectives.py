@@ -21,7 +21,7 @@ from torch.nn.functional import softplus
 from secid.arrays import Flags, Floats, Index
 from secid.measure.separation import PairMeans
 
-BLOCK = 1 << 20
+BLOCK_PASSAGES = 1 << 20
 """Maximum passages in memory at once: 8 MB per column."""
 
 
@@ -280,27 +280,27 @@ def _blocks(
 ) -> Iterator[tuple[BatchScores, Tensor]]:
     """Yield blocks of whole records with the flags of their negatives, (1 + C, N).
 
-    A block has at most BLOCK passages, or is a single record.
+    A block has at most BLOCK_PASSAGES passages, or is a single record.
     """
     starts, ends = records.positive_offsets, records.negative_offsets
     passages = starts + ends
     first, last = 0, len(starts) - 1
     while first < last:
-        stop = max(first + 1, int(np.searchsorted(passages, passages[first] + BLOCK, side="right")) - 1)
-        own = slice(starts[first], starts[stop]), slice(ends[first], ends[stop])
+        stop = max(first + 1, int(np.searchsorted(passages, passages[first] + BLOCK_PASSAGES, side="right")) - 1)
+        rows = slice(starts[first], starts[stop]), slice(ends[first], ends[stop])
         number = np.arange(stop - first)
         of = [np.repeat(number, np.diff(offsets[first : stop + 1])) for offsets in (starts, ends)]
-        masked = None if records.masked is None else torch.from_numpy(records.masked[own[1]]).to(device)
+        masked = None if records.masked is None else torch.from_numpy(records.masked[rows[1]]).to(device)
         yield (
             BatchScores(
-                torch.from_numpy(records.positive[own[0]] / temperature).to(device),
-                torch.from_numpy(records.negative[own[1]] / temperature).to(device),
+                torch.from_numpy(records.positive[rows[0]] / temperature).to(device),
+                torch.from_numpy(records.negative[rows[1]] / temperature).to(device),
                 torch.from_numpy(of[0]).to(device),
                 torch.from_numpy(of[1]).to(device),
-                torch.from_numpy(records.scored[own[0]]).to(device),
+                torch.from_numpy(records.scored[rows[0]]).to(device),
                 masked,
                 stop - first,
             ),
-            torch.from_numpy(flags[:, own[1]]).to(device),
+            torch.from_numpy(flags[:, rows[1]]).to(device),
         )
         first = stop

@@ -199,9 +199,9 @@ def _within(positive: PassageScores, negative: PassageScores, n_queries: int) ->
     high, low, n_levels = _ranks(positive, negative)
     keys, order = (negative.query * n_levels + low).sort()
     sums = torch.nn.functional.pad(negative.weight[order].cumsum(0), (1, 0))
-    own = positive.query * n_levels
-    start, stop = torch.searchsorted(keys, own), torch.searchsorted(keys, own + n_levels)
-    left, right = torch.searchsorted(keys, own + high), torch.searchsorted(keys, own + high, right=True)
+    first_key = positive.query * n_levels
+    start, stop = torch.searchsorted(keys, first_key), torch.searchsorted(keys, first_key + n_levels)
+    left, right = torch.searchsorted(keys, first_key + high), torch.searchsorted(keys, first_key + high, right=True)
     ordered = (sums[left] + sums[right]) / 2 - sums[start]
     pairs = sums[stop] - sums[start]
     right_pairs, all_pairs = (

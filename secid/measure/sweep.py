@@ -24,7 +24,7 @@ from torch import Tensor
 from secid.arrays import FLOAT32_DISTANCE, Floats
 from secid.errors import NumericalError
 from secid.measure.blocks import SlotBlock, Triplets, Vectors, Window, block_plan, side_by_side, windows
-from secid.measure.gates import WEIGHTS, Dots, Gates, gates
+from secid.measure.gates import WEIGHT_FORMULAS, Dots, Gates, gates
 from secid.measure.information import InformationState
 from secid.settings import DEFAULTS
 
@@ -239,7 +239,7 @@ class _Totals:
         heads = triplets.record_offsets[:-1]
         self.stratum = np.searchsorted(self._samples, places[heads], side="right").clip(max=last)
         self._equal = {
-            name: next(other for other, own in coverages.items() if np.array_equal(own, values))
+            name: next(other for other, column in coverages.items() if np.array_equal(column, values))
             for name, values in coverages.items()
         }
         families = list(dict.fromkeys(map(self._family, variants)))
@@ -265,7 +265,7 @@ class _Totals:
             key = family.temperature, family.coverage
             if key not in of_gates:
                 of_gates[key] = gates(dots, self._coverages[family.coverage][block.triplet], family.temperature)
-            amounts.append(WEIGHTS[family.weight](of_gates[key], dots, family.temperature))
+            amounts.append(WEIGHT_FORMULAS[family.weight](of_gates[key], dots, family.temperature))
         amount = torch.stack(amounts, dim=1) * self._share[block.triplet].unsqueeze(1)
         scaled = (amount * scale.unsqueeze(1)).to(self._dtype)
         products = self._sums.products(difference.to(self._dtype), scaled)

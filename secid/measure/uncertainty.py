@@ -352,15 +352,15 @@ def scores_of_parts(
 def _part(rows: Tensor, share: Tensor, n: float) -> tuple[float, Floats]:
     """Return the score and influences of one part. rows, share: rows and shares of its triplets.   n: sum of shares."""
     matrix = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64, device=rows.device)
-    pieces = list(zip(torch.split(rows, PART_ROWS), torch.split(share, PART_ROWS), strict=True))
-    for some, counts in pieces:
+    chunks = list(zip(torch.split(rows, PART_ROWS), torch.split(share, PART_ROWS), strict=True))
+    for some, counts in chunks:
         wide = some.double()
         matrix += wide.T @ (wide * (counts / n).unsqueeze(1))
     lower = factor_of(matrix)
     forms = torch.cat(
         [
             torch.linalg.solve_triangular(lower, some.double().T, upper=False).square().sum(0) * counts
-            for some, counts in pieces
+            for some, counts in chunks
         ]
     )
     h = forms - share * forms.sum() / n  # tr(A^-1 M) is the mean of the forms

@@ -54,11 +54,13 @@ SHOWN_PLACES = 3
 """Maximum number of rows that a caution names."""
 SHOWN_TEXT = 100
 """Maximum characters of a text of the evaluation set."""
-TO_REPAIR = "To drop the defects, save the check first"
+REPAIR_OFFER = "To drop the defects, save the check first"
 LABELS = f"If these queries have relevance judgements, add {code('--collection DIR')} to use them."
-SUSPECTS = f"{code('secid score')} with {code('--guide NAME')} lists negatives that look relevant to a second model."
+SCORE_GUIDE_OFFER = (
+    f"{code('secid score')} with {code('--guide NAME')} lists negatives that look relevant to a second model."
+)
 SCORE_ADVICE = f"Hardness and the score need an encoder: {code('secid score … --encoder minilm')}."
-ROLES = ("query", "positive", "negative")
+TEXT_ROLES = ("query", "positive", "negative")
 
 
 TOKENS = {"bytes": "token counts are estimates"}
@@ -71,7 +73,7 @@ def check_page(check: Check) -> Page:
     return Page(
         title="Check of hard negatives",
         subtitle=f"{plural(len(check.sources), 'source')}, no encoder; {tokens}",
-        verdict=(*verdict(check), *([f"{TO_REPAIR}: {code(plain(check.save))}."] if check.save else [])),
+        verdict=(*verdict(check), *([f"{REPAIR_OFFER}: {code(plain(check.save))}."] if check.save else [])),
         answer=answer(check.sources, check.texts),
         findings=tuple(
             group
@@ -103,7 +105,7 @@ def verdict(check: Check) -> list[str]:
         )
     has_collection = bool(check.settings.get("collection", {}).get("value"))
     if check.one_positive:
-        lines.append(SUSPECTS if has_collection else LABELS)
+        lines.append(SCORE_GUIDE_OFFER if has_collection else LABELS)
     else:
         labels = "the labels in these files"
         if check.n_of_qrels:
@@ -211,10 +213,10 @@ def evaluation_words(example: Example) -> str:
     if example.fact is None or example.fact.kind != "evaluation_text":
         return ""
     values = example.fact.values
-    own, other = (f"“{plain(str(values.get(name, '')), SHOWN_TEXT)}”" for name in ("text", "evaluation_text"))
+    text, other = (f"“{plain(str(values.get(name, '')), SHOWN_TEXT)}”" for name in ("text", "evaluation_text"))
     near = values.get("similarity")
     nearly = f", {fraction(float(near), 2)} similar to {other}" if near is not None else ""
-    return f": {own} is {named(str(values.get('id', '')))}{nearly}"
+    return f": {text} is {named(str(values.get('id', '')))}{nearly}"
 
 
 def caution_words(item: SourceCaution) -> str:
@@ -232,7 +234,7 @@ def caution_words(item: SourceCaution) -> str:
         return f"{coverage}; {fraction(values['best_coverage'])} with {flag_of('tokenizer', values['best'])}"
     if item.name in ("eval_query", "eval_passage"):
         n, of = values["n_exact"], f"{count(values['n_evaluation'])} of {count(values['n_evaluation_all'])}"
-        roles = [f"{count(values[f'n_{role}s'])} as {role}s" for role in ROLES if f"n_{role}s" in values]
+        roles = [f"{count(values[f'n_{role}s'])} as {role}s" for role in TEXT_ROLES if f"n_{role}s" in values]
         words = f"{count(n)} exactly, {count(item.n - n)} nearly; {of} of the evaluation set"
         return "; ".join([words, *([", ".join(roles)] if roles else [])])
     return by_reason(values) if item.name == "malformed_rows" else ""
@@ -258,9 +260,9 @@ def _form(sources: Sequence[SourceReport]) -> tuple[Section, ...]:
 
 def _lengths(check: Check) -> Section:
     rows = tuple(
-        (short(name), role, count(own.n_texts), _spread(own.characters), _spread(own.tokens))
+        (short(name), role, count(lengths.n_texts), _spread(lengths.characters), _spread(lengths.tokens))
         for name, facts in check.texts.items()
-        for role, own in facts.lengths.items()
+        for role, lengths in facts.lengths.items()
     )
     heads = ("texts", "characters", "tokens")
     columns = (foreign("source"), text("role"), *map(number, heads))
@@ -327,7 +329,7 @@ def _repairs(check: Check) -> Iterator[Line]:
     if not check.save:
         return
     repairs = [source.repair for source in check.sources if source.repair]
-    yield Line(f"{TO_REPAIR}:")
+    yield Line(f"{REPAIR_OFFER}:")
     yield Line(numbers_to_drop(check.sources), indent=2)
     yield from (command(line, 2) for line in (check.save, *repairs[:SHOWN_FINDINGS]))
     if len(repairs) > SHOWN_FINDINGS:

@@ -236,9 +236,10 @@ def labels(paths: Sequence[Path]) -> list[str]:
     for first, second in combinations((path.parent if path.name == "report.json" else path for path in paths), 2):
         if first == second or (first.exists() and second.exists() and first.samefile(second)):
             raise UsageError("this run is named twice", where=str(second), remedy="name each run once")
-    own = [path.parent.name if path.name == "report.json" else path.name for path in paths]
+    names = [path.parent.name if path.name == "report.json" else path.name for path in paths]
     return [
-        encodable(name if name and own.count(name) == 1 else str(path)) for name, path in zip(own, paths, strict=True)
+        encodable(name if name and names.count(name) == 1 else str(path))
+        for name, path in zip(names, paths, strict=True)
     ]
 
 
@@ -246,7 +247,7 @@ def labels(paths: Sequence[Path]) -> list[str]:
 
 NAME_CHARACTERS = 30
 """Maximum length of a run's name in the heading of a column."""
-DIGEST = re.compile(r"\b[0-9a-f]{32,}\b")
+FULL_HASH = re.compile(r"\b[0-9a-f]{32,}\b")
 SHOWN_DIGITS = 6
 """Digits of a hash that are shown; report.json has all of them."""
 SHOWN_PAIRS = 3
@@ -354,11 +355,11 @@ def _difference(values: Sequence[float | None], write: Callable[[float], str]) -
 def _scores(runs: RunComparison) -> Table:
     two = len(runs.runs) == 2
     places = [place for item in runs.sources for place in zip(item.numbers, item.ranks, strict=True)]
-    apart = "; without a rank if not ranked" if any(own and rank is None for own, rank in places) else ""
+    apart = "; without a rank if not ranked" if any(numbers and rank is None for numbers, rank in places) else ""
     rows = []
     for item in runs.sources:
         cells = [_score(runs, item, place) for place in range(len(runs.runs))]
-        scores = [None if own is None else own.score.nats for own in item.numbers]
+        scores = [None if numbers is None else numbers.score.nats for numbers in item.numbers]
         change = [_difference(scores, signed)] if two and not runs.unlike else []
         rows.append((short(item.name), _status(item), *cells, *change, _hardness(item)))
     columns = (
@@ -374,16 +375,15 @@ def _scores(runs: RunComparison) -> Table:
 
 def _score(runs: RunComparison, item: SourceAcross, place: int) -> str:
     """Format the rank and the score of a source in a run. A source that is not ranked has only a score."""
-    own, rank = item.numbers[place], item.ranks[place]
-    if own is None:
+    numbers, rank = item.numbers[place], item.ranks[place]
+    if numbers is None:
         return "–"
-    return (
-        f"{'' if rank is None else f'{rank}. '}{score_text(own.score.nats, own.score.interval_95, runs.budgets[place])}"
-    )
+    score = score_text(numbers.score.nats, numbers.score.interval_95, runs.budgets[place])
+    return score if rank is None else f"{rank}. {score}"
 
 
 def _hardness(item: SourceAcross) -> str:
-    values = [None if own is None else own.hardness_value for own in item.numbers]
+    values = [None if numbers is None else numbers.hardness_value for numbers in item.numbers]
     return " → ".join(dict.fromkeys(fraction(value, 2) for value in values))
 
 
@@ -443,7 +443,7 @@ def _what(change: Change) -> str:
 
 
 def _shown(value: str) -> str:
-    return plain(DIGEST.sub(lambda match: f"{match.group()[:SHOWN_DIGITS]}…", value), 80)
+    return plain(FULL_HASH.sub(lambda match: f"{match.group()[:SHOWN_DIGITS]}…", value), 80)
 
 
 COMPARISON_FORMATS = formats(page_of_comparison, json_of)

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from secid.encode.cache_folder import CacheInfo
 
 UNITS = {"GB": 10**9, "MB": 10**6, "kB": 10**3, "B": 1}
-LABEL = 16
+LABEL_WIDTH = 16
 """Width of a label."""
 
 FACTS: Mapping[str, str] = {
@@ -62,7 +62,7 @@ FACTS: Mapping[str, str] = {
 """Notes on an encoder, by kind."""
 
 
-CHECKS: Mapping[str, str] = {
+CHECK_RESULTS: Mapping[str, str] = {
     "finite": "{bad} of {n} rows contain NaN or infinity",
     "half_precision": "{bad} of {n} rows contain NaN or infinity; use --dtype float32 (now {dtype})",
     "any_length": "not normalised, as the recipe says; scoring scales the rows (shortest {measured:.2g})",
@@ -97,7 +97,7 @@ def encoder_screen(encoder: Description) -> Screen:
         "weights sha256": info.weights_sha256 or "unknown",
         "fingerprint": info.fingerprint or "none, so its rows are not cached",
     }
-    checks = [(check.name, f"{check.outcome}: {fact_sentence(CHECKS, check.fact)}") for check in encoder.checks]
+    checks = [(check.name, f"{check.outcome}: {fact_sentence(CHECK_RESULTS, check.fact)}") for check in encoder.checks]
     return screen(
         starmap(_labelled, identity.items()),
         (_recipe(encoder),),
@@ -125,7 +125,7 @@ def _recipe(encoder: Description) -> Table:
 
 
 def _labelled(label: str, text: str) -> Line:
-    return Line(text, mark=f"{label:<{LABEL}}")
+    return Line(text, mark=f"{label:<{LABEL_WIDTH}}")
 
 
 def _quoted(prefix: str) -> str:
@@ -165,7 +165,7 @@ def cache_screen(usage: CacheInfo) -> Screen:
         foreign("encoder"), text("fingerprint"), number("segments"), number("rows"), number("size"), text("last used"),
     )  # fmt: skip
     table = Table(caption="Encoders", columns=columns, rows=rows)
-    return screen((literal(f"{label:<{LABEL}}{value}") for label, value in facts.items()), (table,))
+    return screen((literal(f"{label:<{LABEL_WIDTH}}{value}") for label, value in facts.items()), (table,))
 
 
 def bytes_text(n_bytes: int) -> str:

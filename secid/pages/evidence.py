@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from secid.pages.charts import gains_chart
 from secid.pages.formats import formats
-from secid.pages.glossary import EXPLANATIONS, SETTINGS, TERM_WORDS, terms, why_not
+from secid.pages.glossary import EXPLANATIONS, SETTING_MEANINGS, TERM_WORDS, terms, why_not
 from secid.pages.page import Page, Section, Table, foreign, number, text, wrapped
 from secid.pages.screen import Block, Screen, screen, strong
 from secid.pages.sections.probe import cautions, details, gains_table, probe_headline, protocol, scope, verdict
@@ -57,7 +57,7 @@ FINDERS = {
 """Position of the interval of a score's AUROC -> sentence on how well the score finds labelled relevant negatives."""
 WHO = {"The encoder's π": "consistency", "The guide": "hardness"}
 """Name of a score in sentences -> rule that orders negatives by it."""
-TERMS = (
+AUDIT_TERMS = (
     ("AUROC", TERM_WORDS["AUROC"]),
     ("absolute margin", ABSOLUTE),
     ("precision", TERM_WORDS["precision"]),
@@ -163,7 +163,7 @@ def _rules(audit: Audit) -> Section:
         paragraphs=(OWN_QUALITY.format(named(audit.guide.name)),) if audit.guide else (),
         bullets=tuple(_missing(audit)),
         tables=(table,) if rows else (),
-        terms=TERMS,
+        terms=AUDIT_TERMS,
     )
 
 
@@ -186,9 +186,9 @@ def _missing(audit: Audit) -> Iterator[str]:
     for source in audit.sources:
         for kind in dict.fromkeys(source.not_evaluated.values()):
             names.setdefault(kind, []).append(named(source.name))
-    for kind, own in names.items():
+    for kind, sources in names.items():
         if kind != "no_threshold":
-            yield f"Not evaluated for {listed(own)}: {why_not(kind)}."
+            yield f"Not evaluated for {listed(sources)}: {why_not(kind)}."
 
 
 def _labels(audit: Audit) -> Section:
@@ -225,7 +225,7 @@ LEGEND = {
     "regret": "loss in the metric if you use the source that the number puts first, 0 or more; lower is better.",
     "ECI_sem": EXPLANATIONS["ECI_sem"],
     "ECI at B": EXPLANATIONS["ECI_B"],
-    "weight": SETTINGS["weight"][1],
+    "weight": SETTING_MEANINGS["weight"][1],
     **{name: EXPLANATIONS[name] for name in ("gradient energy", "MNRL loss", "ambiguity", "pair, record")},
     "--json": "adds Spearman, pairs in order and the intervals of every number.",
 }

@@ -11,15 +11,15 @@ from secid.results import Run, TripletExample
 
 def example_rows(run: Run) -> tuple[ExampleRow, ...]:
     """Return every example of the run once: the first example of all findings, then the second, and so on."""
-    found: dict[tuple[str, str, int, str, str], list[tuple[str, TripletExample]]] = {}
+    findings_of: dict[tuple[str, str, int, str, str], list[tuple[str, TripletExample]]] = {}
     parts = [(source.name, finding) for source in run.sources for finding in source.findings]
     for place in range(max((len(finding.examples) for _, finding in parts), default=0)):
         for name, finding in parts:
             for example in finding.examples[place : place + 1]:
                 key = (name, example.path, example.line, example.positive, example.negative)
-                found.setdefault(key, []).append((finding.name, example))
+                findings_of.setdefault(key, []).append((finding.name, example))
     rows = []
-    for (name, *_), listed_as in found.items():
+    for (name, *_), listed_as in findings_of.items():
         example = max((one for _, one in listed_as), key=lambda one: (_margin(one) is not None, one.match is not None))
         shown = showing_equal_positive(example)
         names = dict.fromkeys(map(plain, (*(name for name, _ in listed_as), *example.findings)))

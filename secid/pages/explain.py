@@ -11,13 +11,13 @@ from collections.abc import Mapping
 
 from secid.errors import UsageError, suggest_name
 from secid.pages.findings import STATUS
-from secid.pages.glossary import EXPLANATIONS, OTHER_NAMES, SETTINGS, STATUS_TERMS, TERM_WORDS, TYPICAL
+from secid.pages.glossary import EXPLANATIONS, OTHER_NAMES, SETTING_MEANINGS, STATUS_TERMS, TERM_WORDS, TYPICAL
 from secid.pages.screen import Line, Screen, command, screen
 from secid.pages.text import SPACE, listed
 from secid.results.catalogue import CAUTIONS, FINDINGS, Caution, Finding
 from secid.results.mine import PRESETS, Preset
 
-DOCS = "docs/findings.md"
+FINDING_DOCS = "docs/findings.md"
 NEEDS = {
     "texts": "only the texts",
     "tokens": "a tokenizer",
@@ -26,17 +26,17 @@ NEEDS = {
 }
 """Words for `Finding.needs`."""
 VARIED = {
-    **{name: SETTINGS[name][1] for name in ("temperature", "tokenizer", "idf", "sample")},
-    "weights": SETTINGS["weight"][1],
+    **{name: SETTING_MEANINGS[name][1] for name in ("temperature", "tokenizer", "idf", "sample")},
+    "weights": SETTING_MEANINGS["weight"][1],
 }
 TERMS: Mapping[str, str] = {**EXPLANATIONS, **STATUS_TERMS, **TERM_WORDS, **VARIED}
 """Explanations of columns, statuses and terms, by the words on pages."""
-NAMES: Mapping[str, str] = {**OTHER_NAMES, **{str(name): title for name, title in STATUS.items()}}
+TERM_ALIASES: Mapping[str, str] = {**OTHER_NAMES, **{str(name): title for name, title in STATUS.items()}}
 """Other names of terms."""
 SYMBOLS: Mapping[str, str] = {symbol: TERMS[symbol] for symbol in ("π", "ρ", "λ")}
-WIDTH = 9
+LABEL_WIDTH = 9
 """Width of the labels of facts, in characters."""
-CHECKS: Mapping[str, str] = {
+GATE_REQUIREMENTS: Mapping[str, str] = {
     "queries": "the source has at least the required number of distinct queries",
     "hardness": "the negatives are close enough to their queries; 0 means as close as random passages, 1 as close as "
     "the positives",
@@ -49,14 +49,14 @@ CHECKS: Mapping[str, str] = {
 }
 """Requirement of each check of the gate, by its name up to the first dot. Limits are in the policy, `[gate]`."""
 GATE_DOCS, MINE_DOCS, METHOD_DOCS = "docs/gate.md", "docs/mine.md", "docs/method.md"
-EXPLAINED_NAMES = tuple(dict.fromkeys((*CAUTIONS, *CHECKS, *PRESETS, *TERMS, *NAMES)))
+EXPLAINED_NAMES = tuple(dict.fromkeys((*CAUTIONS, *GATE_REQUIREMENTS, *PRESETS, *TERMS, *TERM_ALIASES)))
 """All names except findings."""
 BY_CASEFOLD = {name.casefold(): name for name in (*FINDINGS, *EXPLAINED_NAMES)}
 MIN_SIMILARITY = 0.75
 """Minimum similarity of a suggested name. With difflib's 0.6, "negatives" would be suggested for "gate"."""
-SUFFIX = re.compile(r"(?<=.)( \(.*\)| ± CI| in \S.*)$")
+HEADING_SUFFIX = re.compile(r"(?<=.)( \(.*\)| ± CI| in \S.*)$")
 """Text after the name of a number in a heading: its unit, its interval, or its block."""
-NUMBERED = re.compile(r"( =| at)? [0-9.,e+-]+( %)?$")
+TRAILING_NUMBER = re.compile(r"( =| at)? [0-9.,e+-]+( %)?$")
 
 
 def term_of(head: str) -> str | None:
@@ -65,10 +65,10 @@ def term_of(head: str) -> str | None:
     Numbers, units and intervals in a heading are ignored, so "gain at 5e-05" is the gain.
     """
     title = unicodedata.normalize("NFKC", head)
-    shorter = SUFFIX.sub("", title)
-    for name in (title, shorter, shorter.split(", ")[0], NUMBERED.sub("", shorter)):
+    shorter = HEADING_SUFFIX.sub("", title)
+    for name in (title, shorter, shorter.split(", ")[0], TRAILING_NUMBER.sub("", shorter)):
         known = BY_CASEFOLD.get(name.casefold(), "")
-        known = NAMES.get(known, known)
+        known = TERM_ALIASES.get(known, known)
         if known in TERMS or known in FINDINGS:
             return known
     return None
@@ -94,18 +94,18 @@ def explained(name: str | None) -> dict[str, dict[str, str]]:
     family, _, part = name.partition(".")
     if family == "findings" and part:
         name = part
-    elif family in CHECKS:
+    elif family in GATE_REQUIREMENTS:
         return {family: check_facts(name, family)}
     elif name in PRESETS:
         return {name: preset_facts(name, PRESETS[name])}
-    elif name in TERMS or name in NAMES:
-        return {name: {"title": name, **term_facts(NAMES.get(name, name)), "docs": METHOD_DOCS}}
+    elif name in TERMS or name in TERM_ALIASES:
+        return {name: {"title": name, **term_facts(TERM_ALIASES.get(name, name)), "docs": METHOD_DOCS}}
     if name not in FINDINGS and name not in CAUTIONS:
         remedy = suggest_name(name, [*FINDINGS, *EXPLAINED_NAMES], "secid explain lists all names", MIN_SIMILARITY)
         raise UsageError(f"unknown name {name!r}", where="secid explain", remedy=remedy)
     facts = finding_facts(FINDINGS[name]) if name in FINDINGS else caution_facts(CAUTIONS[name])
     symbols = {symbol: text for symbol, text in SYMBOLS.items() if any(symbol in fact for fact in facts.values())}
-    return {name: {"title": name, **facts, **symbols, "docs": f"{DOCS}#{name}"}}
+    return {name: {"title": name, **facts, **symbols, "docs": f"{FINDING_DOCS}#{name}"}}
 
 
 def entry_groups() -> dict[str, dict[str, str]]:
@@ -118,7 +118,7 @@ def entry_groups() -> dict[str, dict[str, str]]:
         "Cautions about a whole source, from `secid check`": {
             name: f"{caution.of} that {caution.says}" for name, caution in CAUTIONS.items()
         },
-        "Checks of `secid gate`": dict(CHECKS),
+        "Checks of `secid gate`": dict(GATE_REQUIREMENTS),
         "Presets of `secid mine`": {name: preset.takes for name, preset in PRESETS.items()},
     }
 
@@ -128,11 +128,11 @@ def explained_screen(name: str | None) -> Screen:
     if name is not None:
         (facts,) = explained(name).values()
         return screen((facts.pop("title"), *(_fact(label, text) for label, text in facts.items())))
-    width = max(map(len, (*FINDINGS, *CAUTIONS, *CHECKS, *PRESETS)))
+    width = max(map(len, (*FINDINGS, *CAUTIONS, *GATE_REQUIREMENTS, *PRESETS)))
     return screen(
         *(
-            (Line(head), *(Line(says, mark=f"  {each:<{width}}  ") for each, says in own.items()))
-            for head, own in entry_groups().items()
+            (Line(head), *(Line(says, mark=f"  {each:<{width}}  ") for each, says in entries.items()))
+            for head, entries in entry_groups().items()
         ),
         (
             "Columns, statuses and terms on pages",
@@ -143,7 +143,7 @@ def explained_screen(name: str | None) -> Screen:
 
 
 def _fact(label: str, text: str) -> Line:
-    mark = f"{label + ':':<{WIDTH}} "
+    mark = f"{label + ':':<{LABEL_WIDTH}} "
     return command(mark + text) if label == "command" else Line(text, mark=mark)
 
 
@@ -175,7 +175,7 @@ def check_facts(name: str, check: str) -> dict[str, str]:
     """Return the facts about a check of the gate, by label. If it is also a column, those of the column come first."""
     what, column = "a check of secid gate", term_facts(check) if check in TERMS else {}
     title = f"{name}, a column, and {what}" if column else f"{name}, {what}"
-    return {"title": title, **column, "asks": CHECKS[check], "docs": GATE_DOCS}
+    return {"title": title, **column, "asks": GATE_REQUIREMENTS[check], "docs": GATE_DOCS}
 
 
 def caution_facts(caution: Caution) -> dict[str, str]:

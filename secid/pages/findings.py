@@ -30,7 +30,7 @@ from secid.pages.text import (
     points,
 )
 from secid.results import Overlap, Run, SourceFinding, SourceReport, Status, defects_to_drop
-from secid.results.catalogue import DAMAGE, DEFECTS, FINDINGS
+from secid.results.catalogue import DAMAGE_FINDINGS, DEFECTS, FINDINGS
 from secid.results.inputs import flagged_command, no_command
 
 STATUS: Mapping[Status, str] = {
@@ -280,7 +280,7 @@ def near_limits(sources: Sequence[SourceReport]) -> str:
             if limit is not None and limit / 2 < item.counted_share and not above_limit(item):
                 shown.setdefault(item.name, []).append(f"{percent(item.share)} in {named(source.name)}")
     names = [f"{name} ({listed(of, 3)})" for name, of in shown.items()]
-    return f"Above half of their limits: {listed(names)}." if names else ""
+    return f"Findings above half of their limits: {listed(names)}." if names else ""
 
 
 def too_rare(finding: SourceFinding) -> bool:
@@ -335,7 +335,11 @@ def damaged_positives(sources: Iterable[SourceReport]) -> list[str]:
     """Return a sentence about each source whose labelled positives have defects."""
     sentences = []
     for source in sources:
-        shares = {item.name: item.positives.share for item in source.findings if item.positives and item.name in DAMAGE}
+        shares = {
+            item.name: item.positives.share
+            for item in source.findings
+            if item.positives and item.name in DAMAGE_FINDINGS
+        }
         damaged = [f"{percent(share)} {name}" for name, share in shares.items() if FINDINGS[name].exceeded_by(share)]
         if damaged:
             sentences.append(

@@ -21,7 +21,7 @@ from markupsafe import Markup, escape
 from secid.analyses.registry import to_json
 from secid.pages.explain import head_words
 from secid.pages.findings import NOT_RANKED, status_of
-from secid.pages.glossary import DEFAULTS
+from secid.pages.glossary import DEFAULTS_CAPTION
 from secid.pages.page import STATUSES, ExampleRow, Item, Page, Section, ShownFindings, Table, match_words
 from secid.pages.sections import page_of
 from secid.pages.text import (
@@ -149,11 +149,11 @@ def _groups(findings: Sequence[ShownFindings]) -> list[tuple[ShownFindings, tupl
     Findings that the source's command repairs are unfolded, up to MAX_OPEN_FINDINGS. If there are none, the first
     finding is unfolded, unless it is already unfolded for an earlier source.
     """
-    groups, seen = [], set[str]()
+    groups, shown_findings = [], set[str]()
     for source in findings:
         repaired = takewhile(lambda item: source.command and not item.command, source.items)  # noqa: B023  read at once
-        n = min(MAX_OPEN_FINDINGS, sum(1 for _ in repaired)) or int(source.items[0].name not in seen)
-        seen |= {item.name for item in source.items[:n]}
+        n = min(MAX_OPEN_FINDINGS, sum(1 for _ in repaired)) or int(source.items[0].name not in shown_findings)
+        shown_findings |= {item.name for item in source.items[:n]}
         groups.append((source, source.items[:n], source.items[n:]))
     return groups
 
@@ -260,7 +260,7 @@ SENTENCE_CHARACTERS, CELL_CHARACTERS = 2_000, 300
 """Maximum length of a sentence and of a cell. secid's texts are shorter; untrusted texts can have any length."""
 CUT_NOTE = "\n\nThe rest was cut to save space; the HTML page has all of it.\n"
 METHOD = "Method and diagnostics"
-DIGEST = re.compile(r"[0-9a-f]{7,64}")
+HASH_OR_COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 
 def to_markdown(page: Page) -> str:
@@ -272,9 +272,9 @@ def to_markdown(page: Page) -> str:
     text, smaller = _fill(page), _smaller(page)
     while len(text.encode()) > MAX_PAGE_BYTES and (part := next(smaller, None)):
         missing = ["Examples"] if part.findings != page.findings else []
-        kept = {section.anchor for section in part.details}
-        missing += [DEFAULTS] * (_without_defaults(page) != page)
-        missing += [section.title for section in page.details if section.anchor not in kept]
+        anchors = {section.anchor for section in part.details}
+        missing += [DEFAULTS_CAPTION] * (_without_defaults(page) != page)
+        missing += [section.title for section in page.details if section.anchor not in anchors]
         text = f"{_fill(part)}\nLeft out to save space: {safe(', '.join(missing))}. The HTML page has all of it.\n"
     return hard_cut(text, MAX_PAGE_BYTES, CUT_NOTE)
 
@@ -287,8 +287,10 @@ def _smaller(page: Page) -> Iterator[Page]:
     if short_page != page:
         yield short_page
     spare = [section for section in short_page.details if section.anchor not in REQUESTED]
-    for section in sorted(spare, key=lambda own: -len("".join(_section(own)).encode())):
-        short_page = replace(short_page, details=tuple(own for own in short_page.details if own is not section))
+    for section in sorted(spare, key=lambda section: -len("".join(_section(section)).encode())):
+        short_page = replace(
+            short_page, details=tuple(detail for detail in short_page.details if detail is not section)
+        )
         yield short_page
     if any(item.examples for group in page.findings for item in group.items):
         yield replace(short_page, findings=tuple(map(_without_examples, page.findings)))
@@ -296,7 +298,8 @@ def _smaller(page: Page) -> Iterator[Page]:
 
 def _without_defaults(page: Page) -> Page:
     details = (
-        replace(own, tables=tuple(table for table in own.tables if table.caption != DEFAULTS)) for own in page.details
+        replace(section, tables=tuple(table for table in section.tables if table.caption != DEFAULTS_CAPTION))
+        for section in page.details
     )
     return replace(page, details=tuple(details))
 
@@ -390,7 +393,7 @@ def code_block(text: str) -> str:
 
 def _cell(text: str) -> str:
     """Return a cell with its code marked. A hash is marked as code too, so that sites do not make it a link."""
-    is_digest = DIGEST.fullmatch(text) and not text.isdigit()
+    is_digest = HASH_OR_COMMIT.fullmatch(text) and not text.isdigit()
     return markdown_code(text) if is_digest else markdown_sentence(_clip(text, CELL_CHARACTERS))
 
 
@@ -451,7 +454,7 @@ def run_formats(probe: Probe | None) -> Mapping[str, Callable[[Run], str]]:
     return formats(lambda run: page_of(run, probe), to_json)
 
 
-FORMATS = run_formats(None)
+RUN_FORMATS = run_formats(None)
 """Formats of a run without a probe. A run folder has a file of each."""
 OF_METRICS: Mapping[str, Callable[[Run], str]] = {
     METRICS: lambda run: encodable(json.dumps(run.metrics(), indent=2, ensure_ascii=False)) + "\n"

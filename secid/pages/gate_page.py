@@ -33,7 +33,7 @@ from secid.results.inputs import no_command, unused_name
 DECISIONS: Mapping[Outcome, str] = {"pass": "accepted", "fail": "rejected", "undecided": "undecided"}
 """Words for the outcome of a source."""
 ORDER: tuple[Outcome, ...] = ("fail", "undecided", "pass")
-MARKS = ("pass", "fail", "undecided", "excused", "notice")
+VERDICT_MARKS = ("pass", "fail", "undecided", "excused", "notice")
 EXAMPLE_CHARACTERS = 160
 NEEDS_QUERIES = ("", "no_reference")
 """Reasons for an undecided check that more queries can remove."""
@@ -51,15 +51,15 @@ MEASURES: Mapping[str, str] = {
 }
 """Quantity that each check measures. Checks of findings have the words of the catalogue."""
 DRIFT = ("drift.score_nats", "drift.unrelated")
-UPDATE = "secid baseline update RUN"
+UPDATE_COMMAND = "secid baseline update RUN"
 ADVICE: Mapping[str, str] = {
-    "new_source": f"Review it. To accept it, score it with the others and run `{UPDATE}`.",
+    "new_source": f"Review it. To accept it, score it with the others and run `{UPDATE_COMMAND}`.",
     "hardness": "Mine negatives that are nearer to the query; in-batch training already has passages like these.",
-    "languages": f"If the language is intended, score the source with the others and run `{UPDATE}`.",
+    "languages": f"If the language is intended, score the source with the others and run `{UPDATE_COMMAND}`.",
 }
-MOVED = (
+DRIFT_ADVICE = (
     "Find out what changed when the source was mined or generated. If the change is intended, score the sources again "
-    f"and run `{UPDATE}`."
+    f"and run `{UPDATE_COMMAND}`."
 )
 EXCUSE = 'Set its limit to "off" in the policy, or add its name to allow_undecided.'
 
@@ -181,7 +181,7 @@ def check_advice(check: GateCheck, source: SourceVerdict) -> str:
         return f"Add queries; about {count(needed)} would be enough." if needed else "Add queries."
     if check.finding:
         return advice(next(item for item in source.report.findings if item.name == check.finding))
-    return ADVICE.get(check.name, MOVED)
+    return ADVICE.get(check.name, DRIFT_ADVICE)
 
 
 def full_sentence(check: GateCheck, source: SourceVerdict) -> str:
@@ -192,7 +192,7 @@ def full_sentence(check: GateCheck, source: SourceVerdict) -> str:
 def source_line(source: SourceVerdict) -> str:
     """Return a line about a source: its outcome and the number of checks with each outcome."""
     marks = Counter(map(mark, source.checks))
-    counts = ", ".join(f"{count(marks[word])} {word}" for word in MARKS if marks[word])
+    counts = ", ".join(f"{count(marks[word])} {word}" for word in VERDICT_MARKS if marks[word])
     return f"{source.report.name}: {DECISIONS[source.outcome]} (checks: {counts})."
 
 
@@ -335,7 +335,7 @@ def _repair(source: SourceVerdict, encoder: str) -> str:
 def _item(check: GateCheck, source: SourceVerdict) -> Item:
     return Item(
         name=f"{check.name}: {mark(check)}",
-        sentence=plain(full_sentence(check, source)).replace(f"`{UPDATE}`", code(UPDATE)),
+        sentence=plain(full_sentence(check, source)).replace(f"`{UPDATE_COMMAND}`", code(UPDATE_COMMAND)),
         command="",
         examples=tuple(map(_example, check.examples)),
         n_negatives=0,

@@ -24,7 +24,7 @@ CAUTION = (
     "and no number here predicts it."
 )
 ONE_LABEL = "False negatives are checked against one label per query; unlabelled ones may remain."
-SUSPECTS = f"Add {code('--guide NAME')} to list negatives that look relevant to a second model."
+GUIDE_OFFER = f"Add {code('--guide NAME')} to list negatives that look relevant to a second model."
 TO_CHECK = (
     f"To check, add {code('--collection DIR')} if these queries have relevance judgements, otherwise "
     f"{code('--guide NAME')}."
@@ -77,8 +77,8 @@ EXPLANATIONS = {
     "negatives": "triplets (query, positive, negative) scored, 1 or more.",
     "queries": "distinct queries, 1 or more: the sampling unit. 35/120: the row covers the 35 that all sources "
     "share, out of its 120. *: rows cover different queries, so compare only pairs.",
-    "tr M": "the mean weight, in which a copy of the positive counts 0, from 0 to 1: the score is at most this, "
-    "and usually within 1 % of it.",
+    "tr M": "mean weight: the mean of π · ρ · λ, 0 to 1, where a copy of the positive counts 0. The score is at most "
+    "this, and usually within 1 % of it.",
     "π": "probability that the encoder prefers the positive to the negative, 0 to 1. Near 1 the negative is easy, "
     "below ½ it outscores the positive.",
     "ρ": "whether the negative is near the positive, 0 to 1: above ½ it is nearer to the positive than to the query; "
@@ -283,7 +283,7 @@ TYPICAL = {
     "outscoring": "near 0 % for random passages; above 50 % most negatives outscore the positive.",
 }
 """Typical values of a number. Source: METHOD 10."""
-DEFAULTS = "Settings left at their defaults"
+DEFAULTS_CAPTION = "Settings left at their defaults"
 """Caption of the table that is left out first to save space."""
 REFERENCES = {"random": "random passages", "known_positive": "known positives"}
 """Words for the controls that every score is compared with. Other controls are named by their kind."""
@@ -292,7 +292,7 @@ ANSWER_TERMS = (
     "queries",
 )  # fmt: skip
 """Terms of the answer table's columns, in order."""
-SETTINGS = {
+SETTING_MEANINGS = {
     "temperature": (
         "temperatures",
         "τ, above 0, by which differences of cosines are divided in π and ρ: a low one makes both near 0 or 1.",
@@ -330,7 +330,7 @@ SETTINGS = {
 """What an ablation varies: the plural of its name, and an explanation."""
 
 
-REASONS: Mapping[str, str] = {
+REASON_TEXTS: Mapping[str, str] = {
     "too_few_queries": "fewer than two queries, so there is nothing to draw from",
     "no_document": "no document of the run may be a negative of these queries",
     "no_second_positive": "no query has two labelled positives",
@@ -375,7 +375,7 @@ REASONS: Mapping[str, str] = {
 
 def why_not(kind: str) -> str:
     """Return the reason why a part was not evaluated. A kind from a newer version of secid is returned unchanged."""
-    return REASONS.get(kind) or plain(kind).rstrip(".")
+    return REASON_TEXTS.get(kind) or plain(kind).rstrip(".")
 
 
 def terms(*names: str) -> tuple[tuple[str, str], ...]:
@@ -446,8 +446,8 @@ def skipped_lines(sources: Iterable[SourceReport], *, rows_alone: bool = False) 
         if example is not None:
             places.setdefault(what, f", for example {short(example.path)}:{example.line}")
     return [
-        f"Left out of {'each of ' if len(own) > 1 else ''}{listed(own, len(own))}: {what}{places.get(what, '')}."
-        for what, own in names.items()
+        f"Left out of {'each of ' if len(group) > 1 else ''}{listed(group, len(group))}: {what}{places.get(what, '')}."
+        for what, group in names.items()
     ]
 
 
@@ -487,8 +487,8 @@ def rule_of(name: str, run: Run) -> str:
     entry = FINDINGS.get(name)
     if entry is None:
         return "–"
-    given = [f"{key} {run.settings[key]['value']}" for key in entry.settings if key in run.settings]
-    return f"{entry.rule}; here {listed(given)}" if given else entry.rule
+    settings = [f"{key} {run.settings[key]['value']}" for key in entry.settings if key in run.settings]
+    return f"{entry.rule}; here {listed(settings)}" if settings else entry.rule
 
 
 def in_plain_words(name: str) -> str:
@@ -516,8 +516,8 @@ def recipe_line(encoder: EncoderInfo) -> str:
 
 def not_ranked(run: Run) -> Mapping[str, str]:
     """Return the reason for each source that is not ranked, by name. Source: METHOD 16.3."""
-    found = EQUAL_HARDNESS.of(run)
-    return {} if found is None else found.unranked
+    result = EQUAL_HARDNESS.of(run)
+    return {} if result is None else result.unranked
 
 
 def listing(run: Run) -> str:

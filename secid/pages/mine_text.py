@@ -25,7 +25,7 @@ SHORT = {
 NO_MARGIN = "relative=none removes the margin"
 LOOSER = {"margin": "a smaller margin", "maximum": "a higher maximum"}
 """What makes each test of a dense source reject fewer candidates."""
-EXCLUDED = {
+EXCLUSION_TEXTS = {
     "false_negative": "labelled positives of the query",
     "near_copy": "near copies of labelled positives",
     "query_echo": "the query's own text",
@@ -115,7 +115,7 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
             remedies.append("--on-short random draws from those that pass")
         yield "; ".join(remedies)
     if source.excluded:
-        yield f"excluded {_counted(source.excluded, EXCLUDED)}"
+        yield f"excluded {_counted(source.excluded, EXCLUSION_TEXTS)}"
     if source.usage is not None:
         yield f"the model's {usage_words(source.usage)}"
     if source.rejected:

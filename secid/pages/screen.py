@@ -172,7 +172,7 @@ def table_lines(table: Table, width: int) -> list[Text]:
     """
     titles = [plain(column.title) for column in table.columns]
     rows = [[[_cell(cell) for cell in row]] for row in table.rows]
-    in_columns = [[[_cell(cell) for cell in row] for row in _in_two(own, table.columns)] for own in table.rows]
+    in_columns = [[[_cell(cell) for cell in row] for row in _in_two(part, table.columns)] for part in table.rows]
     right = [column.kind in ("number", "wrapped") for column in table.columns]
     heads = 1 if len(titles) < 3 or right[1] else 2
     for start, indent in ((0, 0), (heads, 2)):

@@ -40,7 +40,7 @@ LINKED = re.compile(
     """,
     re.IGNORECASE | re.VERBOSE,
 )
-COMMIT = re.compile(r"\b[0-9a-f]{7,40}\b", re.IGNORECASE)
+COMMIT_HASH = re.compile(r"\b[0-9a-f]{7,40}\b", re.IGNORECASE)
 COMMIT_PART = 6
 
 
@@ -131,7 +131,7 @@ def markdown_html(text: str, limit: int | None = None) -> str:
 
 def _unlinked(text: str, limit: int | None) -> str:
     text = plain(text.replace(ISOLATE, "").replace(END_ISOLATE, ""), limit)
-    return LINKED.sub(BREAK, COMMIT.sub(_parted, text))
+    return LINKED.sub(BREAK, COMMIT_HASH.sub(_parted, text))
 
 
 def _parted(match: re.Match[str]) -> str:

@@ -136,8 +136,8 @@ class Collected:
             value = slices.setdefault("", len(slices))
             self._rows_of("").take(item, self._files.get(item.path, 0), value, queries, passages)
         else:
-            given = next(iter(item.fields.values()), None)
-            value = slices.setdefault(slice_value(given), len(slices))
+            field = next(iter(item.fields.values()), None)
+            value = slices.setdefault(slice_value(field), len(slices))
             rows = self._rows_of(item.split)
             rows.take(Block.of(item), self._files.get(item.path, 0), value, queries, passages)
             rows.drop(item, self._files.get(item.path, 0), queries)

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from secid.ahead import in_order
 from secid.arrays import Floats, Index, distinct
-from secid.pool.texts import Packed, Role, TextStore, pieces, release_read_pages
+from secid.pool.texts import Packed, Role, TextStore, batch_ranges, release_read_pages
 from secid.pool.tokens import (
     MULTIPLIER,
     Keys,
@@ -254,7 +254,7 @@ class Lexicon:
         with ThreadPoolExecutor(n_threads) as pool:
 
             def parts(make: Callable[[int, int], Counted], n: int, lengths: Any) -> Iterator[Counted]:
-                ranges = pieces(n, LEXED_AT_ONCE, lengths)
+                ranges = batch_ranges(n, LEXED_AT_ONCE, lengths)
                 for part in in_order(lambda ends: pool.submit(make, *ends), ranges, n_threads):
                     lexed(len(part))
                     yield part
@@ -320,8 +320,8 @@ class Lexicon:
         if self._pool is None:
             self._count_waiting()
             present = self._held_by > 0
-            mine = DocumentFrequencies(self.vocabulary[present], self._held_by[present], self._n_counted)
-            self._pool = merge_frequencies([mine, *self._others])
+            pool_frequencies = DocumentFrequencies(self.vocabulary[present], self._held_by[present], self._n_counted)
+            self._pool = merge_frequencies([pool_frequencies, *self._others])
             self._others = []
         return self._pool
 
@@ -402,7 +402,7 @@ class Lexicon:
 def _row_sums(values: Floats, columns: npt.NDArray[Any], offsets: Index) -> Floats:
     """Return (n, rows), the sums of values over the columns of each row. values: (n, V)."""
     row = np.repeat(np.arange(len(offsets) - 1), np.diff(offsets))
-    return np.array([np.bincount(row, own[columns], len(offsets) - 1) for own in values])
+    return np.array([np.bincount(row, row_values[columns], len(offsets) - 1) for row_values in values])
 
 
 def _joined(parts: Iterable[TokenSets]) -> TokenSets:

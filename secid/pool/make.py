@@ -17,7 +17,7 @@ from secid.pool.collect import Gathered, grouped, places
 from secid.pool.plan import EmptyShardError, Plan, PlannedSource, Small, Tally, TextFindings, unassigned_of
 from secid.pool.texts import TextStore
 from secid.read.stream import UTF_8
-from secid.records import REASONS, fault_text
+from secid.records import SKIP_REASONS, fault_text
 from secid.results import Example
 from secid.settings import Settings, flag_of
 
@@ -46,7 +46,7 @@ def refuse_bad(name: str, tally: Tally, settings: Settings) -> None:
     bad = bad_reasons(tally)
     n_bad = sum(bad.values())
     fraction = min(1.0, n_bad / tally.n_read)  # one row may hold several malformed passages
-    example = next(e for e in tally.examples if e.reason in REASONS and REASONS[e.reason].malformed)
+    example = next(e for e in tally.examples if e.reason in SKIP_REASONS and SKIP_REASONS[e.reason].malformed)
     first, encoding = _example_text(example), example.fact is not None and example.fact.kind == "not_utf8"
     if settings.on_bad == "fail":
         raise BadRecordsError(
@@ -58,7 +58,7 @@ def refuse_bad(name: str, tally: Tally, settings: Settings) -> None:
         reason, count = max(tally.skipped.items(), key=lambda item: item[1], default=("", 0))
         if count == tally.n_read:  # neither another schema nor a larger limit would help
             raise BadRecordsError(
-                f"no row can be used, all {count} for one reason: {REASONS[reason].text}; {first}",
+                f"no row can be used, all {count} for one reason: {SKIP_REASONS[reason].text}; {first}",
                 where=name,
                 remedy=REMEDIES.get(reason, "fix the file; if it was misread, --format names the schema"),
             )
@@ -83,7 +83,7 @@ def bad_reasons(tally: Tally) -> dict[str, int]:
     return {
         reason: count
         for reason, count in rows_left_out(tally).items()
-        if reason in REASONS and REASONS[reason].malformed and reason not in COUNTED_AS_FINDINGS
+        if reason in SKIP_REASONS and SKIP_REASONS[reason].malformed and reason not in COUNTED_AS_FINDINGS
     }
 
 
@@ -236,18 +236,18 @@ def with_scorable_positives(planned: PlannedSource, queries: TextStore, settings
     """
     starts, counts = planned.positive_offsets[:-1], np.diff(planned.positive_offsets)
     if settings.positives == "first":
-        chosen = starts
+        place = starts
     elif settings.positives == "random":
         draws = sample_order(queries.keys[planned.query], settings.seed + 1)  # + 1, to be independent of samples
-        chosen = starts + (draws % counts.astype(np.uint64)).astype(np.int64)
+        place = starts + (draws % counts.astype(np.uint64)).astype(np.int64)
     else:
         return planned
     if settings.objectives:
         other = np.ones(len(planned.positives), np.bool_)
-        other[chosen] = False
+        other[place] = False
         order = np.lexsort((other, planned.positive_record()))
         return _with_positives(planned, order, planned.positive_offsets)
-    return _with_positives(planned, chosen, np.arange(planned.n_records + 1, dtype=np.int64))
+    return _with_positives(planned, place, np.arange(planned.n_records + 1, dtype=np.int64))
 
 
 def _with_positives(planned: PlannedSource, places: Index, offsets: Index) -> PlannedSource:
@@ -286,15 +286,18 @@ class DraftPlan:
         """Return the input of the text rules: queries, passages, and all sources in `read`, followed by `labels`."""
         return self.whole.queries, self.whole.passages, [*self.read, *self.labels]
 
-    def with_text_findings(self, found: Sequence[TextFindings]) -> DraftPlan:
-        """Return the draft with findings. found: text findings of each source in `texts`, in the same order."""
-        own_found = found[: len(self.read)]
-        read = tuple(planned.with_findings(own) for planned, own in zip(self.read, own_found, strict=True))
+    def with_text_findings(self, findings: Sequence[TextFindings]) -> DraftPlan:
+        """Return the draft with findings. findings: text findings of each source in `texts`, in the same order."""
+        read_findings = findings[: len(self.read)]
+        read = tuple(
+            planned.with_findings(source_findings)
+            for planned, source_findings in zip(self.read, read_findings, strict=True)
+        )
         by_name = {planned.name: planned for planned in read}
 
         def scored(planned: PlannedSource) -> PlannedSource:
-            own = scored_part(by_name[planned.name], self.whole.queries, self.settings)
-            return planned.with_findings(TextFindings(own.findings, own.positive_findings, own.excess))
+            part = scored_part(by_name[planned.name], self.whole.queries, self.settings)
+            return planned.with_findings(TextFindings(part.findings, part.positive_findings, part.excess))
 
         def all_rows(sources: Sequence[PlannedSource]) -> tuple[PlannedSource, ...]:
             return tuple(by_name[planned.name] for planned in sources)

@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags, Index
-from secid.pool.texts import BETWEEN, Packed, TextStore, pieces
+from secid.pool.texts import BETWEEN, Packed, TextStore, batch_ranges
 from secid.pool.tokens import BLOB_BYTES, LETTER, UNSPACED_RANGES, span_keys, spelled
 
 Keys = npt.NDArray[np.uint64]
@@ -233,7 +233,7 @@ class TextForms:
 def text_forms(store: TextStore) -> TextForms:
     """Return the normal forms of all texts of a store, by id. They are cached as long as the store exists."""
     if store not in _KNOWN:
-        packed = (store.packed(*part) for part in pieces(len(store), FORMS_AT_ONCE, store.lengths))
+        packed = (store.packed(*part) for part in batch_ranges(len(store), FORMS_AT_ONCE, store.lengths))
         parts = [form_columns(FormKeys.of(texts)) for texts in (Packed.of([]), *packed)]
         _KNOWN[store] = TextForms.of(**{name: np.concatenate([part[name] for part in parts]) for name in parts[0]})
     return _KNOWN[store]
@@ -317,7 +317,7 @@ def _words(data: bytes, starts: Index, ends: Index) -> tuple[Keys, Index, Flags]
     keys: list[Keys] = [np.zeros(0, np.uint64)]
     counts: list[Index] = [np.zeros(0, np.int64)]
     spelled_out: list[Flags] = [np.zeros(0, np.bool_)]
-    for first, last in pieces(len(starts), len(starts), ends - starts, BLOB_BYTES):
+    for first, last in batch_ranges(len(starts), len(starts), ends - starts, BLOB_BYTES):
         begin, end = int(starts[first]), int(ends[last - 1])
         blob = data[begin:end] + b" "
         kinds = np.frombuffer(bytes([BETWEEN_WORDS]) + blob.translate(BYTE_KINDS), np.uint8)

@@ -15,7 +15,7 @@ from secid.arrays import Index, pairs
 from secid.errors import NothingToScoreError, UsageError
 from secid.pool.normal_form import normal_form
 from secid.pool.texts import TextStore
-from secid.records import REASONS, Block, Defect, Record, Source
+from secid.records import SKIP_REASONS, Block, Defect, Record, Source
 from secid.results import Example, RowCounts
 from secid.results.catalogue import BITS, TEXT_FINDINGS
 from secid.settings import Settings, flag_of
@@ -90,7 +90,7 @@ class Tally:
 
 
 def _n_malformed(reasons: Mapping[str, int]) -> int:
-    return sum(count for reason, count in reasons.items() if reason in REASONS and REASONS[reason].malformed)
+    return sum(count for reason, count in reasons.items() if reason in SKIP_REASONS and SKIP_REASONS[reason].malformed)
 
 
 @dataclass(frozen=True)
@@ -171,8 +171,8 @@ class PlannedSource:
 
     def has(self, finding: str) -> npt.NDArray[np.bool_]:
         """Return (T,) flags of negatives with a text finding. A negative has `repeat` if its record lists it twice."""
-        found = bit_of(self.findings, finding)
-        return found | (self.copies > 1) if finding == "repeat" else found
+        flags = bit_of(self.findings, finding)
+        return flags | (self.copies > 1) if finding == "repeat" else flags
 
     def findings_at(self, place: int) -> tuple[str, ...]:
         """Return the text findings of one negative."""
@@ -197,9 +197,9 @@ class PlannedSource:
         """Return (P,) record of each labelled positive."""
         return np.repeat(np.arange(self.n_records), np.diff(self.positive_offsets))
 
-    def with_findings(self, found: TextFindings) -> PlannedSource:
+    def with_findings(self, findings: TextFindings) -> PlannedSource:
         """Return the source with these text findings."""
-        return replace(self, findings=found.negatives, positive_findings=found.positives, excess=found.excess)
+        return replace(self, findings=findings.negatives, positive_findings=findings.positives, excess=findings.excess)
 
 
 def bit_of(mask: Mask | FormalMask, finding: str) -> npt.NDArray[np.bool_]:

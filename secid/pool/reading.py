@@ -55,14 +55,14 @@ def label_records(
             relevant.setdefault(query, []).append(passage)
     collection = open_collection(settings)
     queries = [(text, key) for key in relevant if (text := collection.query(key))]
-    for (text, key), held in zip(queries, holds([text for text, _ in queries]), strict=True):
-        if held and (positives := tuple(filter(None, map(collection.passage, relevant[key])))):
+    for (text, key), is_wanted in zip(queries, holds([text for text, _ in queries]), strict=True):
+        if is_wanted and (positives := tuple(filter(None, map(collection.passage, relevant[key])))):
             yield Record(text, positives, (), files[0], 0)
 
 
 # Sources become a plan, and notes tell how they were read. No torch here, because `secid check` uses this code too.
 
-UNUSED = {
+IGNORED_FLAGS = {
     flag_of("positive_score"): "no input has labels",
     flag_of("ranks"): "no input is a TREC run",
     flag_of("header", True): "no input is CSV or TSV",
@@ -103,7 +103,7 @@ def read_draft(
             refuse_unused_collection(readers, settings)
         on_error.pop_all()
     for flag in sorted(set.intersection(*(reader.unused_flags() for reader in readers))) if readers else ():
-        progress.note(f"{flag} is ignored: {UNUSED[flag]}")
+        progress.note(f"{flag} is ignored: {IGNORED_FLAGS[flag]}")
     tick = bytes_read_by(readers, progress)
     subset = subset or QuerySubset.of(settings)
     gathered = collect_sources(((reader.source, subset.rows(reader.blocks())) for reader in readers), folder, tick)
@@ -119,8 +119,8 @@ def read_draft(
     tick()
     for reader in readers:
         if judged := reader.count_judged():
-            own = " and ".join(f"{n:,} {kind}" for kind, n in sorted(judged.items()))
-            note = f"{reader.source.name}: negatives of the run: {own}"
+            counts = " and ".join(f"{n:,} {kind}" for kind, n in sorted(judged.items()))
+            note = f"{reader.source.name}: negatives of the run: {counts}"
             progress.note(note if settings.source_column else f"{note} (--source-column judged splits them)")
     if judgements:
         n_of_files, n_of_qrels = draft.plan.n_labelled

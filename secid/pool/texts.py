@@ -24,7 +24,7 @@ RECENT_TEXTS = 1 << 16
 WAITING_TEXTS = 1024
 WAITING_BYTES = 1 << 20
 """Number of texts, and their bytes, to collect before writing them."""
-PIECE_BYTES = 16 << 20
+RANGE_BYTES = 16 << 20
 """Maximum bytes of texts to process at once. A chunk of passages is smaller; books reach the limit."""
 DELETE = 0x7F
 """First byte after the printable ASCII bytes."""
@@ -41,8 +41,8 @@ def text_key(role: Role, text: str) -> bytes:
     return hasher.digest()
 
 
-def pieces(
-    n: int, n_texts: int, lengths: npt.NDArray[Any] | None = None, n_bytes: int = PIECE_BYTES
+def batch_ranges(
+    n: int, n_texts: int, lengths: npt.NDArray[Any] | None = None, n_bytes: int = RANGE_BYTES
 ) -> Iterator[tuple[int, int]]:
     """Yield (start, stop) ranges that cover n texts in order.
 
@@ -66,7 +66,7 @@ def _hasher(role: Role) -> blake2b:
 
 @dataclass(frozen=True)
 class Packed:
-    """Texts as one piece of UTF-8, each followed by BETWEEN. lengths: (n,) bytes per text, without BETWEEN."""
+    """Texts as one UTF-8 string, each followed by BETWEEN. lengths: (n,) bytes per text, without BETWEEN."""
 
     data: bytes
     lengths: npt.NDArray[np.int64]
@@ -186,8 +186,8 @@ class TextSpool:
     def holds(self, texts: Sequence[str]) -> npt.NDArray[np.bool_]:
         """Return (n,) flags of the texts that were added. Only the first eight bytes of keys are compared."""
         keys = np.array(np.frombuffer(self._keys, np.uint64)[::2])
-        asked = b"".join([text_key(self._role, text)[:8] for text in texts])
-        return np.isin(np.frombuffer(asked, np.uint64), keys)
+        text_keys = b"".join([text_key(self._role, text)[:8] for text in texts])
+        return np.isin(np.frombuffer(text_keys, np.uint64), keys)
 
     def _write(self) -> None:
         """Write the waiting texts to the file. Writing many at once takes half the time."""

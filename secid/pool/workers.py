@@ -155,18 +155,18 @@ def _signals_later() -> Iterator[None]:
     if current_thread() is not main_thread():  # handlers run in the main thread
         yield
         return
-    seen: list[int] = []
+    numbers: list[int] = []
     names = [name for name in ("SIGINT", "SIGTERM", "SIGHUP") if hasattr(signal, name)]
     handlers = {getattr(signal, name): signal.getsignal(getattr(signal, name)) for name in names}
     handlers = {number: handler for number, handler in handlers.items() if callable(handler)}
     for number in handlers:
-        signal.signal(number, lambda number, _: seen.append(number))
+        signal.signal(number, lambda number, _: numbers.append(number))
     try:
         yield
     finally:
         for number, handler in handlers.items():
             signal.signal(number, handler)
-        for number in seen:
+        for number in numbers:
             signal.raise_signal(number)
 
 

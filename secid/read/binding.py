@@ -292,9 +292,9 @@ Form = Literal["cells", "lists", "any"]
 """Form of positives and negatives. cells: single cells. lists: a list on at least one side. any: each row decides."""
 
 VIETNAMESE = "((đoạn|đoạn[_ ]văn|văn[_ ]bản|tài[_ ]liệu|câu)[_ ])?"
-TEXTS = "([_ ]?(文档|文本|文書|段落|문서|지문|단락|텍스트))?"
+CJK_NOUN = "([_ ]?(文档|文本|文書|段落|문서|지문|단락|텍스트))?"
 NOUN = "(passage|text|doc|document|ctx|context|example|answer|sentence)s?"
-NEGATIVES = rf"(hard[_ -]?)?neg(ative)?s?([_ -]?{NOUN})?|irrelevant([_ -]?{NOUN})?|distractors?"
+NEGATIVE_NAME = rf"(hard[_ -]?)?neg(ative)?s?([_ -]?{NOUN})?|irrelevant([_ -]?{NOUN})?|distractors?"
 QUERY = (
     r"((user|search)[_ -]?)?query([_ -]?text)?|anchor",
     r"question([_ -]?text)?",
@@ -305,27 +305,27 @@ QUERY = (
 POSITIVE = (
     rf"pos(itive)?s?([_ -]?{NOUN})?|(gold|relevant|correct)([_ -]?{NOUN})?",
     r"(passage|document|doc|answer|context)([_ -]?text)?|sentence2|sent1",
-    rf"(正(例|样本|樣本|解)|정답|긍정|{VIETNAMESE}đúng|dương[_ ]tính){TEXTS}",
+    rf"(正(例|样本|樣本|解)|정답|긍정|{VIETNAMESE}đúng|dương[_ ]tính){CJK_NOUN}",
 )
 NEGATIVE = (
-    rf"({NEGATIVES})([_ -]?\d+)?",
+    rf"({NEGATIVE_NAME})([_ -]?\d+)?",
     rf"(wrong|bad|incorrect|false)([_ -]?{NOUN})?([_ -]?\d+)?",
-    rf"(([难難]|困[難难])?[负負](例|样本|樣本)|不正解|오답|부정|{VIETNAMESE}sai|âm[_ ]tính){TEXTS}([_ -]?\d+)?",
+    rf"(([难難]|困[難难])?[负負](例|样本|樣本)|不正解|오답|부정|{VIETNAMESE}sai|âm[_ ]tính){CJK_NOUN}([_ -]?\d+)?",
 )
 """Patterns of column names in tiers, the most certain first. A tier counts only if no column fits an earlier tier.
 
 The last tier of each role holds the commonest names in Chinese, Japanese, Korean and Vietnamese.
 """
-QUERY_ID = (r"qid|query[_-]id", r"question[_-]id")
+QUERY_ID_NAMES = (r"qid|query[_-]id", r"question[_-]id")
 PASSAGE = (
     r"passage|document|doc|para(graph)?|text|context|ctx|candidate|corpus|(passage|document|doc)_text",
     r"sentence2|answer",
 )
-PASSAGE_ID = (r"pid|doc_?id|(passage|document|corpus)[_-]id",)
+PASSAGE_ID_NAMES = (r"pid|doc_?id|(passage|document|corpus)[_-]id",)
 POSITIVE_IDS = r"pos(itive)?s?[_-]?((passage|document|doc|corpus|ans(wer)?|p)[_-]?)?ids?"
 NEGATIVE_IDS = r"(hard[_-]?)?neg(ative)?s?[_-]?((passage|document|doc|corpus|ans(wer)?|p)[_-]?)?ids?"
-DOCS = (r"docs|documents|passages|paragraphs|candidates|contexts|ctxs|texts",)
-LABEL = (
+PASSAGE_LIST_NAMES = (r"docs|documents|passages|paragraphs|candidates|contexts|ctxs|texts",)
+LABEL_NAMES = (
     r"labels?|((is|has)_?)?(relevant|selected|positive|correct|gold)|has_?answer|relevance|rel",
     r"((similarity|relevance)_)?scores?|similarity",
 )
@@ -357,7 +357,7 @@ def columns_named(head: Head, tiers: tuple[str, ...]) -> list[str]:
 
 def query_columns(head: Head) -> list[str]:
     """Return the columns named as queries; if there are none, those named as query ids."""
-    return columns_named(head, QUERY) or columns_named(head, QUERY_ID)
+    return columns_named(head, QUERY) or columns_named(head, QUERY_ID_NAMES)
 
 
 def fits(name: str, tiers: tuple[str, ...]) -> bool:

@@ -200,13 +200,13 @@ class Cleaner:
             positive = self._is_positive(label)
             if self._source_column and not (positive and row.get(self._source_column) in (None, "")):
                 split = self._split_of(row)
-            asked = self._query(query)
+            query_text = self._query(query)
             texts, dropped = self._usable((passage,), "no_positive" if positive else "empty_negative")
             if not texts:
-                raise _Unusable(*_verdict(dropped, "missing_field"), asked, dropped)
+                raise _Unusable(*_verdict(dropped, "missing_field"), query_text, dropped)
             n_late = sum(self._n_cells(row[key]) for key in self._late_columns(row))
             columns = self._columns_of_pair(row, query, passage) if self._keep else ""
-            return Pair(split, asked, texts[0], positive, self._path, line, n_late, columns)
+            return Pair(split, query_text, texts[0], positive, self._path, line, n_late, columns)
         except _Unusable as trouble:
             return self._defect(line, trouble, split)
 

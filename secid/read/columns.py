@@ -9,13 +9,13 @@ from collections.abc import Collection, Sequence
 
 from secid.errors import InputError
 from secid.read.binding import (
-    DOCS,
     ID,
-    LABEL,
+    LABEL_NAMES,
     LISTS,
     NEGATIVE,
     NEGATIVE_IDS,
     PASSAGE,
+    PASSAGE_LIST_NAMES,
     POSITIVE,
     POSITIVE_IDS,
     QUERY,
@@ -41,7 +41,7 @@ KNOWN_WORD = re.compile(
 )
 """Words of column names."""
 
-NAME = re.compile(r"(?:[^\W\d_]|\ufffd)[^.?!,;。？！，；、؟،]{0,39}")
+COLUMN_NAME = re.compile(r"(?:[^\W\d_]|\ufffd)[^.?!,;。？！，；、؟،]{0,39}")
 """Pattern of a possible column name: a letter (or a byte not in UTF-8), then no punctuation of sentences or lists."""
 
 PANDAS_INDEX = re.compile(r"Unnamed: \d+")
@@ -64,7 +64,7 @@ def header_of(
     if header is not None or known >= 2 or not first or (named and set(map(composed, named)) <= {*first}):
         return _distinct(first, path) if header is not False else ()
     cells = [*filter(None, (PANDAS_INDEX.sub("", cell) for cell in first))]
-    if not all(NAME.fullmatch(cell) and not ID.fullmatch(cell) for cell in cells):
+    if not all(COLUMN_NAME.fullmatch(cell) and not ID.fullmatch(cell) for cell in cells):
         return ()
     twice = len(rows) > 1 and sum(map(len, rows[1])) >= 2 * sum(map(len, first))
     words = not any(" " in cell for cell in cells) and any(len(cell) > 1 for cell in cells)
@@ -99,7 +99,8 @@ def _distinct(first: Sequence[str], path: str) -> tuple[str, ...]:
         if uses[name] > 1:
             names[at] = f"{name}_{numbers[name]}"
     if len(set(names)) < len(names):
-        raise InputError(f"two columns of the same name: {shorten(', '.join(first), 100)}", where=f"{path}:1")
+        message = f"two columns of the same name: {shorten(', '.join(first), 100)}"
+        raise InputError(message, where=f"{path}:1", remedy="rename one of them")
     return tuple(names)
 
 
@@ -114,7 +115,7 @@ MAX_NAME_CHARS = 100
 
 MINE_FIRST = "mine negatives first: `secid mine --help`"
 ALL_FLAGS = "--query-column NAME --positive-column NAME --negative-column NAME"
-TEXTS = LISTS | {"text", "struct"}
+TEXT_KINDS = LISTS | {"text", "struct"}
 
 
 def list_columns(head: Head) -> str:
@@ -140,7 +141,7 @@ def ready_flags(head: Head) -> str:
         return labelled
     query = _one(head, QUERY)
     positive = _one(head, POSITIVE if query else POSITIVE[:1])  # in code search, a `doc` may be the query
-    negatives = [str(key) for key in head.kinds if says_negative(str(key)) and head.kinds[key] in TEXTS]
+    negatives = [str(key) for key in head.kinds if says_negative(str(key)) and head.kinds[key] in TEXT_KINDS]
     negatives = [name for name in negatives if name not in (query, positive)]
     none = f"if no column holds negatives, {MINE_FIRST}"
     if not head.named:
@@ -167,13 +168,13 @@ def label_flags(head: Head) -> str:
     """Return the flags that name passages and their labels; "" if no column holds labels or some hold negatives."""
     labels = flag_columns(head) or [
         key
-        for key in columns_named(head, LABEL)
+        for key in columns_named(head, LABEL_NAMES)
         if any(as_label(value) is not None for value in leaves(head.column(key)))
     ]
-    if not labels or any(says_negative(str(key)) and head.kinds[key] in TEXTS for key in head.kinds):
+    if not labels or any(says_negative(str(key)) and head.kinds[key] in TEXT_KINDS for key in head.kinds):
         return ""
     query = _one(head, QUERY)
-    passage = _one(head, (*PASSAGE, *DOCS, *POSITIVE)) if query else None
+    passage = _one(head, (*PASSAGE, *PASSAGE_LIST_NAMES, *POSITIVE)) if query else None
     cut = "" if {*map(as_label, leaves(head.column(labels[0])))} - {None} <= BINARY_LABELS else " --positive-score X"
     flags = (f"if {labels[0]} says which passages are positives: --query-column {_quoted(query)} "
              f"--positive-column {_quoted(passage)} --label-column {_quoted(str(labels[0]))}{cut}")  # fmt: skip
@@ -182,7 +183,7 @@ def label_flags(head: Head) -> str:
 
 def _one(head: Head, tiers: tuple[str, ...]) -> str | None:
     """Return the only text column whose name fits the tiers; None if there is none, or several."""
-    names = [name for name in columns_named(head, tiers) if head.kinds[name] in TEXTS]
+    names = [name for name in columns_named(head, tiers) if head.kinds[name] in TEXT_KINDS]
     return names[0] if len(names) == 1 else None
 
 

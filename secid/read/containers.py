@@ -223,7 +223,7 @@ def parquet_rows(file: BinaryIO, path: str, columns: Sequence[str] | None) -> Pa
         table = pq.ParquetFile(file, memory_map=False, pre_buffer=False, buffer_size=1 << 20)
         names = _column_names(table.schema_arrow, columns, path)
     # pyarrow takes "a.b" as a path into a struct: a column with a dot in its name needs the whole table.
-    wanted = None if any("." in name for name in names) else names
+    column_paths = None if any("." in name for name in names) else names
     number, n_rows = 0, table.metadata.num_rows
     for place in range(table.num_row_groups):
         group = table.metadata.row_group(place)
@@ -234,10 +234,10 @@ def parquet_rows(file: BinaryIO, path: str, columns: Sequence[str] | None) -> Pa
                 where=path,
                 remedy="write shorter texts or fewer of them per row",
             )
-        batches = table.iter_batches(max(1, min(BATCH_ROWS, BATCH_BYTES // row_bytes)), [place], wanted)
+        batches = table.iter_batches(max(1, min(BATCH_ROWS, BATCH_BYTES // row_bytes)), [place], column_paths)
         for batch in _next_batches(batches, path):
-            for piece in row_slices(batch.select(names)):
-                rows = _rows(piece, path, checked=True)
+            for batch_slice in row_slices(batch.select(names)):
+                rows = _rows(batch_slice, path, checked=True)
                 yield Part(range(number + 1, number + 1 + len(rows)), rows, (number + len(rows)) / n_rows)
                 number += len(rows)
 
@@ -258,8 +258,8 @@ def arrow_rows(file: BinaryIO, path: str, columns: Sequence[str] | None, *, stre
         with _errors(path):
             sound = _is_utf8(batch.select(names))
             parts = row_slices(batch.select(names), single=not sound)
-        for piece in parts:
-            rows = _rows(piece, path, checked=sound)
+        for batch_slice in parts:
+            rows = _rows(batch_slice, path, checked=sound)
             yield Part(range(number + 1, number + 1 + len(rows)), rows, file.tell() / n_bytes)
             number += len(rows)
 
@@ -315,7 +315,7 @@ def _rows(batch: pa.RecordBatch, path: str, *, checked: bool) -> list[Row | Brok
         return [dict(zip(batch.schema.names, cells, strict=True)) for cells in zip(*columns, strict=True)]
     if batch.num_rows == 1:
         return [Broken("broken_line", Fact("not_utf8"))]
-    return [row for piece in row_slices(batch, single=True) for row in _rows(piece, path, checked=checked)]
+    return [row for batch_slice in row_slices(batch, single=True) for row in _rows(batch_slice, path, checked=checked)]
 
 
 def _values(batch: pa.RecordBatch) -> list[list[Any]] | None:

@@ -13,16 +13,16 @@ from typing import Any
 from secid.errors import InputError, SchemaError, suggest_name
 from secid.read import toolkits
 from secid.read.binding import (
-    DOCS,
-    LABEL,
+    LABEL_NAMES,
     LISTS,
     NEGATIVE,
     NEGATIVE_IDS,
     PASSAGE,
+    PASSAGE_LIST_NAMES,
     POSITIVE,
     POSITIVE_IDS,
     QUERY,
-    QUERY_ID,
+    QUERY_ID_NAMES,
     Bind,
     Binding,
     Head,
@@ -136,21 +136,21 @@ SHAPES = (
     Shape("id-rows", "rows of ids (MS MARCO, ColBERT, GPL)", toolkits.positional_triplet, ([11, 1, 2],), ids=True),
     Shape("rows", "rows without names (JSON arrays, MS MARCO triples)", toolkits.positional_triplet, (["q", "p", "n"],),
           ids=False, by_name=toolkits.positional_tuple),
-    Shape("ids", "ids and a corpus", columns((*QUERY, *QUERY_ID), POSITIVE, NEGATIVE, "cells"),
+    Shape("ids", "ids and a corpus", columns((*QUERY, *QUERY_ID_NAMES), POSITIVE, NEGATIVE, "cells"),
           ({"query": 11, "positive": 1, "negative": 2},), ids=True, rank=1),
     Shape("triplet", "sentence-transformers triplet or n-tuple",
-          columns((*QUERY, *QUERY_ID), POSITIVE, NEGATIVE, "cells"),
+          columns((*QUERY, *QUERY_ID_NAMES), POSITIVE, NEGATIVE, "cells"),
           ({"query": "q", "positive": "p", "negative_1": "n", "negative_2": "m"},), ids=False, rank=1),
     Shape("lists", "lists of positives and negatives (reranking)",
-          columns((*QUERY, *QUERY_ID), POSITIVE, NEGATIVE, "lists"),
+          columns((*QUERY, *QUERY_ID_NAMES), POSITIVE, NEGATIVE, "lists"),
           ({"query": "q", "positive": ["p"], "negative": ["n"]},), rank=1),
     Shape("objects", "objects with one text each", toolkits.objects,
           ({"query": {"text": "q"}, "positive": {"title": "T", "text": "p"}, "negative": {"text": "n"}},),
           ids=False, rank=1),
     Shape("text-and-ids", "texts of positives, ids of negatives",
-          columns((*QUERY, *QUERY_ID), POSITIVE, NEGATIVE_IDS, "any", positive_texts=True),
+          columns((*QUERY, *QUERY_ID_NAMES), POSITIVE, NEGATIVE_IDS, "any", positive_texts=True),
           ({"query": "q", "positive": "p", "negative_ids": ["d2"]},), ids=True, rank=2),
-    Shape("id-columns", "columns named as ids", columns((*QUERY, *QUERY_ID), POSITIVE_IDS, NEGATIVE_IDS, "any"),
+    Shape("id-columns", "columns named as ids", columns((*QUERY, *QUERY_ID_NAMES), POSITIVE_IDS, NEGATIVE_IDS, "any"),
           ({"query_id": "11", "positive_id": "d1", "negative_ids": ["d2"]},), ids=True, rank=2),
     Shape("ordered-triplet", "three columns of text, by their order", toolkits.by_order,
           ({"premise": "q", "entailment": "p", "contradiction": "n"},), ids=False, rank=2),
@@ -158,7 +158,7 @@ SHAPES = (
 
 RUN = "trec"
 """Name of the format of runs. `read.evaluation` makes rows from their lines."""
-FORMATS = {**{shape.name: shape.title for shape in SHAPES}, RUN: "TREC run, with the judgements of a collection"}
+FORMAT_TITLES = {**{shape.name: shape.title for shape in SHAPES}, RUN: "TREC run, with the judgements of a collection"}
 """Values of `--format` -> titles."""
 
 
@@ -227,7 +227,7 @@ def _detected(head: Head, settings: Settings, path: str, *, pairs: bool) -> Bind
     if len(readings) > 1:
         listed = "\n".join(f"    {binding.schema}: {binding.mapping}" for binding in readings)
         choices = " or ".join(dict.fromkeys(_deciding_flag(binding, readings) for binding in readings))
-        raise SchemaError(f"several readings fit:\n{listed}{list_columns(head)}", where=path, remedy=choices)
+        raise SchemaError(f"several readings fit:\n{listed}{list_columns(head)}", where=path, remedy=f"use {choices}")
     if not readings:
         raise _unknown(head, settings, path, pairs=pairs)
     return readings[0]
@@ -312,8 +312,8 @@ def _shapes(name: str, path: str) -> tuple[Shape, ...]:
     shapes = tuple(shape for shape in SHAPES if shape.name == name)
     if shapes:
         return shapes
-    known = "known: " + ", ".join(FORMATS)
-    raise SchemaError(f"--format {name!r} is unknown", where=path, remedy=suggest_name(name, FORMATS, known))
+    known = "known: " + ", ".join(FORMAT_TITLES)
+    raise SchemaError(f"--format {name!r} is unknown", where=path, remedy=suggest_name(name, FORMAT_TITLES, known))
 
 
 def _by_flags(head: Head, settings: Settings, path: str) -> Binding:
@@ -348,7 +348,7 @@ def _pair(head: Head, settings: Settings, path: str) -> Binding | None:
         positive = _column(head, settings.positive_column, POSITIVE, "--positive-column", path)
     except SchemaError:
         return None
-    if set(columns_named(head, LABEL)) - {positive}:
+    if set(columns_named(head, LABEL_NAMES)) - {positive}:
         return None
     binding = bind_columns(head, query, positive, [positive])
     bound = binding.extract
@@ -369,11 +369,13 @@ def _labelled(head: Head, query: Key, settings: Settings, path: str) -> Binding:
     if settings.negative_column:
         message = "--label-column and --negative-column both set the negatives"
         raise undecided(head, [], message, path, "use only one of them")
-    passage = _column(head, settings.positive_column, (*PASSAGE, *DOCS, *POSITIVE), "--positive-column", path)
-    own = settings.label_column or ""
+    passage = _column(
+        head, settings.positive_column, (*PASSAGE, *PASSAGE_LIST_NAMES, *POSITIVE), "--positive-column", path
+    )
+    label_key = settings.label_column or ""
     objects = head.typical(passage) if head.kinds[passage] == "structs" else []
-    if any(isinstance(item, dict) and own in item for items in objects for item in items):
-        return labelled_objects(query, passage, own)
+    if any(isinstance(item, dict) and label_key in item for items in objects for item in items):
+        return labelled_objects(query, passage, label_key)
     label = _column(head, settings.label_column, (), "--label-column", path)
     if head.kinds[passage] in LISTS:
         return list_binding(query, passage, label)

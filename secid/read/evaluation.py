@@ -238,22 +238,22 @@ class RetrievalRun:
 
     def _rows(self, lines: Iterable[tuple[int, bytes | None]], path: str) -> Iterator[tuple[int, Row | Broken]]:
         done: set[str] = set()
-        query, own = "", list[_Line]()
+        query, query_lines = "", list[_Line]()
         for number, text in lines:
             parsed = _parsed(self.width, number, text)
             if isinstance(parsed, Broken):
                 yield number, parsed
             elif parsed is not None:
                 if parsed[0] != query:
-                    yield from self._of_query(query, own)
+                    yield from self._of_query(query, query_lines)
                     done.add(query)
-                    query, own = parsed[0], []
+                    query, query_lines = parsed[0], []
                     if query in done:
                         what = f"the lines of query {query[:60]!r} are not contiguous"
                         remedy = "sort the file by query: sort -s -k 1,1"
                         raise InputError(what, where=f"{path}:{number}", remedy=remedy)
-                own.append(parsed[1])
-        yield from self._of_query(query, own)
+                query_lines.append(parsed[1])
+        yield from self._of_query(query, query_lines)
 
     def _of_query(self, query: str, lines: list[_Line]) -> Iterator[tuple[int, Row | Broken]]:
         """Yield one or two rows of a query, and a defect for each repeated passage."""
@@ -281,9 +281,9 @@ class RetrievalRun:
             yield start, {"query_id": query, "positives": relevant, "negatives": cells}
             return
         for kind, word in JUDGED_WORDS.items():
-            own = [*compress(cells, (flag is kind for flag in judged))]
-            if own or not (kind or cells):  # at least one row
-                yield start, {"query_id": query, "positives": relevant, "negatives": own, JUDGED: word}
+            negatives = [*compress(cells, (flag is kind for flag in judged))]
+            if negatives or not (kind or cells):  # at least one row
+                yield start, {"query_id": query, "positives": relevant, "negatives": negatives, JUDGED: word}
 
 
 def _parsed(width: int, number: int, text: bytes | None) -> tuple[str, _Line] | Broken | None:
@@ -314,8 +314,8 @@ def _cell(line: _Line, rank: int, grades: Mapping[str, float]) -> dict[str, Any]
     """Return a negative as an object with its rank, score and tag; Broken if the passage is relevant."""
     if grades.get(line.passage, 0) > 0:
         return Broken("judged_relevant", _named("passage", line.passage))
-    own = {"rank": rank, "score": line.score, "miner": line.tag}
-    return {"docid": line.passage, **{name: value for name, value in own.items() if value is not None}}
+    fields = {"rank": rank, "score": line.score, "miner": line.tag}
+    return {"docid": line.passage, **{name: value for name, value in fields.items() if value is not None}}
 
 
 def _named(of: str, key: str) -> Fact:
@@ -386,7 +386,7 @@ def _grades(settings: Settings, path: str) -> Mapping[str, Mapping[str, float]]:
         raise InputError(
             f"a run takes its positives from judgements (qrels), but {missing}",
             where=path,
-            remedy=f"--collection DIR names a BEIR folder with a corpus, queries, and judgements in DIR/qrels "
+            remedy=f"add --collection DIR, a BEIR folder with a corpus, queries, and judgements in DIR/qrels "
             f"({flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')} replace the first two)",
         )
     return _read_grades(tuple((file, stamp(file)) for file in files))
@@ -398,6 +398,6 @@ def _read_grades(stamps: tuple[tuple[str, object], ...]) -> Mapping[str, Mapping
     grades: dict[str, dict[str, float]] = {}
     for file, _ in stamps:
         for query, passage, grade in read_qrels(file):
-            own = grades.setdefault(query, {})
-            own[passage] = max(grade, own.get(passage, grade))
+            of_query = grades.setdefault(query, {})
+            of_query[passage] = max(grade, of_query.get(passage, grade))
     return grades

@@ -55,14 +55,14 @@ FORM = "hf://datasets/OWNER/NAME, with @REVISION and /PATH where needed"
 CONVERTED = "refs/convert/parquet"
 """Branch with the hub's Parquet copy of a data set."""
 CONVERTED_FILE = re.compile(r"(?P<config>[^/]+)/(?P<split>[^/]+)/\d{4}\.parquet")
-REVISIONS = {"~parquet": CONVERTED}
+BRANCHES = {"~parquet": CONVERTED}
 README = "README.md"
 MAX_PATTERNS = 100_000
 """Maximum number of patterns in a README. Large data sets have 6,000; YAML references can multiply a few without limit.
 """
 MAX_LISTED = 8
 NAME_FILES = "name files: hf://datasets/{}/PATH"
-CORPORA = ("corpus", "documents")
+PASSAGE_CONFIGS = ("corpus", "documents")
 """Names of the config that holds the passages, or first words of its file names."""
 TASKS = {
     "ArguAna": "arguana", "ClimateFEVER": "climate-fever", "DBPedia": "dbpedia", "FEVER": "fever", "FiQA2018": "fiqa",
@@ -263,9 +263,9 @@ def _parts(word: str) -> tuple[str, str | None, str]:
 def _repository(name: str, revision: str | None) -> _Repository:
     where = f"hf://datasets/{name}" + (f"@{revision}" if revision else "")
     with _errors(where):
-        asked = REVISIONS.get(revision, revision) if revision else None
+        branch = BRANCHES.get(revision, revision) if revision else None
         resolved = HfApi().resolve_revision(
-            name, repo_type="dataset", revision=asked, local_files_only=constants.HF_HUB_OFFLINE
+            name, repo_type="dataset", revision=branch, local_files_only=constants.HF_HUB_OFFLINE
         )
         commit = resolved.resolved
         try:
@@ -298,8 +298,8 @@ def _split(word: str, name: str, revision: str | None, config: str, split: str) 
         known = [f"{config}:{split}" for config, split in splits]
         remedy = f"it has {_some(known)}" if known else f"no config is known; {NAME_FILES.format(name)}"
         raise UsageError(f"no config {config!r} with a split {split!r}", where=word, remedy=remedy)
-    own = name.rpartition("/")[2]
-    return HubFiles(repository.fetch(splits[config, split]), own if config == "default" else config, note)
+    dataset = name.rpartition("/")[2]
+    return HubFiles(repository.fetch(splits[config, split]), dataset if config == "default" else config, note)
 
 
 def _some(words: Sequence[str]) -> str:
@@ -346,7 +346,7 @@ def _by_config(repository: _Repository) -> dict[str, list[str]]:
 
 def _roles(named: Mapping[str, list[str]]) -> dict[str, list[str]]:
     """Return role -> files; {} if there is neither a corpus nor queries."""
-    corpus = next((named[name] for name in CORPORA if name in named), [])
+    corpus = next((named[name] for name in PASSAGE_CONFIGS if name in named), [])
     queries = named.get("queries") or named.get("query") or []
     qrels = named.get("default") or [file for name in named if name.startswith("qrels") for file in named[name]]
     return {"corpus": corpus, "queries": queries, "qrels": qrels} if corpus or queries else {}

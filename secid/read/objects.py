@@ -22,8 +22,8 @@ from secid.records import path_of_object
 
 Write = Callable[[BinaryIO], None]
 SOURCE_TYPES = (
-    "a source is a path; a datasets.Dataset or IterableDataset; a table that exports Arrow streams (pandas 2.2 or "
-    "newer, polars, pyarrow); an iterable of dicts; or any of these as (name, object)"
+    "give a path, a datasets.Dataset or IterableDataset, a table that exports Arrow streams (pandas 2.2 or newer, "
+    "polars, pyarrow), or an iterable of dicts; to name it, give (name, object)"
 )
 ONE_TYPE = "give each column one type, texts or lists of texts, or leave out those that secid does not need"
 AS_JSON = "use only texts, numbers, lists and dicts in a row, and None for a missing value"
@@ -141,8 +141,10 @@ def _write_arrow(value: Any, name: str, file: BinaryIO) -> None:
         whole = pa.schema([field.with_type(with_inner_types(field.type, _without_view)) for field in schema])
         with pa.ipc.new_stream(file, whole) as writer:
             for batch in batches:
-                for piece in row_slices(batch if schema == whole else batch.cast(whole)):
-                    writer.write_batch(piece)  # slices, because a DataFrame is one batch and readers hold whole ones
+                for batch_slice in row_slices(batch if schema == whole else batch.cast(whole)):
+                    writer.write_batch(
+                        batch_slice
+                    )  # slices, because a DataFrame is one batch and readers hold whole ones
     except (pa.ArrowException, ValueError, TypeError) as error:
         problem = shorten(" ".join(map(str, error.args)), 160)
         raise InputError(

@@ -14,7 +14,7 @@ from typing import Any
 
 from secid.errors import InputError
 from secid.files import temporary_database
-from secid.read.binding import PASSAGE_ID, Binding, fits
+from secid.read.binding import PASSAGE_ID_NAMES, Binding, fits
 from secid.read.clean import Cleaner, Item, Lookup, Pair
 from secid.read.collection import ONLY_IDS, Collection, Role, open_collection, remedy_of_texts
 from secid.read.containers import COLUMNAR, DOCUMENTS, Container, open_parts, sniff
@@ -299,17 +299,17 @@ def _collection_for(binding: Binding, path: str, settings: Settings) -> Collecti
 INSERT_ROWS = 1000
 """Pairs per SQLite call. One call per pair would cost more than the insertion."""
 
-OF_SOURCE = (
+SELECT_OF_SOURCE = (
     "SELECT split, query, passage, positive, path, line, n_late, columns FROM pairs "
     "WHERE key = ? AND (split IS ? OR split IS NULL) ORDER BY rowid"
 )
-POSITIVES = (
+SELECT_POSITIVES = (
     "SELECT split, query, passage, positive, path, line, n_late, columns FROM pairs "
     "WHERE key = ? AND positive ORDER BY rowid"
 )
-NEGATIVES = "SELECT passage FROM pairs WHERE key = ? AND NOT positive AND split IS NOT NULL"
-"""Pairs of a query. OF_SOURCE: those of one source and those without a source. POSITIVES: its positives. NEGATIVES: its
-negatives, which all have a source."""
+SELECT_NEGATIVES = "SELECT passage FROM pairs WHERE key = ? AND NOT positive AND split IS NOT NULL"
+"""Queries for the pairs of one query. SELECT_OF_SOURCE: pairs of one source and pairs without a source.
+SELECT_NEGATIVES: negatives, which all have a source."""
 
 
 class PairGroups:
@@ -351,15 +351,15 @@ class PairGroups:
             "SELECT key, split, min(rowid) AS first FROM pairs GROUP BY key, split ORDER BY first"
         )
         for key, split, _ in groups:
-            if split is None and database.execute(NEGATIVES, (key,)).fetchone():
+            if split is None and database.execute(SELECT_NEGATIVES, (key,)).fetchone():
                 continue  # positives without a source belong to the sources that have negatives
-            pairs = [Pair._make(row) for row in database.execute(OF_SOURCE, (key, split))]
-            own = [pair for pair in pairs if pair.split == split]
+            pairs = [Pair._make(row) for row in database.execute(SELECT_OF_SOURCE, (key, split))]
+            split_pairs = [pair for pair in pairs if pair.split == split]
             positives = [pair for pair in pairs if pair.positive]
-            if not any(pair.positive for pair in own):
-                positives = [Pair._make(row) for row in database.execute(POSITIVES, (key,))]
-            elif all(pair.positive for pair in own):
-                pairs = own
+            if not any(pair.positive for pair in split_pairs):
+                positives = [Pair._make(row) for row in database.execute(SELECT_POSITIVES, (key,))]
+            elif all(pair.positive for pair in split_pairs):
+                pairs = split_pairs
             yield _item(pairs, split, positives, self._least)
         database.close()
 
@@ -384,10 +384,10 @@ def _extras(query: str, positives: Sequence[Pair], negatives: Sequence[Pair]) ->
     """
     rows = [json.loads(pair.columns) for pair in (*positives, *negatives)]
     columns = {name: [row.get(name) for row in rows] for name in dict.fromkeys(chain.from_iterable(rows))}
-    named = next((name for name in columns if fits(name, PASSAGE_ID)), None)
+    named = next((name for name in columns if fits(name, PASSAGE_ID_NAMES)), None)
     ids = columns.pop(named) if named is not None else []
     texts = (pair.passage for pair in (*positives, *negatives))
-    cells: list[Any] = [{"docid": own} for own in ids] or list(texts)
+    cells: list[Any] = [{"docid": docid} for docid in ids] or list(texts)
     shared = {name: values[0] if len(set(map(repr, values))) == 1 else values for name, values in columns.items()}
     n = len(positives)
     return Extras(shared, query, list(enumerate(cells[:n])), list(enumerate(cells[n:])))

@@ -25,7 +25,7 @@ from secid.read.binding import (
     look_like_ids,
     unread_role,
 )
-from secid.read.columns import MINE_FIRST, TEXTS, header_of, list_columns, ready_flags
+from secid.read.columns import MINE_FIRST, TEXT_KINDS, header_of, list_columns, ready_flags
 from secid.read.stream import TEXT_KEYS, passage_text, shorten, shown
 from secid.read.toolkits import BINARY_LABELS, LABEL_WORDS, as_label, as_number, is_score
 from secid.settings import Settings, flag_of
@@ -55,7 +55,7 @@ WRITTEN_LIST = re.compile(
 )
 """Pattern of a list, tuple, array or object as Python, numpy or JSON prints it."""
 
-TITLE = re.compile(r"(?i)titles?")
+TITLE_WORD = re.compile(r"(?i)titles?")
 
 MAX_HEADER_ROWS = 20
 """Maximum number of rows to inspect for a first row with column names."""
@@ -185,20 +185,20 @@ def refuse_unread(binding: Binding, head: Head, source_column: str | None, path:
     others = [key for key in others if unread_role(key, binding)]
     # A value in only one of many rows says nothing about the column.
     empty = [key for key in others if sum(map(bool, head.column(key))) < min(2, len(head.rows))]
-    kinds = SCALARS | LISTS if binding.passage_ids else TEXTS
+    kinds = SCALARS | LISTS if binding.passage_ids else TEXT_KINDS
     for role, read in (("negative", binding.negatives), ("positive", binding.positives)):
         unread = [key for key in others if key not in empty and unread_role(key, binding) == role]
         unread = [key for key in unread if head.kinds[key] in kinds]
         if unread:
-            more = "to read all, write them as one list"
+            more = "to read all of them, write them as one list"
             if role == "negative" and not binding.labelled:
-                more = "--format miners reads each as a source"
+                more = "use --format miners to read each as a source"
             column = read.partition("…")[0]
             flag = f"--format {binding.schema}" if binding.labelled or binding.splits else f"--{role}-column {column}"
             raise SchemaError(
                 f"several readings fit: the {role}s are {read}, or {', '.join(unread)}{list_columns(head)}",
                 where=path,
-                remedy=f"{flag} leaves out {', '.join(unread)}; {more}",
+                remedy=f"use {flag} to leave out {', '.join(unread)}; {more}",
             )
     return tuple(empty)
 
@@ -260,7 +260,7 @@ def refuse_labels(binding: Binding, head: Head, settings: Settings, path: str) -
         raise SchemaError(
             f"labels other than 0 and 1 ({some}) do not show which passages are positives",
             where=path,
-            remedy="--positive-score X takes passages labelled X or more as positives, and the others as negatives",
+            remedy="use --positive-score X to take passages labelled X or more as positives, others as negatives",
         )
 
 
@@ -290,7 +290,7 @@ def refuse_names(head: Head, path: str) -> None:
         raise SchemaError(
             f"the first row may be column names or data: {shorten(', '.join(names), 100)}",
             where=path,
-            remedy=f"{flag_of('header', False)} reads it as data; if it is names, write each row as an object",
+            remedy=f"use {flag_of('header', False)} to read it as data; if it is names, write each row as an object",
         )
 
 
@@ -302,12 +302,14 @@ def refuse_titles(binding: Binding, head: Head, path: str) -> None:
     if binding.columns is None or binding.passage_ids or head.kinds.get(binding.columns[1]) not in ("text", "texts"):
         return
     titles = [str(key) for key, kind in head.kinds.items() if kind in ("text", "texts") and key not in binding.columns]
-    titles = [name for name in titles if has_word(name, TITLE) and (binding.labelled or not TITLE.fullmatch(name))]
+    titles = [
+        name for name in titles if has_word(name, TITLE_WORD) and (binding.labelled or not TITLE_WORD.fullmatch(name))
+    ]
     if titles:
         raise SchemaError(
             f"titles in separate columns: {shorten(', '.join(titles))}{list_columns(head)}",
             where=path,
-            remedy=f"{flag_of('titles', False)} omits them; to join them, write each passage as an object: "
+            remedy=f"use {flag_of('titles', False)} to omit them; to join them, write each passage as an object: "
             '{"title": "...", "text": "..."}',
         )
 

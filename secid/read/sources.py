@@ -80,7 +80,7 @@ PART_FILE = re.compile(r"(?i)(?P<stem>(?:part|shard|chunk|file|data|train)?)[-_.
 """Pattern of numbered files from Spark and the hub: part-00000-<uuid>.parquet, 0000.parquet, train-3.jsonl."""
 SPLIT = re.compile(r"(?P<name>[\w.-]+/[\w.-]+)(@(?P<revision>[^:]+))?:(?P<config>[^:/]+):(?P<split>[^:/]+)")
 """Pattern of files on the hub by config and split: OWNER/NAME:CONFIG:SPLIT."""
-COMMIT = re.compile(r"@[0-9a-f]{40}(?=/)")
+PINNED_COMMIT = re.compile(r"@[0-9a-f]{40}(?=/)")
 SIDE_FILE = re.compile(r"(?i)[._].*|readme.*|licen[cs]e\.txt|dataset_infos?\.json|dataset_dict\.json|state\.json")
 """Pattern of files that are published or saved next to data files but hold no rows."""
 
@@ -143,21 +143,21 @@ def _entries(specs: Sequence[Spec]) -> list[_Entry]:
             continue
         inner = _address(pattern) if is_address(pattern) else []
         for path in [pattern] if inner else _expand(pattern):
-            if own := inner or (_folder(path) if Path(path).is_dir() else []):
-                entries |= {len(entries) + at: entry for at, entry in enumerate(own)}
+            if parts := inner or (_folder(path) if Path(path).is_dir() else []):
+                entries |= {len(entries) + at: entry for at, entry in enumerate(parts)}
                 continue
             # If the shell expanded a glob, each shard is a word.
             key = (str(Path(path).parent), _shard_key(path))
             entry = entries.setdefault(key, _Entry(stem(path), [], _home(path)))
             if path in entry.paths:
-                raise UsageError(f"{path} is given twice")
+                raise UsageError("is named twice", where=path, remedy="name each file once")
             entry.paths.append(path)
     return list(entries.values())
 
 
 def _home(path: str) -> Path:
     """Return the parent of the path that names a source: its file, or its folder if its shards have no stem."""
-    parent = Path(COMMIT.sub("", path)).parent
+    parent = Path(PINNED_COMMIT.sub("", path)).parent
     return parent if Path(path).name.startswith(stem(path)) else parent.parent
 
 
@@ -170,8 +170,8 @@ def _make_names_differ(entries: Sequence[_Entry]) -> None:
         for suffix, n_folders in product((False, True), range(deepest + 1)):
             longer = [_longer_name(entry, home, n_folders, suffix) for entry, home in unnamed]
             if len({*longer, *others}) == len(longer) + len(others):
-                for (entry, _), chosen in zip(unnamed, longer, strict=True):
-                    entry.name = chosen
+                for (entry, _), longer_name in zip(unnamed, longer, strict=True):
+                    entry.name = longer_name
                 break
 
 
@@ -252,19 +252,20 @@ def _expand(pattern: str) -> list[str]:
     if matches:
         return matches
     if Path(pattern).is_symlink():
-        raise InputError(f"broken symlink to {Path(pattern).readlink()}", where=pattern)
+        message = f"broken symlink to {Path(pattern).readlink()}"
+        raise InputError(message, where=pattern, remedy="name the file itself, or make the link again")
     problem = "matches no file" if glob.has_magic(pattern) else "no such file or directory"
     raise InputError(problem, where=pattern, remedy=_similar_names(Path(pattern)))
 
 
-def _similar_names(path: Path) -> str | None:
-    """Return a remedy that lists similar names; None without any."""
+def _similar_names(path: Path) -> str:
+    """Return a remedy that lists similar names, if there are any."""
     if not path.parent.is_dir():
-        return f"no such directory: {path.parent}"
+        return f"check the path: there is no directory {path.parent}"
     names = {child.name: stem(child.name) for child in sorted(path.parent.iterdir()) if child.name[0] != "."}
     near = difflib.get_close_matches(stem(path.name), names.values(), n=3, cutoff=0.6)
     near = [name for name in names if names[name] in near][:3]
-    return f"similar names in {path.parent}: {', '.join(near)}" if near else None
+    return f"similar names in {path.parent}: {', '.join(near)}" if near else "check the path"
 
 
 def _folder(path: str) -> list[_Entry]:
@@ -292,7 +293,7 @@ def _address(address: str) -> list[_Entry]:
         return []
     folders: dict[Path, list[str]] = {}
     for file in hub.files:
-        folders.setdefault(Path(COMMIT.sub("", file)).parent, []).append(file)
+        folders.setdefault(Path(PINNED_COMMIT.sub("", file)).parent, []).append(file)
     entries = [entry for folder, files in folders.items() for entry in _groups(folder.name, folder, files)]
     if not address.startswith(HUB) or len(entries) == 1:  # a split, or a single source
         return [_Entry(hub.name, list(hub.files), Path(address).parent)]

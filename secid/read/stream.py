@@ -24,12 +24,13 @@ from secid.records import Fact, is_object
 # compression; the file's name is ignored.
 
 STDIN = "-"
+OPEN_REMEDY = "check that the file exists and that this user may read it"
 HUB = "hf://"
 """Prefix of an address on the model hub (secid/read/hub.py)."""
 CHUNK = 1 << 20
 """Bytes per read. Larger reads are not faster, and take more memory."""
 
-BLOCK = 1 << 18
+BLOCK_BYTES = 1 << 18
 """Maximum bytes of lines to parse at once, so that their rows stay in the processor's cache."""
 
 SPOOL_LIMIT = 16 << 30
@@ -139,12 +140,12 @@ class ByteStream:
                 yield None
 
     def line_blocks(self, limit: int) -> Iterator[bytes | None]:
-        """Yield blocks of whole lines, at most BLOCK bytes each, or one longer line; None for a line over `limit`."""
+        """Yield blocks of whole lines, of at most BLOCK_BYTES, or one longer line; None for a line over `limit`."""
         plain, lines = self._plain, self.lines(limit)
         while True:
             with self._errors():
                 ahead = plain.peek(1)
-                block = plain.read(ahead.rfind(b"\n", 0, BLOCK) + 1)
+                block = plain.read(ahead.rfind(b"\n", 0, BLOCK_BYTES) + 1)
             if block:
                 yield block
             elif not ahead:
@@ -165,7 +166,8 @@ class ByteStream:
             self._random = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
             while chunk := self.read():
                 if self._random.tell() > SPOOL_LIMIT:
-                    raise InputError(f"unpacks to more than {SPOOL_LIMIT >> 30} GiB", where=self.path)
+                    message = f"unpacks to more than {SPOOL_LIMIT >> 30} GiB"
+                    raise InputError(message, where=self.path, remedy="unpack it first, and name the unpacked file")
                 self._random.write(chunk)
         self._random.seek(0)
         return self._random
@@ -197,7 +199,9 @@ class ByteStream:
                     where=self.path,
                     remedy="copy or write the file again",
                 ) from error
-            raise InputError(f"cannot be read ({plain_message(error)})", where=self.path) from error
+            raise InputError(
+                f"cannot be read ({plain_message(error)})", where=self.path, remedy="copy the file again"
+            ) from error
 
 
 def _gzip(packed: BinaryIO) -> io.RawIOBase:
@@ -218,7 +222,7 @@ def _open(path: str) -> BinaryIO:
         # An unbuffered read of a pipe may return fewer bytes than requested; a buffered read waits for all of them.
         return Path(on_disk(path)).open("rb", buffering=CHUNK if once_only(path) else 0)
     except OSError as error:
-        raise InputError(f"cannot be opened ({error.strerror})", where=path) from error
+        raise InputError(f"cannot be opened ({error.strerror})", where=path, remedy=OPEN_REMEDY) from error
 
 
 # The output of every container: numbered rows, with a reason for each row that cannot be parsed.

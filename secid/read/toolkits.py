@@ -12,13 +12,13 @@ from typing import Any
 
 from secid.read.binding import (
     ABOUT,
-    DOCS,
-    LABEL,
+    LABEL_NAMES,
     LISTS,
     NEGATIVE,
-    NEGATIVES,
+    NEGATIVE_NAME,
     PASSAGE,
-    PASSAGE_ID,
+    PASSAGE_ID_NAMES,
+    PASSAGE_LIST_NAMES,
     POSITIVE,
     QUERY,
     SCALARS,
@@ -82,7 +82,7 @@ def flag_columns(head: Head) -> list[Key]:
 
 def _labelled_positives(head: Head) -> list[str]:
     """Return columns named as positives in rows with labels of 0 and 1, as sentence-transformers writes them."""
-    labels = [key for key in columns_named(head, LABEL) if key in flag_columns(head)]
+    labels = [key for key in columns_named(head, LABEL_NAMES) if key in flag_columns(head)]
     return (
         [key for key in columns_named(head, POSITIVE) if key not in labels]
         if labels and not columns_named(head, NEGATIVE)
@@ -95,7 +95,7 @@ def labelled_list(head: Head) -> list[Binding]:
     return [
         binding
         for query in query_columns(head)
-        for docs in columns_named(head, DOCS) or _labelled_positives(head)
+        for docs in columns_named(head, PASSAGE_LIST_NAMES) or _labelled_positives(head)
         for binding in _lists(head, query, docs)
     ]
 
@@ -108,12 +108,12 @@ def _lists(head: Head, query: str, docs: str) -> Iterator[Binding]:
             inner="passage_text",
         )  # fmt: skip
         return
-    labels = [label for label in columns_named(head, LABEL) if head.kinds[label] in LISTS and label != docs]
+    labels = [label for label in columns_named(head, LABEL_NAMES) if head.kinds[label] in LISTS and label != docs]
     if head.kinds[docs] in LISTS and labels:
         yield from (list_binding(query, docs, label) for label in labels)
     elif head.kinds[docs] == "structs":
         passages = [item for value in head.typical(docs) for item in value if isinstance(item, dict)]
-        names = columns_named(make_head(passages), LABEL)
+        names = columns_named(make_head(passages), LABEL_NAMES)
         if names and all(isinstance(passage_text(item), str) for item in passages):
             yield labelled_objects(query, docs, names[0])
 
@@ -144,8 +144,10 @@ def labelled_pair(head: Head) -> list[Binding]:
     return [
         pair_binding(query, passage, label)
         for query in query_columns(head)
-        for passage in columns_named(head, PASSAGE) or columns_named(head, PASSAGE_ID) or _labelled_positives(head)
-        for label in columns_named(head, LABEL)
+        for passage in columns_named(head, PASSAGE)
+        or columns_named(head, PASSAGE_ID_NAMES)
+        or _labelled_positives(head)
+        for label in columns_named(head, LABEL_NAMES)
         if head.kinds[passage] in SCALARS | {"struct"} and head.kinds[query] in SCALARS
         if 2 * sum(as_label(value) is not None for value in head.column(label)) > len(head.column(label))
     ]
@@ -169,7 +171,7 @@ def pair_binding(query: Key, passage: Key, label: Key, title: Key | None = None)
 
 FIELD = re.compile(r"(?i)((doc|passage)_?|p)?ids?|(doc|passage)s?|(document|text|content|title|score|label)s?")
 """Pattern of keys in an object that holds passages field by field. In an object of miners, the keys name miners."""
-OF_A_MINER = re.compile(rf"(?i)(?!.*[_-]\d+$)(({NEGATIVES})_[^\W\d][\w.-]*|[^\W\d][\w.-]*_({NEGATIVES}))")
+OF_A_MINER = re.compile(rf"(?i)(?!.*[_-]\d+$)(({NEGATIVE_NAME})_[^\W\d][\w.-]*|[^\W\d][\w.-]*_({NEGATIVE_NAME}))")
 """Pattern of a column with one miner's negatives: `neg_bm25`, `bm25_negatives`. `neg_bm25_1` is part of an n-tuple."""
 
 NLI = ["premise", "entailment", "contradiction"]

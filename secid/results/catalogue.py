@@ -323,7 +323,7 @@ DEFECTS: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if ent
 """Counted findings."""
 FORMAL: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.formal)
 """Formal findings. Each compares negatives with positives."""
-DAMAGE: tuple[str, ...] = tuple(name for name in FORMAL if FINDINGS[name].counted)
+DAMAGE_FINDINGS: tuple[str, ...] = tuple(name for name in FORMAL if FINDINGS[name].counted)
 """Counted formal findings. They are damage in a positive too."""
 
 

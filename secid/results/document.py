@@ -175,26 +175,26 @@ def settings_of(run: Run | Check, **changes: Any) -> Settings:
         raise InputError(f"settings.{error.message}", where=REPORT_NAME, remedy=RUN_REMEDY) from None
 
 
-def refuse_settings(settings: Mapping[str, Any], own: Collection[str], whose: str) -> None:
+def refuse_settings(settings: Mapping[str, Any], known: Collection[str], whose: str) -> None:
     """Raise UsageError if a setting is set that the command does not take.
 
-    settings : settings by name; None means not set.   own : names of the settings that the command takes.
+    settings : settings by name; None means not set.   known : names of the settings that the command takes.
     whose : noun for the origin of all other settings, such as "the shards".
     """
     for name, value in settings.items():
-        if value is not None and name not in own:
+        if value is not None and name not in known:
             raise UsageError(f"cannot be set here: its value comes from {whose}", where=flag_of(name), remedy="omit it")
 
 
-def encoder_of(stored: str | None, own: Resolved, where: str) -> str | None:
+def encoder_of(stored: str | None, resolved: Resolved, where: str) -> str | None:
     """Return the name of the encoder to load: the command's encoder if it names one, otherwise the stored one.
 
-    stored : name in the file `where`.   own : settings of the command.
+    stored : name in the file `where`.   resolved : settings of the command.
     Raises SettingsError if the stored name is not text, and EncoderError as in `refuse_unnamed`.
     """
     stored = checked_settings({"encoder": stored}, {"encoder": where}).encoder
-    requested = own.values.encoder
-    if own.origin["encoder"] == FLAG or requested == stored:
+    requested = resolved.values.encoder
+    if resolved.origin["encoder"] == FLAG or requested == stored:
         return requested
     refuse_unnamed(stored, "encoder", where)
     return stored

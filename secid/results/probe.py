@@ -178,9 +178,9 @@ def established_at(doses: Iterable[Dose]) -> dict[tuple[str, str], list[tuple[fl
     for dose in doses:
         for pair in dose.pairs:
             low, high = sorted((pair.first, pair.second))
-            own = by_pair.setdefault((low, high), [])
+            rates = by_pair.setdefault((low, high), [])
             if pair.established:
-                own.append((dose.rate, pair.first))
+                rates.append((dose.rate, pair.first))
     return by_pair
 
 
@@ -277,7 +277,7 @@ class Probe(Displayable):
     def best(self) -> tuple[str, ...]:
         """Sources that are not significantly worse than the first at any ranked dose, in the order of `names`."""
         leading = [{dose.sources[0].name, *dose.tied_with_first} for dose in self.ranked]
-        return tuple(name for name in self.names if leading and all(name in own for own in leading))
+        return tuple(name for name in self.names if leading and all(name in group for group in leading))
 
     @property
     def doubts(self) -> tuple[str, ...]:

@@ -55,7 +55,7 @@ class Entry(NamedTuple):
     sha256: str
 
 
-DAMAGE = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
+READ_ERRORS = (OSError, ValueError, LookupError, TypeError, AttributeError, RecursionError)
 """Errors that reading a damaged file can raise."""
 
 
@@ -64,7 +64,7 @@ def damage_named(path: Path, folder: Path) -> Iterator[None]:
     """Raise any error of the block, which reads a file of a run folder, as an InputError that names the file."""
     try:
         yield
-    except (*DAMAGE, pa.ArrowException, SafetensorError) as error:
+    except (*READ_ERRORS, pa.ArrowException, SafetensorError) as error:
         problem = f"is damaged ({plain_message(error)})" if path.exists() else "is missing from the run folder"
         raise InputError(problem, where=str(path), remedy=f"score again with --run {folder} --force") from error
 
@@ -325,7 +325,10 @@ def _batches(item: Measured) -> Iterator[pa.RecordBatch]:
             pa.array(item.influence.per_triplet[part]),
             pa.array(item.influence.budgets[0] / item.state.n_negatives * item.influence.information[part]),
             pa.array(np.ones(n) if rows.share is None else rows.share[part]),
-            *(pa.nulls(n, pa.float64()) if own is None else pa.array(own[part], from_pandas=True) for own in guide),
+            *(
+                pa.nulls(n, pa.float64()) if scores is None else pa.array(scores[part], from_pandas=True)
+                for scores in guide
+            ),
             *(
                 pa.array(flags[name][part], mask=unknown.get(name, none)[part])
                 if name in flags

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from secid.errors import OutputError, SecidError
-from secid.files import write_together
+from secid.files import write_error, write_together
 from secid.pages.text import log_line
 from secid.progress import Progress
 from secid.results import Run
@@ -193,7 +193,7 @@ class RunFolder:
             self._partial = self.path.parent / f"{PARTIAL_PREFIX}{os.getpid()}-{self.path.name}"
             self._partial.mkdir()
         except OSError as error:
-            raise OutputError(f"cannot be written: {error.strerror}", where=str(self.path)) from error
+            raise write_error(error, self.path) from error
         return self
 
     def __exit__(
@@ -212,7 +212,7 @@ class RunFolder:
         """
         if self.path is None or self._partial is None:
             return
-        from secid.pages.formats import FORMATS
+        from secid.pages.formats import RUN_FORMATS
         from secid.run_folder.tables import (
             POSITIVES,
             RANDOM_REFERENCE,
@@ -238,7 +238,7 @@ class RunFolder:
                     if scored.run_texts is not None:
                         tables[RUN_TEXTS] = scored.run_texts.stored([source.name for source in scored.run.sources])
                     write_tables(scored.run, tables, ready / "state")
-            for suffix, page in FORMATS.items():  # last, because pages report the time of each stage
+            for suffix, page in RUN_FORMATS.items():  # last, because pages report the time of each stage
                 (ready / f"report{suffix}").write_text(page(scored.run), encoding="utf-8")
             lines = [*recorder.lines, *_timing_lines(scored)]
             (ready / "log.txt").write_text("".join(f"{log_line(line)}\n" for line in lines), encoding="utf-8")
@@ -248,7 +248,7 @@ class RunFolder:
                 self.path.rename(self._partial / "replaced")
             ready.rename(self.path)
         except OSError as error:
-            raise OutputError(f"cannot be written: {error.strerror}", where=str(self.path)) from error
+            raise write_error(error, self.path) from error
 
 
 def add_probe(folder: Path, run: Run, probe: Probe) -> None:

@@ -80,11 +80,11 @@ def audit_sources(
         by_guide: Sequence[GuideScores | None] = [None] * len(measured)
         if guide is not None:
             with clock.stage("guide") as counts:
-                own = replace(settings, guide_sample=None)  # a sample would hold too few relevant negatives
+                unsampled = replace(settings, guide_sample=None)  # a sample would hold too few relevant negatives
                 pairs = [(rows, dots.query_negative.numpy()) for rows, dots in measured]
                 pool = passage_pool(plan, [rows for rows, _ in measured])
                 random = [random_rows(plan, rows, pool, settings.seed) for rows, _ in measured]
-                by_guide = guide_scores(plan, pairs, guide, own, folder / "guide", progress, counts, random)
+                by_guide = guide_scores(plan, pairs, guide, unsampled, folder / "guide", progress, counts, random)
         with clock.stage("audit"):
             results = tuple(
                 auditor.audit(place, *of_target, of_guide)

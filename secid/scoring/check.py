@@ -70,7 +70,7 @@ def check_sources(
     began, settings = time.perf_counter(), resolved.values
     if settings.tokenizer not in SPLITTERS:
         raise UsageError(
-            f"the tokenizer {settings.tokenizer!r} needs an encoder", remedy=f"one of {', '.join(SPLITTERS)}"
+            f"the tokenizer {settings.tokenizer!r} needs an encoder", remedy=f"use one of {', '.join(SPLITTERS)}"
         )
     reading = replace(settings, positives="all", on_bad="skip", first_k=None, max_records=None)
     draft, readers = read_draft(sources, reading, folder, progress)

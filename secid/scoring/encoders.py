@@ -77,14 +77,14 @@ def refuse_missing(
     named += [
         with_encoder(settings, name) for name in (*others, settings.guide, settings.guide_reranker) if name is not None
     ]
-    for own in named:
-        name = own.encoder or ""
+    for model_settings in named:
+        name = model_settings.encoder or ""
         progress.start(f"load {name}", None, "")
         kind = encoder_kind(name)
         if kind == "model":
-            locate(own)
+            locate(model_settings)
         elif kind == "vectors" and not Path(name).is_file():
-            load(own)
+            load(model_settings)
 
 
 def load_noted(encoder: EncoderLike | None, settings: Settings, progress: Progress) -> tuple[Encoder, EncoderInfo]:
@@ -216,13 +216,15 @@ def with_other_encoders(
     settings = read.resolved.values
     table: dict[str, Mapping[str, float]] = {scored.run.encoder.name: scored.scores}
     for number, name in enumerate(names):
-        own = replace(with_encoder(settings, name), controls="none", ablate=False, objectives=False, by=None, block=())
+        model_settings = replace(
+            with_encoder(settings, name), controls="none", ablate=False, objectives=False, by=None, block=()
+        )
         folder = work / f"encoder-{number}"
         folder.mkdir()
-        loaded, _ = load_noted(name, own, progress)
+        loaded, _ = load_noted(name, model_settings, progress)
         if loaded.info.name in table:
             raise UsageError(f"{loaded.info.name} is named twice", where="--encoder", remedy="name each encoder once")
-        table[loaded.info.name] = scores_under(read, loaded, own, folder, progress)
+        table[loaded.info.name] = scores_under(read, loaded, model_settings, folder, progress)
     ablations = (*(ABLATIONS.of(scored.run) or ()), over_encoders(table))
     analyses = {**scored.run.analyses, ABLATIONS.name: ablations}
     return replace(scored, run=replace(scored.run, analyses=analyses))
@@ -269,7 +271,7 @@ def choose_tokenizer(plan: Plan, resolved: Resolved, progress: Progress) -> Reso
     settings = resolved.values
     if resolved.origin["tokenizer"] != "default":
         return resolved
-    fits = [(misread(plan, own, settings.tokenizer, settings.seed), own.name) for own in plan.sources]
+    fits = [(misread(plan, source, settings.tokenizer, settings.seed), source.name) for source in plan.sources]
     return _with_better_tokenizer(resolved, fits, progress)
 
 
@@ -298,10 +300,10 @@ def choose_tokenizer_for_files(readers: Sequence[Reader], resolved: Resolved, pr
     split, fits = SPLITTERS[WORD_TOKENIZERS[resolved.values.tokenizer]], []
     for reader in readers:
         records = islice((item for item in reader if isinstance(item, Record)), SAMPLE_TEXTS)
-        texts = (text[:READ_CHARACTERS] for own in records for text in (own.query, *own.positives[:1]))
+        texts = (text[:READ_CHARACTERS] for record in records for text in (record.query, *record.positives[:1]))
         fits.append((Misread.of(texts, split), reader.source.name))
-    chosen = _with_better_tokenizer(resolved, fits, progress)
-    return chosen.automatic(tokenizer=chosen.values.tokenizer)
+    with_tokenizer = _with_better_tokenizer(resolved, fits, progress)
+    return with_tokenizer.automatic(tokenizer=with_tokenizer.values.tokenizer)
 
 
 def _with_better_tokenizer(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: Progress) -> Resolved:

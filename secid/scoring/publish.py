@@ -82,16 +82,17 @@ def chosen_query_warnings(
     n_queries : number of queries in the run.
     """
     sources = {}
-    for place, (name, own) in enumerate(zip(names, has, strict=True)):
+    for place, (name, in_source) in enumerate(zip(names, has, strict=True)):
         sides = [
-            [sums.among(queries) for queries in (own, ~own)] for sums in (*hardness[:place], *hardness[place + 1 :])
+            [sums.among(queries) for queries in (in_source, ~in_source)]
+            for sums in (*hardness[:place], *hardness[place + 1 :])
         ]
         both = [pair for pair in sides if min(len(part.queries) for part in pair) >= MIN_SHARED_QUERIES]
-        if own.sum() == n_queries or not both:
+        if in_source.sum() == n_queries or not both:
             continue
         values = [summed_queries(list(parts)).value for parts in zip(*both, strict=True)]
         if None not in values:
-            sources[name] = [int(own.sum()), *values]
+            sources[name] = [int(in_source.sum()), *values]
     if not sources:
         return ()
     return (RunWarning(kind="chosen_queries", values={"n_queries": n_queries, "sources": sources}),)
@@ -141,10 +142,10 @@ def _without_common_value(plan: Plan, by: str) -> list[RunWarning]:
     }
     alone = [
         name
-        for name, own in values.items()
-        if own
+        for name, source_values in values.items()
+        if source_values
         and any(values[other] for other in values if other != name)
-        and not any(own & values[other] for other in values if other != name)
+        and not any(source_values & values[other] for other in values if other != name)
     ]
     if not alone:
         return []

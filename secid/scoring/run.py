@@ -136,8 +136,8 @@ def scores_under(
 
     settings : settings for that encoder.   folder : empty folder for its vectors.
     """
-    own = replace(read, resolved=replace(read.resolved, values=settings))
-    context = measure(own, encoder, None, Background(), folder, Clock(), progress)
+    reading = replace(read, resolved=replace(read.resolved, values=settings))
+    context = measure(reading, encoder, None, Background(), folder, Clock(), progress)
     context.embedder.close()
     return {item.name: item.nats(settings.budget) for item in context.ranked}
 
@@ -214,7 +214,7 @@ def source_reports(
         source_report(
             context,
             item,
-            own,
+            numbers,
             files,
             run_folder,
             rank=places.get(item.name),
@@ -222,7 +222,7 @@ def source_reports(
             probability_first=first.get(item.name),
             on_shared=None if shared is item else table_numbers(shared, score, context.reference, settings.budget),
         )
-        for item, shared, score, own in zip(context.items, context.table, sets, level, strict=True)
+        for item, shared, score, numbers in zip(context.items, context.table, sets, level, strict=True)
     )
 
 
@@ -235,6 +235,6 @@ def control_results(context: Context) -> tuple[ControlResult, ...]:
     results = []
     for (control, item), gaps in zip(context.controls, context.control_gaps, strict=True):
         n_new_texts = int((~is_known(distinct(item.triplets.negative), pool)).sum())
-        own = {name: gaps[name] for name in names if name in gaps}
-        results.append(control_result(control, item, n_new_texts, own, context.settings))
+        item_gaps = {name: gaps[name] for name in names if name in gaps}
+        results.append(control_result(control, item, n_new_texts, item_gaps, context.settings))
     return tuple(results)

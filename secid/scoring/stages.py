@@ -108,7 +108,7 @@ class ReadSources:
 
     @cached_property
     def plan(self) -> Plan:
-        return self.draft.with_text_findings(self.texts.found).plan
+        return self.draft.with_text_findings(self.texts.of_read).plan
 
     def batch_rows(self) -> dict[str, Conflicts]:
         """Count in-batch conflicts over all rows of each source's files. Empty if the encoder chooses the positives."""
@@ -118,7 +118,9 @@ class ReadSources:
         every = replace(settings, max_records=None)
         parts = {planned.name: scored_part(planned, whole.queries, every) for planned in whole.sources}
         rows = {name: triplets_of(part, settings.positives) for name, part in parts.items()}
-        return {name: conflicts(own, whole.known_positives, len(whole.passages)) for name, own in rows.items()}
+        return {
+            name: conflicts(triplets, whole.known_positives, len(whole.passages)) for name, triplets in rows.items()
+        }
 
 
 def measure(
@@ -333,9 +335,9 @@ def measured_sets(
         ranked = ranked_sets(shared, cuts, settings.budget)
         done: dict[int, Measured] = {}
 
-        def measured(planned: PlannedSource, rows: Triplets, own: Triplets, *, keep_sum: bool) -> Measured:
+        def measured(planned: PlannedSource, rows: Triplets, source_rows: Triplets, *, keep_sum: bool) -> Measured:
             if id(rows) not in done:
-                further = variants if rows is own else ()
+                further = variants if rows is source_rows else ()
                 place = position[rows.query]
                 done[id(rows)] = watched.measure(planned.name, planned, rows, further, place, keep_sum=keep_sum)
             return done[id(rows)]
@@ -365,8 +367,10 @@ def query_warnings(
     has = flags_of([item.influence.queries for item in items])
     counts = counts_of(has)
     hardness = [] if reference is None else [item.table.hardness_sums(reference) for item in items]
-    chosen = chosen_query_warnings([item.name for item in items], has, hardness, counts.n_queries) if hardness else ()
-    return comparison_warnings(pairs, counts) + chosen
+    by_hardness = (
+        chosen_query_warnings([item.name for item in items], has, hardness, counts.n_queries) if hardness else ()
+    )
+    return comparison_warnings(pairs, counts) + by_hardness
 
 
 def inspect_sets(
@@ -488,7 +492,10 @@ def with_guide_scores(
     pool = passage_pool(plan, [item.triplets for item in items])
     random = [random_rows(plan, item.triplets, pool, settings.seed) for item in items]
     scores = guide_scores(plan, sources, guide, settings, folder, progress, counts, random)
-    return [replace(item, table=replace(item.table, guide=own)) for item, own in zip(items, scores, strict=True)]
+    return [
+        replace(item, table=replace(item.table, guide=guide_scores))
+        for item, guide_scores in zip(items, scores, strict=True)
+    ]
 
 
 def ranked_sets(items: Sequence[Set], level: Sequence[Set] | None, budget: float) -> Sequence[Set]:

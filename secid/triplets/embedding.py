@@ -307,7 +307,11 @@ class Embedder:
                 self.counts["n_bytes"] += int(store.lengths[ids[batch.positions]].sum())
                 self.counts["n_tokens"] += batch.n_tokens
         if n_missing := len(self._missing(role, ids)):
-            raise EncoderError(f"returned no vector for {n_missing} of {len(ids)} texts", where=self._encoder.info.name)
+            raise EncoderError(
+                f"returned no vector for {n_missing} of {len(ids)} texts",
+                where=self._encoder.info.name,
+                remedy="return one vector for each text",
+            )
 
     def _mark(self, places: Index, truncated: npt.NDArray[np.bool_]) -> None:
         self._truncated[places] = truncated
@@ -400,9 +404,11 @@ class Corpus:
         Stop early if more passages need encoding than `may_add` allows, and the setting encode_corpus is off.
         """
         vectors, in_plan = self._embedder.vectors, self._places()
-        own = np.sort(in_plan[in_plan >= 0])
-        for start, rows in zip(range(0, len(own), WINDOW), rows_of_ids(vectors, "passage", own, WINDOW), strict=True):
-            yield self._given(own[start : start + WINDOW], rows)
+        scored = np.sort(in_plan[in_plan >= 0])
+        for start, rows in zip(
+            range(0, len(scored), WINDOW), rows_of_ids(vectors, "passage", scored, WINDOW), strict=True
+        ):
+            yield self._given(scored[start : start + WINDOW], rows)
         others = np.flatnonzero(in_plan < 0)
         at_once = max(1, LOOKUP_BYTES // (4 * vectors.dimension))
         missing = [np.zeros(0, np.int64)]
@@ -412,11 +418,11 @@ class Corpus:
             missing.append(part[~present])
             if not self._encode and not self._embedder.may_add(sum(map(len, missing)), MAX_NEW_SHARE):
                 return
-            yield from self._pieces(torch.from_numpy(cached[present]), vectors)
+            yield from self._windows_of(torch.from_numpy(cached[present]), vectors)
         unknown = np.concatenate(missing)
         for start in range(0, len(unknown), at_once):
             part = unknown[start : start + at_once]
-            yield from self._pieces(self._embedder.add_passages(self._texts(part), self._keys[part]), vectors)
+            yield from self._windows_of(self._embedder.add_passages(self._texts(part), self._keys[part]), vectors)
         self.complete = True
 
     def _places(self) -> Index:
@@ -442,7 +448,7 @@ class Corpus:
         by_row = dict(islice(texts, len(rows_needed)))
         return [by_row[row] for row in self._row[places].tolist()]
 
-    def _pieces(self, rows: Tensor, vectors: Vectors) -> Iterator[Tensor]:
+    def _windows_of(self, rows: Tensor, vectors: Vectors) -> Iterator[Tensor]:
         for start in range(0, len(rows), WINDOW):
             part = rows[start : start + WINDOW].to(vectors.computes_on)
             yield self._given(np.full(len(part), -1, np.int64), part)

@@ -35,7 +35,7 @@ from secid.progress import Progress
 from secid.settings import Settings, with_guide
 from secid.triplets.embedding import Embedder
 from secid.triplets.estimates import Estimate, Names, clustered_mean, comparable_keys, stratified_mean
-from secid.triplets.random_reference import PASSAGES, near_positive, random_passages
+from secid.triplets.random_reference import PASSAGES_PER_QUERY, near_positive, random_passages
 
 Guide = Encoder | Reranker
 
@@ -159,15 +159,15 @@ def random_rows(plan: Plan, rows: Triplets, pool: Index, seed: int) -> Triplets:
     """Return triplets with random passages instead of negatives, for the first queries of a source's nested sample.
 
     pool : passages to draw from, as returned by `passage_pool`.
-    RANDOM_PAIRS passages are drawn, or up to PASSAGES per query if the source has few queries. A query gets none if the
-    pool contains only its positives. Each passage is paired with all scored positives of one of the query's records:
-    the first one by text key. Source: METHOD 10.
+    RANDOM_PAIRS passages are drawn, or up to PASSAGES_PER_QUERY per query if the source has few queries. A query gets
+    none if the pool contains only its positives. Each passage is paired with all scored positives of one of the query's
+    records: the first one by text key. Source: METHOD 10.
     """
     heads = rows.record_offsets[:-1]
     heads = heads[np.lexsort((key_ranks(plan.passages.keys[rows.positive[heads]]), rows.query[heads]))]
     queries, first = np.unique(rows.query[heads], return_index=True)
     chosen = np.argsort(sample_order(plan.queries.keys[queries], seed), kind="stable")[:RANDOM_PAIRS]
-    n_each = min(PASSAGES, -(-RANDOM_PAIRS // max(len(chosen), 1)))
+    n_each = min(PASSAGES_PER_QUERY, -(-RANDOM_PAIRS // max(len(chosen), 1)))
     passages = [ids[:n_each] for ids in random_passages(plan, queries[chosen], pool, seed)]
     counts = [len(ids) for ids in passages]
     query, negative = np.repeat(queries[chosen], counts), np.concatenate([np.zeros(0, np.int64), *passages])

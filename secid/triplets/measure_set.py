@@ -11,7 +11,7 @@ import torch
 
 from secid.arrays import Floats, Index, distinct
 from secid.measure.blocks import Triplets, Vectors, side_by_side
-from secid.measure.gates import UNBOUNDED_WEIGHTS, WEIGHTS
+from secid.measure.gates import UNBOUNDED_WEIGHTS, WEIGHT_FORMULAS
 from secid.measure.information import (
     Eigen,
     InformationState,
@@ -30,7 +30,7 @@ from secid.triplets.table import CoverageTables, TripletTable
 
 TEMPERATURES = (0.01, 0.02, 0.05, 0.1, 0.2)
 TOKENIZERS = ("alphanumeric", "alphanumeric2", "whitespace", "trigrams", "multilingual")
-CORPORA = ("pooled", "own", "pooled_with_queries", "uniform")
+IDF_CORPORA = ("pooled", "own", "pooled_with_queries", "uniform")
 TEMPERATURE_DIGITS = 12
 """Number of significant digits in the name of a temperature. With fewer, 0.05 and 0.04999999 could get the same
 name."""
@@ -83,9 +83,9 @@ def aspects(settings: Settings, has_pieces: bool = False) -> tuple[Aspect, ...]:
         Aspect(
             "idf",
             settings.idf,
-            {name: Variant(base.temperature, coverage_name(settings.tokenizer, name), "full") for name in CORPORA},
+            {name: Variant(base.temperature, coverage_name(settings.tokenizer, name), "full") for name in IDF_CORPORA},
         ),
-        Aspect("weight", "full", {name: Variant(base.temperature, base.coverage, name) for name in WEIGHTS}),
+        Aspect("weight", "full", {name: Variant(base.temperature, base.coverage, name) for name in WEIGHT_FORMULAS}),
         Aspect(
             "sample",
             "100 %",
@@ -284,9 +284,9 @@ class Measurer:
             tokenizer, corpus = variant.coverage.split("/")
             corpora.setdefault(tokenizer, {})[corpus] = None
         return {
-            coverage_name(tokenizer, corpus): own
+            coverage_name(tokenizer, corpus): coverage
             for tokenizer, names in corpora.items()
-            for corpus, own in zip(names, self.coverages.negatives(rows, tokenizer, list(names)), strict=True)
+            for corpus, coverage in zip(names, self.coverages.negatives(rows, tokenizer, list(names)), strict=True)
         }
 
     def _sweep(
@@ -350,8 +350,10 @@ def sample_positions(plan: Plan, seed: int, among: Sequence[Triplets] | None = N
     among : triplets whose queries are sampled; None for all queries of the plan. All other queries get the position
             1.0, which is in no sample.
     """
-    chosen = np.arange(len(plan.queries)) if among is None else distinct(np.concatenate([rows.query for rows in among]))
-    order = first_sampled(chosen, plan.queries.keys, seed)
+    queries = (
+        np.arange(len(plan.queries)) if among is None else distinct(np.concatenate([rows.query for rows in among]))
+    )
+    order = first_sampled(queries, plan.queries.keys, seed)
     position = np.ones(len(plan.queries))
     position[order] = np.arange(len(order)) / len(order)
     return position

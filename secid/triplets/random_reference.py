@@ -125,9 +125,9 @@ def _added(place: Index, n: int, *columns: Floats) -> list[Floats]:
 # Worked example: the mean cosine of a query is 0.1 with random passages, 0.5 with its negative and 0.9 with its
 # positive. The negative's hardness is (0.5 - 0.1) / (0.9 - 0.1) = 0.5. Source: METHOD 10, 14.
 
-QUERIES = 1_000
+MAX_QUERIES = 1_000
 """Number of distinct queries sampled per source. The share of a finding then has a standard error of at most 0.016."""
-PASSAGES = 30
+PASSAGES_PER_QUERY = 30
 """Number of random passages per query. Source: METHOD 10."""
 MIN_PASSAGES = 10
 """Minimum number of random passages per query; with fewer, the 90th percentile would be their maximum. Queries with
@@ -135,7 +135,7 @@ fewer passages are left out."""
 PERCENTILE = 90
 """Percentile of the random passages' cosines, by linear interpolation (numpy's default; Hyndman and Fan's type 7). With
 30 passages, another random passage is at or below it with a probability of 27.1 / 31 = 0.874. Source: METHOD 10."""
-STREAM = 3
+RANDOM_STREAM = 3
 """Number of the random stream. Controls use streams 1 and 2."""
 STORED_ARRAYS = ("n_passages", "mean", "percentile_90")
 """Arrays of a stored reference, in addition to the text keys."""
@@ -168,12 +168,12 @@ def stored_reference(arrays: Mapping[str, npt.NDArray[Any]], plan: Plan) -> Rand
     arrays : arrays of `RandomReference.stored`. Raises KeyError or ValueError for other arrays.
     """
     names, order = np.unique(comparable_keys(arrays["keys"]), return_index=True)
-    own = comparable_keys(plan.queries.keys)
-    queries = np.flatnonzero(is_known(own, names))
+    keys = comparable_keys(plan.queries.keys)
+    queries = np.flatnonzero(is_known(keys, names))
     if not len(queries):
         return None
-    place = order[np.searchsorted(names, own[queries])]
-    return RandomReference(queries, own[queries], *(arrays[name][place] for name in STORED_ARRAYS))
+    place = order[np.searchsorted(names, keys[queries])]
+    return RandomReference(queries, keys[queries], *(arrays[name][place] for name in STORED_ARRAYS))
 
 
 def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors, seed: int) -> RandomReference | None:
@@ -213,17 +213,17 @@ def passage_pool(plan: Plan, triplets: Sequence[Triplets]) -> Index:
 
 
 def _sampled_queries(plan: Plan, triplets: Sequence[Triplets], seed: int) -> Index:
-    """Return (Q,) ascending ids of the first QUERIES queries of each source in the run's nested sample.
+    """Return (Q,) ascending ids of the first MAX_QUERIES queries of each source in the run's nested sample.
 
     Sources with the same queries share one sample. A small source is sampled from its own queries, even if another
     source is much larger.
     """
     keys = plan.queries.keys
-    return distinct(np.concatenate([first_sampled(distinct(rows.query), keys, seed, QUERIES) for rows in triplets]))
+    return distinct(np.concatenate([first_sampled(distinct(rows.query), keys, seed, MAX_QUERIES) for rows in triplets]))
 
 
 def random_passages(plan: Plan, queries: Index, pool: Index, seed: int) -> list[Index]:
-    """Return up to PASSAGES random passages for each query, in the order drawn, without its labelled positives.
+    """Return up to PASSAGES_PER_QUERY random passages for each query, in the order drawn. None is a labelled positive.
 
     pool : passages to draw from, as returned by `passage_pool`.
     For each of the query's positives in the pool, one extra passage is drawn, because positives are removed afterwards.
@@ -236,9 +236,9 @@ def random_passages(plan: Plan, queries: Index, pool: Index, seed: int) -> list[
     ends = np.searchsorted(place[inside], np.arange(1, len(queries)))
     drawn = []
     for key, positives in zip(plan.queries.keys[queries], np.split(passage[inside], ends), strict=True):
-        generator = np.random.default_rng([seed, STREAM, *np.ascontiguousarray(key).view("<u4").tolist()])
-        passages = pool[generator.choice(len(pool), min(len(pool), PASSAGES + len(positives)), replace=False)]
-        drawn.append(passages[~is_known(passages, positives)][:PASSAGES])
+        generator = np.random.default_rng([seed, RANDOM_STREAM, *np.ascontiguousarray(key).view("<u4").tolist()])
+        passages = pool[generator.choice(len(pool), min(len(pool), PASSAGES_PER_QUERY + len(positives)), replace=False)]
+        drawn.append(passages[~is_known(passages, positives)][:PASSAGES_PER_QUERY])
     return drawn
 
 
@@ -351,10 +351,10 @@ def passage_means(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors) ->
     positive = plan.known_positives[label] % len(plan.passages)
     inside = is_known(positive, pool)
     place, positive = place[inside], positive[inside]
-    own = np.bincount(place, _cosines(queries[place], positive, vectors), len(queries))
+    positive_sums = np.bincount(place, _cosines(queries[place], positive, vectors), len(queries))
     n_passages = len(pool) - np.bincount(place, minlength=len(queries))
     mean = np.full(len(queries), np.nan)
-    np.divide(np.concatenate(sums) - own, n_passages, out=mean, where=n_passages >= MIN_PASSAGES)
+    np.divide(np.concatenate(sums) - positive_sums, n_passages, out=mean, where=n_passages >= MIN_PASSAGES)
     return PassageMeans(queries, mean)
 
 

@@ -86,8 +86,8 @@ class Bm25Index:
             largest = of_block.max(axis=0)
             kth = np.partition(largest, -k)[-k] if k <= len(largest) else 0.0  # at least k documents score this much
             candidates = np.flatnonzero(of_all >= max(kth - SCORE_UNIT, WEIGHT_UNIT))
-            own = candidates[best(of_all[candidates], candidates, k)]
-            places[row, : len(own)], scores[row, : len(own)] = own, of_all[own]
+            top = candidates[best(of_all[candidates], candidates, k)]
+            places[row, : len(top)], scores[row, : len(top)] = top, of_all[top]
         return places, scores
 
     def _posting(self, documents: npt.NDArray[np.int32], weights: Floats) -> tuple[Any, Floats]:
@@ -259,6 +259,6 @@ def dots(vectors: Vectors, queries: Index, passages: Index) -> Floats:
 def _rows(vectors: Vectors, role: Role, ids: Index) -> Tensor:
     if vectors.gather is None:
         return next(rows_of_ids(vectors, role, ids, len(ids)))
-    own = distinct(ids)
-    rows = torch.cat(list(rows_of_ids(vectors, role, own, len(own))))
-    return rows[torch.from_numpy(np.searchsorted(own, ids)).to(rows.device)]
+    distinct_ids = distinct(ids)
+    rows = torch.cat(list(rows_of_ids(vectors, role, distinct_ids, len(distinct_ids))))
+    return rows[torch.from_numpy(np.searchsorted(distinct_ids, ids)).to(rows.device)]

@@ -56,13 +56,13 @@ def triplets_of(
     """
     if policy == "all":
         return _all_pairs(planned)
-    chosen = planned.positives[planned.positive_offsets[:-1]]
+    passage = planned.positives[planned.positive_offsets[:-1]]
     if policy in ("hardest", "easiest") and vectors is not None and passages is not None:
-        chosen = planned.positives[_extreme(planned, vectors, passages, 1.0 if policy == "hardest" else -1.0)]
+        passage = planned.positives[_extreme(planned, vectors, passages, 1.0 if policy == "hardest" else -1.0)]
     record = planned.triplet_record()
     return Triplets(
         query=narrow(planned.query)[record],
-        positive=narrow(chosen)[record],
+        positive=narrow(passage)[record],
         negative=planned.negatives,
         record_offsets=planned.negative_offsets,
         record=narrow(record),

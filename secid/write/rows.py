@@ -46,8 +46,8 @@ class Passage(NamedTuple):
 class Row(NamedTuple):
     """One row of a copy.
 
-    query_id : id of the query; "" if the source has none.   columns : other columns with scalar values.
-    lost     : names of the row's other contents, which no schema of a copy can hold.
+    query_id    : id of the query; "" if the source has none.   columns : other columns with scalar values.
+    unsupported : names of the row's other contents, which no schema of a copy can hold.
     """
 
     query: str
@@ -55,7 +55,7 @@ class Row(NamedTuple):
     negatives: Sequence[Passage]
     query_id: str = ""
     columns: Mapping[str, Scalar] = {}
-    lost: Sequence[str] = ()
+    unsupported: Sequence[str] = ()
 
 
 class Place(NamedTuple):
@@ -70,8 +70,8 @@ class Place(NamedTuple):
 def row_of(record: Record) -> Row:
     """Return a record as a row to write, with its extras. Without extras, the row holds only texts."""
     sides = record.positives, record.negatives
-    own = [list(enumerate(side)) for side in sides]
-    extras = record.extras or Extras({}, record.query, own[0], own[1])
+    cells_of = [list(enumerate(side)) for side in sides]
+    extras = record.extras or Extras({}, record.query, cells_of[0], cells_of[1])
     columns, query, cells = extras.columns, extras.query, (extras.positives, extras.negatives)
     scalars = {encodable(str(key)): _scalar(value) for key, value in columns.items() if _is_scalar(value)}
     used: set[str] = set()
@@ -89,7 +89,7 @@ def row_of(record: Record) -> Row:
             for text, (place, cell) in zip(texts, placed, strict=True)
         ])  # fmt: skip
         for name, column in PROVENANCE.items() if ids == NEGATIVE_IDS else ():
-            if values := _aligned_values(columns, [column] if column in columns else [], n, MINED[name]):
+            if values := _aligned_values(columns, [column] if column in columns else [], n, MINED_FIELDS[name]):
                 used.add(column)
                 passages[-1] = [
                     passage._replace(**{name: values[place]})
@@ -97,9 +97,11 @@ def row_of(record: Record) -> Row:
                 ]
     scalars = {key: value for key, value in scalars.items() if key not in used.intersection(ID_COLUMNS + SCORE_COLUMNS)}
     used |= {name for name in NEGATIVE_COLUMNS if _is_blank(columns.get(name))}
-    lost = [str(key) for key, value in columns.items() if not _is_scalar(value) and key not in used]
-    lost += _lost_passage_fields([cell for side in cells for _, cell in side], any(p.title for p in chain(*passages)))
-    return Row(record.query, passages[0], passages[1], _id(query, record.query), scalars, lost)
+    unsupported = [str(key) for key, value in columns.items() if not _is_scalar(value) and key not in used]
+    unsupported += _lost_passage_fields(
+        [cell for side in cells for _, cell in side], any(p.title for p in chain(*passages))
+    )
+    return Row(record.query, passages[0], passages[1], _id(query, record.query), scalars, unsupported)
 
 
 def _aligned_values(
@@ -136,17 +138,17 @@ def _passage(text: str, cell: Any, own_id: Any, score: Any) -> Passage:
     title = cell.get(TITLE_KEY) if isinstance(cell, dict) else None
     joined = isinstance(title, str) and title != "" and text.startswith(f"{title} ")
     name = _id(cell, text) or ("" if own_id is None else encodable(str(own_id)))
-    mined = {key: cell[key] for key in MINED if cell.get(key) is not None} if isinstance(cell, dict) else {}
-    own = {"score": score, **{key: value for key, value in mined.items() if MINED[key](value)}}
-    return Passage(text, name, title if isinstance(title, str) and joined else "", **own)
+    mined = {key: cell[key] for key in MINED_FIELDS if cell.get(key) is not None} if isinstance(cell, dict) else {}
+    fields = {"score": score, **{key: value for key, value in mined.items() if MINED_FIELDS[key](value)}}
+    return Passage(text, name, title if isinstance(title, str) and joined else "", **fields)
 
 
 def _lost_passage_fields(cells: Sequence[Any], titled: bool) -> list[str]:
     """Return the names of the fields in passage cells that a copy cannot hold.
 
-    A copy holds the text, the id, a joined title and the fields in MINED.
+    A copy holds the text, the id, a joined title and the fields in MINED_FIELDS.
     """
-    known = {*TEXT_KEYS, *ID_KEYS, *MINED, *((TITLE_KEY,) if titled else ())}
+    known = {*TEXT_KEYS, *ID_KEYS, *MINED_FIELDS, *((TITLE_KEY,) if titled else ())}
     inside = {key for cell in cells if isinstance(cell, dict) for key in cell if cell[key] not in (None, "")}
     pairs = ["instructions"] if any(isinstance(cell, list) for cell in cells) else []
     return [*pairs, *sorted(f"{key} of passages" for key in inside - known)]
@@ -175,7 +177,7 @@ def _is_blank(value: Any) -> bool:
     return isinstance(value, list) and value != [] and all(item is None for item in value)
 
 
-MINED: Mapping[str, Callable[[Any], bool]] = {
+MINED_FIELDS: Mapping[str, Callable[[Any], bool]] = {
     "score": _is_number, "rank": _is_number, "margin": _is_number, "miner": lambda value: isinstance(value, str),
 }  # fmt: skip
 """Field of a mined negative that an object may hold next to its text -> function that checks its value."""

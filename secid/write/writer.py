@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast, get_args
 
 from secid.errors import InputError, OutputError, UsageError
-from secid.files import partial_files
+from secid.files import partial_files, write_error
 from secid.read.detect import detect
 from secid.read.reader import HEAD_ROWS
 from secid.records import Scalar
@@ -93,15 +93,15 @@ class WrittenFile:
     not_held: dict[str, int]
 
 
-def schema_of(asked: str | None, own: Collection[str]) -> Schema:
-    """Return the schema to write. asked: the user's --as, or None. own: schemas of the source's files.
+def schema_of(requested: str | None, formats: Collection[str]) -> Schema:
+    """Return the schema to write. requested: the user's --as, or None. formats: schemas of the source's files.
 
     Raises UsageError for an unknown schema.
     """
-    if asked is not None and asked not in SCHEMAS:
-        raise UsageError(f"unknown schema {asked!r}", where="--as", remedy=f"use one of {', '.join(SCHEMAS)}")
-    schemas = {COPY_SCHEMAS.get(name, "flagembedding") for name in own}
-    return asked or (schemas.pop() if len(schemas) == 1 else "flagembedding")
+    if requested is not None and requested not in SCHEMAS:
+        raise UsageError(f"unknown schema {requested!r}", where="--as", remedy=f"use one of {', '.join(SCHEMAS)}")
+    schemas = {COPY_SCHEMAS.get(name, "flagembedding") for name in formats}
+    return requested or (schemas.pop() if len(schemas) == 1 else "flagembedding")
 
 
 def suffix_of(out: Path) -> str:
@@ -139,7 +139,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputError(f"cannot be written: {error.strerror}", where=str(path)) from error
+        raise write_error(error, path) from error
 
 
 @dataclass
@@ -150,8 +150,8 @@ class _Survey:
     n_without_ids : number of rows that lack the id of the query or of a passage.
     numbers       : distinct numbers of negatives per row.
     kinds         : other column -> kinds of its values.
-    held          : name of a column or other content -> number of rows with a value.
-    lost          : name of content that no schema can hold -> number of rows with it.
+    contents      : name of a column or other content -> number of rows with a value.
+    unsupported   : name of content that no schema can hold -> number of rows with it.
     unwritable    : column -> number of values that JSON cannot hold.
     """
 
@@ -161,8 +161,8 @@ class _Survey:
     n_without_ids: int = 0
     numbers: set[int] = field(default_factory=set)
     kinds: dict[str, set[str]] = field(default_factory=dict)
-    held: Counter[str] = field(default_factory=Counter)
-    lost: Counter[str] = field(default_factory=Counter)
+    contents: Counter[str] = field(default_factory=Counter)
+    unsupported: Counter[str] = field(default_factory=Counter)
     unwritable: Counter[str] = field(default_factory=Counter)
 
     def take(self, row: Row) -> None:
@@ -176,14 +176,14 @@ class _Survey:
         for name, value in _columns(row).items():
             kind = _kind(value)
             self.kinds.setdefault(name, set()).add(kind)
-            self.held[name] += value is not None
+            self.contents[name] += value is not None
             self.unwritable[name] += kind == NOT_FINITE
-        self.held[PASSAGE_IDS] += any(has_ids)
-        self.held[SCORES] += any(passage.score is not None for passage in passages)
-        self.held[POSITIVE_SCORES] += any(passage.score is not None for passage in row.positives)
-        self.held[MINED] += any(passage.miner for passage in row.negatives)
-        self.held[FURTHER_POSITIVES] += len(row.positives) - 1
-        self.lost.update(row.lost)
+        self.contents[PASSAGE_IDS] += any(has_ids)
+        self.contents[SCORES] += any(passage.score is not None for passage in passages)
+        self.contents[POSITIVE_SCORES] += any(passage.score is not None for passage in row.positives)
+        self.contents[MINED] += any(passage.miner for passage in row.negatives)
+        self.contents[FURTHER_POSITIVES] += len(row.positives) - 1
+        self.unsupported.update(row.unsupported)
 
 
 def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suffix: str) -> WrittenFile:
@@ -197,8 +197,8 @@ def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suf
     for row in rows():
         survey.take(row)
     equal = len(survey.numbers) == 1
-    mined = [*PROVENANCE, "score"] if survey.held[MINED] else []
-    scored, with_ids = survey.n_scored == survey.n_rows and not mined, bool(survey.held[PASSAGE_IDS])
+    mined = [*PROVENANCE, "score"] if survey.contents[MINED] else []
+    scored, with_ids = survey.n_scored == survey.n_rows and not mined, bool(survey.contents[PASSAGE_IDS])
     parquet = suffix == ".parquet"
 
     def documents(names: Collection[str]) -> Iterator[dict[str, Any]]:
@@ -213,10 +213,10 @@ def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suf
                 yield {**_objects(row, schema, mined), **others}
 
     types = {} if schema == "st-ntuple" else {name: type_of(kinds) for name, kinds in survey.kinds.items()}
-    own = {*TEXT_COLUMNS[schema], *([QUERY_ID] if schema in PASSAGE_ID_KEYS else ())}
-    names = [name for name, kind in types.items() if name not in own and (kind or not parquet)]
+    fixed = {*TEXT_COLUMNS[schema], *([QUERY_ID] if schema in PASSAGE_ID_KEYS else ())}
+    names = [name for name, kind in types.items() if name not in fixed and (kind or not parquet)]
     names = _harmless_columns(list(islice(documents(names), HEAD_ROWS)), names)
-    held = {
+    is_writable = {
         PASSAGE_IDS: schema != "st-ntuple",
         SCORES: (scored and schema == "flagembedding") or (bool(mined) and schema != "st-ntuple"),
         POSITIVE_SCORES: not mined or schema == "st-ntuple",  # in these files, part of SCORES
@@ -224,7 +224,9 @@ def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suf
         FURTHER_POSITIVES: schema != "st-ntuple",
         **dict.fromkeys((*names, *([QUERY_ID] if schema in PASSAGE_ID_KEYS else ())), True),
     }
-    not_held = survey.lost + Counter({name: n for name, n in survey.held.items() if not held.get(name)})
+    not_held = survey.unsupported + Counter(
+        {name: n for name, n in survey.contents.items() if not is_writable.get(name)}
+    )
     if not parquet:
         not_held += Counter({f"{NOT_FINITE} in {name}": survey.unwritable[name] for name in names})
     return WrittenFile(
@@ -240,8 +242,8 @@ def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suf
 def _harmless_columns(head: Sequence[Mapping[str, Any]], names: Sequence[str]) -> list[str]:
     """Return the columns of `names` that do not change how secid reads the file. head: the file's first rows."""
 
-    def reading(chosen: Collection[str]) -> object:
-        left_out = set(names).difference(chosen)
+    def reading(names_read: Collection[str]) -> object:
+        left_out = set(names).difference(names_read)
         try:
             binding = detect([{k: v for k, v in row.items() if k not in left_out} for row in head], Settings(), "")
         except InputError:
@@ -325,17 +327,17 @@ def _objects(row: Row, schema: Schema, mined: Collection[str]) -> dict[str, Any]
     """Return a row of tevatron or nvidia. For nvidia, texts include titles, because its trainer reads no titles."""
     query_id, query, *roles = TEXT_COLUMNS[schema]
 
-    def passage(own: Passage, extra: Collection[str]) -> dict[str, Any]:
-        titled = {"title": own.title} if schema == "tevatron" else {}
-        text = own.text.removeprefix(f"{own.title} ") if titled and own.title else own.text
-        more = {name: getattr(own, name) for name in extra}
-        return {PASSAGE_ID_KEYS[schema]: own.id or _made_id(own.text), **titled, "text": text, **more}
+    def passage(item: Passage, extra: Collection[str]) -> dict[str, Any]:
+        titled = {"title": item.title} if schema == "tevatron" else {}
+        text = item.text.removeprefix(f"{item.title} ") if titled and item.title else item.text
+        more = {name: getattr(item, name) for name in extra}
+        return {PASSAGE_ID_KEYS[schema]: item.id or _made_id(item.text), **titled, "text": text, **more}
 
     return {
         query_id: _query_id(row) or _made_id(row.query),
         query: row.query,
-        roles[0]: [passage(own, ()) for own in row.positives],
-        roles[1]: [passage(own, mined) for own in row.negatives],
+        roles[0]: [passage(item, ()) for item in row.positives],
+        roles[1]: [passage(item, mined) for item in row.negatives],
     }
 
 

@@ -19,7 +19,7 @@ from secid.read import reader
 from secid.read.stream import ByteStream
 from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.settings import Settings
-from secid.tools.export.left_out import UNSCORED
+from secid.tools.export.left_out import UNSCORED_REASON
 from secid.write.writer import SCHEMAS
 from tests.cli.conftest import rows, score_in, write_rows
 
@@ -290,8 +290,8 @@ def test_findings_of_the_encoder_are_dropped_from_scored_rows_alone(tmp_path, ti
     unscored = [entry for entry in read_rows("inversion.jsonl") if len(entry["neg"]) == 4]
     assert len(unscored) >= 20
     ranked = api.select("run", "ranked.jsonl", top=1)
-    assert (ranked.n_negatives, ranked.n_unscored, ranked.left_out[UNSCORED]) == (20, 0, 80)
-    entries = [entry for entry in read_rows(ranked.left_out_path) if entry["reason"] == UNSCORED]
+    assert (ranked.n_negatives, ranked.n_unscored, ranked.left_out[UNSCORED_REASON]) == (20, 0, 80)
+    entries = [entry for entry in read_rows(ranked.left_out_path) if entry["reason"] == UNSCORED_REASON]
     assert {(entry["weight"], entry["influence"]) for entry in entries} == {(None, None)}
 
 

@@ -8,7 +8,7 @@ import torch
 from torch import Tensor
 
 from secid.tools.probing.losses import FORMS, Objective, Sides, training_loss
-from secid.tools.probing.options import LOSSES, PASSAGES
+from secid.tools.probing.options import LOSSES, PASSAGE_CHOICES
 from tests.oracle import objectives as reference
 
 TEMPERATURE = 0.05
@@ -78,7 +78,7 @@ def both(loss: str, passages: str, seed: int, damage: str = "") -> tuple[float, 
 
 
 @pytest.mark.parametrize("seed", range(4))
-@pytest.mark.parametrize("passages", PASSAGES)
+@pytest.mark.parametrize("passages", PASSAGE_CHOICES)
 @pytest.mark.parametrize("loss", LOSSES)
 def test_losses_and_gradients_are_those_of_their_definitions(loss: str, passages: str, seed: int) -> None:
     of_loss, of_gradient = both(loss, passages, seed)

@@ -132,7 +132,7 @@ def stated(source: SourceReport) -> dict[str, Any]:
 
 @pytest.fixture(autouse=True)
 def all_passages_are_drawn(monkeypatch):
-    monkeypatch.setattr(random_reference, "PASSAGES", 10_000)
+    monkeypatch.setattr(random_reference, "PASSAGES_PER_QUERY", 10_000)
 
 
 def run_of(folder: Any, sources: Sources) -> dict[str, SourceReport]:

@@ -7,7 +7,7 @@ from itertools import zip_longest
 
 from secid.analyses.ablations import Ablation, AblationRow
 from secid.pages.charts import ablations_chart
-from secid.pages.glossary import SETTINGS, rank_text, terms
+from secid.pages.glossary import SETTING_MEANINGS, rank_text, terms
 from secid.pages.page import Section, Table, number, text, wrapped
 from secid.pages.text import budget, count, fraction, listed, named, nats, plain, plural, shown_interval
 from secid.results import Run
@@ -145,7 +145,7 @@ def _terms(run: Run, ablations: Sequence[Ablation]) -> tuple[tuple[str, str], ..
     """Return explanations of the varied settings and of the numbers in the tables."""
     names = [item.name for item in ablations]
     return (
-        *(SETTINGS[name] for name in names if name in SETTINGS),
+        *(SETTING_MEANINGS[name] for name in names if name in SETTING_MEANINGS),
         *terms("ECI_sem" if run.budget == 1.0 else "ECI_B", "order", "stability", "shade"),
     )
 

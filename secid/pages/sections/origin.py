@@ -6,10 +6,18 @@ from collections.abc import Mapping
 from typing import Any
 
 from secid.pages.encoder_page import fact_lines
-from secid.pages.glossary import DEFAULTS, by_reason, in_plain_words, merged_sentence, missing_lines, recipe_line, terms
+from secid.pages.glossary import (
+    DEFAULTS_CAPTION,
+    by_reason,
+    in_plain_words,
+    merged_sentence,
+    missing_lines,
+    recipe_line,
+    terms,
+)
 from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.text import count, plain, seconds, short
-from secid.records import REASONS, fault_text
+from secid.records import SKIP_REASONS, fault_text
 from secid.results import Run
 from secid.settings import value_text
 
@@ -37,12 +45,17 @@ def read_section(run: Run) -> Section:
         *map(number, ("rows read", "rows used", "records", "queries", "negatives")),
         text("left out"),
     )
-    reasons = dict.fromkeys(reason for source in run.sources for reason in source.rows.skipped if reason in REASONS)
+    reasons = dict.fromkeys(
+        reason for source in run.sources for reason in source.rows.skipped if reason in SKIP_REASONS
+    )
     return Section(
         anchor="read",
         link="Input",
         title="What was read",
-        bullets=(*(f"{in_plain_words(reason)}: {REASONS[reason].text}" for reason in reasons), *missing_lines(run)),
+        bullets=(
+            *(f"{in_plain_words(reason)}: {SKIP_REASONS[reason].text}" for reason in reasons),
+            *missing_lines(run),
+        ),
         tables=(
             Table(caption="Rows and negatives by source", columns=columns, rows=rows),
             *_left_out(run),
@@ -108,7 +121,7 @@ def origin_section(run: Run) -> Section:
     tables = (
         ("Encoder and IDF table", what, tuple(facts)),
         ("Changed settings", settings, tuple(changed)),
-        (DEFAULTS, settings, tuple(default)),
+        (DEFAULTS_CAPTION, settings, tuple(default)),
         ("Time and counts by stage", (text("stage"), foreign("value")), _timing(run)),
         ("Machine and versions", what, _environment(run)),
     )

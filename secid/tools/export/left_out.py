@@ -32,8 +32,8 @@ from secid.write.writer import Schema, WrittenFile, schema_of, suffix_of, write_
 By = Literal["similarity", "weight", "influence", "information"]
 Strings = npt.NDArray[np.object_]
 
-UNSCORED = "not scored: outside the sample or the first K"
-NONE = "none"
+UNSCORED_REASON = "not scored: outside the sample or the first K"
+DROP_NOTHING = "none"
 """Value of --drop that drops no finding."""
 SHARE_SLACK = 1e-5
 """Relative tolerance for shares, because a report stores them with six digits."""
@@ -65,8 +65,8 @@ def findings_to_drop(names_or_list: str | Sequence[str] | None) -> tuple[str, ..
         return ()
     parts = [names_or_list] if isinstance(names_or_list, str) else names_or_list
     names = {name.strip() for part in parts for name in part.split(",")} - {""}
-    known = {name for name in sorted(names) if known_finding(name, "--drop", (NONE,))}
-    if NONE in names and known:
+    known = {name for name in sorted(names) if known_finding(name, "--drop", (DROP_NOTHING,))}
+    if DROP_NOTHING in names and known:
         raise UsageError(
             "none cannot be combined with findings", where="--drop", remedy="give only none, or only findings"
         )
@@ -94,7 +94,9 @@ class Rule:
 
     def __post_init__(self) -> None:
         if self.by not in get_args(By):
-            raise UsageError(f"unknown column {self.by!r}", where="--by", remedy=f"one of {', '.join(get_args(By))}")
+            raise UsageError(
+                f"unknown column {self.by!r}", where="--by", remedy=f"use one of {', '.join(get_args(By))}"
+            )
         if not self.ranked and not self.drop:
             raise UsageError(
                 "no rule: there is nothing to drop or to limit",
@@ -251,7 +253,7 @@ def reasons_left_out(plan: Plan, planned: PlannedSource, facts: Facts, rule: Rul
     for finding, flags in reversed(list(facts.findings.items())):  # the first in the catalogue counts
         reasons[flags] = finding
     if rule.ranked:
-        reasons[(reasons == "") & ~facts.scored] = UNSCORED
+        reasons[(reasons == "") & ~facts.scored] = UNSCORED_REASON
     if rule.min_weight is not None:
         # A negative stays if its weight is at least the minimum; so one with NaN does not stay.
         reasons[(reasons == "") & ~(facts.numbers["weight"] >= rule.min_weight)] = "min_weight"
@@ -305,7 +307,11 @@ class Selected:
         listed = listed_reasons(original.planned, reasons, rule)
         if (listed != "").all():
             counts = ", ".join(f"{reason} {count:,}" for reason, count in sorted(Counter(listed).items()))
-            raise NothingToScoreError(f"no negative is left ({counts})", where=original.name)
+            raise NothingToScoreError(
+                f"no negative is left ({counts})",
+                where=original.name,
+                remedy="lower --min-weight, raise --top or --max, or drop fewer findings",
+            )
         return Selected(original, rule, facts, reasons, listed)
 
     @property

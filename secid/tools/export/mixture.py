@@ -120,12 +120,18 @@ def normalized(run: Run, shares: Mapping[str, float]) -> dict[str, float]:
     names = [source.name for source in run.sources]
     for name in shares:
         if name not in names:
-            raise UsageError(f"no source {name!r} in this run", where="--shares", remedy=f"one of {', '.join(names)}")
+            raise UsageError(
+                f"no source {name!r} in this run", where="--shares", remedy=f"use one of {', '.join(names)}"
+            )
     total = sum(shares.values())
     # NaN fails this test too
     if not (all(share >= 0.0 for share in shares.values()) and abs(total - 1.0) <= SUM_SLACK):
         got = ", ".join(f"{name} {share:g}" for name, share in shares.items()) or "no shares"
-        raise UsageError(f"shares must be at least 0 and add up to 1, got {got}", where="--shares")
+        raise UsageError(
+            f"shares must be at least 0 and add up to 1, got {got}",
+            where="--shares",
+            remedy="write, for example, --shares bm25=0.6,dense=0.4",
+        )
     return {name: share / total for name, share in shares.items() if share > 0.0}
 
 
@@ -221,19 +227,19 @@ def write_blend(
     Raises UsageError for invalid shares, InputError if an original has changed, OutputError if a file exists or cannot
     be written.
     """
-    wanted = dict(sorted(normalized(run, shares).items()))
-    base = base_name or next(source.name for source in run.sources if source.name in wanted)
+    draw_shares = dict(sorted(normalized(run, shares).items()))
+    base = base_name or next(source.name for source in run.sources if source.name in draw_shares)
     settings = settings_of(run, max_records=None, seed=seed)
     schema, suffix = schema_of(schema_name, {file.schema for file in find_source(run, base).files}), suffix_of(out)
     provenance = out.with_name(f"{out.name}.provenance.jsonl")
     rules = partial(_copies, known=read_labels(folder, run))
     with (
         new_files(out, provenance) as (mixed, log),
-        plan_again(run, sorted({*wanted, base}), settings, work, progress, rules) as (plan, originals),
+        plan_again(run, sorted({*draw_shares, base}), settings, work, progress, rules) as (plan, originals),
     ):
         planned = originals[base].planned
-        sources = {name: originals[name].planned for name in wanted}
-        drawn, counts = _drawn(plan, sources, wanted, planned, seed)
+        sources = {name: originals[name].planned for name in draw_shares}
+        drawn, counts = _drawn(plan, sources, draw_shares, planned, seed)
         rows = _MixedRows(plan, originals, base, drawn)
         with writing(out):
             written = write_rows(rows.rows, schema, mixed, suffix)
@@ -245,8 +251,8 @@ def write_blend(
         path=str(out),
         provenance_path=str(provenance),
         n_records=planned.n_records,
-        n_drawn={name: n_drawn[name] for name in wanted},
-        wanted=wanted,
+        n_drawn={name: n_drawn[name] for name in draw_shares},
+        wanted=draw_shares,
         **vars(counts),
     )
 
@@ -344,11 +350,11 @@ class _Draws:
 
     def _spare(self, record: int, place: int) -> Iterator[int]:
         """Yield a source's triplets whose texts the record does not have yet, in the order of drawing."""
-        taken = {int(self._passages[other][triplet]) for other, triplet in self.picked[record]}
+        passages = {int(self._passages[other][triplet]) for other, triplet in self.picked[record]}
         for triplet in self._tables[place].of(int(self._query[record])):
             passage = int(self._passages[place][triplet])
-            if passage not in taken:
-                taken.add(passage)
+            if passage not in passages:
+                passages.add(passage)
                 yield triplet
 
     def _take(self, record: int, place: int, n: int) -> int:
@@ -368,12 +374,12 @@ class _MixedRows:
     def _named_passages(self, source: str) -> dict[int, Passage]:
         """Return the drawn passages that have an id, a title or a score, by triplet."""
         original = self._originals[source]
-        wanted = {draw.triplet for row in self._drawn for draw in row if draw.source == source}
+        drawn = {draw.triplet for row in self._drawn for draw in row if draw.source == source}
         passages: dict[int, Passage] = {}
         for _, row, part in original.rows():
             triplets = original.planned.listed[part].tolist()
             for triplet, passage in zip(triplets, row.negatives if row else (), strict=True):
-                if triplet in wanted and passage != Passage(passage.text):
+                if triplet in drawn and passage != Passage(passage.text):
                     passages.setdefault(triplet, passage)
         return passages
 

@@ -24,7 +24,7 @@ from secid.run_folder.tables import POSITIVES, damage_named, read_positives, rea
 from secid.settings import Settings
 from secid.write.rows import Place, Row, RowsOnDisk
 
-MOVED = "the path is relative to the folder where `secid score` was run; run this command there too"
+RELATIVE_PATH_REMEDY = "the path is relative to the folder where `secid score` was run; run this command there too"
 RESTORE = "put the file back, or score it at its new place"
 CHANGED = "score it again, or restore the file that was scored"
 
@@ -114,7 +114,7 @@ def check_present(source: SourceReport) -> None:
         try:
             n_bytes = Path(on_disk(file.path)).stat().st_size
         except OSError as error:
-            remedy = RESTORE if Path(file.path).is_absolute() else MOVED
+            remedy = RESTORE if Path(file.path).is_absolute() else RELATIVE_PATH_REMEDY
             raise InputError(f"cannot be read again ({error.strerror})", where=file.path, remedy=remedy) from error
         if n_bytes != file.n_bytes:
             raise _changed(file.path)

@@ -36,7 +36,7 @@ WIDENED = (
     "texts of both negatives and positives."
 )
 DEFAULT_DROP = "a ranking rule also drops {} by default; --drop none keeps them"
-UNSCORED = "{} in the copy were not scored. Score, hardness and outscoring below cover only the scored sample."
+UNSCORED_NOTE = "{} in the copy were not scored. Score, hardness and outscoring below cover only the scored sample."
 TEXTS_ONLY = "{} needs the encoder, so it was dropped only in the scored sample."
 SAMPLED_ONLY = "{}: evaluated for at most 1,000 sampled queries of each source; negatives of other queries are kept"
 NOT_SCORED = "The copy is not scored yet. To score it:"
@@ -111,7 +111,7 @@ def _copy(selected: Selection, named: bool) -> Iterator[str]:
     if selected.rows_skipped:
         yield f"rows that were skipped and are not in the copy{_counted(selected.rows_skipped)}"
     if selected.n_unscored:
-        yield UNSCORED.format(plural(selected.n_unscored, "negative"))
+        yield UNSCORED_NOTE.format(plural(selected.n_unscored, "negative"))
         if by_encoder := [name for name in selected.drop if FINDINGS[name].needs != "texts"]:
             yield TEXTS_ONLY.format(", ".join(by_encoder))
     if sampled := [name for name in selected.drop if name in SAMPLED_FINDINGS]:

@@ -257,12 +257,12 @@ def _refuse_no_evidence(run: Run, source: str, rule: Rule) -> None:
             remedy="score again without --until-ranked",
         )
     guide = GUIDE.of(run)
-    own = None if guide is None else guide.of(source)
-    if "suspect" not in rule.drop or guide is None or own is None or own.is_evidence:
+    of_source = None if guide is None else guide.of(source)
+    if "suspect" not in rule.drop or guide is None or of_source is None or of_source.is_evidence:
         return
-    why = suspects_sentences(replace(guide, sources=(own,)))[0].rstrip(".")
+    why = suspects_sentences(replace(guide, sources=(of_source,)))[0].rstrip(".")
     raise UsageError(
-        f"the guide is unreliable for {short(source)}. {why} (random passages scored: {own.n_random:,})",
+        f"the guide is unreliable for {short(source)}. {why} (random passages scored: {of_source.n_random:,})",
         where="--drop",
         remedy="remove suspect from --drop, or score again with another guide",
     )
@@ -270,7 +270,7 @@ def _refuse_no_evidence(run: Run, source: str, rule: Rule) -> None:
 
 LISTED_NUMBERS = ("s_query_positive", "s_query_negative", "consistency", "locality", "coverage", "weight")
 """Columns for s_qp, s_qn, π, ρ, c and w of METHOD 2."""
-SUFFIX = ".jsonl"
+ROWS_SUFFIX = ".jsonl"
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -292,8 +292,10 @@ def write_flagged(run: Run, folder: Path, finding: str, source: str | None, out:
     known_finding(finding, "--finding")
     names = [find_source(run, source).name] if source is not None else [item.name for item in run.sources]
     if isinstance(out, Path):
-        if not out.name.endswith(SUFFIX):
-            raise UsageError("rows are written only as JSON lines", where=str(out), remedy=f"use a name with {SUFFIX}")
+        if not out.name.endswith(ROWS_SUFFIX):
+            raise UsageError(
+                "rows are written only as JSON lines", where=str(out), remedy=f"use a name with {ROWS_SUFFIX}"
+            )
         with (
             new_files(out) as (part,),
             _sources(run, folder, finding, names, work) as sources,

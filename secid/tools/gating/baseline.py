@@ -36,7 +36,7 @@ METHOD_SETTINGS = (
     "high_coverage",
 )  # fmt: skip
 """Settings that change a score. They must equal the baseline's."""
-RECIPE = (
+RECORDED_RECIPE = (
     "name", "revision", "weights_sha256", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize",
     "dim", "dtype", "fingerprint",
 )  # fmt: skip
@@ -176,9 +176,11 @@ def _invalid_fields(source: BaselineSource) -> Iterator[str]:
     shares = {f"findings.{name}": share for name, share in source.findings.items()}
     shares["unrelated.share"] = source.unrelated.share
     known: dict[str, Measurement | None] = {**shares, "hardness": source.hardness, "score_nats": source.score()}
-    for name, own in known.items():
-        if own and not (
-            0.0 <= own.standard_error < LARGEST_NUMBER and own.n_queries >= 1 and abs(own.value) < LARGEST_NUMBER
+    for name, measurement in known.items():
+        if measurement and not (
+            0.0 <= measurement.standard_error < LARGEST_NUMBER
+            and measurement.n_queries >= 1
+            and abs(measurement.value) < LARGEST_NUMBER
         ):
             yield name
     lowest = {f"findings.{name}": -1.0 for name in FORMAL}
@@ -252,7 +254,7 @@ def differences(baseline: Baseline, settings: Mapping[str, Any], encoder: Encode
     same = encoder.fingerprint and encoder.fingerprint == baseline.encoder.fingerprint
     recipe = [
         f"encoder {name}: baseline {_brief(getattr(baseline.encoder, name))}, now {_brief(getattr(encoder, name))}"
-        for name in RECIPE
+        for name in RECORDED_RECIPE
         if getattr(baseline.encoder, name) != getattr(encoder, name)
     ]
     if len(recipe) == 1 and recipe[0].startswith("encoder fingerprint"):
@@ -311,9 +313,9 @@ def _leaves(value: Any, key: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, 
 
 SEPARATOR = r"[-_. ]"
 DATE_ENDING = r"20[12]\d(?:[-_.]?(?:0[1-9]|1[0-2])(?:[-_.]?(?:0[1-9]|[12]\d|3[01]))?|[-_.]?[wq]\d{1,2})?"
-VERSION = r"v\d+(?:\.\d+)*"
+VERSION_WORD = r"v\d+(?:\.\d+)*"
 SHARD_ENDING = r"(?:part|shard)[-_.]?\d+(?:[-_.]of[-_.]\d+)?|\d+[-_.]of[-_.]\d+"
-NAME_ENDING = re.compile(rf"{SEPARATOR}+(?:{DATE_ENDING}|{VERSION}|{SHARD_ENDING})$", re.IGNORECASE)
+NAME_ENDING = re.compile(rf"{SEPARATOR}+(?:{DATE_ENDING}|{VERSION_WORD}|{SHARD_ENDING})$", re.IGNORECASE)
 """A date (2025, 2025-11, 20251103, 2025-w45), a version (v2, v1.3) or a shard (part-3, 00003-of-00010) at the end of a
 name. A bare number does not match, so dense_rank_20_30 does not follow dense_rank_10_20."""
 DIGITS = re.compile(r"(\d+)")

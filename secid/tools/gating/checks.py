@@ -22,13 +22,13 @@ from secid.tools.gating.collect import Sample
 from secid.tools.gating.limits import AT_LEAST, Bound, GateLimits
 from secid.tools.gating.policy import Policy
 from secid.triplets.estimates import Estimate, paired_difference, unpaired_difference, wilson_interval
-from secid.triplets.random_reference import QUERIES as SAMPLED_QUERIES
+from secid.triplets.random_reference import MAX_QUERIES as SAMPLED_QUERIES
 
 # The input of a check, its decision, and its examples.
 
 EXAMPLES = 3
 """Maximum number of examples of a check."""
-COSINES = ("s_query_positive", "s_query_negative")
+EXAMPLE_COSINES = ("s_query_positive", "s_query_negative")
 """Columns of the sample that an example shows."""
 MAX_NEEDED_FACTOR = 100
 """Maximum number of queries to ask for, as a multiple of the source's own. Nobody would collect more."""
@@ -43,16 +43,16 @@ class Reference:
     sample: Sample | None
 
 
-def gap_between(own: Estimate, known: Measurement, theirs: Estimate | None) -> Difference:
+def gap_between(current: Estimate, known: Measurement, baseline: Estimate | None) -> Difference:
     """Return the source's number minus the baseline's. They are paired over shared queries if there are any.
 
-    theirs : the baseline's numbers by query; None if they are not available.
+    baseline : the baseline's numbers by query; None if they are not available.
     """
-    if theirs is not None:
-        gap = paired_difference(own, theirs)
+    if baseline is not None:
+        gap = paired_difference(current, baseline)
         if gap.n_shared:
             return gap
-    return unpaired_difference(own, known.value, known.standard_error, known.n_queries)
+    return unpaired_difference(current, known.value, known.standard_error, known.n_queries)
 
 
 @dataclass(frozen=True)
@@ -184,7 +184,7 @@ def with_worst(check: GateCheck, subject: Subject, severity: Floats) -> GateChec
         query = int(sample.cluster[triplet])
         if query not in queries:
             queries.add(query)
-            positive, negative = (float(sample.columns[name][triplet]) for name in COSINES)
+            positive, negative = (float(sample.columns[name][triplet]) for name in EXAMPLE_COSINES)
             example = subject.example(triplet)
             examples.append(replace(example, s_query_positive=positive, s_query_negative=negative))
         if len(examples) == EXAMPLES:
@@ -341,19 +341,19 @@ def _examples(finding: SourceFinding) -> tuple[CheckExample, ...]:
 
 def _drift(subject: Subject, previous: Reference, name: str, bound: Bound) -> GateCheck:
     """Check the distance of the source from its predecessor."""
-    known, theirs, sample = previous.source, previous.sample, subject.sample
+    known, baseline_sample, sample = previous.source, previous.sample, subject.sample
     if name == "drift.unrelated":
         tail = known.unrelated
-        own, before, severity = sample.unrelated(tail.bound), tail.share, sample.relation()
-        paired = None if theirs is None else theirs.unrelated(tail.bound)
+        current, before, severity = sample.unrelated(tail.bound), tail.share, sample.relation()
+        paired = None if baseline_sample is None else baseline_sample.unrelated(tail.bound)
     else:
-        own, before, severity = sample.score, known.score(), sample.columns["consistency"]
-        paired = None if theirs is None else theirs.score
-    gap = gap_between(own, before, paired)
+        current, before, severity = sample.score, known.score(), sample.columns["consistency"]
+        paired = None if baseline_sample is None else baseline_sample.score
+    gap = gap_between(current, before, paired)
     if name == "drift.score_nats" and gap.value > 0.0:
         severity = -severity
     unit = "share" if name == "drift.unrelated" else "nats"
-    n = len(own.queries)
+    n = len(current.queries)
     fixed = 0.0 if gap.n_shared else before.standard_error
     check = decided(
         name, gap.value, gap.interval, unit, bound, n, n=gap.n_queries, n_shared=gap.n_shared, fixed_error=fixed

@@ -21,7 +21,7 @@ from secid.findings.copies import Positives, restored
 from secid.measure.interval import reach_95
 from secid.pool import DocumentFrequencies
 from secid.results import IdfInfo, Run, SourceReport
-from secid.results.document import settings_of
+from secid.results.document import RUN_REMEDY, settings_of
 from secid.run_folder.tables import (
     QUERY_INFLUENCE,
     QUERY_KEYS,
@@ -114,7 +114,8 @@ def folder_samples(folder: Path, run: Run) -> Iterator[tuple[SourceReport, Sampl
     for source in run.sources:
         if source.name not in entries:
             where = str(folder / "state" / "index.json")
-            raise InputError(f"does not belong to report.json: source {source.name} is missing", where=where)
+            message = f"does not belong to report.json: source {source.name} is missing"
+            raise InputError(message, where=where, remedy=RUN_REMEDY)
         keys, influence = read_tensors(folder, entries[source.name], (QUERY_KEYS, QUERY_INFLUENCE))
         names = comparable_keys(keys.numpy())
         table = read_table(folder, source.name, settings_of(run).temperature)
@@ -146,8 +147,8 @@ def collect_baseline(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]
     tables = {"keys": frequencies.keys, "counts": frequencies.counts, **read_positives(folder, run)}
     guide = GUIDE.of(run)
     sources = {source.name: _source(source, sample) for source, sample in folder_samples(folder, run)}
-    own = settings_of(run)
-    settings = {name: getattr(own, name) for name in (*METHOD_SETTINGS, *RECIPE_FIELDS, "guide_sample")}
+    run_settings = settings_of(run)
+    settings = {name: getattr(run_settings, name) for name in (*METHOD_SETTINGS, *RECIPE_FIELDS, "guide_sample")}
     settings |= {name: run.settings[name]["value"] for name in ENCODERS if name in run.settings}
     baseline = Baseline(
         schema_version=BASELINE_SCHEMA_VERSION,

@@ -109,8 +109,8 @@ def minimum_queries(policy: Policy, baseline: Baseline, previous: str | None = N
     if policy.minimum_queries is not None:
         return policy.minimum_queries
     sizes = [source.n_queries for source in baseline.sources.values()]
-    own = baseline.sources[previous].n_queries if previous else median(sizes)
-    return max(MIN_QUERIES, min(DECIDABLE_QUERIES, int(own)))
+    n_queries = baseline.sources[previous].n_queries if previous else median(sizes)
+    return max(MIN_QUERIES, min(DECIDABLE_QUERIES, int(n_queries)))
 
 
 def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> GateLimits:
@@ -121,12 +121,12 @@ def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Gate
     bounds: dict[str, Bound] = {}
     left_out: list[str] = []
     for name in LIMITED_CHECKS:
-        own = of_policy(policy, name)
-        if own == "off" or (previous is None and name.startswith("drift.")):
+        policy_value = of_policy(policy, name)
+        if policy_value == "off" or (previous is None and name.startswith("drift.")):
             continue
         bound = derived.get(name)
-        if isinstance(own, float | int):
-            bounds[name] = _policy_bound(name, float(own), previous)
+        if isinstance(policy_value, float | int):
+            bounds[name] = _policy_bound(name, float(policy_value), previous)
         elif bound is None:
             left_out += [name] if name == "hardness" else []
         elif bound.notice or bound.detects is None or bound.detects <= GROSS_DAMAGE:
@@ -184,7 +184,7 @@ def _extreme(known: Mapping[str, Measurement], n: int, sign: float) -> tuple[str
 
     If any source has at least n queries, the smaller ones are ignored, so that a tiny source does not loosen a limit.
     """
-    large = {name: own for name, own in known.items() if own.n_queries >= n} or known
+    large = {name: measurement for name, measurement in known.items() if measurement.n_queries >= n} or known
     name = max(large, key=lambda name: sign * large[name].value)
     return name, large[name]
 
@@ -392,7 +392,7 @@ def _rounded(value: float, way: Callable[[float], int]) -> float:
 
 # The policy file of `secid gate --init` has few keys. Its comments show the limits that follow from the baseline.
 
-WIDTH = 118
+COMMENT_WIDTH = 118
 POLICY_HEAD = (
     'Policy of `secid gate`. A key that is set here replaces the limit from the baseline, and "off" skips the check. '
     "Limits that are not set here are derived from the baseline in each run. All checks and keys: docs/gate.md."
@@ -475,7 +475,9 @@ def write_policy(baseline: Baseline, where: str, path: Path) -> None:
         try:
             data = path.read_bytes()
         except OSError as error:
-            raise OutputError(f"cannot be read: {error.strerror}", where=str(path)) from error
+            raise OutputError(
+                f"cannot be read: {error.strerror}", where=str(path), remedy="name another file with --policy"
+            ) from error
         table, before = read_toml(data, str(path)), data.decode("utf-8")
         if table_in(table, path.name) is not None:
             raise UsageError(
@@ -506,4 +508,4 @@ def _combined(before: str, text: str, path: Path) -> str:
 def _comment(text: str) -> list[str]:
     """Return the lines of a comment. Control characters are replaced, since they could end it or break the file."""
     printable = "".join(char if char.isprintable() or char == "\n" else "\ufffd" for char in text)
-    return [f"# {line}" for line in textwrap.wrap(printable, WIDTH)]
+    return [f"# {line}" for line in textwrap.wrap(printable, COMMENT_WIDTH)]

@@ -54,9 +54,9 @@ MAX_SEARCHED_PLACES = 1_000
 """Maximum number of places in a text that are searched for a list. Each search may read the whole text."""
 THOUGHT_END = "</think>"
 """End of a model's reasoning, which may hold drafts of a list."""
-NUMBERED = re.compile(r"^[ \t]*\d+[.)][ \t]+(\S.*)$", re.MULTILINE)
-OPENING = re.compile(r"[\[{]")
-JSON = json.JSONDecoder(strict=False)
+NUMBERED_LINE = re.compile(r"^[ \t]*\d+[.)][ \t]+(\S.*)$", re.MULTILINE)
+JSON_START = re.compile(r"[\[{]")
+JSON_DECODER = json.JSONDecoder(strict=False)
 """Decoder that accepts line ends within strings, since models write them."""
 
 
@@ -165,23 +165,23 @@ def _items(answer: ServerAnswer) -> tuple[str, list[object]]:
         return "truncated", []
     if is_refusal(content):
         return "refusal", []
-    numbered = NUMBERED.findall(content)
+    numbered = NUMBERED_LINE.findall(content)
     return ("", numbered) if len(numbered) > 1 else ("not_json", [])
 
 
 def _values(text: str) -> Iterator[Any]:
     """Yield the JSON lists and objects in a text. Text around them is ignored."""
-    start, n_read = OPENING.search(text), 0
+    start, n_read = JSON_START.search(text), 0
     while start and n_read < MAX_SEARCHED_PLACES:
         n_read += 1
         try:
-            value, end = JSON.raw_decode(text, start.start())
+            value, end = JSON_DECODER.raw_decode(text, start.start())
             yield value
         except RecursionError:  # no list of texts is nested so deeply
             return
         except ValueError:
             end = start.end()
-        start = OPENING.search(text, end)
+        start = JSON_START.search(text, end)
 
 
 def _list_of(value: Any) -> list[object] | None:
@@ -244,9 +244,9 @@ def _faults(items: Sequence[object], pair: PromptPair, forms: set[str]) -> Itera
 
 def _near_copies(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[np.bool_]:
     """Return flags of texts that are a near copy of a positive, (n,)."""
-    own, known = (run_sets(FormKeys.of(Packed.of(part))) for part in (texts, positives))
+    negative_runs, known = (run_sets(FormKeys.of(Packed.of(part))) for part in (texts, positives))
     places = np.repeat(np.arange(len(texts)), len(positives)), np.tile(np.arange(len(positives)), len(texts))
-    near = near_copies(own.take(places[0]), known.take(places[1]))
+    near = near_copies(negative_runs.take(places[0]), known.take(places[1]))
     return np.asarray(near.reshape(len(texts), len(positives)).any(axis=1))
 
 
@@ -255,9 +255,9 @@ def _foreign(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[np.b
 
     A text is not flagged if its language is undecided, or if the languages of all positives are.
     """
-    own = language_numbers(Packed.of(texts))
+    language = language_numbers(Packed.of(texts))
     known = np.setdiff1d(language_numbers(Packed.of(positives)), [UNDECIDED])
-    return np.asarray((own != UNDECIDED) & (len(known) > 0) & ~np.isin(own, known))
+    return np.asarray((language != UNDECIDED) & (len(known) > 0) & ~np.isin(language, known))
 
 
 # Answers are written to disk before they are used, so that no answer is paid for twice.
@@ -279,7 +279,7 @@ class Journal:
             self._file = path.open("a+b", buffering=0)  # with a buffer, closing after a full disk would fail again
             others = self._read()
         for name, n in others.items():
-            progress.note(f"{path}: {plural(n, 'answer')} not used (another {name})")
+            progress.note(f"{path}: {plural(n, 'answer')} of another {name} will not be used")
 
     def __contains__(self, request: str) -> bool:
         return request in self._places

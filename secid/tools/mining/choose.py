@@ -14,7 +14,7 @@ from secid.findings.copies import CopyFinder, forms_and_runs, positives_of_pairs
 from secid.measure.blocks import Vectors
 from secid.pool import sample_order
 from secid.pool.normal_form import EMPTY_FORM, text_forms
-from secid.pool.texts import Packed, TextStore, pieces
+from secid.pool.texts import Packed, TextStore, batch_ranges
 from secid.progress import Progress
 from secid.tools.mining.methods import DEPTH, Dense, Llm, Method, Miner, Random
 from secid.tools.mining.questions import Questions
@@ -86,7 +86,7 @@ class Exclusions:
 # scores are ordered by text key, as candidates are, so that the order of files or rows does not matter.
 
 TEXTS_AT_ONCE = 4_096
-STREAM = 4
+RANDOM_STREAM = 4
 """Number of the random stream. Controls use streams 1 and 2, the random reference uses 3."""
 
 
@@ -125,7 +125,7 @@ class Bm25Ranking:
         """Index the candidates with ids 0 to n - 1. tick: called with the number of candidates just read."""
 
         def documents() -> Iterator[Packed]:
-            for start, stop in pieces(n, TEXTS_AT_ONCE, candidates.lengths[:n]):
+            for start, stop in batch_ranges(n, TEXTS_AT_ONCE, candidates.lengths[:n]):
                 yield candidates.packed(start, stop)
                 tick(stop - start)
 
@@ -146,7 +146,9 @@ class RandomRanking:
         """Return the first candidates; see `Ranking`. Scores are NaN. A deeper ranking only appends candidates."""
         depth = min(depth, self._n)
         keys = np.ascontiguousarray(self._queries.keys[queries]).view("<u4").tolist()
-        ids = np.array([self._drawn([self._seed, STREAM, *key], depth) for key in keys]).reshape(len(queries), depth)
+        ids = np.array([self._drawn([self._seed, RANDOM_STREAM, *key], depth) for key in keys]).reshape(
+            len(queries), depth
+        )
         return Order(ids, np.full(ids.shape, np.nan))
 
     def _drawn(self, seed: Sequence[int], depth: int) -> Index:

@@ -113,7 +113,9 @@ def find_negatives(
         picks = search(plan, questions, exclusions, embedder, s_qp, written, settings, progress)
         query = questions.query[:, None]
         s_first = _scores(embedder, query, questions.first[:, None])[:, 0]
-        return MinedLists(positive, s_qp, s_first, picks, [_scores(embedder, query, own.ids) for own in picks])
+        return MinedLists(
+            positive, s_qp, s_first, picks, [_scores(embedder, query, source_picks.ids) for source_picks in picks]
+        )
 
 
 def lowest_positives(
@@ -127,16 +129,16 @@ def lowest_positives(
     """
     if embedder is None:
         return questions.first, np.full(len(questions.query), np.nan)
-    own, forms, n = distinct(questions.query), exclusions.query_forms, len(questions.passages)
+    queries, forms, n = distinct(questions.query), exclusions.query_forms, len(questions.passages)
     form, passage = np.divmod(distinct(pair_codes(forms[questions.labels[0]], questions.labels[1], n)), n)
-    start, stop = (np.searchsorted(form, forms[own], side) for side in ("left", "right"))
-    query, passage = np.repeat(own, stop - start), passage[ranges_of(start, stop - start)]
+    start, stop = (np.searchsorted(form, forms[queries], side) for side in ("left", "right"))
+    query, passage = np.repeat(queries, stop - start), passage[ranges_of(start, stop - start)]
     dense = any(isinstance(miner.method, Dense) for miner in plan.miners)
     candidates = np.arange(questions.n_candidates if dense else 0)
-    embedder.need(own, distinct(np.concatenate([candidates, passage])))
+    embedder.need(queries, distinct(np.concatenate([candidates, passage])))
     scores = dots(embedder.vectors, query, passage)
-    lowest = best_first(-scores, passage, query)[np.searchsorted(query, own)]
-    place = lowest[np.searchsorted(own, questions.query)]
+    lowest = best_first(-scores, passage, query)[np.searchsorted(query, queries)]
+    place = lowest[np.searchsorted(queries, questions.query)]
     return passage[place], scores[place]
 
 
@@ -177,13 +179,13 @@ def search(
                 picks[number].excluded = sum((picks[part].excluded for part, _ in parts), 0 * picks[number].excluded)
         progress.advance(len(rows))
     if plan.on_short == "random":
-        short = [order[own.why[order] > 0] for own in picks]
+        short = [order[source_picks.why[order] > 0] for source_picks in picks]
         progress.start("fill", sum(map(len, short)), "queries")
-        for miner, own, rows in zip(plan.miners, picks, short, strict=True):
+        for miner, source_picks, rows in zip(plan.miners, picks, short, strict=True):
             for row in rows.tolist():
                 query = questions.query[row : row + 1]
                 passes = partial(_passes, miner.method, embedder, query, s_qp[row])
-                fill(own, row, FILL, query, passes, at_random, exclusions)
+                fill(source_picks, row, FILL, query, passes, at_random, exclusions)
                 progress.advance(1)
     return picks
 
@@ -225,9 +227,9 @@ def _scores(embedder: Embedder | None, queries: Index, ids: Index | npt.NDArray[
     scores = np.full(ids.shape, np.nan)
     present = ids >= 0
     if embedder is not None and present.any():
-        own = ids[present].astype(np.int64)
-        embedder.need(np.zeros(0, np.int64), distinct(own))
-        scores[present] = dots(embedder.vectors, np.broadcast_to(queries, ids.shape)[present], own)
+        passages = ids[present].astype(np.int64)
+        embedder.need(np.zeros(0, np.int64), distinct(passages))
+        scores[present] = dots(embedder.vectors, np.broadcast_to(queries, ids.shape)[present], passages)
     return scores
 
 
@@ -235,7 +237,7 @@ def _scores(embedder: Embedder | None, queries: Index, ids: Index | npt.NDArray[
 
 WRITTEN_AT_ONCE = 1_024
 """Number of rows whose texts are read together."""
-DECIMALS = 6
+FILE_DECIMALS = 6
 """Decimals of scores and margins in the files. If texts are encoded in other batches, scores differ in the seventh
 decimal. In the fixtures 1,256 of 1,320 numbers differed, by at most 4e-7; after rounding only 99 did. No number of
 decimals makes all of them equal."""
@@ -318,14 +320,14 @@ class MinedNegatives:
         rows = (item for item in enumerate(self.questions.rows()) if self.in_file[item[0]])
         while part := list(islice(rows, WRITTEN_AT_ONCE)):
             places = np.array([place for place, _ in part])
-            own = ids[places]
-            texts = iter(self.questions.passages.take(own[own >= 0]))
+            passages = ids[places]
+            texts = iter(self.questions.passages.take(passages[passages >= 0]))
             for place, row in part:
                 n = int((self.picks.ids[place] >= 0).sum())
                 cells = zip(
                     *(getattr(self.picks, name)[place, :n].tolist() for name in ("ids", "ranks", "by")),
-                    self.picks.scores[place, :n].round(DECIMALS).tolist(),
-                    (self.lists.s_qp[place] - self.s_qn[place, :n]).round(DECIMALS).tolist(),
+                    self.picks.scores[place, :n].round(FILE_DECIMALS).tolist(),
+                    (self.lists.s_qp[place] - self.s_qn[place, :n]).round(FILE_DECIMALS).tolist(),
                     strict=True,
                 )
                 negatives = [
@@ -385,19 +387,19 @@ def write_sources(sources: Sequence[MinedNegatives], run: Mined, folder: Path, p
     with writing(folder):
         for path in files_of_killed_run(folder):
             path.unlink()
-        for own in sources:
-            if own.answers is not None:
-                path = folder / REJECTED.format(own.miner.name)
-                rejected.append(shutil.copyfile(own.answers.rejected, path))
-    for own in sources:
-        own.refuse_none()
+        for source in sources:
+            if source.answers is not None:
+                path = folder / REJECTED.format(source.miner.name)
+                rejected.append(shutil.copyfile(source.answers.rejected, path))
+    for source in sources:
+        source.refuse_none()
     progress.start("write", len(sources), "files")
     paths, summaries = plan.paths(folder), []
     with new_files(*paths, folder / MANIFEST) as partials:
-        for own, path, partial in zip(sources, paths, partials, strict=False):
+        for source, path, partial in zip(sources, paths, partials, strict=False):
             with writing(path):
-                written = write_rows(own.rows, plan.schema, partial, plan.suffix)
-            summaries.append(own.summary(path, sha256_of(partial), written))
+                written = write_rows(source.rows, plan.schema, partial, plan.suffix)
+            summaries.append(source.summary(path, sha256_of(partial), written))
             progress.advance(1)
         run = replace(run, sources=tuple(summaries))
         document = _manifest(run, plan, sources[0].questions)
@@ -427,9 +429,9 @@ def score_means(s_qn: Floats, s_first: Floats, counted: Flags, temperature: floa
     """
     if not counted.any() or np.isnan(s_qn[counted]).any():
         return dict.fromkeys(("s_query_negative", "consistency", "inverted_share"))
-    margins = (s_first[:, None] - s_qn)[counted].round(DECIMALS)
+    margins = (s_first[:, None] - s_qn)[counted].round(FILE_DECIMALS)
     return {
-        "s_query_negative": float(s_qn[counted].round(DECIMALS).mean()),
+        "s_query_negative": float(s_qn[counted].round(FILE_DECIMALS).mean()),
         "consistency": float(torch.sigmoid(torch.from_numpy(margins / temperature)).mean()),
         "inverted_share": float((margins < 0).mean()),
     }

@@ -79,7 +79,7 @@ RETRIES = TRIES - 1
 RETRY_HEADER = "x-stainless-retry-count"
 READS = 3
 """Send a request up to this many times if the responses are not in OpenAI's format, such as the page of a proxy."""
-REFUSED = frozenset({400, 413, 422})
+REFUSAL_CODES = frozenset({400, 413, 422})
 """Status codes that refuse one request; the server may accept others."""
 BUSY = frozenset({408, 409, 429})
 """Status codes after which the client tries again, as after 5xx."""
@@ -93,7 +93,7 @@ SCHEMA = {
     "required": ["negatives"],
     "additionalProperties": False,
 }
-FORMATS: tuple[dict[str, Any], ...] = (
+RESPONSE_FORMATS: tuple[dict[str, Any], ...] = (
     {"type": "json_schema", "json_schema": {"name": "negatives", "strict": True, "schema": SCHEMA}},
     {"type": "json_object"},
 )
@@ -218,7 +218,7 @@ class Endpoint:
         self.method, self._progress = method, progress
         self._lock = threading.Lock()
         self._retried = self.answered = False
-        self._optional: Mapping[str, Any] = {"response_format": FORMATS[0], "seed": seed}
+        self._optional: Mapping[str, Any] = {"response_format": RESPONSE_FORMATS[0], "seed": seed}
         self._fixed: dict[str, Any] = {} if method.temperature is None else {"temperature": method.temperature}
         if not method.thinking:
             self._fixed["extra_body"] = WITHOUT_THINKING
@@ -236,7 +236,7 @@ class Endpoint:
             timeout=openai.Timeout(TIMEOUT_SECONDS, connect=CONNECT_SECONDS),
         )  # fmt: skip
         if self._key and self.url.startswith("http://"):
-            progress.note("the key is sent over plain http")
+            progress.note("the key is sent unencrypted; use an https address if the server has one")
 
     def error(self, message: str, remedy: str) -> EndpointError:
         """Return an error of this server."""
@@ -258,7 +258,7 @@ class Endpoint:
                 problem = self._shown(error.response.text)
                 if self._with_less(optional, error.response.text):
                     continue
-                if error.status_code in REFUSED:
+                if error.status_code in REFUSAL_CODES:
                     return f"HTTP {error.status_code} {problem}".rstrip()
                 if error.status_code in BUSY or error.status_code >= 500:
                     raise self._failed(error, f"HTTP {error.status_code} {problem}".rstrip()) from None
@@ -309,7 +309,7 @@ class Endpoint:
             requested = less.get("response_format")
             if requested and ABOUT_FORMAT.search(text):
                 del less["response_format"]
-                after = FORMATS[FORMATS.index(requested) + 1 :]
+                after = RESPONSE_FORMATS[RESPONSE_FORMATS.index(requested) + 1 :]
                 less |= {"response_format": after[0]} if after else {}
                 self._progress.note(f"{self.url} does not support {requested['type']}; using {_named(after)}")
             elif "seed" in less and ABOUT_SEED.search(text):
@@ -361,10 +361,10 @@ def _usage(tokens: Collection[tuple[int, int] | None], price: tuple[float, float
 
     tokens : token counts of prompt and answer; None if unknown.   price : price of a million tokens of each.
     """
-    n_in, n_out = (sum(own[side] for own in tokens if own) for side in (0, 1))
+    n_in, n_out = (sum(pair[side] for pair in tokens if pair) for side in (0, 1))
     return Usage(
         n_answers=len(tokens),
-        n_uncounted=sum(own is None for own in tokens),
+        n_uncounted=sum(pair is None for pair in tokens),
         n_tokens_in=n_in,
         n_tokens_out=n_out,
         cost=None if price is None else (n_in * price[0] + n_out * price[1]) / PRICED_TOKENS,

@@ -64,8 +64,8 @@ class Questions:
         """Append texts to the passages. Return the new `Questions` and (n,) the id of each text of the spool."""
         others, ids = spool.store()
         with closing(others):
-            passages, own = self.passages.joined(others)
-        return replace(self, passages=passages), own[ids]
+            passages, place = self.passages.joined(others)
+        return replace(self, passages=passages), place[ids]
 
     def close(self) -> None:
         """Close the spool files."""
@@ -100,7 +100,7 @@ def questions_of_collection(
 
     def rows() -> Iterator[Row]:
         for key, positives in relevant.items():
-            passages_of_query = [Passage(collection.passage(own) or "", own) for own in positives]
+            passages_of_query = [Passage(collection.passage(docid) or "", docid) for docid in positives]
             yield Row(collection.query(key) or "", passages_of_query, (), key)
 
     return _questions(rows, collection, labels, folder, unknown)
@@ -128,7 +128,11 @@ def questions_of_pairs(
     tally = Tally(n_used + skipped.total(), n_used, n_used, dict(skipped), {}, tuple(first.values()))
     refuse_bad(where, tally, settings)
     if not n_used:
-        raise NothingToScoreError(f"no row has a query and a positive ({left_out_text(tally)})", where=where)
+        raise NothingToScoreError(
+            f"no row has a query and a positive ({left_out_text(tally)})",
+            where=where,
+            remedy="add rows with a query and at least one positive",
+        )
 
     def rows() -> Iterator[Row]:
         return (row for rows_on_disk in on_disk for _, row in rows_on_disk.rows(None) if row is not None)

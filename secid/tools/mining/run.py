@@ -86,7 +86,7 @@ def mine_sources(
         if answers:
             questions, ids = questions.with_texts(spool)
             stack.callback(questions.close)
-            written = {number: np.where(own.texts >= 0, ids[own.texts], -1) for number, own in answers.items()}
+            written = {number: np.where(answer.texts >= 0, ids[answer.texts], -1) for number, answer in answers.items()}
         lists = find_negatives(plan, questions, written, encoder, settings, work, progress)
         sources = [
             MinedNegatives(plan, questions, lists, number, answers.get(number), settings.temperature)
@@ -113,7 +113,10 @@ def _endpoints(plan: MiningPlan, progress: Progress, stack: ExitStack) -> dict[i
         return {}
     from secid.tools.mining.llm import Endpoint
 
-    return {number: stack.enter_context(closing(Endpoint(own, plan.seed, progress))) for number, own in methods.items()}
+    return {
+        number: stack.enter_context(closing(Endpoint(method, plan.seed, progress)))
+        for number, method in methods.items()
+    }
 
 
 def _with_tokenizer(plan: MiningPlan, questions: Questions, resolved: Resolved, progress: Progress) -> Settings:
@@ -176,15 +179,15 @@ def check_folder(folder: Path) -> None:
     """Raise OutputError if a folder has files, other than those of a killed run."""
     if folder.is_dir():
         names = sorted(path.name for path in {*folder.iterdir()}.difference(files_of_killed_run(folder)))
-        own = (JOURNAL.format("*"), REJECTED.format("*"))
-        files = [n for n in names if not (PARTIAL.search(n) or any(fnmatchcase(n, pattern) for pattern in own))]
+        patterns = (JOURNAL.format("*"), REJECTED.format("*"))
+        files = [n for n in names if not (PARTIAL.search(n) or any(fnmatchcase(n, pattern) for pattern in patterns))]
         if files:
             raise OutputError(
                 f"is not empty (it has {files[0]})",
                 where=str(folder),
                 remedy="name a new directory; secid overwrites nothing"
-                if not any(fnmatchcase(path.name, own[0]) for path in folder.iterdir())
-                else f"remove all files except {own[0]}, whose answers you would pay for again in a new directory",
+                if not any(fnmatchcase(path.name, patterns[0]) for path in folder.iterdir())
+                else f"remove all files except {patterns[0]}, whose answers you would pay for again in a new directory",
             )
     elif folder.exists() or folder.is_symlink():
-        raise OutputError("is not a directory", where=str(folder))
+        raise OutputError("is not a directory", where=str(folder), remedy="name a new directory")

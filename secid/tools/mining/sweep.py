@@ -40,11 +40,11 @@ def swept_methods(miner: Miner, k: int) -> list[Miner]:
 
     They have the source's maximum and pick. The relative margin replaces its own margins.
     """
-    own, methods = miner.method, dict[tuple[tuple[int, int], float], Dense]()
-    if isinstance(own, Dense):
+    dense, methods = miner.method, dict[tuple[tuple[int, int], float], Dense]()
+    if isinstance(dense, Dense):
         for ranks in (miner.window, (1, k), *WINDOWS):
             for relative in RELATIVE:
-                methods[ranks, relative] = replace(own, ranks=ranks, relative=relative, absolute=None)
+                methods[ranks, relative] = replace(dense, ranks=ranks, relative=relative, absolute=None)
     return [Miner(miner.name, miner.text, method) for method in methods.values()]
 
 
@@ -68,17 +68,17 @@ def sweep_all(
     guided: Sequence[Suspects | None] = [None] * len(every)
     size = settings.guide_sample or SWEEP_SAMPLE
     if guide is not None:
-        rows = [_triplets(questions, lists.positive, own) for own in lists.picks]
-        near = [s_qn[own.ids >= 0] for own, s_qn in zip(lists.picks, lists.s_qn, strict=True)]
+        rows = [_triplets(questions, lists.positive, picks) for picks in lists.picks]
+        near = [s_qn[picks.ids >= 0] for picks, s_qn in zip(lists.picks, lists.s_qn, strict=True)]
         sampled, sets = replace(settings, guide_sample=size), list(zip(rows, near, strict=True))
         # The random row's own sample sets the lower end of the guide's scale, so it costs nothing further.
-        at, s_random = sets[[miner.method for miner in every].index(at_random.method)]
-        drawn = at.take(sample_of(questions, at, s_random, size, settings.seed)[0])
+        random_triplets, s_random = sets[[miner.method for miner in every].index(at_random.method)]
+        drawn = random_triplets.take(sample_of(questions, random_triplets, s_random, size, settings.seed)[0])
         scores = guide_scores(questions, sets, guide, sampled, work / "guide", progress, {}, [drawn])
-        guided = [_suspects(questions, own, each) for own, each in zip(rows, scores, strict=True)]
+        guided = [_suspects(questions, triplets, each) for triplets, each in zip(rows, scores, strict=True)]
     swept = {
-        miner.method: _swept(miner.method, own, s_qn, lists.s_first, plan.k, settings.temperature, suspects)
-        for miner, own, s_qn, suspects in zip(every, lists.picks, lists.s_qn, guided, strict=True)
+        miner.method: _swept(miner.method, picks, s_qn, lists.s_first, plan.k, settings.temperature, suspects)
+        for miner, picks, s_qn, suspects in zip(every, lists.picks, lists.s_qn, guided, strict=True)
     }
     sources = tuple(
         SweptSource(

@@ -52,17 +52,17 @@ def between_runs(values: Floats, fold: Index) -> BetweenRuns | None:
     rest = values - values.mean(axis=0) - values.mean(axis=1, keepdims=True) + values.mean(axis=(0, 1))
     free, total = max(1, n_sources - 1) * (n_seeds - 1), 0.0
     for name in names:
-        own = rest[:, :, fold == name]
-        runs = own.mean(axis=2)
-        noise = ((own - runs[:, :, None]) ** 2).sum() / own.shape[2] ** 2
-        total += 2 * (own.shape[2] / n) ** 2 * float((runs**2).sum() - noise) / free
+        fold_values = rest[:, :, fold == name]
+        runs = fold_values.mean(axis=2)
+        noise = ((fold_values - runs[:, :, None]) ** 2).sum() / fold_values.shape[2] ** 2
+        total += 2 * (fold_values.shape[2] / n) ** 2 * float((runs**2).sum() - noise) / free
     return BetweenRuns(total, len(names) * free)
 
 
 def clustered_covariance(values: Floats, group: Index) -> Floats:
     """Return the (K, K) covariance of the means of (K, n) values over samples of queries. group : (n,) as in `gap`."""
     rest = (values - values.mean(axis=1, keepdims=True)) / values.shape[1]
-    sums = np.stack([np.bincount(group, own) for own in rest])
+    sums = np.stack([np.bincount(group, row) for row in rest])
     n_groups = len(np.unique(group))
     covariance: Floats = sums @ sums.T * n_groups / max(1, n_groups - 1)
     return covariance
@@ -117,16 +117,16 @@ class Judge:
     def __init__(self, values: Mapping[NegativeSource, Floats], group: Index, fold: Index) -> None:
         self._values, self._group, self._fold = values, group, fold
         self.n_seeds = min(map(len, values.values()))
-        self._common = np.stack([own[: self.n_seeds] for own in values.values()])
-        self._distinct = [*{own.tobytes(): own for own in self._common}.values()]  # the same negatives: one training
+        self._common = np.stack([ndcg[: self.n_seeds] for ndcg in values.values()])
+        self._distinct = [*{ndcg.tobytes(): ndcg for ndcg in self._common}.values()]  # the same negatives: one training
         self.runs = between_runs(np.stack(self._distinct), fold)
 
     def gains(self, frozen: Floats) -> dict[NegativeSource, Gap]:
         """Return the gain of each source over the frozen encoder. frozen : (n,) nDCG@10 of the frozen encoder."""
-        alone = [between_runs(np.stack([own, np.zeros_like(own)]), self._fold) for own in self._distinct]
+        alone = [between_runs(np.stack([ndcg, np.zeros_like(ndcg)]), self._fold) for ndcg in self._distinct]
         known = [item for item in alone if item is not None]
         runs = BetweenRuns(float(np.mean([item.variance for item in known])), known[0].degrees) if known else None
-        gaps = [gap(own - frozen, self._group, runs) for own in self._common]
+        gaps = [gap(ndcg - frozen, self._group, runs) for ndcg in self._common]
         return dict(zip(self._values, gaps, strict=True))
 
     def difference(self, first: NegativeSource, second: NegativeSource) -> Gap:

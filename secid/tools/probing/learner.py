@@ -188,8 +188,8 @@ class Learner:
         shares = torch.autograd.grad(loss, rows)
         for (role, tokens), share in zip(texts, shares, strict=True):
             for batch in self._batches(tokens):
-                own = share[torch.from_numpy(batch.positions).to(self._device)]
-                self._vectors(batch, role).backward(own)  # type: ignore[no-untyped-call]
+                gradient = share[torch.from_numpy(batch.positions).to(self._device)]
+                self._vectors(batch, role).backward(gradient)  # type: ignore[no-untyped-call]
         return loss.item()
 
     def _joined(self, tokens: Tokens, role: Role) -> Tensor:
@@ -276,12 +276,12 @@ def steps_of(task: Task, negatives: RowLists, work: Work, batch: int, objective:
     while True:
         epoch = rows[order.permutation(len(rows))]
         for start in range(0, len(epoch) - n + 1, n):
-            own = epoch[start : start + n]
-            positive = _draw_one(task.positives, own, draws)
-            others = _more_positives(task.positives, own, positive, objective.n_positives - 1, more)
-            passages = np.concatenate([positive, _draw_one(negatives, own, draws), others.ids])
-            sides = _sides(task, own, passages, others.rows, objective)
-            yield Step(task.queries.take(task.query[own]), task.passages.take(passages), sides)
+            batch_rows = epoch[start : start + n]
+            positive = _draw_one(task.positives, batch_rows, draws)
+            others = _more_positives(task.positives, batch_rows, positive, objective.n_positives - 1, more)
+            passages = np.concatenate([positive, _draw_one(negatives, batch_rows, draws), others.ids])
+            sides = _sides(task, batch_rows, passages, others.rows, objective)
+            yield Step(task.queries.take(task.query[batch_rows]), task.passages.take(passages), sides)
 
 
 def _draw_one(lists: RowLists, rows: Index, draws: np.random.Generator) -> Index:
@@ -292,9 +292,9 @@ def _draw_one(lists: RowLists, rows: Index, draws: np.random.Generator) -> Index
 
 def _more_positives(positives: RowLists, rows: Index, drawn: Index, most: int, draws: np.random.Generator) -> RowLists:
     """Draw up to `most` more positives of each row. drawn : the positive that each row already has."""
-    lists = [own[own != one] for own, one in zip(map(positives.of, rows), drawn, strict=True)] if most else []
-    chosen = [own if len(own) <= most else draws.choice(own, most, replace=False) for own in lists]
-    return RowLists.of_counts(np.concatenate([np.zeros(0, np.int64), *chosen]), map(len, chosen))
+    lists = [ids[ids != one] for ids, one in zip(map(positives.of, rows), drawn, strict=True)] if most else []
+    drawn_lists = [ids if len(ids) <= most else draws.choice(ids, most, replace=False) for ids in lists]
+    return RowLists.of_counts(np.concatenate([np.zeros(0, np.int64), *drawn_lists]), map(len, drawn_lists))
 
 
 def _sides(task: Task, rows: Index, passages: Index, owner: Index, objective: Objective) -> Sides:
@@ -306,23 +306,23 @@ def _sides(task: Task, rows: Index, passages: Index, owner: Index, objective: Ob
     passages : ids of b positives, of b negatives, then of more positives.   owner : row in the batch of each of these.
     """
     every, b = np.arange(len(rows)), len(rows)
-    own = np.concatenate([every, every, owner]) == every[:, None]
-    positive = own.copy()
+    same_row = np.concatenate([every, every, owner]) == every[:, None]
+    positive = same_row.copy()
     positive[:, b : 2 * b] = False
-    negative = own & ~positive
+    negative = same_row & ~positive
     if objective.passages == "batch":
         labelled = is_known(pairs(rows[:, None], passages[None, :], len(task.passages)), task.relevant)
-        negative |= ~own & ~labelled
+        negative |= ~same_row & ~labelled
     guide = objective.guide
     return Sides(positive, negative, None if guide is None else guide.masked(task.query[rows], passages))
 
 
-def held_out(task: Task, fold: int, chosen: Index, candidates: Tokens, learner: Learner) -> HeldOut:
+def held_out(task: Task, fold: int, test_rows: Index, candidates: Tokens, learner: Learner) -> HeldOut:
     """Return the held-out rows of a fold.
 
-    chosen : all rows of the task that are ranked.   candidates : tokens of the task's candidates.
+    test_rows : all rows of the task that are ranked.   candidates : tokens of the task's candidates.
     """
-    rows = chosen[task.fold[chosen] == fold]
+    rows = test_rows[task.fold[test_rows] == fold]
     lists = task.positives.take(rows)
     return HeldOut(
         rows=rows,
@@ -336,7 +336,7 @@ def held_out(task: Task, fold: int, chosen: Index, candidates: Tokens, learner: 
 def train_and_rank(
     learner: Learner,
     task: Task,
-    held: HeldOut,
+    test: HeldOut,
     work: Work,
     options: Options,
     objective: Objective,
@@ -352,10 +352,10 @@ def train_and_rank(
     if work.source is not None:
         steps = steps_of(task, task.sources[work.source], work, options.batch, objective)
         learner.fit(steps, options.steps, work.rate, tick)
-    queries, candidates = learner.rows(held.queries, "query"), learner.rows(held.candidates, "passage")
-    _check_finite(queries, task.queries, task.query[held.rows], work)
+    queries, candidates = learner.rows(test.queries, "query"), learner.rows(test.candidates, "passage")
+    _check_finite(queries, task.queries, task.query[test.rows], work)
     _check_finite(candidates, task.passages, task.candidates, work)
-    return measures(queries, candidates, held.row, held.place)
+    return measures(queries, candidates, test.row, test.place)
 
 
 def _check_finite(rows: Tensor, store: TextStore, ids: Index, work: Work) -> None:

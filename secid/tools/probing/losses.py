@@ -60,12 +60,12 @@ def training_loss(queries: Tensor, passages: Tensor, sides: Sides, loss: str, te
     """
     scores = queries @ passages.T / temperature
     flags = [torch.from_numpy(side).to(scores.device) for side in (sides.positive, sides.negative)]
-    parts = [scores[own] for own in flags]
+    parts = [scores[mask] for mask in flags]
     if not scores.isfinite().all():
         return scores.sum() * torch.nan
     exact = torch.device("cpu") if scores.device.type == "mps" else scores.device
     positive, negative = (part.detach().to(exact).double() for part in parts)
-    of_positive, of_negative = (own.nonzero()[:, 0].to(exact) for own in flags)
+    of_positive, of_negative = (mask.nonzero()[:, 0].to(exact) for mask in flags)
     masked = None if sides.masked is None else torch.from_numpy(sides.masked[sides.negative]).to(exact)
     ones = torch.ones_like(positive)
     of_step = BatchScores(positive, negative, of_positive, of_negative, ones, masked, len(queries))
@@ -90,7 +90,7 @@ class Guidance:
         folder.mkdir()
         self.info = guide.info
         lists = (task.positives, *task.negatives.values(), *task.controls.values())
-        ids = distinct(task.query), distinct(np.concatenate([own.ids for own in lists]))
+        ids = distinct(task.query), distinct(np.concatenate([part.ids for part in lists]))
         with closing(Embedder(task.queries, task.passages, guide, with_guide(settings), folder, progress)) as embedder:
             embedder.need(*ids)
             self._vectors = embedder.vectors
@@ -98,8 +98,8 @@ class Guidance:
     def masked(self, queries: Index, passages: Index) -> Flags:
         """Return (b, p) flags of passages that the guide scores higher than the positive of query i, passage i."""
         scores = self._rows("query", queries) @ self._rows("passage", passages).T
-        own = scores[np.arange(len(queries)), np.arange(len(queries))]
-        return above_positive(scores, own[:, None])
+        target = scores[np.arange(len(queries)), np.arange(len(queries))]
+        return above_positive(scores, target[:, None])
 
     def _rows(self, role: Role, ids: Index) -> Floats:
         """Return (n, d) float64 unit rows of these ids."""

@@ -134,13 +134,13 @@ def _refuse_other_files(files: Iterable[tuple[str, InputFile]], run: Run) -> Non
 def _refuse_other_encoder(here: EncoderInfo, there: EncoderInfo) -> None:
     """Raise UsageError if the encoder has other weights or another recipe than the run's encoder."""
     for name in ("weights_sha256", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "dim"):
-        own, other = getattr(here, name), getattr(there, name)
-        if own != other:
-            message = f"the run was scored with {name.replace('_', ' ')} {other!r}, this probe has {own!r}"
+        current, other = getattr(here, name), getattr(there, name)
+        if current != other:
+            message = f"the run was scored with {name.replace('_', ' ')} {other!r}, this probe has {current!r}"
             if name == "weights_sha256":
                 message = (
                     f"the run was scored with {there.name} (weights {str(other)[:12]}), this probe has {here.name} "
-                    f"(weights {str(own)[:12]})"
+                    f"(weights {str(current)[:12]})"
                 )
             raise UsageError(
                 message,
@@ -170,15 +170,15 @@ def run_probe(
     Raises EncoderError if the model does not fit in memory, NotEvaluatedError if training diverged at every rate.
     Source: METHOD 13.
     """
-    chosen = _chosen_rows(task, options.n_held_out, settings.seed)
-    reason = _too_little(task, chosen, options.batch)
-    untrained = _untrained(task, chosen, encoder.info, options, settings, reason)
+    test_rows = _chosen_rows(task, options.n_held_out, settings.seed)
+    reason = _too_little(task, test_rows, options.batch)
+    untrained = _untrained(task, test_rows, encoder.info, options, settings, reason)
     untrained = replace(untrained, guide=None if guide is None else guide.info)
     if reason is not None:
         return untrained
-    candidates, depth = candidates_of(task, chosen, encoder, settings, progress)
+    candidates, depth = candidates_of(task, test_rows, encoder, settings, progress)
     task = replace(task, candidates=candidates)
-    trainings = Trainings(task, chosen, encoder, settings, options, progress, guide)
+    trainings = Trainings(task, test_rows, encoder, settings, options, progress, guide)
     _announce(trainings, options, progress, counts)
     if options.estimate:
         return replace(untrained, not_evaluated=_reasons("estimate", task))
@@ -217,10 +217,10 @@ def _announce(trainings: Trainings, options: Options, progress: Progress, counts
     counts.update(n_trainings=n, n_kept=n - n_missing, expected_seconds=round(seconds, 1))
     if options.n_seeds == 1:
         progress.note("one seed gives no interval, so sources will not be ranked; to rank them, use --seeds 3")
-    kept = "finished runs are kept after Ctrl-C" if trainings.are_kept else "no run is kept after Ctrl-C"
+    notice = "finished runs are kept after Ctrl-C" if trainings.are_kept else "no run is kept after Ctrl-C"
     progress.note(
         f"takes up to {timedelta(seconds=round(seconds))}; {n - n_missing:,} of {n:,} training runs are in the cache; "
-        f"{kept}"
+        f"{notice}"
     )
     if seconds > LONG_SECONDS:
         ways = ["--dtype bf16 (about two thirds of the time on this CPU)"] if trainings.faster_in_bf16 else []
@@ -243,18 +243,18 @@ def _chosen_rows(task: Task, n: int, seed: int) -> Index:
     return np.sort(order[:n])
 
 
-def _too_little(task: Task, chosen: Index, batch: int) -> str | None:
+def _too_little(task: Task, test_rows: Index, batch: int) -> str | None:
     """Return the reason why nothing can be evaluated; None with enough data."""
-    if len(chosen) < MIN_HELD_OUT:
+    if len(test_rows) < MIN_HELD_OUT:
         return "few_queries"
-    if effective_number(task.group[chosen]) < MIN_GROUPS:
+    if effective_number(task.group[test_rows]) < MIN_GROUPS:
         return "few_groups"
     in_training = len(task.fold) - np.bincount(task.fold)
     return "few_to_train_on" if in_training.min() < batch else None
 
 
 def _untrained(
-    task: Task, chosen: Index, encoder: EncoderInfo, options: Options, settings: Settings, reason: str | None
+    task: Task, test_rows: Index, encoder: EncoderInfo, options: Options, settings: Settings, reason: str | None
 ) -> Probe:
     """Return the result before any training."""
     return Probe(
@@ -275,10 +275,10 @@ def _untrained(
         guide=None,
         precision=None,
         n_queries=len(task.query),
-        n_held_out=len(chosen),
+        n_held_out=len(test_rows),
         n_left_out=task.n_left_out,
         n_groups=len(np.unique(task.group)),
-        effective_groups=effective_number(task.group[chosen]),
+        effective_groups=effective_number(task.group[test_rows]),
         n_candidates=0,
         candidate_depth=None,
         queries=None,
@@ -302,11 +302,11 @@ def _dose(task: Task, trainings: Trainings, rate: float, n_seeds: int, frozen: F
 
 def _refuse_all_diverged(doses: Sequence[Dose]) -> None:
     """Raise NotEvaluatedError if training diverged at every learning rate. It names the run and step of each."""
-    lost = [(dose.rate, dose.divergence) for dose in doses if dose.divergence is not None]
-    if len(lost) == len(doses):
+    diverged = [(dose.rate, dose.divergence) for dose in doses if dose.divergence is not None]
+    if len(diverged) == len(doses):
         runs = "; ".join(
             f"{rate:g} ({run.source}, fold {run.fold}, seed {run.seed}, step {run.step or 'after the last'})"
-            for rate, run in lost
+            for rate, run in diverged
         )
         raise NotEvaluatedError(
             f"training diverged at every learning rate: {runs}", remedy=f"--rate {doses[0].rate / 10:g}"
@@ -323,7 +323,7 @@ def _all_seeds(trainings: Trainings, rate: float, n_seeds: int) -> dict[Negative
     running: Sequence[NegativeSource] = trainings.sources
     for seed in range(n_seeds):
         done = trainings.seed(running, seed, rate)
-        values |= {source: np.stack([*values.get(source, ()), own]) for source, own in done.items()}
+        values |= {source: np.stack([*values.get(source, ()), gains]) for source, gains in done.items()}
         if seed and seed + 1 >= ceil(n_seeds / 3):
             running_values = {source: values[source][:, :, 0] for source in running}
             behind = Judge(running_values, trainings.group, trainings.fold).trailing()
@@ -338,7 +338,7 @@ def _compared(
 
     frozen : (n, 3) metrics of the frozen encoder.   values : (S, n, 3) metrics of each source.
     """
-    judge = Judge({source: own[:, :, 0] for source, own in values.items()}, trainings.group, trainings.fold)
+    judge = Judge({source: gains[:, :, 0] for source, gains in values.items()}, trainings.group, trainings.fold)
     gains = judge.gains(frozen[:, 0])
     beaten = any(sign(gain.interval_95) > 0 for source, gain in gains.items() if not source.control)
     reason = "one_seed" if judge.runs is None else None if beaten else "no_gain"

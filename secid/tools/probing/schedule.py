@@ -31,7 +31,7 @@ from secid.tools.probing.losses import Guidance, Objective
 from secid.tools.probing.options import Options
 from secid.tools.probing.task import NegativeSource, Task
 
-RECIPE = (4, ".".join(version("torch").split(".")[:2]))
+TRAINING_VERSION = (4, ".".join(version("torch").split(".")[:2]))
 """Version of the training code, raised when its numbers change, and the version of torch."""
 
 
@@ -48,7 +48,7 @@ class Trainings:
     def __init__(
         self,
         task: Task,
-        chosen: Index,
+        test_rows: Index,
         encoder: TransformerEncoder,
         settings: Settings,
         options: Options,
@@ -57,7 +57,7 @@ class Trainings:
     ) -> None:
         """Prepare the devices, and time a few steps.
 
-        chosen : rows of the task that are ranked when their fold is held out.   guide : guide of the loss gist.
+        test_rows : rows of the task that are ranked when their fold is held out.   guide : guide of the loss gist.
         """
         devices = choose_devices(settings.device)
         bf16 = choose_dtype(settings.dtype, devices[0]) != torch.float32
@@ -70,14 +70,14 @@ class Trainings:
         self._task, self._options, self._progress = task, options, progress
         first = self._learners[0]
         candidates = first.tokens(task.passages.take(task.candidates), "passage")
-        names = np.unique(task.fold[chosen]).tolist()  # a fold may have no chosen row
-        self._held = {fold: held_out(task, fold, chosen, candidates, first) for fold in names}
-        self.rows = np.concatenate([held.rows for held in self._held.values()])
+        names = np.unique(task.fold[test_rows]).tolist()  # a fold may have no chosen row
+        self._tests = {fold: held_out(task, fold, test_rows, candidates, first) for fold in names}
+        self.rows = np.concatenate([test.rows for test in self._tests.values()])
         self.fold, self.group = task.fold[self.rows], task.group[self.rows]
         known = [info.fingerprint for info in (encoder.info, *([] if guide is None else [guide.info]))]
-        own = (options.lora, options.steps, options.batch, settings.temperature, options.loss, options.passages)
-        parts = [*known, self.precision, devices[0].type, *own] if all(known) else None
-        self._files = TrainingFiles(task, self._held, settings, parts)
+        fields = (options.lora, options.steps, options.batch, settings.temperature, options.loss, options.passages)
+        parts = [*known, self.precision, devices[0].type, *fields] if all(known) else None
+        self._files = TrainingFiles(task, self._tests, settings, parts)
         self.sources, self.identical = tuple(task.sources), self._files.identical()
         self.are_kept = self._files.folder is not None
         self._step_seconds, self._ranking_steps = self._time_steps()
@@ -85,7 +85,7 @@ class Trainings:
 
     def frozen(self) -> Floats:
         """Return (n, 3) nDCG@10, MRR@10 and recall@100 of the held-out queries with the untrained encoder."""
-        works = [Work(None, fold, 0, 0.0) for fold in self._held]
+        works = [Work(None, fold, 0, 0.0) for fold in self._tests]
         self._n_done, self._total = 0, self._n_missing(works)[1]
         self._progress.start("rank by the frozen encoder", self._total, "folds")
         done = self._all(works)
@@ -96,11 +96,11 @@ class Trainings:
 
         Raises DivergedError, with its run.
         """
-        works = {source: [Work(source, fold, seed, rate) for fold in self._held] for source in sources}
+        works = {source: [Work(source, fold, seed, rate) for fold in self._tests] for source in sources}
         in_order = [work for of_fold in zip(*works.values(), strict=True) for work in of_fold]
         self._total = self._n_done + self._n_missing(self._remaining(sources, seed, rate))[1]
         done = self._all(in_order)
-        return {source: np.concatenate([done[work] for work in own]) for source, own in works.items()}
+        return {source: np.concatenate([done[work] for work in source_works]) for source, source_works in works.items()}
 
     def begin(self) -> None:
         """Start the stage of progress for all trainings."""
@@ -119,10 +119,10 @@ class Trainings:
     def _remaining(self, sources: Sequence[NegativeSource], seed: int, rate: float) -> Iterator[Work]:
         """Yield the trainings of these sources at this rate from this seed, then all those at the later rates."""
         rates = self._options.rates
-        for own in rates[rates.index(rate) :]:
-            of_rate, first = (sources, seed) if own == rate else (self.sources, 0)
-            for later, source, fold in product(range(first, self._options.n_seeds), of_rate, self._held):
-                yield Work(source, fold, later, own)
+        for each in rates[rates.index(rate) :]:
+            of_rate, first = (sources, seed) if each == rate else (self.sources, 0)
+            for later, source, fold in product(range(first, self._options.n_seeds), of_rate, self._tests):
+                yield Work(source, fold, later, each)
 
     def seconds(self, n: int) -> float:
         """Return the seconds that n trainings take."""
@@ -130,7 +130,7 @@ class Trainings:
 
     def _time_steps(self) -> tuple[float, int]:
         """Measure the seconds of a step, and the time of a ranking as a number of steps. Return both."""
-        learner, (fold, held) = self._learners[0], next(iter(self._held.items()))
+        learner, (fold, test) = self._learners[0], next(iter(self._tests.items()))
         negatives = next(iter(self._task.negatives.values()))
         work = Work(None, fold, 0, 0.0)
         steps = steps_of(self._task, negatives, work, self._options.batch, self._objective)
@@ -144,20 +144,20 @@ class Trainings:
         start = time.perf_counter()
         learner.fit(steps, 2, 0.0, lambda: None)
         middle = time.perf_counter()
-        learner.rows(held.queries, "query")
-        each = (time.perf_counter() - middle) / int(held.queries.lengths.sum())
+        learner.rows(test.queries, "query")
+        each = (time.perf_counter() - middle) / int(test.queries.lengths.sum())
         step = (middle - start) / 2
-        return step, max(1, round(each * int(held.candidates.lengths.sum()) / step))
+        return step, max(1, round(each * int(test.candidates.lengths.sum()) / step))
 
     def _all(self, works: Sequence[Work]) -> dict[Work, Floats]:
         """Return the metrics of each work, from the cache if possible. Equal works are trained once."""
-        kept = {self._files.name(work): self._files.read(work) for work in works}
+        values_of = {self._files.name(work): self._files.read(work) for work in works}
         missing: dict[str, Work] = {}
         for work in works:
-            if kept[name := self._files.name(work)] is None:
+            if values_of[name := self._files.name(work)] is None:
                 missing.setdefault(name, work)
         trained = self._run([*missing.values()])
-        done = {name: trained[missing[name]] if values is None else values for name, values in kept.items()}
+        done = {name: trained[missing[name]] if values is None else values for name, values in values_of.items()}
         return {work: done[self._files.name(work)] for work in works}
 
     def _run(self, works: Sequence[Work]) -> dict[Work, Floats]:
@@ -175,8 +175,8 @@ class Trainings:
                 place = f"{work.source.name}, fold {work.fold + 1}, seed {work.seed + 1}, rate {work.rate:g}"
                 self._progress.at(place, self._total)
             try:
-                held = self._held[work.fold]
-                values = train_and_rank(learner, self._task, held, work, self._options, self._objective, tick)
+                test = self._tests[work.fold]
+                values = train_and_rank(learner, self._task, test, work, self._options, self._objective, tick)
             except DivergedError as error:
                 raise DivergedError(error.message, error.step, run_of(work, error.step)) from error
             finally:
@@ -219,15 +219,17 @@ class TrainingFiles:
     """
 
     def __init__(
-        self, task: Task, held: Mapping[int, HeldOut], settings: Settings, parts: Sequence[object] | None
+        self, task: Task, tests: Mapping[int, HeldOut], settings: Settings, parts: Sequence[object] | None
     ) -> None:
         """Hash the task. parts : everything else that a training depends on; None if trainings are not kept."""
         self.folder = CacheFolder.of(settings).trainings if settings.cache and parts is not None else None
         keys, queries = task.passages.keys, task.queries.keys[task.query]
         texts: list[Any] = [queries, keys[task.positives.ids], task.positives.offsets, task.fold, keys[task.candidates]]
-        self._shared = [RECIPE, str(parts), *map(_hash, [*texts, *(each.rows for each in held.values())])]
+        self._shared = [TRAINING_VERSION, str(parts), *map(_hash, [*texts, *(each.rows for each in tests.values())])]
         self._of: dict[NegativeSource | None, str] = {None: ""}
-        self._of.update({source: _hash(keys[own.ids]) + _hash(own.offsets) for source, own in task.sources.items()})
+        self._of.update(
+            {source: _hash(keys[lists.ids]) + _hash(lists.offsets) for source, lists in task.sources.items()}
+        )
 
     def identical(self) -> tuple[tuple[str, ...], ...]:
         """Return groups of two or more sources with the same negatives, by name."""

@@ -28,7 +28,7 @@ from secid.findings.copies import (
 from secid.pool import Plan, PlannedSource, key_ranks, sample_order
 from secid.pool.normal_form import FormKeys, TextForms, text_forms
 from secid.pool.reading import read_draft
-from secid.pool.texts import TextSpool, TextStore, pieces
+from secid.pool.texts import TextSpool, TextStore, batch_ranges
 from secid.progress import Progress
 from secid.read import Reader
 from secid.read.collection import Collection, open_collection
@@ -190,8 +190,8 @@ class Task:
 
         They are sorted by id in each row, so that their order in a file has no effect.
         """
-        sources = {NegativeSource(name): own.by_id() for name, own in self.negatives.items()}
-        return sources | {NegativeSource(name, control=True): own.by_id() for name, own in self.controls.items()}
+        sources = {NegativeSource(name): lists.by_id() for name, lists in self.negatives.items()}
+        return sources | {NegativeSource(name, control=True): lists.by_id() for name, lists in self.controls.items()}
 
     @cached_property
     def relevant(self) -> Index:
@@ -212,8 +212,8 @@ def read_task(
     n_folds: int,
 ) -> tuple[Task, list[Reader]]:
     """Read the sources. Return their task and the opened readers. For parameters see `read_draft` and `make_task`."""
-    own = replace(settings, controls="none", by=None, ablate=False)  # the task makes its own controls
-    draft, opened = read_draft(readers, own, folder, progress)
+    plain = replace(settings, controls="none", by=None, ablate=False)  # the task makes its own controls
+    draft, opened = read_draft(readers, plain, folder, progress)
     try:
         return make_task(draft.whole, open_collection(settings), folder, settings.seed, n_folds), opened
     finally:
@@ -236,19 +236,19 @@ def make_task(plan: Plan, collection: Collection, folder: Path, seed: int, n_fol
     known_query, known_passage = plan.known_positives // len(plan.passages), plan.known_positives % len(plan.passages)
     labelled = distinct(pairs(first_query[known_query], place[known_passage], n))
     of_sources = {planned.name: _negatives(planned, first_query, place, n) for planned in plan.sources}
-    asked = {name: distinct(keys // n) for name, keys in of_sources.items()}
+    queries_of = {name: distinct(keys // n) for name, keys in of_sources.items()}
     shared = distinct(labelled // n)
-    for own in asked.values():
-        shared = shared[is_known(shared, own)]
+    for numbers in queries_of.values():
+        shared = shared[is_known(shared, numbers)]
     if not len(shared):
-        counts = ", ".join(f"{name} {len(own):,}" for name, own in asked.items())
+        counts = ", ".join(f"{name} {len(numbers):,}" for name, numbers in queries_of.items())
         raise InputError(
             f"no query has both a positive and a negative in every source (queries with negatives: {counts})",
             remedy="compare sources that were mined for the same queries",
         )
     shared = shared[np.argsort(key_ranks(plan.queries.keys)[shared])]
     lists = {name: _of_rows(keys, shared, n) for name, keys in of_sources.items()}
-    fewest = np.minimum.reduce([own.counts for own in lists.values()])
+    fewest = np.minimum.reduce([part.counts for part in lists.values()])
     positives = _of_rows(labelled, shared, n)
     group = query_groups(positives.rows, positives.ids, _copies(passages, distinct(positives.ids)), len(shared))
     random = _random(positives, fewest, n, seed)
@@ -258,12 +258,12 @@ def make_task(plan: Plan, collection: Collection, folder: Path, seed: int, n_fol
         passages=passages,
         query=shared,
         positives=positives,
-        negatives={name: own.first(fewest) for name, own in lists.items()},
-        controls={kind: own for kind, own in controls.items() if isinstance(own, RowLists)},
+        negatives={name: part.first(fewest) for name, part in lists.items()},
+        controls={kind: part for kind, part in controls.items() if isinstance(part, RowLists)},
         group=group,
         fold=folds(group, queries, shared, n_folds, seed),
         candidates=np.arange(n),
-        n_left_out=len(distinct(np.concatenate(list(asked.values())))) - len(shared),
+        n_left_out=len(distinct(np.concatenate(list(queries_of.values())))) - len(shared),
         missing={kind: reason for kind, reason in controls.items() if isinstance(reason, str)},
         folder=folder,
     )
@@ -325,9 +325,9 @@ def _random(positives: RowLists, counts: Index, n: int, seed: int) -> RowLists:
     """
     generator, drawn = np.random.default_rng([seed, 3]), []
     for row, count in enumerate(counts.tolist()):
-        own = positives.of(row)
-        ids = generator.choice(n, min(n, count + len(own)), replace=False)
-        drawn.append(ids[~np.isin(ids, own)][:count])
+        excluded = positives.of(row)
+        ids = generator.choice(n, min(n, count + len(excluded)), replace=False)
+        drawn.append(ids[~np.isin(ids, excluded)][:count])
     return _joined(drawn)
 
 
@@ -339,8 +339,8 @@ def _known_positive(positives: RowLists, random: RowLists) -> RowLists | str:
     several = positives.counts > 1
     if several.mean() < MIN_SECOND_POSITIVE_SHARE:
         return "few_second_positives"
-    own = [positives.of(row)[1:] if several[row] else random.of(row) for row in range(len(several))]
-    return _joined(own)
+    row_lists = [positives.of(row)[1:] if several[row] else random.of(row) for row in range(len(several))]
+    return _joined(row_lists)
 
 
 def _joined(lists: list[Index]) -> RowLists:
@@ -370,10 +370,10 @@ def candidates_of(
     """
     if len(task.passages) <= MOST_CANDIDATES:
         return np.arange(len(task.passages)), None
-    lists = [own.take(rows) for own in task.negatives.values()]
+    lists = [part.take(rows) for part in task.negatives.values()]
     lists += [_dense(task, rows, encoder, settings, progress), _bm25(task, rows)]
     for depth in range(DEEPEST_LIST, 0, -1):
-        parts = [own.first(np.minimum(own.counts, depth)).ids for own in lists]
+        parts = [part.first(np.minimum(part.counts, depth)).ids for part in lists]
         ids = distinct(np.concatenate([task.positives.take(rows).ids, *parts]))
         if len(ids) <= MOST_CANDIDATES:
             break
@@ -392,7 +392,9 @@ def _dense(task: Task, rows: Index, encoder: Encoder, settings: Settings, progre
 def _bm25(task: Task, rows: Index) -> RowLists:
     """Return the passages with the highest BM25 scores for each row's query. Each shares a token with the query."""
     passages = task.passages
-    documents = (passages.packed(start, stop) for start, stop in pieces(len(passages), TEXTS_AT_ONCE, passages.lengths))
+    documents = (
+        passages.packed(start, stop) for start, stop in batch_ranges(len(passages), TEXTS_AT_ONCE, passages.lengths)
+    )
     index = Bm25Index(task.queries.packed_of(task.query[rows]), documents, "multilingual")
     places, _ = index.best(np.arange(len(rows)), DEEPEST_LIST)
     return RowLists.of_counts(places[places >= 0], (places >= 0).sum(axis=1))

@@ -66,9 +66,11 @@ class MergedScore:
         errors: Floats = np.sqrt(self.squares)
         return errors
 
-    def add(self, vectors: Vectors, own: StoredSet, distance: float, dtype: torch.dtype) -> Influence:
+    def add(self, vectors: Vectors, stored: StoredSet, distance: float, dtype: torch.dtype) -> Influence:
         """Add the influence of a shard's triplets, and return it. The shard has at least one triplet."""
-        effect = influence(vectors, own.triplets, own.squared, own.weight, self.eigen, distance, self.budgets, dtype)
+        effect = influence(
+            vectors, stored.triplets, stored.squared, stored.weight, self.eigen, distance, self.budgets, dtype
+        )
         self.squares += (effect.per_query**2).sum(axis=0)
         self.bias_nats += effect.bias_nats
         self.n_queries += effect.n_queries
@@ -107,9 +109,11 @@ class ShardPart:
         nothing = np.zeros(0, np.int64)
         has = flags_of([sets[place].triplets.query if place in sets else nothing for place in range(len(names))])
         columns = {}
-        for place, own in sets.items():
-            outscores = own.findings >> np.uint32(BITS["inversion"]) & np.uint32(1) != 0
-            columns[place] = Columns.of(own.triplets, own.squared, own.weight, outscores, numbers.smallest_distance)
+        for place, stored in sets.items():
+            outscores = stored.findings >> np.uint32(BITS["inversion"]) & np.uint32(1) != 0
+            columns[place] = Columns.of(
+                stored.triplets, stored.squared, stored.weight, outscores, numbers.smallest_distance
+            )
         return ShardPart(sets, columns, has, numbers.smallest_distance)
 
     def queries(self, sources: tuple[int, ...]) -> Flags:
@@ -119,10 +123,10 @@ class ShardPart:
 
     def rows(self, place: int, queries: Flags) -> StoredSet | None:
         """Return the triplets of a source on some queries; None if there are none."""
-        own = self.sets.get(place)
-        if own is None or not (keep := queries[own.triplets.query]).any():
+        stored = self.sets.get(place)
+        if stored is None or not (keep := queries[stored.triplets.query]).any():
             return None
-        return own if keep.all() else own.rows(np.flatnonzero(keep))
+        return stored if keep.all() else stored.rows(np.flatnonzero(keep))
 
 
 class MergedPairs:
@@ -169,10 +173,10 @@ class MergedPairs:
         """After the first pass, choose the restricted sets to score."""
         every = range(len(self.names))
         shared = {pair: self.counts.of(*pair) for pair in self._ratios}
-        self.shared = {pair: own for pair, own in shared.items() if own.compares}
+        self.shared = {pair: overlap for pair, overlap in shared.items() if overlap.compares}
         whole = {self.whole(place) for place in every}
         common = [Key(place, self.counts.common) for place in every] if self.counts.in_table else []
-        sizes = {pair: own.n for pair, own in self.shared.items()}
+        sizes = {pair: overlap.n for pair, overlap in self.shared.items()}
         sets = {pair: self._keys(pair) for pair in self.shared}
         self.scored = set(scored_pairs(sizes, sets, whole.union(common)))
         members: dict[Key, tuple[int, ...]] = {key: pair for pair in sorted(self.scored) for key in sets[pair]}
@@ -230,12 +234,12 @@ class MergedPairs:
     def pairs(self, nats: Callable[[Key], float]) -> SourcePairs:
         """Return the comparisons of all pairs, without hardness. nats: function that returns the score of a set."""
         gaps = []
-        for pair, own in self.shared.items():
-            trace, outscoring = (ratio.difference(own.n) for ratio in self._ratios[pair])
+        for pair, overlap in self.shared.items():
+            trace, outscoring = (ratio.difference(overlap.n) for ratio in self._ratios[pair])
             gap = trace
             if pair in self.scored:
                 first, second = map(nats, self._keys(pair))
-                gap = Difference(first - second, float(np.sqrt(self.squares[pair])), own.n, own.n)
+                gap = Difference(first - second, float(np.sqrt(self.squares[pair])), overlap.n, overlap.n)
             a, b = (self.names[place] for place in pair)
             number: Number = "score" if pair in self.scored else "trace"
             gaps.append(PairGap(a, b, gap, number, None, outscoring).higher_first())

@@ -39,13 +39,13 @@ from secid.pool.coverage import LEXED_AT_ONCE, add_table, frequencies, merge_fre
 from secid.pool.normal_form import FormKeys, text_forms
 from secid.pool.plan import QuerySubset, Shard
 from secid.pool.reading import add_labels, bytes_read_by, judgement_files, label_records, refuse_unused_collection
-from secid.pool.texts import TextSpool, TextStore, pieces
+from secid.pool.texts import TextSpool, TextStore, batch_ranges
 from secid.pool.tokens import distinct_tokens
 from secid.pool.workers import Workers
 from secid.progress import Progress
 from secid.read import Reader
 from secid.records import Block, Defect, Record
-from secid.results.catalogue import DAMAGE
+from secid.results.catalogue import DAMAGE_FINDINGS
 from secid.settings import Settings
 from secid.triplets.estimates import GapMoments
 
@@ -66,7 +66,7 @@ class Counts:
               opening. Of a source: `negatives` counts distinct negatives by opening, `queries` counts queries by the
               opening of a negative, `hub_queries` counts queries by the normal form of a negative, and `lengths` counts
               labelled positives by number of characters.
-    formal  : for each source, moments of the formal defects of negatives and positives, in the order of DAMAGE.
+    formal  : for each source, moments of the formal defects of negatives and positives, in DAMAGE_FINDINGS order.
     phrases : sorted keys of generators' phrases that a positive begins with.
     shared  : number of distinct negatives that two sources share, by their sorted names. For a source with itself it is
               the number of its distinct negatives.
@@ -109,7 +109,9 @@ class Counts:
         }
         hubs = {name: hub_forms(self.table("hub_queries", name)) for name in names}
         lengths = {name: ordinary_lengths(self.table("lengths", name)) for name in names}
-        excess = {name: formal_excess(dict(zip(DAMAGE, own, strict=True))) for name, own in self.formal.items()}
+        excess = {
+            name: formal_excess(dict(zip(DAMAGE_FINDINGS, values, strict=True))) for name, values in self.formal.items()
+        }
         return RunTexts(RunOpenings(common_phrases(self.phrases), shared), hubs, lengths, excess)
 
 
@@ -132,8 +134,8 @@ def summed_counts(parts: Callable[[], Iterable[Counts]]) -> Counts:
             if kind in FREQUENT:  # half of the minimum share, so that rounding loses no key
                 frequent = table.keys[table.counts >= FREQUENT[kind] / 2 * table.n_documents]
                 keys[kind, name] = distinct(np.append(keys.get((kind, name), NO_KEYS), frequent))
-    openings = {name: own for (kind, name), own in keys.items() if kind == "negatives"}
-    keys |= {("queries", name): own for name, own in openings.items()}
+    openings = {name: counts for (kind, name), counts in keys.items() if kind == "negatives"}
+    keys |= {("queries", name): counts for name, counts in openings.items()}
     keys["positives", ""] = distinct(np.concatenate([NO_KEYS, *openings.values()]))
     return reduce(Counts.__add__, (part.only(keys) for part in parts()), Counts())
 
@@ -145,8 +147,8 @@ def count_part(readers: Sequence[Reader], settings: Settings, shard: Shard, fold
     """
     tick = bytes_read_by(readers, progress)
     judgements = judgement_files(settings)
-    own = _OwnTexts(shard, TextSpool("passage", folder / "own.txt"), judgements, settings)
-    streams = ((reader.source, _watched(reader, shard, own)) for reader in readers)
+    shard_texts = _OwnTexts(shard, TextSpool("passage", folder / "own.txt"), judgements, settings)
+    streams = ((reader.source, _watched(reader, shard, shard_texts)) for reader in readers)
     gathered = collect_sources(streams, folder, tick)
     if judgements:
         add_labels(gathered, judgements, settings)
@@ -161,8 +163,8 @@ def count_part(readers: Sequence[Reader], settings: Settings, shard: Shard, fold
         tables |= {("hub_queries", item.name): queries_by_form(item, of_queries, facts.forms) for item in sources}
         tables |= {("lengths", item.name): facts.lengths(item) for item in sources}
         formal = {item.name: formal_moments(item, facts, queries) for item in sources if item.n_records}
-        of_texts = own.counts(settings.tokenizer)
-        if judgements and not own.labelled:
+        of_texts = shard_texts.counts(settings.tokenizer)
+        if judgements and not shard_texts.labelled:
             refuse_unused_collection(readers, settings)
         return Counts(tables, formal, n_texts=len(queries)) + of_texts
     finally:
@@ -171,19 +173,19 @@ def count_part(readers: Sequence[Reader], settings: Settings, shard: Shard, fold
 
 
 def formal_moments(planned: PlannedSource, facts: PassageFacts, queries: TextStore) -> tuple[GapMoments, ...]:
-    """Return the gap moments of each formal defect of a source, in the order of DAMAGE."""
+    """Return the gap moments of each formal defect of a source, in the order of DAMAGE_FINDINGS."""
     flagged = planned.with_findings(formal_masks(planned, facts.of_source(planned)))
     listed = ListedNegatives(flagged, queries.keys)
-    return tuple(map(listed.compared, DAMAGE))
+    return tuple(map(listed.compared, DAMAGE_FINDINGS))
 
 
-def _watched(reader: Reader, shard: Shard, own: _OwnTexts) -> Iterator[Record | Defect | Block]:
-    """Yield the rows of the part's queries. Also add the texts of all rows to `own`."""
+def _watched(reader: Reader, shard: Shard, shard_texts: _OwnTexts) -> Iterator[Record | Defect | Block]:
+    """Yield the rows of the part's queries. Also add the texts of all rows to `shard_texts`."""
 
     def watched() -> Iterator[Record | Defect | Block]:
         for item in reader.blocks():
             if not isinstance(item, Defect):
-                own.take(reader.source.name, item)
+                shard_texts.take(reader.source.name, item)
             yield item
 
     return QuerySubset(shard.has, nameless=False).rows(watched())
@@ -216,10 +218,10 @@ class _OwnTexts:
         self._add(block.passages, roles, source)
 
     def _add(self, passages: Sequence[str], roles: Iterable[int], source: int) -> None:
-        own = self._shard.owns(passages)
-        numbers = self._spool.add(list(compress(passages, own)))
+        is_ours = self._shard.owns(passages)
+        numbers = self._spool.add(list(compress(passages, is_ours)))
         self._number.extend(numbers)
-        self._role.extend(compress(roles, own))
+        self._role.extend(compress(roles, is_ours))
         self._source.extend([source] * len(numbers))
 
     def counts(self, tokenizer: str) -> Counts:
@@ -238,7 +240,7 @@ class _OwnTexts:
             for name, number in self._names.items():
                 listed[name][ids[(role == NEGATIVE) & (source == number)]] = True
             openings = Openings(*np.zeros((2, len(store)), np.uint64))
-            for start, stop in pieces(len(store), LEXED_AT_ONCE, store.lengths):
+            for start, stop in batch_ranges(len(store), LEXED_AT_ONCE, store.lengths):
                 texts = store.packed(start, stop)
                 openings.phrase[start:stop] = phrase_keys(texts)
                 openings.opening[start:stop] = opening_keys(FormKeys.of(texts))
@@ -254,7 +256,7 @@ def document_frequencies(store: TextStore, counted: Flags, tokenizer: str) -> Do
     """Count the flagged passages with each token. counted: (n,) flags of the passages to count."""
     ids = np.flatnonzero(counted)
     tables: list[DocumentFrequencies] = []
-    for start, stop in pieces(len(ids), LEXED_AT_ONCE, store.lengths[ids]):
+    for start, stop in batch_ranges(len(ids), LEXED_AT_ONCE, store.lengths[ids]):
         texts = store.packed_of(ids[start:stop])
         add_table(tables, frequencies(distinct_tokens(*token_stream(texts, tokenizer, "passage"))))
     return merge_frequencies(tables)

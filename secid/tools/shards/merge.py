@@ -123,8 +123,8 @@ class MergedSource:
         """Return the moments of each share, summed over the shards that evaluated it."""
         sums: dict[str, Moments] = {}
         for part in (*self.parts, *self.without_triplets):
-            for name, own in part.moments.items():
-                sums[name] = sums[name].plus(own) if name in sums else own
+            for name, moments in part.moments.items():
+                sums[name] = sums[name].plus(moments) if name in sums else moments
         return sums
 
     def compared(self) -> dict[str, GapMoments]:
@@ -137,17 +137,17 @@ class MergedSource:
 
     def add(self, vectors: Vectors, arrays: Arrays, number: int, distance: float, dtype: torch.dtype) -> Influence:
         """Add the influence of a shard's triplets, and return it. number: the source's number in the shard."""
-        own = StoredSet.of(arrays, number)
-        effect = self.score.add(vectors, own, distance, dtype)
+        stored = StoredSet.of(arrays, number)
+        effect = self.score.add(vectors, stored, distance, dtype)
         self.keys.append(arrays[f"{number}.keys"])
         self.per_query.append(effect.per_query[:, 0])
-        flags = {"": np.ones(len(own.weight), np.bool_)}
-        flags |= {name: own.findings >> np.uint32(bit) & np.uint32(1) != 0 for name, bit in BITS.items()}
+        flags = {"": np.ones(len(stored.weight), np.bool_)}
+        flags |= {name: stored.findings >> np.uint32(bit) & np.uint32(1) != 0 for name, bit in BITS.items()}
         for name, inside in flags.items():
-            self.weights[name] += float(own.weight[inside].sum())
+            self.weights[name] += float(stored.weight[inside].sum())
             self.information[name] += float(effect.information[inside].sum())
-        if self.sound is not self.score and own.is_sound.any():
-            self.sound.add(vectors, own.sound(), distance, dtype)
+        if self.sound is not self.score and stored.is_sound.any():
+            self.sound.add(vectors, stored.sound(), distance, dtype)
         return effect
 
 
@@ -168,7 +168,7 @@ def merge_states(
     shards = {name: adapter_of(ShardNumbers).validate_python(header["numbers"]) for name, header in headers.items()}
     sums: defaultdict[str, Sums] = defaultdict(Sums)
     tallies: dict[str, Tally] = {}
-    between = MergedPairs(tuple(sorted({part.result.name for own in shards.values() for part in own.sources})))
+    between = MergedPairs(tuple(sorted({part.result.name for state in shards.values() for part in state.sources})))
     progress.start("merge", 2 * len(shards), "shards")
     for numbers, arrays, _ in _shards(state, shards, folder, rows=False):
         for number, part in enumerate(numbers.sources):
@@ -183,8 +183,8 @@ def merge_states(
     without_triplets = {
         name: [s.without_triplets[name] for s in shards.values() if name in s.without_triplets] for name in sums
     }
-    wholes = {name: MergedSource(own, without_triplets[name], gpu) for name, own in sums.items()}
-    tallies = {name: _added(tallies[name], tallies[unassigned_of(own.parts[0].file)]) for name, own in sums.items()}
+    wholes = {name: MergedSource(part, without_triplets[name], gpu) for name, part in sums.items()}
+    tallies = {name: _added(tallies[name], tallies[unassigned_of(part.parts[0].file)]) for name, part in sums.items()}
     between.settle()
     for numbers, arrays, path in _shards(state, shards, folder, rows=True) if between.members else ():
         if numbers.sources:
@@ -215,21 +215,21 @@ def _shards(
             path.unlink()
 
 
-def _added(before: Tally, own: Tally) -> Tally:
+def _added(before: Tally, tally: Tally) -> Tally:
     """Add the tally of one more shard. Keep the first examples of each reason."""
     shown: list[Example] = []
-    for example in sorted([*before.examples, *own.examples], key=place_of):
+    for example in sorted([*before.examples, *tally.examples], key=place_of):
         if sum(other.reason == example.reason for other in shown) < EXAMPLES_PER_REASON:
             shown.append(example)
     return Tally(
-        n_read=before.n_read + own.n_read,
-        n_used=before.n_used + own.n_used,
-        n_records=before.n_records + own.n_records,
-        skipped=dict(sorted((Counter(before.skipped) + Counter(own.skipped)).items())),
-        dropped=dict(sorted((Counter(before.dropped) + Counter(own.dropped)).items())),
+        n_read=before.n_read + tally.n_read,
+        n_used=before.n_used + tally.n_used,
+        n_records=before.n_records + tally.n_records,
+        skipped=dict(sorted((Counter(before.skipped) + Counter(tally.skipped)).items())),
+        dropped=dict(sorted((Counter(before.dropped) + Counter(tally.dropped)).items())),
         examples=tuple(shown),
-        n_mixed_slices=before.n_mixed_slices + own.n_mixed_slices,
-        n_repeated_rows=before.n_repeated_rows + own.n_repeated_rows,
+        n_mixed_slices=before.n_mixed_slices + tally.n_mixed_slices,
+        n_repeated_rows=before.n_repeated_rows + tally.n_repeated_rows,
     )
 
 
@@ -296,7 +296,7 @@ def merged_run(
         ),
         comparisons=compared,
         analyses={
-            **{name: own for name, own in reordered(analyses, order).items() if name != "cost"},
+            **{name: value for name, value in reordered(analyses, order).items() if name != "cost"},
             OVERLAP.name: tuple(overlap(a, b, n_queries, between, counts) for a, b in combinations(order, 2)),
         },
         warnings=(*comparison_warnings(pairs, counts_shared), *filter(None, others)),
@@ -307,7 +307,7 @@ def merged_run(
 def with_hardness(compared: Sequence[Comparison], sample: Sequence[Comparison]) -> tuple[Comparison, ...]:
     """Return `compared` with the hardness differences that the same pairs have in `sample`."""
     known = {(pair.first, pair.second): pair.hardness for pair in sample}
-    negated = {(b, a): own and own.negated() for (a, b), own in known.items()}
+    negated = {(b, a): gap and gap.negated() for (a, b), gap in known.items()}
     every = known | negated
     return tuple(replace(pair, hardness=every.get((pair.first, pair.second))) for pair in compared)
 
@@ -318,14 +318,14 @@ def on_shared(between: MergedPairs, name: str, sample: SourceReport) -> TableNum
     if key not in between.sets:
         return None
     score, n = between.sets[key], round(between.sets[key].state.n_negatives)
-    error, own = float(score.standard_errors()[0]), sample.scored.on_shared
+    error, shared = float(score.standard_errors()[0]), sample.scored.on_shared
     ends = score_interval(score.nats, error, score.n_queries, BUDGET)
     return TableNumbers(
         n_queries=score.n_queries,
         n_triplets=n,
         score=BudgetPoint(budget=BUDGET, nats=score.nats, interval_95=ends, bias_nats=float(score.bias_nats[0])),
         trace=trace(score.state.matrix()),
-        hardness=None if own is None else own.hardness,
+        hardness=None if shared is None else shared.hardness,
         inversion_fraction=between.n_inverted[key] / n,
     )
 
@@ -412,11 +412,11 @@ def merged_findings(
     """
     findings, compared = [], whole.compared()
     for name in FINDINGS:
-        own = sample.finding(name)
+        stored = sample.finding(name)
         if name in AGAINST_PASSAGES or name not in moments:
-            findings += [] if own is None else [own]
+            findings += [] if stored is None else [stored]
             continue
-        examples = own.examples if own is not None and own.examples else examples_of(whole, name)
+        examples = stored.examples if stored is not None and stored.examples else examples_of(whole, name)
         weight, information = (part_of_total(sums[name], sums[""]) for sums in (whole.weights, whole.information))
         share, nats = moments[name], whole.score.nats * information
         finding = source_finding(name, share.n, share, examples, weight, nats)
@@ -454,10 +454,10 @@ def states_of(
     for name in (source.name for source in run.sources):
         item, whole = items[name], wholes[name]
         table = between.sets.get(between.in_table(*between.places(name)), whole.score)
-        own = replace(item, state=table.state)
+        state = replace(item, state=table.state)
         if merged is not None and merged.sampled_queries is not None:
             per_query = np.concatenate(whole.per_query)[:, None]
             effect = replace(item.influence, queries=np.arange(len(per_query)), per_query=per_query)
-            own = replace(own, query_keys=np.concatenate(whole.keys), influence=effect)
-        states.append(own)
+            state = replace(state, query_keys=np.concatenate(whole.keys), influence=effect)
+        states.append(state)
     return tuple(states)

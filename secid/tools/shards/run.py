@@ -39,7 +39,7 @@ if TYPE_CHECKING:
 
 Load = Callable[..., "tuple[Encoder, EncoderInfo]"]
 """A function with the parameters of `load_noted`. It lets a process keep its encoder for several shards."""
-DTYPES = get_args(Dtype)
+DTYPE_NAMES = get_args(Dtype)
 MERGE_SAMPLE = 20_000
 """Default number of queries of each source that a merge samples."""
 
@@ -240,12 +240,12 @@ def _merge_settings(
     typed = {name: value for name, value in settings.items() if value is not None}
     stored = {name: value for name, value in first["run"]["settings"].items() if name not in SHARD_LOCAL_SETTINGS}
     name = stored.pop("encoder", None)
-    own = resolve({**typed, "encoder": encoder if isinstance(encoder, str) else None})
+    typed_settings = resolve({**typed, "encoder": encoder if isinstance(encoder, str) else None})
     if encoder is None:
-        encoder = encoder_of(name, own, url)
+        encoder = encoder_of(name, typed_settings, url)
     keywords: Any = {**stored, **typed, "shard": f"0/{len(headers)}"}
     resolved, progress = start_command(encoder, keywords, progress, in_shards=True)
-    resolved = resolved.changed(keyless=own.values.keyless)
+    resolved = resolved.changed(keyless=typed_settings.values.keyless)
     refuse_no_encoder(encoder, resolved.values)
     return encoder, replace(resolved, origin={**resolved.origin, "tokenizer": first["tokenizer_from"]}), progress
 
@@ -268,7 +268,7 @@ def _sample_settings(resolved: Resolved, n_sampled: int | None, dtype: str) -> R
         on_bad="skip",
         max_bad_fraction=1.0,
         max_records=n_sampled,
-        dtype=dtype if dtype in DTYPES else resolved.values.dtype,  # so that no dtype is advised
+        dtype=dtype if dtype in DTYPE_NAMES else resolved.values.dtype,  # so that no dtype is advised
     )
 
 
@@ -340,21 +340,24 @@ def score_on_ray(
         if "://" not in url and hosts - {ray.util.get_node_ip_address(), "127.0.0.1"}:
             progress.note(f"{url} must be on a disk that all machines of the cluster share, or be a URL such as s3://…")
         has_gpu = resolved.values.device != "cpu" and ray.cluster_resources().get("GPU", 0) >= 1
-        sent = ray.put(encoder or resolved.values.encoder)
+        encoder_ref = ray.put(encoder or resolved.values.encoder)
         noted: set[str] = set()
         for kind, stage in stages.items():
-            own = {**keywords, "state_dir": url, "prepare": kind == COUNTS}
+            options = {**keywords, "state_dir": url, "prepare": kind == COUNTS}
             left = [part for part in parts if not {part, WHOLE} & done[kind]]
-            work = {f"{stage} {part}": (score_shard, job.words, sent, {**own, "shard": str(part)}) for part in left}
+            work = {
+                f"{stage} {part}": (score_shard, job.words, encoder_ref, {**options, "shard": str(part)})
+                for part in left
+            }
             progress.start(stage, shards, "shards")
             progress.advance(shards - len(left))
             _all(ray, work, progress, noted, has_gpu and kind == SHARD)
         progress.start("merge", 1, "report")
-        own = {name: value for name, value in keywords.items() if name in SHARD_LOCAL_SETTINGS} | {
+        options = {name: value for name, value in keywords.items() if name in SHARD_LOCAL_SETTINGS} | {
             "run": run,
             "force": force,
         }
-        result: Run = _all(ray, {"merge": (merge, url, sent, own)}, progress, noted, has_gpu)["merge"]
+        result: Run = _all(ray, {"merge": (merge, url, encoder_ref, options)}, progress, noted, has_gpu)["merge"]
     report = Path(run or "", "report.json")
     if run is not None and not (report.is_file() and report.read_text(encoding="utf-8") == to_json(result)):
         error = errors.OutputError(
@@ -394,7 +397,7 @@ def _all(ray: Any, work: Mapping[str, Any], progress: Progress, noted: set[str],
                         what = f"failed {TRIES} times on Ray, {type(cause).__name__}: {errors.plain_message(cause)}"
                         remedy = "see Ray's logs; finished parts are kept, and the same command runs the others"
                         raise errors.NotEvaluatedError(what, where=name, remedy=remedy) from None
-                    progress.note(f"{name}: {type(cause).__name__}; trying again")
+                    progress.note(f"{name} failed ({type(cause).__name__}); trying again")
                     if not isinstance(error, ray.exceptions.RayTaskError):  # its process has ended
                         actors.remove(one)
                     todo.extendleft([name] if name in work else [])

@@ -43,7 +43,7 @@ Other entries depend on the kind of state.
 COUNTS, SHARD = "counts", "shard"
 ROWS = "rows"
 WHOLE = Shard(0, 1)
-REFUSED = {
+REFUSED_SETTINGS = {
     "first_k": "a shard does not see how many negatives the records of other shards have",
     "max_records": "a sample needs no shards",
     "until_ranked": "a sample needs no shards",
@@ -63,7 +63,7 @@ def refuse_in_shards(settings: Settings, words: Sequence[str]) -> None:
             raise UsageError(
                 "can be read only once, but a shard reads all rows twice", where=path or "sources", remedy="name files"
             )
-    for name, why in REFUSED.items():
+    for name, why in REFUSED_SETTINGS.items():
         if getattr(settings, name) is not None:
             raise UsageError(
                 f"cannot be used with {flag_of('shard')}: {why}", where=flag_of(name), remedy=f"remove {flag_of(name)}"
@@ -234,8 +234,8 @@ def score_shard(
 
     def header(numbers: ShardNumbers, files: Mapping[str, Any]) -> Header:
         run = {**job.run, "dtype": encoder.info.dtype, "encoder": encoder.info.fingerprint}
-        own = {"run": run, "tokenizer_from": job.resolved.origin["tokenizer"]}
-        return {**own, "numbers": asdict(numbers), "files": files, "timing": clock.stages}
+        origin = {"run": run, "tokenizer_from": job.resolved.origin["tokenizer"]}
+        return {**origin, "numbers": asdict(numbers), "files": files, "timing": clock.stages}
 
     try:
         background = Background(frequencies=counts.table("documents"), run_texts=counts.texts())
@@ -298,15 +298,15 @@ def shard_states(state: StateDir) -> dict[str, Header]:
     return headers
 
 
-def check_files(name: str, own: Mapping[str, Any], first: str, files: Mapping[str, Any], url: str) -> None:
+def check_files(name: str, listed: Mapping[str, Any], first: str, files: Mapping[str, Any], url: str) -> None:
     """Raise InputError unless a state has read the same files as the first one."""
-    for path in sorted({*own, *files}):
-        if own.get(path, {}).get("sha256") == files.get(path, {}).get("sha256"):
+    for path in sorted({*listed, *files}):
+        if listed.get(path, {}).get("sha256") == files.get(path, {}).get("sha256"):
             continue
         again = f"remove the states in {url} and run all shards again"
         raise InputError(
             f"has changed between {first} and {name}"
-            if path in own and path in files
+            if path in listed and path in files
             else f"was read by {first if path in files else name} but not by {name if path in files else first}",
             where=path,
             remedy=f"{again}, and name the commit: {HUB}datasets/OWNER/NAME@COMMIT"

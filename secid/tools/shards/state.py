@@ -106,8 +106,8 @@ def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Set
     arrays: Arrays = {}
     results = {result.name: result for result in scored.run.sources}
     for number, item in enumerate(scored.measured):
-        own = arrays_of(item, plan, scored.vectors, smallest_distance, settings)
-        arrays |= {f"{number}.{key}": array for key, array in own.items()}
+        of_source = arrays_of(item, plan, scored.vectors, smallest_distance, settings)
+        arrays |= {f"{number}.{key}": array for key, array in of_source.items()}
     listed = [Listed(item.name, item.triplets.query, item.triplets.negative) for item in scored.measured]
     numbers = ShardNumbers(
         plan.tallies,
@@ -206,8 +206,8 @@ def write_vectors(vectors: Vectors, plan: Plan, path: Path) -> None:
         ("passage", plan.source_passages()),
     )
     with path.open("wb") as file:
-        for role, own in ids:
-            for rows in rows_of_ids(vectors, role, own, ROWS_AT_ONCE):
+        for role, role_ids in ids:
+            for rows in rows_of_ids(vectors, role, role_ids, ROWS_AT_ONCE):
                 file.write(rows.cpu().contiguous().numpy().data)
 
 

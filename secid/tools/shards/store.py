@@ -23,8 +23,9 @@ from safetensors.numpy import save_file
 from secid.errors import InputError, OutputError, SecidError, UsageError, plain_message
 from secid.files import NO_ROOM, check_writable, make_folder, partial_files, sha256_of, work_folder
 
-SUFFIX = ".safetensors"
-NAME = re.compile(r"[a-z0-9-]+")
+STATE_SUFFIX = ".safetensors"
+STORE_REMEDY = "check the address of --state-dir, your credentials and the free space"
+STATE_NAME = re.compile(r"[a-z0-9-]+")
 CREDENTIALS = re.compile(r"//[^/]*@")
 """User and password before the host of a URL. They are removed from messages."""
 RECORD = "secid_state"
@@ -33,8 +34,8 @@ RECORD = "secid_state"
 FIRST_BYTES, MAX_HEADER_BYTES = 1 << 16, 100_000_000
 """Bytes of the first request for a header in an object store; most headers need no second request. Maximum size of a
 header, which is that of safetensors. A longer header belongs to another program and is not downloaded."""
-PIECES, PIECE_BYTES = 64, 1 << 16
-"""Number and size of the pieces of a large local file that are hashed. Hashing all of it would take a quarter of the
+HASH_SAMPLES, SAMPLE_BYTES = 64, 1 << 16
+"""Number and size of the samples of a large local file that are hashed. Hashing all of it would take a quarter of the
 time of a merge."""
 
 
@@ -71,8 +72,8 @@ class StateDir:
             else:
                 self._store.invalidate_cache()  # a cached listing lacks files that other processes have just written
                 files = [path.rsplit("/", 1)[-1] for path in self._store.ls(self._root, detail=False)]
-        names = (file.removesuffix(SUFFIX) for file in files if file.endswith(SUFFIX))
-        return sorted(name for name in names if NAME.fullmatch(name))
+        names = (file.removesuffix(STATE_SUFFIX) for file in files if file.endswith(STATE_SUFFIX))
+        return sorted(name for name in names if STATE_NAME.fullmatch(name))
 
     def has(self, name: str) -> bool:
         """Return True if the state exists. Then all of its large files exist. Their content is not checked."""
@@ -91,16 +92,16 @@ class StateDir:
         files : large files to copy, by key.
         """
         file = _file(name)
-        own = {key: np.asarray(a, a.dtype.newbyteorder("="), order="C") for key, a in arrays.items()}
+        stored = {key: np.asarray(a, a.dtype.newbyteorder("="), order="C") for key, a in arrays.items()}
         listed = {
-            key: {"bytes": path.stat().st_size, "sha256": sha256_of(path), "pieces_sha256": _sha256_of_pieces(path)}
+            key: {"bytes": path.stat().st_size, "sha256": sha256_of(path), "pieces_sha256": _sha256_of_samples(path)}
             for key, path in files.items()
         }
         text = json.dumps(
-            {"name": name, "header": dict(header), "arrays_sha256": _sha256_of_arrays(own), "files": listed}
+            {"name": name, "header": dict(header), "arrays_sha256": _sha256_of_arrays(stored), "files": listed}
         )
         with work_folder() as folder, self._writing(file):
-            save_file(own, folder / file, {RECORD: f"{_sha256(text)} {text}"})
+            save_file(stored, folder / file, {RECORD: f"{_sha256(text)} {text}"})
             if files and self.has(name):  # the old state must not refer to the new large files
                 with suppress(FileNotFoundError):  # another process may be writing it too
                     self._remove(file)
@@ -125,7 +126,7 @@ class StateDir:
     def file(self, name: str, key: str, folder: Path) -> Path:
         """Return the path of a large file of a state. A remote file is downloaded into the folder.
 
-        The size is checked, and the SHA-256 of a download or of some pieces of a local file.
+        The size is checked, and the SHA-256 of a download, or of samples of a local file.
         """
         file, listed = _file(name, key), self._record(name)["files"]
         with self._reading(file):
@@ -134,8 +135,8 @@ class StateDir:
             path = self._get(file, folder)
             if (n_bytes := path.stat().st_size) != listed[key]["bytes"]:
                 raise ValueError(f"it has {n_bytes} bytes, but {listed[key]['bytes']} in {_file(name)}")
-            own = _sha256_of_pieces(path) if self._store is None else sha256_of(path)
-            if own != listed[key]["pieces_sha256" if self._store is None else "sha256"]:
+            digest = _sha256_of_samples(path) if self._store is None else sha256_of(path)
+            if digest != listed[key]["pieces_sha256" if self._store is None else "sha256"]:
                 raise ValueError(f"its SHA-256 differs from that in {_file(name)}")
             return path
 
@@ -178,7 +179,7 @@ class StateDir:
     def _reading(self, file: str) -> Iterator[None]:
         where = f"{self._shown}/{file}".rstrip("/")
         # The state must be removed, since a shard with a state is skipped.
-        state = where.removesuffix(Path(file).suffix) + SUFFIX
+        state = where.removesuffix(Path(file).suffix) + STATE_SUFFIX
         again = f"remove {'it' if state == where else state} and run the shard again" if file else None
         try:
             yield
@@ -190,7 +191,7 @@ class StateDir:
         except Exception as error:  # the library of a store has its own exceptions, for example for missing credentials
             if isinstance(error, SecidError) or getattr(error, "errno", None) in NO_ROOM:  # work_folder handles it
                 raise
-            raise InputError(f"cannot be read: {plain_message(error)}", where=where) from error
+            raise InputError(f"cannot be read: {plain_message(error)}", where=where, remedy=STORE_REMEDY) from error
 
     @contextmanager
     def _writing(self, file: str) -> Iterator[None]:
@@ -199,7 +200,9 @@ class StateDir:
         except SecidError:
             raise
         except Exception as error:
-            raise OutputError(f"cannot be written: {plain_message(error)}", where=f"{self._shown}/{file}") from error
+            raise OutputError(
+                f"cannot be written: {plain_message(error)}", where=f"{self._shown}/{file}", remedy=STORE_REMEDY
+            ) from error
 
 
 def _opened(url: str, shown: str) -> tuple[Any, str]:
@@ -221,9 +224,9 @@ def _opened(url: str, shown: str) -> tuple[Any, str]:
     return None if isinstance(store, LocalFileSystem) else store, root
 
 
-def _file(name: str, key: str = SUFFIX[1:]) -> str:
+def _file(name: str, key: str = STATE_SUFFIX[1:]) -> str:
     """Return the file name of a state or of a large file. Raises ValueError for a name that could leave the folder."""
-    if not (NAME.fullmatch(name) and NAME.fullmatch(key)):
+    if not (STATE_NAME.fullmatch(name) and STATE_NAME.fullmatch(key)):
         raise ValueError(f"{name!r}, {key!r}: only a-z, 0-9 and - are allowed")
     return f"{name}.{key}"
 
@@ -232,13 +235,13 @@ def _sha256(text: str) -> str:
     return hashlib.sha256(text.encode("utf-8")).hexdigest()
 
 
-def _sha256_of_pieces(path: Path) -> str:
-    """Hash evenly spaced pieces of a file. They cover all of a file up to 4 MiB."""
-    digest, last = hashlib.sha256(), max(path.stat().st_size - PIECE_BYTES, 0)
+def _sha256_of_samples(path: Path) -> str:
+    """Hash evenly spaced samples of a file. They cover all of a file up to 4 MiB."""
+    digest, last = hashlib.sha256(), max(path.stat().st_size - SAMPLE_BYTES, 0)
     with path.open("rb") as file:
-        for number in range(PIECES):
-            file.seek(last * number // (PIECES - 1))
-            digest.update(file.read(PIECE_BYTES))
+        for number in range(HASH_SAMPLES):
+            file.seek(last * number // (HASH_SAMPLES - 1))
+            digest.update(file.read(SAMPLE_BYTES))
     return digest.hexdigest()
 
 

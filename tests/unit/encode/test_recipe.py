@@ -13,7 +13,7 @@ import numpy as np
 import pytest
 
 from secid.encode import load, self_test
-from secid.encode.locate import ALIASES, REVISIONS, family_of
+from secid.encode.locate import ALIASES, DEFAULT_REVISIONS, family_of
 from secid.encode.modules import read_repository
 from secid.encode.recipe import Recipe, resolve_prefixes
 from secid.encode.transformer import TransformerEncoder
@@ -451,8 +451,8 @@ def test_published_prefixes() -> None:
 
 
 def test_aliases_name_revisions_with_safetensors() -> None:
-    assert set(REVISIONS) <= set(ALIASES.values())
-    assert REVISIONS["BAAI/bge-m3"] == "refs/pr/38"
+    assert set(DEFAULT_REVISIONS) <= set(ALIASES.values())
+    assert DEFAULT_REVISIONS["BAAI/bge-m3"] == "refs/pr/38"
     assert not any("contriever" in name for name in ALIASES.values())  # its weights are pickle alone
 
 

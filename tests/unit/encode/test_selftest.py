@@ -16,7 +16,7 @@ import secid
 from secid.encode import batch_noise, describe, from_callable, load, self_test, smallest_distance
 from secid.encode.encoder import EncodedBatch, in_text_order
 from secid.errors import EncoderError
-from secid.pages.formats import FORMATS
+from secid.pages.formats import RUN_FORMATS
 from secid.records import Fact
 from secid.settings import Settings
 from tests.snapshots import refusal
@@ -81,7 +81,7 @@ def test_cuts_that_are_unknown_are_no_zeros(tmp_path: Path) -> None:
     assert "n_truncated" not in run.timing["encode"]
     column = pq.read_table(tmp_path / "run" / "negatives.parquet")["in_truncated"]
     assert column.null_count == len(column) > 0
-    assert "| truncated | 0.0 %" not in FORMATS[".md"](run)
+    assert "| truncated | 0.0 %" not in RUN_FORMATS[".md"](run)
 
 
 def test_settings_that_an_encoder_object_does_not_follow_are_named() -> None:

@@ -11,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from secid.findings.openings import (
-    NONE,
+    ABSENT_KEY,
     SHARED_CHANCE,
     Openings,
     chance_of_fewer,
@@ -22,9 +22,9 @@ from secid.findings.openings import (
 from secid.findings.phrases import (
     ENGLISH,
     ENGLISH_REFUSAL,
-    LANGUAGES,
     PATTERN,
     PHRASE,
+    PHRASES_OF,
     head_of,
     is_refusal,
     may_be_phrases,
@@ -152,7 +152,7 @@ def test_passages_are_not(language):
 
 
 def test_every_language_has_preambles_and_passages():
-    assert set(PREAMBLES) == set(PASSAGES) == {"en", *LANGUAGES}
+    assert set(PREAMBLES) == set(PASSAGES) == {"en", *PHRASES_OF}
 
 
 @pytest.mark.parametrize("language", PREAMBLES)
@@ -180,7 +180,7 @@ def test_every_phrase_has_a_start_that_is_listed(text):
 
 
 ALTERNATIVES = {"en": f"{ENGLISH}|{ENGLISH_REFUSAL}"} | {
-    code: "|".join([words.yes, words.here, words.label, words.sorry]) for code, words in LANGUAGES.items()
+    code: "|".join([words.yes, words.here, words.label, words.sorry]) for code, words in PHRASES_OF.items()
 }
 
 
@@ -334,12 +334,12 @@ def test_the_order_of_rows_and_sources_changes_nothing(tmp_path):
     ],
 )
 def test_openings_of_texts(text, opening, other):
-    assert len({NONE, *openings_of([text, opening]).opening.tolist()}) == 2
-    assert len({NONE, *openings_of([text, other]).opening.tolist()}) == 3
+    assert len({ABSENT_KEY, *openings_of([text, opening]).opening.tolist()}) == 2
+    assert len({ABSENT_KEY, *openings_of([text, other]).opening.tolist()}) == 3
 
 
 def test_short_texts_have_no_opening():
-    assert openings_of(["", "...", "four words are few", "山羊爬山"]).opening.tolist() == [NONE] * 4
+    assert openings_of(["", "...", "four words are few", "山羊爬山"]).opening.tolist() == [ABSENT_KEY] * 4
 
 
 def test_without_sources_there_are_no_flags():

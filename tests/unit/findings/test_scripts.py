@@ -13,7 +13,7 @@ from secid.encode.locate import offline_minilm
 from secid.findings.lexical_gate import SCRIPT_CHARACTERS, UNKNOWN_SCRIPT_SHARE, unknown_scripts
 from secid.pages.findings import STATUS, statuses_line
 from secid.pages.formats import verdict_line
-from secid.pages.glossary import REASONS
+from secid.pages.glossary import REASON_TEXTS
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.unit.findings.planned import pool_of
 from tests.unit.scoring.made_rows import clean_rows
@@ -127,4 +127,4 @@ def test_a_run_counts_such_negatives_and_says_why_it_cannot(tmp_path):
     without = scored(tmp_path, {"a": rows}, HashEncoder()).run
     assert without.sources[0].finding("unknown_script") is None
     assert without.not_evaluated["unknown_script"] == "no_tokenizer"
-    assert {*without.not_evaluated.values()} <= {*REASONS}
+    assert {*without.not_evaluated.values()} <= {*REASON_TEXTS}

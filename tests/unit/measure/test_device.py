@@ -15,7 +15,7 @@ from torch.utils._pytree import tree_leaves
 
 from secid.measure import blocks
 from secid.measure.blocks import ACCELERATOR_PLAN, Triplets, Vectors, windows
-from secid.measure.gates import WEIGHTS
+from secid.measure.gates import WEIGHT_FORMULAS
 from secid.measure.sweep import SymmetricSums, Variant, sweep
 from secid.measure.uncertainty import gram, quadratic_forms
 from secid.settings import Settings
@@ -148,7 +148,7 @@ def test_large_blocks_and_small_ones_sum_the_same_under_every_variant(monkeypatc
     vectors, offsets = Vectors(unit[:500], unit[500:]), np.concatenate([[0], np.cumsum(counts)])
     rows = Triplets(record, record, 500 + np.arange(n), offsets, record, np.arange(n), generator.choice([0.5, 1.0], n))
     position = (generator.permutation(500) / 500)[record]
-    variants = [Variant(0.05, "c", name, part) for name in WEIGHTS for part in (0.1, 0.5, 1.0)]
+    variants = [Variant(0.05, "c", name, part) for name in WEIGHT_FORMULAS for part in (0.1, 0.5, 1.0)]
     covered = {"c": generator.uniform(0, 1, n)}
     small = sweep(vectors, rows, covered, variants, position=position)
     monkeypatch.setitem(blocks.PLANS, "cpu", ACCELERATOR_PLAN)

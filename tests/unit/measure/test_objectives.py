@@ -98,7 +98,7 @@ def test_sums_over_a_source_are_those_of_the_reference_in_any_blocks(name, monke
     inside = [[s > 0.5 for s in record.negatives] for record in records]
     expected = oracle.values(name, records, TAU, inside)
     for block in (1, 50, 1 << 20):
-        monkeypatch.setattr(module, "BLOCK", block)
+        monkeypatch.setattr(module, "BLOCK_PASSAGES", block)
         flags = {"near": np.concatenate([np.array(row) for row in inside])}
         ours = objective_values(flat(records), flags, TAU, CPU, [name])[name]
         numbers = (ours.loss_nats, ours.shares["near"], ours.effective_negatives, ours.strongest, ours.weakest)

@@ -22,7 +22,7 @@ from secid.results.mine import Usage
 from secid.settings import Settings
 from secid.tools.mining import answers, llm
 from secid.tools.mining.answers import PromptPair, WrittenNegatives
-from secid.tools.mining.llm import FORMATS, PROMPT, Endpoint, llm_negatives, rendered
+from secid.tools.mining.llm import PROMPT, RESPONSE_FORMATS, Endpoint, llm_negatives, rendered
 from secid.tools.mining.methods import Llm, MiningPlan, parse_miners
 from tests import llm_server
 from tests.kills import ROOT
@@ -110,7 +110,7 @@ def test_negatives_come_in_the_order_of_the_pairs_with_their_tokens(ask: Asker) 
     assert [item.texts for item in written] == [tuple(texts(f"question {place}", 3)) for place in range(5)]
     assert {item.rejected for item in written} == {()}
     assert ask.usage == usage(5)
-    assert ask.server.bodies[0]["response_format"] == FORMATS[0]
+    assert ask.server.bodies[0]["response_format"] == RESPONSE_FORMATS[0]
     assert (ask.server.bodies[0]["seed"], ask.server.bodies[0]["model"]) == (0, "m")
     assert "temperature" not in ask.server.bodies[0]
     assert (ask.progress.total, ask.progress.done) == (5, 5)
@@ -194,8 +194,10 @@ def test_a_long_answer_is_not_read(ask: Asker) -> None:
 
 def test_the_search_for_a_list_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     tries: list[int] = []
-    decode = answers.JSON.raw_decode
-    monkeypatch.setattr(answers, "JSON", SimpleNamespace(raw_decode=lambda *at: tries.append(at[1]) or decode(*at)))
+    decode = answers.JSON_DECODER.raw_decode
+    monkeypatch.setattr(
+        answers, "JSON_DECODER", SimpleNamespace(raw_decode=lambda *at: tries.append(at[1]) or decode(*at))
+    )
     assert (
         answers.written(answers.ServerAnswer('[ "a" ' * 30_000, "", "stop", None, None), pairs_of(1)[0], 3).texts == ()
     )
@@ -315,9 +317,8 @@ def test_retry_after_is_honoured(ask: Asker) -> None:
     assert len([note for note in ask.progress.notes if ask.server.url in note]) == 1
 
 
-@pytest.mark.parametrize("code", [429, 503])
-def test_busy_and_broken_servers_are_asked_again(ask: Asker, code: int) -> None:
-    ask.server.script = [lambda query, n: (code, {"error": "later"})] * 2
+def test_busy_and_broken_servers_are_asked_again(ask: Asker) -> None:
+    ask.server.script = [lambda query, n, code=code: (code, {"error": "later"}) for code in (429, 503)]
     assert len(ask()[0].texts) == 3
     first, second, third = ask.server.times
     assert second - first < third - second
@@ -431,7 +432,7 @@ def test_another_recipe_asks_again_and_says_so(ask: Asker, changed: dict[str, An
     ask(3, **changed)
     assert len(ask.server.asked) == 3
     (note,) = [note for note in ask.progress.notes if str(ask.journal) in note]
-    assert note.endswith(f": 3 answers not used (another {next(iter(changed))})")
+    assert note.endswith(f": 3 answers of another {next(iter(changed))} will not be used")
     ask.server.asked.clear()
     assert ask(3) == first  # both recipes are in the journal now
     assert ask.server.asked == []

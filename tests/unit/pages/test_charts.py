@@ -23,7 +23,7 @@ from secid.pages.charts import (
     tag,
     ticks,
 )
-from secid.pages.formats import FORMATS
+from secid.pages.formats import RUN_FORMATS
 from secid.pages.sections import page_of
 from tests.unit.pages import probes, samples, situations
 
@@ -73,14 +73,14 @@ def test_gains_stand_left_and_right_of_the_frozen_encoder():
 
 
 def test_all_words_are_large_enough_on_a_phone():
-    page = FORMATS[".html"](samples.golden())
+    page = RUN_FORMATS[".html"](samples.golden())
     sizes = [float(size) for size in re.findall(r'font-size="([\d.]+)"', page)]
     assert sizes
     assert min(sizes) > 9.5
 
 
 def test_without_the_page_s_style_sources_keep_their_colour():
-    page = FORMATS[".html"](samples.golden())
+    page = RUN_FORMATS[".html"](samples.golden())
     light = page[: page.index("@media (prefers")]
     assert f"--c0: {SOURCE_COLOUR};" in light
     assert set(re.findall(r'class="src"[^>]* color="([^"]*)"', page)) == {SOURCE_COLOUR}

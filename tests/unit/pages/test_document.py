@@ -10,7 +10,7 @@ import pytest
 
 from secid.analyses.registry import from_json, read_run, to_json
 from secid.errors import InputError, NumericalError
-from secid.pages.formats import FORMATS
+from secid.pages.formats import RUN_FORMATS
 from secid.results import Run
 from secid.results.document import json_schema
 from tests.schemas import disagreements
@@ -122,11 +122,11 @@ def test_schema_and_report_agree():
 
 
 @pytest.mark.parametrize("path", sorted(samples.GOLDEN.glob("*.json")), ids=lambda path: path.stem)
-@pytest.mark.parametrize("suffix", sorted(FORMATS))
+@pytest.mark.parametrize("suffix", sorted(RUN_FORMATS))
 def test_golden_reports_of_every_minor_version_are_read_and_rendered(path, suffix):
     run = read_run(path)
     assert run.schema_version == path.stem
-    assert run.sources[0].name in FORMATS[suffix](run)
+    assert run.sources[0].name in RUN_FORMATS[suffix](run)
 
 
 def test_there_is_a_golden_report_of_this_version():

@@ -10,9 +10,9 @@ import pytest
 from secid.errors import UsageError
 from secid.pages.check_page import answer
 from secid.pages.evidence import probe_page
-from secid.pages.explain import CHECKS, TERMS, explained, head_words, term_of
+from secid.pages.explain import GATE_REQUIREMENTS, TERMS, explained, head_words, term_of
 from secid.pages.findings import STATUS
-from secid.pages.formats import FORMATS
+from secid.pages.formats import RUN_FORMATS
 from secid.pages.gate_page import gate_page, mark
 from secid.pages.page import STATUSES, Table
 from secid.pages.sections import page_of
@@ -67,10 +67,10 @@ def test_a_number_has_what_to_compare_it_with():
 
 
 def test_a_column_that_is_a_check_too_says_both():
-    assert {"hardness", "queries"} == CHECKS.keys() & TERMS.keys()
+    assert {"hardness", "queries"} == GATE_REQUIREMENTS.keys() & TERMS.keys()
     for name in ("hardness", "queries"):
         facts = explained(name)[name]
-        assert (facts["is"], facts["asks"]) == (TERMS[name], CHECKS[name])
+        assert (facts["is"], facts["asks"]) == (TERMS[name], GATE_REQUIREMENTS[name])
 
 
 def test_all_of_them_have_facts():
@@ -116,7 +116,7 @@ def test_every_head_of_a_page_is_explained_in_one_sentence_but_names_and_plain_w
 
 
 def test_a_source_that_is_called_like_a_head_is_not_explained():
-    html = FORMATS[".html"](renamed(reported(), {"bm25": "short", "dense": "mojibake"}))
+    html = RUN_FORMATS[".html"](renamed(reported(), {"bm25": "short", "dense": "mojibake"}))
     columns = re.findall(r"<th scope=\"col\"([^>]*)><bdi>(short|mojibake|stability)</bdi></th>", html)
     assert {name for _, name in columns} == {"short", "mojibake", "stability"}
     assert all(("title=" in attributes) == (name == "stability") for attributes, name in columns)

@@ -9,7 +9,7 @@ import pytest
 
 from secid.encode.locate import FAMILIES
 from secid.pages.check_page import evaluation_words
-from secid.pages.encoder_page import CHECKS, FACTS, fact_lines
+from secid.pages.encoder_page import CHECK_RESULTS, FACTS, fact_lines
 from secid.records import FAULTS, Fact, fault_text
 from secid.results import Example
 
@@ -23,7 +23,9 @@ def kinds_in(source: str) -> set[str]:
     return {str(name.value) for name in names if isinstance(name, ast.Constant)}
 
 
-@pytest.mark.parametrize(("folder", "words"), [("read", {*FAULTS}), ("pool", {*FAULTS}), ("encode", {*FACTS, *CHECKS})])
+@pytest.mark.parametrize(
+    ("folder", "words"), [("read", {*FAULTS}), ("pool", {*FAULTS}), ("encode", {*FACTS, *CHECK_RESULTS})]
+)
 def test_every_kind_has_its_words(folder: str, words: set[str]) -> None:
     kinds = set().union(*(kinds_in(path.read_text(encoding="utf-8")) for path in (PACKAGE / folder).glob("*.py")))
     assert kinds

@@ -7,8 +7,8 @@ from dataclasses import replace
 
 import pytest
 
-from secid.pages.formats import FORMATS, MAX_PAGE_BYTES, METHOD, REQUESTED, code_block, hard_cut, to_markdown
-from secid.pages.glossary import DEFAULTS
+from secid.pages.formats import MAX_PAGE_BYTES, METHOD, REQUESTED, RUN_FORMATS, code_block, hard_cut, to_markdown
+from secid.pages.glossary import DEFAULTS_CAPTION
 from secid.pages.page import Section, Table, number
 from secid.pages.sections import page_of
 from secid.pages.text import code, markdown, markdown_sentence
@@ -36,7 +36,7 @@ def long_texts(run):
     ids=["40 sources", "long texts", "hostile", "12 sources"],
 )
 def test_any_page_fits_and_says_what_it_left_out(run):
-    text = FORMATS[".md"](run)
+    text = RUN_FORMATS[".md"](run)
     assert len(text.encode()) <= MAX_PAGE_BYTES
     assert text.startswith("# ")
     assert "Left out to save space: " in text or "The rest was cut" in text
@@ -55,9 +55,9 @@ def test_what_a_flag_asked_for_stays_and_the_largest_of_the_rest_go():
     assert [anchor for anchor in sizes if f"### The {anchor}\n" not in text] == ["gates"]
     assert "Left out to save space: The gates." in text
     assert "example</summary>" in text
-    default = Table(caption=DEFAULTS, columns=(number("x"),), rows=(("1",),) * 9_000)
+    default = Table(caption=DEFAULTS_CAPTION, columns=(number("x"),), rows=(("1",),) * 9_000)
     smaller = to_markdown(replace(page, details=(replace(details[0], tables=(default,)), *details[1:4])))
-    assert f"Left out to save space: {DEFAULTS}." in smaller
+    assert f"Left out to save space: {DEFAULTS_CAPTION}." in smaller
     rest = MAX_PAGE_BYTES - len(to_markdown(replace(page, details=())).encode())
     every = replace(section, anchor="guide", title="All", paragraphs=("word " * 390,) * (rest // 1952 + 1))
     assert "Left out to save space: Examples." in to_markdown(replace(page, details=(every,)))
@@ -66,27 +66,27 @@ def test_what_a_flag_asked_for_stays_and_the_largest_of_the_rest_go():
 
 
 def test_a_small_page_is_whole():
-    text = FORMATS[".md"](RUN)
+    text = RUN_FORMATS[".md"](RUN)
     assert "Left out to save space" not in text
     assert text.index("**Repair") < text.index("| source | status |") < text.index("## Findings")
     assert text.index("## Findings") < text.index(f"## {METHOD}")
 
 
 def test_tables_keep_their_columns(sample):
-    for block in FORMATS[".md"](sample).split("\n\n"):
+    for block in RUN_FORMATS[".md"](sample).split("\n\n"):
         lines = block.splitlines()
         if len(lines) > 1 and lines[0].startswith("| "):
             assert len({len(re.findall(r"(?<!\\)\|", line)) for line in lines}) == 1, lines[0]
 
 
 def test_no_html_but_its_own(sample):
-    text = re.sub(r"(?ms)^(`{3,})sh\n.*?^\1$", "", FORMATS[".md"](sample))  # a code block shows its text as it is
+    text = re.sub(r"(?ms)^(`{3,})sh\n.*?^\1$", "", RUN_FORMATS[".md"](sample))  # a code block shows its text as it is
     text = re.sub(r"(`+) ?[^\n]*? ?\1", "", text)
     assert set(re.findall(r"<[^>]*>", text)) <= {"<details>", "<summary>", "</summary>", "</details>"}
 
 
 def test_hashes_are_whole_and_no_links():
-    text = FORMATS[".md"](RUN)
+    text = RUN_FORMATS[".md"](RUN)
     assert f"| `{RUN.sources[0].files[0].sha256[:16]}` |" in text
     assert f"| `{RUN.idf.sha256}` |" in text
 
@@ -113,7 +113,7 @@ def test_an_example_without_text_has_its_place_alone():
     item = SourceFinding(
         name="empty", n_negatives=1, share=0.1, standard_error=0.1, interval_95=(0.0, 0.2), examples=(blank,)
     )
-    text = FORMATS[".md"](replace(RUN, sources=(replace(RUN.sources[0], findings=(item,)),)))
+    text = RUN_FORMATS[".md"](replace(RUN, sources=(replace(RUN.sources[0], findings=(item,)),)))
     assert "- a.jsonl, line 7\n" in text
     assert "  - query:" not in text
 

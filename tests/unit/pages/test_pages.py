@@ -13,7 +13,7 @@ from secid.cli.outputs import check_outputs
 from secid.errors import OutputError, UsageError
 from secid.files import check_writable, write_whole
 from secid.pages.comparison import COMPARISON_FORMATS, compare, labels
-from secid.pages.formats import FORMATS
+from secid.pages.formats import RUN_FORMATS
 from tests.test_architecture import loaded_by
 from tests.unit.pages import samples
 
@@ -64,7 +64,7 @@ def sample(request, run):
 
 
 def test_html_is_well_formed_and_outlined(sample):
-    outline = Outline(FORMATS[".html"](sample))
+    outline = Outline(RUN_FORMATS[".html"](sample))
     assert outline.open == []
     assert outline.headings[0] == 1
     assert outline.headings.count(1) == 1
@@ -76,7 +76,7 @@ def test_html_is_well_formed_and_outlined(sample):
 
 
 def test_html_asks_for_nothing_and_runs_our_own_script_alone(sample):
-    outline = Outline(FORMATS[".html"](sample))
+    outline = Outline(RUN_FORMATS[".html"](sample))
     tags = [tag for tag, _ in outline.tags]
     assert tags.count("script") == 1
     assert not {*tags} & {"img", "iframe", "link", "object", "embed", "form", "base", "foreignobject"}
@@ -93,7 +93,7 @@ def test_html_asks_for_nothing_and_runs_our_own_script_alone(sample):
 
 
 def test_every_table_has_caption_and_scopes(sample):
-    for table in re.findall(r"<table.*?</table>", FORMATS[".html"](sample), re.DOTALL):
+    for table in re.findall(r"<table.*?</table>", RUN_FORMATS[".html"](sample), re.DOTALL):
         assert re.search(r"<caption[^>]*>[^<]", table)
         head, body = table.split("<tbody>", 1)
         assert head.count("<th ") == head.count('scope="col"') > 0
@@ -103,7 +103,7 @@ def test_every_table_has_caption_and_scopes(sample):
 
 
 def test_foreign_text_does_not_leave_its_place(run):
-    page = FORMATS[".html"](samples.hostile(run))
+    page = RUN_FORMATS[".html"](samples.hostile(run))
     assert page.count("<script") == 1  # our own
     assert "7*7" in page  # shown as it is, not calculated
     assert "\x1b" not in page
@@ -113,7 +113,7 @@ def test_foreign_text_does_not_leave_its_place(run):
 @pytest.mark.parametrize("name", ["report.pdf", "report", "report.HTML"])
 def test_an_unknown_suffix_is_refused_with_the_known_ones(tmp_path, name):
     with pytest.raises(UsageError, match=r"\.html, \.json, \.md"):
-        check_outputs([tmp_path / name], FORMATS, ())
+        check_outputs([tmp_path / name], RUN_FORMATS, ())
 
 
 def test_a_page_that_could_not_be_written_is_refused_early(tmp_path):
@@ -129,8 +129,8 @@ def test_a_page_that_could_not_be_written_is_refused_early(tmp_path):
 
 
 def test_a_page_is_written_whole_or_not_at_all_and_its_folder_created(run, tmp_path):
-    write_whole(tmp_path / "no" / "such" / "a.html", FORMATS[".html"](run))
-    assert (tmp_path / "no" / "such" / "a.html").read_text(encoding="utf-8") == FORMATS[".html"](run)
+    write_whole(tmp_path / "no" / "such" / "a.html", RUN_FORMATS[".html"](run))
+    assert (tmp_path / "no" / "such" / "a.html").read_text(encoding="utf-8") == RUN_FORMATS[".html"](run)
     (tmp_path / "file").touch()
     with pytest.raises(OutputError):
         write_whole(tmp_path / "file" / "a.html", "page")
@@ -146,7 +146,7 @@ def test_a_label_of_a_folder_that_is_no_utf_8_can_be_written(run):
 def test_a_file_of_the_longest_name_is_written(run, tmp_path):
     path = tmp_path / f"{'a' * 250}.json"
     check_writable(path)
-    write_whole(path, FORMATS[".json"](run))
+    write_whole(path, RUN_FORMATS[".json"](run))
     assert path.stat().st_size
 
 
@@ -168,7 +168,7 @@ def test_one_run_named_twice_is_refused(tmp_path, second):
 
 
 def test_rendering_again_loads_nothing_heavy(tmp_path):
-    targets = [part for suffix in FORMATS for part in ("-o", str(tmp_path / f"out{suffix}"))]
+    targets = [part for suffix in RUN_FORMATS for part in ("-o", str(tmp_path / f"out{suffix}"))]
     words = ["report", str(samples.GOLDEN / "1.0.json"), *targets]
     assert loaded_by(f"from secid.cli.app import main\nassert main({words!r}) == 0") == "['numpy']"
-    assert {path.name for path in tmp_path.iterdir()} == {f"out{suffix}" for suffix in FORMATS}
+    assert {path.name for path in tmp_path.iterdir()} == {f"out{suffix}" for suffix in RUN_FORMATS}

@@ -11,7 +11,7 @@ from rich.cells import cell_len
 from rich.console import Console
 
 from secid.pages.evidence import PROBE_FORMATS, probe_screen
-from secid.pages.formats import FORMATS, run_formats
+from secid.pages.formats import RUN_FORMATS, run_formats
 from secid.pages.screen import print_page
 from secid.pages.sections import run_screen
 from secid.pages.sections.probe import cautions, cost_sentence, probe_headline, scope
@@ -114,7 +114,7 @@ def test_a_foreign_name_adds_no_element():
 @pytest.mark.parametrize("suffix", [".html", ".md"])
 def test_a_run_s_page_holds_its_probe_and_no_command_for_another(suffix):
     run = replace(CLEAN, probe=COMMAND, folder="runs/one")
-    with_probe, without = run_formats(probes.probe())[suffix](run), FORMATS[suffix](run)
+    with_probe, without = run_formats(probes.probe())[suffix](run), RUN_FORMATS[suffix](run)
     assert "vs random" in with_probe
     assert "secid probe" not in with_probe
     assert f"{COMMAND} --run runs/one" in without
@@ -149,17 +149,17 @@ def test_sources_to_repair_are_not_to_be_trained_on_yet():
     run = replace(RUN, probe=COMMAND, folder="runs/one")
     assert "repair" in {source.status for source in run.sources}
     assert COMMAND not in run_printed(run)
-    assert COMMAND not in FORMATS[".html"](run)
+    assert COMMAND not in RUN_FORMATS[".html"](run)
 
 
 def test_an_older_run_has_neither():
     assert RUN.probe is None
     assert "secid probe" not in run_printed(RUN)
-    assert 'id="probe"' not in FORMATS[".html"](RUN)
+    assert 'id="probe"' not in RUN_FORMATS[".html"](RUN)
 
 
 def test_the_report_s_document_is_the_run_s_alone():
-    assert run_formats(probes.probe())[".json"](RUN) == FORMATS[".json"](RUN)
+    assert run_formats(probes.probe())[".json"](RUN) == RUN_FORMATS[".json"](RUN)
 
 
 def test_the_probe_s_time_stands_beside_that_of_scoring():

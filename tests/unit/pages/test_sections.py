@@ -12,7 +12,7 @@ from secid.analyses.registry import ANALYSES
 from secid.pages.examples import example_rows
 from secid.pages.findings import findings_of, sentence
 from secid.pages.formats import to_markdown
-from secid.pages.glossary import EXPLANATIONS, SETTINGS, missing_lines
+from secid.pages.glossary import EXPLANATIONS, SETTING_MEANINGS, missing_lines
 from secid.pages.page import foreign, text
 from secid.pages.sections import of_analysis, page_of
 from secid.pages.sections.ablations import ablations_section
@@ -165,7 +165,9 @@ def test_a_false_negative_is_shown_with_the_positive_that_it_equals():
 
 def test_every_setting_is_explained():
     for item in RUN.analyses["ablations"]:
-        explanation = dict(ablations_section(RUN, RUN.analyses["ablations"]).terms)[SETTINGS[item.name][0]].lower()
+        explanation = dict(ablations_section(RUN, RUN.analyses["ablations"]).terms)[
+            SETTING_MEANINGS[item.name][0]
+        ].lower()
         for row in item.rows if item.name in ("tokenizer", "weight") else ():
             word = display_name(row.setting).lower().removesuffix(" weight").removeprefix("alphanumeric ")
             assert ("without" if word.startswith("without") else word) in explanation

@@ -9,7 +9,7 @@ from itertools import pairwise
 import pytest
 
 from secid.pages.charts import CURVES, separation_chart
-from secid.pages.formats import FORMATS
+from secid.pages.formats import RUN_FORMATS
 from secid.pages.sections.cost import cost_section
 from secid.pages.sections.in_batch import in_batch_section
 from secid.pages.sections.separation import quantile, separation_section
@@ -72,6 +72,6 @@ def test_quantiles_lie_where_the_bins_put_them(counts, share, value):
 
 @pytest.mark.parametrize("suffix", [".html", ".md"])
 def test_names_are_never_markup(suffix):
-    page = FORMATS[suffix](RUN)
+    page = RUN_FORMATS[suffix](RUN)
     assert samples.HOSTILE[0] not in page
     assert "<script>document.title" not in page

@@ -7,7 +7,7 @@ import re
 from dataclasses import replace
 
 from secid.pages.charts import hardness_chart
-from secid.pages.formats import FORMATS, table
+from secid.pages.formats import RUN_FORMATS, table
 from secid.pages.sections.ablations import ablations_section, ablations_sentence
 from secid.pages.sections.guide import guide_section, margins_section, suspects_sentences
 from secid.pages.sections.ranking import controls_line, early_sentences
@@ -45,12 +45,12 @@ def shortened(text):
 
 
 def test_the_report_in_markdown(snapshot):
-    snapshot("report.md", shortened(FORMATS[".md"](REPORTED)))
+    snapshot("report.md", shortened(RUN_FORMATS[".md"](REPORTED)))
 
 
 def test_what_screen_readers_say_of_charts(snapshot):
     texts = re.findall(
-        r'(?:aria-label="|<(?:title|desc) id=[^>]*>)([^<"]{20,}|[^<"]+(?=<))', FORMATS[".html"](REPORTED)
+        r'(?:aria-label="|<(?:title|desc) id=[^>]*>)([^<"]{20,}|[^<"]+(?=<))', RUN_FORMATS[".html"](REPORTED)
     )
     snapshot("charts.txt", "\n".join(map(html.unescape, texts)) + "\n")
 

@@ -146,7 +146,7 @@ def test_each_part_of_a_training_changes_its_name(task: Task, monkeypatch: pytes
         "source": name_of(task, rows, source="easy"),
         "part": name_of(task, rows, ["fingerprint", 12, 2, 0.06]),
     }
-    monkeypatch.setattr(schedule, "RECIPE", (2, "2.9"))
+    monkeypatch.setattr(schedule, "TRAINING_VERSION", (2, "2.9"))
     others["recipe"] = name_of(task, rows)
     assert expected not in others.values()
     assert len(set(others.values())) == len(others)

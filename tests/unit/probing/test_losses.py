@@ -13,7 +13,7 @@ from secid.progress import Silent
 from secid.settings import Settings
 from secid.tools.probing.learner import Step, Work, steps_of
 from secid.tools.probing.losses import MAX_POSITIVES, Guidance, Objective
-from secid.tools.probing.options import PASSAGES
+from secid.tools.probing.options import PASSAGE_CHOICES
 from secid.tools.probing.task import NegativeSource, RowLists, Task
 
 
@@ -37,7 +37,7 @@ def several(task: Task) -> Task:
     return replace(task, positives=RowLists.of_counts(ids, [10] * n))
 
 
-@pytest.mark.parametrize("passages", PASSAGES)
+@pytest.mark.parametrize("passages", PASSAGE_CHOICES)
 @pytest.mark.parametrize("loss", ["infonce", "joint"])
 def test_a_step_compares_what_the_labels_and_the_options_say(several: Task, loss: str, passages: str) -> None:
     row_of = {text: row for row, text in enumerate(several.queries.take(several.query))}

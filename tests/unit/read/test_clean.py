@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from secid.records import REASONS, Defect, Record, fault_text
+from secid.records import SKIP_REASONS, Defect, Record, fault_text
 
 Items = Callable[..., list[Record | Defect]]
 
@@ -69,7 +69,7 @@ def test_an_unusable_row_is_a_defect_with_its_reason(
     assert isinstance(last, Record)
     assert isinstance(defect, Defect), defect
     assert (defect.reason, defect.line, defect.split) == (reason, 2, "")
-    assert reason in REASONS
+    assert reason in SKIP_REASONS
 
 
 @pytest.mark.parametrize(

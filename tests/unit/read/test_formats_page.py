@@ -8,8 +8,8 @@ from pathlib import Path
 import pytest
 
 from secid.errors import SchemaError
-from secid.read.detect import FORMATS
-from secid.records import REASONS, Record
+from secid.read.detect import FORMAT_TITLES
+from secid.records import SKIP_REASONS, Record
 
 from .conftest import read
 
@@ -59,7 +59,7 @@ def test_each_refused_example_is_refused_with_a_remedy(heading, text, tmp_path):
 
 
 def test_every_schema_has_an_example():
-    assert {schema for schema, _, _ in READ} == set(FORMATS)
+    assert {schema for schema, _, _ in READ} == set(FORMAT_TITLES)
 
 
 def test_what_the_table_of_refusals_quotes_is_said_by_the_code():
@@ -74,5 +74,5 @@ def test_what_the_table_of_refusals_quotes_is_said_by_the_code():
 def test_the_table_of_reasons_is_the_code_s():
     rows = re.findall(r"^\| `(\w+)` \| (.+?) \| (yes|no) \|$", PAGE, re.MULTILINE)
     assert {name: (text, said == "yes") for name, text, said in rows} == {
-        name: tuple(reason) for name, reason in REASONS.items()
+        name: tuple(reason) for name, reason in SKIP_REASONS.items()
     }

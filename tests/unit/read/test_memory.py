@@ -13,7 +13,7 @@ import pyarrow as pa
 import pyarrow.parquet as pq
 import pytest
 
-from secid.pool.texts import TextSpool, pieces
+from secid.pool.texts import TextSpool, batch_ranges
 from secid.read import containers, reader
 from secid.read import stream as rows
 from secid.read.containers import open_parts, sniff
@@ -137,11 +137,11 @@ def test_parts_of_short_rows_are_short() -> None:
     assert len(next(in_parts((n, [], rows.PART_BYTES // 2) for n in itertools.count())).rows) == 3
 
 
-def test_pieces_hold_so_many_texts_and_bytes() -> None:
+def test_ranges_hold_so_many_texts_and_bytes() -> None:
     lengths = np.array([5, 5, 5, 30, 5, 5, 5, 5, 5])
-    assert list(pieces(9, 4, lengths, 12)) == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 8), (8, 9)]
-    assert list(pieces(9, 4)) == [(0, 4), (4, 8), (8, 9)]
-    assert list(pieces(0, 4, lengths[:0])) == []
+    assert list(batch_ranges(9, 4, lengths, 12)) == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 8), (8, 9)]
+    assert list(batch_ranges(9, 4)) == [(0, 4), (4, 8), (8, 9)]
+    assert list(batch_ranges(0, 4, lengths[:0])) == []
 
 
 def test_long_texts_do_not_wait_to_be_written(tmp_path: Path) -> None:

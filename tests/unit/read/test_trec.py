@@ -235,7 +235,7 @@ def test_copies_keep_ids_scores_ranks_and_tags(beir: Path, tmp_path: Path) -> No
     assert row.query_id == "q0"
     kept = [(passage.id, passage.rank, passage.score, passage.miner) for passage in row.negatives]
     assert kept == [("d2", 1, 8.5, "my tag"), ("d1", 2, 7.5, "my tag")]
-    assert not row.lost
+    assert not row.unsupported
 
 
 def test_the_notes_tell_judged_and_unjudged_negatives_apart(beir: Path, tmp_path: Path) -> None:

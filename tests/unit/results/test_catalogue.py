@@ -12,7 +12,7 @@ from secid.findings.rows import AGAINST_PASSAGES, SAMPLED_FINDINGS
 from secid.results.catalogue import (
     BITS,
     CAUTIONS,
-    DAMAGE,
+    DAMAGE_FINDINGS,
     DEFECT_LIMIT,
     DEFECTS,
     FINDINGS,
@@ -45,7 +45,7 @@ def test_the_catalogue_is_the_table_of_the_method():
     names = {need: {name for name, entry in FINDINGS.items() if entry.needs == need} for need in BY_NEED}
     assert names == {need: set(listed.split()) for need, listed in BY_NEED.items()}
     assert set(DEFECTS) == COUNTED
-    assert set(DAMAGE) == DAMAGED
+    assert set(DAMAGE_FINDINGS) == DAMAGED
     assert set(FORMAL) == {*DAMAGED, "other_language", "unfinished", "markup", "length"}
     assert all(FINDINGS[name].limit == DEFECT_LIMIT == 0.01 for name in COUNTED)
     assert set(FINDINGS) >= AGAINST_PASSAGES > SAMPLED_FINDINGS

@@ -16,7 +16,7 @@ from secid.triplets import random_reference as module
 from secid.triplets.estimates import clustered_mean, paired_difference, wilson_interval
 from secid.triplets.random_reference import (
     MIN_PASSAGES,
-    PASSAGES,
+    PASSAGES_PER_QUERY,
     PassageMeans,
     RandomReference,
     hardness,
@@ -202,7 +202,7 @@ def planted_positives(n_positives: int) -> tuple[World, Triplets]:
     """One query with many labelled positives that equal it; the other passages are random: 30 of them."""
     draw = np.random.default_rng(3)
     query = draw.standard_normal((1, D))
-    passages = np.concatenate([np.repeat(query, n_positives, axis=0), draw.standard_normal((PASSAGES, D))])
+    passages = np.concatenate([np.repeat(query, n_positives, axis=0), draw.standard_normal((PASSAGES_PER_QUERY, D))])
     keys = [draw.integers(0, 256, (n, 16), dtype=np.uint8) for n in (1, len(passages))]
     plan = SimpleNamespace(queries=Texts(keys[0]), passages=Texts(keys[1]), known_positives=np.arange(n_positives))
     negative = np.arange(len(passages))
@@ -216,7 +216,7 @@ def test_no_labelled_positive_is_drawn_however_many_there_are(n_positives):
     reference = random_reference(run.plan, [rows], run.vectors, seed=0)
     assert reference is not None
     values = (run.vectors.passages[n_positives:].double() @ run.vectors.queries[0].double()).numpy()
-    assert reference.n_passages.tolist() == [PASSAGES]
+    assert reference.n_passages.tolist() == [PASSAGES_PER_QUERY]
     np.testing.assert_allclose(reference.mean, values.mean(), atol=1e-7)
     ordered = np.sort(values)
     np.testing.assert_allclose(reference.percentile_90, ordered[26] + 0.1 * (ordered[27] - ordered[26]), atol=1e-7)
@@ -255,7 +255,7 @@ def test_a_draw_is_uniform_and_without_repeats():
     pool, counts = np.arange(41), np.zeros(41)
     for seed in range(2_000):
         passages = module.random_passages(run.plan, np.array([0]), pool, seed)[0]
-        assert len(set(passages.tolist())) == PASSAGES
+        assert len(set(passages.tolist())) == PASSAGES_PER_QUERY
         counts[passages] += 1
     assert counts[0] == 0  # the positive
     assert np.abs(counts[1:] / 2_000 - 30 / 40).max() < 4.5 * np.sqrt(0.75 * 0.25 / 2_000)
@@ -321,7 +321,7 @@ def test_a_gpu_gives_the_same():
 
 
 def test_the_sample_is_of_each_source_and_the_same_for_sources_of_the_same_queries(monkeypatch):
-    monkeypatch.setattr(module, "QUERIES", 20)
+    monkeypatch.setattr(module, "MAX_QUERIES", 20)
     run = world()
     large = random_source(run)
     twin = random_source(run, per_query=3, seed=9)
@@ -356,7 +356,7 @@ def test_a_negative_that_is_one_of_the_random_passages_is_flagged_whatever_round
 def test_a_positive_that_half_of_the_random_passages_outscore_is_weak():
     draw = np.random.default_rng(4)
     for _ in range(200):
-        values = draw.standard_normal(PASSAGES)
+        values = draw.standard_normal(PASSAGES_PER_QUERY)
         reference = replace(
             by_hand(),
             queries=np.array([0]),
@@ -427,4 +427,4 @@ def test_it_is_the_mean_that_random_passages_estimate():
     means = passage_means(run.plan, [rows], run.vectors)
     gap = reference.mean - means.mean[np.searchsorted(means.queries, reference.queries)]
     assert abs(gap.mean()) < 4 * gap.std() / np.sqrt(len(gap))
-    assert 0.5 < gap.std() * np.sqrt(PASSAGES * D) < 1.5  # a cosine of random rows has a variance of 1/D
+    assert 0.5 < gap.std() * np.sqrt(PASSAGES_PER_QUERY * D) < 1.5  # a cosine of random rows has a variance of 1/D

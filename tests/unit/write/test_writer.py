@@ -101,7 +101,7 @@ def test_where_a_negative_is_from_is_kept_where_there_is_place(tmp_path, schema,
     assert result.not_held == {"scores of positives": 1}
     made = "" if schema == "flagembedding" else hashed("any one")
     assert kept[0].negatives == [mined[0], mined[1]._replace(id=made)]
-    assert not kept[0].lost
+    assert not kept[0].unsupported
 
 
 @pytest.mark.parametrize("schema", SCHEMAS)
@@ -231,7 +231,7 @@ def test_scores_and_ids_stay_with_their_passages_whatever_is_blank(tmp_path, bla
     kept = row_of(record)
     expected = [(text, name, score) for text, name, score in zip(blank, ids, scores, strict=True) if text]
     assert [(passage.text, passage.id, passage.score) for passage in kept.negatives] == expected
-    assert not kept.lost
+    assert not kept.unsupported
 
 
 PAIRS = """qid,query,pid,passage,label,lang,topic
