@@ -70,8 +70,8 @@ EXPLANATIONS = {
     "negatives": "triplets (query, positive, negative) scored, 1 or more.",
     "queries": "distinct queries, 1 or more: the sampling unit. 35/120: the row covers the 35 that all sources "
     "share, out of its 120. *: rows cover different queries, so compare only pairs.",
-    "tr M": "the mean weight, in which a copy of the positive counts 0, from 0 to 1: the score is at most this, "
-    "and usually within 1 % of it.",
+    "tr M": "mean weight: the mean of π · ρ · λ, 0 to 1, where a copy of the positive counts 0. The score is at most "
+    "this, and usually within 1 % of it.",
     "π": "probability that the encoder prefers the positive to the negative, 0 to 1. Near 1 the negative is easy, "
     "below ½ it outscores the positive.",
     "ρ": "whether the negative is near the positive, 0 to 1: above ½ it is nearer to the positive than to the query; "
