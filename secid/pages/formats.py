@@ -100,8 +100,8 @@ def _browsed(rows: Sequence[ExampleRow]) -> list[ExampleRow]:
     for row in rows:
         words = shared_words(row.example)
         texts = (row.example.query, row.example.positive, row.example.negative)
-        query, positive, negative = texts = tuple(plain(text, MAX_ROW_CHARACTERS) for text in texts)
-        room -= ROW_MARKUP_BYTES + sum(len(_marked(text, words).encode()) for text in texts)
+        query, positive, negative = shown_texts = [plain(text, MAX_ROW_CHARACTERS) for text in texts]
+        room -= ROW_MARKUP_BYTES + sum(len(_marked(text, words).encode()) for text in shown_texts)
         if room < 0:
             break
         shown.append(replace(row, example=replace(row.example, query=query, positive=positive, negative=negative)))
