@@ -76,12 +76,12 @@ def guide_rules(guide: GuideScores) -> dict[str, AuditRule]:
 
     A negative without a hardness, because its positive scores no higher than random passages, comes last.
     """
-    own = rules(guide.s_query_negative, guide.s_query_positive)
+    base = rules(guide.s_query_negative, guide.s_query_positive)
     hardness = np.nan_to_num(np.round(guide.hardness(), SCORE_DECIMALS), nan=-np.inf)
     return {
-        "absolute": own["absolute"],
+        "absolute": base["absolute"],
         "hardness": AuditRule(hardness, NEAR_HARDNESS, guide.suspect()),
-        "maximum": own["maximum"],
+        "maximum": base["maximum"],
     }
 
 

@@ -101,8 +101,8 @@ class SymmetricSums:
 
     def add(self, place: int, number: int, product: Tensor) -> None:
         """Add a part yielded by `products`. Values for sums that are not stored here are ignored."""
-        some = self._panels[place][:, number : number + product.shape[1]]
-        some += product[:, : some.shape[1]]
+        columns = self._panels[place][:, number : number + product.shape[1]]
+        columns += product[:, : columns.shape[1]]
 
     def merge(self, other: SymmetricSums) -> None:
         for panel, more in zip(self._panels, other._panels, strict=True):

@@ -250,9 +250,9 @@ def refuse_labels(binding: Binding, head: Head, settings: Settings, path: str) -
     refuse_words(labels, path, min(single, 0.5))
     odd = [number for label in labels if (number := as_label(label)) is not None and number not in BINARY_LABELS]
     if len(odd) > single * len(labels):
-        some = ", ".join(f"{number:g}" for number in list(dict.fromkeys(odd))[:6])
+        examples = ", ".join(f"{number:g}" for number in list(dict.fromkeys(odd))[:6])
         raise SchemaError(
-            f"labels other than 0 and 1 ({some}) do not show which passages are positives",
+            f"labels other than 0 and 1 ({examples}) do not show which passages are positives",
             where=path,
             remedy="use --positive-score X to take passages labelled X or more as positives, others as negatives",
         )
@@ -262,9 +262,9 @@ def refuse_words(labels: Sequence[Any], path: str, limit: float = 0.5) -> None:
     """Raise SchemaError if more than the share `limit` of the labels are words that do not mark positives."""
     words = [label for label in labels if isinstance(label, str) and as_label(label) is None]
     if len(words) > limit * len(labels):
-        some = ", ".join(shorten(word, 30) for word in list(dict.fromkeys(words))[:6])
+        examples = ", ".join(shorten(word, 30) for word in list(dict.fromkeys(words))[:6])
         raise SchemaError(
-            f"labels in unknown words ({some}) do not show which passages are positives",
+            f"labels in unknown words ({examples}) do not show which passages are positives",
             where=path,
             remedy=f"write 1 and 0, known words ({', '.join(LABEL_WORDS)}), or scores with --positive-score X",
         )
