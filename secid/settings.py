@@ -263,15 +263,15 @@ RECIPE_FIELDS = (
     "normalize", "truncate_dim",
 )  # fmt: skip
 """Settings that describe one encoder and do not apply to another. All default to None, the encoder's own value."""
-READING = (
+READING_SETTINGS = (
     "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
     "collection", "ranks", "corpus", "queries", "titles", "header", "on_bad", "max_bad_fraction",
 )  # fmt: skip
-ENCODING = (
+ENCODING_SETTINGS = (
     *RECIPE_FIELDS, "device", "dtype", "batch_tokens", "trust_remote_code", "allow_pickle", "cache", "cache_dir",
     "cache_gb", "threads",
 )  # fmt: skip
-"""READING: settings of commands that read files.   ENCODING: settings of commands that use an encoder."""
+"""READING_SETTINGS belong to commands that read files, ENCODING_SETTINGS to commands that use an encoder."""
 PERMISSIONS = ("trust_remote_code", "allow_pickle")
 """Settings that allow an encoder's files to run code. A settings file cannot set them."""
 ENCODERS = ("encoder", "guide", "guide_reranker")

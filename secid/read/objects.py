@@ -25,8 +25,8 @@ SOURCE_TYPES = (
     "give a path, a datasets.Dataset or IterableDataset, a table that exports Arrow streams (pandas 2.2 or newer, "
     "polars, pyarrow), or an iterable of dicts; to name it, give (name, object)"
 )
-ONE_TYPE = "give each column one type, texts or lists of texts, or leave out those that secid does not need"
-AS_JSON = "use only texts, numbers, lists and dicts in a row, and None for a missing value"
+ONE_TYPE_REMEDY = "give each column one type, texts or lists of texts, or leave out those that secid does not need"
+AS_JSON_REMEDY = "use only texts, numbers, lists and dicts in a row, and None for a missing value"
 
 
 @dataclass(frozen=True, eq=False)
@@ -145,7 +145,7 @@ def _write_arrow(value: Any, name: str, file: BinaryIO) -> None:
     except (pa.ArrowException, ValueError, TypeError) as error:
         problem = shorten(" ".join(map(str, error.args)), 160)
         raise InputError(
-            f"cannot be read as an Arrow table ({problem})", where=path_of_object(name), remedy=ONE_TYPE
+            f"cannot be read as an Arrow table ({problem})", where=path_of_object(name), remedy=ONE_TYPE_REMEDY
         ) from error
 
 
@@ -186,5 +186,5 @@ def _json(row: Any, name: str, number: int) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         where = f"{path_of_object(name)}:{number}"
         raise InputError(
-            f"cannot be read as JSON ({shorten(plain_message(error), 160)})", where=where, remedy=AS_JSON
+            f"cannot be read as JSON ({shorten(plain_message(error), 160)})", where=where, remedy=AS_JSON_REMEDY
         ) from error

@@ -11,9 +11,9 @@ from typing import Any
 from secid.errors import InputError, SchemaError
 from secid.read.binding import (
     LISTS,
-    NEGATIVE,
-    POSITIVE,
-    QUERY,
+    NEGATIVE_NAMES,
+    POSITIVE_NAMES,
+    QUERY_NAMES,
     SCALARS,
     Binding,
     Head,
@@ -85,7 +85,7 @@ def _has(*names: str) -> Callable[[Head], bool]:
 
 def _is_collection(head: Head) -> bool:
     ids, texts = {"_id", "docid", "doc_id", "pid", "id", "qid"}, {"text", "contents", "document_text"}
-    labelled = {"label", "score"} & set(head.kinds) or columns_named(head, QUERY)
+    labelled = {"label", "score"} & set(head.kinds) or columns_named(head, QUERY_NAMES)
     return bool(ids & set(head.kinds) and texts & set(head.kinds)) and not labelled
 
 
@@ -132,24 +132,35 @@ def _is_by_columns(head: Head) -> bool:
 def _is_chat(head: Head) -> bool:
     kinds = head.kinds
     spoken = kinds.get("messages") == "structs" or kinds.get("conversations") in LISTS
-    return spoken and "positive_messages" not in kinds and not columns_named(head, POSITIVE[:1])
+    return spoken and "positive_messages" not in kinds and not columns_named(head, POSITIVE_NAMES[:1])
 
 
 def _has_several_queries(head: Head) -> bool:
-    queries = columns_named(head, QUERY)
-    return bool(queries) and all(head.kinds[key] == "texts" for key in queries) and bool(columns_named(head, NEGATIVE))
+    queries = columns_named(head, QUERY_NAMES)
+    return (
+        bool(queries)
+        and all(head.kinds[key] == "texts" for key in queries)
+        and bool(columns_named(head, NEGATIVE_NAMES))
+    )
 
 
 def _are_keyed(head: Head) -> bool:
     values = [
-        value for key in columns_named(head, NEGATIVE) if head.kinds[key] == "struct" for value in head.typical(key)
+        value
+        for key in columns_named(head, NEGATIVE_NAMES)
+        if head.kinds[key] == "struct"
+        for value in head.typical(key)
     ]
-    return bool(columns_named(head, QUERY)) and bool(values) and all(passage_text(value) is None for value in values)
+    return (
+        bool(columns_named(head, QUERY_NAMES)) and bool(values) and all(passage_text(value) is None for value in values)
+    )
 
 
 def _has_no_negatives(head: Head) -> bool:
     return (
-        bool(columns_named(head, QUERY)) and bool(columns_named(head, POSITIVE)) and not columns_named(head, NEGATIVE)
+        bool(columns_named(head, QUERY_NAMES))
+        and bool(columns_named(head, POSITIVE_NAMES))
+        and not columns_named(head, NEGATIVE_NAMES)
     )
 
 

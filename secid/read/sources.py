@@ -17,7 +17,7 @@ from secid.errors import InputError, UsageError
 from secid.files import PARTIAL, sha256_of
 from secid.progress import Progress
 from secid.read.objects import ObjectSpec, Spec, specs_of
-from secid.read.stream import HUB, STDIN, once_only
+from secid.read.stream import HUB_PREFIX, STDIN, once_only
 from secid.records import Source, encodable
 from secid.settings import Settings
 
@@ -229,7 +229,7 @@ def _named_paths(pattern: str) -> list[str]:
 
 def is_address(word: str) -> bool:
     """Tell whether a word names files of the model hub: `hf://…`, or OWNER/NAME:CONFIG:SPLIT if no such path exists."""
-    return word.startswith(HUB) or (SPLIT.fullmatch(word) is not None and not Path(word).exists())
+    return word.startswith(HUB_PREFIX) or (SPLIT.fullmatch(word) is not None and not Path(word).exists())
 
 
 def _hub_files(address: str) -> HubFiles:
@@ -292,7 +292,7 @@ def _address(address: str) -> list[_Entry]:
     for file in hub.files:
         folders.setdefault(Path(PINNED_COMMIT.sub("", file)).parent, []).append(file)
     entries = [entry for folder, files in folders.items() for entry in _groups(folder.name, folder, files)]
-    if not address.startswith(HUB) or len(entries) == 1:  # a split, or a single source
+    if not address.startswith(HUB_PREFIX) or len(entries) == 1:  # a split, or a single source
         return [_Entry(hub.name, list(hub.files), Path(address).parent)]
     return entries
 

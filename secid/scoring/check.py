@@ -46,7 +46,7 @@ from secid.results.check import (
 )
 from secid.results.inputs import STANDARD_INPUT, flag_words, has_hidden_characters, repair_command
 from secid.scoring.encoders import choose_tokenizer
-from secid.settings import READING, Resolved, Settings
+from secid.settings import READING_SETTINGS, Resolved, Settings
 from secid.version import VERSION
 
 SAVED_CHECK_NAME = "check.json"
@@ -105,7 +105,7 @@ def check_sources(
         failed=(),
         one_positive=one_positive,
         n_of_qrels=plan.n_labelled[1],
-        settings={name: entry for name, entry in resolved.document().items() if name in READING},
+        settings={name: entry for name, entry in resolved.document().items() if name in READING_SETTINGS},
         seconds=round(time.perf_counter() - began, 3),
     )
 

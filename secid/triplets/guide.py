@@ -55,7 +55,7 @@ STRATA = 10
 RANDOM_PAIRS = 300
 """Number of random passages that a guide scores per source. A share of 10 % then has a standard error of 0.017."""
 
-ONE_SCORE = 1e-6
+EQUAL_SCORE_SPREAD = 1e-6
 """Maximum range of scores that count as equal, because float32 rounding is that large."""
 
 
@@ -247,7 +247,7 @@ def _refuse_one_score(
 ) -> None:
     """Raise EncoderError if two or more pairs all have the same score, because the guide cannot tell texts apart."""
     values = np.concatenate([part for both in scores for part in both])
-    if np.ptp(values) > ONE_SCORE:
+    if np.ptp(values) > EQUAL_SCORE_SPREAD:
         return
     codes = [pairs(rows.query, ids, len(plan.passages)) for rows in to_score for ids in (rows.positive, rows.negative)]
     if (n := len(distinct(np.concatenate(codes)))) > 1:

@@ -34,8 +34,8 @@ from secid.run_folder.tables import (
 from secid.settings import ENCODERS, RECIPE_FIELDS, flag_of
 from secid.tools.gating.baseline import (
     BASELINE_SCHEMA_VERSION,
-    LOW_POINT,
     METHOD_SETTINGS,
+    UNRELATED_QUANTILE,
     Baseline,
     BaselineSource,
     Measurement,
@@ -192,7 +192,7 @@ def read_baseline_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, 
 
 
 def _source(source: SourceReport, sample: Sample) -> BaselineSource:
-    low = float(np.quantile(sample.relation(), LOW_POINT))
+    low = float(np.quantile(sample.relation(), UNRELATED_QUANTILE))
     n_queries = source.n_queries
     return BaselineSource(
         n_records=source.rows.n_records,

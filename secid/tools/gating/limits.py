@@ -18,7 +18,7 @@ from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.results.gate import GROSS_DAMAGE, Basis, finding_of
 from secid.settings import read_toml
 from secid.tools.gating.baseline import Baseline, BaselineSource, Measurement
-from secid.tools.gating.policy import KEYS_IN, LIMITED_CHECKS, Policy, policy_in, table_in
+from secid.tools.gating.policy import LIMITED_CHECKS, POLICY_TABLES, Policy, policy_in, table_in
 from secid.triplets.estimates import NO_SPREAD
 
 # Limits come from the policy, or else from the baseline. Limits of counted defects come only from the policy, because a
@@ -37,13 +37,13 @@ DECIDABLE_QUERIES = 100
 """Minimum number of queries to decide on a source, unless the baseline has fewer or the policy sets another number."""
 RANDOM_LIKE_OF_RANDOM = 0.87
 """Share of random passages that have the finding random_like. Source: METHOD 10."""
-SHUFFLED_BELOW = 0.7
+SHUFFLED_UNRELATED_SHARE = 0.7
 """Share of other queries' negatives that count as unrelated, 0.76 to 0.83 measured. Source: docs/experiments/gate.md"""
-LEAST_SAMPLE = 30
+MIN_SAMPLE = 30
 """Minimum sample size in queries that limits are derived for, unless the baseline has fewer queries."""
 LANGUAGE_TOLERANCE = 0.05
 """Extra share of texts in new languages that a source may have, above the baseline's share. 1,000 texts are sampled."""
-KNOWN_LANGUAGE = 0.01
+MIN_LANGUAGE_SHARE = 0.01
 """Minimum share of a source's texts that makes a language a known one."""
 CAN_FAIL_ANY = ("random_like", "weak_positive", "other_language")
 """Findings that can fail any source, including a new one."""
@@ -114,7 +114,7 @@ def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Gate
     """Return the limits of a source. previous: its predecessor in the baseline, None for a new source."""
     least = minimum_queries(policy, baseline, previous)
     usual = minimum_queries(Policy(), baseline, previous)
-    derived = _derived(policy, baseline, previous, max(least, min(usual, LEAST_SAMPLE)))
+    derived = _derived(policy, baseline, previous, max(least, min(usual, MIN_SAMPLE)))
     bounds: dict[str, Bound] = {}
     left_out: list[str] = []
     for name in LIMITED_CHECKS:
@@ -170,7 +170,7 @@ def _derived(policy: Policy, baseline: Baseline, previous: str | None, n: int) -
 def known_languages(baseline: Baseline, previous: str | None) -> set[str]:
     """Return the languages of the predecessor; for a new source, those of the whole baseline."""
     sources = [baseline.sources[previous]] if previous else baseline.sources.values()
-    return {code for source in sources for code, share in source.languages.items() if share >= KNOWN_LANGUAGE}
+    return {code for source in sources for code, share in source.languages.items() if share >= MIN_LANGUAGE_SHARE}
 
 
 def _extreme(known: Mapping[str, Measurement], n: int, sign: float) -> tuple[str, Measurement]:
@@ -260,7 +260,7 @@ def _unrelated(name: str, source: BaselineSource, n: int) -> Bound:
     limit = round_up(max(share_margin(tail, n), _least_share(n) - tail.value))
 
     def beyond(share: float) -> tuple[float, float]:
-        damaged = tail.value + share * (SHUFFLED_BELOW - tail.value)
+        damaged = tail.value + share * (SHUFFLED_UNRELATED_SHARE - tail.value)
         distance, error = _beyond(tail, damaged, tail.value + limit)
         return distance, hypot(error, tail.standard_error)
 
@@ -454,7 +454,7 @@ def above_sentence(name: str, above: Mapping[str, float]) -> str:
 
 def write_policy(baseline: Baseline, where: str, path: Path) -> None:
     """Write the policy to a new file, or add it to a file that has none. Raises UsageError, OutputError."""
-    name = ".".join(KEYS_IN.get(path.name, ("gate",)))
+    name = ".".join(POLICY_TABLES.get(path.name, ("gate",)))
     text = policy_text(baseline, where, name)
     if path.exists():
         try:
