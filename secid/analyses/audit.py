@@ -204,10 +204,7 @@ def source_audit(
 def _audit_rule(
     name: str, rule: AuditRule, negatives: AuditedNegatives, missing: dict[str, str], whose: str = ""
 ) -> AuditedRule:
-    """Compute the numbers of one rule, and add the reasons for missing numbers to `missing`.
-
-    whose : prefix of the rule's name in these reasons, such as "guide's ".
-    """
+    """Compute the numbers of a rule. Reasons for missing ones go to `missing`, with the prefix `whose`."""
     relevant = negatives.relevant
     curve, flags = auroc(rule.score, negatives), rule.flags
     one_class = NONE_RELEVANT if not relevant.any() else ALL_RELEVANT

@@ -132,7 +132,7 @@ def _refuse(flags: Mapping[str, object], why: str) -> None:
 
     for name, value in flags.items():
         if value not in (None, False):
-            raise UsageError(why, where=name)
+            raise UsageError(why, where=name, remedy="remove it")
 
 
 def _text_of(path: Path) -> str:
@@ -141,4 +141,4 @@ def _text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path)) from error
+        raise InputError(f"cannot be read: {error}", where=str(path), remedy="name a text file in UTF-8") from error

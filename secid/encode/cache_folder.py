@@ -152,10 +152,7 @@ class CacheFolder:
         return CacheInfo(str(self.folder), self.limit(total), total, damaged, n_trainings, tuple(encoders))
 
     def clear(self) -> ClearResult:
-        """Remove all segments and trainings, but no other file.
-
-        Unsealed segments stay, because a run may still be writing them.
-        """
+        """Remove all segments and trainings, except unsealed segments, which a run may still be writing."""
         freed, unsealed = 0, []
         for file in self._trainings():
             with contextlib.suppress(OSError):

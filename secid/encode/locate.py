@@ -151,10 +151,7 @@ class Location:
 
 
 def locate(settings: Settings) -> Location:
-    """Locate the folder of `settings.encoder`, and download it if necessary.
-
-    Raises EncoderError, with a remedy, for an unknown name or an encoder that is neither cached nor reachable.
-    """
+    """Locate, or download, the folder of `settings.encoder`. Raises EncoderError if it is unknown or unreachable."""
     spec = settings.encoder
     if not spec:
         raise EncoderError("no encoder given", remedy="use --encoder, for example --encoder minilm")
@@ -179,7 +176,7 @@ def _suggestion(folder: Path, spec: str) -> str:
         return "save the vectors with one text per row: np.savez('vectors.npz', vector=rows, text=texts)"
     if "/" in spec:
         return "check the path"
-    return suggest_name(spec, ALIASES, f"aliases: {', '.join(ALIASES)}")
+    return suggest_name(spec, ALIASES, f"use one of the aliases {', '.join(ALIASES)}")
 
 
 def full_name(spec: str) -> str:
@@ -309,7 +306,9 @@ def _download(name: str, settings: Settings, revision: str | None) -> Location:
         ) from error
     except RepositoryNotFoundError as error:
         raise EncoderError(
-            "the hub has no such public model", where=name, remedy=f"check the name; aliases: {', '.join(ALIASES)}"
+            "the hub has no such public model",
+            where=name,
+            remedy=f"check the name, or use one of the aliases {', '.join(ALIASES)}",
         ) from error
     except OfflineModeIsEnabled as error:
         raise _no_network(name, "HF_HUB_OFFLINE is set", settings) from error

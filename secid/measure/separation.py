@@ -103,10 +103,7 @@ def _basis(t: Tensor, sign: float) -> Tensor:
 
 
 def _table(gap: Tensor, weights: Tensor) -> Tensor:
-    """Return columns (4, e) of the table for some edges of x.
-
-    gap : (e, E) these edges minus the edges of y.   weights : (3, E) summed weights at the edges of y.
-    """
+    """Return (4, e) columns for edges of x. gap: (e, E), these minus edges of y. weights: (3, E) sums at edges of y."""
     p = torch.sigmoid(gap)
     slope, twice = p * torch.sigmoid(-gap), 1.0 - 2.0 * p
     orders = (softplus(gap), p, slope, slope * twice, slope * (1.0 - 6.0 * slope), slope * twice * (1.0 - 12.0 * slope))

@@ -86,10 +86,7 @@ class SymmetricSums:
         return part
 
     def products(self, rows: Tensor, amounts: Tensor) -> Iterator[PanelProduct]:
-        """Yield the upper triangles of rows^T diag(a) rows for each column a of `amounts`.
-
-        rows : (B, d).   amounts : (B, n).
-        """
+        """Yield upper triangles of rows^T diag(a) rows for each column a. rows: (B, d). amounts: (B, n)."""
         if self._whole:
             for number, amount in enumerate(amounts.unbind(1)):
                 product = rows.T @ (rows * amount.unsqueeze(1))

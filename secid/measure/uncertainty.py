@@ -368,10 +368,7 @@ def _part(rows: Tensor, share: Tensor, n: float) -> tuple[float, Floats]:
 
 
 def _amounts(weight: Floats, squared_distance: Floats, smallest_distance: float) -> Floats:
-    """Return (T,) weight / ||n - p||^2, so that rows n - p need not be scaled to length 1.
-
-    It is 0 if ||n - p|| is at most the smallest distance, which counts as u = 0.
-    """
+    """Return (T,) weight / ||n - p||^2, for rows not scaled to length 1; 0 up to the smallest distance, where u = 0."""
     usable = squared_distance > smallest_distance**2
     return np.where(usable, np.maximum(weight, 0.0) / np.where(usable, squared_distance, 1.0), 0.0)
 

@@ -99,7 +99,8 @@ def _distinct(first: Sequence[str], path: str) -> tuple[str, ...]:
         if uses[name] > 1:
             names[at] = f"{name}_{numbers[name]}"
     if len(set(names)) < len(names):
-        raise InputError(f"two columns of the same name: {shorten(', '.join(first), 100)}", where=f"{path}:1")
+        message = f"two columns of the same name: {shorten(', '.join(first), 100)}"
+        raise InputError(message, where=f"{path}:1", remedy="rename one of them")
     return tuple(names)
 
 

@@ -227,7 +227,7 @@ def _detected(head: Head, settings: Settings, path: str, *, pairs: bool) -> Bind
     if len(readings) > 1:
         listed = "\n".join(f"    {binding.schema}: {binding.mapping}" for binding in readings)
         choices = " or ".join(dict.fromkeys(_deciding_flag(binding, readings) for binding in readings))
-        raise SchemaError(f"several readings fit:\n{listed}{list_columns(head)}", where=path, remedy=choices)
+        raise SchemaError(f"several readings fit:\n{listed}{list_columns(head)}", where=path, remedy=f"use {choices}")
     if not readings:
         raise _unknown(head, settings, path, pairs=pairs)
     return readings[0]

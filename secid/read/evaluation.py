@@ -365,10 +365,7 @@ def _looks_like_run(lines: list[bytes], width: int) -> bool:
 
 
 def window_of(ranks: str | None) -> tuple[int, int]:
-    """Return (first rank, last rank) of a window such as "11-20"; (1, DEFAULT_LAST_RANK) for None.
-
-    Raises UsageError for any other form.
-    """
+    """Return (first, last) of ranks such as "11-20"; (1, DEFAULT_LAST_RANK) for None. Raises UsageError otherwise."""
     window = re.fullmatch(r"(\d{1,9})-(\d{1,9})", ranks or f"1-{DEFAULT_LAST_RANK}")
     first, last = map(int, window.groups()) if window else (0, 0)
     if not 1 <= first <= last:
@@ -386,7 +383,7 @@ def _grades(settings: Settings, path: str) -> Mapping[str, Mapping[str, float]]:
         raise InputError(
             f"a run takes its positives from judgements (qrels), but {missing}",
             where=path,
-            remedy=f"--collection DIR names a BEIR folder with a corpus, queries, and judgements in DIR/qrels "
+            remedy=f"add --collection DIR, a BEIR folder with a corpus, queries, and judgements in DIR/qrels "
             f"({flag_of('corpus', 'FILE')} and {flag_of('queries', 'FILE')} replace the first two)",
         )
     return _read_grades(tuple((file, stamp(file)) for file in files))

@@ -278,10 +278,7 @@ def _repository(name: str, revision: str | None) -> _Repository:
 
 
 def _conversion(repository: _Repository, word: str, lacks: str) -> tuple[_Repository, str]:
-    """Return a data set's Parquet conversion and a note, or the data set itself and "" if it has no conversion.
-
-    lacks : clause that says what the data set itself lacks, for the note.
-    """
+    """Return the Parquet conversion and a note, or the data set itself and "". lacks: what it lacks, for the note."""
     try:
         converted = _repository(repository.name, CONVERTED)
     except _NoRevisionError:
@@ -320,10 +317,7 @@ def _patterns(value: Any) -> list[str]:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Tell whether a pattern matches a path. `**` matches any number of folders; other parts work as in `fnmatch`.
-
-    Each pair of positions is compared once, so that no pattern takes exponential time.
-    """
+    """Match a path with a pattern as `fnmatch` does; `**` is any number of folders. It never takes exponential time."""
     names, parts = path.split("/"), pattern.removeprefix("./").split("/")
 
     @cache

@@ -150,7 +150,7 @@ def _entries(specs: Sequence[Spec]) -> list[_Entry]:
             key = (str(Path(path).parent), _shard_key(path))
             entry = entries.setdefault(key, _Entry(stem(path), [], _home(path)))
             if path in entry.paths:
-                raise UsageError(f"{path} is given twice")
+                raise UsageError("is named twice", where=path, remedy="name each file once")
             entry.paths.append(path)
     return list(entries.values())
 
@@ -239,10 +239,7 @@ def _hub_files(address: str) -> HubFiles:
 
 
 def _expand(pattern: str) -> list[str]:
-    """Return the sorted paths that a word names: an existing path, the matches of a glob, or the files of an address.
-
-    Raises InputError if nothing matches.
-    """
+    """Return the sorted paths of an existing path, a glob or an address. Raises InputError if nothing matches."""
     if is_address(pattern):
         return list(_hub_files(pattern).files)
     if Path(pattern).exists():
@@ -252,19 +249,20 @@ def _expand(pattern: str) -> list[str]:
     if matches:
         return matches
     if Path(pattern).is_symlink():
-        raise InputError(f"broken symlink to {Path(pattern).readlink()}", where=pattern)
+        message = f"broken symlink to {Path(pattern).readlink()}"
+        raise InputError(message, where=pattern, remedy="name the file itself, or make the link again")
     problem = "matches no file" if glob.has_magic(pattern) else "no such file or directory"
     raise InputError(problem, where=pattern, remedy=_similar_names(Path(pattern)))
 
 
-def _similar_names(path: Path) -> str | None:
-    """Return a remedy that lists similar names; None without any."""
+def _similar_names(path: Path) -> str:
+    """Return a remedy that lists similar names, if there are any."""
     if not path.parent.is_dir():
-        return f"no such directory: {path.parent}"
+        return f"check the path: there is no directory {path.parent}"
     names = {child.name: stem(child.name) for child in sorted(path.parent.iterdir()) if child.name[0] != "."}
     near = difflib.get_close_matches(stem(path.name), names.values(), n=3, cutoff=0.6)
     near = [name for name in names if names[name] in near][:3]
-    return f"similar names in {path.parent}: {', '.join(near)}" if near else None
+    return f"similar names in {path.parent}: {', '.join(near)}" if near else "check the path"
 
 
 def _folder(path: str) -> list[_Entry]:
@@ -300,10 +298,7 @@ def _address(address: str) -> list[_Entry]:
 
 
 def data_files(path: str) -> list[str]:
-    """Return the data files that a file, folder or address names, after checking that no shard is missing.
-
-    Raises InputError if there are none.
-    """
+    """Return the data files of a file, folder or address. Raises InputError if there is none, or a shard is missing."""
     if not is_address(path) and not Path(path).is_dir():
         return [path]
     return _checked_shards(_named_paths(path))

@@ -24,6 +24,7 @@ from secid.records import Fact, is_object
 # compression; the file's name is ignored.
 
 STDIN = "-"
+OPEN_REMEDY = "check that the file exists and that this user may read it"
 HUB = "hf://"
 """Prefix of an address on the model hub (secid/read/hub.py)."""
 CHUNK = 1 << 20
@@ -124,10 +125,7 @@ class ByteStream:
             return self._plain.peek(CHUNK)
 
     def lines(self, limit: int) -> Iterator[bytes | None]:
-        """Yield lines with their \\n, the only line end; None for a skipped line of more than `limit` bytes.
-
-        Memory stays below `limit` plus CHUNK bytes for any file.
-        """
+        """Yield lines with their \\n, the only line end; None for one over `limit` bytes. Memory stays near `limit`."""
         readline = self._plain.readline
         with self._errors():
             while line := readline(limit + 1):
@@ -165,7 +163,8 @@ class ByteStream:
             self._random = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
             while chunk := self.read():
                 if self._random.tell() > SPOOL_LIMIT:
-                    raise InputError(f"unpacks to more than {SPOOL_LIMIT >> 30} GiB", where=self.path)
+                    message = f"unpacks to more than {SPOOL_LIMIT >> 30} GiB"
+                    raise InputError(message, where=self.path, remedy="unpack it first, and name the unpacked file")
                 self._random.write(chunk)
         self._random.seek(0)
         return self._random
@@ -197,7 +196,9 @@ class ByteStream:
                     where=self.path,
                     remedy="copy or write the file again",
                 ) from error
-            raise InputError(f"cannot be read ({plain_message(error)})", where=self.path) from error
+            raise InputError(
+                f"cannot be read ({plain_message(error)})", where=self.path, remedy="copy the file again"
+            ) from error
 
 
 def _gzip(packed: BinaryIO) -> io.RawIOBase:
@@ -218,7 +219,7 @@ def _open(path: str) -> BinaryIO:
         # An unbuffered read of a pipe may return fewer bytes than requested; a buffered read waits for all of them.
         return Path(on_disk(path)).open("rb", buffering=CHUNK if once_only(path) else 0)
     except OSError as error:
-        raise InputError(f"cannot be opened ({error.strerror})", where=path) from error
+        raise InputError(f"cannot be opened ({error.strerror})", where=path, remedy=OPEN_REMEDY) from error
 
 
 # The output of every container: numbered rows, with a reason for each row that cannot be parsed.

@@ -54,10 +54,7 @@ TOO_DEEP = Broken("too_deep", Fact("depth"))
 
 
 def json_lines(stream: ByteStream) -> Parts:
-    """Yield the rows of a JSON lines file, numbered by line from 1, without blank lines.
-
-    Only \\n ends a line: U+0085 and U+2028 belong to the text.
-    """
+    """Yield the rows of a JSON lines file, numbered by line, without blank lines. Only \\n ends a line, not U+2028."""
     number = 1
     for block in stream.line_blocks(ROW_LIMIT):
         if block is None:

@@ -151,10 +151,7 @@ def read_negatives(folder: Path, columns: Sequence[str], source: str | None = No
 
 
 def read_positives(folder: Path, run: Run) -> dict[str, npt.NDArray[Any]]:
-    """Read the labelled positives of a run as arrays for a baseline.
-
-    Raises InputError if they are missing, damaged, or from another run.
-    """
+    """Read a run's labelled positives as arrays. Raises InputError if missing, damaged or of another run."""
     return _arrays(folder, POSITIVES, _hashes(folder, run)[POSITIVES])
 
 

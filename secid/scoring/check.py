@@ -70,7 +70,7 @@ def check_sources(
     began, settings = time.perf_counter(), resolved.values
     if settings.tokenizer not in SPLITTERS:
         raise UsageError(
-            f"the tokenizer {settings.tokenizer!r} needs an encoder", remedy=f"one of {', '.join(SPLITTERS)}"
+            f"the tokenizer {settings.tokenizer!r} needs an encoder", remedy=f"use one of {', '.join(SPLITTERS)}"
         )
     reading = replace(settings, positives="all", on_bad="skip", first_k=None, max_records=None)
     draft, readers = read_draft(sources, reading, folder, progress)
@@ -227,10 +227,7 @@ def _changed_files(reader: Reader) -> CautionEvidence:
 
 
 def _row_cautions(planned: PlannedSource, n_examples: int) -> dict[str, CautionEvidence]:
-    """Return two cautions: rows that the reader skipped as malformed, and rows skipped for having no negatives.
-
-    Negatives without text are not counted here, because they are a finding.
-    """
+    """Return cautions on rows skipped as malformed, or for no negatives. Blank negatives are a finding instead."""
     tally = planned.tally
     bad, bare = bad_reasons(tally), {"no_negatives": tally.skipped.get("no_negatives", 0)}
 

@@ -307,7 +307,11 @@ class Embedder:
                 self.counts["n_bytes"] += int(store.lengths[ids[batch.positions]].sum())
                 self.counts["n_tokens"] += batch.n_tokens
         if n_missing := len(self._missing(role, ids)):
-            raise EncoderError(f"returned no vector for {n_missing} of {len(ids)} texts", where=self._encoder.info.name)
+            raise EncoderError(
+                f"returned no vector for {n_missing} of {len(ids)} texts",
+                where=self._encoder.info.name,
+                remedy="return one vector for each text",
+            )
 
     def _mark(self, places: Index, truncated: npt.NDArray[np.bool_]) -> None:
         self._truncated[places] = truncated

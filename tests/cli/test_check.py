@@ -219,6 +219,18 @@ def test_a_column_flag_given_twice_is_refused(invoke):
     assert "--negative-column appears 2 times" in err
 
 
+def test_a_second_page_without_a_flag_of_its_own_is_refused(invoke, tmp_path):
+    page, second = str(tmp_path / "a.html"), str(tmp_path / "b.md")
+    code, _, err = invoke("check", POISONED, "-o", page, second)
+    assert code == 2
+    assert f"-o {page} -o {second}" in err
+    assert not (tmp_path / "a.html").exists()
+    code, _, _ = invoke("check", POISONED, "-o", page, "-o", second)
+    assert code == 0
+    code, _, _ = invoke("check", "-o", page, POISONED)
+    assert code == 0
+
+
 def test_an_example_without_detail_is_told_by_its_reason(invoke, tmp_path):
     good = {"query": "which bread", "pos": ["a dark one"], "neg": ["a red bicycle"]}
     path = write_rows(tmp_path / "a.jsonl", [good, {**good, "query": " "}])

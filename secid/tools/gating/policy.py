@@ -120,7 +120,7 @@ def read_policy(path: Path | None, directory: Path | None = None) -> tuple[Polic
             raise SettingsError(
                 f"has no [{'.'.join(KEYS_IN[path.name])}] table",
                 where=str(path),
-                remedy="secid gate --init --policy FILE adds one",
+                remedy="add one: secid gate --init --policy FILE",
             )
         return policy or parse_policy(table, str(path)), str(path)
     for name in KEYS_IN:
@@ -169,7 +169,8 @@ def _refuse_misplaced(table: Mapping[str, Any], name: str, where: str) -> None:
 def parse_policy(table: Any, where: str) -> Policy:
     """Parse a policy from a TOML table. Raises SettingsError, with a suggestion for an unknown key."""
     if not isinstance(table, Mapping):
-        raise SettingsError(f"the policy must be a table, got {type(table).__name__}", where=where)
+        message = f"the policy must be a table, got {type(table).__name__}"
+        raise SettingsError(message, where=where, remedy="write the policy under [gate]")
     try:
         policy = Policy.model_validate(table)
     except ValidationError as error:
@@ -186,7 +187,9 @@ def _toml(path: Path) -> dict[str, Any]:
     try:
         return read_toml(path.read_bytes(), str(path))
     except OSError as error:
-        raise UsageError(f"cannot be read: {error.strerror}", where=str(path)) from error
+        raise UsageError(
+            f"cannot be read: {error.strerror}", where=str(path), remedy="name a TOML file with --policy"
+        ) from error
 
 
 def _explained(error: ValidationError, where: str) -> SettingsError:
@@ -202,9 +205,9 @@ def _explained(error: ValidationError, where: str) -> SettingsError:
         return SettingsError(message, where=where, remedy=f'write a [gate.{key}] table; limits in it may be "off"')
     may_be_off = any("'off'" in problem["msg"] for problem in problems)
     return SettingsError(
-        f"{key} = {problem['input']!r} is not allowed: {problem['msg'].lower()}",
+        f"{key} = {problem['input']!r} is not allowed: {problem['msg'].lower().replace('input', 'it')}",
         where=where,
-        remedy='give a value in range, or "off" to skip the check' if may_be_off else None,
+        remedy='correct it, or use "off" to skip the check' if may_be_off else "correct it",
     )
 
 

@@ -236,7 +236,7 @@ class Endpoint:
             timeout=openai.Timeout(TIMEOUT_SECONDS, connect=CONNECT_SECONDS),
         )  # fmt: skip
         if self._key and self.url.startswith("http://"):
-            progress.note("the key is sent over plain http")
+            progress.note("the key is sent unencrypted; use an https address if the server has one")
 
     def error(self, message: str, remedy: str) -> EndpointError:
         """Return an error of this server."""
@@ -288,10 +288,7 @@ class Endpoint:
         return self.error(f"the endpoint rejected the request: HTTP {code} {problem}".rstrip(), remedy)
 
     def _failed(self, error: Any, problem: str) -> EndpointError:
-        """Return the error after the client's last attempt. The number of attempts comes from the request's header.
-
-        The client makes fewer attempts if the server asks it to wait too long.
-        """
+        """Return the error after the last attempt. The client makes fewer if the server asks it to wait too long."""
         n = int(error.request.headers.get(RETRY_HEADER, 0)) + 1
         what = f"no usable response after {n} attempt{'s' * (n > 1)}; the last problem: {problem}"
         return self.error(what, CHECK)

@@ -186,7 +186,7 @@ class MiningPlan:
             raise UsageError("the prompt does not contain {query}", where="--prompt", remedy=remedy)
         if self.on_short not in get_args(OnShort):
             choices = ", ".join(get_args(OnShort))
-            raise UsageError(f"unknown choice {self.on_short!r}", where="--on-short", remedy=f"one of {choices}")
+            raise UsageError(f"unknown choice {self.on_short!r}", where="--on-short", remedy=f"use one of {choices}")
 
 
 def parse_miners(specs: str | Sequence[str], k: int) -> tuple[Miner, ...]:
@@ -268,7 +268,11 @@ def _options(spec: str, kind: str, text: str) -> dict[str, Any]:
     for part in filter(None, text.split(",")):
         name, separator, value = part.partition("=")
         if not separator or not value:
-            raise UsageError(f"{part!r} is not option=value", where=spec, remedy="separate options with commas")
+            raise UsageError(
+                f"{part!r} is not option=value",
+                where=spec,
+                remedy="write each option as option=value, separated by commas",
+            )
         if name in values:
             raise UsageError(f"{name} has two values", where=spec, remedy="give each option once")
         values[name] = value
@@ -277,7 +281,7 @@ def _options(spec: str, kind: str, text: str) -> dict[str, Any]:
     names = option_names(METHODS[kind])
     for name in values:
         if name not in names:
-            remedy = f"its options are {', '.join(names)}" if names else "it has no options"
+            remedy = f"options of this method: {', '.join(names)}" if names else "remove it: this method has no options"
             raise UsageError(f"unknown option {name!r}", where=spec, remedy=suggest_name(name, names, remedy))
     return {name: _value(spec, name, value, OPTIONS[name]) for name, value in values.items()}
 
@@ -320,6 +324,7 @@ Amount = Annotated[FiniteFloat, Field(ge=0)]
 
 
 PICKS: tuple[Pick, ...] = get_args(Pick)
+NUMBER_REMEDY = "write a number, such as 0.5, or leave the option out"
 COUNT = Option(_count, "a number of negatives", "give a count for each part, such as bm25=5")
 OPTIONS: Mapping[str, Option] = {
     "ranks": Option(_ranks, "a window of ranks", "write first-last, from 1, such as ranks=11-20"),
@@ -327,14 +332,17 @@ OPTIONS: Mapping[str, Option] = {
     "relative": Option(
         lambda value: None if value == "none" else TypeAdapter(Share).validate_python(value),
         "a share of at least 0 and below 1",
-        "for 5 %: relative=0.05; for no margin: relative=none",
+        "write relative=0.05 for 5 %, or relative=none for no margin",
     ),
-    "a": Option(TypeAdapter(Amount).validate_python, "a number of 0 or more"),
+    "a": Option(TypeAdapter(Amount).validate_python, "a number of 0 or more", NUMBER_REMEDY),
     **dict.fromkeys(
-        ("absolute", "maximum", "b", "temperature"), Option(TypeAdapter(FiniteFloat).validate_python, "a number")
+        ("absolute", "maximum", "b", "temperature"),
+        Option(TypeAdapter(FiniteFloat).validate_python, "a number", NUMBER_REMEDY),
     ),
     **dict.fromkeys(("model", "url"), Option(str, "a text")),
-    "thinking": Option(lambda value: bool(("off", "on").index(value)), "on or off"),
+    "thinking": Option(
+        lambda value: bool(("off", "on").index(value)), "on or off", "write thinking=on or thinking=off"
+    ),
     "price": Option(
         lambda value: TypeAdapter(tuple[Amount, Amount]).validate_python(tuple(value.split("/"))),
         "IN/OUT, each 0 or more",

@@ -397,7 +397,7 @@ def _all(ray: Any, work: Mapping[str, Any], progress: Progress, noted: set[str],
                         what = f"failed {TRIES} times on Ray, {type(cause).__name__}: {errors.plain_message(cause)}"
                         remedy = "see Ray's logs; finished parts are kept, and the same command runs the others"
                         raise errors.NotEvaluatedError(what, where=name, remedy=remedy) from None
-                    progress.note(f"{name}: {type(cause).__name__}; trying again")
+                    progress.note(f"{name} failed ({type(cause).__name__}); trying again")
                     if not isinstance(error, ray.exceptions.RayTaskError):  # its process has ended
                         actors.remove(one)
                     todo.extendleft([name] if name in work else [])
@@ -447,10 +447,7 @@ def _connected(on: str) -> Iterator[Any]:
 
 
 def _current() -> str:
-    """Return the address of the cluster that this machine is part of; "local" if there is none or it does not answer.
-
-    Ray would wait minutes for a cluster that has died.
-    """
+    """Return the address of this machine's cluster; "local" if none answers. Ray would wait minutes for a dead one."""
     path = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "ray", "ray_current_cluster")
     with suppress(OSError):
         _ask(address := path.read_text(encoding="utf-8").strip())

@@ -161,10 +161,7 @@ def arrays_of(item: Measured, plan: Plan, vectors: Vectors, smallest_distance: f
 def stored_numbers(
     item: Measured, plan: Plan, result: SourceReport, compared: Mapping[str, GapMoments]
 ) -> SourceNumbers:
-    """Return the numbers of one source.
-
-    compared : moments of the formal findings, over all labelled positives, scored or not.
-    """
+    """Return a source's numbers. compared: moments of formal findings over all labelled positives, scored or not."""
     planned, table = item.table.source, item.table
     row_moments = {
         name: Moments.of(table.has(name).astype(np.float64), np.ones(len(table)), table.cluster(), result.n_queries)

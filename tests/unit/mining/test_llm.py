@@ -432,7 +432,7 @@ def test_another_recipe_asks_again_and_says_so(ask: Asker, changed: dict[str, An
     ask(3, **changed)
     assert len(ask.server.asked) == 3
     (note,) = [note for note in ask.progress.notes if str(ask.journal) in note]
-    assert note.endswith(f": 3 answers not used (another {next(iter(changed))})")
+    assert note.endswith(f": 3 answers of another {next(iter(changed))} will not be used")
     ask.server.asked.clear()
     assert ask(3) == first  # both recipes are in the journal now
     assert ask.server.asked == []
