@@ -57,7 +57,7 @@ def partial_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
             try:
                 partial.touch(exist_ok=False)
             except OSError as error:
-                raise OutputError(f"cannot be written: {error.strerror}", where=str(path)) from error
+                raise write_error(error, path) from error
             cleared.enter_context(locked(partial))
         yield partials
 
@@ -74,7 +74,9 @@ def make_folder(path: Path) -> None:
     try:
         path.parent.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise OutputError(f"cannot create its directory: {error.strerror}", where=str(path)) from error
+        raise OutputError(
+            f"cannot create its directory: {error.strerror}", where=str(path), remedy=OTHER_PATH_REMEDY
+        ) from error
 
 
 def check_writable(path: Path) -> None:
@@ -88,7 +90,7 @@ def check_writable(path: Path) -> None:
             pass
         probe.unlink()
     except OSError as error:
-        raise OutputError(f"cannot be written: {error.strerror}", where=str(path)) from error
+        raise write_error(error, path) from error
 
 
 def write_whole(path: Path, text: str) -> None:
@@ -112,7 +114,7 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
         for path, partial in partials.items():
             partial.replace(files[path])
     except OSError as error:
-        raise OutputError(f"cannot be written: {error.strerror}", where=str(path)) from error
+        raise write_error(error, str(path)) from error
     finally:
         for partial in partials.values():
             with suppress(OSError):
@@ -122,6 +124,7 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
 NO_ROOM = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)})
 """Error numbers of a full disk, an exceeded quota, and a file above the size limit."""
 FULL_DISK_REMEDY = "free some space, or set TMPDIR to a directory on another disk"
+OTHER_PATH_REMEDY = "check the path and its permissions, or name another path"
 FILE_SIZE_REMEDY = "raise the limit on file sizes: ulimit -f unlimited"
 WORK_PREFIX = f"secid-{platform.node()}-"
 """Prefix of work folders' names. It contains the machine's name, because other machines' work folders on a shared disk
@@ -160,6 +163,12 @@ def work_folder(inside: Path | None = None) -> Iterator[Path]:
 def remedy_of(error: Exception) -> str:
     """Return the remedy for an error of a full disk or of the limit on file sizes."""
     return FILE_SIZE_REMEDY if isinstance(error, OSError) and error.errno == errno.EFBIG else FULL_DISK_REMEDY
+
+
+def write_error(error: OSError, path: str | Path) -> OutputError:
+    """Return the error for a path that cannot be written, with its remedy."""
+    remedy = remedy_of(error) if _no_room(error) else OTHER_PATH_REMEDY
+    return OutputError(f"cannot be written: {error.strerror}", where=str(path), remedy=remedy)
 
 
 @contextmanager

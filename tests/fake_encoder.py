@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Sequence
+from functools import lru_cache
 from hashlib import blake2b
 from itertools import chain
 
@@ -57,10 +58,14 @@ class HashEncoder:
         return dict(zip(texts, rows, strict=True))
 
 
+@lru_cache(maxsize=20_000)
 def _drawn(seed: str, dimension: int) -> np.ndarray:
+    """Return the unit row of a seed, read-only. Tests encode the same texts again and again."""
     number = int.from_bytes(blake2b(seed.encode("utf-8", "surrogatepass"), digest_size=8).digest(), "little")
     row = np.random.default_rng(number).standard_normal(dimension)
-    return row / np.linalg.norm(row)
+    row /= np.linalg.norm(row)
+    row.flags.writeable = False
+    return row
 
 
 class PieceEncoder(HashEncoder):

@@ -29,7 +29,7 @@ class HardnessEncoder(HashEncoder):
         if kind == "query":
             return axis
         other = _drawn(f"{role} {text}", DIMENSION)
-        other -= axis * (axis @ other)
+        other = other - axis * (axis @ other)
         other /= np.linalg.norm(other)
         cosine = POSITIVE * (float(rest[0]) if rest else 1.0)
         return cosine * axis + np.sqrt(1.0 - cosine**2) * other

@@ -80,7 +80,7 @@ def main(arguments: list[str]) -> int:
     """Write the pages, list differences, or draw the picture of the README."""
     if arguments == ["--picture"]:
         page, picture = FOLDER / "report.html", FOLDER / "report.png"
-        options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1100,1080"]
+        options = ["--headless", "--no-sandbox", "--hide-scrollbars", "--window-size=1100,1100"]
         subprocess.run(["chromium", *options, f"--screenshot={picture}", page.as_uri()], check=True)
         return 0
     if arguments == ["--check"]:

@@ -98,12 +98,16 @@ def blocks_of(texts: Sequence[str], names: Sequence[str]) -> dict[str, tuple[str
         listed = tuple(part.strip() for part in members.split(",") if part.strip())
         if not name or len(listed) < 2:
             raise UsageError(
-                f"not a block: {text!r}", where=flag_of("block"), remedy=flag_of("block", "NAME=source,source")
+                f"not a block: {text!r}",
+                where=flag_of("block"),
+                remedy=f"write {flag_of('block', 'NAME=source,source')}",
             )
         for member in listed:
             if member not in names:
                 raise UsageError(
-                    f"no source {member!r}", where=flag_of("block", name), remedy=f"sources: {', '.join(names)}"
+                    f"no source {member!r}",
+                    where=flag_of("block", name),
+                    remedy=f"use sources of the run: {', '.join(names)}",
                 )
         twice = next((member for member in listed if listed.count(member) > 1), None)
         if twice is not None or name in blocks:

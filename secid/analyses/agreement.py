@@ -79,7 +79,9 @@ def read_outcomes(path: Path) -> list[Outcomes]:
             reader = csv.reader(file)
             rows = [(reader.line_num, [cell.strip() for cell in row]) for row in reader if any(row)]
     except (OSError, UnicodeDecodeError, csv.Error) as error:
-        raise InputError(f"cannot be read: {plain_message(error)}", where=str(path)) from error
+        raise InputError(
+            f"cannot be read: {plain_message(error)}", where=str(path), remedy="save it as a CSV file in UTF-8"
+        ) from error
     columns = rows[0][1] if rows else []
     if "source" not in columns or len(columns) < 2:
         names_shown = [name[:40] for name in columns if name][:SHOWN_NAMES]
@@ -125,7 +127,7 @@ def _refuse_odd_errors(values: Mapping[str, float], errors: Mapping[str, float],
         raise InputError(
             f"{column} of {negative!r} is negative: {errors[negative]:g}",
             where=str(path),
-            remedy="a standard error is at least 0",
+            remedy="correct it: a standard error is at least 0",
         )
     missing = [source for source in values if source not in errors]
     if errors and missing:
@@ -371,10 +373,7 @@ def _scaled_interval(estimate: float | None, low: float, high: float, scale: flo
 
 
 def _regret_interval(values: Floats, errors: Floats, first: int) -> tuple[float, float]:
-    """Return the interval of one source's regret, from simultaneous intervals of the other sources' leads over it.
-
-    first : index of the source.
-    """
+    """Return the interval of source `first`'s regret, from simultaneous intervals of the others' leads over it."""
     point = _critical_value(ERROR_RATE / max(1, len(values) - 1))
     lead, half = values - values[first], point * np.hypot(errors, errors[first])
     half[first] = 0.0
@@ -387,10 +386,7 @@ def _critical_value(rate: float) -> float:
 
 
 def _half_widths(run: Run, names: Sequence[str], rate: float) -> Floats:
-    """Return (S, S) half-widths of the intervals of score differences at this error rate.
-
-    They are the run's 95 % half-widths, rescaled; infinite for pairs that were not compared.
-    """
+    """Return (S, S) half-widths of score differences at this error rate; infinite for pairs that were not compared."""
     place = {name: number for number, name in enumerate(names)}
     wide = np.full((len(names), len(names)), np.inf)
     np.fill_diagonal(wide, 0.0)

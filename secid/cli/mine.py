@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODING, GUIDE_SETTINGS, OUTPUT, READING, Json, Quiet, Split, flag, takes_settings
+from secid.cli.options import (
+    ENCODING_SETTINGS,
+    GUIDE_SETTINGS,
+    OUTPUT,
+    READING_SETTINGS,
+    Json,
+    Quiet,
+    Split,
+    flag,
+    takes_settings,
+)
 from secid.settings import flag_of
 
 if TYPE_CHECKING:
@@ -25,7 +35,14 @@ HIDDEN_FLAGS = (
 
 
 @takes_settings(
-    "encoder", *READING, *ENCODING, *GUIDE_SETTINGS, "tokenizer", "temperature", "seed", hidden=HIDDEN_FLAGS
+    "encoder",
+    *READING_SETTINGS,
+    *ENCODING_SETTINGS,
+    *GUIDE_SETTINGS,
+    "tokenizer",
+    "temperature",
+    "seed",
+    hidden=HIDDEN_FLAGS,
 )
 def mine(
     miners: Annotated[
@@ -132,7 +149,7 @@ def _refuse(flags: Mapping[str, object], why: str) -> None:
 
     for name, value in flags.items():
         if value not in (None, False):
-            raise UsageError(why, where=name)
+            raise UsageError(why, where=name, remedy="remove it")
 
 
 def _text_of(path: Path) -> str:
@@ -141,4 +158,4 @@ def _text_of(path: Path) -> str:
     try:
         return path.read_text(encoding="utf-8")
     except (OSError, UnicodeDecodeError) as error:
-        raise InputError(f"cannot be read: {error}", where=str(path)) from error
+        raise InputError(f"cannot be read: {error}", where=str(path), remedy="name a text file in UTF-8") from error

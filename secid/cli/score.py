@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from secid.cli.options import (
-    ENCODING,
+    ENCODING_SETTINGS,
     GUIDE_SETTINGS,
-    READING,
-    SCORING,
-    STATISTICS,
+    READING_SETTINGS,
+    SCORING_SETTINGS,
+    STATISTICS_SETTINGS,
     Json,
     Legend,
     Out,
@@ -60,7 +60,7 @@ Encoders = Annotated[
         group="Encoder",
     ),
 ]
-SETTINGS = (*READING, *ENCODING, *GUIDE_SETTINGS, *SCORING, *STATISTICS)
+SETTINGS = (*READING_SETTINGS, *ENCODING_SETTINGS, *GUIDE_SETTINGS, *SCORING_SETTINGS, *STATISTICS_SETTINGS)
 
 
 def _score(
@@ -78,7 +78,7 @@ def _score(
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Score each source for defects and hardness, and rank them.
+    """Score each source by three gates and their log-det, rank them, and list their failure buckets.
 
     Example: secid score negatives/*.parquet --encoder e5-base
     """

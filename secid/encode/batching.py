@@ -16,7 +16,7 @@ import numpy as np
 import numpy.typing as npt
 from numpy.typing import NDArray
 
-from secid.encode.modules import SAVE_AGAIN
+from secid.encode.modules import SAVE_AGAIN, VECTORS_REMEDY
 from secid.encode.recipe import Recipe
 from secid.encode.word_cache import Frame, Tokens, WordCache, splits_at_spaces
 from secid.errors import EncoderError
@@ -338,7 +338,7 @@ def load_tokeniser(recipe: Recipe, trust_remote_code: bool) -> Tokeniser:
         tokenizer = AutoTokenizer.from_pretrained(recipe.folder, trust_remote_code=trust_remote_code)
     except (OSError, ValueError, KeyError, ImportError) as error:
         raise EncoderError(
-            f"the tokenizer cannot be loaded: {' '.join(str(error).split())[:300]}", where=where
+            f"the tokenizer cannot be loaded: {' '.join(str(error).split())[:300]}", where=where, remedy=SAVE_AGAIN
         ) from error
     if not tokenizer.is_fast:
         raise EncoderError(
@@ -370,7 +370,9 @@ def load_tokeniser(recipe: Recipe, trust_remote_code: bool) -> Tokeniser:
     if recipe.lower_case:
         core.normalizer = Lowercase() if core.normalizer is None else Sequence([Lowercase(), core.normalizer])
     if any(core.encode("a").type_ids):
-        raise EncoderError("the tokenizer uses token types other than 0, which is not supported", where=where)
+        raise EncoderError(
+            "the tokenizer uses token types other than 0, which is not supported", where=where, remedy=VECTORS_REMEDY
+        )
     return Tokeniser(core, frozenset(tokenizer.all_special_ids), tokenizer.pad_token_id, tokenizer.unk_token_id)
 
 

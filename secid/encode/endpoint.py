@@ -48,7 +48,8 @@ FIRST_WAIT_SECONDS = 0.5
 MAX_RETRY_AFTER_SECONDS = 60.0
 """Maximum seconds to wait if the server sends Retry-After."""
 
-CHECK = "check that the server is running and not overloaded"
+SERVER_REMEDY = "name an embedding model with ?model=NAME, on a server with OpenAI's /v1/embeddings"
+SERVER_CHECK = "check that the server is running and not overloaded"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 """Hosts that are never reached through a proxy."""
 
@@ -101,7 +102,7 @@ class Http:
         problem, wait = "", 0.0
         for attempt in range(self._tries):
             if attempt:
-                self._notify_once(f"{url}: {problem}; retrying up to {self._tries - 1} times; {CHECK}")
+                self._notify_once(f"{url}: {problem}; retrying up to {self._tries - 1} times; {SERVER_CHECK}")
                 self._sleep(wait)
             wait = FIRST_WAIT_SECONDS * 2**attempt * random.uniform(1, 1.25)  # noqa: S311
             try:
@@ -131,11 +132,11 @@ class Http:
         raise EncoderError(
             f"no usable response after {self._tries} attempts; the last: {problem}",
             where=url,
-            remedy=f"{CHECK}; a new run continues from the cache",
+            remedy=f"{SERVER_CHECK}; a new run continues from the cache",
         )
 
     def _rejected(self, url: str, code: int, problem: str) -> EncoderError:
-        remedy = None
+        remedy = "correct what the server names, such as the model or its maximum text length"
         if code in (401, 403):
             remedy = self._key_remedy
         elif code == 404:
@@ -222,7 +223,9 @@ class EndpointEncoder:
         width = rows.shape[1]
         if cut_dimension(width, self._truncate_dim) != self.info.dim:
             raise EncoderError(
-                f"got vectors of {width} dimensions, expected {self.info.dim} as in the first response", where=self._url
+                f"got vectors of {width} dimensions, expected {self.info.dim} as in the first response",
+                where=self._url,
+                remedy="serve a single model at this address",
             )
         return finish_rows(rows, self._truncate_dim, self.info.normalize), n_tokens
 
@@ -315,17 +318,14 @@ def _named_remedy(settings: Settings) -> str:
 
 
 def parse_address(address: str) -> tuple[str, str | None]:
-    """Split the address that the user typed into (base URL up to /v1, model or None).
-
-    Raises EncoderError if it is invalid or contains a password.
-    """
+    """Split an address into (base URL up to /v1, model or None). Raises EncoderError if invalid or with a password."""
     try:
         parts = urllib.parse.urlsplit(address)
         valid = bool(parts.hostname) and parts.port != 0 and f"{parts.netloc}{parts.path}".isascii()
     except ValueError:  # brackets or port
         parts, valid = urllib.parse.urlsplit(""), False
     if parts.scheme not in {"http", "https"} or not valid or any(map(str.isspace, address)):
-        raise EncoderError("not a valid http address", where="--encoder", remedy="http://host:port/v1?model=NAME")
+        raise EncoderError("not a valid http address", where="--encoder", remedy="write http://host:port/v1?model=NAME")
     if parts.username is not None or parts.password is not None:
         raise EncoderError(
             "an address must not contain a user name or password",
@@ -371,11 +371,12 @@ def request_rows(http: Http, url: str, model: str, texts: list[str]) -> tuple[Ro
         vectors = [item["embedding"] for item in items]
         n_tokens = int((answer.get("usage") or {}).get("prompt_tokens") or 0)
     except (KeyError, TypeError, ValueError, OverflowError, AttributeError) as error:
-        raise EncoderError(f"the response is not in OpenAI's format ({error!r})", where=url) from error
+        message = f"the response is not in OpenAI's format ({error!r})"
+        raise EncoderError(message, where=url, remedy=SERVER_REMEDY) from error
     if places != list(range(len(texts))):
         if len(set(places)) < len(places):
             problem = f"got {len(places)} vectors for {len(texts)} texts, several of them for the same text"
         else:
             problem = f"got {len(places)} vectors for {len(texts)} texts"
-        raise EncoderError(problem, where=url)
+        raise EncoderError(problem, where=url, remedy=SERVER_REMEDY)
     return as_rows(vectors, len(texts), None, url), n_tokens

@@ -33,6 +33,7 @@ UNSUPPORTED_MODELS = {
 CUSTOM_ATTENTION = re.compile(r"gritlm|llm2vec|modeling_\w+_encoder\.|bidirectional", re.IGNORECASE)
 """Pattern of repositories whose code makes a causal model bidirectional, although config.json does not say so."""
 
+FILE_REMEDY = "correct the file; training reads it too"
 VECTORS_REMEDY = "encode the texts yourself and use --encoder vectors.npz"
 
 
@@ -75,7 +76,8 @@ def read_repository(folder: Path, name: str, settings: Settings) -> Repository:
     prompt_config = read_json(folder / PROMPT_FILE) or {}
     prompts = prompt_config.get("prompts") or {}
     if not isinstance(prompts, dict) or not all(isinstance(text, str | None) for text in prompts.values()):
-        raise EncoderError("prompts must map names to strings", where=str(folder / PROMPT_FILE))
+        message = f"prompts must map names to strings, got {str(prompts)[:80]}"
+        raise EncoderError(message, where=str(folder / PROMPT_FILE), remedy=FILE_REMEDY)
     kind = prompt_config.get("model_type", "SentenceTransformer")
     if kind != "SentenceTransformer":
         raise refusal(UNSUPPORTED_MODELS.get(kind, f"model_type {kind!r}"), folder / PROMPT_FILE)
@@ -170,10 +172,7 @@ def _inside(folder: Path, path: str) -> Path:
 
 
 def _check_class(name: str, is_first: bool, path: Path, settings: Settings) -> None:
-    """Raise EncoderError for a module that is not known to work on batches of token ids.
-
-    name : full path of the module's class.   path : path of modules.json.
-    """
+    """Raise EncoderError for a module class that is not known to work on token ids. path: path of modules.json."""
     if name.startswith("pylate.") or ".multi_vector_encoder." in name:
         raise refusal(UNSUPPORTED_MODELS["MultiVectorEncoder"], path)
     if ".sparse_encoder." in name or base_name(name) in ("SpladePooling", "MLMTransformer"):
@@ -213,7 +212,7 @@ def _sentence_config(inner: Path) -> Json:
             raise EncoderError(
                 f"max_seq_length is {length!r}, expected a number of tokens",
                 where=str(path),
-                remedy="correct the file; training reads it too",
+                remedy=FILE_REMEDY,
             )
         plain = config.get("transformer_task", "feature-extraction") == "feature-extraction" and "text" in texts
         if not plain or config.get("query_expansion"):

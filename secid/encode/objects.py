@@ -61,7 +61,7 @@ def from_callable(
     Raises EncoderError if the function does not return (n, d) numbers.
     """
     if not name:
-        raise EncoderError("an encoder function needs a name", remedy="from_callable(function, 'my-encoder')")
+        raise EncoderError("an encoder function needs a name", remedy="write from_callable(function, 'my-encoder')")
     probe = _answer(function, ["dimension"], "passage", None, name)
     info = EncoderInfo(
         name=name,

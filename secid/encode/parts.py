@@ -422,7 +422,8 @@ def _is_causal(model: Any, device: torch.device) -> bool:
     try:
         pairs = [(_states(backbone, 7, device), _states(backbone, 8, device)) for backbone in _backbones(model)]
     except RuntimeError as error:
-        raise EncoderError(f"the model fails on {device}: {plain_message(error)[:200]}") from error
+        message = f"the model fails on {device}: {plain_message(error)[:200]}"
+        raise EncoderError(message, remedy="see `secid doctor`; --device cpu works without a GPU") from error
     return bool(pairs) and all(torch.equal(one[:, :2], other[:, :2]) for one, other in pairs)
 
 

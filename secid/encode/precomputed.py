@@ -39,6 +39,10 @@ UNUSED_SETTINGS = (*(name for name in RECIPE_FIELDS if name not in ("normalize",
 STORED_UNIT_TOLERANCE = 1e-3
 """Maximum difference between 1 and the length of a normalised row. Half precision changes lengths by a few 1e-4."""
 
+VECTOR_REMEDY = "write one vector per text, all of one length, as float32 or float16"
+COUNT_REMEDY = "write one text, or its hash, for each vector, and one role if there are roles"
+LINE_REMEDY = "write each text as a JSON string on its own line"
+
 HEX_DIGITS = re.compile(r"[0-9a-fA-F]{64}")
 
 READ_BYTES = 1 << 20
@@ -190,11 +194,13 @@ def _read_npz(path: Path) -> VectorTable:
     vectors = arrays[name]
     if vectors.ndim != 2 or vectors.dtype.kind != "f":
         raise EncoderError(
-            f"{name} has shape {vectors.shape} and type {vectors.dtype}, expected (n, d) floats", where=str(path)
+            f"{name} has shape {vectors.shape} and type {vectors.dtype}, expected (n, d) floats",
+            where=str(path),
+            remedy=VECTOR_REMEDY,
         )
     wrong = [f"{key} has shape {array.shape}" for key, array in arrays.items() if key != name and array.ndim != 1]
     if wrong:
-        raise EncoderError(f"{', '.join(wrong)}, expected one value per vector", where=str(path))
+        raise EncoderError(f"{', '.join(wrong)}, expected one value per vector", where=str(path), remedy=COUNT_REMEDY)
     columns = {key: array.tolist() for key, array in arrays.items() if key != name}
     return _table(path, vectors, columns, members)
 
@@ -228,20 +234,22 @@ def _read_parquet(path: Path) -> VectorTable:
         table = pq.read_table(path)
     except (OSError, pa.ArrowException) as error:
         reason = "it is encrypted" if is_encryption_error(error) else plain_message(error)
-        raise EncoderError(f"cannot be read: {reason}", where=str(path)) from error
+        raise EncoderError(f"cannot be read: {reason}", where=str(path), remedy="write the file again") from error
     name = _vectors_of(table.column_names, path)
     column = table.column(name).combine_chunks()
     kinds = (pa.types.is_list, pa.types.is_large_list, pa.types.is_fixed_size_list)
     if not any(is_kind(column.type) for is_kind in kinds):
-        raise EncoderError(f"{name} is of type {column.type}, expected a list of floats", where=str(path))
+        message = f"{name} is of type {column.type}, expected a list of floats"
+        raise EncoderError(message, where=str(path), remedy=VECTOR_REMEDY)
     if column.null_count or len(table) == 0:
-        raise EncoderError(f"{name} is empty or contains {column.null_count} nulls", where=str(path))
+        message = f"{name} has {len(table)} rows, {column.null_count} of them null"
+        raise EncoderError(message, where=str(path), remedy=VECTOR_REMEDY)
     numbers = column.flatten().to_numpy(zero_copy_only=False)
     if len(numbers) % len(table) or len({*np.diff(_offsets(column))}) > 1:
-        raise EncoderError(f"{name} contains vectors of different lengths", where=str(path))
+        raise EncoderError(f"{name} contains vectors of different lengths", where=str(path), remedy=VECTOR_REMEDY)
     vectors = numbers.reshape(len(table), -1)
     if vectors.dtype.kind != "f":
-        raise EncoderError(f"{name} contains {vectors.dtype}, expected floats", where=str(path))
+        raise EncoderError(f"{name} contains {vectors.dtype}, expected floats", where=str(path), remedy=VECTOR_REMEDY)
     names = [key for key in (SHA256, "role", *TEXT_NAMES) if key in table.column_names]
     return _table(path, vectors, {key: table.column(key).to_pylist() for key in names}, table.column_names)
 
@@ -269,16 +277,19 @@ def _vectors_of(present: Collection[str], path: Path) -> str:
 
 def _table(path: Path, vectors: NDArray[Any], columns: dict[str, Any], present: Iterable[str]) -> VectorTable:
     if len(vectors) == 0:
-        raise EncoderError("contains no vectors", where=str(path))
+        raise EncoderError("contains no vectors", where=str(path), remedy=VECTOR_REMEDY)
     keys, rule = _keys(path, columns, present)
     if len(keys) != len(vectors):
-        raise EncoderError(f"{len(vectors)} vectors but {len(keys)} texts ({rule})", where=str(path))
+        message = f"{len(vectors)} vectors but {len(keys)} texts ({rule})"
+        raise EncoderError(message, where=str(path), remedy=COUNT_REMEDY)
     as_rows(vectors[:1], 1, None, str(path))
     roles = np.asarray(columns["role"], dtype=np.str_) if "role" in columns else None
     if roles is not None and not set(roles.tolist()) <= {"query", "passage"}:
-        raise EncoderError(f"roles {sorted(set(roles.tolist()))[:5]}, expected query and passage", where=str(path))
+        message = f"got roles {sorted(set(roles.tolist()))[:5]}, expected query and passage"
+        raise EncoderError(message, where=str(path), remedy="correct the roles, or leave them out")
     if roles is not None and len(roles) != len(vectors):
-        raise EncoderError(f"{len(vectors)} vectors but {len(roles)} roles", where=str(path))
+        message = f"{len(vectors)} vectors but {len(roles)} roles"
+        raise EncoderError(message, where=str(path), remedy=COUNT_REMEDY)
     return VectorTable(vectors, keys, roles, rule)
 
 
@@ -291,7 +302,9 @@ def _keys(path: Path, columns: dict[str, Any], present: Iterable[str]) -> tuple[
             wrong = [place for place, text in enumerate(columns[name]) if not isinstance(text, str)]
             if wrong:
                 raise EncoderError(
-                    f"{name} of row {wrong[0]} is {columns[name][wrong[0]]!r}, expected a string", where=str(path)
+                    f"{name} of row {wrong[0]} is {columns[name][wrong[0]]!r}, expected a string",
+                    where=str(path),
+                    remedy="write each text as a string",
                 )
             return sha256_keys(columns[name]), name
     text_file = path.with_suffix(".jsonl")
@@ -309,7 +322,9 @@ def _sha256_column(values: Sequence[str], path: Path) -> Keys:
     wrong = next((place for place, value in enumerate(values) if not HEX_DIGITS.fullmatch(str(value))), None)
     if wrong is not None:
         raise EncoderError(
-            f"text_sha256 of row {wrong} is {str(values[wrong])!r}, expected 64 hexadecimal digits", where=str(path)
+            f"text_sha256 of row {wrong} is {str(values[wrong])!r}, expected 64 hexadecimal digits",
+            where=str(path),
+            remedy="write the hexadecimal SHA-256 of each text in UTF-8",
         )
     return np.frombuffer(bytes.fromhex("".join(value[:32] for value in values)), np.uint8).reshape(-1, 16)
 
@@ -321,9 +336,11 @@ def _lines(path: Path) -> list[str]:
             try:
                 value = json.loads(line.decode("utf-8-sig"))
             except ValueError as error:  # JSON or UTF-8
-                raise EncoderError(f"not valid JSON: {error}", where=f"{path}:{number}") from error
+                message = f"not valid JSON: {error}"
+                raise EncoderError(message, where=f"{path}:{number}", remedy=LINE_REMEDY) from error
             text = value.get("text") if isinstance(value, dict) else value
             if not isinstance(text, str):
-                raise EncoderError('expected a JSON string or an object with "text"', where=f"{path}:{number}")
+                message = f'got {str(value)[:60]}, expected a JSON string or an object with "text"'
+                raise EncoderError(message, where=f"{path}:{number}", remedy=LINE_REMEDY)
             texts.append(text)
     return texts

@@ -57,7 +57,7 @@ def label_files(qrels: str | None, split: str | None, settings: Settings) -> Seq
             remedy = f"name the texts with {texts}, or with --collection DIR"
             raise UsageError("the texts of the judged ids are not given", where="--qrels", remedy=remedy)
         return data_files(qrels)
-    remedy = f"secid audit also takes --qrels FILE (and {texts}), secid mine --pairs SOURCE"
+    remedy = f"for secid audit, add --qrels FILE (and {texts}); for secid mine, use --pairs SOURCE"
     files = collection_files(settings.collection or "", BEIR_FOLDER).required("qrels", remedy)
     if split is not None and not of_split(files, split):
         names = ", ".join(Path(file).name for file in files)

@@ -280,7 +280,7 @@ def near_limits(sources: Sequence[SourceReport]) -> str:
             if limit is not None and limit / 2 < item.counted_share and not above_limit(item):
                 shown.setdefault(item.name, []).append(f"{percent(item.share)} in {named(source.name)}")
     names = [f"{name} ({listed(of, 3)})" for name, of in shown.items()]
-    return f"Above half of their limits: {listed(names)}." if names else ""
+    return f"Findings above half of their limits: {listed(names)}." if names else ""
 
 
 def too_rare(finding: SourceFinding) -> bool:

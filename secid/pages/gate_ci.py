@@ -6,7 +6,7 @@ import os
 from pathlib import Path
 from xml.etree import ElementTree
 
-from secid.errors import OutputError
+from secid.files import write_error
 from secid.pages.formats import formats, hard_cut, to_markdown
 from secid.pages.gate_page import (
     basis,
@@ -159,5 +159,5 @@ def append_step_summary(verdict: GateVerdict, environment: dict[str, str] | None
         with file.open("a", encoding="utf-8", newline="\n") as handle:
             handle.write(hard_cut(to_markdown(gate_page(verdict)), SUMMARY_BYTES - used, SUMMARY_NOTE))
     except OSError as error:
-        raise OutputError(f"cannot be written: {error.strerror}", where=f"${SUMMARY_VARIABLE} {path}") from error
+        raise write_error(error, f"${SUMMARY_VARIABLE} {path}") from error
     return True

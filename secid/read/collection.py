@@ -28,6 +28,7 @@ from secid.read.containers import read_rows
 from secid.read.sources import data_files, is_address, is_data
 from secid.read.stream import (
     ID_KEYS,
+    OPEN_REMEDY,
     TEXT_KEYS,
     Broken,
     Row,
@@ -46,6 +47,7 @@ from secid.settings import Settings, flag_of
 Role = Literal["passages", "queries"]
 QUERY_ID_KEYS = ("_id", "qid", "query_id", "query-id", "id", "question_id")
 QUERY_TEXT_KEYS = ("text", "query", "query_text", "question")
+ROWS_REMEDY = 'rows look like {"_id": "7", "title": "T", "text": "..."}, or id, tab, text'
 HUB_QRELS = "BeIR/NAME has its qrels in BeIR/NAME-qrels; data sets under mteb/ have corpus, queries and qrels"
 TASK = "mteb:"
 """Prefix of an mteb task, whose collection is on the hub."""
@@ -159,7 +161,7 @@ def texts_with_ids(
             n_read += 1
             yield pair
     if not n_read:
-        raise InputError(f"holds no {role}", where=files[0])
+        raise InputError(f"holds no {role}", where=files[0], remedy=ROWS_REMEDY)
 
 
 def _refuse(role: Role, file: str, bad: list[tuple[int, str]]) -> None:
@@ -167,7 +169,7 @@ def _refuse(role: Role, file: str, bad: list[tuple[int, str]]) -> None:
     raise InputError(
         f"not a file of {role} with ids: {problem}",
         where=f"{file}:{line}",
-        remedy='rows look like {"_id": "7", "title": "T", "text": "..."}, or id, tab, text',
+        remedy=ROWS_REMEDY,
     )
 
 
@@ -261,7 +263,7 @@ def stamp(path: str) -> tuple[int, int]:
     try:
         status = Path(on_disk(path)).stat()
     except OSError as error:
-        raise InputError(f"cannot be opened ({error.strerror})", where=path) from error
+        raise InputError(f"cannot be opened ({error.strerror})", where=path, remedy=OPEN_REMEDY) from error
     return status.st_mtime_ns, status.st_size
 
 
@@ -398,7 +400,7 @@ def _unresolved(what: str, values: Sequence[Any], binding: Binding, path: str, *
     return InputError(
         f"the collection has no {what} for any id of the first rows, such as {str(values[0])[:60]!r}",
         where=path,
-        remedy=f"{texts}{file} if another file holds them",
+        remedy=f"{texts}if another file holds them, use {file}",
     )
 
 
@@ -406,4 +408,4 @@ def remedy_of_texts(binding: Binding) -> str:
     """Return the remedy for a file whose texts look like ids."""
     if binding.numbers:
         return "write them as texts, in quotation marks"
-    return f"--format {AS_TEXTS.get(binding.schema, binding.schema)}"
+    return f"use --format {AS_TEXTS.get(binding.schema, binding.schema)}"

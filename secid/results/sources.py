@@ -188,7 +188,8 @@ Status = Literal["no_defects", "no_verdict", "repair", "unusable"]
 no_defects : no counted defect is above its limit.
 no_verdict : no counted defect is above its limit, but the encoder cannot read the texts.
 repair     : a counted defect is above its limit; drop the flagged negatives before training.
-unusable   : too few records would have a negative left after dropping the flagged negatives.
+unusable   : a counted defect is above its limit, and dropping the flagged negatives would leave fewer than half of the
+             records with a negative.
 """
 
 

@@ -30,7 +30,7 @@ from secid.pool import DocumentFrequencies
 from secid.records import encodable
 from secid.results import IdfInfo, Run
 from secid.results.catalogue import FINDINGS
-from secid.triplets.table import DOTS, TripletTable
+from secid.triplets.table import DOT_COLUMNS, TripletTable
 
 if TYPE_CHECKING:
     from secid.triplets.measure_set import Measured
@@ -42,7 +42,7 @@ INFORMATION, QUERY_KEYS, QUERY_INFLUENCE = "information_total", "query_keys", "q
 SOURCES, TABLES = "index.json", "tables.json"
 POSITIVES, RANDOM_REFERENCE = "positives.safetensors", "random_reference.safetensors"
 RUN_TEXTS = "run_texts.safetensors"
-SAME_TRACE = 1e-9
+TRACE_TOLERANCE = 1e-9
 """Maximum relative difference at which two traces count as equal. They may be summed in different orders."""
 
 
@@ -83,7 +83,7 @@ def read_states(folder: Path, run: Run) -> dict[str, InformationState]:
         if len({state.total.shape for state in states.values()}) > 1:
             raise ValueError("its matrices differ in size")
         for name, state in states.items():
-            if not math.isclose(trace(state.matrix()), traces[name], rel_tol=SAME_TRACE):
+            if not math.isclose(trace(state.matrix()), traces[name], rel_tol=TRACE_TOLERANCE):
                 raise ValueError(f"tr M of {name} differs from report.json")
     return states
 
@@ -151,10 +151,7 @@ def read_negatives(folder: Path, columns: Sequence[str], source: str | None = No
 
 
 def read_positives(folder: Path, run: Run) -> dict[str, npt.NDArray[Any]]:
-    """Read the labelled positives of a run as arrays for a baseline.
-
-    Raises InputError if they are missing, damaged, or from another run.
-    """
+    """Read a run's labelled positives as arrays. Raises InputError if missing, damaged or of another run."""
     return _arrays(folder, POSITIVES, _hashes(folder, run)[POSITIVES])
 
 
@@ -205,7 +202,7 @@ def read_table(folder: Path, source: str, temperature: float) -> TripletTable:
     positives is NaN, because it is not stored.
     Raises InputError if negatives.parquet is missing, damaged or lacks the source.
     """
-    ids, numbers = ("record", "query", "negative"), (*DOTS, "coverage", "share")
+    ids, numbers = ("record", "query", "negative"), (*DOT_COLUMNS, "coverage", "share")
     columns = [*ids, *numbers, *(entry.column for entry in FINDINGS.values())]
     rows = read_negatives(folder, columns, source)
     with damage_named(folder / "negatives.parquet", folder):

@@ -13,7 +13,7 @@ from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
 from secid.errors import OutputError, SecidError
-from secid.files import write_together
+from secid.files import write_error, write_together
 from secid.pages.text import log_line
 from secid.progress import Progress
 from secid.results import Run
@@ -193,7 +193,7 @@ class RunFolder:
             self._partial = self.path.parent / f"{PARTIAL_PREFIX}{os.getpid()}-{self.path.name}"
             self._partial.mkdir()
         except OSError as error:
-            raise OutputError(f"cannot be written: {error.strerror}", where=str(self.path)) from error
+            raise write_error(error, self.path) from error
         return self
 
     def __exit__(
@@ -206,10 +206,7 @@ class RunFolder:
                 folder.rmdir()
 
     def write(self, scored: Scored, recorder: Recorder, clock: Clock) -> None:
-        """Write all tables and pages, then rename the folder. clock: measures the stage "write".
-
-        Raises OutputError if a file cannot be written.
-        """
+        """Write all tables and pages, then rename the folder. Raises OutputError. clock: measures the stage "write"."""
         if self.path is None or self._partial is None:
             return
         from secid.pages.formats import RUN_FORMATS
@@ -248,14 +245,11 @@ class RunFolder:
                 self.path.rename(self._partial / "replaced")
             ready.rename(self.path)
         except OSError as error:
-            raise OutputError(f"cannot be written: {error.strerror}", where=str(self.path)) from error
+            raise write_error(error, self.path) from error
 
 
 def add_probe(folder: Path, run: Run, probe: Probe) -> None:
-    """Add a probe to a run folder, and render the run's pages with it. All files are written, or none.
-
-    Raises OutputError if a file cannot be written.
-    """
+    """Add a probe to a run folder, and render its pages. All files are written, or none. Raises OutputError."""
     from secid.pages.formats import run_formats
 
     pages = {f"report{suffix}": page(run) for suffix, page in run_formats(probe).items() if suffix != ".json"}

@@ -31,7 +31,7 @@ from pathlib import Path
 from typing import Any, BinaryIO, Literal, cast, get_args
 
 from secid.errors import InputError, OutputError, UsageError
-from secid.files import partial_files
+from secid.files import partial_files, write_error
 from secid.read.detect import detect
 from secid.read.reader import HEAD_ROWS
 from secid.records import Scalar
@@ -139,7 +139,7 @@ def writing(path: Path) -> Iterator[None]:
     try:
         yield
     except OSError as error:
-        raise OutputError(f"cannot be written: {error.strerror}", where=str(path)) from error
+        raise write_error(error, path) from error
 
 
 @dataclass

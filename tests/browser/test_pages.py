@@ -133,8 +133,14 @@ def test_the_first_screen_has_the_answer_for_every_source(visit, pages):
 
 
 def test_a_click_on_a_head_sorts_by_its_column(visit, pages):
+    """Rows of repaired sources are sorted, too."""
     with visit(pages["golden"]) as seen:
-        by_score = seen.page.evaluate(FIRST_COLUMN)
+        names = [source.name for source in samples.golden().sources]
+
+        def shown():
+            return [name for name in seen.page.evaluate(FIRST_COLUMN) if name in names]
+
+        by_score, every = shown(), seen.page.evaluate(FIRST_COLUMN)
         head = seen.page.locator("[aria-labelledby=answer] thead th", has_text="hardness")
         head.locator("button").click()
         by_hardness = [
@@ -143,16 +149,27 @@ def test_a_click_on_a_head_sorts_by_its_column(visit, pages):
                 samples.golden().sources, key=lambda item: -(item.hardness.value if item.hardness else -9)
             )
         ]
-        assert seen.page.evaluate(FIRST_COLUMN) == by_hardness != by_score
+        assert shown() == by_hardness != by_score
+        assert seen.page.evaluate(FIRST_COLUMN) != every
         assert head.get_attribute("aria-sort") == "descending"
         head.locator("button").click()
-        assert seen.page.evaluate(FIRST_COLUMN) == by_hardness[::-1]
+        assert shown() == by_hardness[::-1]
         assert head.get_attribute("aria-sort") == "ascending"
         first = seen.page.locator("[aria-labelledby=answer] thead th").first
         first.locator("button").focus()
         seen.page.keyboard.press("Enter")
-        assert seen.page.evaluate(FIRST_COLUMN) == sorted(by_score, reverse=True)
+        assert seen.page.evaluate(FIRST_COLUMN) == sorted(every, reverse=True)
         assert head.get_attribute("aria-sort") is None
+
+
+def test_sorting_leaves_the_sources_that_are_not_ranked_below_the_others(visit):
+    run = samples.profiled(samples.golden())
+    last = run.sources[-1].name
+    with visit(RUN_FORMATS[".html"](run)) as seen:
+        head = seen.page.locator("[aria-labelledby=answer] thead th", has_text="source")
+        for _ in range(2):
+            head.locator("button").click()
+            assert seen.page.evaluate(FIRST_COLUMN)[-1] == last
 
 
 @pytest.mark.parametrize("width", [390, 1280])

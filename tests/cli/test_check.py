@@ -18,7 +18,7 @@ from secid.pages.check_page import check_screen
 from secid.pages.screen import print_page
 from secid.results import RowCounts, SourceFinding, SourceReport
 from secid.results.catalogue import CAUTIONS
-from secid.results.check import CHECKED, Check, SourceCaution, TextFacts
+from secid.results.check import CHECKED_FINDINGS, Check, SourceCaution, TextFacts
 from tests.cli.conftest import FIXTURES, ROOT, child_environment, rows, write_rows
 
 POISONED = FIXTURES / "sources" / "poisoned.jsonl"
@@ -209,7 +209,7 @@ def test_help_lists_findings_and_exit_codes(invoke):
     code, out, _ = invoke("check", "--help")
     words = set("".join(c if c.isalnum() or c == "_" else " " for c in out).split())
     assert code == 0
-    assert {*CHECKED, *CAUTIONS, "any"} <= words
+    assert {*CHECKED_FINDINGS, *CAUTIONS, "any"} <= words
     assert "Exit codes: 0 " in " ".join(out.split())
 
 
@@ -217,6 +217,18 @@ def test_a_column_flag_given_twice_is_refused(invoke):
     code, _, err = invoke("score", POISONED, "--negative-column", "neg", "--negative-column=negatives")
     assert code == 2
     assert "--negative-column appears 2 times" in err
+
+
+def test_a_second_page_without_a_flag_of_its_own_is_refused(invoke, tmp_path):
+    page, second = str(tmp_path / "a.html"), str(tmp_path / "b.md")
+    code, _, err = invoke("check", POISONED, "-o", page, second)
+    assert code == 2
+    assert f"-o {page} -o {second}" in err
+    assert not (tmp_path / "a.html").exists()
+    code, _, _ = invoke("check", POISONED, "-o", page, "-o", second)
+    assert code == 0
+    code, _, _ = invoke("check", "-o", page, POISONED)
+    assert code == 0
 
 
 def test_an_example_without_detail_is_told_by_its_reason(invoke, tmp_path):

@@ -155,7 +155,7 @@ def test_a_killed_worker_of_two_loses_its_shard_and_another_one_takes_it(job):
     child = job.start()
     os.kill(job.waiting(2, child)[0], signal.SIGKILL)
     err = job.finish(child)
-    assert err.count("ActorDiedError; trying again") == 1
+    assert err.count("failed (ActorDiedError); trying again") == 1
     notes = [line for line in err.splitlines() if "hash: " in line]
     assert len(notes) == len(set(notes)) <= 1
 
@@ -183,7 +183,7 @@ def test_an_error_of_a_worker_ends_the_run_the_third_time(cluster, tmp_path):
     )  # fmt: skip
     assert (done.returncode, done.stdout) == (1, "")
     assert "NotEvaluatedError: score 0/1: failed 3 times on Ray, ValueError: odd" in done.stderr
-    assert done.stderr.count("ValueError; trying again") == 2
+    assert done.stderr.count("failed (ValueError); trying again") == 2
 
 
 @needs_ray

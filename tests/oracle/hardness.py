@@ -24,9 +24,11 @@ class Row:
 
 
 def cosine(first: np.ndarray, second: np.ndarray) -> float:
-    dot = math.fsum(a * b for a, b in zip(first.tolist(), second.tolist(), strict=True))
-    lengths = math.sqrt(math.fsum(a * a for a in first.tolist()) * math.fsum(b * b for b in second.tolist()))
-    return dot / lengths
+    dot, of_first, of_second = (
+        math.fsum(np.multiply(a, b, dtype=np.float64).tolist())
+        for a, b in ((first, second), (first, first), (second, second))
+    )
+    return dot / math.sqrt(of_first * of_second)
 
 
 def percentile_90(values: Sequence[float]) -> float:

@@ -66,6 +66,7 @@ def policy_triplets(record: Record, policy: str, q_vec: Vectors, p_vec: Vectors)
     return [(query, positive, negative) for positive in by_policy for negative in negatives]
 
 
+@lru_cache(maxsize=50_000)
 def tokens(text: str, tokenizer: str = "alphanumeric", *, is_passage: bool = False) -> frozenset[str]:
     """Return T(text), the set of tokens.
 
@@ -185,12 +186,9 @@ def coverage(query: str, passage: str, idf: Idf, tokenizer: str = "alphanumeric"
 
     Source: METHOD 2.3.
     """
-    return _coverage(tokens(query, tokenizer), tokens(passage, tokenizer, is_passage=True), idf)
-
-
-def _coverage(query: frozenset[str], passage: frozenset[str], idf: Idf) -> float:
-    whole = math.fsum(idf(token) for token in query)
-    shared = math.fsum(idf(token) for token in query & passage)
+    asked, held = tokens(query, tokenizer), tokens(passage, tokenizer, is_passage=True)
+    whole = math.fsum(idf(token) for token in asked)
+    shared = math.fsum(idf(token) for token in asked & held)
     return min(1.0, max(0.0, shared / whole)) if whole > 0 else 0.0
 
 
@@ -260,10 +258,8 @@ def measure_triplets(
         np.sum(left * right, axis=1)
         for left, right in ((queries, positives), (queries, negatives), (positives, negatives))
     )
-    asked = lru_cache(maxsize=None)(lambda text: tokens(text, tokenizer))
-    held = lru_cache(maxsize=None)(lambda text: tokens(text, tokenizer, is_passage=True))
-    covered = np.array([_coverage(asked(query), held(negative), idf) for query, _, negative in scored])
-    positive_covered = np.array([_coverage(asked(query), held(positive), idf) for query, positive, _ in scored])
+    covered = np.array([coverage(query, negative, idf, tokenizer) for query, _, negative in scored])
+    positive_covered = np.array([coverage(query, positive, idf, tokenizer) for query, positive, _ in scored])
     difference = negatives - positives
     distance = np.sqrt(np.sum(difference**2, axis=1))
     has_direction = distance > epsilon

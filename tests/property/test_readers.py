@@ -108,7 +108,7 @@ def round_trip(data: bytes, suffix: str, schema: str) -> list[Triple]:
 
 @pytest.mark.parametrize("suffix", CONTAINERS)
 @pytest.mark.parametrize("schema", LISTED)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(data=st.data())
 def test_lists_survive(schema: str, suffix: str, data: st.DataObject) -> None:
     whole = data.draw(records(TEXTS))
@@ -118,7 +118,7 @@ def test_lists_survive(schema: str, suffix: str, data: st.DataObject) -> None:
 
 @pytest.mark.parametrize("suffix", CONTAINERS)
 @pytest.mark.parametrize("schema", CELLS)
-@settings(max_examples=12, deadline=None)
+@settings(max_examples=6, deadline=None)
 @given(data=st.data())
 def test_cells_survive(schema: str, suffix: str, data: st.DataObject) -> None:
     whole = data.draw(records(TEXTS, max_positives=1, n_negatives=2))
@@ -126,20 +126,20 @@ def test_cells_survive(schema: str, suffix: str, data: st.DataObject) -> None:
     assert round_trip(written, suffix, schema) == whole
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(records(TEXTS.filter(lambda text: "\0" not in text), max_positives=1, n_negatives=2))
 def test_cells_survive_csv(whole: list[Triple]) -> None:
     assert round_trip(table([CELLS["triplet"](record) for record in whole]), ".csv", "triplet") == whole
 
 
-@settings(max_examples=40, deadline=None)
+@settings(max_examples=20, deadline=None)
 @given(records(PLAIN, max_positives=1, n_negatives=2))
 def test_cells_survive_tsv(whole: list[Triple]) -> None:
     written = table([CELLS["triplet"](record) for record in whole], "\t")
     assert round_trip(written, ".tsv", "triplet") == whole
 
 
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 @given(records(TEXTS), st.randoms(use_true_random=False))
 def test_labelled_pairs_survive_in_any_order_of_their_queries(whole: list[Triple], random: Any) -> None:
     merged: dict[str, tuple[list[str], list[str]]] = {}
@@ -252,13 +252,13 @@ def test_the_seeds_themselves_are_read(seed: str) -> None:
 
 
 @pytest.mark.parametrize("seed", SEEDS)
-@settings(max_examples=30, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=15, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(changes=MUTATIONS)
 def test_mutated_files_never_break_a_reader(seed: str, changes: list[tuple[str, float, int, bytes]]) -> None:
     check(mutated(SEEDS[seed], changes))
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=50, deadline=None)
 @given(st.one_of(st.binary(max_size=200), st.lists(st.sampled_from(TOKENS), max_size=40).map(b"".join)))
 @example(b"")
 def test_arbitrary_bytes_never_break_a_reader(data: bytes) -> None:
@@ -283,14 +283,14 @@ JSON = st.recursive(
 )
 
 
-@settings(max_examples=150, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=75, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.lists(st.dictionaries(NAMES, JSON, max_size=6), min_size=1, max_size=4))
 @example([{"query": [{}, True]}])
 def test_rows_of_any_shape_never_break_a_reader(rows: list[dict[str, Any]]) -> None:
     check(json_lines(rows))
 
 
-@settings(max_examples=100, deadline=None, suppress_health_check=[HealthCheck.too_slow])
+@settings(max_examples=50, deadline=None, suppress_health_check=[HealthCheck.too_slow])
 @given(st.sampled_from(sorted(LISTED)), st.dictionaries(NAMES, JSON, min_size=1, max_size=3), st.sampled_from([1, 3]))
 def test_a_row_of_any_shape_among_good_ones_is_one_item(schema: str, odd: dict[str, Any], n_good: int) -> None:
     good = LISTED[schema](("q q", ["p p"], ["n n"]))

@@ -62,14 +62,10 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
         read_section(run),
         origin_section(run),
     )
-    n_queries = max((source.n_queries for source in run.sources), default=0)
     charts = (gates_chart(run), hardness_chart(run), forest_chart(run), gains_chart(probe))
     return Page(
         title="Sources of hard negatives",
-        subtitle=(
-            f"{plural(len(run.sources), 'source')}, up to {plural(n_queries, 'query', 'queries')} each. "
-            f"{scored_line(run)}"
-        ),
+        subtitle=f"{plural(len(run.sources), 'source')}. {scored_line(run)}",
         verdict=(*verdict(run), *probe_sentence(run, probe)),
         answer=answer_table(run, full=True),
         second=probe_answer(probe),
@@ -98,6 +94,7 @@ def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Sc
         () if gaps is None else (gaps.caption, gaps),
         (f"{term}: {EXPLANATIONS[term]}" for term in ANSWER_TERMS if legend),
         _urgent(run),
+        (near_limits(run.sources),),
         (
             f"{slices} See “Slices” in the report." if slices else "",
             "" if run.early_stop is None else " ".join(early_sentences(run, run.early_stop)),
@@ -117,4 +114,3 @@ def _urgent(run: Run) -> Iterator[Line]:
         yield strong(f"Findings above their limits{where}, and what to run")
     for group in groups:
         yield from findings_lines(group)
-    yield Line(near_limits(run.sources))

@@ -33,7 +33,7 @@ def separation_section(_: Run, separation: Separation) -> Section:
     return Section(
         anchor="separation",
         link="Separation",
-        title="Histograms of cosines, and how well they separate positives from negatives",
+        title="Histograms of s(q, p) and s(q, n)",
         paragraphs=() if corpus is None else (_corpus(corpus),),
         tables=(_cosines(separation.sources), by_source),
         charts=(separation_chart(separation.sources),),

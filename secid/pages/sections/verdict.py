@@ -334,13 +334,14 @@ def answer(run: Run) -> str:
     """Return a sentence on which sources to repair or not to use, and which of the others have the highest score."""
     sound = [source.name for source in run.sources if source.status == "no_defects"]
     every = [[name for name in group if name in sound] for group in groups(run)]
-    if len(every) > 1:
+    if len(every) > 1 and any(pair.established for pair in run.comparisons):
         highest = [_highest(run, names, f"of {sources_listed(names)}, ") for names in every]
     else:
-        all_sound, all_ranked = len(sound) == len(run.sources), len(every[0]) == len(sound)
+        names = [name for group in every for name in group]
+        all_sound, all_ranked = len(sound) == len(run.sources), len(names) == len(sound)
         ranked = "of those ranked, " if all_sound else "of those ranked without defects, "
         others = "" if all_sound else "of the others, "
-        highest = [_highest(run, every[0], others if all_ranked else ranked)]
+        highest = [_highest(run, names, others if all_ranked else ranked)]
     return f"{'; '.join(filter(None, (statuses(run.sources), *highest)))}."
 
 

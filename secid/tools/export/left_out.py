@@ -94,7 +94,9 @@ class Rule:
 
     def __post_init__(self) -> None:
         if self.by not in get_args(By):
-            raise UsageError(f"unknown column {self.by!r}", where="--by", remedy=f"one of {', '.join(get_args(By))}")
+            raise UsageError(
+                f"unknown column {self.by!r}", where="--by", remedy=f"use one of {', '.join(get_args(By))}"
+            )
         if not self.ranked and not self.drop:
             raise UsageError(
                 "no rule: there is nothing to drop or to limit",
@@ -305,7 +307,11 @@ class Selected:
         listed = listed_reasons(original.planned, reasons, rule)
         if (listed != "").all():
             counts = ", ".join(f"{reason} {count:,}" for reason, count in sorted(Counter(listed).items()))
-            raise NothingToScoreError(f"no negative is left ({counts})", where=original.name)
+            raise NothingToScoreError(
+                f"no negative is left ({counts})",
+                where=original.name,
+                remedy="lower --min-weight, raise --top or --max, or drop fewer findings",
+            )
         return Selected(original, rule, facts, reasons, listed)
 
     @property

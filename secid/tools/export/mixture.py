@@ -120,12 +120,18 @@ def normalized(run: Run, shares: Mapping[str, float]) -> dict[str, float]:
     names = [source.name for source in run.sources]
     for name in shares:
         if name not in names:
-            raise UsageError(f"no source {name!r} in this run", where="--shares", remedy=f"one of {', '.join(names)}")
+            raise UsageError(
+                f"no source {name!r} in this run", where="--shares", remedy=f"use one of {', '.join(names)}"
+            )
     total = sum(shares.values())
     # NaN fails this test too
     if not (all(share >= 0.0 for share in shares.values()) and abs(total - 1.0) <= SUM_SLACK):
         got = ", ".join(f"{name} {share:g}" for name, share in shares.items()) or "no shares"
-        raise UsageError(f"shares must be at least 0 and add up to 1, got {got}", where="--shares")
+        raise UsageError(
+            f"shares must be at least 0 and add up to 1, got {got}",
+            where="--shares",
+            remedy="write, for example, --shares bm25=0.6,dense=0.4",
+        )
     return {name: share / total for name, share in shares.items() if share > 0.0}
 
 

@@ -21,7 +21,7 @@ from secid.findings.copies import Positives, restored
 from secid.measure.interval import reach_95
 from secid.pool import DocumentFrequencies
 from secid.results import IdfInfo, Run, SourceReport
-from secid.results.document import settings_of
+from secid.results.document import RUN_REMEDY, settings_of
 from secid.run_folder.tables import (
     QUERY_INFLUENCE,
     QUERY_KEYS,
@@ -34,8 +34,8 @@ from secid.run_folder.tables import (
 from secid.settings import ENCODERS, RECIPE_FIELDS, flag_of
 from secid.tools.gating.baseline import (
     BASELINE_SCHEMA_VERSION,
-    LOW_POINT,
     METHOD_SETTINGS,
+    UNRELATED_QUANTILE,
     Baseline,
     BaselineSource,
     Measurement,
@@ -106,15 +106,13 @@ def measured_sample(item: Measured) -> Sample:
 
 
 def folder_samples(folder: Path, run: Run) -> Iterator[tuple[SourceReport, Sample]]:
-    """Yield the report and the sample of every source of a run folder.
-
-    Raises InputError if a table is missing, damaged or from another run.
-    """
+    """Yield each source's report and sample. Raises InputError if a table is missing, damaged or of another run."""
     entries = {entry.name: entry for entry in source_entries(folder)}
     for source in run.sources:
         if source.name not in entries:
             where = str(folder / "state" / "index.json")
-            raise InputError(f"does not belong to report.json: source {source.name} is missing", where=where)
+            message = f"does not belong to report.json: source {source.name} is missing"
+            raise InputError(message, where=where, remedy=RUN_REMEDY)
         keys, influence = read_tensors(folder, entries[source.name], (QUERY_KEYS, QUERY_INFLUENCE))
         names = comparable_keys(keys.numpy())
         table = read_table(folder, source.name, settings_of(run).temperature)
@@ -194,7 +192,7 @@ def read_baseline_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, 
 
 
 def _source(source: SourceReport, sample: Sample) -> BaselineSource:
-    low = float(np.quantile(sample.relation(), LOW_POINT))
+    low = float(np.quantile(sample.relation(), UNRELATED_QUANTILE))
     n_queries = source.n_queries
     return BaselineSource(
         n_records=source.rows.n_records,

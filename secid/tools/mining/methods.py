@@ -32,7 +32,7 @@ Pick = Literal["top", "random", "simans"]
 OnShort = Literal["keep", "drop", "random"]
 DEPTH = 200
 """Last rank of the default window, or K if that is larger."""
-LARGEST_RANK = 2**31 - 1
+MAX_RANK = 2**31 - 1
 """Maximum rank and K, since ranks are stored in 32 bits. No collection has more candidates."""
 SOURCE_NAME = re.compile(r"[\w][\w.+-]*")
 
@@ -102,7 +102,7 @@ METHODS: Mapping[str, type[Method]] = {
 }
 
 
-SIMANS = {"a": 0.5, "b": 0.0}
+SIMANS_DEFAULTS = {"a": 0.5, "b": 0.0}
 """Defaults of a and b. p(n) is proportional to exp(-a (s_qn - s_qp - b)^2). Source: METHOD 10."""
 FILLED = "random"
 """Name of the miner for negatives that fill short rows."""
@@ -119,7 +119,7 @@ class Miner:
     @property
     def window(self) -> tuple[int, int]:
         """Return the first and the last rank that may be taken."""
-        return self.method.ranks if isinstance(self.method, Bm25 | Dense) else (1, LARGEST_RANK)
+        return self.method.ranks if isinstance(self.method, Bm25 | Dense) else (1, MAX_RANK)
 
     @property
     def pick(self) -> Pick:
@@ -186,7 +186,7 @@ class MiningPlan:
             raise UsageError("the prompt does not contain {query}", where="--prompt", remedy=remedy)
         if self.on_short not in get_args(OnShort):
             choices = ", ".join(get_args(OnShort))
-            raise UsageError(f"unknown choice {self.on_short!r}", where="--on-short", remedy=f"one of {choices}")
+            raise UsageError(f"unknown choice {self.on_short!r}", where="--on-short", remedy=f"use one of {choices}")
 
 
 def parse_miners(specs: str | Sequence[str], k: int) -> tuple[Miner, ...]:
@@ -194,8 +194,8 @@ def parse_miners(specs: str | Sequence[str], k: int) -> tuple[Miner, ...]:
 
     Raises UsageError for an invalid name, method, option or value, with a list of valid ones.
     """
-    if not 1 <= k <= LARGEST_RANK:
-        raise UsageError(f"expected a number from 1 to {LARGEST_RANK}, got {k}", where="-k")
+    if not 1 <= k <= MAX_RANK:
+        raise UsageError(f"expected a number from 1 to {MAX_RANK}, got {k}", where="-k")
     if isinstance(specs, str):
         specs = [specs]
     if not specs:
@@ -237,8 +237,8 @@ def _miner(spec: str, k: int) -> Miner:
         )
     options = {**_options(spec, kind, preset), **_options(spec, kind, rest)}
     if options.get("pick") == "simans":
-        options = {**SIMANS, **options}
-    elif options.keys() & SIMANS.keys():
+        options = {**SIMANS_DEFAULTS, **options}
+    elif options.keys() & SIMANS_DEFAULTS.keys():
         raise UsageError("a and b need pick=simans", where=spec, remedy="add pick=simans, or remove a and b")
     if kind == "dense" and not options.keys() & get_args(Margin):
         options["relative"] = MARGIN
@@ -268,7 +268,11 @@ def _options(spec: str, kind: str, text: str) -> dict[str, Any]:
     for part in filter(None, text.split(",")):
         name, separator, value = part.partition("=")
         if not separator or not value:
-            raise UsageError(f"{part!r} is not option=value", where=spec, remedy="separate options with commas")
+            raise UsageError(
+                f"{part!r} is not option=value",
+                where=spec,
+                remedy="write each option as option=value, separated by commas",
+            )
         if name in values:
             raise UsageError(f"{name} has two values", where=spec, remedy="give each option once")
         values[name] = value
@@ -277,7 +281,7 @@ def _options(spec: str, kind: str, text: str) -> dict[str, Any]:
     names = option_names(METHODS[kind])
     for name in values:
         if name not in names:
-            remedy = f"its options are {', '.join(names)}" if names else "it has no options"
+            remedy = f"options of this method: {', '.join(names)}" if names else "remove it: this method has no options"
             raise UsageError(f"unknown option {name!r}", where=spec, remedy=suggest_name(name, names, remedy))
     return {name: _value(spec, name, value, OPTIONS[name]) for name, value in values.items()}
 
@@ -305,7 +309,7 @@ class Option:
 def _count(value: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]*", value):
         raise ValueError
-    return min(int(value), LARGEST_RANK)
+    return min(int(value), MAX_RANK)
 
 
 def _ranks(value: str) -> tuple[int, int]:
@@ -320,6 +324,7 @@ Amount = Annotated[FiniteFloat, Field(ge=0)]
 
 
 PICKS: tuple[Pick, ...] = get_args(Pick)
+NUMBER_REMEDY = "write a number, such as 0.5, or leave the option out"
 COUNT = Option(_count, "a number of negatives", "give a count for each part, such as bm25=5")
 OPTIONS: Mapping[str, Option] = {
     "ranks": Option(_ranks, "a window of ranks", "write first-last, from 1, such as ranks=11-20"),
@@ -327,14 +332,17 @@ OPTIONS: Mapping[str, Option] = {
     "relative": Option(
         lambda value: None if value == "none" else TypeAdapter(Share).validate_python(value),
         "a share of at least 0 and below 1",
-        "for 5 %: relative=0.05; for no margin: relative=none",
+        "write relative=0.05 for 5 %, or relative=none for no margin",
     ),
-    "a": Option(TypeAdapter(Amount).validate_python, "a number of 0 or more"),
+    "a": Option(TypeAdapter(Amount).validate_python, "a number of 0 or more", NUMBER_REMEDY),
     **dict.fromkeys(
-        ("absolute", "maximum", "b", "temperature"), Option(TypeAdapter(FiniteFloat).validate_python, "a number")
+        ("absolute", "maximum", "b", "temperature"),
+        Option(TypeAdapter(FiniteFloat).validate_python, "a number", NUMBER_REMEDY),
     ),
     **dict.fromkeys(("model", "url"), Option(str, "a text")),
-    "thinking": Option(lambda value: bool(("off", "on").index(value)), "on or off"),
+    "thinking": Option(
+        lambda value: bool(("off", "on").index(value)), "on or off", "write thinking=on or thinking=off"
+    ),
     "price": Option(
         lambda value: TypeAdapter(tuple[Amount, Amount]).validate_python(tuple(value.split("/"))),
         "IN/OUT, each 0 or more",

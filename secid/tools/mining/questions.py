@@ -128,7 +128,11 @@ def questions_of_pairs(
     tally = Tally(n_used + skipped.total(), n_used, n_used, dict(skipped), {}, tuple(first.values()))
     refuse_bad(where, tally, settings)
     if not n_used:
-        raise NothingToScoreError(f"no row has a query and a positive ({left_out_text(tally)})", where=where)
+        raise NothingToScoreError(
+            f"no row has a query and a positive ({left_out_text(tally)})",
+            where=where,
+            remedy="add rows with a query and at least one positive",
+        )
 
     def rows() -> Iterator[Row]:
         return (row for rows_on_disk in on_disk for _, row in rows_on_disk.rows(None) if row is not None)
@@ -191,10 +195,10 @@ def _questions(
     own_keys = keys[passage_ids[np.array(label_passage[:n_own], np.int64)]]
     labelled = new_id[passage_ids[np.array(label_passage, np.int64)]]
 
-    def ids(some: Index) -> list[str]:
+    def ids(numbers: Index) -> list[str]:
         if collection is None:
-            return [ids_known.get(number, "") for number in some.tolist()]
-        return collection.passage_ids(in_file[place_of[some]].tolist())
+            return [ids_known.get(number, "") for number in numbers.tolist()]
+        return collection.passage_ids(in_file[place_of[numbers]].tolist())
 
     return Questions(
         rows=rows,

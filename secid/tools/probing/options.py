@@ -80,7 +80,9 @@ class Options:
         for rate in self.rates:
             if not (isfinite(rate) and 0 < rate < 1):
                 raise UsageError(
-                    f"{rate:g} is not a learning rate between 0 and 1", where="--rate", remedy="--rate 2e-5"
+                    f"{rate:g} is not a learning rate between 0 and 1",
+                    where="--rate",
+                    remedy="use, for example, --rate 2e-5",
                 )
         if len(set(self.rates)) < len(self.rates):
             raise UsageError("a rate is repeated", where="--rate", remedy="give each rate once")
@@ -97,7 +99,9 @@ def rates_of(rate: float | Sequence[float] | None, lora: bool) -> tuple[float, .
     usual = RATE["lora" if lora else "full"]
     rates = (usual,) if rate is None else (rate,) if isinstance(rate, Real) else rate
     if isinstance(rates, str) or not (isinstance(rates, Iterable) and all(isinstance(item, Real) for item in rates)):
-        raise SettingsError(f"{rate!r} is not a number or a list of numbers", where="--rate", remedy="--rate 2e-5")
+        raise SettingsError(
+            f"{rate!r} is not a number or a list of numbers", where="--rate", remedy="use, for example, --rate 2e-5"
+        )
     several = sorted(map(float, rates)) or [usual]
     return tuple(several) if len(several) > 1 else (several[0], SECOND_DOSE * several[0])
 

@@ -24,6 +24,7 @@ from secid.errors import InputError, OutputError, SecidError, UsageError, plain_
 from secid.files import NO_ROOM, check_writable, make_folder, partial_files, sha256_of, work_folder
 
 STATE_SUFFIX = ".safetensors"
+STORE_REMEDY = "check the address of --state-dir, your credentials and the free space"
 STATE_NAME = re.compile(r"[a-z0-9-]+")
 CREDENTIALS = re.compile(r"//[^/]*@")
 """User and password before the host of a URL. They are removed from messages."""
@@ -190,7 +191,7 @@ class StateDir:
         except Exception as error:  # the library of a store has its own exceptions, for example for missing credentials
             if isinstance(error, SecidError) or getattr(error, "errno", None) in NO_ROOM:  # work_folder handles it
                 raise
-            raise InputError(f"cannot be read: {plain_message(error)}", where=where) from error
+            raise InputError(f"cannot be read: {plain_message(error)}", where=where, remedy=STORE_REMEDY) from error
 
     @contextmanager
     def _writing(self, file: str) -> Iterator[None]:
@@ -199,7 +200,9 @@ class StateDir:
         except SecidError:
             raise
         except Exception as error:
-            raise OutputError(f"cannot be written: {plain_message(error)}", where=f"{self._shown}/{file}") from error
+            raise OutputError(
+                f"cannot be written: {plain_message(error)}", where=f"{self._shown}/{file}", remedy=STORE_REMEDY
+            ) from error
 
 
 def _opened(url: str, shown: str) -> tuple[Any, str]:

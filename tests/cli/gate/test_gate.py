@@ -52,8 +52,10 @@ def test_the_html_page_of_a_verdict_has_every_check(prepared, tmp_path, invoke):
     assert all(f">{check['name']}</th>" in plain for check in source["checks"])
 
 
-@pytest.mark.parametrize(("damage", "code"), [({}, 0), ({"known": 2}, 1)])
-@pytest.mark.parametrize("page", [(), ("--json",), ("--annotations", "github")])
+@pytest.mark.parametrize(
+    ("page", "damage", "code"),
+    [((), {}, 0), (("--json",), {}, 0), ((), {"known": 2}, 1), (("--annotations", "github"), {"known": 2}, 1)],
+)
 def test_a_reader_that_has_gone_changes_no_verdict(prepared, tmp_path, page, damage, code):
     words = ("gate", fresh(tmp_path, **damage), "--against", prepared.baseline, "--out", tmp_path / "v.json", *page)
     found, err = invoke_for_a_reader_that_has_gone(*words)
@@ -78,18 +80,19 @@ def judged(prepared: Prepared, invoke: Invoke, path: Path, *flags: object) -> tu
     return result.code, {check["name"]: check for check in source["checks"]}, " ".join(result.out.split())
 
 
-@pytest.mark.parametrize("name", ["used", "new"])
 @pytest.mark.parametrize(
-    ("which", "failed"),
+    ("which", "name", "failed"),
     [
-        ("known", {"findings.false_negative"}),
-        ("preamble", {"findings.preamble"}),
-        ("duplicate", {"findings.repeat"}),
-        ("5 % known, 40 queries", {"findings.false_negative"}),
-        ("30 % random", {"hardness", "findings.random_like"}),
-        ("German", {"languages"}),
-        ("German negatives", {"languages"}),
-        ("misread negatives", {"findings.mojibake"}),
+        ("known", "used", {"findings.false_negative"}),
+        ("known", "new", {"findings.false_negative"}),
+        ("preamble", "new", {"findings.preamble"}),
+        ("duplicate", "used", {"findings.repeat"}),
+        ("5 % known, 40 queries", "new", {"findings.false_negative"}),
+        ("30 % random", "used", {"hardness", "findings.random_like"}),
+        ("30 % random", "new", {"hardness", "findings.random_like"}),
+        ("German", "used", {"languages"}),
+        ("German negatives", "new", {"languages"}),
+        ("misread negatives", "new", {"findings.mojibake"}),
     ],
 )
 def test_a_damaged_source_fails_under_any_name(prepared, tmp_path, invoke, which, name, failed):

@@ -69,7 +69,7 @@ def flags_of(mask, name):
 
 
 @given(st.lists(ROWS, min_size=1, max_size=3))
-@settings(max_examples=50, deadline=None)
+@settings(max_examples=25, deadline=None)
 def test_masks_equal_plain_sets(sources):
     with pooled(*sources) as plan:
         masks = text_masks(plan.queries, plan.passages, plan.sources)
@@ -77,7 +77,7 @@ def test_masks_equal_plain_sets(sources):
 
 
 @given(st.lists(texts(), min_size=1, max_size=8))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=75, deadline=None)
 def test_keys_of_many_texts_are_those_of_their_normal_forms(many):
     forms = FormKeys.of(Packed.of(many))
     expected = [slow_texts.form(text) for text in many]
@@ -98,7 +98,7 @@ ODD += "क\u093c\u094dक़ำุ่日々〇㍿①½²Ⅷʰªİıſς\u00ad\u
 
 
 @given(st.lists(st.text(st.one_of(st.sampled_from(ODD), st.characters(exclude_categories=("Cs",)))), max_size=4))
-@settings(max_examples=250, deadline=None)
+@settings(max_examples=125, deadline=None)
 def test_normal_forms_are_unicode_normalization(many):
     assert [normal_form(text) for text in many] == [slow_texts.form(text) for text in many]
     forms = FormKeys.of(Packed.of(many))
@@ -248,15 +248,15 @@ def test_a_hub_serves_more_than_5_of_100_queries(n_queries, n_served, is_hub):
     assert flags_of(mask, "hub").sum() == (mask > 0).sum()
 
 
-def test_a_text_that_serves_6_percent_of_10_000_queries_is_a_hub_and_4_percent_none():
-    rows = [(f"query {n}", [f"positive {n}"], [f"negative {n}"]) for n in range(10_000)]
-    for n in range(600):
+def test_a_text_that_serves_6_percent_of_2_000_queries_is_a_hub_and_4_percent_none():
+    rows = [(f"query {n}", [f"positive {n}"], [f"negative {n}"]) for n in range(2_000)]
+    for n in range(120):
         rows[n][2].append("often")
-    for n in range(400):
+    for n in range(80):
         rows[n][2].append("less often")
     with pooled(rows) as plan:
         (mask,) = text_masks(plan.queries, plan.passages, plan.sources)
-    assert flags_of(mask, "hub").sum() == 600
+    assert flags_of(mask, "hub").sum() == 120
 
 
 def test_the_order_of_sources_and_rows_and_the_sizes_of_batches_change_nothing(monkeypatch):

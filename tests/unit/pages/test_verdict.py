@@ -348,7 +348,9 @@ def test_a_finding_is_listed_above_its_limit_alone(entry):
 def test_shares_above_half_of_their_limit_are_named_and_others_are_not():
     for share, said in ((0.5, True), (0.51, False), (0.26, True), (0.25, False)):
         text = without_isolates(near_limits(with_finding("random_like", share).sources))
-        assert text == (f"Above half of their limits: random_like ({percent(share)} in {NAMES[1]})." if said else "")
+        assert text == (
+            f"Findings above half of their limits: random_like ({percent(share)} in {NAMES[1]})." if said else ""
+        )
 
 
 def test_defects_come_first_and_the_repair_acts_on_them():
