@@ -33,10 +33,7 @@ GROUPS = ("Input", "Encoder", "Score", "Statistics", "Output")
 
 
 def setting(default: Any, text: str, group: str = "", metavar: str = "", **limits: float) -> Any:
-    """Return a field of Settings.
-
-    text : help text.   group : group of its flag in the help; "" if it has no flag.   limits : bounds of its values.
-    """
+    """Return a field of Settings. text: its help. group: its flag's group, "" without a flag. limits: its bounds."""
     return field(default=default, metadata={"help": text, "group": group, "metavar": metavar, **limits})
 
 
@@ -242,25 +239,13 @@ def value_text(value: object) -> str:
 
 
 DISPLAY_NAMES = {
-    "alphanumeric2": "alphanumeric ≥ 2",
-    "whitespace": "white space",
-    "trigrams": "character trigrams",
-    "multilingual": "words of any script",
-    "wordpieces": "word pieces",
-    "pooled": "pooled documents",
-    "own": "own documents",
-    "pooled_with_queries": "pooled queries + documents",
-    "uniform": "equal IDF",
-    "full": "full weight",
-    "no_consistency": "without consistency",
-    "no_locality": "without locality",
-    "no_residual": "without residual",
-    "residual_only": "equal weights",
-    "gradient_weighted": "gradient-weighted",
-    "margin_hardness": "margin hardness",
-    "fisher": "Fisher",
-    "idf": "IDF",
-}
+    "alphanumeric2": "alphanumeric ≥ 2", "whitespace": "white space", "trigrams": "character trigrams",
+    "multilingual": "words of any script", "wordpieces": "word pieces", "pooled": "pooled documents",
+    "own": "own documents", "pooled_with_queries": "pooled queries + documents", "uniform": "equal IDF",
+    "full": "full weight", "no_consistency": "without consistency", "no_locality": "without locality",
+    "no_residual": "without residual", "residual_only": "equal weights", "gradient_weighted": "gradient-weighted",
+    "margin_hardness": "margin hardness", "fisher": "Fisher", "idf": "IDF",
+}  # fmt: skip
 
 
 def display_name(name: str) -> str:
@@ -278,15 +263,15 @@ RECIPE_FIELDS = (
     "normalize", "truncate_dim",
 )  # fmt: skip
 """Settings that describe one encoder and do not apply to another. All default to None, the encoder's own value."""
-READING = (
+READING_SETTINGS = (
     "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
     "collection", "ranks", "corpus", "queries", "titles", "header", "on_bad", "max_bad_fraction",
 )  # fmt: skip
-ENCODING = (
+ENCODING_SETTINGS = (
     *RECIPE_FIELDS, "device", "dtype", "batch_tokens", "trust_remote_code", "allow_pickle", "cache", "cache_dir",
     "cache_gb", "threads",
 )  # fmt: skip
-"""READING: settings of commands that read files.   ENCODING: settings of commands that use an encoder."""
+"""READING_SETTINGS belong to commands that read files, ENCODING_SETTINGS to commands that use an encoder."""
 PERMISSIONS = ("trust_remote_code", "allow_pickle")
 """Settings that allow an encoder's files to run code. A settings file cannot set them."""
 ENCODERS = ("encoder", "guide", "guide_reranker")
@@ -344,10 +329,7 @@ AUTOMATIC = "automatic"
 
 
 def flag_of(name: str, value: object = None) -> str:
-    """Return a setting as typed on the command line: `--max-length 256`, or `--set valid=0.95` if it has no flag.
-
-    value : value, or a placeholder such as "FILE"; None to return only the flag, as for the `where` of an error.
-    """
+    """Return a setting as typed: `--max-length 256`, or `--set valid=0.95` if it has no flag. value: None for none."""
     if not FIELDS[name].metadata["group"]:
         return f"--set {name}" if value is None else f"--set {name}={value_text(value)}"
     flag = f"--{name.replace('_', '-')}"
@@ -355,10 +337,7 @@ def flag_of(name: str, value: object = None) -> str:
 
 
 def assignments(texts: Sequence[str], names: Collection[str]) -> dict[str, Any]:
-    """Parse `--set NAME=VALUE` arguments into {name: value as typed}. names: settings that the command uses.
-
-    Raises SettingsError for a name that is unknown, not used by the command, or set twice.
-    """
+    """Parse `--set NAME=VALUE` arguments into {name: value as typed}. Raises SettingsError if not one of `names`."""
     values: dict[str, Any] = {}
     for text in texts:
         typed, _, value = text.partition("=")
@@ -428,11 +407,9 @@ def resolve(
     """Resolve and check settings: flags > SECID_* > secid.toml or [tool.secid] of pyproject.toml > defaults.
 
     flags       : values set by the caller, by name; None means not set.
-    environment : environment variables, by default os.environ. Every SECID_* name except OTHER_VARIABLES must be a
-                  setting.
-    directory   : folder of secid.toml or pyproject.toml, by default the working directory.
-    Raises SettingsError for an unknown name, a wrong type or a value out of range. The message names the layer, and
-    suggests the nearest known name.
+    environment : environment variables; by default os.environ. SECID_* names are settings, except OTHER_VARIABLES.
+    directory   : folder of secid.toml or pyproject.toml; by default the working directory.
+    Raises SettingsError, which names the layer, for an unknown name, a wrong type or a value out of range.
     """
     values: dict[str, Any] = {}
     origin = dict.fromkeys(FIELDS, "default")

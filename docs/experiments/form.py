@@ -17,7 +17,7 @@ from typing import Any
 
 import secid
 from secid.pages.findings import above_limit
-from secid.results.catalogue import FORMAL
+from secid.results.catalogue import FORMAL_FINDINGS
 from secid.results.check import Check
 
 CLEAN_ROWS = 240
@@ -43,7 +43,7 @@ def mined(collection: str, folder: Path) -> list[str]:
 def print_table(name: str, check: Check) -> None:
     """Print a row for each source: shares of negatives and positives, and the findings that stand out."""
     for source in check.sources:
-        findings = [source.finding(each) for each in FORMAL]
+        findings = [source.finding(each) for each in FORMAL_FINDINGS]
         cells = [
             "0" if not item.n_negatives and not item.positives.n_positives else
             f"{100 * item.share:.1f} / {100 * item.positives.share:.1f}" for item in findings
@@ -80,8 +80,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--sources", nargs="*", default=[])
     given = parser.parse_args(arguments)
     with tempfile.TemporaryDirectory() as made:
-        print(f"| collection | source | negatives | {' | '.join(FORMAL)} | status | stands out |")
-        print(f"|{'---|' * (len(FORMAL) + 5)}")
+        print(f"| collection | source | negatives | {' | '.join(FORMAL_FINDINGS)} | status | stands out |")
+        print(f"|{'---|' * (len(FORMAL_FINDINGS) + 5)}")
         for number, collection in enumerate(given.collections):
             files = mined(collection, Path(made) / str(number))
             print_table(Path(collection).name, secid.check(files))

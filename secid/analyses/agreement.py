@@ -373,10 +373,7 @@ def _scaled_interval(estimate: float | None, low: float, high: float, scale: flo
 
 
 def _regret_interval(values: Floats, errors: Floats, first: int) -> tuple[float, float]:
-    """Return the interval of one source's regret, from simultaneous intervals of the other sources' leads over it.
-
-    first : index of the source.
-    """
+    """Return the interval of source `first`'s regret, from simultaneous intervals of the others' leads over it."""
     point = _critical_value(ERROR_RATE / max(1, len(values) - 1))
     lead, half = values - values[first], point * np.hypot(errors, errors[first])
     half[first] = 0.0
@@ -389,10 +386,7 @@ def _critical_value(rate: float) -> float:
 
 
 def _half_widths(run: Run, names: Sequence[str], rate: float) -> Floats:
-    """Return (S, S) half-widths of the intervals of score differences at this error rate.
-
-    They are the run's 95 % half-widths, rescaled; infinite for pairs that were not compared.
-    """
+    """Return (S, S) half-widths of score differences at this error rate; infinite for pairs that were not compared."""
     place = {name: number for number, name in enumerate(names)}
     wide = np.full((len(names), len(names)), np.inf)
     np.fill_diagonal(wide, 0.0)

@@ -76,12 +76,12 @@ def guide_rules(guide: GuideScores) -> dict[str, AuditRule]:
 
     A negative without a hardness, because its positive scores no higher than random passages, comes last.
     """
-    own = rules(guide.s_query_negative, guide.s_query_positive)
+    base = rules(guide.s_query_negative, guide.s_query_positive)
     hardness = np.nan_to_num(np.round(guide.hardness(), SCORE_DECIMALS), nan=-np.inf)
     return {
-        "absolute": own["absolute"],
+        "absolute": base["absolute"],
         "hardness": AuditRule(hardness, NEAR_HARDNESS, guide.suspect()),
-        "maximum": own["maximum"],
+        "maximum": base["maximum"],
     }
 
 
@@ -204,10 +204,7 @@ def source_audit(
 def _audit_rule(
     name: str, rule: AuditRule, negatives: AuditedNegatives, missing: dict[str, str], whose: str = ""
 ) -> AuditedRule:
-    """Compute the numbers of one rule, and add the reasons for missing numbers to `missing`.
-
-    whose : prefix of the rule's name in these reasons, such as "guide's ".
-    """
+    """Compute the numbers of a rule. Reasons for missing ones go to `missing`, with the prefix `whose`."""
     relevant = negatives.relevant
     curve, flags = auroc(rule.score, negatives), rule.flags
     one_class = NONE_RELEVANT if not relevant.any() else ALL_RELEVANT

@@ -91,10 +91,7 @@ class Base:
 
 
 def base_of(plan: Plan, triplets: Sequence[Triplets], settings: Settings) -> Base:
-    """Return one pair per distinct query of the run: the query and its scored positive with the smallest text key.
-
-    At most settings.control_queries queries are used, the first ones in sampling order.
-    """
+    """Return one pair for each of the first control_queries queries: its scored positive with the smallest text key."""
     n_passages = len(plan.passages)
     rank = key_ranks(plan.passages.keys)
     query = np.concatenate([rows.query[rows.record_offsets[:-1]] for rows in triplets])
@@ -293,10 +290,7 @@ def _dense(base: Base, vectors: Vectors) -> Triplets | str:
 
 
 def _unlabelled(base: Base, places: Index) -> tuple[Index, npt.NDArray[np.bool_]]:
-    """Return (R, k) candidates, and (R, k) flags: False for a labelled positive of the query or a missing candidate.
-
-    places : (R, k) positions in base.candidates; -1 if missing.
-    """
+    """Return the (R, k) candidates at these places, and flags: False for a labelled positive or a missing one (-1)."""
     table = base.candidates[places]
     return table, (places >= 0) & ~is_known(pairs(base.query[:, None], table, base.n_passages), base.known)
 

@@ -95,10 +95,7 @@ class EqualHardness:
 def equal_hardness(
     items: Sequence[Measured], pairs: SourcePairs, hardness: Mapping[str, Estimate], smallest_distance: float
 ) -> EqualHardness:
-    """Compare every pair of sources in `pairs.gaps` at equal hardness.
-
-    items : sources in rank order.   smallest_distance : as in `equal_margins`.
-    """
+    """Compare every pair in `pairs.gaps` at equal hardness. items: sources in rank order."""
     compared = {frozenset((gap.first, gap.second)) for gap in pairs.gaps}
     at_margins = holm_adjusted(
         [

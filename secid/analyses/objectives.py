@@ -213,10 +213,7 @@ def _first(offsets: Index, keep: Flags, n: int | None) -> tuple[Index, Index]:
 
 
 def classes_of(table: TripletTable, row: Index) -> dict[str, Flags]:
-    """Return (N,) flags of the negatives in each class, by name. row: (N,) table row of each negative.
-
-    Source: METHOD 9, 10.
-    """
+    """Return name -> (N,) flags of negatives in a class. row: (N,) their table rows. Source: METHOD 9, 10."""
     near, best = table.s_query_negative[row], table.repeated(table.s_query_positive)[row]
     judged = table.guide is None or table.guide.is_whole  # negatives that are not in the sample may be suspects too
     defects = [table.has(name)[row] for name, entry in FINDINGS.items() if entry.counted and name in table.evaluated]

@@ -65,10 +65,7 @@ def overlap_of(
 
 
 def jaccard_sums(sources: Sequence[Listed]) -> list[tuple[str, str, float]]:
-    """Return (first, second, sum) for each pair of sources.
-
-    The sum is over shared queries. Each adds |negatives in both sources| / |negatives in either source|.
-    """
+    """Return (first, second, sum over shared queries of |common negatives| / |negatives of either|) of each pair."""
     _, sums = _shared_queries(sources)
     pairs_of = combinations(range(len(sources)), 2)
     return [(sources[a].name, sources[b].name, float(sums[a, b])) for a, b in pairs_of]

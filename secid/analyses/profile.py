@@ -145,12 +145,12 @@ def gap_to_random(item: Measured, random: Measured, smallest_distance: float) ->
 
 def _parts(table: TripletTable, queries: Index, names: Names, smallest_distance: float) -> dict[str, Estimate]:
     """Return the mean weight on some queries, and the mean of each gate's part. names: (Q,) names of these queries."""
-    some = table.rows(np.flatnonzero(is_known(table.triplets.query, queries)))
-    columns = some.columns()
-    usable = some.dots().squared_distance.numpy() > smallest_distance**2
+    shared = table.rows(np.flatnonzero(is_known(table.triplets.query, queries)))
+    columns = shared.columns()
+    usable = shared.dots().squared_distance.numpy() > smallest_distance**2
     gates = {name: np.where(usable, columns[name], 0.0) for name in FACTORS}
     values = {**shapley(gates), "weight": np.prod([*gates.values()], axis=0)}
-    return {name: some.mean(column, names) for name, column in values.items()}
+    return {name: shared.mean(column, names) for name, column in values.items()}
 
 
 PROFILE = Analysis("profile", Profiles, compute)

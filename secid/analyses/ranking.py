@@ -409,10 +409,7 @@ def _look_level(levels: Levels, look: int, n_sharing: int) -> float:
 
 
 def _spent_error(times: Floats, levels: Levels, n_sharing: int, look: int) -> float:
-    """Return an upper bound of the probability of a wrong order up to a look.
-
-    It is the probability for one pair times the number of pairs that share the error.
-    """
+    """Return an upper bound of the probability of a wrong order up to a look: that of one pair times `n_sharing`."""
     return float(n_sharing * error_spent(times, levels(n_sharing))[look])
 
 

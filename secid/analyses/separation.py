@@ -170,7 +170,7 @@ def _scores(values: Floats, query: Index, weight: Floats | None, device: torch.d
 
 def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
     """Return the fields of `Separated`. Raises NumericalError if AoC exceeds its bound, so one of them is wrong."""
-    from secid.measure.separation import BOUND, mw_loss, separation
+    from secid.measure.separation import ERROR_BOUND, mw_loss, separation
 
     parts = separation(pool.positive, pool.negative, len(pool.names))
     loss = mw_loss(pool.positive, pool.negative, temperature)
@@ -198,7 +198,7 @@ def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
         "gap_interval_95": finite_interval(gap.interval),
         "aoc": parts.aoc,
         "mw_loss": loss,
-        "mw_bound": BOUND,
+        "mw_bound": ERROR_BOUND,
     }
 
 

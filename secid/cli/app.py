@@ -153,10 +153,7 @@ def _no_room(error: OSError) -> int:
 
 
 def _unexpected(error: Any) -> int:
-    """Print a usage error of typer, or the traceback of an internal error. Return the exit code.
-
-    An unknown option that is a setting, or similar to one, gets a more helpful message.
-    """
+    """Print an internal error's traceback, or a usage error with help if it names a setting. Return the exit code."""
     name = getattr(error, "option_name", "").lstrip("-").replace("-", "_")
     setting = next((one for one in (name, name.removeprefix("no_")) if one in FIELDS), None)
     uses = getattr(error.ctx.command.callback, "settings", None) if setting else None

@@ -10,10 +10,10 @@ from typing import Annotated, Any
 import typer
 
 from secid.cli.options import (
-    ENCODING,
+    ENCODING_SETTINGS,
     GUIDE_SETTINGS,
     INPUT,
-    READING,
+    READING_SETTINGS,
     Json,
     Out,
     Quiet,
@@ -23,12 +23,12 @@ from secid.cli.options import (
     takes_settings,
 )
 from secid.results.catalogue import CAUTIONS
-from secid.results.check import ANY, CHECKED
+from secid.results.check import ANY_FINDING, CHECKED_FINDINGS
 from secid.results.inputs import PROBE_SETTINGS
 
 # `secid check`.
 
-CHECK_SETTINGS = ("tokenizer", "examples", "threads", *(name for name in READING if name != "on_bad"))
+CHECK_SETTINGS = ("tokenizer", "examples", "threads", *(name for name in READING_SETTINGS if name != "on_bad"))
 """Without on_bad: here malformed rows are a caution, and `--fail-on malformed_rows=0` makes them an error."""
 
 
@@ -51,7 +51,7 @@ def check(
             "--fail-on",
             metavar="NAME[=LIMIT]",
             text="Exit 1 if this finding is above LIMIT (`secid explain NAME` shows the default); repeatable. One "
-            f"of {ANY} (all of them), {', '.join((*CHECKED, *CAUTIONS))}.",
+            f"of {ANY_FINDING} (all of them), {', '.join((*CHECKED_FINDINGS, *CAUTIONS))}.",
         ),
     ] = None,
     json: Json = False,
@@ -86,7 +86,9 @@ def check(
 AUDIT_GUIDE = tuple(name for name in GUIDE_SETTINGS if name != "guide_sample")
 
 
-@takes_settings("encoder", *READING, *ENCODING, *AUDIT_GUIDE, "positives", "first_k", "max_records", "seed")
+@takes_settings(
+    "encoder", *READING_SETTINGS, *ENCODING_SETTINGS, *AUDIT_GUIDE, "positives", "first_k", "max_records", "seed"
+)
 def audit(
     sources: Sources,
     qrels: Annotated[
@@ -130,7 +132,7 @@ def audit(
 # `secid probe`.
 
 training = partial(flag, group="Training")
-OF_GUIDE = ("guide", "guide_query_prefix", "guide_passage_prefix")
+PROBE_GUIDE_SETTINGS = ("guide", "guide_query_prefix", "guide_passage_prefix")
 HIDDEN_FLAGS = (
     "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
     "query_prompt", "passage_prompt", "trust_remote_code",
@@ -144,7 +146,7 @@ HELP_TEXTS = {
 """Help texts of flags that have another meaning in `secid score`."""
 
 
-@takes_settings(*PROBE_SETTINGS, *OF_GUIDE, hidden=HIDDEN_FLAGS, texts=HELP_TEXTS)
+@takes_settings(*PROBE_SETTINGS, *PROBE_GUIDE_SETTINGS, hidden=HIDDEN_FLAGS, texts=HELP_TEXTS)
 def probe(
     sources: Sources,
     steps: Annotated[int, training("--steps", metavar="N", text="Steps per training run.")] = 100,

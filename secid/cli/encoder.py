@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from secid.cli.options import ENCODING, Json, flag, takes_settings
+from secid.cli.options import ENCODING_SETTINGS, Json, flag, takes_settings
 from secid.cli.outputs import print_json, print_json_text, print_lines, print_screen, print_stderr
 
 if TYPE_CHECKING:
@@ -20,11 +20,11 @@ if TYPE_CHECKING:
 
 NOT_EVALUATED = 3
 """Exit code if a check of the self-test failed or could not run."""
-CACHE = frozenset({"cache", "cache_dir", "cache_gb"})
+CACHE_SETTINGS = frozenset({"cache", "cache_dir", "cache_gb"})
 """Settings without effect here, since the self-test does not use the cache."""
 
 
-@takes_settings(*(name for name in ENCODING if name not in CACHE))
+@takes_settings(*(name for name in ENCODING_SETTINGS if name not in CACHE_SETTINGS))
 def encoder(
     name: Annotated[
         str | None,

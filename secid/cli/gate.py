@@ -13,7 +13,16 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODING, GUIDE_SETTINGS, READING, SCORING, Json, Quiet, flag, takes_settings
+from secid.cli.options import (
+    ENCODING_SETTINGS,
+    GUIDE_SETTINGS,
+    READING_SETTINGS,
+    SCORING_SETTINGS,
+    Json,
+    Quiet,
+    flag,
+    takes_settings,
+)
 from secid.cli.outputs import print_lines
 
 if TYPE_CHECKING:
@@ -31,7 +40,7 @@ class Annotations(StrEnum):
 judging = partial(flag, group="Gate")
 
 
-@takes_settings("encoder", *READING, *ENCODING, *GUIDE_SETTINGS, *SCORING)
+@takes_settings("encoder", *READING_SETTINGS, *ENCODING_SETTINGS, *GUIDE_SETTINGS, *SCORING_SETTINGS)
 def gate(
     sources: Annotated[
         list[str] | None,

@@ -9,7 +9,17 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.options import ENCODING, GUIDE_SETTINGS, OUTPUT, READING, Json, Quiet, Split, flag, takes_settings
+from secid.cli.options import (
+    ENCODING_SETTINGS,
+    GUIDE_SETTINGS,
+    OUTPUT,
+    READING_SETTINGS,
+    Json,
+    Quiet,
+    Split,
+    flag,
+    takes_settings,
+)
 from secid.settings import flag_of
 
 if TYPE_CHECKING:
@@ -25,7 +35,14 @@ HIDDEN_FLAGS = (
 
 
 @takes_settings(
-    "encoder", *READING, *ENCODING, *GUIDE_SETTINGS, "tokenizer", "temperature", "seed", hidden=HIDDEN_FLAGS
+    "encoder",
+    *READING_SETTINGS,
+    *ENCODING_SETTINGS,
+    *GUIDE_SETTINGS,
+    "tokenizer",
+    "temperature",
+    "seed",
+    hidden=HIDDEN_FLAGS,
 )
 def mine(
     miners: Annotated[

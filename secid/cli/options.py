@@ -14,14 +14,14 @@ from typer.core import TyperCommand
 
 from secid.errors import UsageError
 from secid.settings import DEFAULTS, FIELDS, GROUPS, TYPES, allowed, assignments, flag_of, value_text
-from secid.settings import ENCODING as ENCODING
-from secid.settings import READING as READING
+from secid.settings import ENCODING_SETTINGS as ENCODING_SETTINGS
+from secid.settings import READING_SETTINGS as READING_SETTINGS
 
 Command = TypeVar("Command", bound=Callable[..., Any])
 
 GUIDE_SETTINGS = ("guide", "guide_reranker", "guide_sample", "guide_query_prefix", "guide_passage_prefix")
-SCORING = ("temperature", "tokenizer", "idf", "sums", "positives", "first_k", "max_records", "seed")
-STATISTICS = (
+SCORING_SETTINGS = ("temperature", "tokenizer", "idf", "sums", "positives", "first_k", "max_records", "seed")
+STATISTICS_SETTINGS = (
     "shard", "budget", "until_ranked", "tie", "controls", "control_queries", "ablate", "objectives", "encode_corpus",
     "by", "block", "high_coverage", "valid", "far", "examples",
 )  # fmt: skip
@@ -191,7 +191,7 @@ def _keyword(name: str, annotation: Any) -> inspect.Parameter:
 def refuse_repeated(words: Sequence[str]) -> None:
     """Raise UsageError for a repeated flag that names a column or schema, since only the last one would count."""
     flags = [word.partition("=")[0] for word in words]
-    for flag in map(flag_of, ("format", *(name for name in READING if name.endswith("_column")))):
+    for flag in map(flag_of, ("format", *(name for name in READING_SETTINGS if name.endswith("_column")))):
         if flags.count(flag) > 1:
             raise UsageError(
                 f"{flag} appears {flags.count(flag)} times, but only one is used",

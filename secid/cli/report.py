@@ -77,10 +77,7 @@ def report(
 
 
 def _with_typed_folder(run: Run, path: Path) -> Run:
-    """Return the run with repair commands that name its folder as the user did.
-
-    A report outside a run folder is returned unchanged.
-    """
+    """Return the run with repair commands that name its folder as typed; without a run folder, return it unchanged."""
     folder = path if path.is_dir() else path.parent
     if not (folder / "negatives.parquet").exists():
         return run

@@ -13,11 +13,11 @@ from typing import TYPE_CHECKING, Annotated, Any
 import typer
 
 from secid.cli.options import (
-    ENCODING,
+    ENCODING_SETTINGS,
     GUIDE_SETTINGS,
-    READING,
-    SCORING,
-    STATISTICS,
+    READING_SETTINGS,
+    SCORING_SETTINGS,
+    STATISTICS_SETTINGS,
     Json,
     Legend,
     Out,
@@ -60,7 +60,7 @@ Encoders = Annotated[
         group="Encoder",
     ),
 ]
-SETTINGS = (*READING, *ENCODING, *GUIDE_SETTINGS, *SCORING, *STATISTICS)
+SETTINGS = (*READING_SETTINGS, *ENCODING_SETTINGS, *GUIDE_SETTINGS, *SCORING_SETTINGS, *STATISTICS_SETTINGS)
 
 
 def _score(

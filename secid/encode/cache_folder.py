@@ -16,12 +16,12 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from secid.encode.segment import META, DamagedSegmentError, Segment
+from secid.encode.segment import META_FILE, DamagedSegmentError, Segment
 from secid.settings import Settings, flag_of
 
-DAMAGED, REMOVAL = ".damaged-", ".gone-"
+DAMAGED_PREFIX, REMOVAL_PREFIX = ".damaged-", ".gone-"
 SEGMENT_NAME = re.compile(r"\d{20}-[0-9a-f]{8}")
-CACHE_FOLDER = re.compile(rf"({re.escape(DAMAGED)}|{re.escape(REMOVAL)})?{SEGMENT_NAME.pattern}")
+CACHE_FOLDER = re.compile(rf"({re.escape(DAMAGED_PREFIX)}|{re.escape(REMOVAL_PREFIX)})?{SEGMENT_NAME.pattern}")
 """Pattern of the folders that the cache creates. The cache never touches other files, so they survive even if a home
 folder is set as the cache by mistake."""
 TRAINING_NAME = re.compile(r"[0-9a-f]{32}\.json")
@@ -146,16 +146,13 @@ class CacheFolder:
                 )
             )
         folders = [folder for home in self._homes() for folder in _cache_folders(home)]
-        damaged = sum(folder.name.startswith(DAMAGED) for folder in folders)
+        damaged = sum(folder.name.startswith(DAMAGED_PREFIX) for folder in folders)
         total = sum(_size(folder) for folder in folders)
         n_trainings = len(self._trainings())
         return CacheInfo(str(self.folder), self.limit(total), total, damaged, n_trainings, tuple(encoders))
 
     def clear(self) -> ClearResult:
-        """Remove all segments and trainings, but no other file.
-
-        Unsealed segments stay, because a run may still be writing them.
-        """
+        """Remove all segments and trainings, except unsealed segments, which a run may still be writing."""
         freed, unsealed = 0, []
         for file in self._trainings():
             with contextlib.suppress(OSError):
@@ -197,7 +194,7 @@ class CacheFolder:
         total = sum(sizes.values())
         limit = self.limit(total)
         for folder in sorted(sizes, key=_last_used):
-            is_whole = folder.name.startswith(DAMAGED) or (folder / META).exists()
+            is_whole = folder.name.startswith(DAMAGED_PREFIX) or (folder / META_FILE).exists()
             if is_whole and total + n_more <= limit:
                 continue
             if folder not in in_use and not _in_progress(folder):
@@ -234,14 +231,16 @@ def hash_memory(settings: Settings) -> Path | None:
 def quarantine(folder: Path) -> None:
     """Rename a damaged segment so that no run reads it, but keep it for inspection. Ignore a missing segment."""
     try:
-        folder.rename(folder.with_name(DAMAGED + folder.name))
+        folder.rename(folder.with_name(DAMAGED_PREFIX + folder.name))
     except OSError:
         return
 
 
 def readable_segments(home: Path) -> list[Path]:
-    """Return the folders of readable segments, oldest first. Others have a dot before their name, or lack META."""
-    return sorted(path for path in _cache_folders(home) if not path.name.startswith(".") and (path / META).exists())
+    """Return the folders of readable segments, oldest first. Others have a dot before their name, or lack META_FILE."""
+    return sorted(
+        path for path in _cache_folders(home) if not path.name.startswith(".") and (path / META_FILE).exists()
+    )
 
 
 def _cache_folders(home: Path) -> list[Path]:
@@ -255,7 +254,7 @@ def _cache_folders(home: Path) -> list[Path]:
 def _remove(folder: Path) -> None:
     """Rename a segment, then delete it, so that no reader sees half a segment. Also finish an interrupted removal."""
     match = SEGMENT_NAME.search(folder.name)
-    hidden = folder.with_name(f"{REMOVAL}{match.group() if match else folder.name}")
+    hidden = folder.with_name(f"{REMOVAL_PREFIX}{match.group() if match else folder.name}")
     try:
         if folder != hidden:
             folder.rename(hidden)
@@ -266,7 +265,7 @@ def _remove(folder: Path) -> None:
 
 def _in_progress(folder: Path) -> bool:
     """Return True if a run may still be writing the first rows of a segment, which cannot be read yet."""
-    is_new = not folder.name.startswith(".") and not (folder / META).exists()
+    is_new = not folder.name.startswith(".") and not (folder / META_FILE).exists()
     return is_new and time.time() - _modified(folder, missing=time.time()) <= ABANDONED_SECONDS
 
 
@@ -288,7 +287,7 @@ def _size(folder: Path) -> int:
 
 def _last_used(folder: Path) -> float:
     """Return the time of a segment's last use in seconds since the epoch; 0 if it is quarantined or unfinished."""
-    return 0.0 if folder.name.startswith(".") else _modified(folder / META, missing=0.0)
+    return 0.0 if folder.name.startswith(".") else _modified(folder / META_FILE, missing=0.0)
 
 
 def _modified(path: Path, missing: float) -> float:

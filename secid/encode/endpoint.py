@@ -49,7 +49,7 @@ MAX_RETRY_AFTER_SECONDS = 60.0
 """Maximum seconds to wait if the server sends Retry-After."""
 
 SERVER_REMEDY = "name an embedding model with ?model=NAME, on a server with OpenAI's /v1/embeddings"
-CHECK = "check that the server is running and not overloaded"
+SERVER_CHECK = "check that the server is running and not overloaded"
 LOOPBACK = ("localhost", "127.0.0.1", "[::1]")
 """Hosts that are never reached through a proxy."""
 
@@ -102,7 +102,7 @@ class Http:
         problem, wait = "", 0.0
         for attempt in range(self._tries):
             if attempt:
-                self._notify_once(f"{url}: {problem}; retrying up to {self._tries - 1} times; {CHECK}")
+                self._notify_once(f"{url}: {problem}; retrying up to {self._tries - 1} times; {SERVER_CHECK}")
                 self._sleep(wait)
             wait = FIRST_WAIT_SECONDS * 2**attempt * random.uniform(1, 1.25)  # noqa: S311
             try:
@@ -132,7 +132,7 @@ class Http:
         raise EncoderError(
             f"no usable response after {self._tries} attempts; the last: {problem}",
             where=url,
-            remedy=f"{CHECK}; a new run continues from the cache",
+            remedy=f"{SERVER_CHECK}; a new run continues from the cache",
         )
 
     def _rejected(self, url: str, code: int, problem: str) -> EncoderError:
@@ -318,10 +318,7 @@ def _named_remedy(settings: Settings) -> str:
 
 
 def parse_address(address: str) -> tuple[str, str | None]:
-    """Split the address that the user typed into (base URL up to /v1, model or None).
-
-    Raises EncoderError if it is invalid or contains a password.
-    """
+    """Split an address into (base URL up to /v1, model or None). Raises EncoderError if invalid or with a password."""
     try:
         parts = urllib.parse.urlsplit(address)
         valid = bool(parts.hostname) and parts.port != 0 and f"{parts.netloc}{parts.path}".isascii()

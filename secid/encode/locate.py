@@ -126,7 +126,7 @@ MINILM_SHA256 = "53aa51172d142c89d9012cce15ae4d6cc0ca6895895114379cacb4fab128d9d
 NETWORK_SECONDS = 10.0
 """Maximum wait for the hub's first response: enough for a slow line, but short enough not to look like a hang."""
 
-FILES = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors", "artifact.metadata")
+ENCODER_FILES = ("*.json", "*.txt", "*.model", "*.jinja", "*.safetensors", "artifact.metadata")
 RECIPE_FILES = ("modules.json", "config_sentence_transformers.json", "sentence_bert_config.json")
 """Files that state the recipe. If the repository has one that the cache lacks, every number changes."""
 
@@ -151,10 +151,7 @@ class Location:
 
 
 def locate(settings: Settings) -> Location:
-    """Locate the folder of `settings.encoder`, and download it if necessary.
-
-    Raises EncoderError, with a remedy, for an unknown name or an encoder that is neither cached nor reachable.
-    """
+    """Locate, or download, the folder of `settings.encoder`. Raises EncoderError if it is unknown or unreachable."""
     spec = settings.encoder
     if not spec:
         raise EncoderError("no encoder given", remedy="use --encoder, for example --encoder minilm")
@@ -286,7 +283,7 @@ def _download(name: str, settings: Settings, revision: str | None) -> Location:
 
     from secid.bars import Bars
 
-    patterns = [*FILES]
+    patterns = [*ENCODER_FILES]
     if settings.allow_pickle:
         patterns.append("*.bin")
     if settings.trust_remote_code:

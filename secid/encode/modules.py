@@ -172,10 +172,7 @@ def _inside(folder: Path, path: str) -> Path:
 
 
 def _check_class(name: str, is_first: bool, path: Path, settings: Settings) -> None:
-    """Raise EncoderError for a module that is not known to work on batches of token ids.
-
-    name : full path of the module's class.   path : path of modules.json.
-    """
+    """Raise EncoderError for a module class that is not known to work on token ids. path: path of modules.json."""
     if name.startswith("pylate.") or ".multi_vector_encoder." in name:
         raise refusal(UNSUPPORTED_MODELS["MultiVectorEncoder"], path)
     if ".sparse_encoder." in name or base_name(name) in ("SpladePooling", "MLMTransformer"):

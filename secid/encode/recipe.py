@@ -258,7 +258,7 @@ def _by_route(words: Mapping[str, tuple[str, ...]]) -> tuple[str, ...]:
 
 def _modes(poolings: Sequence[Any]) -> str:
     """Return secid's names for the pooling modes of one route, joined by +; "own" if the repository's code pools."""
-    names = {library_name: ours for ours, library_name in POOLING_NAMES.items()}
+    names = {library_name: name for name, library_name in POOLING_NAMES.items()}
     modes = [[pool.pooling_mode] if isinstance(pool.pooling_mode, str) else pool.pooling_mode for pool in poolings]
     return "+".join(names[mode] for module in modes for mode in module) or "own"
 

@@ -17,7 +17,7 @@ from numpy.typing import NDArray
 from secid.arrays import Floats
 from secid.encode.cache import Cache
 from secid.encode.cache_folder import hash_memory
-from secid.encode.locate import FILES, locate, weight_files
+from secid.encode.locate import ENCODER_FILES, locate, weight_files
 from secid.encode.modules import PROMPT_FILE, SAVE_AGAIN, parse_json, read_json
 from secid.encode.segment import Keys, files_sha256
 from secid.errors import EncoderError, plain_message
@@ -196,7 +196,7 @@ def _refuse_other_models(folder: Path, settings: Settings) -> None:
 
 def _fingerprint(folder: Path, weights: str, dtype: str, settings: Settings) -> str:
     """Return the SHA-256 of everything that determines a score."""
-    patterns = [pattern for pattern in FILES if "safetensors" not in pattern]
+    patterns = [pattern for pattern in ENCODER_FILES if "safetensors" not in pattern]
     patterns += ["*.py"] if settings.trust_remote_code else []
     names = sorted(_files(folder, patterns))
     versions = [".".join(version(name).split(".")[:2]) for name in ("transformers", "sentence-transformers")]

@@ -132,13 +132,13 @@ def _write(memory: Path, document: dict[str, list[int | str]]) -> None:
 #
 # Source: DESIGN 5.
 
-META, ROWS, KEYS = "contents.json", "rows.bin", "keys.bin"
-FORMAT = 2
+META_FILE, ROWS_FILE, KEYS_FILE = "contents.json", "rows.bin", "keys.bin"
+FORMAT_VERSION = 2
 ROW_DTYPES: Mapping[str, type[np.floating[Any]]] = {"float32": np.float32, "float16": np.float16}
 MARKED_KEY_BYTES = 17
 BLOCK_BYTES = 4 << 20
 """Maximum size of a block of rows with one checksum. Reading a row reads its block."""
-READERS = min(8, os.cpu_count() or 1)
+N_READERS = min(8, os.cpu_count() or 1)
 """Number of threads that read and check blocks. SHA-256 takes 2 to 3 s for 4 GB on one core."""
 
 
@@ -156,16 +156,16 @@ class Segment:
     def meta(self) -> Mapping[str, Any]:
         """Contents of contents.json: n, dimension, dtype, encoder, block_rows, and the checksums of keys and blocks."""
         try:
-            meta: dict[str, Any] = json.loads((self.folder / META).read_text(encoding="utf-8"))
-            if meta.pop("checksum") != document_sha256(meta) or meta["format"] != FORMAT:
-                raise DamagedSegmentError(f"{META}: checksum or format differs")
+            meta: dict[str, Any] = json.loads((self.folder / META_FILE).read_text(encoding="utf-8"))
+            if meta.pop("checksum") != document_sha256(meta) or meta["format"] != FORMAT_VERSION:
+                raise DamagedSegmentError(f"{META_FILE}: checksum or format differs")
             return meta
         except (ValueError, KeyError, TypeError, AttributeError) as error:
-            raise DamagedSegmentError(f"{META}: {error}") from error
+            raise DamagedSegmentError(f"{META_FILE}: {error}") from error
 
     def keys(self) -> tuple[Keys, NDArray[np.bool_]]:
         """Return (m, 16) keys of all rows, and (m,) flags of truncated texts. Raises the same errors as `rows`."""
-        data = self._read(KEYS, 0, self.meta["n"] * MARKED_KEY_BYTES, self.meta["keys"])
+        data = self._read(KEYS_FILE, 0, self.meta["n"] * MARKED_KEY_BYTES, self.meta["keys"])
         marked = np.frombuffer(data, np.uint8).reshape(-1, MARKED_KEY_BYTES)
         return marked[:, :-1], marked[:, -1].astype(np.bool_)
 
@@ -176,9 +176,9 @@ class Segment:
         """
         cuts = np.flatnonzero(np.diff(places // self.meta["block_rows"])) + 1
         parts = np.split(places, cuts)
-        with ThreadPoolExecutor(READERS, "secid-cache-read") as pool:
-            for start in range(0, len(parts), READERS):
-                yield from pool.map(self._part, parts[start : start + READERS])
+        with ThreadPoolExecutor(N_READERS, "secid-cache-read") as pool:
+            for start in range(0, len(parts), N_READERS):
+                yield from pool.map(self._part, parts[start : start + N_READERS])
 
     def verify(self) -> None:
         """Read and check every byte. Raises DamagedSegmentError, or OSError if a file cannot be read."""
@@ -189,7 +189,7 @@ class Segment:
     def touch(self) -> None:
         """Mark the segment as used now, for the size limit."""
         with suppress(OSError):  # a removed or read-only segment, whose rows are still correct
-            os.utime(self.folder / META)
+            os.utime(self.folder / META_FILE)
 
     def _part(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], Float32Rows]:
         """Return `places`, which lie in one block, and their rows."""
@@ -198,7 +198,7 @@ class Segment:
         n_rows = min(block_rows, meta["n"] - number * block_rows)
         dtype, d = np.dtype(ROW_DTYPES[meta["dtype"]]), meta["dimension"]
         row_bytes = d * dtype.itemsize
-        data = self._read(ROWS, number * block_rows * row_bytes, n_rows * row_bytes, meta["blocks"][number])
+        data = self._read(ROWS_FILE, number * block_rows * row_bytes, n_rows * row_bytes, meta["blocks"][number])
         block = np.frombuffer(data, dtype).reshape(n_rows, d)
         rows = block if len(places) == n_rows else block[places - number * block_rows]
         if dtype == np.float16:  # rounding changed lengths by 1e-5
@@ -226,7 +226,7 @@ class SegmentWriter:
         self.folder.mkdir(parents=True)
         self._row_bytes = dimension * np.dtype(ROW_DTYPES[dtype]).itemsize
         self._block_rows = max(1, BLOCK_BYTES // self._row_bytes)
-        self._meta = {"format": FORMAT, "dimension": dimension, "dtype": dtype, "encoder": encoder}
+        self._meta = {"format": FORMAT_VERSION, "dimension": dimension, "dtype": dtype, "encoder": encoder}
         self._dtype = ROW_DTYPES[dtype]
         self._blocks: list[str] = []
         self._block, self._key_hash = hashlib.sha256(), hashlib.sha256()
@@ -239,10 +239,10 @@ class SegmentWriter:
     def add(self, keys: Keys, rows: Float32Rows, truncated: NDArray[np.bool_]) -> None:
         """Append rows (n, d) with their keys (n, 16), and hash them."""
         rows = np.ascontiguousarray(rows, self._dtype)
-        with (self.folder / ROWS).open("ab") as file:
+        with (self.folder / ROWS_FILE).open("ab") as file:
             file.write(rows.data)
         marked = np.column_stack([keys, truncated.astype(np.uint8)])
-        with (self.folder / KEYS).open("ab") as file:
+        with (self.folder / KEYS_FILE).open("ab") as file:
             file.write(marked.data)
         self._key_hash.update(marked.data)
         start = 0
@@ -260,18 +260,18 @@ class SegmentWriter:
         """Make the added rows durable: they are on disk, and readers see them."""
         if self._n_rows == self._n_sealed:
             return
-        for name in (ROWS, KEYS):
+        for name in (ROWS_FILE, KEYS_FILE):
             with (self.folder / name).open("ab") as file:
                 os.fsync(file.fileno())
         rest = [self._block.hexdigest()] if self._n_rows % self._block_rows else []
         sums = {"n": self._n_rows, "block_rows": self._block_rows, "keys": self._key_hash.hexdigest()}
         meta = {**self._meta, **sums, "blocks": self._blocks + rest}
-        temporary = self.folder / f".{META}"
+        temporary = self.folder / f".{META_FILE}"
         with temporary.open("w", encoding="utf-8") as text:
             json.dump({**meta, "checksum": document_sha256(meta)}, text)
             text.flush()
             os.fsync(text.fileno())
-        temporary.replace(self.folder / META)
+        temporary.replace(self.folder / META_FILE)
         _sync_folder(self.folder)
         if not self._n_sealed:
             _sync_folder(self.folder.parent)
@@ -279,7 +279,7 @@ class SegmentWriter:
 
     def close(self) -> None:
         """Stop writing, and remove unsealed rows, which frees space on a full disk."""
-        for name, size in ((ROWS, self._row_bytes), (KEYS, MARKED_KEY_BYTES)):
+        for name, size in ((ROWS_FILE, self._row_bytes), (KEYS_FILE, MARKED_KEY_BYTES)):
             with suppress(OSError):
                 os.truncate(self.folder / name, self._n_sealed * size)
         if not self._n_sealed:

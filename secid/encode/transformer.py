@@ -252,7 +252,7 @@ def _no_weights(folder: Path) -> EncoderError:
 
 
 TOKENIZER_FILES = ("tokenizer*.json", "vocab*", "merges.txt", "*.model", "special_tokens_map.json", "added_tokens.json")
-VOLATILE = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
+VOLATILE_FIELDS = ("_name_or_path", "transformers_version", "torch_dtype", "dtype")
 """Fields of config.json that may differ between copies of the same encoder."""
 
 
@@ -270,7 +270,7 @@ def _contents(repository: Repository, weights_sha256: str, settings: Settings, d
         "modules": [str(module["type"]).rsplit(".", 1)[-1] for module in repository.modules],
         "parts": [state for state in states if state is not None],
         "tokenizer": _hash(path for pattern in TOKENIZER_FILES for path in inner.glob(pattern)),
-        "config": {name: value for name, value in repository.config.items() if name not in VOLATILE},
+        "config": {name: value for name, value in repository.config.items() if name not in VOLATILE_FIELDS},
         "dtype": dtype,
         "code": _hash(repository.folder.rglob("*.py")) if settings.trust_remote_code else None,
         "versions": [RECIPE_VERSION, ".".join(version("transformers").split(".")[:2])],

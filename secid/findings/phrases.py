@@ -141,10 +141,7 @@ def _refusal(language: Phrases) -> str:
 
 
 def without_dotless(pattern: str) -> str:
-    """Return a pattern rewritten to match the output of `plain_letters`.
-
-    A dotless i becomes i, and Thai's sara am becomes its two parts.
-    """
+    """Rewrite a pattern for the output of `plain_letters`: dotless i becomes i, and Thai's sara am its two parts."""
     return pattern.replace("ı", "i").replace("\u0e33", "\u0e4d\u0e32")
 
 
@@ -323,10 +320,7 @@ def _last_words(text: str) -> str:
 
 
 def _note(tail: str, lowered: str) -> str:
-    """Return a possible note at the end of a text, else "".
-
-    A note is in brackets at the end, or follows a word such as "Hinweis:".
-    """
+    """Return a note at the end of a text, in brackets or after a word such as "Hinweis:"; "" if there is none."""
     end = tail.rstrip(" \t\n.。")
     opening = BRACKETS.get(end[-1:])
     if opening is not None:

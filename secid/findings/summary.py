@@ -21,7 +21,7 @@ from secid.pool.plan import TextFindings
 from secid.pool.texts import TextStore, batch_ranges
 from secid.pool.workers import n_cores
 from secid.results import AmongPositives, Example, Languages, Match, SourceFinding, TripletExample
-from secid.results.catalogue import FORMAL
+from secid.results.catalogue import FORMAL_FINDINGS
 from secid.results.check import Lengths, Spread
 from secid.settings import Settings
 from secid.triplets.estimates import GapMoments, HasError, Share, comparable_keys, wilson_interval
@@ -231,7 +231,7 @@ def text_findings_of(plan: Plan, settings: Settings) -> dict[str, SourceFindings
 def text_findings(plan: Plan, planned: PlannedSource, matcher: Matcher, settings: Settings) -> SourceFindings:
     """Return the text findings of one source while the plan's texts are available. matcher: matcher of the plan."""
     listed = ListedNegatives(planned, plan.queries.keys)
-    shares, compared = listed.shares(), {name: listed.compared(name) for name in FORMAL}
+    shares, compared = listed.shares(), {name: listed.compared(name) for name in FORMAL_FINDINGS}
     places = {name: _examples(plan, planned, planned.has(name), settings) for name in shares}
 
     def shown(name: str) -> tuple[TripletExample, ...]:

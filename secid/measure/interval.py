@@ -187,10 +187,7 @@ def max_equal_pairs(open_pairs: Iterable[tuple[str, str]]) -> int:
 
 
 def _groups(partners: dict[str, set[str]]) -> list[frozenset[str]]:
-    """Return the groups of sources that open pairs join, directly or indirectly.
-
-    partners : for each source, the sources that form an open pair with it.
-    """
+    """Return the groups of sources that open pairs join, even indirectly. partners: those in an open pair with each."""
     left, groups = set(partners), []
     while left:
         group, edge = set(), {left.pop()}

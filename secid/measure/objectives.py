@@ -278,10 +278,7 @@ def _ends(scores: BatchScores) -> Tensor:
 def _blocks(
     records: Records, flags: Floats, temperature: float, device: torch.device
 ) -> Iterator[tuple[BatchScores, Tensor]]:
-    """Yield blocks of whole records with the flags of their negatives, (1 + C, N).
-
-    A block has at most BLOCK_PASSAGES passages, or is a single record.
-    """
+    """Yield blocks of whole records with (1 + C, N) flags of their negatives: up to BLOCK_PASSAGES, or one record."""
     starts, ends = records.positive_offsets, records.negative_offsets
     passages = starts + ends
     first, last = 0, len(starts) - 1

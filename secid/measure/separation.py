@@ -19,7 +19,7 @@ from torch.nn.functional import softplus
 CELL_WIDTH = 1.0 / 8.0
 """Width of a cell, in units of score / temperature. The polynomial's error is at most width^6 / 46080 times the sixth
 derivative, which is below 1/2 for both functions. That gives 4e-11 for x, and the same for y."""
-BOUND = 1e-10
+ERROR_BOUND = 1e-10
 """Maximum error of a mean of softplus."""
 FAR_ARGUMENT = 40.0
 """Argument above which softplus equals its argument to 4e-18, and its derivative is 1."""
@@ -103,10 +103,7 @@ def _basis(t: Tensor, sign: float) -> Tensor:
 
 
 def _table(gap: Tensor, weights: Tensor) -> Tensor:
-    """Return columns (4, e) of the table for some edges of x.
-
-    gap : (e, E) these edges minus the edges of y.   weights : (3, E) summed weights at the edges of y.
-    """
+    """Return (4, e) columns for edges of x. gap: (e, E), these minus edges of y. weights: (3, E) sums at edges of y."""
     p = torch.sigmoid(gap)
     slope, twice = p * torch.sigmoid(-gap), 1.0 - 2.0 * p
     orders = (softplus(gap), p, slope, slope * twice, slope * (1.0 - 6.0 * slope), slope * twice * (1.0 - 12.0 * slope))
@@ -211,7 +208,7 @@ def _within(positive: PassageScores, negative: PassageScores, n_queries: int) ->
 
 
 def mw_loss(positive: PassageScores, negative: PassageScores, temperature: float) -> float:
-    """Return the mean of log(1 + exp(-(s+ - s-) / temperature)) over all pairs. The error is at most BOUND.
+    """Return the mean of log(1 + exp(-(s+ - s-) / temperature)) over all pairs. The error is at most ERROR_BOUND.
 
     Source: METHOD 9, 10.
     """

@@ -86,10 +86,7 @@ class SymmetricSums:
         return part
 
     def products(self, rows: Tensor, amounts: Tensor) -> Iterator[PanelProduct]:
-        """Yield the upper triangles of rows^T diag(a) rows for each column a of `amounts`.
-
-        rows : (B, d).   amounts : (B, n).
-        """
+        """Yield upper triangles of rows^T diag(a) rows for each column a. rows: (B, d). amounts: (B, n)."""
         if self._whole:
             for number, amount in enumerate(amounts.unbind(1)):
                 product = rows.T @ (rows * amount.unsqueeze(1))
@@ -104,8 +101,8 @@ class SymmetricSums:
 
     def add(self, place: int, number: int, product: Tensor) -> None:
         """Add a part yielded by `products`. Values for sums that are not stored here are ignored."""
-        some = self._panels[place][:, number : number + product.shape[1]]
-        some += product[:, : some.shape[1]]
+        columns = self._panels[place][:, number : number + product.shape[1]]
+        columns += product[:, : columns.shape[1]]
 
     def merge(self, other: SymmetricSums) -> None:
         for panel, more in zip(self._panels, other._panels, strict=True):

@@ -156,10 +156,10 @@ def _forms_and_pairs(rows: Tensor, shrink: Tensor, scratch: Scratch) -> tuple[Te
     tile = max(1, tile_bytes // (4 * k * n * d))
     products = scratch.take("products", q, k, n * k)
     for start in range(0, q, tile):
-        some, out = rows[start : start + tile], products[start : start + tile]
-        scaled = scratch.take("scaled", len(some), n, k, d)
-        torch.mul(some.unsqueeze(1), shrink.unsqueeze(1), out=scaled)
-        torch.bmm(some, scaled.view(-1, n * k, d).mT, out=out)
+        batch, out = rows[start : start + tile], products[start : start + tile]
+        scaled = scratch.take("scaled", len(batch), n, k, d)
+        torch.mul(batch.unsqueeze(1), shrink.unsqueeze(1), out=scaled)
+        torch.bmm(batch, scaled.view(-1, n * k, d).mT, out=out)
     forms = products.view(q, k, n, k).diagonal(dim1=1, dim2=3).transpose(1, 2).reshape(q * k, n)
     lengths = torch.linalg.vector_norm(products.view(q * k, n * k), dim=0, dtype=torch.float64)
     return forms.double(), lengths.square().view(n, k).sum(1)
@@ -172,8 +172,8 @@ def _forms_and_sums(rows: Tensor, shrink: Tensor, tile: int) -> tuple[Tensor, Te
     """
     wide, d = shrink.double(), rows.shape[2]
     squares = torch.zeros(d, d, dtype=torch.float64, device=rows.device)
-    for some in torch.split(rows, tile):
-        squares += torch.bmm(some.mT, some).square_().sum(0, dtype=torch.float64)
+    for batch in torch.split(rows, tile):
+        squares += torch.bmm(batch.mT, batch).square_().sum(0, dtype=torch.float64)
     forms = rows.square().view(-1, d) @ shrink.T
     return forms.double(), ((wide @ squares) * wide).sum(1)
 
@@ -353,14 +353,14 @@ def _part(rows: Tensor, share: Tensor, n: float) -> tuple[float, Floats]:
     """Return the score and influences of one part. rows, share: rows and shares of its triplets.   n: sum of shares."""
     matrix = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64, device=rows.device)
     chunks = list(zip(torch.split(rows, PART_ROWS), torch.split(share, PART_ROWS), strict=True))
-    for some, counts in chunks:
-        wide = some.double()
+    for chunk, counts in chunks:
+        wide = chunk.double()
         matrix += wide.T @ (wide * (counts / n).unsqueeze(1))
     lower = factor_of(matrix)
     forms = torch.cat(
         [
-            torch.linalg.solve_triangular(lower, some.double().T, upper=False).square().sum(0) * counts
-            for some, counts in chunks
+            torch.linalg.solve_triangular(lower, chunk.double().T, upper=False).square().sum(0) * counts
+            for chunk, counts in chunks
         ]
     )
     h = forms - share * forms.sum() / n  # tr(A^-1 M) is the mean of the forms
@@ -368,10 +368,7 @@ def _part(rows: Tensor, share: Tensor, n: float) -> tuple[float, Floats]:
 
 
 def _amounts(weight: Floats, squared_distance: Floats, smallest_distance: float) -> Floats:
-    """Return (T,) weight / ||n - p||^2, so that rows n - p need not be scaled to length 1.
-
-    It is 0 if ||n - p|| is at most the smallest distance, which counts as u = 0.
-    """
+    """Return (T,) weight / ||n - p||^2, for rows not scaled to length 1; 0 up to the smallest distance, where u = 0."""
     usable = squared_distance > smallest_distance**2
     return np.where(usable, np.maximum(weight, 0.0) / np.where(usable, squared_distance, 1.0), 0.0)
 
@@ -382,14 +379,14 @@ def difference(first: Influence, second: Influence, nats: float, budget: float |
     nats   : score of the first minus score of the second.
     budget : a budget of both influences; None for the first budget of each.
     """
-    ours, theirs = first.per_query[:, first.column(budget)], second.per_query[:, second.column(budget)]
+    left, right = first.per_query[:, first.column(budget)], second.per_query[:, second.column(budget)]
     if np.array_equal(first.queries, second.queries):  # true for most sources of a run; takes a fifth of the time
-        queries, gap = first.queries, ours - theirs
+        queries, gap = first.queries, left - right
     else:
         queries = np.union1d(first.queries, second.queries)
         gap = np.zeros(len(queries))
-        gap[np.searchsorted(queries, first.queries)] += ours
-        gap[np.searchsorted(queries, second.queries)] -= theirs
+        gap[np.searchsorted(queries, first.queries)] += left
+        gap[np.searchsorted(queries, second.queries)] -= right
     n_shared = len(first.queries) + len(second.queries) - len(queries)
     n_queries = min(len(first.queries), len(second.queries))
     return Difference(nats, float(np.sqrt((gap**2).sum())), n_queries, n_shared)

@@ -298,10 +298,7 @@ EXAMPLE_CHARACTERS = 60
 
 
 def check_screen(check: Check, pages: Sequence[Path] = ()) -> Screen:
-    """Show the verdict, the table, the most urgent findings, the repair commands, and where to find the rest.
-
-    pages : files that the check was written to.
-    """
+    """Show verdict, table, urgent findings, repair commands, and where the rest is. pages: files written."""
     headline, *others = verdict(check)
     many = len(check.sources) > MAX_ROWS
     rows = [one for one in check.sources if not many or problems(one, check.texts[one.name])]

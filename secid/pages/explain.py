@@ -84,10 +84,7 @@ def head_words(head: str) -> str:
 
 
 def explained(name: str | None) -> dict[str, dict[str, str]]:
-    """Return the facts about a name, by name and label. name: a finding, caution, check, preset or term; None for all.
-
-    Case does not matter. Raises UsageError for an unknown name.
-    """
+    """Return facts about a name, by name and label; about all names for None. Raises UsageError for an unknown name."""
     if name is None:
         return {each: facts for each in (*FINDINGS, *EXPLAINED_NAMES) for facts in explained(each).values()}
     name = BY_CASEFOLD.get(name.casefold()) or term_of(name) or name

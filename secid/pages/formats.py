@@ -52,7 +52,7 @@ if TYPE_CHECKING:
 MAX_EXAMPLES = 3
 """Maximum number of examples of a finding; `secid flagged` lists all."""
 MAX_OPEN_FINDINGS = 3
-"""Maximum number of unfolded findings of a source that its command repairs. The others are folded under their names."""
+"""Maximum number of unfolded findings of a source that its command repairs."""
 MAX_CHARACTERS = 2_000
 """Maximum length of a passage or sentence. secid's sentences are shorter; untrusted texts can have any length."""
 CLAMPED_CHARACTERS = 150
@@ -99,10 +99,9 @@ def _browsed(rows: Sequence[ExampleRow]) -> list[ExampleRow]:
     shown, room = [], MAX_ROW_BYTES
     for row in rows:
         words = shared_words(row.example)
-        query, positive, negative = (
-            plain(text, MAX_ROW_CHARACTERS) for text in (row.example.query, row.example.positive, row.example.negative)
-        )
-        room -= ROW_MARKUP_BYTES + sum(len(_marked(text, words).encode()) for text in (query, positive, negative))
+        texts = (row.example.query, row.example.positive, row.example.negative)
+        query, positive, negative = shown_texts = [plain(text, MAX_ROW_CHARACTERS) for text in texts]
+        room -= ROW_MARKUP_BYTES + sum(len(_marked(text, words).encode()) for text in shown_texts)
         if room < 0:
             break
         shown.append(replace(row, example=replace(row.example, query=query, positive=positive, negative=negative)))
@@ -115,7 +114,7 @@ def _own(name: str) -> str:
 
 
 def _hash(text: str) -> str:
-    """Return the source expression with which a content security policy allows exactly this style or script."""
+    """Return the source expression by which a content security policy allows exactly this style or script."""
     return f"'sha256-{base64.b64encode(hashlib.sha256(text.encode('utf-8')).digest()).decode('ascii')}'"
 
 
@@ -231,21 +230,16 @@ def shared_words(example: TripletExample) -> tuple[str, ...]:
 def _marked(text: str, words: Sequence[str]) -> Markup:
     """Return the text as escaped HTML, with these words marked."""
     text = plain(text, MAX_CHARACTERS)
-    if not words:
-        return escape(text)
-    parts = re.split(f"({'|'.join(map(_pattern, sorted(words, key=len, reverse=True)))})", text, flags=re.IGNORECASE)
-    return Markup("").join(_alternate(parts))
+    pattern = "|".join(map(_pattern, sorted(words, key=len, reverse=True)))
+    parts = re.split(f"({pattern})", text, flags=re.IGNORECASE) if words else [text]
+    return Markup("").join(
+        MARK + escape(part) + END_MARK if place % 2 else escape(part) for place, part in enumerate(parts)
+    )
 
 
 def _pattern(word: str) -> str:
     """Return a pattern for a whole word. In scripts without case, which may have no spaces, it matches anywhere."""
     return rf"(?<!\w){re.escape(word)}(?!\w)" if word.lower() != word.upper() or word.isdigit() else re.escape(word)
-
-
-def _alternate(parts: Iterable[str]) -> Iterable[Markup]:
-    """Escape alternating texts and matches, and mark the matches."""
-    for place, part in enumerate(parts):
-        yield MARK + escape(part) + END_MARK if place % 2 else escape(part)
 
 
 # A page as Markdown, for a pull request or a step summary. Untrusted text cannot act as markup.
@@ -266,8 +260,8 @@ HASH_OR_COMMIT = re.compile(r"[0-9a-f]{7,64}")
 def to_markdown(page: Page) -> str:
     """Return the page as Markdown, with at most MAX_PAGE_BYTES.
 
-    If it is larger, settings with their defaults are left out, then the largest sections, then the examples. Sections
-    that a flag requested are kept.
+    If it is larger, leave out settings at their defaults, then one section after another, the largest first, then all
+    examples. Sections that a flag requested are kept.
     """
     text, smaller = _fill(page), _smaller(page)
     while len(text.encode()) > MAX_PAGE_BYTES and (part := next(smaller, None)):
@@ -280,17 +274,13 @@ def to_markdown(page: Page) -> str:
 
 
 def _smaller(page: Page) -> Iterator[Page]:
-    """Yield smaller pages: without settings that have their defaults, then also without the largest section that no
-    flag requested, and so on; the last is also without examples.
-    """
+    """Yield ever smaller pages, in the order of `to_markdown`."""
     short_page = _without_defaults(page)
     if short_page != page:
         yield short_page
     spare = [section for section in short_page.details if section.anchor not in REQUESTED]
     for section in sorted(spare, key=lambda section: -len("".join(_section(section)).encode())):
-        short_page = replace(
-            short_page, details=tuple(detail for detail in short_page.details if detail is not section)
-        )
+        short_page = replace(short_page, details=tuple(item for item in short_page.details if item is not section))
         yield short_page
     if any(item.examples for group in page.findings for item in group.items):
         yield replace(short_page, findings=tuple(map(_without_examples, page.findings)))
@@ -342,8 +332,8 @@ def _source(group: ShownFindings) -> list[str]:
 
 
 def _examples(item: Item) -> str:
-    shown = item.examples[:SHOWN_EXAMPLES]
-    return _folded(plural(len(shown), "example"), "\n".join(map(_example, shown)))
+    lines = [*map(_example, item.examples[:SHOWN_EXAMPLES])]
+    return _folded(plural(len(lines), "example"), "\n".join(lines))
 
 
 def _example(item: TripletExample) -> str:
@@ -393,8 +383,8 @@ def code_block(text: str) -> str:
 
 def _cell(text: str) -> str:
     """Return a cell with its code marked. A hash is marked as code too, so that sites do not make it a link."""
-    is_digest = HASH_OR_COMMIT.fullmatch(text) and not text.isdigit()
-    return markdown_code(text) if is_digest else markdown_sentence(_clip(text, CELL_CHARACTERS))
+    is_hash = HASH_OR_COMMIT.fullmatch(text) and not text.isdigit()
+    return markdown_code(text) if is_hash else markdown_sentence(_clip(text, CELL_CHARACTERS))
 
 
 def _sentence(text: str) -> str:
@@ -420,10 +410,8 @@ def hard_cut(text: str, limit: int, note: str) -> str:
     if len(whole) <= limit:
         return text
     room = limit - len(note.encode())
-    if room < 0:
-        return ""
-    part = whole[:room].decode("utf-8", "ignore")
-    return part[: part.rfind("\n") + 1] + note
+    part = whole[: max(0, room)].decode("utf-8", "ignore")
+    return part[: part.rfind("\n") + 1] + note if room >= 0 else ""
 
 
 # The formats of a result, by the suffix of a file name.

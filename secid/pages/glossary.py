@@ -8,14 +8,7 @@ from secid.analyses.budgets import BUDGETS
 from secid.analyses.equal_hardness import EQUAL_HARDNESS
 from secid.pages.text import budget as budget_text
 from secid.pages.text import code, count, listed, named, plain, plural, short
-from secid.results import (
-    ControlResult,
-    EncoderInfo,
-    Merged,
-    Run,
-    SourceReport,
-    control_name,
-)
+from secid.results import ControlResult, EncoderInfo, Merged, Run, SourceReport, control_name
 from secid.results.catalogue import FINDINGS
 from secid.settings import flag_of
 
@@ -231,33 +224,14 @@ TERM_WORDS = {
 """Other columns and terms, which no section of a page explains."""
 OTHER_NAMES = {
     **{short: name for name, short in SHORT_HEADS.items()},
-    "outsc.": "outscoring",
-    "mean π": "consistency",
-    "AUROC of π": "AUROC",
-    "B": "ECI_B",
-    "rows read": "rows, records",
-    "rows used": "rows, records",
-    "records": "rows, records",
-    "eigenvalue": "eigenvalue share",
-    "relative": "relative margin",
-    "absolute": "absolute margin",
-    "overlap": "overlap of margins",
-    "shared queries": "shared",
-    "shared documents": "shared",
-    "score": "ECI_sem",
-    "log det(I + M)": "ECI_sem",
-    "mean weight": "tr M",
-    "lexical residual": "residual",
-    "repaired": "score without defects",
-    "failure bucket": "failure buckets",
-    "bucket": "failure buckets",
-    "coverage": "c",
-    "inversion_fraction": "outscoring",
-    "interval_95": "95 % CI",
-    "CI": "95 % CI",
-    "n_queries": "queries",
-    "n_triplets": "negatives",
-    "flagged_share": "defects",
+    "outsc.": "outscoring", "mean π": "consistency", "AUROC of π": "AUROC", "B": "ECI_B",
+    "rows read": "rows, records", "rows used": "rows, records", "records": "rows, records",
+    "eigenvalue": "eigenvalue share", "relative": "relative margin", "absolute": "absolute margin",
+    "overlap": "overlap of margins", "shared queries": "shared", "shared documents": "shared", "score": "ECI_sem",
+    "log det(I + M)": "ECI_sem", "mean weight": "tr M", "lexical residual": "residual",
+    "repaired": "score without defects", "failure bucket": "failure buckets", "bucket": "failure buckets",
+    "coverage": "c", "inversion_fraction": "outscoring", "interval_95": "95 % CI", "CI": "95 % CI",
+    "n_queries": "queries", "n_triplets": "negatives", "flagged_share": "defects",
     **dict.fromkeys(
         (
             "full weight", "without consistency", "without locality", "without residual", "equal weights",
@@ -286,7 +260,7 @@ TYPICAL = {
 DEFAULTS_CAPTION = "Settings left at their defaults"
 """Caption of the table that is left out first to save space."""
 REFERENCES = {"random": "random passages", "known_positive": "known positives"}
-"""Words for the controls that every score is compared with. Other controls are named by their kind."""
+"""Words for the controls that every score is compared with."""
 ANSWER_TERMS = (
     "status", "consistency", "locality", "residual", "score ± CI", "tie", "hardness", "outscoring", "defects",
     "queries",
@@ -425,10 +399,7 @@ def on_own_queries(run: Run) -> bool:
 
 
 def skipped_lines(sources: Iterable[SourceReport], *, rows_alone: bool = False) -> list[str]:
-    """Return lines on the rows and negatives that sources left out, by reason, with the place of one row.
-
-    Sources with the same counts share a line.   rows_alone : leave out the negatives.
-    """
+    """Return lines on what was left out, by reason, one for all sources with the same counts. rows_alone: rows only."""
     names: dict[str, list[str]] = {}
     places: dict[str, str] = {}
     for source in sources:
@@ -465,10 +436,7 @@ def lost_lines(schema: str, n_made_ids: int, not_held: Mapping[str, int]) -> Ite
 
 
 def missing_lines(run: Run, *, without: Collection[str] = ()) -> list[str]:
-    """Return a line for each source without a triplet and each part that was not evaluated, with the reason.
-
-    without : parts to leave out.
-    """
+    """Return lines on sources without triplets and parts not evaluated, with reasons. without: parts to leave out."""
     return [
         *(
             f"Not scored: {named(name)} has no triplet{f' ({by_reason(reasons)})' if reasons else ''}."

@@ -44,7 +44,7 @@ def mined_screen(mined: Mined) -> Screen:
         ),
         (_table(mined),),
         (
-            *(bullet(f"{named(own.name)}: {line}.") for own in mined.sources for line in _lines(mined, own)),
+            *(bullet(f"{named(source.name)}: {line}.") for source in mined.sources for line in _lines(mined, source)),
             _left_out(mined),
             command(mined.next_command),
         ),

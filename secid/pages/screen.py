@@ -184,7 +184,7 @@ def table_lines(table: Table, width: int) -> list[Text]:
                 write = partial(_lines, right=right, widths=widths, start=start, indent=indent, gap=gap)
                 head = list(write([titles]))
                 head[-1].stylize("bold")
-                return [*head, *_grouped([list(write(own)) for own in shown], table)]
+                return [*head, *_grouped([list(write(item)) for item in shown], table)]
     return _grouped([list(_stacked(titles, row, heads)) for (row,) in rows], table)
 
 
@@ -198,10 +198,10 @@ def _in_two(row: Sequence[str], columns: Sequence[Column]) -> Iterator[Sequence[
 def _grouped(rows: Sequence[list[Text]], table: Table) -> list[Text]:
     """Return the lines of all rows, with an empty line between groups. Those of the controls are dim."""
     first, lines = len(rows) - table.n_controls, list[Text]()
-    for place, own in enumerate(rows):
+    for place, row_lines in enumerate(rows):
         if place in table.breaks:
             lines.append(Text())
-        for line in own:
+        for line in row_lines:
             if place >= first:
                 line.stylize("dim")
             lines.append(line)

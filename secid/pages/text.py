@@ -45,10 +45,7 @@ COMMIT_PART = 6
 
 
 def plain(text: str, limit: int | None = None) -> str:
-    """Return a text as one line. Control, escape, bidi and unassigned characters become U+FFFD.
-
-    limit : maximum length in characters. A longer text ends in an ellipsis.
-    """
+    """Return a text as one line, cut to `limit` characters. Control, bidi and unassigned characters become U+FFFD."""
     if limit is not None and len(text) > limit:
         text = text[: limit - 1] + "…"
     if text.isprintable():  # thirty times faster, and true for nearly all texts

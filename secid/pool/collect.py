@@ -258,7 +258,7 @@ def grouped(rows: Rows, query_ids: Index, passage_ids: Index, query_keys: npt.ND
             len(first_row),
             dict(sorted(rows.skipped.items())),
             {reason: count for reason, count in sorted(dropped.items()) if count},
-            tuple(sorted((example for some in rows.examples.values() for example in some), key=place_of)),
+            tuple(sorted((example for group in rows.examples.values() for example in group), key=place_of)),
             len(distinct(record[slices != slices[first_row][record]])),
             len(distinct(negative_row)) - len(distinct(negative_row[kept_negative])),
         ),

@@ -333,10 +333,7 @@ class Lexicon:
         return self._vocabulary_frequencies(self._passage_columns(np.sort(ids))[1], len(ids))
 
     def with_queries(self, documents: DocumentFrequencies, counted: npt.NDArray[np.bool_]) -> DocumentFrequencies:
-        """Return the frequencies with queries added to the documents. counted: (n_queries,) flags of these queries.
-
-        Source: METHOD 4.
-        """
+        """Return the frequencies with the flagged queries added. counted: (n_queries,). Source: METHOD 4."""
         return merge_frequencies([documents, frequencies(self._query_sets, counted)])
 
     def idf(self, documents: DocumentFrequencies | None) -> Floats:

@@ -16,7 +16,7 @@ from secid.errors import BadRecordsError, NothingToScoreError
 from secid.pool.collect import Gathered, grouped, places
 from secid.pool.plan import EmptyShardError, Plan, PlannedSource, Small, Tally, TextFindings, unassigned_of
 from secid.pool.texts import TextStore
-from secid.read.stream import UTF_8
+from secid.read.stream import UTF_8_REMEDY
 from secid.records import SKIP_REASONS, fault_text
 from secid.results import Example
 from secid.settings import Settings, flag_of
@@ -66,7 +66,7 @@ def refuse_bad(name: str, tally: Tally, settings: Settings) -> None:
             f"{malformed(tally)}, more than {flag_of('max_bad_fraction', settings.max_bad_fraction)} allows "
             f"({_counted(bad)}); {first}",
             where=name,
-            remedy=UTF_8 if encoding else _remedy(bad, fraction),
+            remedy=UTF_8_REMEDY if encoding else _remedy(bad, fraction),
         )
 
 

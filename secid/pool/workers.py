@@ -92,10 +92,7 @@ class Workers:
 def in_child_process(
     n_texts: int, threads: int | None, function: Callable[..., Result], *arguments: Any
 ) -> Iterator[Callable[[], Result]]:
-    """Call a function in a child process while the block runs. Yield a function that waits for the result.
-
-    Arguments and errors are as in `child_process`.
-    """
+    """Call a function in a child process during the block. Yield a function that waits for its result."""
     with child_process(n_texts, threads) as call:
         yield call(function, *arguments)
 

@@ -295,19 +295,19 @@ VIETNAMESE = "((đoạn|đoạn[_ ]văn|văn[_ ]bản|tài[_ ]liệu|câu)[_ ])?
 CJK_NOUN = "([_ ]?(文档|文本|文書|段落|문서|지문|단락|텍스트))?"
 NOUN = "(passage|text|doc|document|ctx|context|example|answer|sentence)s?"
 NEGATIVE_NAME = rf"(hard[_ -]?)?neg(ative)?s?([_ -]?{NOUN})?|irrelevant([_ -]?{NOUN})?|distractors?"
-QUERY = (
+QUERY_NAMES = (
     r"((user|search)[_ -]?)?query([_ -]?text)?|anchor",
     r"question([_ -]?text)?",
     r"q|sentence1?|sent0|search_term|claim",
     r"queries|questions|anchors",
     r"查[询詢]|[问問][题題]|質問|クエリ|질문|질의|쿼리|câu[_ ]hỏi|truy[_ ]vấn",
 )
-POSITIVE = (
+POSITIVE_NAMES = (
     rf"pos(itive)?s?([_ -]?{NOUN})?|(gold|relevant|correct)([_ -]?{NOUN})?",
     r"(passage|document|doc|answer|context)([_ -]?text)?|sentence2|sent1",
     rf"(正(例|样本|樣本|解)|정답|긍정|{VIETNAMESE}đúng|dương[_ ]tính){CJK_NOUN}",
 )
-NEGATIVE = (
+NEGATIVE_NAMES = (
     rf"({NEGATIVE_NAME})([_ -]?\d+)?",
     rf"(wrong|bad|incorrect|false)([_ -]?{NOUN})?([_ -]?\d+)?",
     rf"(([难難]|困[難难])?[负負](例|样本|樣本)|不正解|오답|부정|{VIETNAMESE}sai|âm[_ ]tính){CJK_NOUN}([_ -]?\d+)?",
@@ -317,7 +317,7 @@ NEGATIVE = (
 The last tier of each role holds the commonest names in Chinese, Japanese, Korean and Vietnamese.
 """
 QUERY_ID_NAMES = (r"qid|query[_-]id", r"question[_-]id")
-PASSAGE = (
+PASSAGE_NAMES = (
     r"passage|document|doc|para(graph)?|text|context|ctx|candidate|corpus|(passage|document|doc)_text",
     r"sentence2|answer",
 )
@@ -357,7 +357,7 @@ def columns_named(head: Head, tiers: tuple[str, ...]) -> list[str]:
 
 def query_columns(head: Head) -> list[str]:
     """Return the columns named as queries; if there are none, those named as query ids."""
-    return columns_named(head, QUERY) or columns_named(head, QUERY_ID_NAMES)
+    return columns_named(head, QUERY_NAMES) or columns_named(head, QUERY_ID_NAMES)
 
 
 def fits(name: str, tiers: tuple[str, ...]) -> bool:
@@ -372,7 +372,7 @@ def composed(name: str) -> str:
 
 def says_negative(name: str) -> bool:
     """Tell whether a column's name says that it holds negatives."""
-    return fits(name, NEGATIVE) or (has_word(name, NEGATIVE_WORD) and not has_word(name, ABOUT))
+    return fits(name, NEGATIVE_NAMES) or (has_word(name, NEGATIVE_WORD) and not has_word(name, ABOUT))
 
 
 def unread_role(name: str, binding: Binding) -> Literal["", "positive", "negative"]:

@@ -124,10 +124,7 @@ class Cleaner:
         return not self._known.issuperset(chain.from_iterable(rows)) and any(map(self._late_columns, rows))
 
     def _late_columns(self, row: Any) -> dict[str, str]:
-        """Return column -> role ("negative" or "positive") for passages in columns that the first rows lack.
-
-        Columns without a role are remembered, so that later rows skip them.
-        """
+        """Return column -> role of passages in columns that the first rows lack. Remember columns without a role."""
         late = {}
         for key in row.keys() - self._known if self._known and isinstance(row, dict) else ():
             if key not in self._roles:

@@ -12,13 +12,13 @@ from secid.read.binding import (
     ID,
     LABEL_NAMES,
     LISTS,
-    NEGATIVE,
     NEGATIVE_IDS,
-    PASSAGE,
+    NEGATIVE_NAMES,
     PASSAGE_LIST_NAMES,
-    POSITIVE,
+    PASSAGE_NAMES,
     POSITIVE_IDS,
-    QUERY,
+    POSITIVE_NAMES,
+    QUERY_NAMES,
     Head,
     Key,
     columns_named,
@@ -83,7 +83,7 @@ def header_of(
 def _is_known(name: str) -> bool:
     words = re.findall(r"[A-Z]?[^\W\d_A-Z]+|[A-Z]+", name)
     known = bool(words) and all(KNOWN_WORD.fullmatch(word) for word in words)
-    return known or fits(name, (QUERY[-1], POSITIVE[-1], NEGATIVE[-1], POSITIVE_IDS, NEGATIVE_IDS))
+    return known or fits(name, (QUERY_NAMES[-1], POSITIVE_NAMES[-1], NEGATIVE_NAMES[-1], POSITIVE_IDS, NEGATIVE_IDS))
 
 
 def _distinct(first: Sequence[str], path: str) -> tuple[str, ...]:
@@ -139,8 +139,8 @@ def ready_flags(head: Head) -> str:
     in_order = texts and (n == 3 or (n > 3 and not any(look_like_ids(head.column(key)) for key in head.kinds)))
     if not in_order and (labelled := label_flags(head)):
         return labelled
-    query = _one(head, QUERY)
-    positive = _one(head, POSITIVE if query else POSITIVE[:1])  # in code search, a `doc` may be the query
+    query = _one(head, QUERY_NAMES)
+    positive = _one(head, POSITIVE_NAMES if query else POSITIVE_NAMES[:1])  # in code search, a `doc` may be the query
     negatives = [str(key) for key in head.kinds if says_negative(str(key)) and head.kinds[key] in TEXT_KINDS]
     negatives = [name for name in negatives if name not in (query, positive)]
     none = f"if no column holds negatives, {MINE_FIRST}"
@@ -160,7 +160,7 @@ def pair_flags(head: Head) -> str:
     """Return the flags that name the query and positive columns, as in `ready_flags`."""
     if not head.named:
         return "--query-column 0 --positive-column 1, or other positions"
-    names = _quoted(_one(head, QUERY)), _quoted(_one(head, POSITIVE))
+    names = _quoted(_one(head, QUERY_NAMES)), _quoted(_one(head, POSITIVE_NAMES))
     return f"name the columns: --query-column {names[0]} --positive-column {names[1]}"
 
 
@@ -173,8 +173,8 @@ def label_flags(head: Head) -> str:
     ]
     if not labels or any(says_negative(str(key)) and head.kinds[key] in TEXT_KINDS for key in head.kinds):
         return ""
-    query = _one(head, QUERY)
-    passage = _one(head, (*PASSAGE, *PASSAGE_LIST_NAMES, *POSITIVE)) if query else None
+    query = _one(head, QUERY_NAMES)
+    passage = _one(head, (*PASSAGE_NAMES, *PASSAGE_LIST_NAMES, *POSITIVE_NAMES)) if query else None
     cut = "" if {*map(as_label, leaves(head.column(labels[0])))} - {None} <= BINARY_LABELS else " --positive-score X"
     flags = (f"if {labels[0]} says which passages are positives: --query-column {_quoted(query)} "
              f"--positive-column {_quoted(passage)} --label-column {_quoted(str(labels[0]))}{cut}")  # fmt: skip

@@ -12,9 +12,9 @@ from typing import TYPE_CHECKING, Any, BinaryIO, Literal
 
 from secid.errors import InputError, SchemaError, is_encryption_error, plain_message
 from secid.read.stream import (
-    CHUNK,
+    CHUNK_BYTES,
     ROW_LIMIT,
-    UTF_8,
+    UTF_8_REMEDY,
     Broken,
     ByteStream,
     Part,
@@ -45,8 +45,8 @@ if TYPE_CHECKING:
 # Containers: recognised from a file's first bytes, opened as numbered rows.
 
 Kind = Literal["empty", "jsonl", "json_array", "json_object", "table", "parquet", "arrow_stream", "arrow_file", "run"]
-COLUMNAR = frozenset({"parquet", "arrow_stream", "arrow_file"})
-DOCUMENTS = frozenset({"json_array", "json_object"})
+COLUMNAR_KINDS = frozenset({"parquet", "arrow_stream", "arrow_file"})
+DOCUMENT_KINDS = frozenset({"json_array", "json_object"})
 
 MAGIC: dict[bytes, Kind] = {
     b"PAR1": "parquet",
@@ -54,13 +54,13 @@ MAGIC: dict[bytes, Kind] = {
     b"ARROW1": "arrow_file",
     b"\xff\xff\xff\xff": "arrow_stream",
 }
-UNPACK = "unpack it first"
+UNPACK_REMEDY = "unpack it first"
 OTHER_MAGIC = {
-    b"PK\x03\x04": ("a zip archive, or an Excel workbook", f"{UNPACK}; save a workbook as CSV in UTF-8"),
-    b"BZh": ("bzip2-compressed", UNPACK),
-    b"\xfd7zXZ": ("xz-compressed", UNPACK),
-    b"\xff\xfe": ("UTF-16 text", UTF_8),
-    b"\xfe\xff": ("UTF-16 text", UTF_8),
+    b"PK\x03\x04": ("a zip archive, or an Excel workbook", f"{UNPACK_REMEDY}; save a workbook as CSV in UTF-8"),
+    b"BZh": ("bzip2-compressed", UNPACK_REMEDY),
+    b"\xfd7zXZ": ("xz-compressed", UNPACK_REMEDY),
+    b"\xff\xfe": ("UTF-16 text", UTF_8_REMEDY),
+    b"\xfe\xff": ("UTF-16 text", UTF_8_REMEDY),
     b"version https://git-lfs": ("a Git LFS pointer, not the file itself", "fetch the file: git lfs pull"),
 }
 """First bytes of unsupported kinds of files -> (kind, remedy)."""
@@ -92,7 +92,7 @@ class Container:
 
 
 def sniff(stream: ByteStream, header: bool | None = None, named: Collection[str] = ()) -> Container:
-    """Return the container of a stream from its first bytes (at most CHUNK), without consuming them.
+    """Return the container of a stream from its first bytes (at most CHUNK_BYTES), without consuming them.
 
     header, named : as in `header_of`.
     Raises InputError for an unsupported kind of file.
@@ -124,13 +124,13 @@ def _refuse_other_kinds(head: bytes, text: bytes, path: str) -> None:
         if head.startswith(magic):
             raise InputError(f"this is {what}", where=path, remedy=remedy)
     if head[TAR_PLACE:].startswith(TAR):
-        raise InputError("this is a tar archive", where=path, remedy=UNPACK)
+        raise InputError("this is a tar archive", where=path, remedy=UNPACK_REMEDY)
     if PICKLE.match(head):
         raise InputError("this is a pickle, which can run code when loaded", where=path, remedy=PICKLE_REMEDY)
     is_json = text[:1] in (b"{", b"[") and b"\0" not in text[:4]
     if b"\0" in head[:512].split(b"\n", 1)[0] and not is_json:
         what = "this is binary data (an archive, a database), or UTF-16 text"
-        raise InputError(what, where=path, remedy=f"{READABLE_FORMATS}; if it is text, {UTF_8}")
+        raise InputError(what, where=path, remedy=f"{READABLE_FORMATS}; if it is text, {UTF_8_REMEDY}")
 
 
 def _json_kind(text: bytes, path: str) -> Kind:
@@ -141,7 +141,7 @@ def _json_kind(text: bytes, path: str) -> Kind:
     """
     document: Kind = "json_array" if text[:1] == b"[" else "json_object"
     lines = text.split(b"\n")
-    whole = lines if len(text) < CHUNK // 2 else lines[:-1]
+    whole = lines if len(text) < CHUNK_BYTES // 2 else lines[:-1]
     if not whole:  # the first line is longer than the head, so the name decides
         return document if document == "json_array" or not _lines_by_name(path) else "jsonl"
     first = _parsed(whole[0])
@@ -186,11 +186,11 @@ def open_parts(stream: ByteStream, container: Container, columns: Sequence[str] 
         return container.run.parts(stream)
     if container.kind == "jsonl":
         return json_lines(stream)
-    if container.kind in DOCUMENTS:
+    if container.kind in DOCUMENT_KINDS:
         return json_document(stream)
     if container.kind == "table" and container.dialect is not None:
         return in_parts(table_rows(stream, container.dialect))
-    if container.kind in COLUMNAR:
+    if container.kind in COLUMNAR_KINDS:
         # pyarrow is imported only if a file needs it: the import takes 0.1 s.
         file = stream.random_access()
         if container.kind == "parquet":
@@ -209,7 +209,7 @@ BATCH_BYTES = 16 << 20
 """Maximum bytes to decode at once, estimated from the average row size of a row group. Of megabyte-sized rows, only a
 few are decoded at a time."""
 
-SMALLER = "free memory, or rewrite the file: fewer rows per batch or row group, shorter texts, or JSON lines"
+MEMORY_REMEDY = "free memory, or rewrite the file: fewer rows per batch or row group, shorter texts, or JSON lines"
 
 
 def parquet_rows(file: BinaryIO, path: str, columns: Sequence[str] | None) -> Parts:
@@ -369,7 +369,7 @@ def _errors(path: str) -> Iterator[None]:
         raise InputError(
             f"not enough memory for rows of this size ({shorten(plain_message(error), 160)})",
             where=path,
-            remedy=SMALLER,
+            remedy=MEMORY_REMEDY,
         ) from error
     except (pa.ArrowException, OSError, ValueError, OverflowError) as error:
         if is_encryption_error(error):

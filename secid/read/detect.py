@@ -15,14 +15,14 @@ from secid.read import toolkits
 from secid.read.binding import (
     LABEL_NAMES,
     LISTS,
-    NEGATIVE,
     NEGATIVE_IDS,
-    PASSAGE,
+    NEGATIVE_NAMES,
     PASSAGE_LIST_NAMES,
-    POSITIVE,
+    PASSAGE_NAMES,
     POSITIVE_IDS,
-    QUERY,
+    POSITIVE_NAMES,
     QUERY_ID_NAMES,
+    QUERY_NAMES,
     Bind,
     Binding,
     Head,
@@ -89,9 +89,10 @@ def _passage(text: str) -> dict[str, str]:
 
 
 SHAPES = (
-    Shape("tevatron", "Tevatron v1, RLHN", columns(QUERY, "positive_passages", "negative_passages", "lists"),
+    Shape("tevatron", "Tevatron v1, RLHN", columns(QUERY_NAMES, "positive_passages", "negative_passages", "lists"),
           ({"query": "q", "positive_passages": [_passage("p")], "negative_passages": [_passage("n")]},)),
-    Shape("tevatron-ids", "Tevatron v2", columns(QUERY, "positive_document_ids", "negative_document_ids", "lists"),
+    Shape("tevatron-ids", "Tevatron v2",
+          columns(QUERY_NAMES, "positive_document_ids", "negative_document_ids", "lists"),
           ({"query_id": "1", "query_text": "q", "positive_document_ids": ["d1"], "negative_document_ids": ["d2"]},),
           ids=True),
     Shape("instructor", "INSTRUCTOR, GritLM", toolkits.instructor,
@@ -136,21 +137,22 @@ SHAPES = (
     Shape("id-rows", "rows of ids (MS MARCO, ColBERT, GPL)", toolkits.positional_triplet, ([11, 1, 2],), ids=True),
     Shape("rows", "rows without names (JSON arrays, MS MARCO triples)", toolkits.positional_triplet, (["q", "p", "n"],),
           ids=False, by_name=toolkits.positional_tuple),
-    Shape("ids", "ids and a corpus", columns((*QUERY, *QUERY_ID_NAMES), POSITIVE, NEGATIVE, "cells"),
+    Shape("ids", "ids and a corpus", columns((*QUERY_NAMES, *QUERY_ID_NAMES), POSITIVE_NAMES, NEGATIVE_NAMES, "cells"),
           ({"query": 11, "positive": 1, "negative": 2},), ids=True, rank=1),
     Shape("triplet", "sentence-transformers triplet or n-tuple",
-          columns((*QUERY, *QUERY_ID_NAMES), POSITIVE, NEGATIVE, "cells"),
+          columns((*QUERY_NAMES, *QUERY_ID_NAMES), POSITIVE_NAMES, NEGATIVE_NAMES, "cells"),
           ({"query": "q", "positive": "p", "negative_1": "n", "negative_2": "m"},), ids=False, rank=1),
     Shape("lists", "lists of positives and negatives (reranking)",
-          columns((*QUERY, *QUERY_ID_NAMES), POSITIVE, NEGATIVE, "lists"),
+          columns((*QUERY_NAMES, *QUERY_ID_NAMES), POSITIVE_NAMES, NEGATIVE_NAMES, "lists"),
           ({"query": "q", "positive": ["p"], "negative": ["n"]},), rank=1),
     Shape("objects", "objects with one text each", toolkits.objects,
           ({"query": {"text": "q"}, "positive": {"title": "T", "text": "p"}, "negative": {"text": "n"}},),
           ids=False, rank=1),
     Shape("text-and-ids", "texts of positives, ids of negatives",
-          columns((*QUERY, *QUERY_ID_NAMES), POSITIVE, NEGATIVE_IDS, "any", positive_texts=True),
+          columns((*QUERY_NAMES, *QUERY_ID_NAMES), POSITIVE_NAMES, NEGATIVE_IDS, "any", positive_texts=True),
           ({"query": "q", "positive": "p", "negative_ids": ["d2"]},), ids=True, rank=2),
-    Shape("id-columns", "columns named as ids", columns((*QUERY, *QUERY_ID_NAMES), POSITIVE_IDS, NEGATIVE_IDS, "any"),
+    Shape("id-columns", "columns named as ids",
+          columns((*QUERY_NAMES, *QUERY_ID_NAMES), POSITIVE_IDS, NEGATIVE_IDS, "any"),
           ({"query_id": "11", "positive_id": "d1", "negative_ids": ["d2"]},), ids=True, rank=2),
     Shape("ordered-triplet", "three columns of text, by their order", toolkits.by_order,
           ({"premise": "q", "entailment": "p", "contradiction": "n"},), ids=False, rank=2),
@@ -186,7 +188,7 @@ def detect(rows: Sequence[Row], settings: Settings, path: str, *, without_negati
         note = "; ".join(filter(None, (binding.note, _note_on_unread(binding, head))))
         binding = replace(binding, note=note)
     else:
-        binding = _detected(head, settings, path, pairs=without_negatives and not columns_named(head, NEGATIVE))
+        binding = _detected(head, settings, path, pairs=without_negatives and not columns_named(head, NEGATIVE_NAMES))
     binding = replace(binding, open_roles=_open_roles(binding, settings))
     if settings.titles:
         refuse_titles(binding, head, path)
@@ -318,14 +320,14 @@ def _shapes(name: str, path: str) -> tuple[Shape, ...]:
 
 def _by_flags(head: Head, settings: Settings, path: str) -> Binding:
     """Return the binding of the columns that flags name. A role without a flag is bound by its usual column names."""
-    query = _column(head, settings.query_column, QUERY, "--query-column", path)
+    query = _column(head, settings.query_column, QUERY_NAMES, "--query-column", path)
     if settings.label_column:
         return _labelled(head, query, settings, path)
-    positive = _column(head, settings.positive_column, POSITIVE, "--positive-column", path)
+    positive = _column(head, settings.positive_column, POSITIVE_NAMES, "--positive-column", path)
     if settings.negative_column:
         negatives = _negative_columns(head, settings.negative_column, path)
     else:
-        groups = list(negative_groups(head, columns_named(head, NEGATIVE)))
+        groups = list(negative_groups(head, columns_named(head, NEGATIVE_NAMES)))
         if len(groups) != 1:
             keys = [key for group in groups for key in group]
             raise undecided(head, keys, "--negative-column is needed too", path, ready_flags(head))
@@ -341,11 +343,11 @@ def _pair(head: Head, settings: Settings, path: str) -> Binding | None:
     Return None also if there are columns of negatives or labels, or with --format, --negative-column or
     --label-column.
     """
-    if settings.format or settings.negative_column or settings.label_column or columns_named(head, NEGATIVE):
+    if settings.format or settings.negative_column or settings.label_column or columns_named(head, NEGATIVE_NAMES):
         return None
     try:
-        query = _column(head, settings.query_column, QUERY, "--query-column", path)
-        positive = _column(head, settings.positive_column, POSITIVE, "--positive-column", path)
+        query = _column(head, settings.query_column, QUERY_NAMES, "--query-column", path)
+        positive = _column(head, settings.positive_column, POSITIVE_NAMES, "--positive-column", path)
     except SchemaError:
         return None
     if set(columns_named(head, LABEL_NAMES)) - {positive}:
@@ -370,7 +372,11 @@ def _labelled(head: Head, query: Key, settings: Settings, path: str) -> Binding:
         message = "--label-column and --negative-column both set the negatives"
         raise undecided(head, [], message, path, "use only one of them")
     passage = _column(
-        head, settings.positive_column, (*PASSAGE, *PASSAGE_LIST_NAMES, *POSITIVE), "--positive-column", path
+        head,
+        settings.positive_column,
+        (*PASSAGE_NAMES, *PASSAGE_LIST_NAMES, *POSITIVE_NAMES),
+        "--positive-column",
+        path,
     )
     label_key = settings.label_column or ""
     objects = head.typical(passage) if head.kinds[passage] == "structs" else []

@@ -31,8 +31,8 @@ from secid.read.detect import RUN
 from secid.read.refusals import RUN_LINE, is_run
 from secid.read.sources import stem
 from secid.read.stream import (
-    CHUNK,
-    HUB,
+    CHUNK_BYTES,
+    HUB_PREFIX,
     ID_KEYS,
     ROW_LIMIT,
     Broken,
@@ -89,7 +89,7 @@ def read_evaluation(folder: str, *, titles: bool) -> EvaluationSet:
     """
     files_by_role = collection_files(folder, FOLDER_HELP)
     queries_files = files_by_role.required("queries", FOLDER_HELP)
-    if files_by_role.where.startswith(HUB):
+    if files_by_role.where.startswith(HUB_PREFIX):
         files_by_role.required("qrels", "")
     files = of_split(files_by_role.qrels, EVALUATED_ELSEWHERE.get(folder, EVALUATION_SPLIT)) or files_by_role.qrels
     wanted_queries: set[str] = set()
@@ -336,7 +336,7 @@ def run_of(stream: ByteStream, settings: Settings) -> Container | None:
     if settings.format not in (None, RUN):
         return None
     head = stream.peek()
-    lines = (head if len(head) < CHUNK // 2 else head[: head.rfind(b"\n") + 1]).removeprefix(BOM).split(b"\n")
+    lines = (head if len(head) < CHUNK_BYTES // 2 else head[: head.rfind(b"\n") + 1]).removeprefix(BOM).split(b"\n")
     lines = [line for line in lines[:SNIFFED_LINES] if line.strip()]
     if not lines:
         return None
@@ -365,10 +365,7 @@ def _looks_like_run(lines: list[bytes], width: int) -> bool:
 
 
 def window_of(ranks: str | None) -> tuple[int, int]:
-    """Return (first rank, last rank) of a window such as "11-20"; (1, DEFAULT_LAST_RANK) for None.
-
-    Raises UsageError for any other form.
-    """
+    """Return (first, last) of ranks such as "11-20"; (1, DEFAULT_LAST_RANK) for None. Raises UsageError otherwise."""
     window = re.fullmatch(r"(\d{1,9})-(\d{1,9})", ranks or f"1-{DEFAULT_LAST_RANK}")
     first, last = map(int, window.groups()) if window else (0, 0)
     if not 1 <= first <= last:

@@ -51,17 +51,17 @@ from secid.settings import flag_of
 ADDRESS = re.compile(
     r"hf://datasets/(?P<name>[^/@]+/[^/@]+)(@(?P<revision>refs/(convert/[^/]+|pr/\d+)|[^/]+))?(/(?P<path>.*))?"
 )
-FORM = "hf://datasets/OWNER/NAME, with @REVISION and /PATH where needed"
-CONVERTED = "refs/convert/parquet"
+ADDRESS_FORM = "hf://datasets/OWNER/NAME, with @REVISION and /PATH where needed"
+CONVERTED_BRANCH = "refs/convert/parquet"
 """Branch with the hub's Parquet copy of a data set."""
 CONVERTED_FILE = re.compile(r"(?P<config>[^/]+)/(?P<split>[^/]+)/\d{4}\.parquet")
-BRANCHES = {"~parquet": CONVERTED}
+BRANCHES = {"~parquet": CONVERTED_BRANCH}
 README = "README.md"
 MAX_PATTERNS = 100_000
 """Maximum number of patterns in a README. Large data sets have 6,000; YAML references can multiply a few without limit.
 """
 MAX_LISTED = 8
-NAME_FILES = "name files: hf://datasets/{}/PATH"
+NAME_FILES_REMEDY = "name files: hf://datasets/{}/PATH"
 PASSAGE_CONFIGS = ("corpus", "documents")
 """Names of the config that holds the passages, or first words of its file names."""
 TASKS = {
@@ -152,7 +152,10 @@ class _Repository:
         except InputError:
             raise
         except Exception as error:  # the header may hold anything, and the YAML parser has its own errors
-            remedy, what = NAME_FILES.format(self.name), "the README's header does not list configs and their files"
+            remedy, what = (
+                NAME_FILES_REMEDY.format(self.name),
+                "the README's header does not list configs and their files",
+            )
             raise InputError(what, where=readme, remedy=remedy) from error
         return {key: files for key, files in splits.items() if files}
 
@@ -255,7 +258,7 @@ def local(address: str) -> str:
 def _parts(word: str) -> tuple[str, str | None, str]:
     match = ADDRESS.fullmatch(word)
     if match is None:
-        raise InputError("not the address of a data set", where=word, remedy=f"write {FORM}")
+        raise InputError("not the address of a data set", where=word, remedy=f"write {ADDRESS_FORM}")
     return match["name"], match["revision"], (match["path"] or "").strip("/")
 
 
@@ -278,12 +281,9 @@ def _repository(name: str, revision: str | None) -> _Repository:
 
 
 def _conversion(repository: _Repository, word: str, lacks: str) -> tuple[_Repository, str]:
-    """Return a data set's Parquet conversion and a note, or the data set itself and "" if it has no conversion.
-
-    lacks : clause that says what the data set itself lacks, for the note.
-    """
+    """Return the Parquet conversion and a note, or the data set itself and "". lacks: what it lacks, for the note."""
     try:
-        converted = _repository(repository.name, CONVERTED)
+        converted = _repository(repository.name, CONVERTED_BRANCH)
     except _NoRevisionError:
         return repository, ""
     return converted, f"{word}: read from its Parquet conversion on the hub (@~parquet), because {lacks}"
@@ -296,7 +296,7 @@ def _split(word: str, name: str, revision: str | None, config: str, split: str) 
     splits = repository.splits()
     if (config, split) not in splits:
         known = [f"{config}:{split}" for config, split in splits]
-        remedy = f"it has {_some(known)}" if known else f"no config is known; {NAME_FILES.format(name)}"
+        remedy = f"it has {_some(known)}" if known else f"no config is known; {NAME_FILES_REMEDY.format(name)}"
         raise UsageError(f"no config {config!r} with a split {split!r}", where=word, remedy=remedy)
     dataset = name.rpartition("/")[2]
     return HubFiles(repository.fetch(splits[config, split]), dataset if config == "default" else config, note)
@@ -320,10 +320,7 @@ def _patterns(value: Any) -> list[str]:
 
 
 def _matches(path: str, pattern: str) -> bool:
-    """Tell whether a pattern matches a path. `**` matches any number of folders; other parts work as in `fnmatch`.
-
-    Each pair of positions is compared once, so that no pattern takes exponential time.
-    """
+    """Match a path with a pattern as `fnmatch` does; `**` is any number of folders. It never takes exponential time."""
     names, parts = path.split("/"), pattern.removeprefix("./").split("/")
 
     @cache
@@ -376,7 +373,7 @@ def _errors(where: str) -> Iterator[None]:
     try:
         yield
     except HFValidationError as error:
-        raise InputError("not the address of a data set", where=where, remedy=f"write {FORM}") from error
+        raise InputError("not the address of a data set", where=where, remedy=f"write {ADDRESS_FORM}") from error
     except (OSError, RevisionResolutionError) as error:
         if getattr(error, "errno", None) in NO_ROOM:
             raise

@@ -25,8 +25,8 @@ SOURCE_TYPES = (
     "give a path, a datasets.Dataset or IterableDataset, a table that exports Arrow streams (pandas 2.2 or newer, "
     "polars, pyarrow), or an iterable of dicts; to name it, give (name, object)"
 )
-ONE_TYPE = "give each column one type, texts or lists of texts, or leave out those that secid does not need"
-AS_JSON = "use only texts, numbers, lists and dicts in a row, and None for a missing value"
+ONE_TYPE_REMEDY = "give each column one type, texts or lists of texts, or leave out those that secid does not need"
+AS_JSON_REMEDY = "use only texts, numbers, lists and dicts in a row, and None for a missing value"
 
 
 @dataclass(frozen=True, eq=False)
@@ -43,10 +43,7 @@ class ObjectSpec:
         return path_of_object(self.name)
 
     def open(self) -> BinaryIO:
-        """Return a temporary file with all rows, positioned at its start.
-
-        Raises InputError if a row cannot be written.
-        """
+        """Return a temporary file with all rows, at its start. Raises InputError if a row cannot be written."""
         file = tempfile.TemporaryFile()  # noqa: SIM115 - closed by its reader
         try:
             self.write(file)
@@ -148,7 +145,7 @@ def _write_arrow(value: Any, name: str, file: BinaryIO) -> None:
     except (pa.ArrowException, ValueError, TypeError) as error:
         problem = shorten(" ".join(map(str, error.args)), 160)
         raise InputError(
-            f"cannot be read as an Arrow table ({problem})", where=path_of_object(name), remedy=ONE_TYPE
+            f"cannot be read as an Arrow table ({problem})", where=path_of_object(name), remedy=ONE_TYPE_REMEDY
         ) from error
 
 
@@ -157,10 +154,7 @@ DATASET_ROWS = 1000
 
 
 def _without_view(kind: Any) -> Any:
-    """Return the plain type for one of Arrow's view types, which polars uses.
-
-    Arrow writes a slice of a view column with the texts of the whole column.
-    """
+    """Return the plain type for an Arrow view type (polars): a slice of a view is written with the whole column."""
     import pyarrow as pa
 
     return pa.large_string() if kind == pa.string_view() else pa.large_binary() if kind == pa.binary_view() else kind
@@ -192,5 +186,5 @@ def _json(row: Any, name: str, number: int) -> bytes:
     except (TypeError, ValueError, RecursionError) as error:
         where = f"{path_of_object(name)}:{number}"
         raise InputError(
-            f"cannot be read as JSON ({shorten(plain_message(error), 160)})", where=where, remedy=AS_JSON
+            f"cannot be read as JSON ({shorten(plain_message(error), 160)})", where=where, remedy=AS_JSON_REMEDY
         ) from error

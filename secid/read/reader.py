@@ -17,7 +17,7 @@ from secid.files import temporary_database
 from secid.read.binding import PASSAGE_ID_NAMES, Binding, fits
 from secid.read.clean import Cleaner, Item, Lookup, Pair
 from secid.read.collection import ONLY_IDS, Collection, Role, open_collection, remedy_of_texts
-from secid.read.containers import COLUMNAR, DOCUMENTS, Container, open_parts, sniff
+from secid.read.containers import COLUMNAR_KINDS, DOCUMENT_KINDS, Container, open_parts, sniff
 from secid.read.detect import detect
 from secid.read.evaluation import run_of
 from secid.read.stream import Broken, ByteStream, Part, Parts, Row, on_disk, once_only
@@ -152,7 +152,7 @@ class Reader:
 
     def _read(self, file: _File, contents: list[InputFile], groups: PairGroups | None) -> Iterator[Item | Block]:
         stream = file.stream or ByteStream(file.path)
-        columnar = file.container.kind in COLUMNAR
+        columnar = file.container.kind in COLUMNAR_KINDS
         n_bytes = Path(on_disk(file.path)).stat().st_size if columnar and not once_only(file.path) else 0
         self._stream = stream
         try:
@@ -194,8 +194,8 @@ class Reader:
             if tried and not good and run is None:
                 _refuse_unreadable(tried, path)
             # A document is parsed again, because otherwise several whole sources would be in memory.
-            keep = once_only(path) or (len(self._files) < MAX_OPEN_FILES and container.kind not in DOCUMENTS)
-            rows = None if container.kind in COLUMNAR or not keep else chain(head, parts)
+            keep = once_only(path) or (len(self._files) < MAX_OPEN_FILES and container.kind not in DOCUMENT_KINDS)
+            rows = None if container.kind in COLUMNAR_KINDS or not keep else chain(head, parts)
             file = _File(path, container, stream=stream if keep else None, parts=rows)
             if run is not None or good:
                 without = self._without_negatives

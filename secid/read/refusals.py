@@ -11,9 +11,9 @@ from typing import Any
 from secid.errors import InputError, SchemaError
 from secid.read.binding import (
     LISTS,
-    NEGATIVE,
-    POSITIVE,
-    QUERY,
+    NEGATIVE_NAMES,
+    POSITIVE_NAMES,
+    QUERY_NAMES,
     SCALARS,
     Binding,
     Head,
@@ -85,7 +85,7 @@ def _has(*names: str) -> Callable[[Head], bool]:
 
 def _is_collection(head: Head) -> bool:
     ids, texts = {"_id", "docid", "doc_id", "pid", "id", "qid"}, {"text", "contents", "document_text"}
-    labelled = {"label", "score"} & set(head.kinds) or columns_named(head, QUERY)
+    labelled = {"label", "score"} & set(head.kinds) or columns_named(head, QUERY_NAMES)
     return bool(ids & set(head.kinds) and texts & set(head.kinds)) and not labelled
 
 
@@ -132,24 +132,35 @@ def _is_by_columns(head: Head) -> bool:
 def _is_chat(head: Head) -> bool:
     kinds = head.kinds
     spoken = kinds.get("messages") == "structs" or kinds.get("conversations") in LISTS
-    return spoken and "positive_messages" not in kinds and not columns_named(head, POSITIVE[:1])
+    return spoken and "positive_messages" not in kinds and not columns_named(head, POSITIVE_NAMES[:1])
 
 
 def _has_several_queries(head: Head) -> bool:
-    queries = columns_named(head, QUERY)
-    return bool(queries) and all(head.kinds[key] == "texts" for key in queries) and bool(columns_named(head, NEGATIVE))
+    queries = columns_named(head, QUERY_NAMES)
+    return (
+        bool(queries)
+        and all(head.kinds[key] == "texts" for key in queries)
+        and bool(columns_named(head, NEGATIVE_NAMES))
+    )
 
 
 def _are_keyed(head: Head) -> bool:
     values = [
-        value for key in columns_named(head, NEGATIVE) if head.kinds[key] == "struct" for value in head.typical(key)
+        value
+        for key in columns_named(head, NEGATIVE_NAMES)
+        if head.kinds[key] == "struct"
+        for value in head.typical(key)
     ]
-    return bool(columns_named(head, QUERY)) and bool(values) and all(passage_text(value) is None for value in values)
+    return (
+        bool(columns_named(head, QUERY_NAMES)) and bool(values) and all(passage_text(value) is None for value in values)
+    )
 
 
 def _has_no_negatives(head: Head) -> bool:
     return (
-        bool(columns_named(head, QUERY)) and bool(columns_named(head, POSITIVE)) and not columns_named(head, NEGATIVE)
+        bool(columns_named(head, QUERY_NAMES))
+        and bool(columns_named(head, POSITIVE_NAMES))
+        and not columns_named(head, NEGATIVE_NAMES)
     )
 
 
@@ -175,10 +186,7 @@ REFUSALS = (
 
 
 def refuse_unread(binding: Binding, head: Head, source_column: str | None, path: str) -> tuple[str, ...]:
-    """Return the unread columns that are named like passages but are empty in the first rows.
-
-    Raises SchemaError if such a column holds values there.
-    """
+    """Return unread columns named like passages but empty in the first rows. Raises SchemaError if they have values."""
     if binding.columns is None:
         return ()
     others = [key for key in map(str, head.kinds) if key not in binding.columns and key != source_column]
@@ -242,10 +250,7 @@ def refuse_odd_lists(binding: Binding, head: Head, path: str) -> None:
 
 
 def refuse_labels(binding: Binding, head: Head, settings: Settings, path: str) -> None:
-    """Refuse labels that are words, or scores without a threshold. Raises SchemaError.
-
-    A few odd labels are accepted, and counted as defects.
-    """
+    """Raise SchemaError for labels that are words, or scores without a threshold. A few odd labels count as defects."""
     if not binding.labelled or settings.positive_score is not None:
         return
     labels: list[object] = []
@@ -256,24 +261,21 @@ def refuse_labels(binding: Binding, head: Head, settings: Settings, path: str) -
     refuse_words(labels, path, min(single, 0.5))
     odd = [number for label in labels if (number := as_label(label)) is not None and number not in BINARY_LABELS]
     if len(odd) > single * len(labels):
-        some = ", ".join(f"{number:g}" for number in list(dict.fromkeys(odd))[:6])
+        examples = ", ".join(f"{number:g}" for number in list(dict.fromkeys(odd))[:6])
         raise SchemaError(
-            f"labels other than 0 and 1 ({some}) do not show which passages are positives",
+            f"labels other than 0 and 1 ({examples}) do not show which passages are positives",
             where=path,
             remedy="use --positive-score X to take passages labelled X or more as positives, others as negatives",
         )
 
 
 def refuse_words(labels: Sequence[Any], path: str, limit: float = 0.5) -> None:
-    """Refuse labels if too many are words that do not mark positives. Raises SchemaError.
-
-    limit : maximum share of such words.
-    """
+    """Raise SchemaError if more than the share `limit` of the labels are words that do not mark positives."""
     words = [label for label in labels if isinstance(label, str) and as_label(label) is None]
     if len(words) > limit * len(labels):
-        some = ", ".join(shorten(word, 30) for word in list(dict.fromkeys(words))[:6])
+        examples = ", ".join(shorten(word, 30) for word in list(dict.fromkeys(words))[:6])
         raise SchemaError(
-            f"labels in unknown words ({some}) do not show which passages are positives",
+            f"labels in unknown words ({examples}) do not show which passages are positives",
             where=path,
             remedy=f"write 1 and 0, known words ({', '.join(LABEL_WORDS)}), or scores with --positive-score X",
         )

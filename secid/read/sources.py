@@ -17,7 +17,7 @@ from secid.errors import InputError, UsageError
 from secid.files import PARTIAL, sha256_of
 from secid.progress import Progress
 from secid.read.objects import ObjectSpec, Spec, specs_of
-from secid.read.stream import HUB, STDIN, once_only
+from secid.read.stream import HUB_PREFIX, STDIN, once_only
 from secid.records import Source, encodable
 from secid.settings import Settings
 
@@ -229,7 +229,7 @@ def _named_paths(pattern: str) -> list[str]:
 
 def is_address(word: str) -> bool:
     """Tell whether a word names files of the model hub: `hf://…`, or OWNER/NAME:CONFIG:SPLIT if no such path exists."""
-    return word.startswith(HUB) or (SPLIT.fullmatch(word) is not None and not Path(word).exists())
+    return word.startswith(HUB_PREFIX) or (SPLIT.fullmatch(word) is not None and not Path(word).exists())
 
 
 def _hub_files(address: str) -> HubFiles:
@@ -239,10 +239,7 @@ def _hub_files(address: str) -> HubFiles:
 
 
 def _expand(pattern: str) -> list[str]:
-    """Return the sorted paths that a word names: an existing path, the matches of a glob, or the files of an address.
-
-    Raises InputError if nothing matches.
-    """
+    """Return the sorted paths of an existing path, a glob or an address. Raises InputError if nothing matches."""
     if is_address(pattern):
         return list(_hub_files(pattern).files)
     if Path(pattern).exists():
@@ -295,16 +292,13 @@ def _address(address: str) -> list[_Entry]:
     for file in hub.files:
         folders.setdefault(Path(PINNED_COMMIT.sub("", file)).parent, []).append(file)
     entries = [entry for folder, files in folders.items() for entry in _groups(folder.name, folder, files)]
-    if not address.startswith(HUB) or len(entries) == 1:  # a split, or a single source
+    if not address.startswith(HUB_PREFIX) or len(entries) == 1:  # a split, or a single source
         return [_Entry(hub.name, list(hub.files), Path(address).parent)]
     return entries
 
 
 def data_files(path: str) -> list[str]:
-    """Return the data files that a file, folder or address names, after checking that no shard is missing.
-
-    Raises InputError if there are none.
-    """
+    """Return the data files of a file, folder or address. Raises InputError if there is none, or a shard is missing."""
     if not is_address(path) and not Path(path).is_dir():
         return [path]
     return _checked_shards(_named_paths(path))

@@ -25,9 +25,9 @@ from secid.records import Fact, is_object
 
 STDIN = "-"
 OPEN_REMEDY = "check that the file exists and that this user may read it"
-HUB = "hf://"
+HUB_PREFIX = "hf://"
 """Prefix of an address on the model hub (secid/read/hub.py)."""
-CHUNK = 1 << 20
+CHUNK_BYTES = 1 << 20
 """Bytes per read. Larger reads are not faster, and take more memory."""
 
 BLOCK_BYTES = 1 << 18
@@ -43,7 +43,7 @@ ZSTD_MAGIC = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
 
 def on_disk(path: str) -> str:
     """Return the path on disk: the path itself, or for an address its copy in the hub's cache."""
-    if not path.startswith(HUB):
+    if not path.startswith(HUB_PREFIX):
         return path
     from secid.read.hub import local  # only for an address: the import takes 0.3 s
 
@@ -99,7 +99,7 @@ class ByteStream:
         self._raw = _open(path) if raw is None else raw
         self._in_place = raw is not None or not once_only(path)
         self._counted = _Counted(self._raw)
-        self._packed = io.BufferedReader(cast("io.RawIOBase", self._counted), CHUNK)
+        self._packed = io.BufferedReader(cast("io.RawIOBase", self._counted), CHUNK_BYTES)
         self._random: BinaryIO | None = None
         with self._errors():
             magic = self._packed.peek(4)[:4]
@@ -107,7 +107,7 @@ class ByteStream:
         self._plain = self._packed
         if self.compression:
             unpacked = _gzip(self._packed) if self.compression == "gz" else _zstd(self._packed)
-            self._plain = io.BufferedReader(unpacked, CHUNK)
+            self._plain = io.BufferedReader(unpacked, CHUNK_BYTES)
 
     @property
     def n_bytes_read(self) -> int:
@@ -120,22 +120,19 @@ class ByteStream:
         return self._counted.digest.hexdigest()
 
     def peek(self) -> bytes:
-        """Return the first decompressed bytes (up to CHUNK) without consuming them; b"" for an empty input."""
+        """Return the first decompressed bytes (up to CHUNK_BYTES) without consuming them; b"" for an empty input."""
         with self._errors():
-            return self._plain.peek(CHUNK)
+            return self._plain.peek(CHUNK_BYTES)
 
     def lines(self, limit: int) -> Iterator[bytes | None]:
-        """Yield lines with their \\n, the only line end; None for a skipped line of more than `limit` bytes.
-
-        Memory stays below `limit` plus CHUNK bytes for any file.
-        """
+        """Yield lines with their \\n, the only line end; None for one over `limit` bytes. Memory stays near `limit`."""
         readline = self._plain.readline
         with self._errors():
             while line := readline(limit + 1):
                 if len(line) <= limit or line.endswith(b"\n"):
                     yield line
                     continue
-                while (rest := readline(CHUNK)) and not rest.endswith(b"\n"):
+                while (rest := readline(CHUNK_BYTES)) and not rest.endswith(b"\n"):
                     pass
                 yield None
 
@@ -154,9 +151,9 @@ class ByteStream:
                 yield next(lines)
 
     def read(self) -> bytes:
-        """Return up to CHUNK decompressed bytes; b"" at the end."""
+        """Return up to CHUNK_BYTES of decompressed data; b"" at the end."""
         with self._errors():
-            return self._plain.read(CHUNK)
+            return self._plain.read(CHUNK_BYTES)
 
     def random_access(self) -> BinaryIO:
         """Return the decompressed bytes as a seekable file: the input itself, or a temporary copy."""
@@ -178,7 +175,7 @@ class ByteStream:
             if self._random is self._raw:
                 self._counted.count_whole_file()
                 return
-            while self._plain.read(CHUNK) or self._packed.read(CHUNK):
+            while self._plain.read(CHUNK_BYTES) or self._packed.read(CHUNK_BYTES):
                 pass
 
     def close(self) -> None:
@@ -220,7 +217,7 @@ def _open(path: str) -> BinaryIO:
         return sys.stdin.buffer
     try:
         # An unbuffered read of a pipe may return fewer bytes than requested; a buffered read waits for all of them.
-        return Path(on_disk(path)).open("rb", buffering=CHUNK if once_only(path) else 0)
+        return Path(on_disk(path)).open("rb", buffering=CHUNK_BYTES if once_only(path) else 0)
     except OSError as error:
         raise InputError(f"cannot be opened ({error.strerror})", where=path, remedy=OPEN_REMEDY) from error
 
@@ -243,7 +240,7 @@ PART_ROWS = 4096
 MAX_SHOWN_CHARS = 200
 """Maximum length of a text that an error or a defect shows."""
 
-UTF_8 = "write it in UTF-8: iconv -f ENCODING -t UTF-8"
+UTF_8_REMEDY = "write it in UTF-8: iconv -f ENCODING -t UTF-8"
 
 JSON_TYPES = {dict: "object", list: "list", tuple: "list", str: "text", bool: "true or false", int: "number",
          float: "number", type(None): "null"}  # fmt: skip

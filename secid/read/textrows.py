@@ -14,14 +14,14 @@ from typing import Any
 import orjson
 
 from secid.errors import InputError
-from secid.read.binding import NEGATIVE, QUERY, fits
+from secid.read.binding import NEGATIVE_NAMES, QUERY_NAMES, fits
 from secid.read.columns import header_of
 from secid.read.refusals import QRELS, QRELS_REMEDY
 from secid.read.stream import (
-    CHUNK,
+    CHUNK_BYTES,
     PART_BYTES,
     ROW_LIMIT,
-    UTF_8,
+    UTF_8_REMEDY,
     Broken,
     ByteStream,
     Part,
@@ -54,10 +54,7 @@ TOO_DEEP = Broken("too_deep", Fact("depth"))
 
 
 def json_lines(stream: ByteStream) -> Parts:
-    """Yield the rows of a JSON lines file, numbered by line from 1, without blank lines.
-
-    Only \\n ends a line: U+0085 and U+2028 belong to the text.
-    """
+    """Yield the rows of a JSON lines file, numbered by line, without blank lines. Only \\n ends a line, not U+2028."""
     number = 1
     for block in stream.line_blocks(ROW_LIMIT):
         if block is None:
@@ -188,7 +185,7 @@ def json_document(stream: ByteStream) -> Parts:
         raise InputError(
             f"not valid JSON ({fault_text(value.fact)})",
             where=stream.path,
-            remedy=JSON_REMEDIES.get(value.fact.kind, CUT_SHORT),
+            remedy=JSON_REMEDIES.get(value.fact.kind, CUT_SHORT_REMEDY),
         )
     elements = value if isinstance(value, list) else unwrap(value)
     if isinstance(value, dict) and elements[0] is not value:
@@ -200,13 +197,15 @@ def json_document(stream: ByteStream) -> Parts:
 
 
 JSON_REMEDIES = {
-    "not_utf8": UTF_8,
+    "not_utf8": UTF_8_REMEDY,
     "repeated_key": "use each key once per object; in a JSON lines file, only these records are skipped",
     "python_quotes": "this is Python notation, not JSON: write the file with json.dumps",
     "half_surrogate": "replace it; in a JSON lines file, only these records are skipped",
 }
 """Kind of fault -> remedy, used for a JSON document or a file in which no line is readable."""
-CUT_SHORT = "the file may be cut short: write it again, or use one record per line, so that a bad record can be skipped"
+CUT_SHORT_REMEDY = (
+    "the file may be cut short: write it again, or use one record per line, so that a bad record can be skipped"
+)
 
 
 def _refuse_several_lists(value: dict[str, Any], path: str) -> None:
@@ -240,7 +239,7 @@ def unwrap(value: Row) -> list[Any]:
 
 
 def _is_record(value: dict[str, Any]) -> bool:
-    return all(any(fits(key, role) for key in value) for role in (QUERY, NEGATIVE))
+    return all(any(fits(key, role) for key in value) for role in (QUERY_NAMES, NEGATIVE_NAMES))
 
 
 # Rows of CSV and TSV tables, through Python's csv module.
@@ -283,7 +282,7 @@ def sniff_table(head: bytes, path: str, header: bool | None, named: Collection[s
     Raises InputError for a file that is not a table, or whose header is unclear.
     """
     text = head.decode("utf-8", errors="replace")
-    lines = (text if len(head) < CHUNK // 2 else text[: text.rfind("\n") + 1]).split("\n")[:SNIFFED_LINES]
+    lines = (text if len(head) < CHUNK_BYTES // 2 else text[: text.rfind("\n") + 1]).split("\n")[:SNIFFED_LINES]
     first = lines[0].rstrip("\r")
     _refuse_other_files(first, path)
     delimiter = "\t" if "\t" in first else ","
@@ -295,7 +294,7 @@ def sniff_table(head: bytes, path: str, header: bool | None, named: Collection[s
         names = header_of(rows, header, path, named)
     except InputError:
         if "\ufffd" in first:
-            raise InputError("not valid UTF-8", where=f"{path}:1", remedy=UTF_8) from None
+            raise InputError("not valid UTF-8", where=f"{path}:1", remedy=UTF_8_REMEDY) from None
         raise
     if delimiter == "," and not (names or named or header is False or _is_table_by_name(path)):
         raise InputError(  # prose has commas too

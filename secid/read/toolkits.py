@@ -14,13 +14,13 @@ from secid.read.binding import (
     ABOUT,
     LABEL_NAMES,
     LISTS,
-    NEGATIVE,
     NEGATIVE_NAME,
-    PASSAGE,
+    NEGATIVE_NAMES,
     PASSAGE_ID_NAMES,
     PASSAGE_LIST_NAMES,
-    POSITIVE,
-    QUERY,
+    PASSAGE_NAMES,
+    POSITIVE_NAMES,
+    QUERY_NAMES,
     SCALARS,
     Binding,
     Head,
@@ -84,8 +84,8 @@ def _labelled_positives(head: Head) -> list[str]:
     """Return columns named as positives in rows with labels of 0 and 1, as sentence-transformers writes them."""
     labels = [key for key in columns_named(head, LABEL_NAMES) if key in flag_columns(head)]
     return (
-        [key for key in columns_named(head, POSITIVE) if key not in labels]
-        if labels and not columns_named(head, NEGATIVE)
+        [key for key in columns_named(head, POSITIVE_NAMES) if key not in labels]
+        if labels and not columns_named(head, NEGATIVE_NAMES)
         else []
     )
 
@@ -139,12 +139,12 @@ def _list(query: str, docs: str, label: str, columns: tuple[str, ...] | None, ex
 
 def labelled_pair(head: Head) -> list[Binding]:
     """Bind rows of (query, passage, label). The reader groups them by query."""
-    if columns_named(head, NEGATIVE):
+    if columns_named(head, NEGATIVE_NAMES):
         return []
     return [
         pair_binding(query, passage, label)
         for query in query_columns(head)
-        for passage in columns_named(head, PASSAGE)
+        for passage in columns_named(head, PASSAGE_NAMES)
         or columns_named(head, PASSAGE_ID_NAMES)
         or _labelled_positives(head)
         for label in columns_named(head, LABEL_NAMES)
@@ -190,9 +190,10 @@ def dpr(head: Head) -> list[Binding]:
         return []
     if len(splits) == 1:
         return [
-            bind_columns(head, query, "positive_ctxs", list(splits.values())) for query in columns_named(head, QUERY)
+            bind_columns(head, query, "positive_ctxs", list(splits.values()))
+            for query in columns_named(head, QUERY_NAMES)
         ]
-    return [_split(query, "positive_ctxs", splits) for query in columns_named(head, QUERY)]
+    return [_split(query, "positive_ctxs", splits) for query in columns_named(head, QUERY_NAMES)]
 
 
 def _split(query: str, positive: str, splits: dict[str, str], **options: Any) -> Binding:
@@ -208,16 +209,16 @@ def _split(query: str, positive: str, splits: dict[str, str], **options: Any) ->
 
 def several_miners(head: Head) -> list[Binding]:
     """Bind rows with one negative column per miner, or an object with one key per miner. Each miner is a source."""
-    negatives = [key for key in columns_named(head, NEGATIVE) if head.kinds[key] == "struct"]
+    negatives = [key for key in columns_named(head, NEGATIVE_NAMES) if head.kinds[key] == "struct"]
     negatives = [key for key in negatives if any(isinstance(v, list) for d in head.typical(key) for v in d.values())]
     negatives = [key for key in negatives if are_miners(head, key)]
-    positives = [key for key in columns_named(head, POSITIVE) if head.kinds[key] in LISTS | SCALARS]
+    positives = [key for key in columns_named(head, POSITIVE_NAMES) if head.kinds[key] in LISTS | SCALARS]
     bindings = [
         Binding(query, positive, f"the keys of {negative}", itemgetter(query, positive, negative),
                 (query, positive, negative), splits=True, either=True, note="one source each")
         for query, positive, negative in product(query_columns(head), positives, negatives)
     ]  # fmt: skip
-    return bindings if columns_named(head, NEGATIVE) else bindings + _a_source_each(head, miner_columns(head))
+    return bindings if columns_named(head, NEGATIVE_NAMES) else bindings + _a_source_each(head, miner_columns(head))
 
 
 def all_miners(head: Head) -> list[Binding]:
@@ -228,7 +229,7 @@ def all_miners(head: Head) -> list[Binding]:
 
 def _a_source_each(head: Head, columns: list[str]) -> list[Binding]:
     positives = [
-        key for key in columns_named(head, POSITIVE) if head.kinds[key] in LISTS | SCALARS and key not in columns
+        key for key in columns_named(head, POSITIVE_NAMES) if head.kinds[key] in LISTS | SCALARS and key not in columns
     ]
     splits = {name: name for name in columns}
     both = product(query_columns(head), positives)
@@ -329,10 +330,10 @@ def is_pair(value: Any) -> bool:
 
 def objects(head: Head) -> list[Binding]:
     """Bind passages that are objects with a text. The query may be such an object, too."""
-    queries = _with_text(head, columns_named(head, QUERY)) or [
-        key for key in columns_named(head, QUERY) if head.kinds[key] == "text"
+    queries = _with_text(head, columns_named(head, QUERY_NAMES)) or [
+        key for key in columns_named(head, QUERY_NAMES) if head.kinds[key] == "text"
     ]
-    positives, negatives = (_with_text(head, columns_named(head, names)) for names in (POSITIVE, NEGATIVE))
+    positives, negatives = (_with_text(head, columns_named(head, names)) for names in (POSITIVE_NAMES, NEGATIVE_NAMES))
     bindings = []
     for query, positive, group in product(queries, positives, list(negative_groups(head, negatives))):
         binding = bind_columns(head, query, positive, group)

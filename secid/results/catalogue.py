@@ -321,9 +321,9 @@ BITS: Mapping[str, int] = {name: bit for bit, name in enumerate(FINDINGS)}
 """Bit of each finding in a row's bit mask. Findings that need only the texts come first."""
 DEFECTS: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.counted)
 """Counted findings."""
-FORMAL: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.formal)
+FORMAL_FINDINGS: tuple[str, ...] = tuple(name for name, entry in FINDINGS.items() if entry.formal)
 """Formal findings. Each compares negatives with positives."""
-DAMAGE_FINDINGS: tuple[str, ...] = tuple(name for name in FORMAL if FINDINGS[name].counted)
+DAMAGE_FINDINGS: tuple[str, ...] = tuple(name for name in FORMAL_FINDINGS if FINDINGS[name].counted)
 """Counted formal findings. They are damage in a positive too."""
 
 

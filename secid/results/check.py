@@ -16,9 +16,9 @@ from secid.results.inputs import Displayable, EncoderInfo
 CHECK_SCHEMA_VERSION = "1.0"
 
 
-CHECKED = (*TEXT_FINDINGS, "query_without_tokens")
+CHECKED_FINDINGS = (*TEXT_FINDINGS, "query_without_tokens")
 """Findings that `secid check` evaluates. They need no encoder."""
-ANY = "any"
+ANY_FINDING = "any"
 """Value of --fail-on that selects all findings and cautions."""
 
 
@@ -145,7 +145,7 @@ def parse_limits(specs: Sequence[str]) -> dict[str, float | None]:
     for spec in specs:
         name, separator, text = spec.partition("=")
         name = name.strip()
-        known_finding(name, "--fail-on", (ANY, *CAUTIONS))
+        known_finding(name, "--fail-on", (ANY_FINDING, *CAUTIONS))
         limits[name] = _limit(text, spec) if separator else None
     return limits
 
@@ -178,14 +178,14 @@ def failures(check: Check, limits: Mapping[str, float | None]) -> tuple[str, ...
     ]
     names = {name for _, name, _, _ in shares}
     for name in limits:
-        if name != ANY and name not in names:
+        if name != ANY_FINDING and name not in names:
             remedy = "add --against-eval DIR" if name in CAUTIONS else "use `secid score`: it needs an encoder"
             raise UsageError(f"{name} was not evaluated", where="--fail-on", remedy=remedy)
     failed = []
     for source, name, share, default in shares:
-        if name not in limits and (ANY not in limits or default is None):
+        if name not in limits and (ANY_FINDING not in limits or default is None):
             continue
-        given_limit = limits.get(name, limits.get(ANY))
+        given_limit = limits.get(name, limits.get(ANY_FINDING))
         limit = default if given_limit is None else given_limit
         # A finding passes if its share is at most the limit, so NaN does not pass.
         if limit is not None and not share <= limit:

@@ -13,7 +13,7 @@ from typing import Literal
 from unicodedata import category
 
 from secid.records import Fact, is_object
-from secid.settings import DEFAULTS, ENCODING, FIELDS, READING, flag_of, value_text
+from secid.settings import DEFAULTS, ENCODING_SETTINGS, FIELDS, READING_SETTINGS, flag_of, value_text
 
 # Inputs of a run: encoder, IDF documents, files and example rows.
 
@@ -158,7 +158,7 @@ class Displayable:
         return html
 
 
-PROBE_SETTINGS = ("encoder", *READING, *ENCODING, "temperature", "seed")
+PROBE_SETTINGS = ("encoder", *READING_SETTINGS, *ENCODING_SETTINGS, "temperature", "seed")
 """Settings that `secid probe` takes: settings of the files and the encoder, temperature and seed."""
 STANDARD_INPUT = "-"
 NO_RUN_FOLDER = "RUN"

@@ -206,10 +206,7 @@ class RunFolder:
                 folder.rmdir()
 
     def write(self, scored: Scored, recorder: Recorder, clock: Clock) -> None:
-        """Write all tables and pages, then rename the folder. clock: measures the stage "write".
-
-        Raises OutputError if a file cannot be written.
-        """
+        """Write all tables and pages, then rename the folder. Raises OutputError. clock: measures the stage "write"."""
         if self.path is None or self._partial is None:
             return
         from secid.pages.formats import RUN_FORMATS
@@ -252,10 +249,7 @@ class RunFolder:
 
 
 def add_probe(folder: Path, run: Run, probe: Probe) -> None:
-    """Add a probe to a run folder, and render the run's pages with it. All files are written, or none.
-
-    Raises OutputError if a file cannot be written.
-    """
+    """Add a probe to a run folder, and render its pages. All files are written, or none. Raises OutputError."""
     from secid.pages.formats import run_formats
 
     pages = {f"report{suffix}": page(run) for suffix, page in run_formats(probe).items() if suffix != ".json"}

@@ -46,7 +46,7 @@ from secid.results.check import (
 )
 from secid.results.inputs import STANDARD_INPUT, flag_words, has_hidden_characters, repair_command
 from secid.scoring.encoders import choose_tokenizer
-from secid.settings import READING, Resolved, Settings
+from secid.settings import READING_SETTINGS, Resolved, Settings
 from secid.version import VERSION
 
 SAVED_CHECK_NAME = "check.json"
@@ -105,7 +105,7 @@ def check_sources(
         failed=(),
         one_positive=one_positive,
         n_of_qrels=plan.n_labelled[1],
-        settings={name: entry for name, entry in resolved.document().items() if name in READING},
+        settings={name: entry for name, entry in resolved.document().items() if name in READING_SETTINGS},
         seconds=round(time.perf_counter() - began, 3),
     )
 
@@ -227,10 +227,7 @@ def _changed_files(reader: Reader) -> CautionEvidence:
 
 
 def _row_cautions(planned: PlannedSource, n_examples: int) -> dict[str, CautionEvidence]:
-    """Return two cautions: rows that the reader skipped as malformed, and rows skipped for having no negatives.
-
-    Negatives without text are not counted here, because they are a finding.
-    """
+    """Return cautions on rows skipped as malformed, or for no negatives. Blank negatives are a finding instead."""
     tally = planned.tally
     bad, bare = bad_reasons(tally), {"no_negatives": tally.skipped.get("no_negatives", 0)}
 

@@ -52,10 +52,7 @@ def noise_warnings(distance: float) -> tuple[RunWarning, ...]:
 
 
 def comparison_warnings(pairs: SourcePairs, counts: SharedCounts) -> tuple[RunWarning, ...]:
-    """Warn about pairs that are not compared or are compared by tr M, and if table rows use different queries.
-
-    Source: METHOD 16.1.
-    """
+    """Warn about pairs compared by tr M or not at all, and rows with different queries. Source: METHOD 16.1."""
     warnings, n_pairs = [], len(pairs.gaps) + len(pairs.apart)
     if pairs.apart:
         first, second, n_shared = pairs.apart[0]
@@ -99,10 +96,7 @@ def chosen_query_warnings(
 
 
 def few_query_warnings(n_queries: Mapping[str, int]) -> tuple[RunWarning, ...]:
-    """Warn about each source with too few queries for intervals and comparisons.
-
-    n_queries : number of distinct queries by source.
-    """
+    """Warn about sources with too few queries for intervals and comparisons. n_queries: distinct queries by source."""
     return tuple(
         RunWarning(kind="few_queries", source=name, values={"n_queries": n})
         for name, n in n_queries.items()

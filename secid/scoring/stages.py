@@ -172,10 +172,7 @@ def measure(
 def encode_texts(
     plan: Plan, encoder: Encoder, settings: Settings, folder: Path, clock: Clock, progress: Progress
 ) -> Embedder:
-    """Return an embedder that has encoded all texts; with --until-ranked, nothing is encoded yet.
-
-    Raises UsageError as in `refuse_unfit_settings`.
-    """
+    """Return an embedder with all texts encoded; with --until-ranked, none yet. Raises as `refuse_unfit_settings`."""
     refuse_unfit_settings(plan, encoder, settings)
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
@@ -317,11 +314,7 @@ def measured_sets(
     clock: Clock,
     progress: Progress,
 ) -> MeasuredSets:
-    """Measure every set of triplets once.
-
-    Variants are measured on the sets by which sources are ranked: those of the table or, beyond budget 1, those of
-    equal size.
-    """
+    """Measure every set of triplets once, and variants on the sets by which sources are ranked (`ranked_sets`)."""
     settings, variants = measurer.settings, variants_of(suite)
     position = sample_positions(plan, settings.seed, triplets)  # after an early stop, samples of the scored queries
     n_triplets = sum(map(len, triplets)) + sum(len(control.triplets) for control in controls)
@@ -499,8 +492,5 @@ def with_guide_scores(
 
 
 def ranked_sets(items: Sequence[Set], level: Sequence[Set] | None, budget: float) -> Sequence[Set]:
-    """Return the sets by which sources are ranked: up to budget 1 the items, beyond it sets of equal size if possible.
-
-    Source: METHOD 7.
-    """
+    """Return the ranked sets: up to budget 1 the items, beyond it sets of equal size if possible. Source: METHOD 7."""
     return items if budget <= 1.0 or level is None else level

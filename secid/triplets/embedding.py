@@ -124,11 +124,11 @@ class FileRows:
         """
         rows, places = torch.from_numpy(self._values), torch.from_numpy(self._place[ids])
         at_once = max(1, PART_BYTES // self._row_bytes)
-        for part, some in zip(torch.split(out, at_once), torch.split(places, at_once), strict=True):
+        for part, part_places in zip(torch.split(out, at_once), torch.split(places, at_once), strict=True):
             if part.device.type == "cpu":
-                torch.index_select(rows, 0, some, out=part)
+                torch.index_select(rows, 0, part_places, out=part)
             else:
-                part.copy_(rows[some])
+                part.copy_(rows[part_places])
             self.release()
 
     def release(self) -> None:

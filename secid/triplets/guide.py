@@ -55,7 +55,7 @@ STRATA = 10
 RANDOM_PAIRS = 300
 """Number of random passages that a guide scores per source. A share of 10 % then has a standard error of 0.017."""
 
-ONE_SCORE = 1e-6
+EQUAL_SCORE_SPREAD = 1e-6
 """Maximum range of scores that count as equal, because float32 rounding is that large."""
 
 
@@ -166,13 +166,13 @@ def random_rows(plan: Plan, rows: Triplets, pool: Index, seed: int) -> Triplets:
     heads = rows.record_offsets[:-1]
     heads = heads[np.lexsort((key_ranks(plan.passages.keys[rows.positive[heads]]), rows.query[heads]))]
     queries, first = np.unique(rows.query[heads], return_index=True)
-    chosen = np.argsort(sample_order(plan.queries.keys[queries], seed), kind="stable")[:RANDOM_PAIRS]
-    n_each = min(PASSAGES_PER_QUERY, -(-RANDOM_PAIRS // max(len(chosen), 1)))
-    passages = [ids[:n_each] for ids in random_passages(plan, queries[chosen], pool, seed)]
+    sampled = np.argsort(sample_order(plan.queries.keys[queries], seed), kind="stable")[:RANDOM_PAIRS]
+    n_each = min(PASSAGES_PER_QUERY, -(-RANDOM_PAIRS // max(len(sampled), 1)))
+    passages = [ids[:n_each] for ids in random_passages(plan, queries[sampled], pool, seed)]
     counts = [len(ids) for ids in passages]
-    query, negative = np.repeat(queries[chosen], counts), np.concatenate([np.zeros(0, np.int64), *passages])
+    query, negative = np.repeat(queries[sampled], counts), np.concatenate([np.zeros(0, np.int64), *passages])
     # like a negative, each passage is paired with all positives of the record
-    owner = np.repeat(rows.record[heads[first[chosen]]], counts)
+    owner = np.repeat(rows.record[heads[first[sampled]]], counts)
     by_record = heads[np.argsort(rows.record[heads], kind="stable")]
     low, high = (np.searchsorted(rows.record[by_record], owner, side) for side in ("left", "right"))
     place = np.repeat(np.arange(len(query)), high - low)
@@ -247,7 +247,7 @@ def _refuse_one_score(
 ) -> None:
     """Raise EncoderError if two or more pairs all have the same score, because the guide cannot tell texts apart."""
     values = np.concatenate([part for both in scores for part in both])
-    if np.ptp(values) > ONE_SCORE:
+    if np.ptp(values) > EQUAL_SCORE_SPREAD:
         return
     codes = [pairs(rows.query, ids, len(plan.passages)) for rows in to_score for ids in (rows.positive, rows.negative)]
     if (n := len(distinct(np.concatenate(codes)))) > 1:
@@ -278,8 +278,8 @@ def _by_rows(
         counts.update(embedder.counts)
         scores = []
         for rows in to_score:
-            own = rows.among(queries, passages)
-            dots = sweep(embedder.vectors, own, {}, (), smallest_distance(guide)).dots
+            subset = rows.among(queries, passages)
+            dots = sweep(embedder.vectors, subset, {}, (), smallest_distance(guide)).dots
             scores.append((dots.query_positive.numpy(), dots.query_negative.numpy()))
         return scores
     finally:

@@ -275,10 +275,7 @@ class Measurer:
         return effect, spectral_nats(values, budget)
 
     def _coverages(self, rows: Triplets, variants: Sequence[Variant]) -> dict[str, Floats]:
-        """Return (T,) coverage of each negative, by the names that variants use.
-
-        For each tokenizer, texts are compared once for all IDF corpora.
-        """
+        """Return (T,) coverage of each negative by variants' names. All IDF corpora share one comparison of texts."""
         corpora: dict[str, dict[str, None]] = {}
         for variant in variants:
             tokenizer, corpus = variant.coverage.split("/")

@@ -91,10 +91,7 @@ class Bm25Index:
         return places, scores
 
     def _posting(self, documents: npt.NDArray[np.int32], weights: Floats) -> tuple[Any, Floats]:
-        """Return the documents that contain a token, and the token's contribution to each score.
-
-        If most documents contain the token, return all documents, as a slice.
-        """
+        """Return a token's documents and its contribution to each score; all documents, as a slice, if most have it."""
         if 2 * len(documents) < self._n_documents:
             return documents, weights
         of_all = np.zeros(self._n_documents)
@@ -112,10 +109,7 @@ def _counts(vocabulary: Vocabulary, keys: Any, n_tokens: Index) -> Any:
 
 
 def _weights(counts: Any, lengths: Index) -> Any:
-    """Return an (n, V) sparse matrix of BM25 weights: the contribution of each token to a document's score.
-
-    counts : (n, V) token counts, overwritten.   lengths : (n,) number of tokens in each document.
-    """
+    """Return (n, V) sparse BM25 weights. counts: (n, V) sparse, overwritten. lengths: (n,) tokens per document."""
     n_having, n = np.bincount(counts.indices, minlength=counts.shape[1]), len(lengths)
     distinct_counts, which = np.unique(n_having, return_inverse=True)
     idf = np.array([_idf(n, having) for having in distinct_counts.tolist()])[which]

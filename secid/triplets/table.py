@@ -287,8 +287,8 @@ class CoverageTables:
 
 Mask = npt.NDArray[np.uint32]
 
-GATES = ("consistency", "locality", "coverage", "residual", "weight")
-DOTS = ("s_query_positive", "s_query_negative", "s_positive_negative")
+GATE_COLUMNS = ("consistency", "locality", "coverage", "residual", "weight")
+DOT_COLUMNS = ("s_query_positive", "s_query_negative", "s_positive_negative")
 
 
 @dataclass(frozen=True)
@@ -389,7 +389,7 @@ class TripletTable:
             "s_query_positive": dots.query_positive.numpy(),
             "s_query_negative": self.s_query_negative,
             "s_positive_negative": self.s_positive_negative,
-            **{name: getattr(gates, name).numpy() for name in GATES},
+            **{name: getattr(gates, name).numpy() for name in GATE_COLUMNS},
         }
 
     def has(self, finding: str) -> Flags:

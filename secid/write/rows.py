@@ -144,10 +144,7 @@ def _passage(text: str, cell: Any, own_id: Any, score: Any) -> Passage:
 
 
 def _lost_passage_fields(cells: Sequence[Any], titled: bool) -> list[str]:
-    """Return the names of the fields in passage cells that a copy cannot hold.
-
-    A copy holds the text, the id, a joined title and the fields in MINED_FIELDS.
-    """
+    """Return the fields that a copy cannot hold: all but the text, the id, a joined title and MINED_FIELDS."""
     known = {*TEXT_KEYS, *ID_KEYS, *MINED_FIELDS, *((TITLE_KEY,) if titled else ())}
     inside = {key for cell in cells if isinstance(cell, dict) for key in cell if cell[key] not in (None, "")}
     pairs = ["instructions"] if any(isinstance(cell, list) for cell in cells) else []

@@ -18,7 +18,7 @@ from secid.pages.check_page import check_screen
 from secid.pages.screen import print_page
 from secid.results import RowCounts, SourceFinding, SourceReport
 from secid.results.catalogue import CAUTIONS
-from secid.results.check import CHECKED, Check, SourceCaution, TextFacts
+from secid.results.check import CHECKED_FINDINGS, Check, SourceCaution, TextFacts
 from tests.cli.conftest import FIXTURES, ROOT, child_environment, rows, write_rows
 
 POISONED = FIXTURES / "sources" / "poisoned.jsonl"
@@ -209,7 +209,7 @@ def test_help_lists_findings_and_exit_codes(invoke):
     code, out, _ = invoke("check", "--help")
     words = set("".join(c if c.isalnum() or c == "_" else " " for c in out).split())
     assert code == 0
-    assert {*CHECKED, *CAUTIONS, "any"} <= words
+    assert {*CHECKED_FINDINGS, *CAUTIONS, "any"} <= words
     assert "Exit codes: 0 " in " ".join(out.split())
 
 

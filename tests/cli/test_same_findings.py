@@ -10,7 +10,7 @@ from typing import Any
 import pytest
 
 from secid.results.catalogue import TEXT_FINDINGS
-from secid.results.check import CHECKED
+from secid.results.check import CHECKED_FINDINGS
 from tests.cli.conftest import FIXTURES, Invoke, rows, write_rows
 from tests.unit.findings.test_summary import with_everything
 
@@ -19,7 +19,7 @@ OF_ROWS = ("inversion", "low_locality", "random_like")
 Stated = dict[str, tuple[int, float, float, list[float], list[tuple[str, int]]]]
 
 
-def stated(document: str, name: str, findings: Collection[str] = CHECKED) -> Stated:
+def stated(document: str, name: str, findings: Collection[str] = CHECKED_FINDINGS) -> Stated:
     """n, share, its error, interval and places of examples of each finding."""
     sources = (source.get("report", source) for source in json.loads(document)["sources"])
     (source,) = (source for source in sources if source["name"] == name)

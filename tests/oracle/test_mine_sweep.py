@@ -16,7 +16,7 @@ import pytest
 
 import secid
 from secid.results.mine import Sweep, Swept
-from secid.tools.mining.sweep import RELATIVE, WINDOWS
+from secid.tools.mining.sweep import SWEEP_MARGINS, SWEEP_WINDOWS
 from tests.fake_encoder import HashEncoder
 from tests.oracle.closeness import assert_close
 from tests.oracle.mining import Rules
@@ -55,10 +55,10 @@ def case(folder: Path, sample: int | None = None) -> tuple[Sweep, Callable[..., 
         result: dict[str, Any] = {"random": expected(rules, vectors, level, "random", {"ranks": (1, K)})}
         for name, (_, own) in SOURCES.items():
             kept = {option: value for option, value in own.items() if option in ("maximum", "pick")}
-            windows = dict.fromkeys([own.get("ranks", (1, 200)), (1, K), *WINDOWS])
+            windows = dict.fromkeys([own.get("ranks", (1, 200)), (1, K), *SWEEP_WINDOWS])
             result[name] = expected(rules, vectors, level, "dense", own)
             for ranks in windows:
-                for relative in RELATIVE:
+                for relative in SWEEP_MARGINS:
                     options = {**kept, "ranks": ranks, "relative": relative}
                     result[f"{name} {ranks} {relative}"] = expected(rules, vectors, level, "dense", options)
         return result
@@ -129,7 +129,7 @@ def test_each_method_gives_what_the_rules_say(swept):
     assert_close(of_sweep(sweep), reference(), rel=1e-5)
     assert sweep.unswept == ("lex",)
     variants = [each for source in sweep.sources for each in (source.own, *source.variants)]
-    assert len(variants) == len(SOURCES) * (1 + len(RELATIVE) * (2 + len(WINDOWS)))
+    assert len(variants) == len(SOURCES) * (1 + len(SWEEP_MARGINS) * (2 + len(SWEEP_WINDOWS)))
     assert any(each.n_missing for each in variants)
     assert any(0 < each.n_missing < each.n_short < sweep.n_rows for each in variants)
     shares = [each.suspects.share for each in variants if each.suspects]

@@ -15,7 +15,7 @@ from secid.analyses.in_batch import conflicts
 from secid.arrays import distinct
 from secid.measure.blocks import Triplets
 from secid.measure.in_batch import Batch, Conflicts, flagged_counts
-from secid.measure.separation import BOUND, PassageScores, histogram, mw_loss, separation
+from secid.measure.separation import ERROR_BOUND, PassageScores, histogram, mw_loss, separation
 from tests.meta import NoWait
 from tests.oracle import separation as oracle
 from tests.oracle.closeness import assert_close
@@ -109,9 +109,9 @@ def test_the_mw_loss_is_that_of_the_double_loop_at_any_temperature(tau, seed):
         for part in (positives, negatives)
     )
     expected = oracle.of_pairs(positives, negatives, tau)["mw_loss"]
-    assert abs(mw_loss(scores(positives), scores(negatives), tau) - expected) <= BOUND * max(1.0, expected)
+    assert abs(mw_loss(scores(positives), scores(negatives), tau) - expected) <= ERROR_BOUND * max(1.0, expected)
     shifted = [(query, value + 1e-6 * tau, weight) for query, value, weight in positives]
-    assert abs(oracle.of_pairs(shifted, negatives, tau)["mw_loss"] - expected) > BOUND  # the reference notices it
+    assert abs(oracle.of_pairs(shifted, negatives, tau)["mw_loss"] - expected) > ERROR_BOUND  # the reference notices it
 
 
 def test_equal_scores_lose_log_2():

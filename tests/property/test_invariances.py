@@ -8,6 +8,7 @@ import json
 import random
 from collections.abc import Callable, Iterator
 from dataclasses import replace
+from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
 from typing import Any
@@ -45,6 +46,7 @@ def unit_rows(texts: list[str], seed: int = 0) -> np.ndarray:
     return np.array(rows, np.float32).reshape(len(texts), DIMENSION)
 
 
+@lru_cache(maxsize=20_000)
 def _noise(key: str) -> np.ndarray:
     seed = int.from_bytes(hashlib.sha256(key.encode()).digest()[:8], "little")
     return np.random.default_rng(seed).standard_normal(DIMENSION)

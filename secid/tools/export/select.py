@@ -142,10 +142,7 @@ def _before(source: SourceReport, run: Run | None) -> Answer:
 
 
 def _with_encoder(answer: Answer, run: Run, folder: Path, plan: Plan, selected: Selected) -> Answer:
-    """Complete the copy's row with numbers that negatives.parquet has for its scored negatives.
-
-    Raises NothingToScoreError if the copy has no scored negative.
-    """
+    """Add the numbers of negatives.parquet to the copy's row. Raises NothingToScoreError without a scored negative."""
     planned, facts = selected.original.planned, selected.facts
     scored = selected.stays & facts.scored
     if not scored.any():  # only negatives outside the sample are left
@@ -247,10 +244,7 @@ def refuse_not_evaluated(run: Run, source: str, flag: str, findings: Collection[
 
 
 def _refuse_no_evidence(run: Run, source: str, rule: Rule) -> None:
-    """Raise UsageError for a run that stopped early, or to drop `suspect` if the guide is unreliable for this source.
-
-    An unreliable guide would drop sound rows.
-    """
+    """Raise UsageError if the run stopped early, or to drop `suspect` by a guide that is unreliable for the source."""
     if run.early_stop is not None:
         raise UsageError(
             "this run stopped early, so most negatives were not scored",

@@ -14,7 +14,7 @@ from secid.errors import InputError, SettingsError, UsageError
 from secid.files import sha256_of
 from secid.records import encodable
 from secid.results import EncoderInfo, IdfInfo
-from secid.results.catalogue import DEFECTS, FINDINGS, FORMAL
+from secid.results.catalogue import DEFECTS, FINDINGS, FORMAL_FINDINGS
 from secid.results.document import adapter_of, parse_document, refuse_unnamed
 from secid.settings import ENCODERS, FIELDS, RECIPE_FIELDS, Dtype, Resolved, Settings, checked_settings, value_text
 
@@ -43,11 +43,11 @@ RECORDED_RECIPE = (
 ENCODER_SETTINGS = ("encoder", *RECIPE_FIELDS)
 """Settings that identify the encoder."""
 GUIDES = ("guide", "guide_reranker")
-LARGEST_NUMBER = 1e3
+MAX_NUMBER = 1e3
 """Upper bound of scores and hardness in a valid baseline."""
 HASH_DIGITS = 64
 """Number of hexadecimal digits of a SHA-256."""
-LOW_POINT = 0.02
+UNRELATED_QUANTILE = 0.02
 """Quantile of Sample.relation below which a negative counts as unrelated to its query. By definition, 2 % of the
 baseline's negatives are unrelated. A later version in which a tenth are unrelated is clearly above that."""
 
@@ -178,14 +178,16 @@ def _invalid_fields(source: BaselineSource) -> Iterator[str]:
     known: dict[str, Measurement | None] = {**shares, "hardness": source.hardness, "score_nats": source.score()}
     for name, measurement in known.items():
         if measurement and not (
-            0.0 <= measurement.standard_error < LARGEST_NUMBER
+            0.0 <= measurement.standard_error < MAX_NUMBER
             and measurement.n_queries >= 1
-            and abs(measurement.value) < LARGEST_NUMBER
+            and abs(measurement.value) < MAX_NUMBER
         ):
             yield name
-    lowest = {f"findings.{name}": -1.0 for name in FORMAL}
+    lowest = {f"findings.{name}": -1.0 for name in FORMAL_FINDINGS}
     yield from (name for name, share in shares.items() if not lowest.get(name, 0.0) <= share.value <= 1.0)
-    yield from (f"positives.{name}" for name in FORMAL if name in source.findings and name not in source.positives)
+    yield from (
+        f"positives.{name}" for name in FORMAL_FINDINGS if name in source.findings and name not in source.positives
+    )
     texts = {**source.languages, **source.positives}
     yield from (name for name, share in texts.items() if not 0.0 <= share <= 1.0)
     yield from (f"findings.{name}" for name in DEFECTS if name not in source.findings)

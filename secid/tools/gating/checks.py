@@ -26,7 +26,7 @@ from secid.triplets.random_reference import MAX_QUERIES as SAMPLED_QUERIES
 
 # The input of a check, its decision, and its examples.
 
-EXAMPLES = 3
+MAX_EXAMPLES = 3
 """Maximum number of examples of a check."""
 EXAMPLE_COSINES = ("s_query_positive", "s_query_negative")
 """Columns of the sample that an example shows."""
@@ -180,14 +180,14 @@ def with_worst(check: GateCheck, subject: Subject, severity: Floats) -> GateChec
     if check.outcome == "pass":
         return check
     sample, examples, queries = subject.sample, [], set()
-    for triplet in best(-severity, subject.content, 64 * EXAMPLES).tolist():
+    for triplet in best(-severity, subject.content, 64 * MAX_EXAMPLES).tolist():
         query = int(sample.cluster[triplet])
         if query not in queries:
             queries.add(query)
             positive, negative = (float(sample.columns[name][triplet]) for name in EXAMPLE_COSINES)
             example = subject.example(triplet)
             examples.append(replace(example, s_query_positive=positive, s_query_negative=negative))
-        if len(examples) == EXAMPLES:
+        if len(examples) == MAX_EXAMPLES:
             break
     return replace(check, examples=tuple(examples))
 
@@ -335,7 +335,7 @@ def _examples(finding: SourceFinding) -> tuple[CheckExample, ...]:
             s_query_positive=example.s_query_positive,
             s_query_negative=example.s_query_negative,
         )
-        for example in finding.examples[:EXAMPLES]
+        for example in finding.examples[:MAX_EXAMPLES]
     )
 
 

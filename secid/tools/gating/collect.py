@@ -34,8 +34,8 @@ from secid.run_folder.tables import (
 from secid.settings import ENCODERS, RECIPE_FIELDS, flag_of
 from secid.tools.gating.baseline import (
     BASELINE_SCHEMA_VERSION,
-    LOW_POINT,
     METHOD_SETTINGS,
+    UNRELATED_QUANTILE,
     Baseline,
     BaselineSource,
     Measurement,
@@ -106,10 +106,7 @@ def measured_sample(item: Measured) -> Sample:
 
 
 def folder_samples(folder: Path, run: Run) -> Iterator[tuple[SourceReport, Sample]]:
-    """Yield the report and the sample of every source of a run folder.
-
-    Raises InputError if a table is missing, damaged or from another run.
-    """
+    """Yield each source's report and sample. Raises InputError if a table is missing, damaged or of another run."""
     entries = {entry.name: entry for entry in source_entries(folder)}
     for source in run.sources:
         if source.name not in entries:
@@ -195,7 +192,7 @@ def read_baseline_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, 
 
 
 def _source(source: SourceReport, sample: Sample) -> BaselineSource:
-    low = float(np.quantile(sample.relation(), LOW_POINT))
+    low = float(np.quantile(sample.relation(), UNRELATED_QUANTILE))
     n_queries = source.n_queries
     return BaselineSource(
         n_records=source.rows.n_records,

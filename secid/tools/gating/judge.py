@@ -30,7 +30,7 @@ from secid.tools.gating.baseline import (
     read_baseline,
     refuse_differences,
 )
-from secid.tools.gating.checks import EXAMPLES, NO_GUIDE_BEFORE, Reference, Subject, all_checks
+from secid.tools.gating.checks import MAX_EXAMPLES, NO_GUIDE_BEFORE, Reference, Subject, all_checks
 from secid.tools.gating.collect import Sample, file_hashes, folder_samples, measured_sample, read_baseline_table
 from secid.tools.gating.limits import known_languages, limits_for, of_policy
 from secid.tools.gating.policy import Policy
@@ -223,7 +223,7 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: GateReference,
         ),
         left_out=tuple(
             CheckExample(path=row.path, line=row.line, query="", negative="", reason=row.reason, fact=row.fact)
-            for row in planned.tally.examples[:EXAMPLES]
+            for row in planned.tally.examples[:MAX_EXAMPLES]
         ),
         guide=None if second is None else second.of(item.name),
     )

@@ -18,12 +18,11 @@ from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.results.gate import GROSS_DAMAGE, Basis, finding_of
 from secid.settings import read_toml
 from secid.tools.gating.baseline import Baseline, BaselineSource, Measurement
-from secid.tools.gating.policy import KEYS_IN, LIMITED_CHECKS, Policy, policy_in, table_in
+from secid.tools.gating.policy import LIMITED_CHECKS, POLICY_TABLES, Policy, policy_in, table_in
 from secid.triplets.estimates import NO_SPREAD
 
-# Limits come from the policy, or else from the baseline. Each limit has the smallest damage that it detects.
-#
-# Limits of counted defects come only from the policy, because a baseline with defects must not let more of them in.
+# Limits come from the policy, or else from the baseline. Limits of counted defects come only from the policy, because a
+# baseline with defects must not let more of them in.
 #
 # A limit from the baseline has a margin so that a new sample of the same source passes. With `minimum_queries` queries,
 # the whole 95 % interval is inside the limit in 95 % of samples; with twice as many, in nearly all. The margin covers
@@ -38,15 +37,13 @@ DECIDABLE_QUERIES = 100
 """Minimum number of queries to decide on a source, unless the baseline has fewer or the policy sets another number."""
 RANDOM_LIKE_OF_RANDOM = 0.87
 """Share of random passages that have the finding random_like. Source: METHOD 10."""
-SHUFFLED_BELOW = 0.7
-"""Share of other queries' negatives that count as unrelated. The measured shares were 0.76 to 0.83. Source:
-docs/experiments/gate.md."""
-LEAST_SAMPLE = 30
-"""Minimum sample size in queries that limits are derived for, even if the policy's minimum is smaller. It is lower if
-the baseline has fewer queries."""
+SHUFFLED_UNRELATED_SHARE = 0.7
+"""Share of other queries' negatives that count as unrelated, 0.76 to 0.83 measured. Source: docs/experiments/gate.md"""
+MIN_SAMPLE = 30
+"""Minimum sample size in queries that limits are derived for, unless the baseline has fewer queries."""
 LANGUAGE_TOLERANCE = 0.05
 """Extra share of texts in new languages that a source may have, above the baseline's share. 1,000 texts are sampled."""
-KNOWN_LANGUAGE = 0.01
+MIN_LANGUAGE_SHARE = 0.01
 """Minimum share of a source's texts that makes a language a known one."""
 CAN_FAIL_ANY = ("random_like", "weak_positive", "other_language")
 """Findings that can fail any source, including a new one."""
@@ -117,7 +114,7 @@ def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> Gate
     """Return the limits of a source. previous: its predecessor in the baseline, None for a new source."""
     least = minimum_queries(policy, baseline, previous)
     usual = minimum_queries(Policy(), baseline, previous)
-    derived = _derived(policy, baseline, previous, max(least, min(usual, LEAST_SAMPLE)))
+    derived = _derived(policy, baseline, previous, max(least, min(usual, MIN_SAMPLE)))
     bounds: dict[str, Bound] = {}
     left_out: list[str] = []
     for name in LIMITED_CHECKS:
@@ -154,10 +151,7 @@ def of_policy(policy: Policy, check: str) -> float | str | None:
 
 
 def _derived(policy: Policy, baseline: Baseline, previous: str | None, n: int) -> dict[str, Bound]:
-    """Return the limits that follow from the baseline, by check. Defects have the policy's `defects_maximum`.
-
-    n : sample size in queries that the limits are derived for.
-    """
+    """Return limits by check: defects from the policy, all others from the baseline, for samples of n queries."""
     sources = {previous: baseline.sources[previous]} if previous else dict(baseline.sources)
     known = known_languages(baseline, previous)
     limits: dict[str, Bound | None] = {"hardness": _hardness(sources, n)}
@@ -176,7 +170,7 @@ def _derived(policy: Policy, baseline: Baseline, previous: str | None, n: int) -
 def known_languages(baseline: Baseline, previous: str | None) -> set[str]:
     """Return the languages of the predecessor; for a new source, those of the whole baseline."""
     sources = [baseline.sources[previous]] if previous else baseline.sources.values()
-    return {code for source in sources for code, share in source.languages.items() if share >= KNOWN_LANGUAGE}
+    return {code for source in sources for code, share in source.languages.items() if share >= MIN_LANGUAGE_SHARE}
 
 
 def _extreme(known: Mapping[str, Measurement], n: int, sign: float) -> tuple[str, Measurement]:
@@ -190,7 +184,7 @@ def _extreme(known: Mapping[str, Measurement], n: int, sign: float) -> tuple[str
 
 
 def _hardness(sources: Mapping[str, BaselineSource], n: int) -> Bound | None:
-    """Return the limit of hardness: at least that of the easiest source minus a margin. None if none has hardness."""
+    """Return the limit of hardness: at least that of the easiest source minus a margin. None without any hardness."""
     known = {name: source.hardness for name, source in sources.items() if source.hardness is not None}
     if not known:
         return None
@@ -213,9 +207,8 @@ def _languages(sources: Mapping[str, BaselineSource], known: set[str]) -> Bound:
         for name, source in sources.items()
     }
     largest = max(new, key=new.__getitem__)
-    before = new[largest]
+    before, basis = new[largest], _basis(sources, "extreme")
     limit = _rounded_up(before + LANGUAGE_TOLERANCE)
-    basis = _basis(sources, "extreme")
     return Bound(side=AT_MOST, value=limit, basis=basis, reference=largest, before=before, counted=True)
 
 
@@ -253,10 +246,7 @@ def _share(sources: Mapping[str, BaselineSource], name: str, n: int, notice: boo
 
 
 def _score(name: str, source: BaselineSource, n: int) -> Bound | None:
-    """Return the limit of the score: within ± a margin of the predecessor's score.
-
-    None if the predecessor has too few queries for a standard error.
-    """
+    """Return the limit of the score: within ± a margin of the predecessor's; None if that has no standard error."""
     score = source.score()
     if score.n_queries < MIN_QUERIES:
         return None
@@ -270,7 +260,7 @@ def _unrelated(name: str, source: BaselineSource, n: int) -> Bound:
     limit = round_up(max(share_margin(tail, n), _least_share(n) - tail.value))
 
     def beyond(share: float) -> tuple[float, float]:
-        damaged = tail.value + share * (SHUFFLED_BELOW - tail.value)
+        damaged = tail.value + share * (SHUFFLED_UNRELATED_SHARE - tail.value)
         distance, error = _beyond(tail, damaged, tail.value + limit)
         return distance, hypot(error, tail.standard_error)
 
@@ -308,7 +298,6 @@ def share_margin(share: Measurement, n: int) -> float:
 
 
 LARGEST_ERROR_SHARE = 0.5
-"""Share with the largest error."""
 FIXED_POINT_ROUNDS = 20
 """Iterations to find the margin. The factor grows as the margin's square root, so each at least halves the error."""
 
@@ -320,10 +309,7 @@ def _least_share(n: int) -> float:
 
 
 def _draws(share: Measurement) -> float:
-    """Return the number of independent draws that would give the share the same error; see `share_interval`.
-
-    If the share has no error, return its number of queries.
-    """
+    """Return the number of independent draws with the share's error, as in `share_interval`; without it, of queries."""
     p = share.value
     if share.standard_error > NO_SPREAD and 0.0 < p < 1.0:
         return p * (1.0 - p) / share.standard_error**2
@@ -331,7 +317,7 @@ def _draws(share: Measurement) -> float:
 
 
 def _beyond(known: Measurement, damaged: float, limit: float) -> tuple[float, float]:
-    """Return how far a share lies beyond a limit, and the share's error in a sample as large as the reference's."""
+    """Return how far a share lies beyond a limit, and its error in a sample as large as the reference's."""
     return damaged - limit, sqrt(max(0.0, damaged * (1.0 - damaged)) / _draws(known))
 
 
@@ -340,7 +326,6 @@ def _detects(beyond: Callable[[float], tuple[float, float]]) -> float:
 
     A share is detected if the number is at least half an interval beyond the limit. Then the whole interval is beyond
     the limit in half of the samples.
-
     beyond : function of the share of damaged negatives; returns how far the number lies beyond the limit on average,
     and its standard error.
     """
@@ -469,7 +454,7 @@ def above_sentence(name: str, above: Mapping[str, float]) -> str:
 
 def write_policy(baseline: Baseline, where: str, path: Path) -> None:
     """Write the policy to a new file, or add it to a file that has none. Raises UsageError, OutputError."""
-    name = ".".join(KEYS_IN.get(path.name, ("gate",)))
+    name = ".".join(POLICY_TABLES.get(path.name, ("gate",)))
     text = policy_text(baseline, where, name)
     if path.exists():
         try:

@@ -90,9 +90,9 @@ class Policy(PolicyTable):
     drift: DriftPolicy = Field(default_factory=DriftPolicy)
 
 
-KEYS_IN: Mapping[str, tuple[str, ...]] = {"secid.toml": ("gate",), "pyproject.toml": ("tool", "secid", "gate")}
+POLICY_TABLES: Mapping[str, tuple[str, ...]] = {"secid.toml": ("gate",), "pyproject.toml": ("tool", "secid", "gate")}
 """Settings files that may contain a policy, and the path of its table."""
-MISSPELT = 0.85
+MIN_KEY_SIMILARITY = 0.85
 """Minimum similarity to a key of the policy at which a key counts as misspelt: one wrong letter in seven. The tables of
 other tools are less similar."""
 
@@ -100,7 +100,7 @@ other tools are less similar."""
 def read_policy(path: Path | None, directory: Path | None = None) -> tuple[Policy, str]:
     """Return the policy and the file that it is from; an empty policy and "" if there is none.
 
-    path : a file with a [gate] table, or with nothing but the policy. None to look in the files of KEYS_IN.
+    path : a file with a [gate] table, or with nothing but the policy. None to look in the files of POLICY_TABLES.
     directory : folder of these files, by default the working directory.
     Raises SettingsError that names the key and the nearest known key, UsageError if `path` is not a file.
     """
@@ -116,14 +116,14 @@ def read_policy(path: Path | None, directory: Path | None = None) -> tuple[Polic
             raise UsageError(message, where=str(path), remedy=remedy)
         table = _toml(path)
         policy = policy_in(table, path.name, str(path))
-        if policy is None and path.name in KEYS_IN:
+        if policy is None and path.name in POLICY_TABLES:
             raise SettingsError(
-                f"has no [{'.'.join(KEYS_IN[path.name])}] table",
+                f"has no [{'.'.join(POLICY_TABLES[path.name])}] table",
                 where=str(path),
                 remedy="add one: secid gate --init --policy FILE",
             )
         return policy or parse_policy(table, str(path)), str(path)
-    for name in KEYS_IN:
+    for name in POLICY_TABLES:
         policy = policy_in(_toml(base / name), name, name) if (base / name).is_file() else None
         if policy is not None:
             return policy, name
@@ -133,7 +133,7 @@ def read_policy(path: Path | None, directory: Path | None = None) -> tuple[Polic
 def table_in(table: Mapping[str, Any], name: str) -> Any:
     """Return the policy's table in a TOML document; None if there is none. name: file name, which decides the table."""
     value: Any = table
-    for key in KEYS_IN.get(name, ("gate",)):
+    for key in POLICY_TABLES.get(name, ("gate",)):
         value = value.get(key) if isinstance(value, Mapping) else None
     return value
 
@@ -153,11 +153,11 @@ def _refuse_misplaced(table: Mapping[str, Any], name: str, where: str) -> None:
     Keys of other tools and secid's settings are allowed there. One setting has the same name as a table of the policy,
     so it is refused only if its value is a table.
     """
-    *above, last = KEYS_IN.get(name, ("gate",))
+    *above, last = POLICY_TABLES.get(name, ("gate",))
     for key in above:
         table = table[key]
     for key, value in table.items():
-        near = difflib.get_close_matches(key, Policy.model_fields, n=1, cutoff=MISSPELT)
+        near = difflib.get_close_matches(key, Policy.model_fields, n=1, cutoff=MIN_KEY_SIMILARITY)
         if near and (key not in FIELDS or isinstance(value, Mapping)):
             path = ".".join([*above, key])
             remedy = f"did you mean {'.'.join([*above, last, near[0]])!r}?"

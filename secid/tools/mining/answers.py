@@ -215,10 +215,7 @@ def _shown(item: object) -> str:
 
 
 def _faults(items: Sequence[object], pair: PromptPair, forms: set[str]) -> Iterator[str | None]:
-    """Yield the first reason why each item is not a valid negative of the query; None for a valid one.
-
-    forms : normal forms of earlier texts. The normal forms of these items are added to it.
-    """
+    """Yield the first fault of each item; None for a valid negative. Normal forms of the items are added to `forms`."""
     texts, positives = list(map(_shown, items)), set(map(normal_form, pair.positives))
     query, near, foreign = normal_form(pair.query), _near_copies(texts, pair.positives), _foreign(texts, pair.positives)
     for place, (item, text) in enumerate(zip(items, texts, strict=True)):
@@ -251,10 +248,7 @@ def _near_copies(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[
 
 
 def _foreign(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[np.bool_]:
-    """Return flags of texts whose language differs from that of every positive, (n,).
-
-    A text is not flagged if its language is undecided, or if the languages of all positives are.
-    """
+    """Return (n,) flags of texts in another language than all positives. An undecided language flags nothing."""
     language = language_numbers(Packed.of(texts))
     known = np.setdiff1d(language_numbers(Packed.of(positives)), [UNDECIDED])
     return np.asarray((language != UNDECIDED) & (len(known) > 0) & ~np.isin(language, known))

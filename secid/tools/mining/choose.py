@@ -235,9 +235,13 @@ class Picks:
             new = ~np.isin(exclusions.forms(order.ids), exclusions.forms(self.ids[row, :n].astype(np.int64)))
         free = new & (self.used[order.ids] < self.cap)
         places = np.flatnonzero(free)[:most]
-        ids, own = order.ids[places], slice(n, n + len(places))
-        self.ids[row, own], self.ranks[row, own], self.scores[row, own] = ids, ranks[places], order.scores[places]
-        self.by[row, own] = by
+        ids, columns = order.ids[places], slice(n, n + len(places))
+        self.ids[row, columns], self.ranks[row, columns], self.scores[row, columns] = (
+            ids,
+            ranks[places],
+            order.scores[places],
+        )
+        self.by[row, columns] = by
         self.used[ids] += 1
         return int((new & ~free).sum()) if len(places) < most else 0
 
@@ -322,9 +326,9 @@ class Choice:
         preferred = best_first(np.where(eligible, value, -np.inf), in_order)
         rank, reused = lists.allowed.cumsum(axis=1), np.zeros(len(rows), np.int64)
         for place, (row, n) in enumerate(zip(rows.tolist(), eligible.sum(axis=1).tolist(), strict=True)):
-            own = preferred[place, :n]
-            order = Order(lists.ids[place, own], lists.scores[place, own])
-            reused[place] = picks.take(row, order, rank[place, own], number, picks.k, self.exclusions)
+            columns = preferred[place, :n]
+            order = Order(lists.ids[place, columns], lists.scores[place, columns])
+            reused[place] = picks.take(row, order, rank[place, columns], number, picks.k, self.exclusions)
             if reused[place] and isinstance(miner.method, Random) and not lists.complete[place]:
                 fill(picks, row, number, lists.queries[place : place + 1], None, lists.ranking, self.exclusions)
         short = (picks.ids[rows] >= 0).sum(axis=1) < picks.k
@@ -400,14 +404,14 @@ def combine(
 
     parts : (number of a source, n).   picks : picks of all sources.   number : number of the hybrid.
     """
-    own, reused = picks[number], np.zeros(len(rows), np.bool_)
+    target, reused = picks[number], np.zeros(len(rows), np.bool_)
     for place, row in enumerate(rows.tolist()):
         for part, n in parts:
             source, present = picks[part], picks[part].ids[row] >= 0
             order = Order(source.ids[row, present], source.scores[row, present])
-            reused[place] |= own.take(row, order, source.ranks[row, present], part, n, exclusions) > 0
+            reused[place] |= target.take(row, order, source.ranks[row, present], part, n, exclusions) > 0
     why = np.where(reused, WHY.index("reused"), WHY.index("parts_ended")) + 1
-    own.why[rows] = np.where((own.ids[rows] >= 0).sum(axis=1) < own.k, why, 0)
+    target.why[rows] = np.where((target.ids[rows] >= 0).sum(axis=1) < target.k, why, 0)
 
 
 def fill(

@@ -220,10 +220,7 @@ def _rankings(
 
 
 def _scores(embedder: Embedder | None, queries: Index, ids: Index | npt.NDArray[np.int32]) -> Floats:
-    """Return dot products of queries and passages, (R, m); NaN for id -1 or without an encoder.
-
-    queries : (R, 1) ids.   ids : (R, m) ids of passages.
-    """
+    """Return (R, m) dot products of queries (R, 1) and passages (R, m); NaN for id -1 or without an encoder."""
     scores = np.full(ids.shape, np.nan)
     present = ids >= 0
     if embedder is not None and present.any():

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from secid.arrays import Index
-from secid.encode.endpoint import CHECK, LOOPBACK, OPENAI_HOST, TRIES, environment_key, parse_address
+from secid.encode.endpoint import LOOPBACK, OPENAI_HOST, SERVER_CHECK, TRIES, environment_key, parse_address
 from secid.errors import EncoderError, EndpointError, UsageError, install_command
 from secid.pages.text import plural
 from secid.pool.texts import TextSpool
@@ -288,13 +288,10 @@ class Endpoint:
         return self.error(f"the endpoint rejected the request: HTTP {code} {problem}".rstrip(), remedy)
 
     def _failed(self, error: Any, problem: str) -> EndpointError:
-        """Return the error after the client's last attempt. The number of attempts comes from the request's header.
-
-        The client makes fewer attempts if the server asks it to wait too long.
-        """
+        """Return the error after the last attempt. The client makes fewer if the server asks it to wait too long."""
         n = int(error.request.headers.get(RETRY_HEADER, 0)) + 1
         what = f"no usable response after {n} attempt{'s' * (n > 1)}; the last problem: {problem}"
-        return self.error(what, CHECK)
+        return self.error(what, SERVER_CHECK)
 
     def close(self) -> None:
         """Close the connection."""
@@ -324,7 +321,7 @@ class Endpoint:
         """Add a note the first time that the client repeats a request."""
         if request.headers.get(RETRY_HEADER, "0") != "0" and not self._retried:
             self._retried = True
-            self._progress.note(f"{self.url}: repeating requests without a usable answer; {CHECK}")
+            self._progress.note(f"{self.url}: repeating requests without a usable answer; {SERVER_CHECK}")
 
     def _shown(self, text: str) -> str:
         """Return a server's text as one line of up to 200 characters. The key is removed before the text is cut."""

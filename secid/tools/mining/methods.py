@@ -32,7 +32,7 @@ Pick = Literal["top", "random", "simans"]
 OnShort = Literal["keep", "drop", "random"]
 DEPTH = 200
 """Last rank of the default window, or K if that is larger."""
-LARGEST_RANK = 2**31 - 1
+MAX_RANK = 2**31 - 1
 """Maximum rank and K, since ranks are stored in 32 bits. No collection has more candidates."""
 SOURCE_NAME = re.compile(r"[\w][\w.+-]*")
 
@@ -102,7 +102,7 @@ METHODS: Mapping[str, type[Method]] = {
 }
 
 
-SIMANS = {"a": 0.5, "b": 0.0}
+SIMANS_DEFAULTS = {"a": 0.5, "b": 0.0}
 """Defaults of a and b. p(n) is proportional to exp(-a (s_qn - s_qp - b)^2). Source: METHOD 10."""
 FILLED = "random"
 """Name of the miner for negatives that fill short rows."""
@@ -119,7 +119,7 @@ class Miner:
     @property
     def window(self) -> tuple[int, int]:
         """Return the first and the last rank that may be taken."""
-        return self.method.ranks if isinstance(self.method, Bm25 | Dense) else (1, LARGEST_RANK)
+        return self.method.ranks if isinstance(self.method, Bm25 | Dense) else (1, MAX_RANK)
 
     @property
     def pick(self) -> Pick:
@@ -194,8 +194,8 @@ def parse_miners(specs: str | Sequence[str], k: int) -> tuple[Miner, ...]:
 
     Raises UsageError for an invalid name, method, option or value, with a list of valid ones.
     """
-    if not 1 <= k <= LARGEST_RANK:
-        raise UsageError(f"expected a number from 1 to {LARGEST_RANK}, got {k}", where="-k")
+    if not 1 <= k <= MAX_RANK:
+        raise UsageError(f"expected a number from 1 to {MAX_RANK}, got {k}", where="-k")
     if isinstance(specs, str):
         specs = [specs]
     if not specs:
@@ -237,8 +237,8 @@ def _miner(spec: str, k: int) -> Miner:
         )
     options = {**_options(spec, kind, preset), **_options(spec, kind, rest)}
     if options.get("pick") == "simans":
-        options = {**SIMANS, **options}
-    elif options.keys() & SIMANS.keys():
+        options = {**SIMANS_DEFAULTS, **options}
+    elif options.keys() & SIMANS_DEFAULTS.keys():
         raise UsageError("a and b need pick=simans", where=spec, remedy="add pick=simans, or remove a and b")
     if kind == "dense" and not options.keys() & get_args(Margin):
         options["relative"] = MARGIN
@@ -309,7 +309,7 @@ class Option:
 def _count(value: str) -> int:
     if not re.fullmatch(r"[1-9][0-9]*", value):
         raise ValueError
-    return min(int(value), LARGEST_RANK)
+    return min(int(value), MAX_RANK)
 
 
 def _ranks(value: str) -> tuple[int, int]:

@@ -195,10 +195,10 @@ def _questions(
     own_keys = keys[passage_ids[np.array(label_passage[:n_own], np.int64)]]
     labelled = new_id[passage_ids[np.array(label_passage, np.int64)]]
 
-    def ids(some: Index) -> list[str]:
+    def ids(numbers: Index) -> list[str]:
         if collection is None:
-            return [ids_known.get(number, "") for number in some.tolist()]
-        return collection.passage_ids(in_file[place_of[some]].tolist())
+            return [ids_known.get(number, "") for number in numbers.tolist()]
+        return collection.passage_ids(in_file[place_of[numbers]].tolist())
 
     return Questions(
         rows=rows,

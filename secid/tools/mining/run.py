@@ -147,10 +147,7 @@ def run_fields(plan: MiningPlan, questions: Questions, settings: Settings) -> di
 
 @contextmanager
 def _locked_folder(folder: Path) -> Iterator[None]:
-    """Create the folder, and lock it against other runs until the block ends. Raises OutputError.
-
-    If the block fails, folders that were created here are removed, unless they have files.
-    """
+    """Create and lock a folder during the block. If that fails, remove new empty folders. Raises OutputError."""
     created = [path for path in (folder, *folder.parents) if not path.exists()]
     try:
         make_folder(folder / JOURNAL)

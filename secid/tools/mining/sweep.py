@@ -28,8 +28,8 @@ from secid.triplets.estimates import comparable_keys, wilson_interval
 from secid.triplets.guide import GuideScores, guide_scores, sample_of
 from secid.triplets.random_reference import NEAR_HARDNESS
 
-RELATIVE = (0.0, 0.02, 0.05, 0.1, 0.2)
-WINDOWS = ((11, 50), (51, 100))
+SWEEP_MARGINS = (0.0, 0.02, 0.05, 0.1, 0.2)
+SWEEP_WINDOWS = ((11, 50), (51, 100))
 """Windows of ranks in addition to the source's own and 1 to K."""
 SWEEP_SAMPLE = 300
 """Number of negatives of each variant that a guide scores. A share of 10 % then has a standard error of 1.7 points."""
@@ -42,8 +42,8 @@ def swept_methods(miner: Miner, k: int) -> list[Miner]:
     """
     dense, methods = miner.method, dict[tuple[tuple[int, int], float], Dense]()
     if isinstance(dense, Dense):
-        for ranks in (miner.window, (1, k), *WINDOWS):
-            for relative in RELATIVE:
+        for ranks in (miner.window, (1, k), *SWEEP_WINDOWS):
+            for relative in SWEEP_MARGINS:
                 methods[ranks, relative] = replace(dense, ranks=ranks, relative=relative, absolute=None)
     return [Miner(miner.name, miner.text, method) for method in methods.values()]
 

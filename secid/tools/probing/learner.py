@@ -359,10 +359,7 @@ def train_and_rank(
 
 
 def _check_finite(rows: Tensor, store: TextStore, ids: Index, work: Work) -> None:
-    """Raise an error if a row is not finite, since NaN would sort before all scores.
-
-    rows : (n, d) vectors of the texts with these ids. Raises DivergedError or NonFiniteEmbeddingError.
-    """
+    """Raise DivergedError or NonFiniteEmbeddingError if a row is not finite, since NaN would sort before all scores."""
     wrong = (~rows.isfinite().all(dim=1)).nonzero().flatten().tolist()
     if wrong and work.source is not None:
         raise DivergedError("the vector of a text is not finite after training")

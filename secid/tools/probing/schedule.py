@@ -92,10 +92,7 @@ class Trainings:
         return np.concatenate([done[work] for work in works])
 
     def seed(self, sources: Sequence[NegativeSource], seed: int, rate: float) -> dict[NegativeSource, Floats]:
-        """Return the metrics of the held-out queries, (n, 3), after training on each source or control.
-
-        Raises DivergedError, with its run.
-        """
+        """Return metrics (n, 3) of held-out queries after training on each source or control. Raises DivergedError."""
         works = {source: [Work(source, fold, seed, rate) for fold in self._tests] for source in sources}
         in_order = [work for of_fold in zip(*works.values(), strict=True) for work in of_fold]
         self._total = self._n_done + self._n_missing(self._remaining(sources, seed, rate))[1]

@@ -82,7 +82,7 @@ class MergedScore:
 # There are three passes over the shards. The first counts shared queries and adds up sums by query. The second adds up
 # the matrices of sources, restricted to shared queries. The third adds up their influence. Source: METHOD 8, 16.1.
 
-NOTHING = Influence((1.0,), np.zeros(0), np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 1)), np.zeros(0))
+NO_INFLUENCE = Influence((1.0,), np.zeros(0), np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 1)), np.zeros(0))
 """Influence of a source that has no triplet in a shard."""
 NO_SUM = InformationState(torch.zeros(()), 0.0)
 
@@ -201,10 +201,10 @@ class MergedPairs:
 
         whole : influence of all triplets of each source in the shard, by name.
         """
-        effects = {self.whole(place): whole.get(name, NOTHING) for place, name in enumerate(self.names)}
+        effects = {self.whole(place): whole.get(name, NO_INFLUENCE) for place, name in enumerate(self.names)}
         for key, sources in self.members.items():
             rows = part.rows(key.place, part.queries(sources))
-            effects[key] = NOTHING if rows is None else self.sets[key].add(vectors, rows, part.distance, dtype)
+            effects[key] = NO_INFLUENCE if rows is None else self.sets[key].add(vectors, rows, part.distance, dtype)
         for pair, both in self._pairs(part):
             for ratio, sides in zip(self._ratios[pair], self._sides(part, pair, both), strict=True):
                 ratio.add_square(*sides)

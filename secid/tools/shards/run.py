@@ -85,7 +85,7 @@ def score_shard(
     values = resolved.values
     from secid.pool.plan import Shard
     from secid.read import open_sources, sources_and_words
-    from secid.tools.shards.shard import COUNTS, SHARD, WHOLE, Job, all_parts, name_of, score_shard
+    from secid.tools.shards.shard import COUNTS, SHARD, WHOLE_RUN, Job, all_parts, name_of, score_shard
 
     job = Job.of(sources, state_dir, resolved, progress)
     if values.shard is None:
@@ -109,7 +109,7 @@ def score_shard(
             if counts is None:
                 with open_sources(files, values) as readers, clock.stage("count"):
                     (work / "count").mkdir()
-                    counts = job.count(readers, part if prepare else WHOLE, work / "count", recorder)
+                    counts = job.count(readers, part if prepare else WHOLE_RUN, work / "count", recorder)
             if not prepare:
                 with open_sources(files, values) as readers:
                     named = None if run is None else fspath(run)
@@ -158,11 +158,11 @@ def merge(
     from secid.scoring.stages import Background, measure
     from secid.tools.shards.merge import merge_states, merged_run, states_of
     from secid.tools.shards.shard import Job, check_encoder, check_files, files_of, shard_states, subset_of_sample
-    from secid.tools.shards.state import MOST_SAMPLED
+    from secid.tools.shards.state import MAX_SAMPLED
     from secid.tools.shards.store import StateDir
 
-    if not 1 <= sample <= MOST_SAMPLED:
-        raise UsageError(f"expected a number from 1 to {MOST_SAMPLED:,}, got {sample:,}", where="--sample")
+    if not 1 <= sample <= MAX_SAMPLED:
+        raise UsageError(f"expected a number from 1 to {MAX_SAMPLED:,}, got {sample:,}", where="--sample")
     state = StateDir(fspath(state_dir))
     headers = shard_states(state)
     first_name, first = next(iter(headers.items()))
@@ -280,7 +280,7 @@ TRIES = 3
 """Try a part this many times if its worker dies or raises an error that is not a SecidError. Then the run fails."""
 ANSWER_SECONDS, LOOK_SECONDS = 5.0, 5.0
 """Maximum wait for an address to answer, and time between checks whether the cluster has room for more workers."""
-CLIENT, START = "ray://", "worker"
+RAY_PREFIX, START = "ray://", "worker"
 
 
 class _Worker:
@@ -318,12 +318,12 @@ def score_on_ray(
     """
     from secid.analyses.registry import to_json
     from secid.pool.plan import Shard
-    from secid.tools.shards.shard import COUNTS, SHARD, WHOLE, Job
+    from secid.tools.shards.shard import COUNTS, SHARD, WHOLE_RUN, Job
 
     stages = {COUNTS: "count", SHARD: "score"}
     resolved, progress = start_command(encoder, settings, progress)
-    if on != "ray" and not on.startswith(CLIENT):
-        raise errors.UsageError(f"expected ray or {CLIENT}HOST:PORT, got {on!r}", where="--on")
+    if on != "ray" and not on.startswith(RAY_PREFIX):
+        raise errors.UsageError(f"expected ray or {RAY_PREFIX}HOST:PORT, got {on!r}", where="--on")
     if shards < 1:
         raise errors.UsageError(f"expected at least 1, got {shards}", where="--shards")
     refuse_no_encoder(encoder, resolved.values)
@@ -333,7 +333,7 @@ def score_on_ray(
         raise errors.UsageError("on Ray, the encoder's address cannot come from a settings file", remedy=remedy)
     job = Job.of(sources, state_dir, resolved, progress)
     parts = [Shard(number, shards) for number in range(shards)]
-    done = {kind: job.done(kind, (*parts, WHOLE)) for kind in stages}
+    done = {kind: job.done(kind, (*parts, WHOLE_RUN)) for kind in stages}
     keywords, url = resolved.non_defaults(), job.state.url
     with RunFolder(None if run is None else Path(run), force), _connected(on) as ray:
         hosts = {node["NodeManagerAddress"] for node in ray.nodes() if node["Alive"]}
@@ -344,7 +344,7 @@ def score_on_ray(
         noted: set[str] = set()
         for kind, stage in stages.items():
             options = {**keywords, "state_dir": url, "prepare": kind == COUNTS}
-            left = [part for part in parts if not {part, WHOLE} & done[kind]]
+            left = [part for part in parts if not {part, WHOLE_RUN} & done[kind]]
             work = {
                 f"{stage} {part}": (score_shard, job.words, encoder_ref, {**options, "shard": str(part)})
                 for part in left
@@ -447,10 +447,7 @@ def _connected(on: str) -> Iterator[Any]:
 
 
 def _current() -> str:
-    """Return the address of the cluster that this machine is part of; "local" if there is none or it does not answer.
-
-    Ray would wait minutes for a cluster that has died.
-    """
+    """Return the address of this machine's cluster; "local" if none answers. Ray would wait minutes for a dead one."""
     path = Path(os.environ.get("RAY_TMPDIR") or tempfile.gettempdir(), "ray", "ray_current_cluster")
     with suppress(OSError):
         _ask(address := path.read_text(encoding="utf-8").strip())
@@ -460,6 +457,6 @@ def _current() -> str:
 
 def _ask(address: str) -> None:
     """Raise OSError if nothing answers at HOST:PORT."""
-    host, _, port = address.removeprefix(CLIENT).rpartition(":")
+    host, _, port = address.removeprefix(RAY_PREFIX).rpartition(":")
     if port.isdigit():
         socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()

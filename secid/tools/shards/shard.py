@@ -21,7 +21,7 @@ from secid.pool.plan import EmptyShardError, QuerySubset, Shard
 from secid.pool.texts import text_key
 from secid.progress import Clock, Progress, Silent
 from secid.read import Reader, once_only, open_sources, sources_and_words
-from secid.read.stream import HUB
+from secid.read.stream import HUB_PREFIX
 from secid.results import EncoderInfo
 from secid.settings import DEFAULTS, FIELDS, MERGE_SETTINGS, SHARD_LOCAL_SETTINGS, Resolved, Settings, flag_of
 from secid.tools.shards.store import StateDir
@@ -42,7 +42,7 @@ Other entries depend on the kind of state.
 """
 COUNTS, SHARD = "counts", "shard"
 ROWS = "rows"
-WHOLE = Shard(0, 1)
+WHOLE_RUN = Shard(0, 1)
 REFUSED_SETTINGS = {
     "first_k": "a shard does not see how many negatives the records of other shards have",
     "max_records": "a sample needs no shards",
@@ -176,7 +176,9 @@ class Job:
         from secid.tools.shards.counts import count_part, summed_counts
 
         counts = count_part(readers, self.resolved.values, shard, folder, progress)
-        return self._written(summed_counts(lambda: [counts]) if shard == WHOLE else counts, shard, files_of(readers))
+        return self._written(
+            summed_counts(lambda: [counts]) if shard == WHOLE_RUN else counts, shard, files_of(readers)
+        )
 
     def _written(self, counts: Counts, shard: Shard, files: Mapping[str, Any]) -> Counts:
         from secid.tools.shards.state import state_of_counts
@@ -193,8 +195,8 @@ class Job:
         from secid.tools.shards.counts import summed_counts
         from secid.tools.shards.state import counts_of_state
 
-        if self.is_done(COUNTS, WHOLE):
-            return counts_of_state(self.state, name_of(COUNTS, WHOLE))
+        if self.is_done(COUNTS, WHOLE_RUN):
+            return counts_of_state(self.state, name_of(COUNTS, WHOLE_RUN))
         existing = set(self.state.names())
         parts = all_parts(COUNTS, self.shard.of)
         missing = [str(part) for name, part in parts.items() if name not in existing]
@@ -209,7 +211,7 @@ class Job:
         headers = {name: self.state.header(name) for name in parts}
         check_same(self.state, headers, self.run)
         counts = summed_counts(lambda: (counts_of_state(self.state, name) for name in headers))
-        return self._written(counts, WHOLE, next(iter(headers.values()))["files"])
+        return self._written(counts, WHOLE_RUN, next(iter(headers.values()))["files"])
 
 
 def files_of(readers: Sequence[Reader]) -> dict[str, Any]:
@@ -244,7 +246,7 @@ def score_shard(
             context = measure(read, encoder, None, background, work, clock, progress)
             scored = assemble_run(context, read, encoder, background, clock, run_folder)
             files = files_of(readers)
-            counted = name_of(COUNTS, WHOLE)
+            counted = name_of(COUNTS, WHOLE_RUN)
             check_files(name, files, counted, job.state.header(counted)["files"], job.state.url)
             numbers, arrays = state_of(scored, read.plan, smallest_distance(encoder), resolved.values)
             with clock.stage("write"):
@@ -293,7 +295,7 @@ def shard_states(state: StateDir) -> dict[str, Header]:
         )
     first, header = next(iter(headers.items()))
     check_same(state, headers, header["run"], f"in {first}")
-    if state.has(counts := name_of(COUNTS, WHOLE)):
+    if state.has(counts := name_of(COUNTS, WHOLE_RUN)):
         check_files(counts, state.header(counts)["files"], first, header["files"], state.url)
     return headers
 
@@ -309,8 +311,8 @@ def check_files(name: str, listed: Mapping[str, Any], first: str, files: Mapping
             if path in listed and path in files
             else f"was read by {first if path in files else name} but not by {name if path in files else first}",
             where=path,
-            remedy=f"{again}, and name the commit: {HUB}datasets/OWNER/NAME@COMMIT"
-            if path.startswith(HUB)
+            remedy=f"{again}, and name the commit: {HUB_PREFIX}datasets/OWNER/NAME@COMMIT"
+            if path.startswith(HUB_PREFIX)
             else f"put the file back, or {again}",
         )
 

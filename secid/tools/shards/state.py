@@ -8,7 +8,7 @@ offsets      : start of each record's triplets, then the number of triplets.
 squared, weight : (T,) ||n - p||^2 and w.
 findings, is_sound : (T,) mask of findings, and True without a counted defect.
 keys         : (Q, 16) text keys of its queries, by rising id.
-priorities   : the MOST_SAMPLED smallest sample hashes of its queries.
+priorities   : the MAX_SAMPLED smallest sample hashes of its queries.
 
 Source: METHOD 2, 8, 11, 14.
 """
@@ -32,7 +32,7 @@ from secid.measure.blocks import Triplets, Vectors
 from secid.measure.sweep import sweep
 from secid.pool import DocumentFrequencies, Plan, PlannedSource, Tally, sample_order
 from secid.results import SourceReport
-from secid.results.catalogue import FINDINGS, FORMAL, TEXT_FINDINGS
+from secid.results.catalogue import FINDINGS, FORMAL_FINDINGS, TEXT_FINDINGS
 from secid.results.document import adapter_of
 from secid.scoring.run import Scored
 from secid.settings import Settings
@@ -42,7 +42,7 @@ from secid.triplets.embedding import rows_of_ids
 from secid.triplets.estimates import GapMoments, Moments
 from secid.triplets.measure_set import Measured, base_variant
 
-MOST_SAMPLED = 100_000
+MAX_SAMPLED = 100_000
 """Maximum number of queries of a source that a merge can sample."""
 ROWS_AT_ONCE = 65_536
 Arrays = dict[str, npt.NDArray[Any]]
@@ -141,7 +141,7 @@ def arrays_of(item: Measured, plan: Plan, vectors: Vectors, smallest_distance: f
     else:
         sound_total = total
     used = plan.source_passages()
-    priorities = np.sort(sample_order(plan.queries.keys[distinct(rows.query)], settings.seed))[:MOST_SAMPLED]
+    priorities = np.sort(sample_order(plan.queries.keys[distinct(rows.query)], settings.seed))[:MAX_SAMPLED]
     return {
         "total": total.numpy(),
         "sound": sound_total.numpy(),
@@ -161,10 +161,7 @@ def arrays_of(item: Measured, plan: Plan, vectors: Vectors, smallest_distance: f
 def stored_numbers(
     item: Measured, plan: Plan, result: SourceReport, compared: Mapping[str, GapMoments]
 ) -> SourceNumbers:
-    """Return the numbers of one source.
-
-    compared : moments of the formal findings, over all labelled positives, scored or not.
-    """
+    """Return a source's numbers. compared: moments of formal findings over all labelled positives, scored or not."""
     planned, table = item.table.source, item.table
     row_moments = {
         name: Moments.of(table.has(name).astype(np.float64), np.ones(len(table)), table.cluster(), result.n_queries)
@@ -185,7 +182,7 @@ def numbers_without_triplets(sources: Sequence[PlannedSource]) -> dict[str, List
     numbers = {}
     for planned in sources:
         keys = np.zeros((0, 16), np.uint8)
-        compared = {name: ListedNegatives(planned, keys).compared(name) for name in FORMAL}
+        compared = {name: ListedNegatives(planned, keys).compared(name) for name in FORMAL_FINDINGS}
         numbers[planned.name] = listed_numbers(planned, keys, compared)
     return numbers
 

@@ -23,7 +23,7 @@ import pytest
 from secid.encode import Cache, CacheFolder, EncodedBatch, from_callable
 from secid.encode import cache as cache_module
 from secid.encode import segment as segment_module
-from secid.encode.cache_folder import DAMAGED, REMOVAL, readable_segments
+from secid.encode.cache_folder import DAMAGED_PREFIX, REMOVAL_PREFIX, readable_segments
 from secid.encode.segment import DamagedSegmentError, Segment, SegmentWriter, find_keys, key_words
 from secid.errors import NonFiniteEmbeddingError
 from secid.settings import Settings, flag_of
@@ -107,7 +107,7 @@ def folder(tmp_path: Path) -> Path:
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of ten rows, read one after another; segments of 256 rows, which is a call of the encoder."""
     monkeypatch.setattr(segment_module, "BLOCK_BYTES", 640)
-    monkeypatch.setattr(segment_module, "READERS", 1)
+    monkeypatch.setattr(segment_module, "N_READERS", 1)
     monkeypatch.setattr(cache_module, "SEAL_BYTES", 256 * ROW_BYTES)
 
 
@@ -336,7 +336,7 @@ OLD, YOUNG = "00000000000000000001-0123abcd", "00000000000000000002-0123abcd"
 def test_leftovers_of_killed_runs_go(folder: Path) -> None:
     run(folder, TEXTS[:5])
     home = folder / FINGERPRINT
-    for name, age in ((OLD, 7200), (YOUNG, 60), (f"{REMOVAL}{OLD}", 1)):
+    for name, age in ((OLD, 7200), (YOUNG, 60), (f"{REMOVAL_PREFIX}{OLD}", 1)):
         (home / name).mkdir()
         (home / name / "rows.bin").write_bytes(b"x" * 1000)
         os.utime(home / name, (time.time() - age,) * 2)
@@ -398,7 +398,7 @@ def test_damaged_segments_go_first_when_space_is_short(folder: Path) -> None:
     run(folder, TEXTS[:350])
     run(folder, TEXTS)
     victim = segments(folder)[1]
-    victim.rename(victim.with_name(DAMAGED + victim.name))
+    victim.rename(victim.with_name(DAMAGED_PREFIX + victim.name))
     CacheFolder(folder, CacheFolder(folder, 1).info().n_bytes - 1).shrink()
     assert CacheFolder(folder, 1).info().n_damaged == 0
     assert run(folder, TEXTS).n_cached == 350

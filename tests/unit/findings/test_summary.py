@@ -9,7 +9,7 @@ import pytest
 
 from secid.results import SourceFinding
 from secid.results.catalogue import FINDINGS, TEXT_FINDINGS
-from secid.results.check import CHECKED
+from secid.results.check import CHECKED_FINDINGS
 from tests.unit.findings.test_shares import messy
 from tests.unit.scoring.made_rows import clean_rows, passage
 from tests.unit.scoring.runs import Sources, checked, scored
@@ -25,7 +25,7 @@ def statement(finding: SourceFinding) -> Statement:
 
 def statements(sources: Any) -> dict[str, list[Statement]]:
     return {
-        source.name: [statement(finding) for finding in source.findings if finding.name in CHECKED]
+        source.name: [statement(finding) for finding in source.findings if finding.name in CHECKED_FINDINGS]
         for source in sources
     }
 
@@ -67,7 +67,7 @@ def test_check_and_score_state_the_same_findings_of_a_file(tmp_path, sources: So
     of_score = statements(scored(tmp_path, sources, max_bad_fraction=1.0, **settings).run.sources)
     assert of_score == of_check
     counts = [n for _, n, *_ in of_check["a"]]
-    assert len(counts) == len(CHECKED)
+    assert len(counts) == len(CHECKED_FINDINGS)
     assert max(counts) > 0
 
 

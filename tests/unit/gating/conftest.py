@@ -7,7 +7,7 @@ from math import sqrt
 from typing import Any
 
 from secid.results import EncoderInfo, IdfInfo, Languages, SourceFinding
-from secid.results.catalogue import FINDINGS, FORMAL
+from secid.results.catalogue import FINDINGS, FORMAL_FINDINGS
 from secid.results.gate import GateCheck, GateVerdict, Outcome, SourceVerdict
 from secid.settings import DEFAULTS
 from secid.tools.gating.baseline import METHOD_SETTINGS, Baseline, BaselineSource, Measurement, Tail
@@ -36,7 +36,7 @@ def source_of(n: int = N_QUERIES, hardness: float | None = 0.5, **shares: float)
         standard_error_nats=0.2 / sqrt(n),
         hardness=None if hardness is None else measured(hardness, n, 0.2 / sqrt(n)),
         findings={name: measured(shares.get(name, 0.0), n) for name in FINDINGS if name != "truncated"},
-        positives=dict.fromkeys(FORMAL, 0.0),
+        positives=dict.fromkeys(FORMAL_FINDINGS, 0.0),
         unrelated=Tail(bound=0.1, share=measured(0.02, n)),
         languages={"en": 0.98, "fr": 0.005},
         schema="flagembedding",

@@ -136,7 +136,7 @@ def test_a_line_over_the_limit_is_passed_over(
 ) -> None:
     monkeypatch.setattr(textrows, "ROW_LIMIT", 1000)
     monkeypatch.setattr(textrows, "ROW_LIMIT", 1000)
-    monkeypatch.setattr(stream, "CHUNK", 256)
+    monkeypatch.setattr(stream, "CHUNK_BYTES", 256)
     if bad_line is None:
         content = b"query,positive,negative\nq,p,n\n" + b"q," + b"x" * 3000 + b",n\nq,p,n\n"
     else:

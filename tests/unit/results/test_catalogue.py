@@ -16,13 +16,13 @@ from secid.results.catalogue import (
     DEFECT_LIMIT,
     DEFECTS,
     FINDINGS,
-    FORMAL,
+    FORMAL_FINDINGS,
     TEXT_FINDINGS,
     Caution,
     Finding,
     known_finding,
 )
-from secid.results.check import CHECKED
+from secid.results.check import CHECKED_FINDINGS
 from secid.run_folder.tables import NEGATIVES_SCHEMA
 from tests.snapshots import refusal
 
@@ -46,7 +46,7 @@ def test_the_catalogue_is_the_table_of_the_method():
     assert names == {need: set(listed.split()) for need, listed in BY_NEED.items()}
     assert set(DEFECTS) == COUNTED
     assert set(DAMAGE_FINDINGS) == DAMAGED
-    assert set(FORMAL) == {*DAMAGED, "other_language", "unfinished", "markup", "length"}
+    assert set(FORMAL_FINDINGS) == {*DAMAGED, "other_language", "unfinished", "markup", "length"}
     assert all(FINDINGS[name].limit == DEFECT_LIMIT == 0.01 for name in COUNTED)
     assert set(FINDINGS) >= AGAINST_PASSAGES > SAMPLED_FINDINGS
 
@@ -74,12 +74,14 @@ def test_bits_are_places_of_a_mask_and_those_of_the_texts_come_first():
     assert list(BITS.values()) == list(range(len(FINDINGS)))
     assert tuple(BITS)[: len(TEXT_FINDINGS)] == TEXT_FINDINGS
     assert len(BITS) <= 32  # of the table's uint32
-    assert max(BITS[name] for name in FORMAL) < 16  # of a positive's uint16
+    assert max(BITS[name] for name in FORMAL_FINDINGS) < 16  # of a positive's uint16
     assert set(DEFECTS) <= set(TEXT_FINDINGS)  # the status of a source needs no encoder
 
 
 def test_check_looks_for_all_that_needs_no_encoder():
-    assert set(CHECKED) == {name for name, entry in FINDINGS.items() if entry.needs not in ("rows", "guide")} - {
+    assert set(CHECKED_FINDINGS) == {
+        name for name, entry in FINDINGS.items() if entry.needs not in ("rows", "guide")
+    } - {
         "truncated",
         "unknown_script",
     }

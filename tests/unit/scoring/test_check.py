@@ -13,7 +13,7 @@ from secid import api
 from secid.errors import BadRecordsError, NothingToScoreError, UsageError
 from secid.results import SourceReport
 from secid.results.catalogue import CAUTIONS
-from secid.results.check import CHECKED, Check, TextFacts, failures, parse_limits
+from secid.results.check import CHECKED_FINDINGS, Check, TextFacts, failures, parse_limits
 from tests.snapshots import refusal
 from tests.unit.scoring.made_rows import clean_rows, passage, write
 
@@ -38,7 +38,7 @@ def counts(source: SourceReport, facts: TextFacts) -> dict[str, int]:
 def test_a_clean_source_has_no_finding(tmp_path):
     source, facts = check_one(tmp_path, clean_rows())
     assert counts(source, facts) == {}
-    assert [finding.name for finding in source.findings] == list(CHECKED)
+    assert [finding.name for finding in source.findings] == list(CHECKED_FINDINGS)
     assert [caution.name for caution in facts.cautions] == [name for name in CAUTIONS if "eval" not in name]
     for finding in (item for item in source.findings if item.name != "length"):
         assert (finding.share, finding.interval_95[0], finding.examples) == (0.0, 0.0, ())
@@ -159,7 +159,7 @@ def test_one_kind_of_planted_defect(tmp_path, plant, n, of, lines):
 
 
 def test_every_finding_of_check_is_planted_here():
-    assert {plant.__name__ for plant, *_ in PLANTED} == set(CHECKED) - {"length"}
+    assert {plant.__name__ for plant, *_ in PLANTED} == set(CHECKED_FINDINGS) - {"length"}
 
 
 def test_examples_hold_the_texts_of_their_row(tmp_path):
