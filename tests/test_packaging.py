@@ -56,10 +56,11 @@ def test_the_wheel_names_version_licence_and_program(wheel):
     (folder,) = {name.split("/")[0] for name in wheel.namelist() if name.split("/")[0].endswith(".dist-info")}
     metadata = wheel.read(f"{folder}/METADATA").decode()
     assert f"Version: {secid.__version__}\n" in metadata
-    assert "License-Expression: Apache-2.0\n" in metadata
+    assert "License-Expression: Apache-2.0 AND BSD-3-Clause\n" in metadata
     assert "# secid" in metadata  # the README is the long description
     assert b"secid = secid.cli.app:entry" in wheel.read(f"{folder}/entry_points.txt")
     assert f"{folder}/licenses/LICENSE" in wheel.namelist()
+    assert f"{folder}/licenses/secid/findings/languages.LICENSE" in wheel.namelist()
 
 
 def test_the_version_stands_in_two_places_that_agree():

@@ -298,7 +298,7 @@ def write_negatives(measured: Iterable[Measured], path: Path) -> None:
 
 def _batches(item: Measured) -> Iterator[pa.RecordBatch]:
     planned, rows, columns = item.table.source, item.triplets, item.table.columns()
-    paths = pa.array(map(encodable, planned.source.paths), pa.string())
+    name, paths = _strings([planned.name]), _strings(list(map(encodable, planned.source.paths)))
     queries = np.unique(rows.query, return_inverse=True)[1].astype(np.int64)
     flags = {name: item.table.has(name) for name in FINDINGS if name in item.table.evaluated}
     of_guide = item.table.guide
@@ -306,34 +306,56 @@ def _batches(item: Measured) -> Iterator[pa.RecordBatch]:
     if of_guide is not None:
         flags["suspect"], unknown["suspect"] = of_guide.suspect(), ~of_guide.scored
     guide = (None, None) if of_guide is None else (of_guide.s_query_positive, of_guide.s_query_negative)
+    information = item.influence.budgets[0] / item.state.n_negatives * item.influence.information
     for start in range(0, len(rows), ROWS_PER_GROUP):
         part = slice(start, start + ROWS_PER_GROUP)
         record, place = rows.record[part], rows.place[part]
         n = len(record)
         arrays = [
-            pa.DictionaryArray.from_arrays(pa.array(np.zeros(n, np.int32)), pa.array([planned.name], pa.string())),
-            pa.DictionaryArray.from_arrays(pa.array(planned.negative_file[place].astype(np.int32)), paths),
-            pa.array(planned.negative_line[place]),
-            pa.array(record),
-            pa.array(queries[part]),
-            pa.array((place - planned.negative_offsets[record]).astype(np.int32)),
-            pa.array(planned.negative_ordinal[place].astype(np.int32)),
-            *(pa.array(values[part]) for values in columns.values()),
-            pa.array(item.influence.per_triplet[part]),
-            pa.array(item.influence.budgets[0] / item.state.n_negatives * item.influence.information[part]),
-            pa.array(np.ones(n) if rows.share is None else rows.share[part]),
+            pa.DictionaryArray.from_arrays(_column(np.zeros(n), pa.int32()), name),
+            pa.DictionaryArray.from_arrays(_column(planned.negative_file[place], pa.int32()), paths),
+            _column(planned.negative_line[place], pa.int64()),
+            _column(record, pa.int64()),
+            _column(queries[part], pa.int64()),
+            _column(place - planned.negative_offsets[record], pa.int32()),
+            _column(planned.negative_ordinal[place], pa.int32()),
+            *(_column(values[part], pa.float64()) for values in columns.values()),
+            _column(item.influence.per_triplet[part], pa.float64()),
+            _column(information[part], pa.float64()),
+            _column(np.ones(n) if rows.share is None else rows.share[part], pa.float64()),
             *(
-                pa.nulls(n, pa.float64()) if scores is None else pa.array(scores[part], from_pandas=True)
+                pa.nulls(n, pa.float64())
+                if scores is None
+                else _column(scores[part], pa.float64(), np.isnan(scores[part]))
                 for scores in guide
             ),
             *(
-                pa.array(flags[name][part], mask=unknown.get(name, none)[part])
-                if name in flags
+                _column(flags[finding][part], pa.bool_(), unknown.get(finding, none)[part])
+                if finding in flags
                 else pa.nulls(n, pa.bool_())
-                for name in FINDINGS
+                for finding in FINDINGS
             ),
         ]
         yield pa.RecordBatch.from_arrays(arrays, schema=NEGATIVES_SCHEMA)
+
+
+def _column(values: npt.NDArray[Any], kind: Any, unknown: npt.NDArray[np.bool_] | None = None) -> pa.Array:
+    """Return values as an Arrow array of a type. unknown: flags of the values that are null.
+
+    Buffers are used, because `pyarrow.array` would import pandas, which takes 0.2 s.
+    """
+    data = _bits(values) if kind == pa.bool_() else pa.py_buffer(values.astype(kind.to_pandas_dtype(), order="C"))
+    return pa.Array.from_buffers(kind, len(values), [None if unknown is None else _bits(~unknown), data])
+
+
+def _bits(flags: npt.NDArray[np.bool_]) -> pa.Buffer:
+    return pa.py_buffer(np.packbits(flags, bitorder="little"))
+
+
+def _strings(texts: Sequence[str]) -> pa.Array:
+    data = [text.encode() for text in texts]
+    offsets = np.cumsum([0, *map(len, data)], dtype=np.int32)
+    return pa.StringArray.from_buffers(len(data), pa.py_buffer(offsets), pa.py_buffer(b"".join(data)))
 
 
 def write_frequencies(table: DocumentFrequencies, info: IdfInfo, path: Path) -> None:

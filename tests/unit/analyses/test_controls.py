@@ -179,7 +179,7 @@ def test_pairs_of_narrow_ids_of_a_large_run_stay_apart():
     plan = SimpleNamespace(queries=stores[0], passages=stores[1], sources=sources, known_positives=np.unique(labelled))
     assert rows.query.dtype == np.int32
     expected = {q * n + d for q, d in zip(query.tolist(), negative.tolist(), strict=True)} | set(labelled.tolist())
-    assert base_of(plan, [rows], Settings()).own.tolist() == sorted(expected)
+    assert base_of(plan, [rows], Settings()).labelled_or_scored.tolist() == sorted(expected)
     assert max(expected) > 2**31
 
 

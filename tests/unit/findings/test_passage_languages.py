@@ -15,6 +15,7 @@ from secid.findings import languages
 from secid.findings.languages import FIRST_CHARACTERS, LANGUAGES, is_mojibake, language_numbers
 from secid.pool.plan import bit_of
 from secid.pool.texts import Packed
+from tests.language_model import library_arrays
 from tests.unit.findings.planned import pool_of
 from tests.unit.findings.pooled import text_masks
 
@@ -84,6 +85,14 @@ def library():
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
     identifier.set_languages(LANGUAGES)
     return identifier
+
+
+def test_the_shipped_model_is_that_of_the_library():
+    model, expected = languages._model(None), library_arrays()
+    expected["row"] = expected["row"].astype(np.int64) << 8
+    assert vars(model).keys() == expected.keys()
+    for name, array in vars(model).items():
+        assert np.array_equal(array, expected[name]), name
 
 
 def test_many_texts_at_once_have_the_languages_and_probabilities_of_the_library(library):
