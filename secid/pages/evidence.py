@@ -97,7 +97,7 @@ def _headline(audit: Audit) -> str:
 
 
 def _finders(audit: Audit) -> Iterator[str]:
-    """Yield sentences on how well π and the guide find them. Sources with the same result share a sentence."""
+    """Yield sentences on how well π and the guide find relevant negatives. Sources with the same result share one."""
     for who, rule_name in WHO.items():
         groups: dict[str, list[str]] = {}
         for source in audit.sources:

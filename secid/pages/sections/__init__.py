@@ -84,8 +84,9 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
 def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Screen:
     """Show verdict, answer table, findings, what was left out, the probe or its command, and the path of the page."""
     run = trusted(run)
-    headline, *others = (*verdict(run), *probe_sentence(run, probe))
     own = next_command(run) if probe is None else ""
+    advice = () if own else probe_sentence(run, probe)
+    headline, *others = (*verdict(run), *advice)
     slices, gaps = of_analysis(run, "slices", "sentence"), of_analysis(run, "profile", "gaps")
     return screen(
         (strong(headline), *others),
