@@ -374,7 +374,7 @@ def probe(
                section on the probe.
     settings : temperature, seed, and the settings of the files, the encoder and the guide. Others have no effect.
     Returns the result that `secid probe --json` prints. If nothing is ranked, `not_evaluated["sources"]` says why.
-    Raises SecidError; NotEvaluatedError if nothing could be trained. Finished trainings are kept in the cache
+    Raises SecidError; NotEvaluatedError if nothing could be trained. Finished training runs are kept in the cache
     folder, so a repeated call resumes after an interruption.
 
     >>> import secid

@@ -124,6 +124,7 @@ def write_together(contents: Mapping[Path, bytes]) -> None:
 NO_ROOM = frozenset({errno.ENOSPC, errno.EFBIG, getattr(errno, "EDQUOT", errno.ENOSPC)})
 """Error numbers of a full disk, an exceeded quota, and a file above the size limit."""
 FULL_DISK_REMEDY = "free some space, or set TMPDIR to a directory on another disk"
+OTHER_DISK_REMEDY = "free some space, or name a path on another disk"
 OTHER_PATH_REMEDY = "check the path and its permissions, or name another path"
 FILE_SIZE_REMEDY = "raise the limit on file sizes: ulimit -f unlimited"
 WORK_PREFIX = f"secid-{platform.node()}-"
@@ -167,7 +168,8 @@ def remedy_of(error: Exception) -> str:
 
 def write_error(error: OSError, path: str | Path) -> OutputError:
     """Return the error for a path that cannot be written, with its remedy."""
-    remedy = remedy_of(error) if _no_room(error) else OTHER_PATH_REMEDY
+    no_room = FILE_SIZE_REMEDY if error.errno == errno.EFBIG else OTHER_DISK_REMEDY
+    remedy = no_room if _no_room(error) else OTHER_PATH_REMEDY
     return OutputError(f"cannot be written: {error.strerror}", where=str(path), remedy=remedy)
 
 

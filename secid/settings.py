@@ -493,6 +493,6 @@ def checked_settings(values: Mapping[str, Any], origin: Mapping[str, str]) -> Se
             raise SettingsError(
                 f"{name} = {SHORT_REPR.repr(value)} is not allowed",
                 where=flag_of(name) if origin[name] == FLAG else origin[name],
-                remedy=f"use {allowed(name)}",
+                remedy=f"allowed: {allowed(name)}",
             ) from None
     return Settings(**accepted)

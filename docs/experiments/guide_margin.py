@@ -11,7 +11,7 @@ Rules: `relative` flags s_qn >= s_qp - 0.05 |s_qp|. `h` flags s_qn >= r + h (s_q
 random passages, of the query or of 300 pairs of query and passage, and needs s_qp > r.
 
 Each line has the share of the unlabelled candidates that a rule flags, of the false negatives, and of random passages.
-Results: ../decisions/guide-margin.md.
+Results: guide-margin.md.
 """
 
 from __future__ import annotations

@@ -78,7 +78,7 @@ def _score(
     quiet: Quiet = False,
     **settings: Any,
 ) -> None:
-    """Score each source by three gates and their log-det, rank them, and list their failure buckets.
+    """Score sources by three gates, and list their failure buckets.
 
     Example: secid score negatives/*.parquet --encoder e5-base
     """

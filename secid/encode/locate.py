@@ -65,7 +65,7 @@ class Family:
 
     names     : pattern that matches the entire last part of a hub name in lower case.
     normalize : False if the model was trained with plain dot products; None if the family does not decide.
-    fact      : kind of note for readers of the report, a key of pages.encoder.FACTS, or "".
+    fact      : kind of note for readers of the report, a key of pages.encoder_page.FACTS, or "".
     """
 
     key: str

@@ -50,7 +50,7 @@ Outcome = Literal["pass", "fail", "not evaluated"]
 
 @dataclass(frozen=True)
 class SelfTestCheck:
-    """Result of one check of the self-test. fact: the comparison, of a kind in pages.encoder.CHECKS."""
+    """Result of one check of the self-test. fact: the comparison; pages.encoder_page.CHECK_RESULTS lists its kinds."""
 
     name: str
     outcome: Outcome

@@ -61,7 +61,9 @@ def label_files(qrels: str | None, split: str | None, settings: Settings) -> Seq
     files = collection_files(settings.collection or "", BEIR_FOLDER).required("qrels", remedy)
     if split is not None and not of_split(files, split):
         names = ", ".join(Path(file).name for file in files)
-        raise UsageError(f"no qrels of a split {split!r}", where="--split", remedy=f"the collection has {names}")
+        raise UsageError(
+            f"no qrels for the split {split!r}", where="--split", remedy=f"use a split of the collection: {names}"
+        )
     return files if split is None else of_split(files, split)
 
 

@@ -34,9 +34,9 @@ TICKS = (5, 3, 2)
 """Maximum number of ticks on an axis, with one, two and three strips in a row."""
 SOURCE_COLOUR = "#0b6bcb"
 """Colour of sources without the stylesheet. page.css has the same colour, and another one for dark mode."""
-ROW, CURVES, GAP, AXIS = 24.0, 64.0, 10.0, 18.0
+ROW_HEIGHT, CURVES_HEIGHT, GAP_HEIGHT, AXIS_HEIGHT = 24.0, 64.0, 10.0, 18.0
 """Heights of a row of numbers, of a row of curves, of the space above curves, and of an axis."""
-WHISKERS = "Whiskers: 95 % CI."
+WHISKERS_NOTE = "Whiskers: 95 % CI."
 
 
 @dataclass(frozen=True)
@@ -70,7 +70,7 @@ def hardness_chart(run: Run) -> Chart | None:
     if not known:
         return None
     guide = GUIDE.of(run)
-    suspects = {} if guide is None else {own.name: own for own in guide.sources if own.is_evidence}
+    suspects = {} if guide is None else {item.name: item for item in guide.sources if item.is_evidence}
     by_guide = all(source.name in suspects for source in known)
     word = "suspect" if by_guide else "outscoring"
     rows = []
@@ -121,21 +121,21 @@ def _score(budget: float, point: BudgetPoint) -> Mark:
 
 def gates_chart(run: Run) -> Chart | None:
     """Draw the mean gates of each source, of random passages and of known positives. None without gate profiles."""
-    found = PROFILE.of(run)
-    if found is None:
+    result = PROFILE.of(run)
+    if result is None:
         return None
-    of = {own.source: own for own in found.sources}
+    of = {profile.source: profile for profile in result.sources}
     profiles = [(source.name, of[source.name], False) for source in run.sources if source.name in of]
-    profiles += [(kind_name(own.source), own, True) for own in found.controls.values()]
+    profiles += [(kind_name(profile.source), profile, True) for profile in result.controls.values()]
     rows = [
-        ChartRow(name, tuple(_mean(own, gate) for gate in FACTORS), is_control=is_control)
-        for name, own, is_control in profiles
+        ChartRow(name, tuple(_mean(profile, gate) for gate in FACTORS), is_control=is_control)
+        for name, profile, is_control in profiles
     ]
     return _forest("Gate profile", rows, [[0.0, 1.0]] * len(FACTORS), "Higher adds to the score.", heads=FACTORS)
 
 
-def _mean(own: GateProfile, gate: str) -> Mark:
-    mean = getattr(own, gate)
+def _mean(profile: GateProfile, gate: str) -> Mark:
+    mean = getattr(profile, gate)
     return _mark(mean.value, mean.interval_95, gate)
 
 
@@ -146,9 +146,10 @@ def gains_chart(probe: Probe | None) -> Chart | None:
     doses = probe.trained
     sources = [{item.name: item for item in dose.sources} for dose in doses]
     controls = [{item.name: item for item in dose.controls} for dose in doses]
-    rows = [ChartRow(name, tuple(_gain(own[name]) for own in sources)) for name in probe.names]
+    rows = [ChartRow(name, tuple(_gain(gains[name]) for gains in sources)) for name in probe.names]
     rows += [
-        ChartRow(kind_name(name), tuple(_gain(own[name]) for own in controls), is_control=True) for name in controls[0]
+        ChartRow(kind_name(name), tuple(_gain(gains[name]) for gains in controls), is_control=True)
+        for name in controls[0]
     ]
     heads = [f"rate {dose.rate:g}" for dose in doses]
     keys = [f"gain_ndcg10_at_{dose.rate:g}" for dose in doses]
@@ -182,7 +183,7 @@ def _forest(
     )
     tied = "Sources that share a letter do not differ significantly."
     notes = (
-        WHISKERS,
+        WHISKERS_NOTE,
         tied if any(row.tie for row in rows) else "",
         "Hollow circles: controls." if any(row.is_control for row in rows) else "",
         note,
@@ -220,8 +221,14 @@ def _drawn(
         scales.append(scale)
         grids.append(
             [
-                *(_line(scale.at(value), 0.0, scale.at(value), ROW, "grid", stroke_opacity=0.2) for value in values),
-                *(_line(scale.at(value), 0.0, scale.at(value), ROW, "ref", stroke_dasharray="3 3") for value in lines),
+                *(
+                    _line(scale.at(value), 0.0, scale.at(value), ROW_HEIGHT, "grid", stroke_opacity=0.2)
+                    for value in values
+                ),
+                *(
+                    _line(scale.at(value), 0.0, scale.at(value), ROW_HEIGHT, "ref", stroke_dasharray="3 3")
+                    for value in lines
+                ),
             ]
         )
         axes.append(_axis(scale, values, is_share=place in shares))
@@ -229,7 +236,7 @@ def _drawn(
     for row in rows:
         class_ = "control" if row.is_control else None
         strips = [
-            _strip([*grid, *_bar(mark, scale, "ctl" if row.is_control else "src")], ROW)
+            _strip([*grid, *_bar(mark, scale, "ctl" if row.is_control else "src")], ROW_HEIGHT)
             for mark, scale, grid in zip(row.marks, scales, grids, strict=True)
         ]
         name = row.name if row.is_control else short(row.name, NAME_CHARACTERS)
@@ -238,7 +245,7 @@ def _drawn(
 
 
 def _bar(mark: Mark, scale: Scale, class_: str) -> list[Markup]:
-    y, ends = ROW / 2, [scale.at(value) for value in mark.ends]
+    y, ends = ROW_HEIGHT / 2, [scale.at(value) for value in mark.ends]
     whisker = [_line(ends[0], y, ends[1], y, f"{class_} whisker")] if ends else []
     fill = "none" if class_ == "ctl" else None
     title = tag("title", plain(mark.words))
@@ -309,20 +316,20 @@ def _path(d: str, class_: str, fill: str = "none", **attributes: object) -> Mark
 
 def _stretched(paths: Sequence[Markup], width: int) -> Markup:
     """Return a strip of paths, `width` units wide and 100 high, stretched to the cell."""
-    top = 100 * GAP / (CURVES - GAP)
+    top = 100 * GAP_HEIGHT / (CURVES_HEIGHT - GAP_HEIGHT)
     box = f"0 {-top:.1f} {width} {100 + top:.1f}"
-    return _strip(paths, CURVES, viewBox=box, preserveAspectRatio="none")
+    return _strip(paths, CURVES_HEIGHT, viewBox=box, preserveAspectRatio="none")
 
 
 # The score of each source by the settings of an ablation.
 
-CURVED = ("temperature", "sample")
+CURVED_SETTINGS = ("temperature", "sample")
 """Ablations whose settings are numbers on an axis."""
 
 
 def ablations_chart(run: Run, ablations: Sequence[Ablation]) -> Chart | None:
     """Draw the score of each source by temperature and by sample size. None if neither was varied."""
-    shown = [item for item in ablations if item.name in CURVED and len(item.rows) > 1]
+    shown = [item for item in ablations if item.name in CURVED_SETTINGS and len(item.rows) > 1]
     names = [source.name for source in run.sources]
     if not shown or not any(_curves(item, names) for item in shown):
         return None
@@ -357,10 +364,10 @@ def _drawn_settings(label: str, names: Sequence[str], items: Sequence[Ablation])
         strips = []
         for of_names in curves:
             others = [_path(path, "ref", stroke_opacity=0.5) for other, path in of_names.items() if other != name]
-            own = [_path(path, "src", stroke_width=2.5) for other, path in of_names.items() if other == name]
-            strips.append(_stretched([*others, *own], 100))
+            lines = [_path(path, "src", stroke_width=2.5) for other, path in of_names.items() if other == name]
+            strips.append(_stretched([*others, *lines], 100))
         rows.append(_row("", short(name, NAME_CHARACTERS), strips))
-    axes = [_strip(_ends([plain(display_name(row.setting)) for row in item.rows]), AXIS) for item in items]
+    axes = [_strip(_ends([plain(display_name(row.setting)) for row in item.rows]), AXIS_HEIGHT) for item in items]
     return _figure(label, [*rows, _row("", "", axes)], "forest")
 
 
@@ -437,7 +444,7 @@ def _axis(scale: Scale, values: Sequence[float], is_share: bool = False) -> Mark
         tag("text", text, x=scale.at(value), y=14.0, text_anchor="middle", class_="tick")
         for text, value in zip(texts, values, strict=True)
     ]
-    return _strip(numbers or [Markup(" ")], AXIS)
+    return _strip(numbers or [Markup(" ")], AXIS_HEIGHT)
 
 
 def _line(x1: str, y1: float, x2: str, y2: float, class_: str, **attributes: object) -> Markup:

@@ -55,7 +55,7 @@ SHOWN_PLACES = 3
 SHOWN_TEXT = 100
 """Maximum characters of a text of the evaluation set."""
 REPAIR_OFFER = "To drop the defects, save the check first"
-LABELS = f"If these queries have relevance judgements, add {code('--collection DIR')} to use them."
+LABELS_OFFER = f"If these queries have relevance judgements, add {code('--collection DIR')} to use them."
 SCORE_GUIDE_OFFER = (
     f"{code('secid score')} with {code('--guide NAME')} lists negatives that look relevant to a second model."
 )
@@ -63,13 +63,13 @@ SCORE_ADVICE = f"Hardness and the score need an encoder: {code('secid score … 
 TEXT_ROLES = ("query", "positive", "negative")
 
 
-TOKENS = {"bytes": "token counts are estimates"}
+TOKEN_NOTES = {"bytes": "token counts are estimates"}
 """Note on how tokens were counted, by the kind of count."""
 
 
 def check_page(check: Check) -> Page:
     """Build the page of a check."""
-    tokens = TOKENS.get(check.tokens_by) or f"tokens of {plain(check.tokens_by)}"
+    tokens = TOKEN_NOTES.get(check.tokens_by) or f"tokens of {plain(check.tokens_by)}"
     return Page(
         title="Check of hard negatives",
         subtitle=f"{plural(len(check.sources), 'source')}, no encoder; {tokens}",
@@ -105,7 +105,7 @@ def verdict(check: Check) -> list[str]:
         )
     has_collection = bool(check.settings.get("collection", {}).get("value"))
     if check.one_positive:
-        lines.append(SCORE_GUIDE_OFFER if has_collection else LABELS)
+        lines.append(SCORE_GUIDE_OFFER if has_collection else LABELS_OFFER)
     else:
         labels = "the labels in these files"
         if check.n_of_qrels:

@@ -13,7 +13,19 @@ from secid.pages.glossary import EXPLANATIONS, SETTING_MEANINGS, TERM_WORDS, ter
 from secid.pages.page import Page, Section, Table, foreign, number, text, wrapped
 from secid.pages.screen import Block, Screen, screen, strong
 from secid.pages.sections.probe import cautions, details, gains_table, probe_headline, protocol, scope, verdict
-from secid.pages.text import SPACE, code, count, fraction, listed, named, percent, plain, plural, short, with_interval
+from secid.pages.text import (
+    NO_BREAK_SPACE,
+    code,
+    count,
+    fraction,
+    listed,
+    named,
+    percent,
+    plain,
+    plural,
+    short,
+    with_interval,
+)
 from secid.results import Agreement
 from secid.results.check import Audit, AuditedRule, AuditedSource
 from secid.results.document import json_of
@@ -55,7 +67,7 @@ FINDERS = {
     "below": "does not find them: AUROC {}, below 0.5, so they look safer than the other negatives.",
 }
 """Position of the interval of a score's AUROC -> sentence on how well the score finds labelled relevant negatives."""
-WHO = {"The encoder's π": "consistency", "The guide": "hardness"}
+RULE_OF_SCORE = {"The encoder's π": "consistency", "The guide": "hardness"}
 """Name of a score in sentences -> rule that orders negatives by it."""
 AUDIT_TERMS = (
     ("AUROC", TERM_WORDS["AUROC"]),
@@ -97,8 +109,8 @@ def _headline(audit: Audit) -> str:
 
 
 def _finders(audit: Audit) -> Iterator[str]:
-    """Yield sentences on how well π and the guide find them. Sources with the same result share a sentence."""
-    for who, rule_name in WHO.items():
+    """Yield sentences on how well π and the guide find relevant negatives. Sources with the same result share one."""
+    for who, rule_name in RULE_OF_SCORE.items():
         groups: dict[str, list[str]] = {}
         for source in audit.sources:
             rules = source.guide_rules if rule_name == "hardness" else source.rules
@@ -352,7 +364,7 @@ def _intervals(item: Agreement) -> str:
         ("regret", item.regret_interval_95, ".3g"),
     )
     known = [f"{name} {_written(ends[0], form)} to {_written(ends[1], form)}" for name, ends, form in parts if ends]
-    return f"95{SPACE}% CI of {plain(number_name(item.number))}: {', '.join(known)}" if known else ""
+    return f"95{NO_BREAK_SPACE}% CI of {plain(number_name(item.number))}: {', '.join(known)}" if known else ""
 
 
 def _table(items: Sequence[Agreement]) -> Table:

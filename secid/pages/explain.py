@@ -13,7 +13,7 @@ from secid.errors import UsageError, suggest_name
 from secid.pages.findings import STATUS
 from secid.pages.glossary import EXPLANATIONS, OTHER_NAMES, SETTING_MEANINGS, STATUS_TERMS, TERM_WORDS, TYPICAL
 from secid.pages.screen import Line, Screen, command, screen
-from secid.pages.text import SPACE, listed
+from secid.pages.text import NO_BREAK_SPACE, listed
 from secid.results.catalogue import CAUTIONS, FINDINGS, Caution, Finding
 from secid.results.mine import PRESETS, Preset
 
@@ -25,11 +25,11 @@ NEEDS = {
     "guide": "--guide or --guide-reranker",
 }
 """Words for `Finding.needs`."""
-VARIED = {
+VARIED_TERMS = {
     **{name: SETTING_MEANINGS[name][1] for name in ("temperature", "tokenizer", "idf", "sample")},
     "weights": SETTING_MEANINGS["weight"][1],
 }
-TERMS: Mapping[str, str] = {**EXPLANATIONS, **STATUS_TERMS, **TERM_WORDS, **VARIED}
+TERMS: Mapping[str, str] = {**EXPLANATIONS, **STATUS_TERMS, **TERM_WORDS, **VARIED_TERMS}
 """Explanations of columns, statuses and terms, by the words on pages."""
 TERM_ALIASES: Mapping[str, str] = {**OTHER_NAMES, **{str(name): title for name, title in STATUS.items()}}
 """Other names of terms."""
@@ -133,7 +133,7 @@ def explained_screen(name: str | None) -> Screen:
         ),
         (
             "Columns, statuses and terms on pages",
-            Line("; ".join(term.replace(" ", SPACE) for term in TERMS), indent=2),
+            Line("; ".join(term.replace(" ", NO_BREAK_SPACE) for term in TERMS), indent=2),
         ),
         ("For more about a name: `secid explain NAME`.",),
     )

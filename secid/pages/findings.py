@@ -41,7 +41,7 @@ STATUS: Mapping[Status, str] = {
 }
 """Words for the status of a source."""
 REPAIR_FIRST: tuple[Status, ...] = ("repair", "unusable", "no_verdict", "no_defects")
-TO_REPAIR = REPAIR_FIRST[:2]
+REPAIR_STATUSES = REPAIR_FIRST[:2]
 """Statuses that are caused by a defect."""
 NOT_RANKED = "not ranked"
 """Status that replaces "no defects" for a source that is not ranked, so that it does not look approved."""
@@ -53,11 +53,11 @@ the shares of the smaller source's queries and documents that the other one also
 SHOWN_SAME = 3
 """Maximum number of pairs of sources with the same negatives on the first screen."""
 FIX_THE_FILE = "Fix the file: the remaining rows may not be representative."
-DOUBTS = tuple(name for name, entry in FINDINGS.items() if not entry.counted and entry.limit is not None)
+DOUBTFUL_FINDINGS = tuple(name for name, entry in FINDINGS.items() if not entry.counted and entry.limit is not None)
 """Findings that are not defects but should be checked before training."""
-MOSTLY = 0.5
+MAJORITY = 0.5
 """Share of inversions or truncated negatives above which the first screen must show it."""
-SHADES = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
+SHADE_LIMITS = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
 """Minimum share of each shade, 0 to 9. Shares differ by orders of magnitude."""
 
 Ranked = tuple[tuple[float, float], Item]
@@ -71,7 +71,7 @@ def urgency(finding: SourceFinding) -> tuple[float, float]:
     Findings that the positives have more often come last.
     """
     place: float = FINDINGS[finding.name].urgency
-    if finding.name == "inversion" and finding.share > MOSTLY:
+    if finding.name == "inversion" and finding.share > MAJORITY:
         place -= 0.5
     return (len(FINDINGS) if too_rare(finding) else place, -finding.share)
 
@@ -106,8 +106,8 @@ def status_and_problem(run: Run, source: SourceReport) -> str:
 
     Without that line, "no defects" would look like approval.
     """
-    word, found = status_of(run, source), above_limits(source)
-    return f"{word};\n{found[0].name}" if found and word == STATUS["no_defects"] else word
+    word, problems = status_of(run, source), above_limits(source)
+    return f"{word};\n{problems[0].name}" if problems and word == STATUS["no_defects"] else word
 
 
 def status_line(run: Run, source: SourceReport) -> str:
@@ -141,11 +141,11 @@ def statuses(sources: Sequence[SourceReport]) -> str:
 def doubts(sources: Sequence[SourceReport]) -> str:
     """Return sentences on sources that the encoder cannot read and sources to check before training; "" if none."""
     unread = [source for source in sources if source.status == "no_verdict"]
-    check = [source for source in sources if source.status == "no_defects" and any(_shares(source, DOUBTS))]
+    check = [source for source in sources if source.status == "no_defects" and any(_shares(source, DOUBTFUL_FINDINGS))]
     unread = unread if len(unread) < len(sources) else []
     return " ".join(
         [f"No verdict on {listed(_with_first(unread, ('unknown_script',)))}."] * bool(unread)
-        + [f"Check {listed(_with_first(check, DOUBTS))} before training."] * bool(check)
+        + [f"Check {listed(_with_first(check, DOUBTFUL_FINDINGS))} before training."] * bool(check)
     )
 
 
@@ -177,15 +177,15 @@ def heat_table(sources: Sequence[SourceReport]) -> Table | None:
         caption="Share of each source's negatives by finding",
         columns=(foreign("source"), *(number(plain(name)) for name in present)),
         rows=tuple(
-            (plain(source.name), *(percent(own.get(name)) for name in present))
-            for source, own in zip(sources, shares, strict=True)
+            (plain(source.name), *(percent(by_finding.get(name)) for name in present))
+            for source, by_finding in zip(sources, shares, strict=True)
         ),
-        shades=tuple((None, *(_shade(own.get(name, 0.0)) for name in present)) for own in shares),
+        shades=tuple((None, *(_shade(by_finding.get(name, 0.0)) for name in present)) for by_finding in shares),
     )
 
 
 def _shade(share: float) -> int | None:
-    return bisect_right(SHADES, share) - 1 if share > 0 else None
+    return bisect_right(SHADE_LIMITS, share) - 1 if share > 0 else None
 
 
 def present_names(sources: Sequence[SourceReport]) -> list[str]:
@@ -203,7 +203,7 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[ShownFindings, ...], int]:
     """
     every = [
         (
-            bool(number) or source.status not in TO_REPAIR,
+            bool(number) or source.status not in REPAIR_STATUSES,
             source.status == "unusable" and item.name not in DEFECTS,
             place,
             source,
@@ -216,10 +216,10 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[ShownFindings, ...], int]:
     groups = []
     for name in dict.fromkeys(source.name for *_, source, _ in every):
         source = next(source for *_, source, _ in every if source.name == name)
-        own = [(place, item) for place, (*_, owner, item) in enumerate(every) if owner is source]
-        items = tuple(item for place, item in own if place < limit)
-        command = plain(source.repair or "") or ("" if items else own[0][1].command)
-        if items or source.status in TO_REPAIR:
+        of_source = [(place, item) for place, (*_, owner, item) in enumerate(every) if owner is source]
+        items = tuple(item for place, item in of_source if place < limit)
+        command = plain(source.repair or "") or ("" if items else of_source[0][1].command)
+        if items or source.status in REPAIR_STATUSES:
             status = status_line(run, source)
             groups.append((source, ShownFindings(source=plain(name), status=status, items=items, command=command)))
     groups.sort(key=lambda group: REPAIR_FIRST.index(group[0].status))
@@ -291,12 +291,12 @@ def too_rare(finding: SourceFinding) -> bool:
 
 def compared(finding: SourceFinding) -> str:
     """Format the share of positives with a formal finding, and the difference; "" for any other finding."""
-    own = finding.positives
-    if own is None:
+    positives = finding.positives
+    if positives is None:
         return ""
-    low, high = own.interval_95
+    low, high = positives.interval_95
     bounds = "" if (low, high) == (-1.0, 1.0) else f", 95 % CI {points(low)} to {points(high)}"
-    return f"{percent(own.share)} of the positives; difference {points(own.difference)} points{bounds}"
+    return f"{percent(positives.share)} of the positives; difference {points(positives.difference)} points{bounds}"
 
 
 def advice(finding: SourceFinding) -> str:
@@ -409,7 +409,7 @@ def _n_sampled(run: Run, name: str, finding: SourceFinding) -> int | None:
     guide = GUIDE.of(run)
     if guide is None or finding.name != "suspect" or not guide.is_sampled:
         return None
-    return next((own.n_scored for own in guide.sources if own.name == name), None)
+    return next((item.n_scored for item in guide.sources if item.name == name), None)
 
 
 def _skipped(source: SourceReport) -> list[Ranked]:

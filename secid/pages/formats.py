@@ -253,7 +253,7 @@ EXAMPLE_CHARACTERS, SHOWN_EXAMPLES = 200, 2
 SENTENCE_CHARACTERS, CELL_CHARACTERS = 2_000, 300
 """Maximum length of a sentence and of a cell. secid's texts are shorter; untrusted texts can have any length."""
 CUT_NOTE = "\n\nThe rest was cut to save space; the HTML page has all of it.\n"
-METHOD = "Method and diagnostics"
+METHOD_HEADING = "Method and diagnostics"
 HASH_OR_COMMIT = re.compile(r"[0-9a-f]{7,64}")
 
 
@@ -312,7 +312,7 @@ def _fill(page: Page) -> str:
         *(["## Findings"] if page.findings else []),
         *(block for group in page.findings for block in _source(group)),
         *([f"**{_sentence(page.heat.caption)}**", table(page.heat)] if page.heat else []),
-        *([f"## {METHOD}"] if page.details else []),
+        *([f"## {METHOD_HEADING}"] if page.details else []),
         *(block for section in page.details for block in _section(section)),
         safe(page.footer),
     ]

@@ -32,7 +32,7 @@ from secid.results.inputs import no_command, unused_name
 
 DECISIONS: Mapping[Outcome, str] = {"pass": "accepted", "fail": "rejected", "undecided": "undecided"}
 """Words for the outcome of a source."""
-ORDER: tuple[Outcome, ...] = ("fail", "undecided", "pass")
+OUTCOME_ORDER: tuple[Outcome, ...] = ("fail", "undecided", "pass")
 VERDICT_MARKS = ("pass", "fail", "undecided", "excused", "notice")
 EXAMPLE_CHARACTERS = 160
 NEEDS_QUERIES = ("", "no_reference")
@@ -41,7 +41,7 @@ BLIND_SPOT = (
     "Relevant passages without a label are not detected. In simulations, no check failed where they were 10 % of the "
     "negatives."
 )
-NEW = "This source has no predecessor in the baseline, and the policy holds new sources for review."
+NEW_SOURCE_NOTE = "This source has no predecessor in the baseline, and the policy holds new sources for review."
 MEASURES: Mapping[str, str] = {
     "queries": "Distinct queries",
     "hardness": "Hardness (0 for random passages, 1 for the positives)",
@@ -50,7 +50,7 @@ MEASURES: Mapping[str, str] = {
     "drift.unrelated": "Change in the share of negatives less related to their query than 98 % of the predecessor's",
 }
 """Quantity that each check measures. Checks of findings have the words of the catalogue."""
-DRIFT = ("drift.score_nats", "drift.unrelated")
+DRIFT_CHECKS = ("drift.score_nats", "drift.unrelated")
 UPDATE_COMMAND = "secid baseline update RUN"
 ADVICE: Mapping[str, str] = {
     "new_source": f"Review it. To accept it, score it with the others and run `{UPDATE_COMMAND}`.",
@@ -71,13 +71,13 @@ def mark(check: GateCheck) -> str:
 
 def worst_first(verdict: GateVerdict) -> list[SourceVerdict]:
     """Sort the sources: rejected, then undecided, then accepted."""
-    return sorted(verdict.sources, key=lambda source: ORDER.index(source.outcome))
+    return sorted(verdict.sources, key=lambda source: OUTCOME_ORDER.index(source.outcome))
 
 
 def by_urgency(source: SourceVerdict) -> list[GateCheck]:
     """Sort the checks: first those that keep the source from passing, then notices, then the others in their order."""
     return sorted(
-        source.checks, key=lambda check: (not check.blocks_pass, ORDER.index(check.outcome), not check.notice)
+        source.checks, key=lambda check: (not check.blocks_pass, OUTCOME_ORDER.index(check.outcome), not check.notice)
     )
 
 
@@ -100,14 +100,14 @@ def too_few_sentence(source: SourceVerdict) -> str:
 def check_sentence(check: GateCheck) -> str:
     """Return a sentence with the measured number and its limit."""
     if check.name == "new_source":
-        return NEW
+        return NEW_SOURCE_NOTE
     if check.reason:
         return f"Not evaluated: {why_not(check.reason)}."
     if check.measured is None:
         return "The measured number is not finite."
     notes = [] if check.interval_95 is None else [f"95 % CI {interval_text(check)}"]
     notes += [f"paired over {plural(check.n_shared, 'shared query', 'shared queries')}"] if check.n_shared else []
-    of = f" of {count(check.n)}" if check.n and check.unit == "share" and check.name not in DRIFT else ""
+    of = f" of {count(check.n)}" if check.n and check.unit == "share" and check.name not in DRIFT_CHECKS else ""
     bounds = f" ({', '.join(notes)})" if notes else ""
     return f"{_measure(check)}: {measured_text(check)}{of}{bounds}; limit: {limit_text(check)}{_origin(check)}."
 
@@ -136,7 +136,7 @@ def _is_formal(check: GateCheck) -> bool:
 
 def _is_difference(check: GateCheck) -> bool:
     """Return whether a check measures a difference: from the predecessor; for a formal finding, from the positives."""
-    return check.name in DRIFT or _is_formal(check)
+    return check.name in DRIFT_CHECKS or _is_formal(check)
 
 
 def _number(check: GateCheck, value: float | None, *, signed: bool) -> str:
@@ -203,7 +203,7 @@ def summary(verdict: GateVerdict) -> str:
     if len(verdict.sources) == 1:
         return f"{first}{source_line(verdict.sources[0])}"
     counts = Counter(source.outcome for source in verdict.sources)
-    parts = [f"{count(counts[outcome])} {DECISIONS[outcome]}" for outcome in ORDER if counts[outcome]]
+    parts = [f"{count(counts[outcome])} {DECISIONS[outcome]}" for outcome in OUTCOME_ORDER if counts[outcome]]
     return f"{first}{plural(len(verdict.sources), 'source')}: {listed(parts)}."
 
 

@@ -399,7 +399,7 @@ def on_own_queries(run: Run) -> bool:
 
 
 def skipped_lines(sources: Iterable[SourceReport], *, rows_alone: bool = False) -> list[str]:
-    """Return lines on what was left out, by reason, one for all sources with the same counts. rows_alone: rows only."""
+    """Return lines on left-out rows and negatives; sources with equal counts share one. rows_alone: omit negatives."""
     names: dict[str, list[str]] = {}
     places: dict[str, str] = {}
     for source in sources:

@@ -9,11 +9,11 @@ from secid.measure.in_batch import Margin
 from secid.pages.glossary import by_reason, in_plain_words, lost_lines, recipe_line
 from secid.pages.page import Table, foreign, number
 from secid.pages.screen import Line, Screen, bullet, command, screen, strong, warning
-from secid.pages.text import SPACE, count, fraction, named, percent, plural, short
+from secid.pages.text import NO_BREAK_SPACE, count, fraction, named, percent, plural, short
 from secid.results.catalogue import FINDINGS
 from secid.results.mine import Mined, MinedSource, MiningRun, Suspects, Sweep, Swept, SweptSource, Usage
 
-SHORT = {
+SHORT_REASONS = {
     "margin": "the margin rejects most of the window",
     "maximum": "the maximum score rejects most of the window",
     "reused": "--max-reuse is reached",
@@ -128,7 +128,7 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
 
 def short_words(short: Mapping[str, int]) -> str:
     """Return the reasons why rows are short, with counts."""
-    return _counted(short, SHORT)
+    return _counted(short, SHORT_REASONS)
 
 
 def _counted(reasons: Mapping[str, int], words: Mapping[str, str] | None = None) -> str:
@@ -170,7 +170,7 @@ def _sweep_table(sweep: Sweep, source: SweptSource) -> Table:
 
 def _margin(swept: Swept) -> str:
     relative = swept.method.get("relative")
-    return "" if relative is None else f"{100 * relative:g}{SPACE}%"
+    return "" if relative is None else f"{100 * relative:g}{NO_BREAK_SPACE}%"
 
 
 def _sweep_cells(swept: Swept) -> tuple[str, ...]:

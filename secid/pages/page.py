@@ -19,7 +19,7 @@ from secid.results import Match, TripletExample
 MOST_DESCRIBED, SHOWN_CHARACTERS = 20, 30
 """Maximum number of names in the description of a chart, and characters of each; the table has all of them."""
 
-MOST_PAIRS = 300
+MAX_PAIRS = 300
 """Maximum number of pairs in a table, those of 25 sources. The 19,900 pairs of 200 sources would take 16 MB."""
 
 

@@ -15,7 +15,7 @@ from rich.console import Console
 from rich.text import Text
 
 from secid.pages.page import STATUSES, Column, Page, Section, ShownFindings, Table, match_words
-from secid.pages.text import CODE, SPACE, plain, without_commands, without_isolates
+from secid.pages.text import CODE, NO_BREAK_SPACE, plain, without_commands, without_isolates
 from secid.results import TripletExample
 
 SHOWN_FINDINGS = 5
@@ -151,7 +151,9 @@ def _of_line(line: Line, console: Console) -> Iterator[Text]:
     if line.kind in ("command", "literal"):
         yield Text(f"{start}{text}", style=style)
         return
-    parts = Text(text.replace(SPACE, UNBROKEN)).wrap(console, max(1, console.width - line.indent - len(line.mark)))
+    parts = Text(text.replace(NO_BREAK_SPACE, UNBROKEN)).wrap(
+        console, max(1, console.width - line.indent - len(line.mark))
+    )
     for place, part in enumerate(parts):
         head = line.mark if place == 0 else " " * len(line.mark)
         yield Text(f"{start}{head}{part.plain.rstrip().replace(UNBROKEN, ' ')}", style=style)
@@ -248,4 +250,4 @@ def _styled(cell: str) -> Text:
 
 def _cell(text: str) -> str:
     """Return a cell as one line."""
-    return plain(without_isolates(text)).replace(SPACE, " ")
+    return plain(without_isolates(text)).replace(NO_BREAK_SPACE, " ")

@@ -157,7 +157,7 @@ def _visible(char: str) -> str:
 
 # Format numbers, in the same way on every page.
 
-SPACE = "\u00a0"
+NO_BREAK_SPACE = "\u00a0"
 SMALLEST_P = 1e-4
 UNKNOWN_INTERVAL, UNKNOWN_HALF_WIDTH = "unknown: too few queries", "±?"
 """Words for an unknown interval, and for its half width."""
@@ -196,7 +196,7 @@ def with_interval(
         return write(value)
     if is_unknown(ends):
         return f"{write(value)} {UNKNOWN_HALF_WIDTH}"
-    low, high = (write(end).removesuffix(f"{SPACE}%") for end in ends)
+    low, high = (write(end).removesuffix(f"{NO_BREAK_SPACE}%") for end in ends)
     return f"{write(value)}{between}{low} to {high})"
 
 
@@ -234,10 +234,10 @@ def percent(value: float | None) -> str:
     if value is None or not isfinite(value):
         return "–"
     if 0 < value < 0.001:
-        return f"<{SPACE}0.1{SPACE}%"
+        return f"<{NO_BREAK_SPACE}0.1{NO_BREAK_SPACE}%"
     if 0.9995 <= value < 1:
-        return f">{SPACE}99.9{SPACE}%"
-    return f"{_minus(f'{100 * value:.1f}')}{SPACE}%"
+        return f">{NO_BREAK_SPACE}99.9{NO_BREAK_SPACE}%"
+    return f"{_minus(f'{100 * value:.1f}')}{NO_BREAK_SPACE}%"
 
 
 def points(value: float | None) -> str:
@@ -252,7 +252,7 @@ def count(value: float | None) -> str:
 
 def probability(value: float) -> str:
     """Format a p value."""
-    return f"<{SPACE}{SMALLEST_P:.4f}" if value < SMALLEST_P else f"{value:.4f}"
+    return f"<{NO_BREAK_SPACE}{SMALLEST_P:.4f}" if value < SMALLEST_P else f"{value:.4f}"
 
 
 def budget(value: float) -> str:
@@ -264,7 +264,7 @@ def budget(value: float) -> str:
 
 def seconds(value: float) -> str:
     """Format a time in seconds."""
-    return f"{value:.2f}{SPACE}s" if value < 100 else f"{value:,.0f}{SPACE}s"
+    return f"{value:.2f}{NO_BREAK_SPACE}s" if value < 100 else f"{value:,.0f}{NO_BREAK_SPACE}s"
 
 
 def plural(number: int, one: str, many: str | None = None) -> str:

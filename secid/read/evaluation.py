@@ -350,7 +350,7 @@ def run_of(stream: ByteStream, settings: Settings) -> Container | None:
         raise InputError(what, where=f"{stream.path}:1", remedy=f"a line of a run: {RUN_LINE}")
     if settings.source_column not in (None, JUDGED):
         what = f"{settings.source_column!r}: a run has no such column"
-        raise UsageError(what, where="--source-column", remedy=f"--source-column {JUDGED}, or none")
+        raise UsageError(what, where="--source-column", remedy=f"use --source-column {JUDGED}, or omit it")
     by_judgement = JUDGED in (settings.by, settings.source_column)
     run = RetrievalRun(width, window_of(settings.ranks), _grades(settings, stream.path), by_judgement)
     return Container("run", stream.compression, run=run)

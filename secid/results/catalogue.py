@@ -340,5 +340,5 @@ def known_finding(name: str, where: str, others: Iterable[str] = ()) -> Finding 
     raise UsageError(
         f"unknown finding {name!r}",
         where=where,
-        remedy=suggest_name(name, names, f"findings: {', '.join(names)}"),
+        remedy=suggest_name(name, names, f"use one of {', '.join(names)}"),
     )

@@ -255,7 +255,7 @@ class AuditedSource:
                   corpus.
     auroc_consistency : AUROC of the rule "consistency".
     guide_rules       : rules by the guide's scores; () without a guide. The rule hardness flags suspects.
-    not_evaluated     : kind of reason (pages.glossary.REASONS) for each missing number, by name.
+    not_evaluated     : kind of reason (pages.glossary.REASON_TEXTS) for each missing number, by name.
     """
 
     name: str

@@ -23,7 +23,7 @@ class EncoderInfo:
     """The resolved recipe of an encoder, which is enough to load exactly this encoder again.
 
     rules : origin of each recipe field ("flag", "1_Pooling/config.json", "registry: e5", "default", ...).
-    facts : notes for readers of the report, of the kinds in pages.encoder.FACTS.
+    facts : notes for readers of the report, of the kinds in pages.encoder_page.FACTS.
     """
 
     name: str

@@ -231,7 +231,7 @@ class Run(Displayable):
         queries.
     warnings : facts that affect how to read the scores.
     without_triplets : number of skipped rows by reason, for each source without triplets in a file with other sources.
-    not_evaluated : by name of each part that could not be computed, the kind of reason (pages.glossary.REASONS).
+    not_evaluated : by name of each part that could not be computed, the kind of reason (pages.glossary.REASON_TEXTS).
     Older reports may lack fields that have a default.
     """
 

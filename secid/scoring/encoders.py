@@ -56,7 +56,7 @@ def start_command(
         raise UsageError(
             "needs a folder for states, which only the command `secid score` takes",
             where=flag_of("shard"),
-            remedy=f"secid score … {flag_of('shard', resolved.values.shard)} --state-dir DIR",
+            remedy=f"run secid score … {flag_of('shard', resolved.values.shard)} --state-dir DIR",
         )
     watcher = progress or Silent()
     watcher.start("load libraries", None, "")

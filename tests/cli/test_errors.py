@@ -39,7 +39,7 @@ BROKEN = FIXTURES / "broken"
         (["score", "small.jsonl", "--encoder", "e6-base"], ["e6-base", "alias", "e5-base"]),
         (["score", "nothing/*.jsonl", "--encoder", "TINY"], ["nothing/*.jsonl: matches no file"]),
         (["score", "smal.jsonl", "--encoder", "TINY"], ["no such file", "small.jsonl"]),
-        (["score", "small.jsonl", "small.jsonl", "--encoder", "TINY"], ["given twice"]),
+        (["score", "small.jsonl", "small.jsonl", "--encoder", "TINY"], ["named twice"]),
         (
             ["score", "small=small.jsonl", "small=small.jsonl", "--encoder", "TINY"],
             ["named 'small'", "other=small.jsonl"],

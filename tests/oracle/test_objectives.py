@@ -14,7 +14,7 @@ import secid
 from secid.analyses.per_record import MAX_QUERIES, doubling_counts, one_more_negative, one_more_positive
 from secid.measure.blocks import Triplets
 from secid.measure.objectives import MULTI_POSITIVE, OBJECTIVES
-from secid.pages.sections.objectives import NAMES, SENTENCES
+from secid.pages.sections.objectives import OBJECTIVE_NAMES, OBJECTIVE_SENTENCES
 from secid.results import Run
 from tests.fake_encoder import HashEncoder
 from tests.oracle import objectives as oracle
@@ -168,8 +168,8 @@ def test_what_needs_several_positives_or_a_guide_is_not_evaluated(first, case):
 
 
 def test_every_objective_has_a_name_and_a_sentence():
-    assert [*NAMES] == [*SENTENCES]
-    assert {*NAMES} == {*OBJECTIVES}
+    assert [*OBJECTIVE_NAMES] == [*OBJECTIVE_SENTENCES]
+    assert {*OBJECTIVE_NAMES} == {*OBJECTIVES}
 
 
 @pytest.mark.parametrize("policy", ["first", "random", "all"])

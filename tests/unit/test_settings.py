@@ -93,7 +93,7 @@ def test_a_wrong_assignment_is_refused(texts, words):
 def test_a_bad_value_shows_what_is_allowed(name):
     with pytest.raises(SettingsError) as caught:
         resolve({name: [1]}, environment={})
-    assert (caught.value.where, caught.value.remedy) == (flag_of(name), allowed(name))
+    assert (caught.value.where, caught.value.remedy) == (flag_of(name), f"allowed: {allowed(name)}")
 
 
 def test_a_default_is_allowed():

@@ -84,8 +84,9 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
 def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Screen:
     """Show verdict, answer table, findings, what was left out, the probe or its command, and the path of the page."""
     run = trusted(run)
-    headline, *others = (*verdict(run), *probe_sentence(run, probe))
-    own = next_command(run) if probe is None else ""
+    next_step = next_command(run) if probe is None else ""
+    advice = () if next_step else probe_sentence(run, probe)
+    headline, *others = (*verdict(run), *advice)
     slices, gaps = of_analysis(run, "slices", "sentence"), of_analysis(run, "profile", "gaps")
     return screen(
         (strong(headline), *others),
@@ -99,8 +100,8 @@ def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Sc
             f"{slices} See “Slices” in the report." if slices else "",
             "" if run.early_stop is None else " ".join(early_sentences(run, run.early_stop)),
             *map(warning, (*skipped_lines(run.sources), *missing_lines(run, without=["cost"]))),
-            "To see which source trains better, run a short training on each:" if own else "",
-            command(own, 4),
+            "To see which source trains better, run a short training on each:" if next_step else "",
+            command(next_step, 4),
             command(f"report: {run.folder.rstrip('/')}/report.html" if run.folder else ""),
         ),
     )

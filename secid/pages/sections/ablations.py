@@ -13,7 +13,7 @@ from secid.pages.text import budget, count, fraction, listed, named, nats, plain
 from secid.results import Run
 from secid.settings import display_name
 
-SHADES = 10
+N_SHADES = 10
 WEIGHT, SAMPLE = "weight", "sample"
 SHOWN_SETTINGS, SHOWN_PAIRS = 3, 3
 OF_SAMPLE = "document frequencies are those of the whole run"
@@ -44,11 +44,11 @@ def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
         for name, row in rows
         if any(_counts(pair, ranked, apart) for pair in row.swapped)
     ]
-    kept = f"{count(len(rows) - len(changed))} of {count(len(rows))}"
+    counts = f"{count(len(rows) - len(changed))} of {count(len(rows))}"
     kinds = listed([plain(display_name(item.name)) for item in ablations if item.name != SAMPLE], len(ablations))
     which = "the order of the sources that differ significantly" if apart else "the order of the ranked sources"
     end = f"; it changes under {listed(changed, 4)}" if changed else ""
-    return f"{kept} other settings of {kinds} keep {which}{end}."
+    return f"{counts} other settings of {kinds} keep {which}{end}."
 
 
 def _counts(pair: tuple[str, str], ranked: Collection[str], apart: Collection[frozenset[str]]) -> bool:
@@ -190,9 +190,9 @@ def _shades(
     for row, cells in zip_longest(item.rows, rows):
         values = [row.scores.get(name) for name in names] if row else []
         known = [value for value in values if value is not None]
-        own = [_shade(value, min(known, default=0.0), max(known, default=0.0)) for value in values]
+        value_shades = [_shade(value, min(known, default=0.0), max(known, default=0.0)) for value in values]
         before = [None] * (1 + sampled)
-        shades.append((*before, *own, *[None] * (len(cells) - len(before) - len(own))))
+        shades.append((*before, *value_shades, *[None] * (len(cells) - len(before) - len(value_shades))))
     return tuple(shades)
 
 
@@ -200,7 +200,7 @@ def _shade(value: float | None, low: float, high: float) -> int | None:
     if value is None:
         return None
     span = high / 2 - low / 2  # halves, because the difference itself may not be finite
-    return min(SHADES - 1, int(SHADES * ((value / 2 - low / 2) / span))) if span > 0 else 0
+    return min(N_SHADES - 1, int(N_SHADES * ((value / 2 - low / 2) / span))) if span > 0 else 0
 
 
 def _score(row: AblationRow, name: str) -> str:

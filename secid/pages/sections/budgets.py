@@ -7,12 +7,12 @@ from collections.abc import Iterable, Mapping
 from secid.analyses.budgets import Budgets
 from secid.pages.glossary import equal_numbers_text, terms, why_not
 from secid.pages.page import Section, Table, foreign, wrapped
-from secid.pages.text import SPACE, budget, listed, named, nats, plain
+from secid.pages.text import NO_BREAK_SPACE, budget, listed, named, nats, plain
 from secid.results import BudgetPoint, Run
 
 Curve = tuple[BudgetPoint, ...]
 SHOWN_CROSSINGS = 6
-MEANING = (
+BUDGET_MEANING = (
     "B is the number of negatives drawn from a source, times a noise-to-prior ratio that theory leaves open. Above "
     "B = 1, only samples of equal size can be compared."
 )
@@ -26,8 +26,8 @@ def budgets_section(run: Run, budgets: Budgets) -> Section | None:
     if not shared:
         return None
     compared = _table(curves, shared, "")
-    own = _table(whole, _shared(whole.values()), ", on each source's own sample")
-    tables = (compared, own) if equal_numbers_text(run) else (compared,)
+    of_samples = _table(whole, _shared(whole.values()), ", on each source's own sample")
+    tables = (compared, of_samples) if equal_numbers_text(run) else (compared,)
     own_number = any(column.title == "B = N" for table in tables for column in table.columns)
     return Section(
         anchor="budget",
@@ -41,13 +41,13 @@ def budgets_section(run: Run, budgets: Budgets) -> Section | None:
 
 def _table(curves: Mapping[str, Curve], budgets: list[float], whose: str) -> Table:
     """Return a table of scores by budget. If sources differ in size, it also has each score at the source's own N."""
-    own = {name: _at_own_number(curve, budgets) for name, curve in curves.items()}
-    own_number = ("B = N",) if any(cell != "–" for cell in own.values()) else ()
+    cells = {name: _at_own_number(curve, budgets) for name, curve in curves.items()}
+    own_number = ("B = N",) if any(cell != "–" for cell in cells.values()) else ()
     rows = tuple(
         (
             plain(name),
             *(f"{nats(point.nats)}\n(short by {nats(point.bias_nats)})" for point in curve if point.budget in budgets),
-            *(own[name] for _ in own_number),
+            *(cells[name] for _ in own_number),
         )
         for name, curve in curves.items()
     )
@@ -60,10 +60,12 @@ def _table(curves: Mapping[str, Curve], budgets: list[float], whose: str) -> Tab
 
 def _at_own_number(curve: Curve, shared: list[float]) -> str:
     """Format the score at the source's own number of negatives, if no other source has this budget; else "–"."""
-    own = next((point for point in curve if point.budget not in shared), None)
-    if own is None:
+    last = next((point for point in curve if point.budget not in shared), None)
+    if last is None:
         return "–"
-    return f"{nats(own.nats)}\n(short by {nats(own.bias_nats)}; N{SPACE}={SPACE}{budget(own.budget)})"
+    return (
+        f"{nats(last.nats)}\n(short by {nats(last.bias_nats)}; N{NO_BREAK_SPACE}={NO_BREAK_SPACE}{budget(last.budget)})"
+    )
 
 
 def _meaning(run: Run) -> str:
@@ -71,8 +73,8 @@ def _meaning(run: Run) -> str:
     numbers = equal_numbers_text(run)
     sizes = {(source.n_queries, source.n_triplets) for source in run.sources}
     if numbers and "crossings" not in run.not_evaluated:
-        return f"{MEANING} Curves and crossings use {numbers}, even up to B = 1."
-    return MEANING if len(sizes) == 1 else f"{MEANING} These curves show each source's own sample."
+        return f"{BUDGET_MEANING} Curves and crossings use {numbers}, even up to B = 1."
+    return BUDGET_MEANING if len(sizes) == 1 else f"{BUDGET_MEANING} These curves show each source's own sample."
 
 
 def _crossings(run: Run, budgets: Budgets) -> str:

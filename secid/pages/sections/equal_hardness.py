@@ -6,11 +6,11 @@ from collections.abc import Mapping
 
 from secid.analyses.equal_hardness import FEW_SHARED, TOO_EASY, EqualHardness, EqualMargins
 from secid.pages.glossary import terms
-from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number, text, wrapped
+from secid.pages.page import MAX_PAIRS, Section, Table, foreign, number, text, wrapped
 from secid.pages.text import UNKNOWN_INTERVAL, count, named, percent, plain, signed, with_interval
 from secid.results import Run
 
-REASONS: Mapping[str, str] = {
+UNRANKED_REASONS: Mapping[str, str] = {
     "too_easy": f"it is as easy as random passages (hardness below {TOO_EASY:g}); a high score does not recommend it",
     FEW_SHARED: "it shares too few queries with every other source, so its score cannot be compared with theirs",
     "apart": "too few of its negatives are as hard as those of any other source; a high score does not recommend it",
@@ -18,21 +18,21 @@ REASONS: Mapping[str, str] = {
 """Reasons why a source is not ranked."""
 
 
-def equal_hardness_section(run: Run, found: EqualHardness) -> Section | None:
+def equal_hardness_section(run: Run, result: EqualHardness) -> Section | None:
     """Show the difference between the mean weights of each pair at equal margins. None without a pair."""
-    if not found.pairs:
+    if not result.pairs:
         return None
-    shown = found.pairs[:MOST_PAIRS]
+    shown = result.pairs[:MAX_PAIRS]
     rows = tuple((*_names(pair), _difference(pair), percent(pair.overlap), count(pair.n_queries)) for pair in shown)
-    which = f"; the first {count(MOST_PAIRS)} pairs of {count(len(found.pairs))} in report.json"
+    which = f"; the first {count(MAX_PAIRS)} pairs of {count(len(result.pairs))} in report.json"
     caption = (
-        f"Mean weight of the first source minus that of the second{which if len(shown) < len(found.pairs) else ''}"
+        f"Mean weight of the first source minus that of the second{which if len(shown) < len(result.pairs) else ''}"
     )
     return Section(
         anchor="equal-hardness",
         link="Equal hardness",
         title="Differences at equal hardness",
-        paragraphs=(pairs_line(found),),
+        paragraphs=(pairs_line(result),),
         tables=(
             Table(
                 caption=caption,
@@ -44,12 +44,12 @@ def equal_hardness_section(run: Run, found: EqualHardness) -> Section | None:
     )
 
 
-def pairs_line(found: EqualHardness) -> str:
+def pairs_line(result: EqualHardness) -> str:
     """Return sentences on the number of pairs that could be compared, and that differ."""
-    compared = [pair for pair in found.pairs if pair.difference is not None]
+    compared = [pair for pair in result.pairs if pair.difference is not None]
     differ = sum(pair.established for pair in compared)
-    partial = "" if len(compared) == len(found.pairs) else " The others have too few negatives with equal margins."
-    n_compared = f"{count(len(compared))} of {count(len(found.pairs))}"
+    partial = "" if len(compared) == len(result.pairs) else " The others have too few negatives with equal margins."
+    n_compared = f"{count(len(compared))} of {count(len(result.pairs))}"
     return f"Pairs compared: {n_compared}; significant (Holm): {count(differ)}.{partial}"
 
 
@@ -70,4 +70,4 @@ def _difference(pair: EqualMargins) -> str:
 
 def unranked_line(name: str, reason: str) -> str:
     """Return a sentence on why a source is not ranked."""
-    return f"{named(name)} is not ranked: {REASONS.get(reason) or plain(reason)}."
+    return f"{named(name)} is not ranked: {UNRANKED_REASONS.get(reason) or plain(reason)}."

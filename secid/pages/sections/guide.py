@@ -12,7 +12,7 @@ from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.text import code, count, fraction, listed, named, nats, percent, plain, shown_interval, with_interval
 from secid.results import Run
 
-WORTH = {
+SUSPECT_SENTENCES = {
     "evidence": "",
     "level": " Here suspects are not significantly more frequent than among random passages, so they are not evidence.",
     "blind": " Do not filter these sources with the guide, because it flags random passages too.",
@@ -27,17 +27,17 @@ READ_SOME = (
 def suspects_sentences(guide: GuideResult) -> list[str]:
     """Return sentences on the sources whose suspects are evidence, and on why the others' are not."""
     name = named(guide.encoder.name)
-    if all(own.repeats_target for own in guide.sources):
+    if all(item.repeats_target for item in guide.sources):
         return [f"The guide {name} orders all negatives as the encoder does, so it is not a second opinion."]
-    if all(own.random_share is None for own in guide.sources):
+    if all(item.random_share is None for item in guide.sources):
         return [f"The guide {name} scored no random passages, so its suspects are not evidence."]
     groups: dict[str, list[str]] = {}
-    for own in guide.sources:
-        kind = "evidence" if own.is_evidence else "blind" if own.is_blind else "level"
-        shares = f"{percent(own.suspect_share)}, {percent(own.random_share)}"
-        groups.setdefault(kind, []).append(f"{named(own.name)} ({shares})")
+    for item in guide.sources:
+        kind = "evidence" if item.is_evidence else "blind" if item.is_blind else "level"
+        shares = f"{percent(item.suspect_share)}, {percent(item.random_share)}"
+        groups.setdefault(kind, []).append(f"{named(item.name)} ({shares})")
     first = f"Share of suspects by the guide {name}, and of random passages that it flags"
-    return [f"{first}: {listed(groups[kind])}.{says}" for kind, says in WORTH.items() if kind in groups]
+    return [f"{first}: {listed(groups[kind])}.{says}" for kind, says in SUSPECT_SENTENCES.items() if kind in groups]
 
 
 def trusted(run: Run) -> Run:
@@ -74,7 +74,7 @@ def guide_section(run: Run, guide: GuideResult) -> Section:
     heads.append(wrapped("ECI_sem (nats)"))
     if not guide.is_sampled:
         heads.append(wrapped("without suspects (nats)"))
-    is_evidence = any(own.is_evidence for own in guide.sources)
+    is_evidence = any(item.is_evidence for item in guide.sources)
     what = "a sample of the negatives" if guide.is_sampled else "the same negatives"
     whose = f"{named(guide.encoder.name)} scored {what}."
     return Section(
@@ -112,7 +112,7 @@ CIRCULAR = (
     "The encoder's own margins show how much a filter would remove, not whether this helps. Do not judge a filter with "
     "the encoder that it uses."
 )
-SHOWN = (
+SHOWN_MARGINS = (
     ("relative", 0.0),
     ("relative", 0.05),
     ("relative", 0.1),
@@ -128,11 +128,11 @@ def margins_section(run: Run, margins: Sequence[SourceMargins]) -> Section:
     curves = {source.name: source for source in margins}
     rows = []
     for source in run.sources:
-        own = curves[source.name]
-        rows.append((plain(source.name), *_shares(own.target)))
-        if own.guide:
-            rows.append((f"{plain(source.name)}, by the guide", *_shares(own.guide)))
-    columns = (foreign("source"), *(number(_head(kind, value)) for kind, value in SHOWN))
+        curve = curves[source.name]
+        rows.append((plain(source.name), *_shares(curve.target)))
+        if curve.guide:
+            rows.append((f"{plain(source.name)}, by the guide", *_shares(curve.guide)))
+    columns = (foreign("source"), *(number(_head(kind, value)) for kind, value in SHOWN_MARGINS))
     return Section(
         anchor="margins",
         link="Margins",
@@ -151,7 +151,7 @@ def _shares(curves: Sequence[MarginCurve]) -> tuple[str, ...]:
     """Format the share for each margin in the table; "–" if the guide's scores have another range."""
     known = {curve.kind: curve for curve in curves}
     cells = []
-    for kind, value in SHOWN:
+    for kind, value in SHOWN_MARGINS:
         curve = next(known[each] for each in known if each == kind)
         shares = [
             share for at, share in zip(curve.values, curve.shares, strict=True) if isclose(at, value, abs_tol=1e-9)

@@ -44,7 +44,7 @@ def _of_sample(run: Run, items: Sequence[InBatch]) -> str:
     """Return a sentence that the rows are a sample, if the encoder chose positives only for a sample; "" otherwise."""
     n_rows = {item.source: item.n_rows for item in items}
     rows = {source.name: source.rows for source in run.sources}
-    sampled = any(own.n_not_sampled and n_rows.get(name) == own.n_records for name, own in rows.items())
+    sampled = any(item.n_not_sampled and n_rows.get(name) == item.n_records for name, item in rows.items())
     return " Batches have only sampled rows, because the encoder chose their positives." if sampled else ""
 
 

@@ -11,7 +11,7 @@ from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.text import count, named, nats, percent, plain, plural, score_text
 from secid.results import Run
 
-NAMES = {
+OBJECTIVE_NAMES = {
     "single_lh": "InfoNCE",
     "rand1_lh": "Rand1LH",
     "joint_lh": "JointLH",
@@ -24,7 +24,7 @@ NAMES = {
     "mw": "MW",
     "gist": "GIST-masked InfoNCE",
 }
-SENTENCES = {
+OBJECTIVE_SENTENCES = {
     "single_lh": "softmax of the scored positive against the record's negatives (SingleLH). The nearest negatives get "
     "most of the gradient.",
     "rand1_lh": "InfoNCE with one labelled positive drawn at random. The numbers are expectations over the draw.",
@@ -43,7 +43,7 @@ SENTENCES = {
     "gist": "InfoNCE without the negatives that the guide flags.",
 }
 """Description of each objective."""
-CLASSES = {
+CLASS_NAMES = {
     "inversion": "on outscoring",
     "copy": "on copies",
     "margin": "within margin",
@@ -62,7 +62,7 @@ NO_SECOND = (
 def objectives_section(_: Run, lens: ObjectiveLens) -> Section:
     """Show a table by source and objective, and one by number of passages per record."""
     items = lens.objectives
-    classes = [name for name in CLASSES if any(name in item.gradient_shares for item in items)]
+    classes = [name for name in CLASS_NAMES if any(name in item.gradient_shares for item in items)]
     allocated = any(item.strongest_positive is not None for item in items)
     used = dict.fromkeys(item.objective for item in items)
     return Section(
@@ -72,7 +72,7 @@ def objectives_section(_: Run, lens: ObjectiveLens) -> Section:
         paragraphs=(_extremes(items), next_label(lens)),
         tables=(_by_objective(lens, classes, allocated=allocated), _by_size(lens.sizes)),
         terms=(
-            *((NAMES[name], SENTENCES[name]) for name in used if name in NAMES),
+            *((OBJECTIVE_NAMES[name], OBJECTIVE_SENTENCES[name]) for name in used if name in OBJECTIVE_NAMES),
             ("shares of the gradient", _shares(classes, allocated=allocated)),
             (
                 "effective negatives",
@@ -85,11 +85,11 @@ def objectives_section(_: Run, lens: ObjectiveLens) -> Section:
 
 def _by_objective(lens: ObjectiveLens, classes: list[str], *, allocated: bool) -> Table:
     ends = ("strongest positive", "weakest positive") if allocated else ()
-    heads = ("loss (nats)", *(CLASSES[name] for name in classes), "effective negatives", *ends)
+    heads = ("loss (nats)", *(CLASS_NAMES[name] for name in classes), "effective negatives", *ends)
     rows = tuple(
         (
             plain(item.source),
-            NAMES.get(item.objective, plain(item.objective)),
+            OBJECTIVE_NAMES.get(item.objective, plain(item.objective)),
             nats(item.loss_nats),
             *(percent(item.gradient_shares.get(name)) for name in classes),
             count(item.effective_negatives),
@@ -144,7 +144,7 @@ def _extremes(items: tuple[ObjectiveResult, ...]) -> str:
     if not shares:
         return "No objective has a gradient on these negatives."
     least, most = (
-        f"{percent(share)} ({NAMES.get(item.objective, plain(item.objective))} on {named(item.source)})"
+        f"{percent(share)} ({OBJECTIVE_NAMES.get(item.objective, plain(item.objective))} on {named(item.source)})"
         for share, item in (choose(shares, key=lambda pair: pair[0]) for choose in (min, max))
     )
     return (

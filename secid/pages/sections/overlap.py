@@ -6,20 +6,20 @@ from collections.abc import Sequence
 from heapq import nlargest
 
 from secid.pages.glossary import terms
-from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number
+from secid.pages.page import MAX_PAIRS, Section, Table, foreign, number
 from secid.pages.text import count, fraction, named, percent
 from secid.results import Overlap, Run
 from secid.results.check import Check
 
 
 def overlap_section(_: Run | Check, overlaps: Sequence[Overlap]) -> Section | None:
-    """Show the overlap of up to MOST_PAIRS pairs, those with the most negatives in common. None without a pair."""
+    """Show the overlap of up to MAX_PAIRS pairs, those with the most negatives in common. None without a pair."""
     if not overlaps:
         return None
     shown, which = overlaps, ""
-    if len(overlaps) > MOST_PAIRS:
-        shown = nlargest(MOST_PAIRS, overlaps, key=lambda item: item.negative_jaccard_mean or 0.0)
-        which = f"; the {MOST_PAIRS} with the most negatives in common, of {count(len(overlaps))} in the JSON report"
+    if len(overlaps) > MAX_PAIRS:
+        shown = nlargest(MAX_PAIRS, overlaps, key=lambda item: item.negative_jaccard_mean or 0.0)
+        which = f"; the {MAX_PAIRS} with the most negatives in common, of {count(len(overlaps))} in the JSON report"
     rows = tuple(
         (
             f"{named(item.first)} and {named(item.second)}",

@@ -7,11 +7,11 @@ from dataclasses import replace
 from datetime import timedelta
 from math import isfinite
 
-from secid.pages.findings import TO_REPAIR
+from secid.pages.findings import REPAIR_STATUSES
 from secid.pages.glossary import EXPLANATIONS, TERM_WORDS, kind_name, sources_listed, why_not
 from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.text import (
-    SPACE,
+    NO_BREAK_SPACE,
     UNKNOWN_INTERVAL,
     code,
     count,
@@ -40,12 +40,12 @@ from secid.results.probe import (
     sign,
 )
 
-TITLE = "Which source trains better"
+PROBE_TITLE = "Which source trains better"
 CHOOSE = f"To choose a source, train briefly on each with {code('secid probe')}."
 OFFER = "Nothing was trained for this report. To train the encoder briefly on each of these sources and compare:"
 FROZEN = "frozen encoder"
-WEIGHTS = {"full": "all weights", "lora": "LoRA adapters"}
-DOUBTS = {
+TRAINED_WEIGHTS = {"full": "all weights", "lora": "LoRA adapters"}
+PROBE_DOUBTS = {
     "known_positive_first": (
         "the control with known positives as negatives gained more than every source. So the probe does not notice "
         "false negatives; do not use it to choose a source."
@@ -72,7 +72,7 @@ ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
     "one_seed": lambda _: f"one seed gives no intervals. Use {code('--seeds 3')}",
 }
 """Why nothing can be ranked, and what to do, by the kind in `not_evaluated`."""
-LOSSES = {
+LOSS_TITLES = {
     "infonce": "InfoNCE",
     "mw": "Mann-Whitney loss",
     "lsepair": "LSEPair",
@@ -80,7 +80,7 @@ LOSSES = {
     "joint": "JointLH",
     "gist": "InfoNCE without the passages that a guide scores above the positive (GIST)",
 }
-PASSAGES = {"own": "on a query's own negatives", "batch": "with in-batch passages"}
+COMPARED_PASSAGES = {"own": "on a query's own negatives", "batch": "with in-batch passages"}
 NO_GAIN = (
     "The probe recommends no source. At no learning rate is the encoder significantly better after training on any of "
     "them than before."
@@ -108,8 +108,8 @@ def _expected(probe: Probe) -> str:
     n, n_kept, expected = (of_training.get(name, 0.0) for name in ("n_trainings", "n_kept", "expected_seconds"))
     if not all(map(isfinite, (n, n_kept, expected))) or n < 1:
         return "The time is not known"
-    kept = f", of which {count(n_kept)} are already in the cache," if n_kept else ""
-    return f"{plural(int(n), 'training run')}{kept} take up to {timedelta(seconds=round(expected))}"
+    cached = f", of which {count(n_kept)} are already in the cache," if n_kept else ""
+    return f"{plural(int(n), 'training run')}{cached} take up to {timedelta(seconds=round(expected))}"
 
 
 def _leader(dose: Dose) -> Iterator[str]:
@@ -184,7 +184,7 @@ def order_sentence(probe: Probe) -> str:
     if probe.reversals:
         order = "; ".join(map(_reversal, probe.reversals))
         return f"The order depends on the learning rate (significant at each): {order}."
-    n_common = sum(len(own) > 1 for own in by_pair.values())
+    n_common = sum(len(rates) > 1 for rates in by_pair.values())
     rates = "both" if len(probe.trained) == 2 else "more than one"
     direction = ", all in the same direction" if n_common else ""
     return (
@@ -229,7 +229,7 @@ def _unranked(dose: Dose) -> Iterator[str]:
 
 
 def _doubts(dose: Dose) -> Iterator[str]:
-    yield from (DOUBTS[kind] for kind in dose.doubts)
+    yield from (PROBE_DOUBTS[kind] for kind in dose.doubts)
     worse = [item.name for item in dose.sources if item.vs_random and sign(item.vs_random.interval_95) < 0]
     if worse:
         yield f"significantly worse than training on random passages: {sources_listed(worse)}."
@@ -257,8 +257,8 @@ def _smallest_difference(probe: Probe) -> Iterator[str]:
         shown += [f"{halves[len(halves) // 2]:.2g} at {dose.rate:g}"] if halves else []
     if shown:
         yield (
-            f"Sources that differ by less than about {listed(shown)} cannot be told apart here (95{SPACE}% CI of a "
-            f"pair). More held-out queries lower this limit; more {code('--seeds')} lower it a little."
+            f"Sources that differ by less than about {listed(shown)} cannot be told apart here (95{NO_BREAK_SPACE}% CI "
+            f"of a pair). More held-out queries lower this limit; more {code('--seeds')} lower it a little."
         )
 
 
@@ -268,10 +268,10 @@ def scope(probe: Probe) -> str:
         return ""
     folds, seeds = plural(probe.n_folds, "fold"), plural(probe.n_seeds, "seed")
     return (
-        f"This holds for this loss ({LOSSES.get(probe.loss, plain(probe.loss))} "
-        f"{PASSAGES.get(probe.passages, plain(probe.passages))}, temperature {probe.temperature:g}), "
-        f"{plural(probe.steps, 'step')} of {plural(probe.batch, 'query', 'queries')} on {WEIGHTS[probe.trainable]}, "
-        f"{folds} and {seeds}. Longer training may order the sources differently."
+        f"This holds for this loss ({LOSS_TITLES.get(probe.loss, plain(probe.loss))} "
+        f"{COMPARED_PASSAGES.get(probe.passages, plain(probe.passages))}, temperature {probe.temperature:g}), "
+        f"{plural(probe.steps, 'step')} of {plural(probe.batch, 'query', 'queries')} on "
+        f"{TRAINED_WEIGHTS[probe.trainable]}, {folds} and {seeds}. Longer training may order the sources differently."
     )
 
 
@@ -296,7 +296,7 @@ def gains_table(probe: Probe) -> Table:
         for name, is_control in names
     ]
     frozen = "" if probe.frozen is None else f" ({fraction(probe.frozen.ndcg_10, 4)})"
-    caption = f"Gain in nDCG@10 over the frozen encoder{frozen} by learning rate, ± 95{SPACE}% CI"
+    caption = f"Gain in nDCG@10 over the frozen encoder{frozen} by learning rate, ± 95{NO_BREAK_SPACE}% CI"
     return Table(caption=caption, columns=tuple(columns), rows=tuple(rows))
 
 
@@ -374,7 +374,7 @@ def protocol(probe: Probe) -> Iterator[str]:
 
 def next_command(run: Run) -> str:
     """Return the command that probes the sources of a run; "" if there is none, or a source must be repaired first."""
-    sound = all(source.status not in TO_REPAIR for source in run.sources)
+    sound = all(source.status not in REPAIR_STATUSES for source in run.sources)
     return with_run_flag(run.probe, run.folder) if run.probe and sound else ""
 
 
@@ -389,8 +389,8 @@ def probe_answer(probe: Probe | None) -> Section | None:
     """Return the table of gains for the page of a run; None if nothing was trained."""
     if probe is None or not probe.doses:
         return None
-    own = tuple(verdict(probe)[1:])
-    return Section(anchor="probe", title=TITLE, link="Probe", paragraphs=own, tables=(gains_table(probe),))
+    paragraphs = tuple(verdict(probe)[1:])
+    return Section(anchor="probe", title=PROBE_TITLE, link="Probe", paragraphs=paragraphs, tables=(gains_table(probe),))
 
 
 def probe_section(run: Run, probe: Probe | None) -> Section | None:
@@ -400,7 +400,7 @@ def probe_section(run: Run, probe: Probe | None) -> Section | None:
         shown = (sentence,) if sentence else ()
         return replace(details(probe), title="How the probe trained and evaluated", paragraphs=shown)
     command = next_command(run)
-    offer = Section(anchor="offer", title=TITLE, link="Probe", paragraphs=(f"{OFFER} {code(command)}",))
+    offer = Section(anchor="offer", title=PROBE_TITLE, link="Probe", paragraphs=(f"{OFFER} {code(command)}",))
     return offer if command else None
 
 
@@ -413,8 +413,8 @@ def cost_sentence(run: Run, probe: Probe) -> str:
     if not all(map(isfinite, (n_trainings, n_kept, trained, scored))) or min(n_trainings, trained, scored) <= 0:
         return ""
     if n_kept:
-        kept = f"{count(n_kept)} of {plural(int(n_trainings), 'training')} came from an earlier probe"
-        return f"{kept}, so the times of probe and scoring are not compared."
+        reused_part = f"{count(n_kept)} of {plural(int(n_trainings), 'training')} came from an earlier probe"
+        return f"{reused_part}, so the times of probe and scoring are not compared."
     cached = ", with texts from the cache," if run.timing.get("encode", {}).get("n_cached") else ""
     probed, share = seconds(trained), percent(scored / trained)
     return f"The probe trained and ranked for {probed}. Scoring{cached} took {seconds(scored)}, which is {share} of it."

@@ -24,16 +24,16 @@ from secid.results import Run
 GAPS = "Mean weight (product of the gates) minus that of random passages, by gate"
 
 
-def profile_section(run: Run, found: Profiles) -> Section:
+def profile_section(run: Run, result: Profiles) -> Section:
     """Show the mean gates of each source, and the parts of its gap to random passages."""
-    profiles = [(plain(own.source), own) for own in found.sources]
-    profiles += [(kind_name(own.source), own) for own in found.controls.values()]
+    profiles = [(plain(profile.source), profile) for profile in result.sources]
+    profiles += [(kind_name(profile.source), profile) for profile in result.controls.values()]
     means = Table(
         caption="Mean gates with 95 % CI",
         columns=(foreign("source"), *map(wrapped, (*FACTORS, "weight")), number("queries")),
         rows=tuple(
-            (name, *(_mean(getattr(own, gate)) for gate in (*FACTORS, "weight")), count(own.n_queries))
-            for name, own in profiles
+            (name, *(_mean(getattr(profile, gate)) for gate in (*FACTORS, "weight")), count(profile.n_queries))
+            for name, profile in profiles
         ),
     )
     gaps = Table(
@@ -41,33 +41,37 @@ def profile_section(run: Run, found: Profiles) -> Section:
         columns=(foreign("source"), *map(wrapped, ("gap to random", *FACTORS)), number("queries")),
         rows=tuple(
             (
-                plain(own.source),
-                *(_gap(part) for part in (own.gap.weight, *(getattr(own.gap, gate) for gate in FACTORS))),
-                count(own.gap.n_queries),
+                plain(profile.source),
+                *(_gap(part) for part in (profile.gap.weight, *(getattr(profile.gap, gate) for gate in FACTORS))),
+                count(profile.gap.n_queries),
             )
-            for own in found.sources
-            if own.gap is not None
+            for profile in result.sources
+            if profile.gap is not None
         ),
     )
     return Section(
         anchor="profile",
         link="Gates",
         title="Gate profile",
-        paragraphs=(*log_det_lines(run), *_residual_alone(run, found.sources)),
+        paragraphs=(*log_det_lines(run), *_residual_alone(run, result.sources)),
         tables=(means, gaps) if gaps.rows else (means,),
         terms=terms("π", "ρ", "λ", "weight", "gap to random", "95 % CI"),
     )
 
 
-def profile_gaps(_: Run, found: Profiles) -> Table | None:
+def profile_gaps(_: Run, result: Profiles) -> Table | None:
     """Return a row for each source: how far its mean weight is from that of random passages, and each gate's part.
 
     The parts add up to the difference. None if no source has a gap.
     """
     rows = tuple(
-        (plain(own.source), _half(own.gap.weight), *(signed(getattr(own.gap, gate).value) for gate in FACTORS))
-        for own in found.sources
-        if own.gap is not None
+        (
+            plain(profile.source),
+            _half(profile.gap.weight),
+            *(signed(getattr(profile.gap, gate).value) for gate in FACTORS),
+        )
+        for profile in result.sources
+        if profile.gap is not None
     )
     columns = (foreign("source"), *map(number, ("gap to random", *FACTORS)))
     return Table(caption=GAPS, columns=columns, rows=rows) if rows else None
@@ -89,7 +93,7 @@ def log_det_lines(run: Run) -> list[str]:
 
 def _residual_alone(run: Run, sources: Sequence[GateProfile]) -> list[str]:
     """Return a sentence on how many pairs of sources have the same order by mean residual as by score."""
-    residual = {own.source: own.residual.value for own in sources}
+    residual = {profile.source: profile.residual.value for profile in sources}
     score = {source.name: source.in_table(run.budget).score.nats for source in run.sources if source.name in residual}
     pairs = list(combinations(score, 2))
     if not pairs:

@@ -18,7 +18,7 @@ from secid.pages.glossary import (
     sources_listed,
     terms,
 )
-from secid.pages.page import MOST_PAIRS, Section, Table, foreign, number, text, wrapped
+from secid.pages.page import MAX_PAIRS, Section, Table, foreign, number, text, wrapped
 from secid.pages.text import (
     UNKNOWN_INTERVAL,
     code,
@@ -41,7 +41,7 @@ from secid.results.sources import TableNumbers
 
 # Scores in full, and which differences between sources are significant.
 
-UNTRIED = (
+UNTESTED_NOTE = (
     f"How far the order depends on temperature, tokenizer, IDF corpus, weights and sample size was not tried: "
     f"{code('secid score … --ablate')} tries it."
 )
@@ -54,10 +54,10 @@ def queries(run: Run, source: SourceReport) -> str:
 
     "35/120" : all sources share 35 of its 120.   "120*" : the rows of the table are of different queries.
     """
-    own = count(source.n_queries)
+    n_queries = count(source.n_queries)
     if source.scored.on_shared is not None:
-        return f"{count(source.scored.on_shared.n_queries)}/{own}"
-    return f"{own}*" if on_own_queries(run) else own
+        return f"{count(source.scored.on_shared.n_queries)}/{n_queries}"
+    return f"{n_queries}*" if on_own_queries(run) else n_queries
 
 
 def ranking_section(run: Run) -> Section:
@@ -93,7 +93,9 @@ def ranking_section(run: Run) -> Section:
         anchor="scores",
         link="Scores",
         title="Scores",
-        paragraphs=tuple(filter(None, (on_equal if numbers else "", "" if "ablations" in run.analyses else UNTRIED))),
+        paragraphs=tuple(
+            filter(None, (on_equal if numbers else "", "" if "ablations" in run.analyses else UNTESTED_NOTE))
+        ),
         tables=(Table(caption=f"{listing(run)}, with 95 % CI", columns=columns, rows=tuple(rows)),),
         terms=terms(
             *("ECI_sem" if run.budget == 1.0 else "ECI_B", "95 % CI", "tie", "P(first)", "hardness"),
@@ -110,11 +112,11 @@ def _hardness_interval(shown: TableNumbers) -> str:
 
 
 def pairs_section(run: Run) -> Section | None:
-    """Show the pairs of sources; if there are more than MOST_PAIRS, only neighbors in the ranking."""
+    """Show the pairs of sources; if there are more than MAX_PAIRS, only neighbors in the ranking."""
     if not run.comparisons:
         return None
     following = {(first.name, second.name) for first, second in pairwise(run.sources)}
-    whole = len(run.comparisons) <= MOST_PAIRS
+    whole = len(run.comparisons) <= MAX_PAIRS
     rows = tuple(
         (
             f"{named(pair.first)} over {named(pair.second)}",
@@ -184,7 +186,7 @@ CONTROL_NAMES = {
     "shuffled": "The same negatives assigned to other queries",
 }
 """Kinds of controls in `controls_line`, in order."""
-MEANING = (
+CONTROLS_MEANING = (
     "Controls are made from the run's own texts and scored like a source, but never ranked: passages of other queries "
     "drawn at random, other labelled positives of the query used as negatives, each source's negatives assigned to "
     "other queries (shuffled), the query itself, and the best passages of the run's texts by BM25 and by the encoder."
@@ -224,8 +226,8 @@ def controls_line(run: Run) -> str:
     """Return a sentence for each kind of control, on the sources that score below it and those that tie with it."""
     if not run.controls:
         return "No control was scored."
-    found = {name: outcome(run, kind) for kind, name in CONTROL_NAMES.items()}
-    lines = [f"{name}: {_placed(item)}." for name, item in found.items() if item.compares]
+    outcomes = {name: outcome(run, kind) for kind, name in CONTROL_NAMES.items()}
+    lines = [f"{name}: {_placed(item)}." for name, item in outcomes.items() if item.compares]
     at = "" if run.budget == 1.0 else "At B = 1. "
     return f"{at}{' '.join(lines)}" if lines else "No control could be compared with a source."
 
@@ -245,7 +247,7 @@ def controls_section(run: Run) -> Section | None:
         anchor="control-scores",
         link="Controls",
         title="Controls",
-        paragraphs=(MEANING, controls_line(run)),
+        paragraphs=(CONTROLS_MEANING, controls_line(run)),
         tables=(_against(run), _scores(run)),
         terms=terms(
             "source minus control",

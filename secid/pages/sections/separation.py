@@ -12,7 +12,7 @@ from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.text import UNKNOWN_INTERVAL, count, fraction, nats, plain, plural, with_interval
 from secid.results import Run
 
-SHOWN = (0.05, 0.5, 0.95)
+SHOWN_QUANTILES = (0.05, 0.5, 0.95)
 """Quantiles of the cosines in the table."""
 ESTIMATES = {"auc": "AUC", "within_auc": "AUC within queries", "gap": "gap"}
 
@@ -59,7 +59,7 @@ def _cosines(items: Sequence[SourceSeparation]) -> Table:
 
 
 def _quantiles(item: SourceSeparation, counts: Sequence[int]) -> str:
-    low, median, high = (quantile(counts, item.low, item.high, share) for share in SHOWN)
+    low, median, high = (quantile(counts, item.low, item.high, share) for share in SHOWN_QUANTILES)
     if low is None or high is None:
         return UNKNOWN_INTERVAL
     return with_interval(median, (low, high), fraction)
@@ -70,10 +70,10 @@ def quantile(counts: Sequence[int], low: float, high: float, share: float) -> fl
 
     counts : counts of equal bins from `low` to `high`.   share : within (0, 1).
     """
-    below, wanted = 0, share * sum(counts)
+    below, target = 0, share * sum(counts)
     for place, (n, until) in enumerate(zip(counts, accumulate(counts), strict=True)):
-        if n and until >= wanted:
-            return low + (high - low) * (place + (wanted - below) / n) / len(counts)
+        if n and until >= target:
+            return low + (high - low) * (place + (target - below) / n) / len(counts)
         below = until
     return None
 

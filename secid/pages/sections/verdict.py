@@ -10,7 +10,7 @@ from secid.analyses.ablations import ABLATIONS
 from secid.analyses.guide import GUIDE
 from secid.analyses.profile import FACTORS, PROFILE
 from secid.pages.findings import (
-    MOSTLY,
+    MAJORITY,
     damaged_positives,
     doubts,
     has_collection,
@@ -74,7 +74,7 @@ def answer_table(run: Run, *, full: bool) -> Table:
     are not compared with each other, and the ranked sources from the rest.
     full : show all columns, with the full names of the gates; otherwise only those that fit a terminal of 80 columns.
     """
-    columns = COLUMNS if full else SHORT_COLUMNS
+    columns = ANSWER_COLUMNS if full else SHORT_COLUMNS
     if not full and len({queries(run, source) for source in run.sources} | {""}) > 2:
         columns = columns | {number("queries"): queries}
     of = {source.name: source for source in run.sources}
@@ -188,15 +188,15 @@ def gate(name: str) -> Cell:
     """Return a function that formats a source's mean of a gate, over the table's queries, or all without a profile."""
 
     def cell(run: Run, source: SourceReport) -> str:
-        found = PROFILE.of(run)
-        own = next((item for item in found.sources if item.source == source.name), None) if found else None
-        value = getattr(source.scored, f"{name}_mean") if own is None else getattr(own, name).value
+        result = PROFILE.of(run)
+        profile = next((item for item in result.sources if item.source == source.name), None) if result else None
+        value = getattr(source.scored, f"{name}_mean") if profile is None else getattr(profile, name).value
         return fraction(value, 2)
 
     return cell
 
 
-COLUMNS: dict[Column, Cell] = {
+ANSWER_COLUMNS: dict[Column, Cell] = {
     foreign("source"): lambda _, source: plain(source.name),
     status("status"): status_and_problem,
     **{number(name): gate(name) for name in FACTORS},
@@ -208,18 +208,18 @@ COLUMNS: dict[Column, Cell] = {
     number("queries"): queries,
 }
 SHORT_COLUMNS: dict[Column, Cell] = {
-    foreign("source"): COLUMNS[foreign("source")],
-    status("status"): COLUMNS[status("status")],
+    foreign("source"): ANSWER_COLUMNS[foreign("source")],
+    status("status"): ANSWER_COLUMNS[status("status")],
     **{number(SHORT_HEADS[name]): gate(name) for name in FACTORS},
     text("score ± CI tie"): _score_and_tie,
-    number("hard."): COLUMNS[number("hardness")],
-    number("defects"): COLUMNS[number("defects")],
+    number("hard."): ANSWER_COLUMNS[number("hardness")],
+    number("defects"): ANSWER_COLUMNS[number("defects")],
 }
 
 
 # What makes the scores of a run less than they seem, a sentence for each warning.
 
-WARNED_NAMES = 4
+MAX_WARNED_NAMES = 4
 MISREADS: Mapping[str, str] = {
     "cut": "splits words at vowel signs and other marks",
     "fused": "makes one word of a whole sentence in scripts without spaces",
@@ -230,7 +230,11 @@ MISREADS: Mapping[str, str] = {
 
 def warning_sentences(run: Run) -> tuple[str, ...]:
     """Return the warnings of a run as sentences, in order. Kinds from a newer version of secid are left out."""
-    of_run = [SENTENCES[item.kind](item.source or "", item.values) for item in run.warnings if item.kind in SENTENCES]
+    of_run = [
+        WARNING_SENTENCES[item.kind](item.source or "", item.values)
+        for item in run.warnings
+        if item.kind in WARNING_SENTENCES
+    ]
     return (*merged_sentences(run), *of_run, *damaged_positives(run.sources))
 
 
@@ -254,8 +258,8 @@ def _filled(kind: str, source: str, values: Mapping[str, Any]) -> str:
 
 def _written(value: Any) -> str:
     if isinstance(value, Mapping):
-        own = [f"{named(name)} has {listed([named(each) for each in of])}" for name, of in value.items()]
-        return listed(own, WARNED_NAMES)
+        clauses = [f"{named(name)} has {listed([named(each) for each in of])}" for name, of in value.items()]
+        return listed(clauses, MAX_WARNED_NAMES)
     if isinstance(value, str):
         return named(value)
     return count(value) if isinstance(value, int) else f"{value:.2g}"
@@ -298,7 +302,7 @@ def _inactive(source: str, values: Mapping[str, Any]) -> str:
 def _misread(_: str, values: Mapping[str, Any]) -> str:
     shares = [f"{percent(share)} of the texts of {named(name)}" for name, share in values["sources"].items()]
     does = MISREADS.get(values["effect"], "misreads words")
-    where = listed(shares, WARNED_NAMES)
+    where = listed(shares, MAX_WARNED_NAMES)
     return f"Use {flag_of('tokenizer', values['best'])}: {plain(values['tokenizer'])} {does} ({where})."
 
 
@@ -309,10 +313,10 @@ def _chosen(_: str, values: Mapping[str, Any]) -> str:
         f"{fraction(on_them, 2)} on these, {fraction(on_rest, 2)} on the rest)"
         for name, (n, on_them, on_rest) in apart
     ]
-    return f"{listed(parts, WARNED_NAMES)}."
+    return f"{listed(parts, MAX_WARNED_NAMES)}."
 
 
-SENTENCES: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
+WARNING_SENTENCES: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
     **{kind: partial(_filled, kind) for kind in TEMPLATES},
     "inactive_lexical_gate": _inactive,
     "misread_words": _misread,
@@ -366,11 +370,11 @@ def groups(run: Run) -> list[list[str]]:
     Sources without enough shared queries are not compared. If no pair is, all sources form one group.
     """
     names = [source.name for source in run.sources if source.scored.rank is not None]
-    found = [{name} for name in names]
+    group_sets = [{name} for name in names]
     for pair in run.comparisons:
-        joined = [group for group in found if group & {pair.first, pair.second}]
-        found = [group for group in found if group not in joined] + [set[str]().union(*joined)]
-    ordered = [[name for name in names if name in group] for group in found]
+        joined = [group for group in group_sets if group & {pair.first, pair.second}]
+        group_sets = [group for group in group_sets if group not in joined] + [set[str]().union(*joined)]
+    ordered = [[name for name in names if name in group] for group in group_sets]
     ordered.sort(key=lambda group: names.index(group[0]) if group else len(names))
     return [group for group in ordered if group] if names and run.comparisons else [names]
 
@@ -420,13 +424,13 @@ def _has_weak_positives(source: SourceReport) -> bool:
 
 def most_outscore(source: TableNumbers) -> bool:
     """Return True if the hardness is above 1, or more than half of the negatives outscore their positive."""
-    return (source.hardness_value or 0.0) > 1.0 or source.inversion_fraction > MOSTLY
+    return (source.hardness_value or 0.0) > 1.0 or source.inversion_fraction > MAJORITY
 
 
 def _truncated(run: Run) -> str:
     """Return a sentence on the sources whose negatives the encoder mostly cuts; "" if there are none."""
     shares = {source.name: finding.share for source in run.sources if (finding := source.finding("truncated"))}
-    cut = [f"{percent(share)} of {named(name)}" for name, share in shares.items() if share > MOSTLY]
+    cut = [f"{percent(share)} of {named(name)}" for name, share in shares.items() if share > MAJORITY]
     return (
         f"Most negatives are longer than the encoder reads, so it sees only their start: {listed(cut)}." if cut else ""
     )

@@ -79,9 +79,8 @@ class Rule:
 
     top    : maximum number of distinct negatives per record.   min_weight : minimum weight.
     max_negatives : maximum number of negatives in the whole source. Repeats within a record count once.
-    by     : number that `top` and `max_negatives` rank by, largest first. With "similarity", the similarity to the
-             query, negatives at least 5 % below their positive come first. The others follow, nearest to that margin
-             first.
+    by     : number that `top` and `max_negatives` rank by, largest first. "similarity" is the similarity to the query.
+             It ranks negatives at least 5 % below their positive first, then the others, nearest to that margin first.
     drop   : findings whose negatives are dropped before the ranking.
     Raises UsageError if the rule does nothing or a number is out of range.
     """

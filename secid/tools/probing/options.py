@@ -87,7 +87,9 @@ class Options:
         if len(set(self.rates)) < len(self.rates):
             raise UsageError("a rate is repeated", where="--rate", remedy="give each rate once")
         if self.lora and find_spec("peft") is None:
-            raise UsageError("needs peft, which is not installed", where="--lora", remedy="pip install 'secid[probe]'")
+            raise UsageError(
+                "needs peft, which is not installed", where="--lora", remedy="install it: pip install 'secid[probe]'"
+            )
 
 
 def rates_of(rate: float | Sequence[float] | None, lora: bool) -> tuple[float, ...]:

@@ -219,8 +219,8 @@ def _announce(trainings: Trainings, options: Options, progress: Progress, counts
         progress.note("one seed gives no interval, so sources will not be ranked; to rank them, use --seeds 3")
     notice = "finished runs are kept after Ctrl-C" if trainings.are_kept else "no run is kept after Ctrl-C"
     progress.note(
-        f"takes up to {timedelta(seconds=round(seconds))}; {n - n_missing:,} of {n:,} training runs are in the cache; "
-        f"{notice}"
+        f"the probe takes up to {timedelta(seconds=round(seconds))}; "
+        f"{n - n_missing:,} of {n:,} training runs are in the cache; {notice}"
     )
     if seconds > LONG_SECONDS:
         ways = ["--dtype bf16 (about two thirds of the time on this CPU)"] if trainings.faster_in_bf16 else []
@@ -309,7 +309,8 @@ def _refuse_all_diverged(doses: Sequence[Dose]) -> None:
             for rate, run in diverged
         )
         raise NotEvaluatedError(
-            f"training diverged at every learning rate: {runs}", remedy=f"--rate {doses[0].rate / 10:g}"
+            f"training diverged at every learning rate: {runs}",
+            remedy=f"use a smaller rate, such as --rate {doses[0].rate / 10:g}",
         )
 
 

@@ -332,7 +332,7 @@ def _random(positives: RowLists, counts: Index, n: int, seed: int) -> RowLists:
 
 
 def _known_positive(positives: RowLists, random: RowLists) -> RowLists | str:
-    """Return each row's positives but the first, or random passages; a reason if too few rows have a second one."""
+    """Return each row's positives except the first, else random passages; a reason if too few rows have a second."""
     several = positives.counts > 1
     if several.mean() < MIN_SECOND_POSITIVE_SHARE:
         return "few_second_positives"

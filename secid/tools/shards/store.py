@@ -215,7 +215,9 @@ def _opened(url: str, shown: str) -> tuple[Any, str]:
     except ImportError as error:
         package = getattr(error.__cause__, "name", None) or error.name
         raise UsageError(
-            f"needs the package {package}, which is not installed", where=shown, remedy=f"pip install {package}"
+            f"needs the package {package}, which is not installed",
+            where=shown,
+            remedy=f"install it: pip install {package}",
         ) from error
     except (ValueError, OSError) as error:
         raise UsageError(

@@ -7,7 +7,15 @@ from dataclasses import replace
 
 import pytest
 
-from secid.pages.formats import MAX_PAGE_BYTES, METHOD, REQUESTED, RUN_FORMATS, code_block, hard_cut, to_markdown
+from secid.pages.formats import (
+    MAX_PAGE_BYTES,
+    METHOD_HEADING,
+    REQUESTED,
+    RUN_FORMATS,
+    code_block,
+    hard_cut,
+    to_markdown,
+)
 from secid.pages.glossary import DEFAULTS_CAPTION
 from secid.pages.page import Section, Table, number
 from secid.pages.sections import page_of
@@ -69,7 +77,7 @@ def test_a_small_page_is_whole():
     text = RUN_FORMATS[".md"](RUN)
     assert "Left out to save space" not in text
     assert text.index("**Repair") < text.index("| source | status |") < text.index("## Findings")
-    assert text.index("## Findings") < text.index(f"## {METHOD}")
+    assert text.index("## Findings") < text.index(f"## {METHOD_HEADING}")
 
 
 def test_tables_keep_their_columns(sample):

@@ -109,7 +109,7 @@ def test_a_name_cannot_control_the_terminal():
     assert "\u202e" not in text
 
 
-@pytest.mark.parametrize(("names", "words"), [(WHY, mine_text.SHORT), (EXCLUDED, mine_text.EXCLUSION_TEXTS)])
+@pytest.mark.parametrize(("names", "words"), [(WHY, mine_text.SHORT_REASONS), (EXCLUDED, mine_text.EXCLUSION_TEXTS)])
 def test_every_reason_is_in_words(names, words):
     assert set(names) == set(words)
 

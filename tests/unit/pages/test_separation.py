@@ -8,7 +8,7 @@ from itertools import pairwise
 
 import pytest
 
-from secid.pages.charts import CURVES, separation_chart
+from secid.pages.charts import CURVES_HEIGHT, separation_chart
 from secid.pages.formats import RUN_FORMATS
 from secid.pages.sections.cost import cost_section
 from secid.pages.sections.in_batch import in_batch_section
@@ -53,7 +53,7 @@ def test_the_curves_are_those_of_the_histograms():
     assert points == [(0, 100), (2.5, 25), (25, 0), (75, 0), (100, 0)]
     area = sum((x - before) * (200 - y - y_before) / 2 for (before, y_before), (x, y) in pairwise(points))
     assert area / 1e4 == pytest.approx(0.95625)  # 0.75 (0.975 + 0.025 / 2) + 0.25 (0.75 + 0.225 / 2)
-    assert f'height="{CURVES:.0f}"' in picture
+    assert f'height="{CURVES_HEIGHT:.0f}"' in picture
 
 
 @pytest.mark.parametrize(

@@ -92,6 +92,13 @@ def test_the_verdict_comes_first_and_the_page_last():
     assert "report:" not in printed(RUN)
 
 
+def test_the_probe_is_advised_once():
+    for run, n_commands in ((CLEAN, 1), (RUN, 0)):  # the golden run has a source to repair first
+        text = printed(replace(run, probe="secid probe a.jsonl b.jsonl"))
+        assert text.count("secid probe a.jsonl") == n_commands
+        assert text.count("train briefly on each") == 1 - n_commands
+
+
 def test_at_most_five_findings_and_how_many_more():
     text = printed(samples.large(RUN, 12, "source-"))
     assert len(re.findall(r"^  - ", text, re.MULTILINE)) == 5
