@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cache, partial
-from itertools import combinations, product
+from itertools import combinations
 from math import ceil
 from typing import Protocol
 
@@ -145,38 +145,50 @@ def tie_letters(names: Sequence[str], comparisons: Iterable[Ordered]) -> dict[st
     while missing := [pair for pair in map(frozenset, combinations(lettered, 2)) if pair not in established]:
         n_missing = Counter(name for pair in missing for name in pair)
         lettered.remove(max(reversed(lettered), key=n_missing.__getitem__))
-    apart = [pair for pair in combinations(lettered, 2) if established[frozenset(pair)]]
+    apart = [
+        (i, j) for (i, one), (j, other) in combinations(enumerate(lettered), 2) if established[frozenset((one, other))]
+    ]
     letters = dict.fromkeys(names, "")
-    for number, column in enumerate(_columns(lettered, apart) if len(lettered) > 1 else []):
-        for name in column:
-            letters[name] += letter(number)
+    for number, column in enumerate(_columns(len(lettered), apart) if len(lettered) > 1 else []):
+        for place in column:
+            letters[lettered[place]] += letter(number)
     return {name: group or None for name, group in letters.items()}
 
 
-def _columns(names: Sequence[str], apart: Iterable[tuple[str, str]]) -> list[list[str]]:
-    """Return the sources of each letter, in rank order.
+def _columns(n: int, apart: Iterable[tuple[int, int]]) -> list[list[int]]:
+    """Return the places of the sources of each letter. apart: established pairs of places below n.
 
     Insert and absorb: each established pair splits the columns that hold both sources. A column is absorbed as soon as
-    the other columns hold all of its pairs, so there are never more columns than pairs.
+    the other columns hold all of its pairs, so there are never more columns than pairs. A column is a set of bits.
     Source: Piepho 2004, An algorithm for a letter-based representation of all-pairwise comparisons.
     """
-    columns = [set(names)]
-    for pair in apart:
-        parts = [column - {name} for column in columns if column.issuperset(pair) for name in pair]
-        columns = [column for column in columns if not column.issuperset(pair)] + parts
-        for part in sorted(parts, key=len):
-            if all(_is_redundant(name, part, columns) for name in part):
-                columns = [column for column in columns if column is not part]
-    for column, name in product(columns, reversed(names)):
-        if name in column and _is_redundant(name, column, columns):
-            column.remove(name)
-    places = sorted([place for place, name in enumerate(names) if name in column] for column in columns if column)
-    return [[names[place] for place in column] for column in places]
+    columns = [(1 << n) - 1]
+    for i, j in apart:
+        pair = 1 << i | 1 << j
+        parts = [column & ~(1 << place) for column in columns if column & pair == pair for place in (i, j)]
+        columns = [column for column in columns if column & pair != pair] + parts
+        for part in sorted(parts, key=int.bit_count):
+            if all(_is_redundant(place, part, columns) for place in _places(part)):
+                columns.remove(part)
+    for number in range(len(columns)):
+        for place in reversed(range(n)):
+            if columns[number] >> place & 1 and _is_redundant(place, columns[number], columns):
+                columns[number] &= ~(1 << place)
+    return sorted(_places(column) for column in columns if column)
 
 
-def _is_redundant(name: str, column: set[str], columns: Sequence[set[str]]) -> bool:
+def _places(column: int) -> list[int]:
+    return [place for place in range(column.bit_length()) if column >> place & 1]
+
+
+def _is_redundant(place: int, column: int, columns: Sequence[int]) -> bool:
     """Return whether other columns hold the source, and every pair of it with another source in this column."""
-    return column <= set[str]().union(*(other for other in columns if other is not column and name in other))
+    holding = [other for other in columns if other >> place & 1]
+    holding.remove(column)
+    union = 0
+    for other in holding:
+        union |= other
+    return not column & ~union
 
 
 def letter(place: int) -> str:
