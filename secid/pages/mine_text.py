@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import get_args
 
-from secid.measure.in_batch import Margin
+from secid.measure.margins import Margin
 from secid.pages.glossary import by_reason, in_plain_words, lost_lines, recipe_line
 from secid.pages.page import Table, foreign, number
 from secid.pages.screen import Line, Screen, bullet, command, screen, strong, warning

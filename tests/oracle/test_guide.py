@@ -11,7 +11,7 @@ import pytest
 
 from secid.analyses.guide import GuideSource
 from secid.analyses.guide import curves as curves_of
-from secid.measure.in_batch import margin_flags
+from secid.measure.margins import margin_flags
 from secid.triplets.estimates import clustered_mean, stratified_mean, wilson_interval
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle import guide as reference
