@@ -63,7 +63,7 @@ from secid.read import resolve_sources
 from secid.results.probe import Gap, ProbedPair, sign
 from secid.settings import Settings, resolve
 from secid.tools.probing.judge import BetweenRuns, Judge, between_runs, clustered_covariance, gap
-from secid.tools.probing.learner import DivergedError, HeldOut, Learner, Work, held_out, measures, steps_of
+from secid.tools.probing.learner import DivergedError, HeldOut, Learner, TrainingRun, held_out, measures, steps_of
 from secid.tools.probing.losses import Objective
 from secid.tools.probing.task import NegativeSource, Task, read_task
 
@@ -89,25 +89,25 @@ def conditions_of(arguments: argparse.Namespace) -> dict[str, Any]:
     }
 
 
-def name_of(work: Work, conditions: Mapping[str, Any]) -> str:
+def name_of(run: TrainingRun, conditions: Mapping[str, Any]) -> str:
     """Return a run's name, made of everything that determines its numbers."""
-    source = "frozen" if work.source is None else work.source.name
+    source = "frozen" if run.source is None else run.source.name
     common = " ".join(f"{key} {value}" for key, value in conditions.items())
-    return f"{common} source {source} fold {work.fold} seed {work.seed} rate {work.rate:g}"
+    return f"{common} source {source} fold {run.fold} seed {run.seed} rate {run.rate:g}"
 
 
-def planned_runs(task: Task, arguments: argparse.Namespace) -> Iterator[Work]:
+def planned_runs(task: Task, arguments: argparse.Namespace) -> Iterator[TrainingRun]:
     """Yield, fold by fold, the frozen encoder and two seeds of all rates and sources; then the other seeds. So after an
     early stop most runs have a run to compare with, and the errors of runs are known.
     """
     folds, seeds = range(arguments.folds), range(arguments.seeds)
     sources = [own for own in task.sources if arguments.control or own.name != "random"]
     for fold in folds:
-        yield Work(None, fold, 0, 0.0)
+        yield TrainingRun(None, fold, 0, 0.0)
         for seed, rate, source in product(seeds[:2], arguments.rates, sources):
-            yield Work(source, fold, seed, rate)
+            yield TrainingRun(source, fold, seed, rate)
     for fold, seed, rate, source in product(folds, seeds[2:], arguments.rates, sources):
-        yield Work(source, fold, seed, rate)
+        yield TrainingRun(source, fold, seed, rate)
 
 
 def use_plain_attention(learner: Learner) -> None:
@@ -117,15 +117,17 @@ def use_plain_attention(learner: Learner) -> None:
             part.set_attn_implementation("eager")
 
 
-def train_and_rank(learner: Learner, task: Task, held: HeldOut, work: Work, arguments: argparse.Namespace) -> Floats:
+def train_and_rank(
+    learner: Learner, task: Task, held: HeldOut, run: TrainingRun, arguments: argparse.Namespace
+) -> Floats:
     """Return (n,) nDCG@10 of the held-out rows after training, or of the frozen encoder without a source.
 
     Raise DivergedError if a loss or a vector is not finite.
     """
     learner.restore()
-    if work.source is not None:
-        steps = steps_of(task, task.sources[work.source], work, BATCH, Objective(LOSS, arguments.passages, None))
-        learner.fit(steps, arguments.steps, work.rate, lambda: None)
+    if run.source is not None:
+        steps = steps_of(task, task.sources[run.source], run, BATCH, Objective(LOSS, arguments.passages, None))
+        learner.fit(steps, arguments.steps, run.rate, lambda: None)
     queries, candidates = learner.rows(held.queries, "query"), learner.rows(held.candidates, "passage")
     if not (queries.isfinite().all() and candidates.isfinite().all()):
         raise DivergedError("the vector of a text is not finite")
@@ -152,15 +154,15 @@ def train_all(task: Task, encoder: TransformerEncoder, arguments: argparse.Names
     use_plain_attention(learner)
     candidates = learner.tokens(task.passages.take(task.candidates), "passage")
     finished = {line["run"] for line in read_runs(arguments.runs)}
-    for work in islice(planned_runs(task, arguments), part - 1, None, n_parts):
-        name = name_of(work, conditions)
+    for run in islice(planned_runs(task, arguments), part - 1, None, n_parts):
+        name = name_of(run, conditions)
         if name in finished:
             continue
         start, began = time.process_time(), time.perf_counter()
-        held = held_out(task, work.fold, np.arange(len(task.query)), candidates, learner)
-        values = train_and_rank(learner, task, held, work, arguments)
-        source = None if work.source is None else work.source.name
-        of_run = {"source": source, "fold": work.fold, "seed": work.seed, "rate": work.rate}
+        held = held_out(task, run.fold, np.arange(len(task.query)), candidates, learner)
+        values = train_and_rank(learner, task, held, run, arguments)
+        source = None if run.source is None else run.source.name
+        of_run = {"source": source, "fold": run.fold, "seed": run.seed, "rate": run.rate}
         line = {"run": name, **conditions, **of_run, "ndcg_10": values.round(5).tolist()}
         with arguments.runs.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line, separators=(",", ":")) + "\n")

@@ -19,10 +19,10 @@ import torch
 from secid.arrays import Flags, Floats, Index
 from secid.measure.margins import RELATIVE_MARGIN, margin_flags
 from secid.measure.separation import PassageScores, pooled_auc
+from secid.results.catalogue import NEAR_HARDNESS
 from secid.results.check import AuditedRule, AuditedSource
 from secid.triplets.estimates import Estimate, Names, clustered_mean, wilson_interval
 from secid.triplets.guide import GuideScores
-from secid.triplets.random_reference import NEAR_HARDNESS
 
 ABSOLUTE = 0.0
 """Absolute margin. The GIST losses of sentence-transformers mask negatives that score higher than the positive; the
