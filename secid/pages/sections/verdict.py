@@ -39,17 +39,7 @@ from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.equal_hardness import unranked_line
 from secid.pages.sections.guide import suspects_sentences
 from secid.pages.sections.ranking import outcome, queries
-from secid.pages.text import (
-    budget,
-    count,
-    fraction,
-    listed,
-    named,
-    percent,
-    plain,
-    plural,
-    score_text,
-)
+from secid.pages.text import budget, count, fraction, listed, named, percent, plain, plural, score_text
 from secid.results import ControlResult, Run, SourceReport
 from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.results.sources import TableNumbers
@@ -350,10 +340,7 @@ def answer(run: Run) -> str:
 
 
 def _highest(run: Run, names: Sequence[str], of: str) -> str:
-    """Return a clause on the sources than which no other scores significantly higher; "" if no two were compared.
-
-    of : start of the clause, which says of which sources.
-    """
+    """Return a clause on the sources that no other significantly outscores; "" without a comparison. of: its start."""
     pairs = [pair for pair in run.comparisons if {pair.first, pair.second} <= set(names)]
     lower = {pair.second for pair in pairs if pair.established}
     top = [name for name in names if name not in lower]

@@ -68,7 +68,7 @@ def findings_to_drop(names_or_list: str | Sequence[str] | None) -> tuple[str, ..
     known = {name for name in sorted(names) if known_finding(name, "--drop", (DROP_NOTHING,))}
     if DROP_NOTHING in names and known:
         raise UsageError(
-            "none cannot be combined with findings", where="--drop", remedy="give only none, or only findings"
+            "'none' cannot be combined with findings", where="--drop", remedy="give only none, or only findings"
         )
     return tuple(name for name in FINDINGS if name in known)
 

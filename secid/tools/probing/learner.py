@@ -264,8 +264,8 @@ class HeldOut:
 def steps_of(task: Task, negatives: RowLists, run: TrainingRun, batch: int, objective: Objective) -> Iterator[Step]:
     """Yield training batches without end.
 
-    They have the rows of the other folds, shuffled each epoch, each with one positive and one negative. A loss with
-    several positives adds up to MAX_POSITIVES of each row; this changes no other draw.
+    A batch holds rows of the other folds, shuffled each epoch, each with one positive and one negative. For a loss with
+    several positives, a row has up to MAX_POSITIVES positives. The further ones do not change any other draw.
 
     batch : rows in a step; all rows of the other folds if there are fewer. The last, incomplete batch of an epoch is
     not used.
