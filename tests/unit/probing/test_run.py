@@ -153,7 +153,7 @@ def test_lora_learns_the_signal_too(task: Task, encoder: TransformerEncoder) -> 
 
 @pytest.mark.usefixtures("outcome")
 def test_time_is_announced_and_every_training_run_counted(progress: Notes) -> None:
-    assert [note.split()[:3] for note in progress.notes] == [["takes", "up", "to"]]
+    assert [note.split()[:3] for note in progress.notes] == [["the", "probe", "takes"]]
     assert "0 of 12 training runs are in the cache" in progress.notes[0]
     assert progress.n_stages_before_a_note == 0
     assert progress.stages == [("rank by the frozen encoder", 2), ("train", 12)]
