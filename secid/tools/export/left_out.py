@@ -18,7 +18,7 @@ import numpy.typing as npt
 from secid.arrays import Flags, Floats, best_first
 from secid.errors import NothingToScoreError, UsageError
 from secid.findings.status import ListedNegatives
-from secid.measure.in_batch import MARGIN, margin_flags
+from secid.measure.margins import RELATIVE_MARGIN, margin_flags
 from secid.pages.findings import STATUS
 from secid.pages.text import percent
 from secid.pool import Plan, PlannedSource, content_of, select_records
@@ -274,7 +274,9 @@ def _rank(facts: Facts, by: By) -> Floats:
     if by != "similarity":
         return facts.numbers[by]
     negative, positive = facts.numbers["s_query_negative"], facts.numbers["s_query_positive"]
-    return np.where(margin_flags(negative, positive, "relative", MARGIN), BELOW_ALL_SIMILARITIES - negative, negative)
+    return np.where(
+        margin_flags(negative, positive, "relative", RELATIVE_MARGIN), BELOW_ALL_SIMILARITIES - negative, negative
+    )
 
 
 def listed_reasons(planned: PlannedSource, reasons: Strings, rule: Rule) -> Strings:
