@@ -132,7 +132,7 @@ MIN_SQUARE, MAX_SQUARE = 1e-250, 1e250
 BLOCK_ROWS = 512
 """Number of rows to scale at once. Their float64 copy stays in the processor's cache."""
 
-ROWS_REMEDY = "return one vector for each text, all of one length"
+ROW_PER_TEXT_REMEDY = "return one vector for each text, all of one length"
 
 Rows = NDArray[np.floating[Any]]
 
@@ -144,12 +144,12 @@ def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Row
         rows = rows if rows.dtype.kind == "f" else rows.astype(np.float64)
     except (TypeError, ValueError, OverflowError) as error:
         raise EncoderError(
-            f"vectors must be arrays of numbers of equal length: {error}", where=where, remedy=ROWS_REMEDY
+            f"vectors must be arrays of numbers of equal length: {error}", where=where, remedy=ROW_PER_TEXT_REMEDY
         ) from error
     expected = f"({n_texts}, {'d' if dimension is None else dimension})"
     if rows.ndim != 2 or len(rows) != n_texts or rows.shape[1] == 0 or dimension not in (None, rows.shape[1]):
         message = f"got vectors of shape {rows.shape} for {n_texts} texts, expected {expected}"
-        raise EncoderError(message, where=where, remedy=ROWS_REMEDY)
+        raise EncoderError(message, where=where, remedy=ROW_PER_TEXT_REMEDY)
     return rows
 
 

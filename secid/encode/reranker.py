@@ -107,7 +107,7 @@ def load_reranker(name: str, settings: Settings) -> Reranker:
     not allowed.
     """
     from secid.encode.device import choose_devices, choose_dtype
-    from secid.encode.transformer import DTYPE_NAMES
+    from secid.encode.transformer import DTYPE_LABELS
 
     if "/" not in name and not Path(name).expanduser().is_dir():  # all aliases name dense encoders
         raise EncoderError(
@@ -143,10 +143,10 @@ def load_reranker(name: str, settings: Settings) -> Reranker:
         passage_prefix="",
         max_length=model.max_seq_length,
         normalize=False,
-        dtype=DTYPE_NAMES[dtype],
+        dtype=DTYPE_LABELS[dtype],
         device=str(device),
         dim=1,
-        fingerprint=_fingerprint(folder, weights_sha256, DTYPE_NAMES[dtype], settings),
+        fingerprint=_fingerprint(folder, weights_sha256, DTYPE_LABELS[dtype], settings),
         facts=location.facts,
     )
     return Reranker(model, info, settings)

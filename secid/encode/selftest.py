@@ -30,7 +30,7 @@ exceed the length of n - p for a near-copy (s_pn 0.99), because shorter directio
 LENGTH_TOLERANCE = 1e-5
 """Maximum difference between 1 and the length of a row. Rows of all models are scaled in float32."""
 
-SAMPLE_TEXTS = (
+SELF_TEST_TEXTS = (
     "what causes tides",
     "The gravity of the moon and the sun moves the water of the oceans.",
     "Bread rises because yeast turns sugar into carbon dioxide, which the dough holds in small bubbles. " * 6,
@@ -40,7 +40,7 @@ SAMPLE_TEXTS = (
 )
 """Texts for the checks: short, long, a single letter, another language. Different lengths reveal padding errors."""
 
-CHECK_NAMES = ("finite", "unit", "texts", "roles", "batch")
+SELF_TEST_CHECKS = ("finite", "unit", "texts", "roles", "batch")
 """Names of the checks. finite: no NaN or infinity. unit: rows have unit length. texts: different texts have different
 rows. roles: rows of the two roles differ only if their prefixes do, or match sentence-transformers. batch: the row of a
 text does not depend on its batch."""
@@ -58,14 +58,17 @@ class SelfTestCheck:
 
 
 def self_test(encoder: Encoder) -> tuple[SelfTestCheck, ...]:
-    """Run the checks in CHECK_NAMES. A check passes only on evidence.
+    """Run the checks in SELF_TEST_CHECKS. A check passes only on evidence.
 
     The checks "roles" and "batch" do not apply to stored rows. A failure of "finite" or "unit" ends the test.
     """
     if stored := isinstance(encoder, PrecomputedEncoder):  # only the file's own texts have rows
         rows = queries = passages = encoder.stored()
     else:
-        queries, passages = encoder.encode(list(SAMPLE_TEXTS), "query"), encoder.encode(list(SAMPLE_TEXTS), "passage")
+        queries, passages = (
+            encoder.encode(list(SELF_TEST_TEXTS), "query"),
+            encoder.encode(list(SELF_TEST_TEXTS), "passage"),
+        )
         rows = np.concatenate([queries, passages])
     finite = _finite(encoder, rows)
     if finite.outcome == "fail":
@@ -86,7 +89,7 @@ def batch_noise(encoder: Encoder) -> float:
     """
     if isinstance(encoder, PrecomputedEncoder):
         return encoder.rounding
-    return _noise(encoder, encoder.encode(list(SAMPLE_TEXTS), "passage"))
+    return _noise(encoder, encoder.encode(list(SELF_TEST_TEXTS), "passage"))
 
 
 def smallest_distance(encoder: Encoder) -> float:
@@ -97,7 +100,7 @@ def smallest_distance(encoder: Encoder) -> float:
 
 
 def _noise(encoder: Encoder, together: Float32Rows) -> float:
-    alone = np.concatenate([encoder.encode([text], "passage") for text in SAMPLE_TEXTS])
+    alone = np.concatenate([encoder.encode([text], "passage") for text in SELF_TEST_TEXTS])
     return _largest_difference(alone, together)
 
 
@@ -151,8 +154,8 @@ def _roles(encoder: Encoder, queries: Float32Rows, passages: Float32Rows) -> Sel
     reference: Any = getattr(encoder, "reference", None)
     if reference is not None:
         farthest = max(
-            _largest_difference(queries, reference(SAMPLE_TEXTS, "query")),
-            _largest_difference(passages, reference(SAMPLE_TEXTS, "passage")),
+            _largest_difference(queries, reference(SELF_TEST_TEXTS, "query")),
+            _largest_difference(passages, reference(SELF_TEST_TEXTS, "passage")),
         )
         return _probe("roles", farthest <= limit, "reference", measured=farthest, limit=limit)
     distances = np.linalg.norm(_scaled(queries) - _scaled(passages), axis=1)
@@ -167,7 +170,7 @@ def _roles(encoder: Encoder, queries: Float32Rows, passages: Float32Rows) -> Sel
 
 def _batch(encoder: Encoder, passages: Float32Rows) -> SelfTestCheck:
     noise, limit = _noise(encoder, passages), _tolerance(encoder)
-    return _probe("batch", noise <= limit, "batch", n=len(SAMPLE_TEXTS), measured=noise, limit=limit)
+    return _probe("batch", noise <= limit, "batch", n=len(SELF_TEST_TEXTS), measured=noise, limit=limit)
 
 
 def _tolerance(encoder: Encoder) -> float:
@@ -213,5 +216,5 @@ def describe(encoder: Encoder) -> Description:
         heads=() if recipe is None else recipe.heads,
         checks=checks,
         truncate_dim=encoder.info.dim if encoder.info.rules.get("truncate_dim") == "flag" else None,
-        not_asked=tuple(name for name in CHECK_NAMES if name not in names),
+        not_asked=tuple(name for name in SELF_TEST_CHECKS if name not in names),
     )

@@ -201,7 +201,7 @@ def load_transformer(settings: Settings, location: Location | None = None) -> Tr
     if settings.threads is not None:
         torch.set_num_threads(settings.threads)
     weights_sha256 = files_sha256(weights, hash_memory(settings))
-    contents = _contents(repository, weights_sha256, settings, DTYPE_NAMES[dtype])
+    contents = _contents(repository, weights_sha256, settings, DTYPE_LABELS[dtype])
     memory = _recipe_file(repository, prefixes, contents, settings)
     earlier = _load_recipe(memory, repository.inner)
     parts = Parts(repository, prefixes, settings, devices, dtype, earlier)
@@ -218,7 +218,7 @@ def load_transformer(settings: Settings, location: Location | None = None) -> Tr
         passage_prefix=recipe.passage_prefix,
         max_length=recipe.max_length,
         normalize=recipe.normalize,
-        dtype=DTYPE_NAMES[dtype],
+        dtype=DTYPE_LABELS[dtype],
         device=",".join(map(str, devices)),
         dim=parts.dimension,
         fingerprint=_fingerprint(recipe, contents),
@@ -228,7 +228,7 @@ def load_transformer(settings: Settings, location: Location | None = None) -> Tr
     return TransformerEncoder(parts, info, settings.batch_tokens or default_budget(devices[0], dtype))
 
 
-DTYPE_NAMES = {torch.float32: "float32", torch.bfloat16: "bf16", torch.float16: "fp16"}
+DTYPE_LABELS = {torch.float32: "float32", torch.bfloat16: "bf16", torch.float16: "fp16"}
 
 
 def _facts(location: Location, recipe: Recipe, settings: Settings, weights: list[Path]) -> tuple[Fact, ...]:

@@ -107,10 +107,7 @@ def _with_owner(keys: npt.NDArray[np.uint32], owners: Index) -> Keys:
 
 
 def run_sets(forms: FormKeys, every: int = 1) -> RunSets:
-    """Return the distinct runs of n texts: windows of words, or of characters if `unspaced`.
-
-    every : keep one run in `every`, chosen only by its key.
-    """
+    """Return the distinct runs of words, or of characters if `unspaced`. every: keep one run in `every`, by its key."""
     keys, owners = _runs(forms)
     sampled = keys % np.uint32(every) == 0
     return RunSets.of(keys[sampled], owners[sampled], len(forms))
@@ -198,10 +195,7 @@ def near_copies(negatives: RunSets, positives: RunSets, min_runs: int = MIN_RUNS
 
 
 def has_one_positive(plan: Plan) -> bool:
-    """Return whether no query has a second labelled positive. A copy of a positive, even shortened, does not count.
-
-    Queries with the same normal form are one query, as in the findings.
-    """
+    """Return whether no query form has a second labelled positive. A copy of the first, even cut, does not count."""
     passages = plan.passages
     query, passage = np.divmod(plan.known_positives, max(1, len(passages)))
     query = text_forms(plan.queries).number[query]
@@ -320,10 +314,7 @@ def stored_positives(
 
 
 def restored(arrays: Mapping[str, npt.NDArray[Any]]) -> Positives:
-    """Return the positives from arrays of `stored_positives`.
-
-    Raises KeyError for a missing array, and ValueError if the arrays do not match each other.
-    """
+    """Return the positives that `stored_positives` made. Raises KeyError or ValueError for damaged arrays."""
     queries, offsets, forms, run_offsets, keys = (
         arrays[ARRAY_PREFIX + name] for name in ("queries", "offsets", "forms", "run_offsets", "runs")
     )

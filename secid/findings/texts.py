@@ -28,14 +28,7 @@ import numpy as np
 
 from secid.arrays import Flags, distinct, is_known
 from secid.findings.copies import CopyFinder, Positives
-from secid.findings.openings import (
-    NO_KEYS,
-    BothFlags,
-    LengthRange,
-    PassageFacts,
-    RunOpenings,
-    opening_flags,
-)
+from secid.findings.openings import NO_KEYS, BothFlags, LengthRange, PassageFacts, RunOpenings, opening_flags
 from secid.findings.status import ListedNegatives
 from secid.pool import DocumentFrequencies, Keys, PlannedSource
 from secid.pool.normal_form import EMPTY_FORM, TextForms, text_forms

@@ -120,10 +120,11 @@ def statuses_line(sources: Sequence[SourceReport]) -> str:
     return f"{statuses(sources)}. {doubts(sources)}".rstrip()
 
 
-def statuses(sources: Sequence[SourceReport]) -> str:
+def statuses(sources: Sequence[SourceReport], one_label: bool = False) -> str:
     """Return a clause on the sources to repair or not to use, each with its most urgent defect.
 
     If there are none, it names the sources without defects. It has no full stop.
+    one_label : True if false negatives were checked against one label per query only.
     """
     of = {status: [source for source in sources if source.status == status] for status in STATUS}
     left, repaired = (listed(_with_first(of[status], DEFECTS)) for status in ("unusable", "repair"))
@@ -135,7 +136,8 @@ def statuses(sources: Sequence[SourceReport]) -> str:
         return f"No verdict on {listed(_with_first(of['no_verdict'], ('unknown_script',)))}"
     within = any(any(_shares(source, DEFECTS, above=False)) for source in of["no_defects"])
     which = listed([named(source.name) for source in of["no_defects"]])
-    return f"No defects above their limits in {which}" if within else f"No defects found in {which}"
+    searched = " with one label per query" if one_label else ""
+    return f"No defects {'above their limits' if within else 'found'}{searched} in {which}"
 
 
 def doubts(sources: Sequence[SourceReport]) -> str:
@@ -271,18 +273,6 @@ def above_limit(finding: SourceFinding) -> bool:
     return entry is not None and (entry.exceeded_by(finding.counted_share) or too_rare(finding))
 
 
-def near_limits(sources: Sequence[SourceReport]) -> str:
-    """Return a sentence on the findings above half of their limit but not above it; "" if there are none."""
-    shown: dict[str, list[str]] = {}
-    for source in sources:
-        for item in source.findings:
-            limit = FINDINGS[item.name].limit if item.name in FINDINGS else None
-            if limit is not None and limit / 2 < item.counted_share and not above_limit(item):
-                shown.setdefault(item.name, []).append(f"{percent(item.share)} in {named(source.name)}")
-    names = [f"{name} ({listed(of, 3)})" for name, of in shown.items()]
-    return f"Findings above half of their limits: {listed(names)}." if names else ""
-
-
 def too_rare(finding: SourceFinding) -> bool:
     """Return True if positives have a formal finding more often than negatives, by more than its limit."""
     limit = FINDINGS[finding.name].limit
@@ -290,13 +280,9 @@ def too_rare(finding: SourceFinding) -> bool:
 
 
 def compared(finding: SourceFinding) -> str:
-    """Format the share of positives with a formal finding, and the difference; "" for any other finding."""
+    """Return the share of positives with a formal finding, as "against" clause; "" for any other finding."""
     positives = finding.positives
-    if positives is None:
-        return ""
-    low, high = positives.interval_95
-    bounds = "" if (low, high) == (-1.0, 1.0) else f", 95 % CI {points(low)} to {points(high)}"
-    return f"{percent(positives.share)} of the positives; difference {points(positives.difference)} points{bounds}"
+    return "" if positives is None else f"against {percent(positives.share)} of the positives"
 
 
 def advice(finding: SourceFinding) -> str:

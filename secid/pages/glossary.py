@@ -9,7 +9,7 @@ from secid.analyses.equal_hardness import EQUAL_HARDNESS
 from secid.pages.text import budget as budget_text
 from secid.pages.text import code, count, listed, named, plain, plural, short
 from secid.results import ControlResult, EncoderInfo, Merged, Run, SourceReport, control_name
-from secid.results.catalogue import FINDINGS
+from secid.results.catalogue import FINDINGS, NEAR_HARDNESS
 from secid.settings import flag_of
 
 CAUTION = (
@@ -42,6 +42,7 @@ STATUS_TERMS = {
     "do not use": "a defect is above its limit, and fewer than half of the records keep a negative without it.",
 }
 """Meaning of each status of a source, by its words."""
+HARDNESS_ENDS = "random passages have 0, the positive has 1"
 EXPLANATIONS = {
     "status": "what to do with the source before training, judged only by its defects. "
     + " ".join(f"{status}: {meaning}" for status, meaning in STATUS_TERMS.items()),
@@ -133,8 +134,8 @@ EXPLANATIONS = {
     "scores would remove them. The run's guide does not score them. Some are sound negatives.",
     "shared": "queries and documents that both sources have, as a share of the smaller source's, 0 to 100 %.",
     "rows, records": "every row read is used or left out; used rows with the same query and positive form one record.",
-    "suspects": "share of the negatives whose hardness under the guide is at least 0.9 (random passages have 0, the "
-    "positive has 1), 0 to 100 %. How many of them are relevant depends on the guide.",
+    "suspects": f"share of the negatives whose hardness under the guide is at least {NEAR_HARDNESS} ({HARDNESS_ENDS}), "
+    "0 to 100 %. How many of them are relevant depends on the guide.",
     "of random passages": "share of random passages for the same queries that the guide suspects by the same rule, 0 "
     "to 100 %: near 0 for a useful guide. Above 10 %, or if a source does not have significantly more, its suspects "
     "are not evidence.",

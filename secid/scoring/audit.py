@@ -25,12 +25,7 @@ from secid.progress import Clock, Progress
 from secid.read import Reader
 from secid.read.collection import Collection, open_noting_bad_rows
 from secid.results import EncoderInfo
-from secid.results.check import (
-    AUDIT_SCHEMA_VERSION,
-    Audit,
-    AuditedSource,
-    Labels,
-)
+from secid.results.check import AUDIT_SCHEMA_VERSION, Audit, AuditedSource, Labels
 from secid.scoring.encoders import load_guide
 from secid.settings import Settings, flag_of
 from secid.triplets.embedding import Embedder

@@ -36,14 +36,7 @@ from secid.read.sources import changed_files
 from secid.records import Source
 from secid.results import SourceReport
 from secid.results.catalogue import CAUTIONS
-from secid.results.check import (
-    CHECK_SCHEMA_VERSION,
-    Check,
-    Evaluation,
-    SourceCaution,
-    TextFacts,
-    repair_defects,
-)
+from secid.results.check import CHECK_SCHEMA_VERSION, Check, Evaluation, SourceCaution, TextFacts, repair_defects
 from secid.results.inputs import STANDARD_INPUT, flag_words, has_hidden_characters, repair_command
 from secid.scoring.encoders import choose_tokenizer
 from secid.settings import READING_SETTINGS, Resolved, Settings

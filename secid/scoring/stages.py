@@ -18,14 +18,7 @@ from secid.analyses.controls import Control, bm25_control, chosen_kinds, control
 from secid.analyses.equal_hardness import equal_hardness
 from secid.analyses.in_batch import conflicts
 from secid.analyses.ranking import rank_early, without_flagged
-from secid.analyses.shared_queries import (
-    SourcePairs,
-    compared_pairs,
-    counts_of,
-    flags_of,
-    same_queries,
-    table_sets,
-)
+from secid.analyses.shared_queries import SourcePairs, compared_pairs, counts_of, flags_of, same_queries, table_sets
 from secid.analyses.slices import MAX_SLICES
 from secid.arrays import Index, distinct, is_known
 from secid.encode import Encoder, smallest_distance

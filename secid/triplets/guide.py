@@ -27,7 +27,7 @@ from secid.encode import Encoder, smallest_distance
 from secid.encode.reranker import Reranker, pair_keys
 from secid.errors import EncoderError
 from secid.measure.blocks import Triplets
-from secid.measure.in_batch import lowest_positive
+from secid.measure.margins import lowest_positive
 from secid.measure.sweep import DOT_ROUNDING, sweep
 from secid.pool import Plan, key_ranks, sample_order
 from secid.pool.texts import TextStore
@@ -93,13 +93,13 @@ class GuideScores:
 
         A negative is not flagged if it is not in the sample, or if its positive scores no higher than random passages.
         """
-        return self._judged()[0]
+        return self._flags_and_hardness()[0]
 
     def hardness(self) -> Floats:
         """Return (T,) hardness under the guide; NaN if it was not evaluated."""
-        return self._judged()[1]
+        return self._flags_and_hardness()[1]
 
-    def _judged(self) -> tuple[Flags, Floats]:
+    def _flags_and_hardness(self) -> tuple[Flags, Floats]:
         lowest = lowest_positive(self.s_query_positive, self.place)
         return near_positive(self.s_query_negative, lowest, self.random_score)
 

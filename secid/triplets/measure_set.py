@@ -12,13 +12,7 @@ import torch
 from secid.arrays import Floats, Index, distinct
 from secid.measure.blocks import Triplets, Vectors, side_by_side
 from secid.measure.gates import UNBOUNDED_WEIGHTS, WEIGHT_FORMULAS
-from secid.measure.information import (
-    Eigen,
-    InformationState,
-    eigenvalues,
-    log_det_nats,
-    spectral_nats,
-)
+from secid.measure.information import Eigen, InformationState, eigenvalues, log_det_nats, spectral_nats
 from secid.measure.interval import MIN_QUERIES
 from secid.measure.sweep import SweepSums, Variant, sweep
 from secid.measure.uncertainty import Influence, influence, influence_of_few, information

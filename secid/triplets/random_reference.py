@@ -15,6 +15,7 @@ from secid.measure.blocks import Triplets, Vectors
 from secid.measure.interval import Difference
 from secid.measure.sweep import DOT_ROUNDING, sweep
 from secid.pool import Plan, first_sampled, key_ranks, labels_of
+from secid.results.catalogue import NEAR_HARDNESS
 from secid.triplets.embedding import rows_of_ids
 from secid.triplets.estimates import Estimate, Names, comparable_keys
 
@@ -306,8 +307,6 @@ def random_like(query: Index, score: Floats, reference: RandomReference) -> Flag
     return flags
 
 
-NEAR_HARDNESS = 0.9
-"""Minimum hardness of the findings near_positive, by the encoder, and suspect, by a guide. Source: METHOD 15."""
 ROWS_AT_ONCE = 1_024
 """Number of rows to convert to float64 at once, so that the copies fit the CPU's cache. 370,000 rows of 384 numbers
 took 0.8 s, against 1.0 s with 4,096 rows at once."""

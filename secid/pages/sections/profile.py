@@ -21,7 +21,7 @@ from secid.pages.text import (
 )
 from secid.results import Run
 
-GAPS = "Mean weight (product of the gates) minus that of random passages, by gate"
+GAPS_CAPTION = "Mean weight (product of the gates) minus that of random passages, by gate"
 
 
 def profile_section(run: Run, result: Profiles) -> Section:
@@ -37,7 +37,7 @@ def profile_section(run: Run, result: Profiles) -> Section:
         ),
     )
     gaps = Table(
-        caption=f"{GAPS}, with 95 % CI",
+        caption=f"{GAPS_CAPTION}, with 95 % CI",
         columns=(foreign("source"), *map(wrapped, ("gap to random", *FACTORS)), number("queries")),
         rows=tuple(
             (
@@ -74,7 +74,7 @@ def profile_gaps(_: Run, result: Profiles) -> Table | None:
         if profile.gap is not None
     )
     columns = (foreign("source"), *map(number, ("gap to random", *FACTORS)))
-    return Table(caption=GAPS, columns=columns, rows=rows) if rows else None
+    return Table(caption=GAPS_CAPTION, columns=columns, rows=rows) if rows else None
 
 
 def _half(mean: Mean) -> str:
