@@ -220,8 +220,7 @@ def _announce(runs: TrainingRuns, options: Options, progress: Progress, counts: 
         progress.note("one seed gives no interval, so sources will not be ranked; to rank them, use --seeds 3")
     notice = "finished runs are kept after Ctrl-C" if runs.are_kept else "no run is kept after Ctrl-C"
     progress.note(
-        f"the probe takes {about(seconds)} at most; "
-        f"{n - n_missing:,} of {n:,} training runs are in the cache; {notice}"
+        f"the probe takes {about(seconds)} at most; {n - n_missing:,} of {n:,} training runs are in the cache; {notice}"
     )
     if seconds > LONG_SECONDS:
         ways = ["--dtype bf16 (about two thirds of the time on this CPU)"] if runs.faster_in_bf16 else []
