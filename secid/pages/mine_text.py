@@ -56,8 +56,9 @@ def _headline(mined: Mined) -> str:
     if all(source.n_rows == mined.n_rows for source in mined.sources):
         return f"{plural(len(mined.sources), 'source')}, {plural(n, 'negative')} for {_input(mined)}"
     first, *others = mined.sources
+    of = f"of {_whose(mined, mined.n_rows)}"
     parts = (
-        f"{named(first.name)}: {plural(first.n_negatives, 'negative')} for {count(first.n_rows)} of {_whose(mined, mined.n_rows)}",
+        f"{named(first.name)}: {plural(first.n_negatives, 'negative')} for {count(first.n_rows)} {of}",
         *(f"{named(each.name)}: {count(each.n_negatives)} for {count(each.n_rows)}" for each in others),
     )
     return f"{'; '.join(parts)}. All from {plural(mined.n_candidates, 'candidate')}"
