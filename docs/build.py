@@ -1,7 +1,7 @@
-"""Write the generated parts of the pages: option tables, settings, findings, and the README's output.
+"""Write the generated parts of the pages: tables from the code, and printed output.
 
-    python docs/build.py            # the tables, from the code
-    python docs/build.py --output   # also the output in the README, by running its first command (seconds to a minute)
+    python docs/build.py            # the tables and the samples of snapshots
+    python docs/build.py --output   # also the output in the README, gate.md and probe.md, by running the commands
 
 tests/test_docs.py fails if a generated part is out of date.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 import contextlib
 import io
 import re
+import shlex
 import sys
 import tempfile
 from enum import Enum
@@ -22,6 +23,15 @@ ROOT = Path(__file__).resolve().parents[1]
 CLI_PAGE = ROOT / "docs" / "cli.md"
 FINDINGS_PAGE = ROOT / "docs" / "findings.md"
 README = ROOT / "README.md"
+GATE_PAGE = ROOT / "docs" / "gate.md"
+PROBE_PAGE = ROOT / "docs" / "probe.md"
+PROBE_SNAPSHOT = ROOT / "tests" / "snapshots" / "probe-80.txt"
+TWO_SOURCES = "fixtures/sources/bm25.jsonl.gz fixtures/sources/dense.parquet --encoder minilm"
+GATE_COMMANDS = (
+    f"secid score {TWO_SOURCES} --run baseline",
+    "secid baseline baseline -o secid-baseline.json",
+    "secid gate negatives/llm.jsonl --against secid-baseline.json",
+)
 
 
 def commands() -> dict[str, tuple[Any, Any]]:
@@ -166,42 +176,71 @@ def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
 
-def first_output() -> str:
-    """Return the standard output of the README's first command."""
+def printed(*commands: str, exit_code: int = 0) -> str:
+    """Return what the last command prints. The commands run in a folder with the fixtures and negatives/llm.jsonl."""
     from secid.cli.app import main as secid
 
-    sources = sorted(str(path.relative_to(ROOT)) for path in (ROOT / "fixtures" / "sources").iterdir())
     with (
         tempfile.TemporaryDirectory() as folder,
-        contextlib.chdir(ROOT),
-        contextlib.redirect_stdout(io.StringIO()) as out,
+        contextlib.chdir(folder),
         contextlib.redirect_stderr(io.StringIO()) as err,
     ):
-        code = secid(["score", *sources, "--encoder", "minilm", "--run", f"{folder}/run"])
-    if code:
-        raise SystemExit(err.getvalue())
+        Path("fixtures").symlink_to(ROOT / "fixtures", target_is_directory=True)
+        Path("negatives").mkdir()
+        Path("negatives/llm.jsonl").write_bytes((ROOT / "fixtures/sources/poisoned.jsonl").read_bytes())
+        for command in commands:
+            with contextlib.redirect_stdout(io.StringIO()) as out:
+                code = secid(shlex.split(command)[1:])
+            if code not in (0, exit_code):
+                raise SystemExit(err.getvalue())
     return "\n".join(line.rstrip() for line in out.getvalue().strip("\n").splitlines())
 
 
-def shown(output: str) -> str:
-    """Return the verdict, the table, the first source's findings and the page's path, with a short run folder name."""
-    output = re.sub(r"\S+/run\b", "secid-runs/NAME", output)
+def first_output() -> str:
+    """Return what the README's first command prints, with the findings of the first source only."""
+    sources = sorted(f"fixtures/sources/{path.name}" for path in (ROOT / "fixtures" / "sources").iterdir())
+    output = printed(f"secid score {' '.join(sources)} --encoder minilm --run secid-runs/NAME")
     head, found, findings = re.split(r"(\nFindings.*, and what to run\n)", output, maxsplit=1)
     first = re.split(r"\n(?=\S)", findings)[0]
     return f"{head}{found}{first}\n[…]\n{output.splitlines()[-1]}"
 
 
-def readme() -> str:
-    """Return README.md with the current output."""
-    return block(README.read_text(encoding="utf-8"), "output", f"```text\n{shown(first_output())}\n```")
+def gate_output() -> str:
+    """Return what the gate prints about a rejected source, up to the first example."""
+    beginning, example = re.split(r"\n(?= +negatives/llm)", printed(*GATE_COMMANDS, exit_code=1), maxsplit=2)[:2]
+    return f"{beginning}\n{example}\n[…]"
+
+
+def probe_output() -> str:
+    """Return what a probe of too few queries prints."""
+    return printed(f"secid probe {TWO_SOURCES}")
+
+
+OUTPUTS = {README: first_output, GATE_PAGE: gate_output, PROBE_PAGE: probe_output}
+"""The pages with printed output, and the function that makes it."""
+
+
+def with_output(page: Path) -> str:
+    """Return a page with its current output."""
+    return block(page.read_text(encoding="utf-8"), "output", f"```text\n{OUTPUTS[page]()}\n```")
+
+
+def probe_page() -> str:
+    """Return probe.md with a sample of a probe that ranks its sources: its first two sentences and its table."""
+    beginning, table, _ = PROBE_SNAPSHOT.read_text(encoding="utf-8").split("\n\n")
+    sentences = beginning.split("\nThere is no control")[0]
+    sample = f"```text\n{sentences}\n[…]\n\n{table}\n[…]\n```"
+    return block(PROBE_PAGE.read_text(encoding="utf-8"), "sample", sample)
 
 
 def main(arguments: list[str]) -> None:
     """Write the pages."""
     CLI_PAGE.write_text(cli_page(), encoding="utf-8")
     FINDINGS_PAGE.write_text(findings_page(), encoding="utf-8")
+    PROBE_PAGE.write_text(probe_page(), encoding="utf-8")
     if "--output" in arguments:
-        README.write_text(readme(), encoding="utf-8")
+        for page in OUTPUTS:
+            page.write_text(with_output(page), encoding="utf-8")
 
 
 if __name__ == "__main__":

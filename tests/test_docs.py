@@ -109,6 +109,7 @@ def test_generated_tables_are_current():
     """If it fails, run: python docs/build.py"""
     assert builder().cli_page() == text_of(builder().CLI_PAGE)
     assert builder().findings_page() == text_of(builder().FINDINGS_PAGE)
+    assert builder().probe_page() == text_of(builder().PROBE_PAGE)
 
 
 def test_a_new_option_would_be_noticed():
@@ -208,12 +209,11 @@ def test_links_lead_somewhere(page):
 # commands and snippets of the pages
 
 
-def test_the_first_command_prints_what_the_readme_shows(here):
+@pytest.mark.parametrize("page", builder().OUTPUTS, ids=lambda page: page.name)
+def test_the_output_on_a_page_is_what_its_commands_print(page):
     """If it fails, run: python docs/build.py --output"""
-    page = re.search(r"<!-- output -->\n```text\n(.*?)```", text_of(ROOT / "README.md"), re.DOTALL)
-    assert page is not None
-    printed = builder().shown(builder().first_output())
-    assert same_but_for_rounding(page.group(1), printed), printed
+    printed = builder().with_output(page)
+    assert same_but_for_rounding(text_of(page), printed), printed
 
 
 def same_but_for_rounding(first: str, second: str) -> bool:

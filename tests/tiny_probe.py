@@ -16,7 +16,7 @@ from secid.read import resolve_sources
 from secid.settings import Settings
 from secid.tools.probing import learner as training
 from secid.tools.probing import schedule
-from secid.tools.probing.learner import Work
+from secid.tools.probing.learner import TrainingRun
 from secid.tools.probing.options import Options
 from secid.tools.probing.run import run_probe
 from secid.tools.probing.task import Task, read_task
@@ -74,17 +74,19 @@ def keyed_task(folder: Path) -> Task:
     return task_of(folder, {"hard": hard, "easy": easy, "again": hard}, n_folds=2)
 
 
-PLANTED = Options(steps=6, n_seeds=2, n_folds=2, batch=2, n_held_out=500, lora=False, rates=(3e-3,))
+PLANTED = Options(
+    steps=6, n_seeds=2, n_folds=2, batch=2, n_held_out=500, lora=False, rates=(3e-3,), loss="infonce", passages="batch"
+)
 """With two queries per batch, an encoder learns the keys almost only from the source's negatives."""
 
 
-def before_each_run(patch: pytest.MonkeyPatch, act: Callable[[Any, Work], Any]) -> None:
-    """Call a function before each training run. act : function of learner and work."""
+def before_each_run(patch: pytest.MonkeyPatch, act: Callable[[Any, TrainingRun], Any]) -> None:
+    """Call a function before each training run. act : function of learner and run."""
     real = training.train_and_rank
 
-    def train_and_rank(learner: Any, task: Task, held: Any, work: Work, *rest: Any) -> Any:
-        act(learner, work)
-        return real(learner, task, held, work, *rest)
+    def train_and_rank(learner: Any, task: Task, held: Any, run: TrainingRun, *rest: Any) -> Any:
+        act(learner, run)
+        return real(learner, task, held, run, *rest)
 
     patch.setattr(schedule, "train_and_rank", train_and_rank)
 

@@ -4,7 +4,6 @@
     python docs/experiments/finetuning.py guide COLLECTION SOURCE… --guide GUIDE.npz
     python docs/experiments/finetuning.py judge COLLECTION SOURCE… --runs RUNS.jsonl [--guide GUIDE.npz] [--bf16]
     python docs/experiments/finetuning.py doses COLLECTION SOURCE… --runs RUNS.jsonl --rates 5e-5 2e-4 --passages own
-    python docs/experiments/finetuning.py losses COLLECTION SOURCE --runs RUNS.jsonl --rates 5e-5 2e-4 --results OUT
 
 COLLECTION is a BEIR folder, and each SOURCE a file of its documents by id. The code is that of `secid probe`: folds by
 shared relevant documents, the same batches for every source. Each finished run is one line of RUNS.jsonl, so the same
@@ -25,11 +24,6 @@ negative only: CoSQA, 96 tokens, three folds, three seeds. These rules were fixe
    also holds in 95 % of 20,000 draws of the eight means with their errors.
 3. Pairs. At each rate, a pair is established if Holm's p over the six pairs is below 0.05.
 
-`losses` asks whether MiniLM confirms losses.md: Mann-Whitney and LSEPair against InfoNCE on one source, dense passages
-below 95 % of the positive. Two rates as above, own negatives or in-batch passages, 96 tokens, three folds,
-three seeds, Cranfield, CoSQA and NFCorpus. It appends a line per kind of passages and rate to OUT; outcomes, judging
-and the table are those of losses.py (`judge`). This was fixed before the first run.
-
 Errors are those of the probe: queries clustered by shared relevant documents, and runs. If the runs are stopped early,
 the rules apply to the folds and seeds that all four sources have finished at both rates. One seed gives no error
 between runs, so nothing is judged.
@@ -39,7 +33,6 @@ from __future__ import annotations
 
 import argparse
 import json
-import sys
 import tempfile
 import time
 from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
@@ -63,23 +56,24 @@ from secid.arrays import Flags, Floats, Index
 from secid.encode import load
 from secid.encode.transformer import TransformerEncoder
 from secid.measure.gates import WEIGHT_FORMULAS, WeightFormula
+from secid.measure.margins import margin_flags
 from secid.pool.reading import read_draft
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.results.probe import Gap, ProbedPair, sign
 from secid.settings import Settings, resolve
 from secid.tools.probing.judge import BetweenRuns, Judge, between_runs, clustered_covariance, gap
-from secid.tools.probing.learner import DivergedError, HeldOut, Learner, Work, held_out, measures, steps_of
+from secid.tools.probing.learner import DivergedError, HeldOut, Learner, TrainingRun, held_out, measures, steps_of
 from secid.tools.probing.losses import Objective
 from secid.tools.probing.task import NegativeSource, Task, read_task
 
-BATCH = 32
+BATCH, LOSS = 32, "infonce"
 
 
 def read_runs(path: Path) -> list[dict[str, Any]]:
-    """Return the finished runs in a file; none if it is missing. Runs that name no loss have InfoNCE."""
+    """Return the finished runs in a file; none if it is missing."""
     lines = path.read_text("utf-8").splitlines() if path.exists() else []
-    return [{"loss": "infonce", **json.loads(line)} for line in lines]
+    return [json.loads(line) for line in lines]
 
 
 def conditions_of(arguments: argparse.Namespace) -> dict[str, Any]:
@@ -92,29 +86,28 @@ def conditions_of(arguments: argparse.Namespace) -> dict[str, Any]:
         "folds": arguments.folds,
         "steps": arguments.steps,
         "passages": arguments.passages,
-        "loss": arguments.loss,
     }
 
 
-def name_of(work: Work, conditions: Mapping[str, Any]) -> str:
+def name_of(run: TrainingRun, conditions: Mapping[str, Any]) -> str:
     """Return a run's name, made of everything that determines its numbers."""
-    source = "frozen" if work.source is None else work.source.name
-    common = " ".join(f"{key} {value}" for key, value in conditions.items() if value != "infonce")
-    return f"{common} source {source} fold {work.fold} seed {work.seed} rate {work.rate:g}"
+    source = "frozen" if run.source is None else run.source.name
+    common = " ".join(f"{key} {value}" for key, value in conditions.items())
+    return f"{common} source {source} fold {run.fold} seed {run.seed} rate {run.rate:g}"
 
 
-def trainings(task: Task, arguments: argparse.Namespace) -> Iterator[Work]:
+def planned_runs(task: Task, arguments: argparse.Namespace) -> Iterator[TrainingRun]:
     """Yield, fold by fold, the frozen encoder and two seeds of all rates and sources; then the other seeds. So after an
     early stop most runs have a run to compare with, and the errors of runs are known.
     """
     folds, seeds = range(arguments.folds), range(arguments.seeds)
     sources = [own for own in task.sources if arguments.control or own.name != "random"]
     for fold in folds:
-        yield Work(None, fold, 0, 0.0)
+        yield TrainingRun(None, fold, 0, 0.0)
         for seed, rate, source in product(seeds[:2], arguments.rates, sources):
-            yield Work(source, fold, seed, rate)
+            yield TrainingRun(source, fold, seed, rate)
     for fold, seed, rate, source in product(folds, seeds[2:], arguments.rates, sources):
-        yield Work(source, fold, seed, rate)
+        yield TrainingRun(source, fold, seed, rate)
 
 
 def use_plain_attention(learner: Learner) -> None:
@@ -125,30 +118,21 @@ def use_plain_attention(learner: Learner) -> None:
 
 
 def train_and_rank(
-    learner: Learner, task: Task, held: HeldOut, work: Work, arguments: argparse.Namespace
-) -> tuple[Floats, float]:
-    """Return (n,) nDCG@10 of the held-out rows after training, or of the frozen encoder without a source; pooled AUC.
+    learner: Learner, task: Task, held: HeldOut, run: TrainingRun, arguments: argparse.Namespace
+) -> Floats:
+    """Return (n,) nDCG@10 of the held-out rows after training, or of the frozen encoder without a source.
 
     Raise DivergedError if a loss or a vector is not finite.
     """
     learner.restore()
-    if work.source is not None:
-        steps = steps_of(task, task.sources[work.source], work, BATCH, Objective(arguments.loss, arguments.passages))
-        learner.fit(steps, arguments.steps, work.rate, lambda: None)
+    if run.source is not None:
+        steps = steps_of(task, task.sources[run.source], run, BATCH, Objective(LOSS, arguments.passages, None))
+        learner.fit(steps, arguments.steps, run.rate, lambda: None)
     queries, candidates = learner.rows(held.queries, "query"), learner.rows(held.candidates, "passage")
     if not (queries.isfinite().all() and candidates.isfinite().all()):
         raise DivergedError("the vector of a text is not finite")
     ndcg_10: Floats = measures(queries, candidates, held.row, held.place)[:, 0]
-    return ndcg_10, pooled_auc(queries @ candidates.T, held)
-
-
-def pooled_auc(scores: torch.Tensor, held: HeldOut) -> float:
-    """Share of pairs of a relevant and another (query, passage) pair that are ordered correctly; ties count half."""
-    relevant = torch.zeros_like(scores, dtype=torch.bool)
-    relevant[torch.from_numpy(held.row), torch.from_numpy(held.place)] = True
-    low, high = scores[~relevant].sort().values, scores[relevant]
-    below, above = (torch.searchsorted(low, high, right=side).double() for side in (False, True))
-    return float((below + above).mean() / 2 / len(low))
+    return ndcg_10
 
 
 def train(arguments: argparse.Namespace) -> None:
@@ -159,28 +143,27 @@ def train(arguments: argparse.Namespace) -> None:
         task = task_of(arguments.sources, settings, arguments.folds, Path(folder))
         encoder = load(settings)
         assert isinstance(encoder, TransformerEncoder)
-        for loss, passages in product(arguments.loss, arguments.passages):
-            train_all(task, encoder, argparse.Namespace(**{**vars(arguments), "loss": loss, "passages": passages}))
+        train_all(task, encoder, arguments)
 
 
 def train_all(task: Task, encoder: TransformerEncoder, arguments: argparse.Namespace) -> None:
-    """Do the runs of one loss and one kind of passages."""
+    """Do the missing runs of a task."""
     conditions, device = conditions_of(arguments), torch.device(arguments.device)
     part, n_parts = map(int, arguments.part.split("/"))
-    learner = Learner(encoder, device, False, arguments.bf16, settings_of(arguments).temperature, arguments.loss)
+    learner = Learner(encoder, device, False, arguments.bf16, settings_of(arguments).temperature, LOSS)
     use_plain_attention(learner)
     candidates = learner.tokens(task.passages.take(task.candidates), "passage")
     finished = {line["run"] for line in read_runs(arguments.runs)}
-    for work in islice(trainings(task, arguments), part - 1, None, n_parts):
-        name = name_of(work, conditions)
+    for run in islice(planned_runs(task, arguments), part - 1, None, n_parts):
+        name = name_of(run, conditions)
         if name in finished:
             continue
         start, began = time.process_time(), time.perf_counter()
-        held = held_out(task, work.fold, np.arange(len(task.query)), candidates, learner)
-        values, auc = train_and_rank(learner, task, held, work, arguments)
-        source = None if work.source is None else work.source.name
-        of_run = {"source": source, "fold": work.fold, "seed": work.seed, "rate": work.rate}
-        line = {"run": name, **conditions, **of_run, "ndcg_10": values.round(5).tolist(), "auc": round(auc, 6)}
+        held = held_out(task, run.fold, np.arange(len(task.query)), candidates, learner)
+        values = train_and_rank(learner, task, held, run, arguments)
+        source = None if run.source is None else run.source.name
+        of_run = {"source": source, "fold": run.fold, "seed": run.seed, "rate": run.rate}
+        line = {"run": name, **conditions, **of_run, "ndcg_10": values.round(5).tolist()}
         with arguments.runs.open("a", encoding="utf-8") as file:
             file.write(json.dumps(line, separators=(",", ":")) + "\n")
         spent = f"{time.process_time() - start:.0f} core-seconds, {time.perf_counter() - began:.1f} s"
@@ -283,7 +266,9 @@ MORE_WEIGHTS: dict[str, WeightFormula] = {
     "locality alone": lambda g, dots, tau: g.locality,
     "lexical residual alone": lambda g, dots, tau: g.residual,
     "fisher without locality and residual": lambda g, dots, tau: 4.0 * g.consistency * g.negative_probability,
-    "full, below 95 %": lambda g, dots, tau: g.weight * below_95(dots.query_positive, dots.query_negative),
+    "full, below 95 %": lambda g, dots, tau: (
+        g.weight * ~margin_flags(dots.query_negative, dots.query_positive, "relative", 0.05)
+    ),
 }
 """Weights in addition to those of METHOD 3. The last one omits negatives at 95 % of their positive's score or above."""
 BUDGETS = (1.0, 1_000.0)
@@ -359,16 +344,11 @@ def in_batch_weights(
     others = 62 * float(np.exp(random["s_query_negative"] / 0.05).mean())
     positive, negative = (np.exp(rows[name] / 0.05) for name in COLUMNS[:2])
     weight = negative / (positive + negative + others)
-    true = below_95(rows["s_query_positive"], rows["s_query_negative"])
+    true = ~margin_flags(rows["s_query_negative"], rows["s_query_positive"], "relative", 0.05)
     values = {"in-batch weight": float(weight.mean()), "in-batch weight, below 95 %": float((weight * true).mean())}
     if suspect[0] is not None:
         values["in-batch weight, without the guide's suspects"] = float((weight * ~np.array(suspect)).mean())
     return values
-
-
-def below_95(s_qp: Any, s_qn: Any) -> Any:
-    """Return which negatives lie below 95 % of their positive's score under the target."""
-    return s_qn < 0.95 * s_qp
 
 
 def write_guide(arguments: argparse.Namespace) -> None:
@@ -556,40 +536,6 @@ def judge_doses(arguments: argparse.Namespace) -> None:
         print(f"regret: {smallest_regret(doses, 'dense95')}")
 
 
-def summarise_losses(arguments: argparse.Namespace) -> None:
-    """Append a line per kind of passages and rate to the results, as losses.py does for its student."""
-    sys.path.insert(0, str(Path(__file__).parent))
-    import losses
-
-    with tempfile.TemporaryDirectory() as folder:
-        task = task_of(arguments.sources, settings_of(arguments), arguments.folds, Path(folder))
-    runs, source = read_runs(arguments.runs), Path(arguments.sources[0]).name.split(".")[0]
-    several = float((task.positives.counts > 1).mean())
-    for passages, rate in product(("own", "batch"), arguments.rates):
-        values: dict[str, Floats] = {}
-        aucs: dict[str, list[float]] = {}
-        for loss in losses.LOSSES if several else losses.LOSSES[:2]:
-            own = argparse.Namespace(**{**vars(arguments), "passages": passages, "loss": loss})
-            found = {
-                (line["seed"], line["fold"]): line
-                for line in runs
-                if {**conditions_of(own), "source": source, "rate": rate}.items() <= line.items()
-            }
-            by_seed = [[found[seed, fold] for fold in range(own.folds)] for seed in range(own.seeds)]
-            values[loss] = np.array([np.concatenate([line["ndcg_10"] for line in lines]) for lines in by_seed])
-            aucs[loss] = [round(float(np.mean([line["auc"] for line in lines])), 6) for lines in by_seed]
-        rows = np.concatenate([np.flatnonzero(task.fold == fold) for fold in range(arguments.folds)])
-        line = {
-            "collection": Path(arguments.collection).name,
-            "passages": passages,
-            "rate": rate,
-            "several_positives": round(several, 4),
-            **losses.summary(values, task.group[rows], task.fold[rows]),
-            "auc": aucs,
-        }
-        losses.dose.append(arguments.results, line)
-
-
 def flip(low: Outcomes, high: Outcomes, hard: str, easy: str) -> str:
     """Return the result of rule 1 on D, the outcome after the hard source minus the easy one's, at two rates."""
     sides = [own.values[own.names.index(hard)] - own.values[own.names.index(easy)] for own in (low, high)]
@@ -727,7 +673,7 @@ def print_numbers(
 
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
-    parser.add_argument("command", choices=("train", "guide", "judge", "doses", "losses"))
+    parser.add_argument("command", choices=("train", "guide", "judge", "doses"))
     parser.add_argument("collection")
     parser.add_argument("sources", nargs="+")
     parser.add_argument("--runs", type=Path)
@@ -738,22 +684,16 @@ def main() -> None:
     parser.add_argument("--seeds", type=int, default=3)
     parser.add_argument("--folds", type=int, default=3)
     parser.add_argument("--rates", type=float, nargs="+", default=[5e-5])
-    parser.add_argument("--passages", choices=("own", "batch"), nargs="+", default=["batch"])
-    parser.add_argument("--loss", choices=("infonce", "mw", "lsepair"), nargs="+", default=["infonce"])
+    parser.add_argument("--passages", choices=("own", "batch"), default="batch")
     parser.add_argument("--no-control", dest="control", action="store_false", help="no runs of random passages")
     parser.add_argument("--part", default="1/1", help="I/N: each N-th run, from the I-th")
-    parser.add_argument("--results", type=Path, help="a file for the lines of `losses`")
     parser.add_argument("--tokens", type=int, default=128)
     parser.add_argument("--threads", type=int, default=1)
     parser.add_argument("--bf16", action="store_true")
     arguments = parser.parse_args()
     if arguments.command == "judge" and len(arguments.rates) > 1:
         parser.error("judge takes one rate")
-    if arguments.command != "train":
-        if len(arguments.loss) > 1 or len(arguments.passages) > 1:
-            parser.error("only train takes several losses or kinds of passages")
-        (arguments.loss,), (arguments.passages,) = arguments.loss, arguments.passages
-    commands = {"train": train, "guide": write_guide, "judge": judge, "doses": judge_doses, "losses": summarise_losses}
+    commands = {"train": train, "guide": write_guide, "judge": judge, "doses": judge_doses}
     commands[arguments.command](arguments)
 
 

@@ -22,6 +22,7 @@ from sklearn.feature_extraction.text import TfidfVectorizer
 
 from secid.encode import load
 from secid.measure.interval import reach_95
+from secid.measure.margins import margin_flags
 from secid.pool.reading import read_draft
 from secid.progress import Silent
 from secid.read import open_source, resolve_sources
@@ -53,16 +54,12 @@ def planted(source: Path, share: int, path: Path, seed: int) -> Path:
     return path
 
 
-def wilson(estimate: Estimate) -> tuple[float, float]:
-    return wilson_interval(estimate)
-
-
 def symmetric(estimate: Estimate) -> tuple[float, float]:
     half = reach_95(estimate.n_queries) * estimate.standard_error
     return estimate.value - half, estimate.value + half
 
 
-INTERVALS: dict[str, Callable[[Estimate], tuple[float, float]]] = {"Wilson": wilson, "t": symmetric}
+INTERVALS: dict[str, Callable[[Estimate], tuple[float, float]]] = {"Wilson": wilson_interval, "t": symmetric}
 
 
 def main() -> None:
@@ -115,7 +112,7 @@ def _unit(rows: np.ndarray) -> np.ndarray:
 
 def flagged(positive: np.ndarray, negative: np.ndarray) -> np.ndarray:
     """Return flags of negatives at most 5 % below their positive, the guide's rule when this was measured."""
-    return negative >= positive - 0.05 * np.abs(positive)
+    return np.asarray(margin_flags(negative, positive, "relative", 0.05))
 
 
 def report(plan: object, embedder: object, share: int, arguments: argparse.Namespace) -> None:

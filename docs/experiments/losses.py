@@ -68,12 +68,7 @@ def train(
     n_rows = len(fold.rows)
     batch = min(dose.BATCH, n_rows)
     maps = torch.zeros(2, 1, dose.DIMENSION, dose.DIMENSION, requires_grad=True)
-    optimizer = torch.optim.AdamW([maps], lr=rate, weight_decay=0.01)
-    n_steps = max(dose.LEAST_STEPS, 2 * (n_rows // batch))
-    warm = max(1, n_steps // 10)
-    schedule = torch.optim.lr_scheduler.LambdaLR(
-        optimizer, lambda step: min((step + 1) / warm, (n_steps - step) / max(1, n_steps - warm))
-    )
+    optimizer, schedule, n_steps = dose.optimizer_of(maps, rate, n_rows)
     draws, more, order = np.random.default_rng([seed, 1]), np.random.default_rng([seed, 2]), np.zeros(0, np.int64)
     most = 1 if loss == "infonce" else MAX_POSITIVES
     for _ in range(n_steps):

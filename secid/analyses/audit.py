@@ -17,16 +17,16 @@ import numpy as np
 import torch
 
 from secid.arrays import Flags, Floats, Index
-from secid.measure.in_batch import margin_flags
+from secid.measure.margins import RELATIVE_MARGIN, margin_flags
 from secid.measure.separation import PassageScores, pooled_auc
+from secid.results.catalogue import NEAR_HARDNESS
 from secid.results.check import AuditedRule, AuditedSource
 from secid.triplets.estimates import Estimate, Names, clustered_mean, wilson_interval
 from secid.triplets.guide import GuideScores
-from secid.triplets.random_reference import NEAR_HARDNESS
 
-ABSOLUTE, RELATIVE = 0.0, 0.05
-"""Default margins. The GIST losses of sentence-transformers mask negatives that score at least as high as the positive.
-NV-Retriever's best margin starts 5 % below the positive's score. Source: METHOD 10."""
+ABSOLUTE = 0.0
+"""Absolute margin. The GIST losses of sentence-transformers mask negatives that score higher than the positive; the
+margin also flags ties. Source: METHOD 10."""
 SCORE_DECIMALS = 12
 """Number of decimals that scores are rounded to before they are compared. Another order of additions changes a float64
 dot product by about 1e-16, which would break ties."""
@@ -65,7 +65,7 @@ def rules(s_qn: Floats, s_qp: Floats) -> dict[str, AuditRule]:
         "consistency": AuditRule(gap, 0.5, gap > 0),
         "absolute": AuditRule(gap, ABSOLUTE, margin_flags(s_qn, s_qp, "absolute", ABSOLUTE)),
         "relative": AuditRule(
-            np.round(relative, SCORE_DECIMALS), RELATIVE, margin_flags(s_qn, s_qp, "relative", RELATIVE)
+            np.round(relative, SCORE_DECIMALS), RELATIVE_MARGIN, margin_flags(s_qn, s_qp, "relative", RELATIVE_MARGIN)
         ),
         "maximum": AuditRule(np.round(s_qn, SCORE_DECIMALS), None, None),
     }

@@ -7,16 +7,16 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from math import isclose, isnan
+from math import isclose, isnan, nan
 from typing import TYPE_CHECKING, Literal
 
 import numpy as np
 
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Floats
-from secid.measure.in_batch import Margin, lowest_positive, margin_flags
+from secid.measure.margins import Margin, lowest_positive, margin_flags
 from secid.results import WithoutFlagged
-from secid.results.catalogue import FINDINGS
+from secid.results.catalogue import FINDINGS, NEAR_HARDNESS
 from secid.results.inputs import EncoderInfo
 from secid.triplets.estimates import comparable_keys, paired_difference, wilson_interval
 
@@ -135,7 +135,6 @@ class GuideResult:
 def compute(context: Context) -> AnalysisResult[GuideResult]:
     """Compute the guide's results for each source, with the score without suspects if all negatives were scored."""
     from secid.analyses.ranking import score_subset
-    from secid.triplets.random_reference import NEAR_HARDNESS
 
     if context.guide is None:
         return AnalysisResult(None, {"suspect": NO_GUIDE})
@@ -148,11 +147,11 @@ def compute(context: Context) -> AnalysisResult[GuideResult]:
                 n_triplets = len(np.unique(item.triplets.place[keep]))
                 without = score_subset(item, keep, n_triplets, context.measurer, context.reference)
             sources.append(_source(item, item.table.guide, without))
-    levels = {item.table.guide.random_score for item in context.items if item.table.guide is not None}
+    level = next((item.table.guide.random_score for item in context.items if item.table.guide is not None), nan)
     result = GuideResult(
         encoder=context.guide,
         min_hardness=NEAR_HARDNESS,
-        random_score=next((level for level in levels if not isnan(level)), None),
+        random_score=None if isnan(level) else level,
         sample=context.settings.guide_sample,
         sources=tuple(sources),
     )

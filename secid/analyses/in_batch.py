@@ -10,7 +10,7 @@ import numpy as np
 
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Index, distinct, is_known, pairs
-from secid.measure.in_batch import MARGIN
+from secid.measure.margins import RELATIVE_MARGIN
 from secid.pool import sample_order
 from secid.triplets.estimates import Share, comparable_keys, wilson_interval
 
@@ -94,7 +94,7 @@ def in_batch(context: Context, item: Measured) -> InBatch:
     draw = sample_order(plan.queries.keys[query], seed) ^ sample_order(plan.passages.keys[positive], seed + 1)
     drawn = np.argsort(draw, kind="stable")[: n_batches * batch_rows]
     batches = _batches(rows, heads, record, np.split(drawn, n_batches), context.measurer.vectors, len(plan.passages))
-    n_flagged, n_compared = flagged_counts(batches, MARGIN)
+    n_flagged, n_compared = flagged_counts(batches)
     queries, cluster = np.unique(query[drawn], return_inverse=True)
     share = None
     if n_compared.any():
@@ -108,7 +108,7 @@ def in_batch(context: Context, item: Measured) -> InBatch:
             if size <= n_rows
         ),
         largest_batch=counts.largest_batch(FEW_ROWS_FRACTION),
-        relative_margin=MARGIN,
+        relative_margin=RELATIVE_MARGIN,
         flagged_share=None if share is None else share.estimate.value,
         flagged_interval_95=None if share is None else wilson_interval(share.estimate),
         n_compared=0 if share is None else share.n_all,

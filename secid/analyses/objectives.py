@@ -15,7 +15,7 @@ import numpy as np
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.analyses.guide import GUIDE_SAMPLE, NO_GUIDE
 from secid.arrays import Flags, Index
-from secid.measure.in_batch import MARGIN, margin_flags
+from secid.measure.margins import RELATIVE_MARGIN, margin_flags
 from secid.results.catalogue import FINDINGS
 
 if TYPE_CHECKING:
@@ -119,7 +119,9 @@ def compute(context: Context) -> AnalysisResult[ObjectiveLens]:
     scores = [RecordScores.of(item, measurer.vectors) for item in items]
     results, missing = objectives(items, scores, measurer.vectors, context.settings.temperature)
     sizes, narrowing = record_sizes(context.plan, items, scores, measurer)
-    lens = ObjectiveLens(margin=MARGIN, most_queries=MAX_QUERIES, objectives=results, sizes=sizes, narrowing=narrowing)
+    lens = ObjectiveLens(
+        margin=RELATIVE_MARGIN, most_queries=MAX_QUERIES, objectives=results, sizes=sizes, narrowing=narrowing
+    )
     return AnalysisResult(lens, missing)
 
 
@@ -220,7 +222,7 @@ def classes_of(table: TripletTable, row: Index) -> dict[str, Flags]:
     classes = {
         "inversion": table.has("inversion")[row],
         "copy": np.logical_or.reduce([table.has(name)[row] for name in COPY_FINDINGS]),
-        "margin": margin_flags(near, best, "relative", MARGIN),
+        "margin": margin_flags(near, best, "relative", RELATIVE_MARGIN),
         **({"suspect": table.has("suspect")[row]} if "suspect" in table.evaluated and judged else {}),
     }
     return {**classes, "valid": ~np.logical_or.reduce([*classes.values(), *defects])}

@@ -14,8 +14,8 @@ import numpy as np
 from secid.analyses.objectives import Narrowing, RecordScores, RecordSize
 from secid.arrays import Floats, Index, distinct, is_known
 from secid.measure.blocks import Triplets
-from secid.measure.in_batch import MARGIN, margin_flags
 from secid.measure.interval import MIN_QUERIES, interval
+from secid.measure.margins import RELATIVE_MARGIN, margin_flags
 from secid.measure.objectives import objective_values
 from secid.measure.sweep import sweep
 from secid.measure.uncertainty import scores_of_parts
@@ -122,7 +122,7 @@ class _CutSource:
         parts : (number of positives, number of negatives, (T,) share of every triplet) for each part.
         """
         near, best = table.s_query_negative, table.repeated(table.s_query_positive)
-        above, near_enough = near > best, margin_flags(near, best, "relative", MARGIN)
+        above, near_enough = near > best, margin_flags(near, best, "relative", RELATIVE_MARGIN)
         queries, cluster = np.unique(table.triplets.query, return_inverse=True)
         vectors, settings = replace(self._measurer.vectors, tick=None), self._measurer.settings
         squared, weight = table.dots().squared_distance.numpy(), table.gates().weight.numpy()

@@ -206,4 +206,4 @@ def refuse_second_output(words: Sequence[str]) -> None:
         is_page = suffix in (".html", ".md") or (suffix == ".json" and not Path(second).exists())
         if option in ("-o", "--out") and is_page and not second.startswith("-"):
             remedy = f"repeat it: {shlex.join((option, first, option, second))}"
-            raise UsageError(f"takes one file, and {second} is another", where=option, remedy=remedy)
+            raise UsageError(f"takes one file, but {second} is a second one", where=option, remedy=remedy)

@@ -25,7 +25,7 @@ CACHE_FOLDER = re.compile(rf"({re.escape(DAMAGED_PREFIX)}|{re.escape(REMOVAL_PRE
 """Pattern of the folders that the cache creates. The cache never touches other files, so they survive even if a home
 folder is set as the cache by mistake."""
 TRAINING_NAME = re.compile(r"[0-9a-f]{32}\.json")
-"""Pattern of the files that hold finished trainings of `secid probe`."""
+"""Pattern of the files that hold finished training runs of `secid probe`."""
 
 ABANDONED_SECONDS = 3600.0
 """Age above which a segment without readable rows counts as abandoned. Live runs seal their rows within seconds."""
@@ -56,7 +56,7 @@ class CacheInfo:
     """Contents of the cache.
 
     n_damaged   : number of quarantined segments, which are removed first if the cache exceeds its limit.
-    n_trainings : number of finished trainings of `secid probe`. They take a few kB each, not included in n_bytes.
+    n_trainings : number of finished training runs of `secid probe`. They take a few kB each, not included in n_bytes.
     """
 
     folder: str
@@ -102,8 +102,8 @@ class CacheFolder:
         return cls(folder, None if settings.cache_gb is None else int(settings.cache_gb * 10**9))
 
     @property
-    def trainings(self) -> Path:
-        """Folder with the finished trainings of `secid probe`."""
+    def training_runs(self) -> Path:
+        """Folder with the finished training runs of `secid probe`."""
         return self.folder / "probes"
 
     def limit(self, n_bytes: int) -> int:
@@ -148,13 +148,13 @@ class CacheFolder:
         folders = [folder for home in self._homes() for folder in _cache_folders(home)]
         damaged = sum(folder.name.startswith(DAMAGED_PREFIX) for folder in folders)
         total = sum(_size(folder) for folder in folders)
-        n_trainings = len(self._trainings())
+        n_trainings = len(self._training_files())
         return CacheInfo(str(self.folder), self.limit(total), total, damaged, n_trainings, tuple(encoders))
 
     def clear(self) -> ClearResult:
-        """Remove all segments and trainings, except unsealed segments, which a run may still be writing."""
+        """Remove all segments and training runs, except unsealed segments, which a run may still be writing."""
         freed, unsealed = 0, []
-        for file in self._trainings():
+        for file in self._training_files():
             with contextlib.suppress(OSError):
                 size = file.stat().st_size
                 file.unlink()
@@ -204,8 +204,8 @@ class CacheFolder:
     def _sizes(self) -> dict[Path, int]:
         return {folder: _size(folder) for home in self._homes() for folder in _cache_folders(home)}
 
-    def _trainings(self) -> list[Path]:
-        return [path for path in self.trainings.glob("*.json") if TRAINING_NAME.fullmatch(path.name)]
+    def _training_files(self) -> list[Path]:
+        return [path for path in self.training_runs.glob("*.json") if TRAINING_NAME.fullmatch(path.name)]
 
     def _homes(self) -> Iterator[Path]:
         with contextlib.suppress(OSError):  # missing, or not readable

@@ -1,50 +1,18 @@
-"""Margins that flag likely relevant negatives, and false negatives from other rows of a batch. Source: METHOD 10."""
+"""False negatives from other rows of a batch. Source: METHOD 10."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING
 
 import numpy as np
-import numpy.typing as npt
 
 from secid.arrays import Floats, Index
+from secid.measure.margins import RELATIVE_MARGIN, margin_flags
 
 if TYPE_CHECKING:
     from torch import Tensor
-
-# Margins flag negatives whose score is so close to the positive's that they may be relevant. Source: METHOD 10.
-#
-# s_qn, s_qp : scores of the negative and of its positive for the same query, by any scorer; tensors or arrays of the
-# same shape.
-
-Margin = Literal["absolute", "relative", "maximum"]
-MARGIN = 0.05
-"""Relative margin of a filter by the encoder's own scores: NV-Retriever's best. Source: METHOD 10."""
-
-
-def margin_flags(s_qn: Any, s_qp: Any, margin: Margin, value: float) -> Any:
-    """Return flags of negatives that a margin flags, in the shape of the scores. Source: METHOD 10.
-
-    margin : absolute flags s_qn >= s_qp - m, relative flags s_qn >= s_qp - r |s_qp|, maximum flags s_qn >= M.
-    value  : m, r or M.
-    The relative limit is s_qp (1 - r) for positive scores, and stays meaningful for negative ones.
-    """
-    return s_qn >= {"absolute": s_qp - value, "relative": s_qp - value * abs(s_qp), "maximum": value}[margin]
-
-
-def lowest_positive(s_query_positive: Floats, place: npt.NDArray[np.int64]) -> Floats:
-    """Return (T,) lowest score among the positives of each triplet's negative.
-
-    s_query_positive : (T,) score of the triplet's positive.   place : (T,) number of the triplet's negative.
-    A lower positive lowers the limit of every margin, so if any positive flags a negative, the lowest one does.
-    """
-    lowest = np.full(int(place.max(initial=-1)) + 1, np.inf)
-    with np.errstate(invalid="ignore"):  # NaN stays NaN
-        np.minimum.at(lowest, place, s_query_positive)
-    return lowest[place]
-
 
 # In-batch false negatives: a query's labelled positives in other rows of its batch, which become its negatives.
 #
@@ -102,7 +70,7 @@ class Batch:
     row: Tensor
 
 
-def flagged_counts(batches: Iterable[Batch], relative: float) -> tuple[Floats, Floats]:
+def flagged_counts(batches: Iterable[Batch]) -> tuple[Floats, Floats]:
     """Count, for each query, the other rows' passages that the relative margin flags, (R,), and all of them, (R,).
 
     R is the number of rows in all batches, at least 1. Dot products are in float64. The loop over batches does not wait
@@ -115,7 +83,7 @@ def flagged_counts(batches: Iterable[Batch], relative: float) -> tuple[Floats, F
         queries, positives, passages = map(unit, (batch.queries, batch.positives, batch.passages))
         others = batch.row != torch.arange(len(queries), device=queries.device).unsqueeze(1)
         limits = (queries * positives).sum(1, keepdim=True)
-        hits = margin_flags(queries @ passages.T, limits, "relative", relative) & others
+        hits = margin_flags(queries @ passages.T, limits, "relative", RELATIVE_MARGIN) & others
         counts.append(torch.stack([hits.sum(1), others.sum(1)]))
     n_flagged, n_compared = torch.cat(counts, 1).cpu().double().numpy()
     return n_flagged, n_compared

@@ -9,7 +9,7 @@ from operator import itemgetter
 
 from secid.pages.charts import gains_chart
 from secid.pages.formats import formats
-from secid.pages.glossary import EXPLANATIONS, SETTING_MEANINGS, TERM_WORDS, terms, why_not
+from secid.pages.glossary import EXPLANATIONS, HARDNESS_ENDS, SETTING_MEANINGS, TERM_WORDS, terms, why_not
 from secid.pages.page import Page, Section, Table, foreign, number, text, wrapped
 from secid.pages.screen import Block, Screen, screen, strong
 from secid.pages.sections.probe import cautions, details, gains_table, probe_headline, protocol, scope, verdict
@@ -27,6 +27,7 @@ from secid.pages.text import (
     with_interval,
 )
 from secid.results import Agreement
+from secid.results.catalogue import NEAR_HARDNESS
 from secid.results.check import Audit, AuditedRule, AuditedSource
 from secid.results.document import json_of
 from secid.results.probe import Probe
@@ -58,8 +59,8 @@ ONCE = (
     "a record lists."
 )
 OWN_QUALITY = (
-    "The guide is {}. A negative is suspect if its hardness under the guide is at least 0.9 (random passages have 0, "
-    "the positive has 1). The share of suspects that are relevant is known only for these labels."
+    "The guide is {}. A negative is suspect if its hardness under the guide is at least "
+    f"{NEAR_HARDNESS} ({HARDNESS_ENDS}). The share of suspects that are relevant is known only for these labels."
 )
 FINDERS = {
     "above": "finds them better than chance: AUROC {}.",

@@ -150,7 +150,7 @@ def finding_facts(entry: Finding) -> dict[str, str]:
     return {
         "rule": entry.rule + settings,
         "needs": NEEDS[entry.needs],
-        "defect": "yes" if entry.counted else "no, it does not change the status",
+        "defect": "yes" if entry.counted else "no, a source with it can still have no defects",
         "limit": "none" if entry.limit is None else default_limit(entry.limit, "source's negatives"),
         "do": entry.do,
         **typical(entry.name),

@@ -120,10 +120,11 @@ def statuses_line(sources: Sequence[SourceReport]) -> str:
     return f"{statuses(sources)}. {doubts(sources)}".rstrip()
 
 
-def statuses(sources: Sequence[SourceReport]) -> str:
+def statuses(sources: Sequence[SourceReport], one_label: bool = False) -> str:
     """Return a clause on the sources to repair or not to use, each with its most urgent defect.
 
     If there are none, it names the sources without defects. It has no full stop.
+    one_label : True if false negatives were checked against one label per query only.
     """
     of = {status: [source for source in sources if source.status == status] for status in STATUS}
     left, repaired = (listed(_with_first(of[status], DEFECTS)) for status in ("unusable", "repair"))
@@ -135,7 +136,8 @@ def statuses(sources: Sequence[SourceReport]) -> str:
         return f"No verdict on {listed(_with_first(of['no_verdict'], ('unknown_script',)))}"
     within = any(any(_shares(source, DEFECTS, above=False)) for source in of["no_defects"])
     which = listed([named(source.name) for source in of["no_defects"]])
-    return f"No defects above their limits in {which}" if within else f"No defects found in {which}"
+    searched = " with one label per query" if one_label else ""
+    return f"No defects {'above their limits' if within else 'found'}{searched} in {which}"
 
 
 def doubts(sources: Sequence[SourceReport]) -> str:
@@ -174,7 +176,7 @@ def heat_table(sources: Sequence[SourceReport]) -> Table | None:
         return None
     shares = [{item.name: item.share for item in source.findings} for source in sources]
     return Table(
-        caption="Share of each source's negatives by finding",
+        caption="Share of each source's negatives by failure bucket",
         columns=(foreign("source"), *(number(plain(name)) for name in present)),
         rows=tuple(
             (plain(source.name), *(percent(by_finding.get(name)) for name in present))
@@ -271,18 +273,6 @@ def above_limit(finding: SourceFinding) -> bool:
     return entry is not None and (entry.exceeded_by(finding.counted_share) or too_rare(finding))
 
 
-def near_limits(sources: Sequence[SourceReport]) -> str:
-    """Return a sentence on the findings above half of their limit but not above it; "" if there are none."""
-    shown: dict[str, list[str]] = {}
-    for source in sources:
-        for item in source.findings:
-            limit = FINDINGS[item.name].limit if item.name in FINDINGS else None
-            if limit is not None and limit / 2 < item.counted_share and not above_limit(item):
-                shown.setdefault(item.name, []).append(f"{percent(item.share)} in {named(source.name)}")
-    names = [f"{name} ({listed(of, 3)})" for name, of in shown.items()]
-    return f"Findings above half of their limits: {listed(names)}." if names else ""
-
-
 def too_rare(finding: SourceFinding) -> bool:
     """Return True if positives have a formal finding more often than negatives, by more than its limit."""
     limit = FINDINGS[finding.name].limit
@@ -290,13 +280,9 @@ def too_rare(finding: SourceFinding) -> bool:
 
 
 def compared(finding: SourceFinding) -> str:
-    """Format the share of positives with a formal finding, and the difference; "" for any other finding."""
+    """Return the share of positives with a formal finding, as "against" clause; "" for any other finding."""
     positives = finding.positives
-    if positives is None:
-        return ""
-    low, high = positives.interval_95
-    bounds = "" if (low, high) == (-1.0, 1.0) else f", 95 % CI {points(low)} to {points(high)}"
-    return f"{percent(positives.share)} of the positives; difference {points(positives.difference)} points{bounds}"
+    return "" if positives is None else f"against {percent(positives.share)} of the positives"
 
 
 def advice(finding: SourceFinding) -> str:
@@ -312,12 +298,14 @@ def what_to_do(finding: SourceFinding) -> str:
 
 
 def form_table(sources: Sequence[SourceReport]) -> tuple[Table, ...]:
-    """Return a table that compares formal findings of negatives and positives; empty if neither has any."""
+    """Return a table of formal findings of the positives, and how far the share of negatives differs.
+
+    It is empty if neither has any. `heat_table` has the shares of the negatives.
+    """
     rows = tuple(
         (
             plain(source.name),
             item.name,
-            percent(item.share),
             percent(item.positives.share),
             points(item.positives.difference),
             " to ".join(map(points, item.positives.interval_95)),
@@ -326,9 +314,17 @@ def form_table(sources: Sequence[SourceReport]) -> tuple[Table, ...]:
         for item in source.findings
         if item.positives is not None and (item.n_negatives or item.positives.n_positives)
     )
-    heads = ("negatives", "positives", "difference (points)", "95 % CI")
-    columns = (foreign("source"), text("finding"), *map(number, heads))
-    return (Table(caption="Form of negatives and positives", columns=columns, rows=rows),) if rows else ()
+    heads = ("positives", "difference (points)", "95 % CI")
+    columns = (foreign("source"), text("failure bucket"), *map(number, heads))
+    return (
+        (
+            Table(
+                caption="Form of the positives, and the share of the negatives minus theirs", columns=columns, rows=rows
+            ),
+        )
+        if rows
+        else ()
+    )
 
 
 def damaged_positives(sources: Iterable[SourceReport]) -> list[str]:
@@ -474,7 +470,7 @@ def findings_section(run: Run) -> Section | None:
     absent = [plain(name) for name in evaluated if name not in present]
     return Section(
         anchor="numbers",
-        link="Findings",
+        link="Failure buckets",
         title="Failure buckets in numbers",
         paragraphs=(f"Evaluated and not found in any source: {listed(absent, len(FINDINGS))}.",) if absent else (),
         tables=(*_numbers(run), *form_table(run.sources), _rules(run, evaluated), *_overlaps(run, present)),
@@ -498,7 +494,7 @@ def _numbers(run: Run) -> tuple[Table, ...]:
         if item.n_negatives
     )
     heads = ("negatives", "share", "95 % CI", "share of weight", "part of the score (nats)")
-    columns = (foreign("source"), text("finding"), *map(number, heads))
+    columns = (foreign("source"), text("failure bucket"), *map(number, heads))
     return (Table(caption="Failure buckets by source", columns=columns, rows=rows),) if rows else ()
 
 
@@ -513,8 +509,8 @@ def _rules(run: Run, names: list[str]) -> Table:
         )
         for name in names
     )
-    columns = (text("finding"), text("rule"), number("listed above"), text("more"))
-    return Table(caption="Rules of the findings", columns=columns, rows=rows)
+    columns = (text("failure bucket"), text("rule"), number("listed above"), text("more"))
+    return Table(caption="Rules of the failure buckets", columns=columns, rows=rows)
 
 
 def _overlaps(run: Run, names: list[str]) -> tuple[Table, ...]:
@@ -524,6 +520,6 @@ def _overlaps(run: Run, names: list[str]) -> tuple[Table, ...]:
         shared = [source.finding_overlaps.get(first, {}).get(second, 0) for source in run.sources]
         if any(shared):
             rows.append((f"{plain(first)} and {plain(second)}", *map(count, shared)))
-    columns = (text("findings"), *(number(plain(source.name), is_name=True) for source in run.sources))
-    table = Table(caption="Negatives with two findings at once", columns=columns, rows=tuple(rows))
+    columns = (text("failure buckets"), *(number(plain(source.name), is_name=True) for source in run.sources))
+    table = Table(caption="Negatives in two failure buckets at once", columns=columns, rows=tuple(rows))
     return (table,) if rows else ()

@@ -9,7 +9,7 @@ from secid.analyses.equal_hardness import EQUAL_HARDNESS
 from secid.pages.text import budget as budget_text
 from secid.pages.text import code, count, listed, named, plain, plural, short
 from secid.results import ControlResult, EncoderInfo, Merged, Run, SourceReport, control_name
-from secid.results.catalogue import FINDINGS
+from secid.results.catalogue import FINDINGS, NEAR_HARDNESS
 from secid.settings import flag_of
 
 CAUTION = (
@@ -42,6 +42,7 @@ STATUS_TERMS = {
     "do not use": "a defect is above its limit, and fewer than half of the records keep a negative without it.",
 }
 """Meaning of each status of a source, by its words."""
+HARDNESS_ENDS = "random passages have 0, the positive has 1"
 EXPLANATIONS = {
     "status": "what to do with the source before training, judged only by its defects. "
     + " ".join(f"{status}: {meaning}" for status, meaning in STATUS_TERMS.items()),
@@ -133,8 +134,8 @@ EXPLANATIONS = {
     "scores would remove them. The run's guide does not score them. Some are sound negatives.",
     "shared": "queries and documents that both sources have, as a share of the smaller source's, 0 to 100 %.",
     "rows, records": "every row read is used or left out; used rows with the same query and positive form one record.",
-    "suspects": "share of the negatives whose hardness under the guide is at least 0.9 (random passages have 0, the "
-    "positive has 1), 0 to 100 %. How many of them are relevant depends on the guide.",
+    "suspects": f"share of the negatives whose hardness under the guide is at least {NEAR_HARDNESS} ({HARDNESS_ENDS}), "
+    "0 to 100 %. How many of them are relevant depends on the guide.",
     "of random passages": "share of random passages for the same queries that the guide suspects by the same rule, 0 "
     "to 100 %: near 0 for a useful guide. Above 10 %, or if a source does not have significantly more, its suspects "
     "are not evidence.",
@@ -160,7 +161,7 @@ TERM_WORDS = {
     "pair": "two sources; of two scores the first is the higher one.",
     "higher": "the source with the higher mean weight at equal margins; – if the difference is not significant.",
     "significant": "yes if the difference holds after Holm's correction for the number of pairs.",
-    "finding": "what negatives have in common, by its name: `secid explain NAME` says more.",
+    "finding": "a failure bucket, which is what negatives have in common: `secid explain NAME` says more.",
     "positives": "labelled positives of the same queries.",
     "control": "made from the run's own texts, scored like a source and never ranked: what any source should beat.",
     "keep the order": "number of settings, of those tried, under which every pair of sources keeps its order.",
@@ -197,7 +198,6 @@ TERM_WORDS = {
     "score without defects": "ECI_sem without the negatives that have a defect; – if none has one.",
     "gates": "consistency π, locality ρ and residual λ of a negative, each 0 to 1; the weight is their product.",
     "gate profile": "the mean gates of each source, next to those of random passages and known positives.",
-    "failure buckets": "the findings of the report, each with its rows: `secid explain` lists them.",
     "M": "the information matrix: the mean of w · u · uᵀ over all negatives, with weight w and direction u from the "
     "positive to the negative.",
     "encoder": "the model that you are about to fine-tune, frozen: the gates compare its vectors.",
@@ -229,7 +229,7 @@ OTHER_NAMES = {
     "eigenvalue": "eigenvalue share", "relative": "relative margin", "absolute": "absolute margin",
     "overlap": "overlap of margins", "shared queries": "shared", "shared documents": "shared", "score": "ECI_sem",
     "log det(I + M)": "ECI_sem", "mean weight": "tr M", "lexical residual": "residual",
-    "repaired": "score without defects", "failure bucket": "failure buckets", "bucket": "failure buckets",
+    "repaired": "score without defects", "failure bucket": "finding", "failure buckets": "finding", "bucket": "finding",
     "coverage": "c", "inversion_fraction": "outscoring", "interval_95": "95 % CI", "CI": "95 % CI",
     "n_queries": "queries", "n_triplets": "negatives", "flagged_share": "defects",
     **dict.fromkeys(

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import get_args
 
-from secid.measure.in_batch import Margin
-from secid.pages.glossary import by_reason, in_plain_words, lost_lines, recipe_line
+from secid.measure.margins import Margin
+from secid.pages.glossary import HARDNESS_ENDS, by_reason, in_plain_words, lost_lines, recipe_line
 from secid.pages.page import Table, foreign, number
 from secid.pages.screen import Line, Screen, bullet, command, screen, strong, warning
 from secid.pages.text import NO_BREAK_SPACE, count, fraction, named, percent, plural, short
@@ -203,7 +203,7 @@ def _sweep_lines(sweep: Sweep) -> Iterator[str]:
     else:
         yield (
             f"suspects: share of the negatives whose hardness under {named(sweep.guide.name)} is at least "
-            f"{sweep.guide_min_hardness:g} (random candidates have 0, the positive has 1), with its 95 % confidence "
+            f"{sweep.guide_min_hardness:g} ({HARDNESS_ENDS}), with its 95 % confidence "
             f"interval; estimated from {count(sweep.guide_sample)} of each row"
         )
         random = sweep.random.suspects

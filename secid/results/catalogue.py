@@ -20,6 +20,8 @@ vectors of the encoder. guide: scores of a guide."""
 
 DEFECT_LIMIT = 0.01
 """Share of a source's negatives above which a counted defect is flagged. Source: METHOD 14."""
+NEAR_HARDNESS = 0.9
+"""Minimum hardness of the findings near_positive, by the encoder, and suspect, by a guide. Source: METHOD 10, 14."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -198,8 +200,8 @@ FINDINGS: Mapping[str, Finding] = _entries(
     ),
     Finding(
         name="suspect", needs="guide", counted=False, limit=0.1, urgency=2,
-        rule="by the guide's scores, the negative is at least 0.9 of the way from random passages of the run to its "
-        "positive (hardness h ≥ 0.9), and its positive scores higher than random passages",
+        rule=f"by the guide's scores, the negative is at least {NEAR_HARDNESS} of the way from random passages of the "
+        f"run to its positive (hardness h ≥ {NEAR_HARDNESS}), and its positive scores higher than random passages",
         says="look relevant to the guide",
         do="read the examples: remove the suspects if most of them answer the query",
     ),
@@ -218,8 +220,9 @@ FINDINGS: Mapping[str, Finding] = _entries(
     ),
     Finding(
         name="near_positive", needs="rows", counted=False, limit=None, urgency=4,
-        rule="seen from the query, the negative is at least 0.9 of the way from the average passage of the run to its "
-        "positive (hardness h ≥ 0.9); not evaluated where the positive is no nearer than the average passage",
+        rule=f"seen from the query, the negative is at least {NEAR_HARDNESS} of the way from the average passage of "
+        f"the run to its positive (hardness h ≥ {NEAR_HARDNESS}); not evaluated where the positive is no nearer than "
+        "the average passage",
         says="are nearly as near to the query as the positive, or nearer",
         do="consider a copy without them (secid select --drop near_positive): in the dose experiment, dense negatives "
         "with a hardness below 0.9 had the smallest worst-case loss of all sources, but not significantly",

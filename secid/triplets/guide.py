@@ -7,7 +7,7 @@
 
 A negative is suspect if its hardness under the guide is at least 0.9. Random passages have a hardness of 0 and the
 positive has 1, so the rule means the same for guides whose scores lie elsewhere. Worked example: random pairs score 0.7
-on average, the positive 0.9 and the negative 0.88. Its hardness is (0.88 - 0.7) / (0.9 - 0.7) = 0.9. Source: METHOD 15.
+on average, the positive 0.9 and the negative 0.88. Its hardness is (0.88 - 0.7) / (0.9 - 0.7) = 0.9. Source: METHOD 10.
 
 Worked example: 100 negatives form two strata of 50, and the guide scores five of each. It flags 4 of the upper five and
 1 of the lower five, so the estimated share is (50 * 4/5 + 50 * 1/5) / 100 = 0.5. Source: METHOD 10.
@@ -27,7 +27,7 @@ from secid.encode import Encoder, smallest_distance
 from secid.encode.reranker import Reranker, pair_keys
 from secid.errors import EncoderError
 from secid.measure.blocks import Triplets
-from secid.measure.in_batch import lowest_positive
+from secid.measure.margins import lowest_positive
 from secid.measure.sweep import DOT_ROUNDING, sweep
 from secid.pool import Plan, key_ranks, sample_order
 from secid.pool.texts import TextStore
@@ -89,17 +89,17 @@ class GuideScores:
         return bool(self.scored.all())
 
     def suspect(self) -> Flags:
-        """Return (T,) flags of negatives that are nearly as hard as their lowest-scored positive. Source: METHOD 15.
+        """Return (T,) flags of negatives that are nearly as hard as their lowest-scored positive. Source: METHOD 10.
 
         A negative is not flagged if it is not in the sample, or if its positive scores no higher than random passages.
         """
-        return self._judged()[0]
+        return self._flags_and_hardness()[0]
 
     def hardness(self) -> Floats:
         """Return (T,) hardness under the guide; NaN if it was not evaluated."""
-        return self._judged()[1]
+        return self._flags_and_hardness()[1]
 
-    def _judged(self) -> tuple[Flags, Floats]:
+    def _flags_and_hardness(self) -> tuple[Flags, Floats]:
         lowest = lowest_positive(self.s_query_positive, self.place)
         return near_positive(self.s_query_negative, lowest, self.random_score)
 

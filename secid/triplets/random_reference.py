@@ -15,6 +15,7 @@ from secid.measure.blocks import Triplets, Vectors
 from secid.measure.interval import Difference
 from secid.measure.sweep import DOT_ROUNDING, sweep
 from secid.pool import Plan, first_sampled, key_ranks, labels_of
+from secid.results.catalogue import NEAR_HARDNESS
 from secid.triplets.embedding import rows_of_ids
 from secid.triplets.estimates import Estimate, Names, comparable_keys
 
@@ -306,8 +307,6 @@ def random_like(query: Index, score: Floats, reference: RandomReference) -> Flag
     return flags
 
 
-NEAR_HARDNESS = 0.9
-"""Minimum hardness of the findings near_positive, by the encoder, and suspect, by a guide. Source: METHOD 15."""
 ROWS_AT_ONCE = 1_024
 """Number of rows to convert to float64 at once, so that the copies fit the CPU's cache. 370,000 rows of 384 numbers
 took 0.8 s, against 1.0 s with 4,096 rows at once."""
@@ -331,7 +330,7 @@ class PassageMeans:
 
 
 def passage_means(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors) -> PassageMeans:
-    """Return the mean cosine of each query with the passages that `random_reference` draws from. Source: METHOD 15.
+    """Return the mean cosine of each query with the passages that `random_reference` draws from. Source: METHOD 14.
 
     triplets, vectors : as in `random_reference`.
     The sum of a query's cosines with all passages is its dot product with the sum of their unit vectors, minus its
@@ -359,7 +358,7 @@ def passage_means(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors) ->
 
 
 def near_positive(s_query_negative: Floats, s_query_positive: Floats, random: Floats | float) -> tuple[Flags, Floats]:
-    """Return (T,) flags of negatives with a hardness h of at least NEAR_HARDNESS, and (T,) h. Source: METHOD 15.
+    """Return (T,) flags of negatives with a hardness h of at least NEAR_HARDNESS, and (T,) h. Source: METHOD 14.
 
     h = (s_qn - r) / (s_qp - r), where r is the mean score of random passages, of each triplet's query or of the whole
     run. A value within rounding of the limit is flagged.

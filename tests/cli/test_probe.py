@@ -178,7 +178,7 @@ def test_a_damaged_probe_is_an_error(trained, invoke: Invoke, tmp_path: Path):
 
 
 def test_an_estimate_trains_nothing_and_leaves_the_run_as_it_is(trained, sources, small, invoke: Invoke, monkeypatch):
-    monkeypatch.setattr(schedule.Trainings, "frozen", None)
+    monkeypatch.setattr(schedule.TrainingRuns, "frozen", None)
     before = {path: path.read_bytes() for path in trained["run"].iterdir() if path.is_file()}
     given = ("probe", *sources, "--encoder", small, *SHORT, "--run", trained["run"], "--estimate", "--set", "cache=no")
     result = json.loads(invoke(*given, "--json").out)

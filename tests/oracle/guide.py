@@ -32,9 +32,14 @@ def flagged_share(pairs: Sequence[Pair], kind: str, value: float) -> float:
     return sum(FLAGS[kind](positive, negative, value) for positive, negative in pairs) / len(pairs)
 
 
+def is_suspect(positive: float, negative: float, level: float) -> bool:
+    """Return True for a negative at 0.9 or more of the way from random passages (level) to its positive."""
+    return positive > level and negative >= level + 0.9 * (positive - level)
+
+
 def suspect_share(pairs: Sequence[Pair], level: float) -> float:
-    """Return the share of negatives at 0.9 or more of the way from random passages (level) to their positive."""
-    return sum(p > level and n >= level + 0.9 * (p - level) for p, n in pairs) / len(pairs)
+    """Return the share of suspects."""
+    return sum(is_suspect(positive, negative, level) for positive, negative in pairs) / len(pairs)
 
 
 def same_order(target: Sequence[Pair], guide: Sequence[Pair]) -> float:

@@ -9,12 +9,12 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from secid.analyses.guide import GuideSource
 from secid.analyses.guide import curves as curves_of
-from secid.measure.in_batch import margin_flags
+from secid.measure.margins import margin_flags
 from secid.triplets.estimates import clustered_mean, stratified_mean, wilson_interval
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle import guide as reference
+from tests.oracle.objectives import Record, losses_and_gradients
 from tests.unit.scoring.made_rows import clean_rows
 from tests.unit.scoring.runs import scored
 
@@ -168,10 +168,34 @@ def test_samples_cover_the_share_of_the_whole(rows, tmp_path):
     assert len({source.suspect_share for source in sources}) > 6
     covering = [low <= whole.suspect_share <= high for low, high in (source.interval_95 for source in sources)]
     assert sum(covering) >= 10
-    assert all(isinstance(source, GuideSource) and source.without_suspects is None for source in sources)
+    assert all(source.without_suspects is None for source in sources)
 
 
-def test_gist_masks_what_a_guide_of_all_negatives_suspects_and_no_sample(rows, tmp_path):
+def gist_loss(target, guide, is_masked):
+    """Return the mean loss of GIST over records of four negatives. target, guide : scores of all triplets."""
+    records = []
+    for first in range(0, len(target), 4):
+        own, judged = target[first : first + 4], guide[first : first + 4]
+        masked = [is_masked(positive, negative) for positive, negative in judged]
+        records.append(Record([own[0][0]], [negative for _, negative in own], [1.0], masked))
+    return np.mean(losses_and_gradients("gist", records, 0.05)[0])
+
+
+def test_gist_masks_what_a_guide_scores_above_the_positive(rows, tmp_path):
+    path = vectors(tmp_path / "guide.npz", rows)
+    result = scored(tmp_path, {"mined": rows}, guide=str(path), objectives=True)
+    target, guide = pairs(rows, PieceEncoder()), pairs(rows, OTHER)
+    above = [negative > positive for positive, negative in guide]
+    (item,) = result.measured
+    assert item.table.guide.above_positive().tolist() == above
+    level = result.run.analyses["guide"].random_score
+    loss = next(own.loss_nats for own in result.run.analyses["objectives"].objectives if own.objective == "gist")
+    assert loss == pytest.approx(gist_loss(target, guide, lambda p, n: n > p), rel=TOLERANCE)
+    of_suspects = gist_loss(target, guide, lambda p, n: reference.is_suspect(p, n, level))
+    assert abs(loss - of_suspects) > 100 * TOLERANCE  # it can fail
+
+
+def test_gist_needs_a_guide_of_all_negatives(rows, tmp_path):
     guide = str(vectors(tmp_path / "guide.npz", rows))
     for number, (sample, expected) in enumerate(((None, True), (100, False))):
         run = scored(tmp_path / str(number), {"mined": rows}, guide=guide, guide_sample=sample, objectives=True).run

@@ -19,6 +19,7 @@ from secid.results.mine import Sweep, Swept
 from secid.tools.mining.sweep import SWEEP_MARGINS, SWEEP_WINDOWS
 from tests.fake_encoder import HashEncoder
 from tests.oracle.closeness import assert_close
+from tests.oracle.guide import is_suspect
 from tests.oracle.mining import Rules
 from tests.oracle.test_mining import Twins, collection
 
@@ -85,11 +86,10 @@ def expected(
         query, positives = rules.queries[key]
         lowest = min(positives, key=lambda text: rules.s(query, text))
         best = float(vectors[query] @ vectors[lowest])
-        limit = level + 0.9 * (best - level) if best > level else math.inf
         for negative in negatives:
             scores.append(rules.s_qp(key) - negative.margin)
             margins.append(rules.s(query, positives[0]) - scores[-1])
-            flags.append(float(vectors[query] @ vectors[text_of[negative.id]]) >= limit)
+            flags.append(is_suspect(best, float(vectors[query] @ vectors[text_of[negative.id]]), level))
     counts = [len(mined.get(key, ())) for key in rules.queries]
     n = len(margins)
     return {

@@ -60,7 +60,7 @@ def expected_loss(queries: Tensor, passages: Tensor, sides: Sides, loss: str) ->
 
 def both(loss: str, passages: str, seed: int, damage: str = "") -> tuple[float, float]:
     """The largest difference of the losses, and of their gradients by the rows of queries and passages."""
-    sides = sides_of(seed, passages, Objective(loss).n_positives)
+    sides = sides_of(seed, passages, Objective(loss, passages, None).n_positives)
     queries, texts = rows(seed, 4).requires_grad_(), rows(seed + 100, sides.positive.shape[1]).requires_grad_()
     other = loss
     if damage == "another loss":
@@ -94,6 +94,10 @@ def test_damage_to_a_loss_is_noticed(loss: str, damage: str) -> None:
     assert (seen.max(axis=0) > 1e-4).all()
 
 
+def test_every_loss_has_a_form() -> None:
+    assert {*FORMS, "mw"} == {*LOSSES}
+
+
 def test_with_one_positive_the_losses_of_several_are_infonce() -> None:
     sides = sides_of(0, "batch", 1)
     queries, texts = rows(0, 4), rows(1, 8)
@@ -104,7 +108,7 @@ def test_with_one_positive_the_losses_of_several_are_infonce() -> None:
     assert values["gist"] < values["infonce"], "fewer negatives"
 
 
-def test_a_query_whose_negatives_are_all_suspects_has_no_loss_and_no_gradient() -> None:
+def test_a_query_whose_negatives_are_all_masked_has_no_loss_and_no_gradient() -> None:
     sides = sides_of(0, "own", 1)
     sides = Sides(sides.positive, sides.negative, np.ones_like(sides.negative))
     queries = rows(0, 4).requires_grad_()

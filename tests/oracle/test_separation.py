@@ -273,8 +273,8 @@ def test_the_flagged_share_is_that_of_a_loop():
             n_compared += len(others)
             n_flagged += sum(cosine >= limit for cosine in others)
     assert 0 < n_flagged < n_compared
-    assert [part.sum() for part in flagged_counts(batches, 0.05)] == [n_flagged, n_compared]
-    assert [part.tolist() for part in flagged_counts([batch_drawn(0, 1)], 0.05)] == [[0.0], [0.0]]
+    assert [part.sum() for part in flagged_counts(batches)] == [n_flagged, n_compared]
+    assert [part.tolist() for part in flagged_counts([batch_drawn(0, 1)])] == [[0.0], [0.0]]
 
 
 def test_the_flagged_share_waits_for_the_device_after_the_last_batch():
@@ -285,5 +285,5 @@ def test_the_flagged_share_waits_for_the_device_after_the_last_batch():
 
     mode = NoWait()
     with mode, pytest.raises((AssertionError, NotImplementedError, RuntimeError)):
-        flagged_counts(batches(), 0.05)
+        flagged_counts(batches())
     assert mode.counts["mm"] == 3

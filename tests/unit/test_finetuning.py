@@ -110,7 +110,7 @@ def test_runs_made_otherwise_are_not_read(script, tmp_path, capsys):
     task = SimpleNamespace(sources=dict.fromkeys(map(NegativeSource, NAMES)), fold=np.arange(6) % 2, group=np.arange(6))
     arguments = Namespace(
         collection="cosqa", encoder="minilm", tokens=96, bf16=True, folds=2, steps=60, passages="own",
-        rates=[5e-5, 2e-4], loss="infonce", runs=tmp_path / "runs.jsonl",
+        rates=[5e-5, 2e-4], runs=tmp_path / "runs.jsonl",
     )  # fmt: skip
     conditions = script.conditions_of(arguments)
     planned = [(None, 0.0, 0), *product(NAMES, arguments.rates, range(2))]

@@ -9,7 +9,7 @@ from typing import Any
 from secid.analyses.registry import ANALYSES
 from secid.pages.charts import forest_chart, gains_chart, gates_chart, hardness_chart
 from secid.pages.examples import example_rows, rows_note
-from secid.pages.findings import findings_of, findings_section, heat_table, most_urgent, near_limits
+from secid.pages.findings import findings_of, findings_section, heat_table, most_urgent
 from secid.pages.glossary import ANSWER_TERMS, EXPLANATIONS, missing_lines, skipped_lines, terms
 from secid.pages.page import Page, Section, each_term_once
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, findings_lines, screen, strong, warning
@@ -95,7 +95,6 @@ def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Sc
         () if gaps is None else (gaps.caption, gaps),
         (f"{term}: {EXPLANATIONS[term]}" for term in ANSWER_TERMS if legend),
         _urgent(run),
-        (near_limits(run.sources),),
         (
             f"{slices} See “Slices” in the report." if slices else "",
             "" if run.early_stop is None else " ".join(early_sentences(run, run.early_stop)),

@@ -40,7 +40,7 @@ OBJECTIVE_SENTENCES = {
     "record.",
     "mw": "logistic loss over all pairs of all queries. It also compares scores of different queries; a softmax for "
     "each record does not.",
-    "gist": "InfoNCE without the negatives that the guide flags.",
+    "gist": "InfoNCE without the negatives that the guide scores above the positive.",
 }
 """Description of each objective."""
 CLASS_NAMES = {

@@ -413,7 +413,7 @@ def cost_sentence(run: Run, probe: Probe) -> str:
     if not all(map(isfinite, (n_trainings, n_kept, trained, scored))) or min(n_trainings, trained, scored) <= 0:
         return ""
     if n_kept:
-        reused_part = f"{count(n_kept)} of {plural(int(n_trainings), 'training')} came from an earlier probe"
+        reused_part = f"{count(n_kept)} of {plural(int(n_trainings), 'training run')} came from an earlier probe"
         return f"{reused_part}, so the times of probe and scoring are not compared."
     cached = ", with texts from the cache," if run.timing.get("encode", {}).get("n_cached") else ""
     probed, share = seconds(trained), percent(scored / trained)

@@ -42,7 +42,6 @@ from secid.pages.sections.ranking import outcome, queries
 from secid.pages.text import budget, count, fraction, listed, named, percent, plain, plural, score_text
 from secid.results import ControlResult, Run, SourceReport
 from secid.results.catalogue import DEFECTS, FINDINGS
-from secid.results.sources import TableNumbers
 from secid.settings import flag_of
 
 # The answer to which sources to train on: one row a source, the same on every page.
@@ -54,7 +53,8 @@ def scored_line(run: Run) -> str:
     """Return a line on what the score is, and on the encoder and its device."""
     score = "ECI_sem = log det(I + M)" if run.budget == 1.0 else f"ECI = log det(I + {budget(run.budget)} · M)"
     where = f"{named(run.encoder.name)} on {plain(run.encoder.device)}"
-    return f"Score: {score} of consistency, locality and lexical residual. Encoder: {where}."
+    line = f"Score: {score} of consistency, locality and lexical residual. Encoder: {where}."
+    return f"{line} {sample}" if (sample := _sampled(run)) else line
 
 
 def answer_table(run: Run, *, full: bool) -> Table:
@@ -336,7 +336,7 @@ def answer(run: Run) -> str:
         ranked = "of those ranked, " if all_sound else "of those ranked without defects, "
         others = "" if all_sound else "of the others, "
         highest = [_highest(run, names, others if all_ranked else ranked)]
-    return f"{'; '.join(filter(None, (statuses(run.sources), *highest)))}."
+    return f"{'; '.join(filter(None, (statuses(run.sources, _one_label(run)), *highest)))}."
 
 
 def _highest(run: Run, names: Sequence[str], of: str) -> str:
@@ -347,8 +347,19 @@ def _highest(run: Run, names: Sequence[str], of: str) -> str:
     if not pairs:
         return ""
     if not lower:
-        return f"{of}no two scores differ significantly"
-    return f"{of}{sources_listed(top)} {'has' if len(top) == 1 else 'tie for'} the highest score"
+        return f"{of}no two scores differ significantly{_hardest(run, top)}"
+    return f"{of}{sources_listed(top)} {'has' if len(top) == 1 else 'tie for'} the highest score{_hardest(run, top)}"
+
+
+def _hardest(run: Run, names: Sequence[str]) -> str:
+    """Return the end of a clause on the hardest of some sources, if its interval is above those of all others."""
+    known = {source.name: source.in_table(run.budget).hardness for source in run.sources if source.name in names}
+    bounds = [(item.interval_95, name) for name, item in known.items() if item is not None and item.interval_95]
+    if len(bounds) < max(2, len(names)):
+        return ""
+    *others, ((low, _), name) = sorted(bounds)
+    word = "the hardest" if len(others) > 1 else "harder"
+    return f", and {named(name)} is {word}" if all(high < low for (_, high), _ in others) else ""
 
 
 def groups(run: Run) -> list[list[str]]:
@@ -368,15 +379,16 @@ def groups(run: Run) -> list[list[str]]:
 
 def cautions(run: Run) -> list[str]:
     """Return the cautions about the answer, the most important first. The last one applies to every run."""
-    hard = [source for source in run.sources if most_outscore(source.in_table(run.budget))]
-    weak = [source.name for source in hard if _has_weak_positives(source)]
-    outscored = f"In {sources_listed([source.name for source in hard])}, most negatives outscore the positive."
-    why = f" In {sources_listed(weak)}, many positives look no better than random passages."
-    facts = (f"{outscored}{why if weak else ''}" if hard else "", ONE_LABEL if _one_label(run) else "")
+    hard = [source.name for source in run.sources if source.in_table(run.budget).inversion_fraction > MAJORITY]
+    weak = [source.name for source in run.sources if _has_weak_positives(source)]
+    outscored = f"In {sources_listed(hard)}, most negatives outscore the positive." if hard else ""
+    which = "every source" if len(weak) == len(run.sources) else sources_listed(weak)
+    facts = (outscored, f"{ONE_LABEL} {_labels(run)}" if _one_label(run) else "")
     every = (
         *warning_sentences(run),
         _truncated(run),
         " ".join(filter(None, facts)),
+        f"In {which}, many positives look no better than random passages." if weak else "",
         doubts(run.sources),
         _unevaluated(run),
         CAUTION,
@@ -388,9 +400,8 @@ def notes(run: Run) -> tuple[str, ...]:
     """Return the other cautions, and sentences on the rows and queries that the table's numbers cover."""
     every = (
         *cautions(run)[1:],
-        _labels(run),
+        "" if _one_label(run) else _labels(run),
         against_random(run),
-        _sampled(run),
         _shared(run),
         _budget(run),
         _hardness(run),
@@ -407,11 +418,6 @@ def _has_weak_positives(source: SourceReport) -> bool:
     """Return True if more positives than its limit allows look no better than random passages."""
     finding = source.finding("weak_positive")
     return finding is not None and FINDINGS["weak_positive"].exceeded_by(finding.share)
-
-
-def most_outscore(source: TableNumbers) -> bool:
-    """Return True if the hardness is above 1, or more than half of the negatives outscore their positive."""
-    return (source.hardness_value or 0.0) > 1.0 or source.inversion_fraction > MAJORITY
 
 
 def _truncated(run: Run) -> str:
@@ -445,12 +451,12 @@ def _labels(run: Run) -> str:
 
 
 def _sampled(run: Run) -> str:
-    if not any(source.rows.n_not_sampled for source in run.sources):
+    """Return a sentence on a sample of the records; "" if all were scored."""
+    rows = max((source.rows for source in run.sources), key=lambda rows: rows.n_not_sampled)
+    every = rows.n_records + rows.n_not_sampled
+    if not rows.n_not_sampled:
         return ""
-    return (
-        "Scores, hardness, and findings that need tokens or the encoder cover the sampled queries. Findings that need "
-        "only the texts cover every row."
-    )
+    return f"Sample: up to {count(rows.n_records)} of {count(every)} records a source; text findings cover all rows."
 
 
 def _shared(run: Run) -> str:

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from secid.arrays import Flags, Floats, best_first
 from secid.errors import NothingToScoreError, UsageError
 from secid.findings.status import ListedNegatives
-from secid.measure.in_batch import MARGIN, margin_flags
+from secid.measure.margins import RELATIVE_MARGIN, margin_flags
 from secid.pages.findings import STATUS
 from secid.pages.text import percent
 from secid.pool import Plan, PlannedSource, content_of, select_records
@@ -68,7 +68,7 @@ def findings_to_drop(names_or_list: str | Sequence[str] | None) -> tuple[str, ..
     known = {name for name in sorted(names) if known_finding(name, "--drop", (DROP_NOTHING,))}
     if DROP_NOTHING in names and known:
         raise UsageError(
-            "none cannot be combined with findings", where="--drop", remedy="give only none, or only findings"
+            "'none' cannot be combined with findings", where="--drop", remedy="give only none, or only findings"
         )
     return tuple(name for name in FINDINGS if name in known)
 
@@ -274,7 +274,9 @@ def _rank(facts: Facts, by: By) -> Floats:
     if by != "similarity":
         return facts.numbers[by]
     negative, positive = facts.numbers["s_query_negative"], facts.numbers["s_query_positive"]
-    return np.where(margin_flags(negative, positive, "relative", MARGIN), BELOW_ALL_SIMILARITIES - negative, negative)
+    return np.where(
+        margin_flags(negative, positive, "relative", RELATIVE_MARGIN), BELOW_ALL_SIMILARITIES - negative, negative
+    )
 
 
 def listed_reasons(planned: PlannedSource, reasons: Strings, rule: Rule) -> Strings:

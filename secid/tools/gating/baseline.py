@@ -73,7 +73,7 @@ class Tail:
 class BaselineSource:
     """A source of the baseline.
 
-    hardness  : None if the run could not compute it.
+    hardness  : hardness of the source; None if the run could not compute it.
     findings  : share of the negatives with each finding, by name; for a formal finding, minus that of the positives.
     positives : share of the positives with each formal finding, by name.
     languages : share of each language in a sample of the negatives, by ISO 639-1 code.

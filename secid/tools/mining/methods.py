@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from pydantic import Field, FiniteFloat, TypeAdapter
 
 from secid.errors import UsageError, suggest_name
-from secid.measure.in_batch import MARGIN, Margin
+from secid.measure.margins import RELATIVE_MARGIN, Margin
 from secid.results.mine import PRESETS
 from secid.settings import Settings, flag_of
 
@@ -54,7 +54,8 @@ class Dense:
     """The nearest candidates by the encoder.
 
     A candidate passes if s_qn < s_qp - relative * |s_qp|, s_qn < s_qp - absolute and s_qn < maximum. A test whose value
-    is None is skipped. A source that is typed without any of the three has relative = MARGIN. Source: METHOD 10.
+    is None is skipped. A source that is typed without any of the three has relative = RELATIVE_MARGIN. Source: METHOD
+    10.
 
     ranks : as in `Bm25`.   pick : how to choose among the candidates in the window that pass.
     a, b : parameters of pick=simans.
@@ -241,7 +242,7 @@ def _miner(spec: str, k: int) -> Miner:
     elif options.keys() & SIMANS_DEFAULTS.keys():
         raise UsageError("a and b need pick=simans", where=spec, remedy="add pick=simans, or remove a and b")
     if kind == "dense" and not options.keys() & get_args(Margin):
-        options["relative"] = MARGIN
+        options["relative"] = RELATIVE_MARGIN
     if kind == "llm" and "model" not in options:
         raise UsageError(
             "no model named",

@@ -16,6 +16,7 @@ import numpy as np
 from secid.arrays import Floats, Index
 from secid.measure.blocks import Triplets
 from secid.progress import Progress
+from secid.results.catalogue import NEAR_HARDNESS
 from secid.results.mine import Suspects, Sweep, Swept, SweptSource
 from secid.scoring.encoders import load_guide
 from secid.settings import Settings
@@ -26,7 +27,6 @@ from secid.tools.mining.questions import Questions
 from secid.tools.mining.run import Load, run_fields
 from secid.triplets.estimates import comparable_keys, wilson_interval
 from secid.triplets.guide import GuideScores, guide_scores, sample_of
-from secid.triplets.random_reference import NEAR_HARDNESS
 
 SWEEP_MARGINS = (0.0, 0.02, 0.05, 0.1, 0.2)
 SWEEP_WINDOWS = ((11, 50), (51, 100))

@@ -72,7 +72,7 @@ class Learner:
         lora: bool,
         bf16: bool,
         temperature: float,
-        loss: str = "infonce",
+        loss: str,
     ) -> None:
         """Copy the encoder.
 
@@ -237,7 +237,7 @@ RANK_CUTOFF = 100
 """Number of passages that are ranked for a query; the metrics ignore the others."""
 
 
-class Work(NamedTuple):
+class TrainingRun(NamedTuple):
     """One training run and its ranking. source : source or control to train on; None to rank by the frozen encoder."""
 
     source: NegativeSource | None
@@ -261,17 +261,17 @@ class HeldOut:
     place: Index
 
 
-def steps_of(task: Task, negatives: RowLists, work: Work, batch: int, objective: Objective) -> Iterator[Step]:
+def steps_of(task: Task, negatives: RowLists, run: TrainingRun, batch: int, objective: Objective) -> Iterator[Step]:
     """Yield training batches without end.
 
-    They have the rows of the other folds, shuffled each epoch, each with one positive and one negative. A loss with
-    several positives adds up to MAX_POSITIVES of each row; this changes no other draw.
+    A batch holds rows of the other folds, shuffled each epoch, each with one positive and one negative. For a loss with
+    several positives, a row has up to MAX_POSITIVES positives. The further ones do not change any other draw.
 
     batch : rows in a step; all rows of the other folds if there are fewer. The last, incomplete batch of an epoch is
     not used.
     """
-    rows = np.flatnonzero(task.fold != work.fold)
-    order, draws, more = (np.random.default_rng([work.seed, work.fold, purpose]) for purpose in range(3))
+    rows = np.flatnonzero(task.fold != run.fold)
+    order, draws, more = (np.random.default_rng([run.seed, run.fold, purpose]) for purpose in range(3))
     n = min(batch, len(rows))
     while True:
         epoch = rows[order.permutation(len(rows))]
@@ -337,31 +337,31 @@ def train_and_rank(
     learner: Learner,
     task: Task,
     test: HeldOut,
-    work: Work,
+    run: TrainingRun,
     options: Options,
     objective: Objective,
     tick: Callable[[], None],
 ) -> Floats:
     """Train, and return nDCG@10, MRR@10 and recall@100 of the held-out rows, (n, 3).
 
-    If `work.source` is None, nothing is trained, and the metrics are those of the frozen encoder.
+    If `run.source` is None, nothing is trained, and the metrics are those of the frozen encoder.
     Raises the errors of `Learner.fit`. For a vector that is not finite it raises DivergedError, or
     NonFiniteEmbeddingError with the frozen encoder.
     """
     learner.restore()
-    if work.source is not None:
-        steps = steps_of(task, task.sources[work.source], work, options.batch, objective)
-        learner.fit(steps, options.steps, work.rate, tick)
+    if run.source is not None:
+        steps = steps_of(task, task.sources[run.source], run, options.batch, objective)
+        learner.fit(steps, options.steps, run.rate, tick)
     queries, candidates = learner.rows(test.queries, "query"), learner.rows(test.candidates, "passage")
-    _check_finite(queries, task.queries, task.query[test.rows], work)
-    _check_finite(candidates, task.passages, task.candidates, work)
+    _check_finite(queries, task.queries, task.query[test.rows], run)
+    _check_finite(candidates, task.passages, task.candidates, run)
     return measures(queries, candidates, test.row, test.place)
 
 
-def _check_finite(rows: Tensor, store: TextStore, ids: Index, work: Work) -> None:
+def _check_finite(rows: Tensor, store: TextStore, ids: Index, run: TrainingRun) -> None:
     """Raise DivergedError or NonFiniteEmbeddingError if a row is not finite, since NaN would sort before all scores."""
     wrong = (~rows.isfinite().all(dim=1)).nonzero().flatten().tolist()
-    if wrong and work.source is not None:
+    if wrong and run.source is not None:
         raise DivergedError("the vector of a text is not finite after training")
     if wrong:
         raise NonFiniteEmbeddingError(

@@ -6,7 +6,6 @@ derivative with respect to every score, so training uses the gradients that `--o
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from contextlib import closing
 from dataclasses import dataclass
 from pathlib import Path
@@ -17,7 +16,7 @@ from torch import Tensor
 
 from secid.arrays import Flags, Floats, Index, distinct
 from secid.encode import Encoder, Role
-from secid.measure.objectives import CLOSED_FORMS, MW, BatchScores, Gradient, all_pairs
+from secid.measure.objectives import CLOSED_FORMS, BatchScores, all_pairs
 from secid.progress import Progress
 from secid.settings import Settings, with_guide
 from secid.tools.probing.options import SEVERAL_POSITIVES
@@ -27,13 +26,12 @@ from secid.triplets.guide import above_positive
 
 FORMS = {
     "infonce": "single_lh",
-    "mw": MW,
     "lsepair": "lse_pair",
     "sum_marginal": "sum_marg_lh",
     "joint": "joint_lh",
     "gist": "gist",
 }
-"""Name of the closed form of each --loss."""
+"""Name of the closed form of each --loss except mw, which needs all pairs of a batch."""
 MAX_POSITIVES = 8
 """Maximum labelled positives of a query in one step. A query with forty positives would otherwise fill the batch."""
 
@@ -69,17 +67,14 @@ def training_loss(queries: Tensor, passages: Tensor, sides: Sides, loss: str, te
     masked = None if sides.masked is None else torch.from_numpy(sides.masked[sides.negative]).to(exact)
     ones = torch.ones_like(positive)
     of_step = BatchScores(positive, negative, of_positive, of_negative, ones, masked, len(queries))
-    gradient = _form(loss, positive, negative)(of_step)
+    form = all_pairs(positive, negative) if loss == "mw" else CLOSED_FORMS[FORMS[loss]]
+    gradient = form(of_step)
     n_terms = 1 if loss == "mw" else len(queries)
     value = gradient.loss.sum() / n_terms
     slopes = (gradient.positive, gradient.negative)
     pull = torch.stack([(part * slope.to(part)).sum() for part, slope in zip(parts, slopes, strict=True)]).sum()
     pull = pull / n_terms  # has the closed form's derivatives; the next line replaces its value by the loss
     return pull + (value.to(pull) - pull).detach()
-
-
-def _form(loss: str, positive: Tensor, negative: Tensor) -> Callable[[BatchScores], Gradient]:
-    return all_pairs(positive, negative) if loss == "mw" else CLOSED_FORMS[FORMS[loss]]
 
 
 class Guidance:
@@ -111,9 +106,9 @@ class Guidance:
 class Objective:
     """The loss of a step and the passages that it compares. loss, passages: values of --loss and --passages."""
 
-    loss: str = "infonce"
-    passages: str = "batch"
-    guide: Guidance | None = None
+    loss: str
+    passages: str
+    guide: Guidance | None
 
     @property
     def n_positives(self) -> int:

@@ -55,8 +55,8 @@ class Options:
     n_held_out: int
     lora: bool
     rates: tuple[float, ...]
-    loss: str = "infonce"
-    passages: str = "batch"
+    loss: str
+    passages: str
     estimate: bool = False
 
     def check(self) -> None:

@@ -2,7 +2,7 @@
 
     options    options of the command             task       rows, folds and candidates that all sources share
     losses     loss of a training step            learner    one training, and the metrics after it
-    schedule   all trainings, each run once       judge      which differences are established
+    schedule   all training runs, each once       judge      which differences are established
     run        the whole command
 
 The encoder is loaded after the sources were read. Invalid input is refused before any training. Source: METHOD 13.
@@ -47,7 +47,7 @@ from secid.tools.probing.judge import Judge, effective_number
 from secid.tools.probing.learner import DivergedError
 from secid.tools.probing.losses import Guidance
 from secid.tools.probing.options import NAME_A_MODEL, UNTRAINABLE, Options
-from secid.tools.probing.schedule import Trainings
+from secid.tools.probing.schedule import TrainingRuns
 from secid.tools.probing.task import NegativeSource, RowLists, Task, candidates_of, read_task
 from secid.version import VERSION
 
@@ -85,12 +85,10 @@ def probe_sources(
             _refuse_other_encoder(info, scored_run.encoder)
         if not isinstance(encoder, TransformerEncoder):
             raise UsageError(UNTRAINABLE["object"], where="--encoder", remedy=NAME_A_MODEL)
-        named = load_guide(settings, encoder, progress) if options.loss == "gist" else None
-        guide = (
-            Guidance(task, named, settings, folder / "guide", progress)
-            if named is not None and not isinstance(named, Reranker)
-            else None
-        )
+        scorer = load_guide(settings, encoder, progress) if options.loss == "gist" else None
+        if isinstance(scorer, Reranker):
+            raise UsageError("a reranker cannot guide training", where="--loss", remedy="name an encoder with --guide")
+        guide = None if scorer is None else Guidance(task, scorer, settings, folder / "guide", progress)
         with clock.stage("train") as counts:
             result = run_probe(task, encoder, settings, options, progress, counts, guide)
         return replace(result, encoder=info, files=files, timing=clock.stages)
@@ -165,73 +163,73 @@ def run_probe(
 ) -> Probe:
     """Train on every source and control at each learning rate, and compare. With too little data nothing is trained.
 
-    counts : filled with the number of trainings, the number already in the cache, and the expected seconds.
+    counts : filled with the number of training runs, the number already in the cache, and the expected seconds.
     `files` and `timing` of the result are empty; the caller adds them.
     Raises EncoderError if the model does not fit in memory, NotEvaluatedError if training diverged at every rate.
     Source: METHOD 13.
     """
     test_rows = _chosen_rows(task, options.n_held_out, settings.seed)
     reason = _too_little(task, test_rows, options.batch)
-    untrained = _untrained(task, test_rows, encoder.info, options, settings, reason)
-    untrained = replace(untrained, guide=None if guide is None else guide.info)
+    guide_info = None if guide is None else guide.info
+    untrained = _untrained(task, test_rows, encoder.info, guide_info, options, settings, reason)
     if reason is not None:
         return untrained
     candidates, depth = candidates_of(task, test_rows, encoder, settings, progress)
     task = replace(task, candidates=candidates)
-    trainings = Trainings(task, test_rows, encoder, settings, options, progress, guide)
-    _announce(trainings, options, progress, counts)
+    runs = TrainingRuns(task, test_rows, encoder, settings, options, progress, guide)
+    _announce(runs, options, progress, counts)
     if options.estimate:
         return replace(untrained, not_evaluated=_reasons("estimate", task))
     try:
-        frozen = trainings.frozen()
-        trainings.begin()
-        doses = tuple(_dose(task, trainings, rate, options.n_seeds, frozen) for rate in options.rates)
+        frozen = runs.frozen()
+        runs.start_progress()
+        doses = tuple(_dose(task, runs, rate, options.n_seeds, frozen) for rate in options.rates)
     except KeyboardInterrupt:
-        progress.note(_interrupted_note(trainings))
+        progress.note(_interrupted_note(runs))
         raise
     _refuse_all_diverged(doses)
     reasons = {dose.not_evaluated for dose in doses} - {"diverged"}
     return replace(
         untrained,
         not_evaluated=_reasons(None if None in reasons else reasons.pop(), task),
-        precision=trainings.precision,
+        precision=runs.precision,
         n_candidates=len(candidates),
         candidate_depth=depth,
         queries=HeldOutQueries(
-            text=tuple(task.queries.take(task.query[trainings.rows])),
-            group=tuple(trainings.group.tolist()),
-            fold=tuple(trainings.fold.tolist()),
+            text=tuple(task.queries.take(task.query[runs.rows])),
+            group=tuple(runs.group.tolist()),
+            fold=tuple(runs.fold.tolist()),
         ),
         frozen=_means(frozen),
         frozen_per_query=_per_query(frozen),
         doses=doses,
         reversals=reversals_of(doses),
-        identical=trainings.identical,
+        identical=runs.identical,
     )
 
 
-def _announce(trainings: Trainings, options: Options, progress: Progress, counts: dict[str, float]) -> None:
+def _announce(runs: TrainingRuns, options: Options, progress: Progress, counts: dict[str, float]) -> None:
     """Note how long the probe takes, and how to shorten it."""
-    n, n_missing = trainings.numbers()
-    seconds = trainings.seconds(n_missing)
+    n, n_missing = runs.counts()
+    seconds = runs.seconds(n_missing)
     counts.update(n_trainings=n, n_kept=n - n_missing, expected_seconds=round(seconds, 1))
     if options.n_seeds == 1:
         progress.note("one seed gives no interval, so sources will not be ranked; to rank them, use --seeds 3")
-    notice = "finished runs are kept after Ctrl-C" if trainings.are_kept else "no run is kept after Ctrl-C"
+    notice = "finished runs are kept after Ctrl-C" if runs.are_kept else "no run is kept after Ctrl-C"
     progress.note(
         f"the probe takes up to {timedelta(seconds=round(seconds))}; "
         f"{n - n_missing:,} of {n:,} training runs are in the cache; {notice}"
     )
     if seconds > LONG_SECONDS:
-        ways = ["--dtype bf16 (about two thirds of the time on this CPU)"] if trainings.faster_in_bf16 else []
+        ways = ["--dtype bf16 (about two thirds of the time on this CPU)"] if runs.faster_in_bf16 else []
         progress.note(f"to save time: {', '.join([*ways, 'a smaller --max-length', 'fewer --steps'])}")
 
 
-def _interrupted_note(trainings: Trainings) -> str:
+def _interrupted_note(runs: TrainingRuns) -> str:
     """Return a note for an interrupted probe: the training runs that are kept."""
-    if not trainings.are_kept:
+    if not runs.are_kept:
         return "no training run is kept, because the cache is off or the encoder cannot be identified"
-    n, n_missing = trainings.numbers()
+    n, n_missing = runs.counts()
     if n_missing < n:
         return f"{n - n_missing:,} of {n:,} training runs are kept; the same command continues with the others"
     return f"0 of {n:,} training runs are kept"
@@ -254,7 +252,13 @@ def _too_little(task: Task, test_rows: Index, batch: int) -> str | None:
 
 
 def _untrained(
-    task: Task, test_rows: Index, encoder: EncoderInfo, options: Options, settings: Settings, reason: str | None
+    task: Task,
+    test_rows: Index,
+    encoder: EncoderInfo,
+    guide: EncoderInfo | None,
+    options: Options,
+    settings: Settings,
+    reason: str | None,
 ) -> Probe:
     """Return the result before any training."""
     return Probe(
@@ -272,7 +276,7 @@ def _untrained(
         temperature=settings.temperature,
         loss=options.loss,
         passages=options.passages,
-        guide=None,
+        guide=guide,
         precision=None,
         n_queries=len(task.query),
         n_held_out=len(test_rows),
@@ -291,13 +295,13 @@ def _untrained(
     )
 
 
-def _dose(task: Task, trainings: Trainings, rate: float, n_seeds: int, frozen: Floats) -> Dose:
-    """Run all trainings at one learning rate, and compare them. frozen : (n, 3) metrics of the frozen encoder."""
+def _dose(task: Task, runs: TrainingRuns, rate: float, n_seeds: int, frozen: Floats) -> Dose:
+    """Do all training runs at one learning rate, and compare them. frozen : (n, 3) metrics of the frozen encoder."""
     try:
-        values = _all_seeds(trainings, rate, n_seeds)
+        values = _all_seeds(runs, rate, n_seeds)
     except DivergedError as error:
         return Dose(rate=rate, not_evaluated="diverged", divergence=error.run, sources=(), controls=(), pairs=())
-    return _compared(task, trainings, rate, frozen, values)
+    return _compared(task, runs, rate, frozen, values)
 
 
 def _refuse_all_diverged(doses: Sequence[Dose]) -> None:
@@ -314,32 +318,32 @@ def _refuse_all_diverged(doses: Sequence[Dose]) -> None:
         )
 
 
-def _all_seeds(trainings: Trainings, rate: float, n_seeds: int) -> dict[NegativeSource, Floats]:
+def _all_seeds(runs: TrainingRuns, rate: float, n_seeds: int) -> dict[NegativeSource, Floats]:
     """Return the metrics of each source, (S, n, 3).
 
     After a third of the seeds, sources that are significantly worse than the best one stop. None stops before the
     second seed, since one seed gives no between-run error. Controls never stop. Raises DivergedError, with its run.
     """
     values: dict[NegativeSource, Floats] = {}
-    running: Sequence[NegativeSource] = trainings.sources
+    running: Sequence[NegativeSource] = runs.sources
     for seed in range(n_seeds):
-        done = trainings.seed(running, seed, rate)
+        done = runs.train(running, seed, rate)
         values |= {source: np.stack([*values.get(source, ()), gains]) for source, gains in done.items()}
         if seed and seed + 1 >= ceil(n_seeds / 3):
             running_values = {source: values[source][:, :, 0] for source in running}
-            behind = Judge(running_values, trainings.group, trainings.fold).trailing()
+            behind = Judge(running_values, runs.group, runs.fold).trailing()
             running = [source for source in running if source not in behind]
     return values
 
 
 def _compared(
-    task: Task, trainings: Trainings, rate: float, frozen: Floats, values: Mapping[NegativeSource, Floats]
+    task: Task, runs: TrainingRuns, rate: float, frozen: Floats, values: Mapping[NegativeSource, Floats]
 ) -> Dose:
-    """Compare all trainings at one learning rate.
+    """Compare all training runs at one learning rate.
 
     frozen : (n, 3) metrics of the frozen encoder.   values : (S, n, 3) metrics of each source.
     """
-    judge = Judge({source: gains[:, :, 0] for source, gains in values.items()}, trainings.group, trainings.fold)
+    judge = Judge({source: gains[:, :, 0] for source, gains in values.items()}, runs.group, runs.fold)
     gains = judge.gains(frozen[:, 0])
     beaten = any(sign(gain.interval_95) > 0 for source, gain in gains.items() if not source.control)
     reason = "one_seed" if judge.runs is None else None if beaten else "no_gain"

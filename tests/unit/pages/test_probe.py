@@ -171,7 +171,7 @@ def test_the_probe_s_time_stands_beside_that_of_scoring():
     cached = replace(run, timing={"encode": {"seconds": 4.0, "n_cached": 2}})
     assert "Scoring, with texts from the cache, took" in cost_sentence(cached, made)
     kept = replace(made, timing={"train": {"seconds": 200.0, "n_trainings": 18, "n_kept": 5}})
-    assert "5 of 18 trainings came from an earlier probe" in cost_sentence(run, kept)
+    assert "5 of 18 training runs came from an earlier probe" in cost_sentence(run, kept)
     assert cost_sentence(run, probes.probe()) == ""
     for wrong in (
         {"n_trainings": 18.0},

@@ -1,4 +1,4 @@
-"""Finished trainings: resumed after SIGKILL, damaged, and never taken for those of other settings."""
+"""Finished training runs: resumed after SIGKILL, damaged, and never taken for those of other settings."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ from secid.progress import Silent
 from secid.results.probe import Probe
 from secid.settings import Settings
 from secid.tools.probing import learner, schedule
-from secid.tools.probing.learner import Work
+from secid.tools.probing.learner import TrainingRun
 from secid.tools.probing.options import Options
 from secid.tools.probing.run import run_probe
 from secid.tools.probing.schedule import TrainingFiles
@@ -30,10 +30,10 @@ QUICK = replace(PLANTED, steps=1)
 
 
 @pytest.fixture
-def works(monkeypatch: pytest.MonkeyPatch) -> list[Work]:
+def runs(monkeypatch: pytest.MonkeyPatch) -> list[TrainingRun]:
     """The runs that were done, in order."""
-    done: list[Work] = []
-    before_each_run(monkeypatch, lambda _, work: done.append(work))
+    done: list[TrainingRun] = []
+    before_each_run(monkeypatch, lambda _, run: done.append(run))
     return done
 
 
@@ -49,7 +49,7 @@ def files(folder: Path) -> list[Path]:
     return sorted((folder / "cache" / "probes").glob("*.json"))
 
 
-def test_a_killed_probe_goes_on_to_the_same_table(tmp_path: Path, works: list[Work]) -> None:
+def test_a_killed_probe_goes_on_to_the_same_table(tmp_path: Path, runs: list[TrainingRun]) -> None:
     tiny_encoder(tmp_path / "encoder")
     child = fork([], tmp_path, tmp_path / "said", probe_planted)
     end = time.monotonic() + 120
@@ -63,19 +63,19 @@ def test_a_killed_probe_goes_on_to_the_same_table(tmp_path: Path, works: list[Wo
     n_kept = len(files(tmp_path))
     task, encoder = keyed_task(tmp_path / "own"), tiny_encoder(tmp_path / "encoder")
     resumed = probed(task, encoder, tmp_path, PLANTED)
-    assert 0 < len(works) <= 2 + 2 * 2 * 3 - n_kept, "hard is trained once under both of its names"
-    works.clear()
+    assert 0 < len(runs) <= 2 + 2 * 2 * 3 - n_kept, "hard is trained once under both of its names"
+    runs.clear()
     assert resumed == probed(task, encoder, tmp_path, PLANTED, cache=False)
-    assert len(works) == 2 + 2 * 2 * 3
+    assert len(runs) == 2 + 2 * 2 * 3
 
 
 def test_a_probe_that_is_done_trains_nothing(
-    task: Task, encoder: TransformerEncoder, tmp_path: Path, works: list[Work]
+    task: Task, encoder: TransformerEncoder, tmp_path: Path, runs: list[TrainingRun]
 ) -> None:
     first = probed(task, encoder, tmp_path)
-    works.clear()
+    runs.clear()
     assert probed(task, encoder, tmp_path) == first
-    assert works == []
+    assert runs == []
     assert CacheFolder.of(settings_of(tmp_path)).info().n_trainings == len(files(tmp_path)) > 0
 
 
@@ -87,16 +87,16 @@ def test_a_probe_that_is_done_trains_nothing(
     ],
 )  # fmt: skip
 def test_a_damaged_file_is_trained_again(
-    task: Task, encoder: TransformerEncoder, tmp_path: Path, works: list[Work], damage: Callable[[str], str]
+    task: Task, encoder: TransformerEncoder, tmp_path: Path, runs: list[TrainingRun], damage: Callable[[str], str]
 ) -> None:
     small = replace(task, negatives={"hard": task.negatives["hard"]}, controls={})
     first = probed(small, encoder, tmp_path)
-    works.clear()
+    runs.clear()
     victim = files(tmp_path)[0]
     before = victim.read_text(encoding="utf-8")
     victim.write_text(damage(before), encoding="utf-8")
     assert probed(small, encoder, tmp_path) == first
-    assert len(works) == 1
+    assert len(runs) == 1
     assert victim.read_text(encoding="utf-8") == before
 
 
@@ -112,12 +112,12 @@ def test_a_folder_that_cannot_be_written_costs_no_result(
 
 
 def name_of(
-    task: Task, rows: np.ndarray, parts: list[object] | None = None, source: str = "hard", work: Any = None
+    task: Task, rows: np.ndarray, parts: list[object] | None = None, source: str = "hard", run: Any = None
 ) -> str:
     """The name of a training."""
     held = {0: learner.HeldOut(rows, None, None, rows, rows)}  # type: ignore[arg-type]
     own = TrainingFiles(task, held, Settings(cache_dir="/nowhere"), parts or ["fingerprint", 12, 2, 0.05])
-    return own.name(work or Work(NegativeSource(source), 0, 0, 3e-3))
+    return own.name(run or TrainingRun(NegativeSource(source), 0, 0, 3e-3))
 
 
 def moved(lists: RowLists) -> RowLists:
@@ -139,10 +139,10 @@ def test_each_part_of_a_training_changes_its_name(task: Task, monkeypatch: pytes
         "candidates": name_of(replace(task, candidates=task.candidates[1:]), rows),
         "queries": name_of(replace(task, query=task.query[::-1]), rows),
         "ranked": name_of(task, rows[1:]),
-        "seed": name_of(task, rows, work=Work(NegativeSource("hard"), 0, 1, 3e-3)),
-        "held out": name_of(task, rows, work=Work(NegativeSource("hard"), 1, 0, 3e-3)),
-        "rate": name_of(task, rows, work=Work(NegativeSource("hard"), 0, 0, 1e-3)),
-        "frozen": name_of(task, rows, work=Work(None, 0, 0, 3e-3)),
+        "seed": name_of(task, rows, run=TrainingRun(NegativeSource("hard"), 0, 1, 3e-3)),
+        "held out": name_of(task, rows, run=TrainingRun(NegativeSource("hard"), 1, 0, 3e-3)),
+        "rate": name_of(task, rows, run=TrainingRun(NegativeSource("hard"), 0, 0, 1e-3)),
+        "frozen": name_of(task, rows, run=TrainingRun(None, 0, 0, 3e-3)),
         "source": name_of(task, rows, source="easy"),
         "part": name_of(task, rows, ["fingerprint", 12, 2, 0.06]),
     }
@@ -161,16 +161,16 @@ OTHERS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
 
 @pytest.mark.parametrize(("options", "settings", "recipe"), OTHERS)
 def test_other_settings_use_no_kept_training(
-    task: Task, folder: Path, tmp_path: Path, works: list[Work], options: Any, settings: Any, recipe: Any
+    task: Task, folder: Path, tmp_path: Path, runs: list[TrainingRun], options: Any, settings: Any, recipe: Any
 ) -> None:
     one = replace(task, negatives={"hard": task.negatives["hard"]}, controls={})
     short = replace(QUICK, n_seeds=1)
     probed(one, tiny_encoder(folder), tmp_path, short)
-    first = list(works)
-    works.clear()
+    first = list(runs)
+    runs.clear()
     probed(one, tiny_encoder(folder, **recipe), tmp_path, replace(short, **options), **settings)
-    trained = {work.fold for work in works if work.source}
-    assert trained == {work.fold for work in first if work.source}
+    trained = {run.fold for run in runs if run.source}
+    assert trained == {run.fold for run in first if run.source}
 
 
 def test_clearing_the_cache_removes_trainings_and_no_other_file(

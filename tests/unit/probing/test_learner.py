@@ -32,7 +32,7 @@ TEMPERATURE = 0.05
 
 
 def learner_of(encoder: TransformerEncoder, lora: bool = False) -> Learner:
-    return Learner(encoder, CPU, lora, bf16=False, temperature=TEMPERATURE)
+    return Learner(encoder, CPU, lora, bf16=False, temperature=TEMPERATURE, loss="infonce")
 
 
 def fit(learner: Learner, n_steps: int = 3, rate: float = 1e-3) -> None:
@@ -260,7 +260,7 @@ def test_lora_trains_adapters_alone(encoder: TransformerEncoder) -> None:
 
 
 def test_bf16_autocast_trains_in_float32_weights(encoder: TransformerEncoder) -> None:
-    learner = Learner(encoder, CPU, lora=False, bf16=True, temperature=TEMPERATURE)
+    learner = Learner(encoder, CPU, lora=False, bf16=True, temperature=TEMPERATURE, loss="infonce")
     rows = rows_of(learner)
     assert 0 < (rows - rows_of(learner_of(encoder))).abs().max() < 0.05
     fit(learner)

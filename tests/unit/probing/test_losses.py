@@ -11,7 +11,7 @@ import pytest
 from secid.encode.transformer import TransformerEncoder
 from secid.progress import Silent
 from secid.settings import Settings
-from secid.tools.probing.learner import Step, Work, steps_of
+from secid.tools.probing.learner import Step, TrainingRun, steps_of
 from secid.tools.probing.losses import MAX_POSITIVES, Guidance, Objective
 from secid.tools.probing.options import PASSAGE_CHOICES
 from secid.tools.probing.task import NegativeSource, RowLists, Task
@@ -22,7 +22,7 @@ def steps(task: Task, loss: str, passages: str, n: int = 6, guide: Guidance | No
     batches = steps_of(
         task,
         task.sources[NegativeSource("hard")],
-        Work(NegativeSource("hard"), 0, 0, 1e-3),
+        TrainingRun(NegativeSource("hard"), 0, 0, 1e-3),
         5,
         Objective(loss, passages, guide),
     )
@@ -73,7 +73,7 @@ def test_other_losses_and_passages_meet_the_same_rows_and_negatives(several: Tas
             assert (one.queries, one.passages[: 2 * b]) == (other.queries, other.passages[: 2 * b])
 
 
-def test_a_guide_flags_what_is_within_its_margin_of_the_positive(
+def test_a_guide_masks_what_it_scores_above_the_positive(
     task: Task, encoder: TransformerEncoder, tmp_path: Path
 ) -> None:
     settings = Settings(device="cpu", cache=False, guide="any")

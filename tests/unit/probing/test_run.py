@@ -20,7 +20,7 @@ from secid.results.probe import Divergence, Probe
 from secid.settings import Settings
 from secid.tools.probing import learner as training
 from secid.tools.probing import schedule
-from secid.tools.probing.learner import DivergedError, Learner, Step, Work
+from secid.tools.probing.learner import DivergedError, Learner, Step, TrainingRun
 from secid.tools.probing.options import Options
 from secid.tools.probing.run import RANDOM, run_probe
 from secid.tools.probing.task import NegativeSource, RowLists, Task
@@ -121,7 +121,7 @@ def test_identical_sources_tie_to_the_last_bit(outcome: Probe) -> None:
 
 def train_each(monkeypatch: pytest.MonkeyPatch) -> None:
     """Sources with the same negatives are trained one by one."""
-    monkeypatch.setattr(schedule.TrainingFiles, "name", lambda _, work: str(work))
+    monkeypatch.setattr(schedule.TrainingFiles, "name", lambda _, run: str(run))
 
 
 def test_identical_sources_would_tie_if_each_were_trained(
@@ -138,9 +138,9 @@ def test_other_batches_for_each_source_are_noticed(
     train_each(monkeypatch)
     real = training.steps_of
 
-    def own_batches(task: Task, negatives: RowLists, work: Work, *rest: Any) -> Iterator[Step]:
-        assert work.source is not None
-        return real(task, negatives, work._replace(seed=100 * len(work.source.name) + work.seed), *rest)
+    def own_batches(task: Task, negatives: RowLists, run: TrainingRun, *rest: Any) -> Iterator[Step]:
+        assert run.source is not None
+        return real(task, negatives, run._replace(seed=100 * len(run.source.name) + run.seed), *rest)
 
     monkeypatch.setattr(training, "steps_of", own_batches)
     assert pair(probed(task, encoder, QUICK), "hard", "again").gap.value != 0.0
@@ -153,7 +153,7 @@ def test_lora_learns_the_signal_too(task: Task, encoder: TransformerEncoder) -> 
 
 @pytest.mark.usefixtures("outcome")
 def test_time_is_announced_and_every_training_run_counted(progress: Notes) -> None:
-    assert [note.split()[:3] for note in progress.notes] == [["takes", "up", "to"]]
+    assert [note.split()[:3] for note in progress.notes] == [["the", "probe", "takes"]]
     assert "0 of 12 training runs are in the cache" in progress.notes[0]
     assert progress.n_stages_before_a_note == 0
     assert progress.stages == [("rank by the frozen encoder", 2), ("train", 12)]
@@ -163,11 +163,11 @@ def test_time_is_announced_and_every_training_run_counted(progress: Notes) -> No
 
 
 def test_a_long_probe_says_what_would_shorten_it(task: Task, encoder: TransformerEncoder, monkeypatch: Any) -> None:
-    def interrupted(trainings: schedule.Trainings) -> None:
+    def interrupted(runs: schedule.TrainingRuns) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr(schedule.Trainings, "seconds", lambda trainings, n: 3_601.0)
-    monkeypatch.setattr(schedule.Trainings, "frozen", interrupted)
+    monkeypatch.setattr(schedule.TrainingRuns, "seconds", lambda runs, n: 3_601.0)
+    monkeypatch.setattr(schedule.TrainingRuns, "frozen", interrupted)
     monkeypatch.setattr(schedule, "multiplies_bf16", lambda: True)
     notes = Notes()
     with pytest.raises(KeyboardInterrupt):
@@ -204,8 +204,8 @@ def test_a_gain_of_a_control_is_none_of_a_source(
 ) -> None:
     real = training.train_and_rank
 
-    def random_alone(learner: Any, task: Task, held: Any, work: Work, *rest: Any) -> Any:
-        return real(learner, task, held, work if work.source == RANDOM else work._replace(source=None), *rest)
+    def random_alone(learner: Any, task: Task, held: Any, run: TrainingRun, *rest: Any) -> Any:
+        return real(learner, task, held, run if run.source == RANDOM else run._replace(source=None), *rest)
 
     monkeypatch.setattr(schedule, "train_and_rank", random_alone)
     outcome = probed(task, encoder)
@@ -237,7 +237,7 @@ def test_a_clearly_worse_source_stops_and_no_control_does(task: Task, encoder: T
     assert of(outcome, "random").n_seeds == 3
     assert pair(outcome, "hard", "easy").established
     (_, first), *_, (_, last) = notes.places
-    assert last < first, "the total shrinks with the trainings that are left out"
+    assert last < first, "the total shrinks with the training runs that are left out"
     assert notes.done == sum(total for _, total in notes.stages)
 
 
@@ -256,10 +256,10 @@ def test_sources_that_change_places_are_named(
     """At the second rate each source is trained on the negatives of the other."""
     real, own = training.steps_of, two_of(task)
 
-    def swapped(task: Task, negatives: RowLists, work: Work, *rest: Any) -> Iterator[Step]:
+    def swapped(task: Task, negatives: RowLists, run: TrainingRun, *rest: Any) -> Iterator[Step]:
         other = {NegativeSource("hard"): NegativeSource("easy"), NegativeSource("easy"): NegativeSource("hard")}
-        source = other.get(work.source, work.source) if work.rate > 3e-3 else work.source
-        return real(task, task.sources[source], work, *rest)
+        source = other.get(run.source, run.source) if run.rate > 3e-3 else run.source
+        return real(task, task.sources[source], run, *rest)
 
     monkeypatch.setattr(training, "steps_of", swapped)
     outcome = probed(own, encoder, replace(PLANTED, rates=(3e-3, 3.1e-3)))
@@ -300,17 +300,17 @@ def test_a_vector_that_is_no_number_is_not_ranked(
     task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """Of the frozen encoder it is an error that names the text; after training the dose is lost."""
-    works: list[Work] = []
+    runs: list[TrainingRun] = []
     damaged = {3e-3}
     real = Learner.rows
 
     def rows(learner: Learner, tokens: Any, role: Any) -> torch.Tensor:
         out = real(learner, tokens, role)
-        if works and works[-1].rate in damaged and role == "passage":
+        if runs and runs[-1].rate in damaged and role == "passage":
             out[7, 0] = torch.nan
         return out
 
-    before_each_run(monkeypatch, lambda _, work: works.append(work))
+    before_each_run(monkeypatch, lambda _, run: runs.append(run))
     monkeypatch.setattr(Learner, "rows", rows)
     outcome = probed(two_of(task), encoder, replace(PLANTED, n_seeds=1, rates=(1e-3, 3e-3)))
     assert [dose.not_evaluated for dose in outcome.doses] == ["one_seed", "diverged"]
@@ -341,8 +341,8 @@ def test_where_every_dose_diverges_the_error_says_where(
     assert "1e+37 (hard, fold 1, seed 1, step 2); 1e+38 (hard, fold 1, seed 1, step 2)" in message
     assert "--rate 1e+36" in message
 
-    def diverge(_: Any, work: Work) -> None:
-        if work.seed == 1 and work.source == NegativeSource("easy"):
+    def diverge(_: Any, run: TrainingRun) -> None:
+        if run.seed == 1 and run.source == NegativeSource("easy"):
             raise DivergedError("the loss is nan at step 3", 3)
 
     before_each_run(monkeypatch, diverge)
@@ -355,35 +355,35 @@ def test_devices_share_the_runs_and_give_the_same(
 ) -> None:
     taken: Counter[tuple[int, int]] = Counter()
     both = threading.Barrier(2)
-    works: list[Work] = []
+    runs: list[TrainingRun] = []
 
-    def note(learner: Any, work: Work) -> None:
-        if work.source is not None and work.seed == 0 and len(taken) < 2:
+    def note(learner: Any, run: TrainingRun) -> None:
+        if run.source is not None and run.seed == 0 and len(taken) < 2:
             both.wait(20)  # neither goes on before the other has a source, too
-        works.append(work)
+        runs.append(run)
         taken[(id(learner), threading.get_ident())] += 1
 
     before_each_run(monkeypatch, note)
     two = probed(task, encoder, device="cpu,cpu")
     assert two == outcome
     assert len({learner for learner, _ in taken}) == 2
-    assert len(works) == len(set(works)) == 2 + 2 * 2 * 3, "identical sources are trained once"
+    assert len(runs) == len(set(runs)) == 2 + 2 * 2 * 3, "identical sources are trained once"
 
 
 def test_a_device_that_fails_ends_the_probe(
     task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    works: list[Work] = []
+    runs: list[TrainingRun] = []
 
-    def fail(_: Any, work: Work) -> None:
-        works.append(work)
-        if work.source == NegativeSource("easy"):
+    def fail(_: Any, run: TrainingRun) -> None:
+        runs.append(run)
+        if run.source == NegativeSource("easy"):
             raise EncoderError("out of memory on cuda:1 with a single text")
 
     before_each_run(monkeypatch, fail)
     with pytest.raises(EncoderError, match="cuda:1"):
         probed(task, encoder, device="cpu,cpu")
-    assert len(works) < 2 + 2 * 4, "no further run began"
+    assert len(runs) < 2 + 2 * 4, "no further run began"
     assert not any(thread.name.startswith("ThreadPool") for thread in threading.enumerate())
 
 

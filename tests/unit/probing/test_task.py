@@ -17,7 +17,7 @@ from secid.errors import InputError
 from secid.progress import Silent
 from secid.settings import Settings
 from secid.tools.probing import task as candidates
-from secid.tools.probing.learner import Work, steps_of
+from secid.tools.probing.learner import TrainingRun, steps_of
 from secid.tools.probing.losses import Objective
 from secid.tools.probing.task import NegativeSource, Task, candidates_of
 from tests.snapshots import refusal
@@ -76,11 +76,8 @@ def test_a_collection_adds_candidates_and_random_passages(tmp_path: Path, monkey
 
 
 def steps(task: Task, source: str, n: int, seed: int = 0, batch: int = 7) -> list[Any]:
-    return list(
-        islice(
-            steps_of(task, task.negatives[source], Work(NegativeSource(source), 1, seed, 0.0), batch, Objective()), n
-        )
-    )
+    run, objective = TrainingRun(NegativeSource(source), 1, seed, 0.0), Objective("infonce", "batch", None)
+    return list(islice(steps_of(task, task.negatives[source], run, batch, objective), n))
 
 
 def test_sources_meet_the_same_batches(task: Task) -> None:
