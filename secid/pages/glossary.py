@@ -164,7 +164,8 @@ TERM_WORDS = {
     "finding": "what negatives have in common, by its name: `secid explain NAME` says more.",
     "positives": "labelled positives of the same queries.",
     "control": "made from the run's own texts, scored like a source and never ranked: what any source should beat.",
-    "keep the order": "number of settings, of those tried, under which every pair of sources keeps its order.",
+    "same order of all": "number of settings, of those tried, under which all sources keep their order, also those whose "
+    "difference is not significant.",
     "rule": "what flags a negative: π below ½, a margin to the positive, or a guide.",
     "rows": "rows of the file, 0 or more; each lists the negatives of one query and positive.",
     "short": "rows with fewer negatives than asked for, 0 or more; fewer is better.",
