@@ -161,7 +161,7 @@ TERM_WORDS = {
     "pair": "two sources; of two scores the first is the higher one.",
     "higher": "the source with the higher mean weight at equal margins; – if the difference is not significant.",
     "significant": "yes if the difference holds after Holm's correction for the number of pairs.",
-    "finding": "what negatives have in common, by its name: `secid explain NAME` says more.",
+    "finding": "a failure bucket, which is what negatives have in common: `secid explain NAME` says more.",
     "positives": "labelled positives of the same queries.",
     "control": "made from the run's own texts, scored like a source and never ranked: what any source should beat.",
     "same order of all": "number of settings, of those tried, under which all sources keep their order, also those whose "
@@ -199,7 +199,6 @@ TERM_WORDS = {
     "score without defects": "ECI_sem without the negatives that have a defect; – if none has one.",
     "gates": "consistency π, locality ρ and residual λ of a negative, each 0 to 1; the weight is their product.",
     "gate profile": "the mean gates of each source, next to those of random passages and known positives.",
-    "failure buckets": "the findings of the report, each with its rows: `secid explain` lists them.",
     "M": "the information matrix: the mean of w · u · uᵀ over all negatives, with weight w and direction u from the "
     "positive to the negative.",
     "encoder": "the model that you are about to fine-tune, frozen: the gates compare its vectors.",
@@ -231,7 +230,7 @@ OTHER_NAMES = {
     "eigenvalue": "eigenvalue share", "relative": "relative margin", "absolute": "absolute margin",
     "overlap": "overlap of margins", "shared queries": "shared", "shared documents": "shared", "score": "ECI_sem",
     "log det(I + M)": "ECI_sem", "mean weight": "tr M", "lexical residual": "residual",
-    "repaired": "score without defects", "failure bucket": "failure buckets", "bucket": "failure buckets",
+    "repaired": "score without defects", "failure bucket": "finding", "failure buckets": "finding", "bucket": "finding",
     "coverage": "c", "inversion_fraction": "outscoring", "interval_95": "95 % CI", "CI": "95 % CI",
     "n_queries": "queries", "n_triplets": "negatives", "flagged_share": "defects",
     **dict.fromkeys(

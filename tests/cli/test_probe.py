@@ -257,6 +257,7 @@ def refusals(sources, small) -> dict[str, tuple[Any, ...]]:
         "a batch of one": (*one, small, "--batch", 1),
         "a negative rate": (*one, small, "--rate", -1e-5),
         "no rate": (*one, small, "--rate", "nan"),
+        "a rate whose fourfold is too large": (*one, small, "--rate", 0.3),
         "one rate twice": (*one, small, "--rate", 1e-5, "--rate", 1e-5),
         "LoRA without peft": (*one, small, "--lora"),
         "no such loss": (*one, small, "--loss", "triplet"),
