@@ -355,7 +355,7 @@ def directions_section(run: Run) -> Section:
         link="Variety",
         title="Diversity of the negatives",
         tables=(table,),
-        terms=terms("effective rank", "‖M‖", "eigenvalue share", "tr M"),
+        terms=terms("effective rank", "‖M‖", "eigenvalue share", "weight"),
     )
 
 
