@@ -109,6 +109,7 @@ def test_generated_tables_are_current():
     """If it fails, run: python docs/build.py"""
     assert builder().cli_page() == text_of(builder().CLI_PAGE)
     assert builder().findings_page() == text_of(builder().FINDINGS_PAGE)
+    assert builder().index() == text_of(builder().INDEX)
     assert builder().probe_page() == text_of(builder().PROBE_PAGE)
 
 

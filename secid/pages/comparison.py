@@ -410,8 +410,8 @@ def _findings(runs: RunComparison) -> Table | None:
         for name, shares in item.findings.items()
         if _is_shown(name, [share or 0.0 for share in shares])
     )
-    columns = (foreign("source"), text("finding"), *_heads(runs), *([number("difference")] if two else ()))
-    caption = "Shares of negatives with findings that are above their limit in a run, or at least 1 point apart"
+    columns = (foreign("source"), text("failure bucket"), *_heads(runs), *([number("difference")] if two else ()))
+    caption = "Shares of negatives in failure buckets that are above their limit in a run, or at least 1 point apart"
     if two:
         caption += "; difference in points"
     return Table(caption=caption, columns=columns, rows=rows) if rows else None

@@ -176,7 +176,7 @@ def heat_table(sources: Sequence[SourceReport]) -> Table | None:
         return None
     shares = [{item.name: item.share for item in source.findings} for source in sources]
     return Table(
-        caption="Share of each source's negatives by finding",
+        caption="Share of each source's negatives by failure bucket",
         columns=(foreign("source"), *(number(plain(name)) for name in present)),
         rows=tuple(
             (plain(source.name), *(percent(by_finding.get(name)) for name in present))
@@ -298,12 +298,14 @@ def what_to_do(finding: SourceFinding) -> str:
 
 
 def form_table(sources: Sequence[SourceReport]) -> tuple[Table, ...]:
-    """Return a table that compares formal findings of negatives and positives; empty if neither has any."""
+    """Return a table of formal findings of the positives, and how far the share of negatives differs.
+
+    It is empty if neither has any. `heat_table` has the shares of the negatives.
+    """
     rows = tuple(
         (
             plain(source.name),
             item.name,
-            percent(item.share),
             percent(item.positives.share),
             points(item.positives.difference),
             " to ".join(map(points, item.positives.interval_95)),
@@ -312,9 +314,17 @@ def form_table(sources: Sequence[SourceReport]) -> tuple[Table, ...]:
         for item in source.findings
         if item.positives is not None and (item.n_negatives or item.positives.n_positives)
     )
-    heads = ("negatives", "positives", "difference (points)", "95 % CI")
-    columns = (foreign("source"), text("finding"), *map(number, heads))
-    return (Table(caption="Form of negatives and positives", columns=columns, rows=rows),) if rows else ()
+    heads = ("positives", "difference (points)", "95 % CI")
+    columns = (foreign("source"), text("failure bucket"), *map(number, heads))
+    return (
+        (
+            Table(
+                caption="Form of the positives, and the share of the negatives minus theirs", columns=columns, rows=rows
+            ),
+        )
+        if rows
+        else ()
+    )
 
 
 def damaged_positives(sources: Iterable[SourceReport]) -> list[str]:
@@ -460,7 +470,7 @@ def findings_section(run: Run) -> Section | None:
     absent = [plain(name) for name in evaluated if name not in present]
     return Section(
         anchor="numbers",
-        link="Findings",
+        link="Failure buckets",
         title="Failure buckets in numbers",
         paragraphs=(f"Evaluated and not found in any source: {listed(absent, len(FINDINGS))}.",) if absent else (),
         tables=(*_numbers(run), *form_table(run.sources), _rules(run, evaluated), *_overlaps(run, present)),
@@ -484,7 +494,7 @@ def _numbers(run: Run) -> tuple[Table, ...]:
         if item.n_negatives
     )
     heads = ("negatives", "share", "95 % CI", "share of weight", "part of the score (nats)")
-    columns = (foreign("source"), text("finding"), *map(number, heads))
+    columns = (foreign("source"), text("failure bucket"), *map(number, heads))
     return (Table(caption="Failure buckets by source", columns=columns, rows=rows),) if rows else ()
 
 
@@ -499,8 +509,8 @@ def _rules(run: Run, names: list[str]) -> Table:
         )
         for name in names
     )
-    columns = (text("finding"), text("rule"), number("listed above"), text("more"))
-    return Table(caption="Rules of the findings", columns=columns, rows=rows)
+    columns = (text("failure bucket"), text("rule"), number("listed above"), text("more"))
+    return Table(caption="Rules of the failure buckets", columns=columns, rows=rows)
 
 
 def _overlaps(run: Run, names: list[str]) -> tuple[Table, ...]:
@@ -510,6 +520,6 @@ def _overlaps(run: Run, names: list[str]) -> tuple[Table, ...]:
         shared = [source.finding_overlaps.get(first, {}).get(second, 0) for source in run.sources]
         if any(shared):
             rows.append((f"{plain(first)} and {plain(second)}", *map(count, shared)))
-    columns = (text("findings"), *(number(plain(source.name), is_name=True) for source in run.sources))
-    table = Table(caption="Negatives with two findings at once", columns=columns, rows=tuple(rows))
+    columns = (text("failure buckets"), *(number(plain(source.name), is_name=True) for source in run.sources))
+    table = Table(caption="Negatives in two failure buckets at once", columns=columns, rows=tuple(rows))
     return (table,) if rows else ()

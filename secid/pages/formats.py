@@ -124,8 +124,8 @@ def _links(page: Page) -> list[tuple[str, str]]:
         ("verdict", "Verdict", True),
         *([(page.second.anchor, page.second.link, True)] if page.second else []),
         ("charts", "Charts", page.pictures),
-        ("findings", "Findings", page.findings),
-        ("shares", "Failure buckets", page.heat),
+        ("findings", page.findings_title, page.findings),
+        ("shares", "Shares", page.heat),
         ("details", "Method and diagnostics", page.details),
     )
     return [(anchor, title) for anchor, title, shown in parts if shown]
@@ -309,7 +309,7 @@ def _fill(page: Page) -> str:
         "\n".join(f"- {_sentence(line)}" for line in page.below),
         *([f"**{_sentence(page.gaps.caption)}**", table(page.gaps)] if page.gaps else []),
         *_open(page.second),
-        *(["## Findings"] if page.findings else []),
+        *([f"## {page.findings_title}"] if page.findings else []),
         *(block for group in page.findings for block in _source(group)),
         *([f"**{_sentence(page.heat.caption)}**", table(page.heat)] if page.heat else []),
         *([f"## {METHOD_HEADING}"] if page.details else []),

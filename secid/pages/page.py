@@ -163,6 +163,11 @@ class Page:
     details: tuple[Section, ...]
     footer: str
 
+    @property
+    def findings_title(self) -> str:
+        """Return the title of the findings. Those of a gate, which have no shares, are checks."""
+        return "Failure buckets" if self.heat else "Findings"
+
 
 STATUSES: Mapping[str, Literal["good", "warn", "bad"]] = {
     **dict.fromkeys(("no defects", "accepted", "pass"), "good"),

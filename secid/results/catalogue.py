@@ -21,7 +21,7 @@ vectors of the encoder. guide: scores of a guide."""
 DEFECT_LIMIT = 0.01
 """Share of a source's negatives above which a counted defect is flagged. Source: METHOD 14."""
 NEAR_HARDNESS = 0.9
-"""Minimum hardness of the findings near_positive, by the encoder, and suspect, by a guide. Source: METHOD 15."""
+"""Minimum hardness of the findings near_positive, by the encoder, and suspect, by a guide. Source: METHOD 10, 14."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -7,7 +7,7 @@
 
 A negative is suspect if its hardness under the guide is at least 0.9. Random passages have a hardness of 0 and the
 positive has 1, so the rule means the same for guides whose scores lie elsewhere. Worked example: random pairs score 0.7
-on average, the positive 0.9 and the negative 0.88. Its hardness is (0.88 - 0.7) / (0.9 - 0.7) = 0.9. Source: METHOD 15.
+on average, the positive 0.9 and the negative 0.88. Its hardness is (0.88 - 0.7) / (0.9 - 0.7) = 0.9. Source: METHOD 10.
 
 Worked example: 100 negatives form two strata of 50, and the guide scores five of each. It flags 4 of the upper five and
 1 of the lower five, so the estimated share is (50 * 4/5 + 50 * 1/5) / 100 = 0.5. Source: METHOD 10.
@@ -89,7 +89,7 @@ class GuideScores:
         return bool(self.scored.all())
 
     def suspect(self) -> Flags:
-        """Return (T,) flags of negatives that are nearly as hard as their lowest-scored positive. Source: METHOD 15.
+        """Return (T,) flags of negatives that are nearly as hard as their lowest-scored positive. Source: METHOD 10.
 
         A negative is not flagged if it is not in the sample, or if its positive scores no higher than random passages.
         """

@@ -330,7 +330,7 @@ class PassageMeans:
 
 
 def passage_means(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors) -> PassageMeans:
-    """Return the mean cosine of each query with the passages that `random_reference` draws from. Source: METHOD 15.
+    """Return the mean cosine of each query with the passages that `random_reference` draws from. Source: METHOD 14.
 
     triplets, vectors : as in `random_reference`.
     The sum of a query's cosines with all passages is its dot product with the sum of their unit vectors, minus its
@@ -358,7 +358,7 @@ def passage_means(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors) ->
 
 
 def near_positive(s_query_negative: Floats, s_query_positive: Floats, random: Floats | float) -> tuple[Flags, Floats]:
-    """Return (T,) flags of negatives with a hardness h of at least NEAR_HARDNESS, and (T,) h. Source: METHOD 15.
+    """Return (T,) flags of negatives with a hardness h of at least NEAR_HARDNESS, and (T,) h. Source: METHOD 14.
 
     h = (s_qn - r) / (s_qp - r), where r is the mean score of random passages, of each triplet's query or of the whole
     run. A value within rounding of the limit is flagged.

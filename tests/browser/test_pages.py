@@ -469,7 +469,7 @@ def test_the_keyboard_reaches_the_skip_link_first_and_the_tables(visit, pages):
 
 def test_navigation_stays_in_sight_and_covers_no_heading(visit, pages):
     with visit(pages["golden"], viewport={"width": 1280, "height": 500}) as seen:
-        seen.page.locator("nav a", has_text="Findings").first.click()
+        seen.page.locator("nav a", has_text="Failure buckets").first.click()
         seen.page.wait_for_timeout(50)
         nav = seen.page.locator("nav").bounding_box()
         assert nav["y"] == 0

@@ -16,7 +16,6 @@ from rich.console import Console
 from secid import api
 from secid.pages.check_page import check_screen
 from secid.pages.screen import print_page
-from secid.results import RowCounts, SourceFinding, SourceReport
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import CHECKED_FINDINGS, Check, SourceCaution, TextFacts
 from tests.cli.conftest import FIXTURES, ROOT, child_environment, rows, write_rows
@@ -200,7 +199,7 @@ def test_neither_torch_is_imported_nor_does_the_hash_seed_of_python_change_anyth
 
 def test_the_page_names_every_key():
     text = DOCS.read_text(encoding="utf-8")
-    kinds = (Check, SourceReport, RowCounts, TextFacts, SourceFinding, SourceCaution)
+    kinds = (Check, TextFacts, SourceCaution)
     keys = {field.name for kind in kinds for field in dataclasses.fields(kind)}
     assert [name for name in sorted(keys) if f"`{name}`" not in text] == []
 

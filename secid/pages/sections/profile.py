@@ -10,7 +10,6 @@ from secid.pages.glossary import kind_name, terms
 from secid.pages.page import Section, Table, foreign, number, wrapped
 from secid.pages.text import (
     UNKNOWN_HALF_WIDTH,
-    UNKNOWN_INTERVAL,
     count,
     fraction,
     percent,
@@ -21,32 +20,24 @@ from secid.pages.text import (
 )
 from secid.results import Run
 
-GAPS_CAPTION = "Mean weight (product of the gates) minus that of random passages, by gate"
-
 
 def profile_section(run: Run, result: Profiles) -> Section:
-    """Show the mean gates of each source, and the parts of its gap to random passages."""
+    """Show the mean gates of each source and of the controls. `profile_gaps` has the gaps to random passages."""
     profiles = [(plain(profile.source), profile) for profile in result.sources]
     profiles += [(kind_name(profile.source), profile) for profile in result.controls.values()]
     means = Table(
         caption="Mean gates with 95 % CI",
         columns=(foreign("source"), *map(wrapped, (*FACTORS, "weight")), number("queries")),
         rows=tuple(
-            (name, *(_mean(getattr(profile, gate)) for gate in (*FACTORS, "weight")), count(profile.n_queries))
-            for name, profile in profiles
-        ),
-    )
-    gaps = Table(
-        caption=f"{GAPS_CAPTION}, with 95 % CI",
-        columns=(foreign("source"), *map(wrapped, ("gap to random", *FACTORS)), number("queries")),
-        rows=tuple(
             (
-                plain(profile.source),
-                *(_gap(part) for part in (profile.gap.weight, *(getattr(profile.gap, gate) for gate in FACTORS))),
-                count(profile.gap.n_queries),
+                name,
+                *(
+                    with_interval(mean.value, mean.interval_95, fraction)
+                    for mean in (profile.consistency, profile.locality, profile.residual, profile.weight)
+                ),
+                count(profile.n_queries),
             )
-            for profile in result.sources
-            if profile.gap is not None
+            for name, profile in profiles
         ),
     )
     return Section(
@@ -54,8 +45,8 @@ def profile_section(run: Run, result: Profiles) -> Section:
         link="Gates",
         title="Gate profile",
         paragraphs=(*log_det_lines(run), *_residual_alone(run, result.sources)),
-        tables=(means, gaps) if gaps.rows else (means,),
-        terms=terms("π", "ρ", "λ", "weight", "gap to random", "95 % CI"),
+        tables=(means,),
+        terms=terms(*FACTORS, "weight", "gap to random", "95 % CI"),
     )
 
 
@@ -74,7 +65,8 @@ def profile_gaps(_: Run, result: Profiles) -> Table | None:
         if profile.gap is not None
     )
     columns = (foreign("source"), *map(number, ("gap to random", *FACTORS)))
-    return Table(caption=GAPS_CAPTION, columns=columns, rows=rows) if rows else None
+    caption = "Mean weight (product of the gates) minus that of random passages, by gate"
+    return Table(caption=caption, columns=columns, rows=rows) if rows else None
 
 
 def _half(mean: Mean) -> str:
@@ -101,13 +93,3 @@ def _residual_alone(run: Run, sources: Sequence[GateProfile]) -> list[str]:
     alike = sum((residual[a] - residual[b]) * (score[a] - score[b]) > 0 for a, b in pairs)
     n_pairs = plural(len(pairs), "pair")
     return [f"The mean residual needs no encoder. It orders {count(alike)} of {n_pairs} of sources as the score does."]
-
-
-def _mean(mean: Mean) -> str:
-    return with_interval(mean.value, mean.interval_95, fraction)
-
-
-def _gap(mean: Mean) -> str:
-    if mean.interval_95 is None:
-        return f"{signed(mean.value)}\n({UNKNOWN_INTERVAL})"
-    return with_interval(mean.value, mean.interval_95, signed)

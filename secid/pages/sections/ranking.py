@@ -61,32 +61,18 @@ def queries(run: Run, source: SourceReport) -> str:
 
 
 def ranking_section(run: Run) -> Section:
-    """Show the score of each source with its interval and tie, and its parts."""
-    rows = []
-    for source in run.sources:
-        shown, score = source.in_table(run.budget), source.scored
-        point = shown.score
-        rows.append(
-            (
-                plain(source.name),
-                f"{rank_text(source)}{f' ({score.tie})' if score.tie else ''}",
-                nats(point.nats),
-                shown_interval(point.interval_95, run.budget),
-                percent(score.probability_first),
-                _hardness_interval(shown),
-                percent(score.diversity_fraction),
-                queries(run, source),
-            )
+    """Show what the answer table lacks: rank, chance of the highest score, interval of the hardness, and diversity."""
+    rows = tuple(
+        (
+            plain(source.name),
+            rank_text(source),
+            percent(source.scored.probability_first),
+            _hardness_interval(source.in_table(run.budget)),
+            percent(source.scored.diversity_fraction),
         )
-    names = (
-        "rank (tie)",
-        f"{score_name(run)} (nats)",
-        "95 % CI",
-        "P(first)",
-        "hardness, 95 % CI",
-        "diversity fraction",
+        for source in run.sources
     )
-    columns = (foreign("source"), *map(number, (*names, "queries")))
+    columns = (foreign("source"), *map(number, ("rank", "P(first)", "hardness, 95 % CI", "diversity fraction")))
     numbers = equal_numbers_text(run) if run.budget > 1.0 else ""
     on_equal = f"Scores, intervals, ranks and pairs are on {numbers}: beyond B = 1 a larger sample scores higher."
     return Section(
@@ -96,10 +82,9 @@ def ranking_section(run: Run) -> Section:
         paragraphs=tuple(
             filter(None, (on_equal if numbers else "", "" if "ablations" in run.analyses else UNTESTED_NOTE))
         ),
-        tables=(Table(caption=f"{listing(run)}, with 95 % CI", columns=columns, rows=tuple(rows)),),
+        tables=(Table(caption=listing(run), columns=columns, rows=rows),),
         terms=terms(
-            *("ECI_sem" if run.budget == 1.0 else "ECI_B", "95 % CI", "tie", "P(first)", "hardness"),
-            *("diversity fraction", "queries"),
+            *("ECI_sem" if run.budget == 1.0 else "ECI_B", "95 % CI", "P(first)", "hardness", "diversity fraction")
         ),
     )
 
@@ -313,14 +298,13 @@ PROXIES = ("gradient energy", "MNRL loss", "ambiguity")
 def gates_section(run: Run) -> Section:
     """Show the coverage of negatives and positives, and scores that other methods rank by."""
     means = Table(
-        caption="Mean lexical coverage, and tr M",
-        columns=(foreign("source"), *map(number, ("c", "c of positives", "tr M"))),
+        caption="Mean lexical coverage",
+        columns=(foreign("source"), *map(number, ("c", "c of positives"))),
         rows=tuple(
             (
                 plain(source.name),
                 fraction(source.scored.coverage_mean),
                 fraction(source.scored.positive_coverage_mean),
-                nats(source.scored.trace),
             )
             for source in run.sources
         ),
@@ -330,7 +314,7 @@ def gates_section(run: Run) -> Section:
         link="Coverage",
         title="Coverage and other scores",
         tables=(means, _proxies(run)),
-        terms=terms("c", "c of positives", "tr M", "pair, record", *PROXIES),
+        terms=terms("c", "c of positives", "pair, record", *PROXIES),
     )
 
 
@@ -371,7 +355,7 @@ def directions_section(run: Run) -> Section:
         link="Variety",
         title="Diversity of the negatives",
         tables=(table,),
-        terms=terms("effective rank", "‖M‖", "eigenvalue share", "tr M"),
+        terms=terms("effective rank", "‖M‖", "eigenvalue share", "weight"),
     )
 
 

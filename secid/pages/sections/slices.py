@@ -72,7 +72,7 @@ def _findings(slices: Sequence[Slice]) -> tuple[Table, ...]:
     )
     cut = f", the {len(slices)} largest slices" if len(slices) == FINDING_SLICES else ""
     columns = (foreign("slice and source"), *(number(plain(name)) for name in used))
-    return (Table(caption=f"Share of negatives by finding{cut}", columns=columns, rows=rows),)
+    return (Table(caption=f"Share of negatives by failure bucket{cut}", columns=columns, rows=rows),)
 
 
 def _sorted(slices: Sequence[Slice]) -> Sequence[Slice]:

@@ -54,8 +54,12 @@ MAX_SEARCHED_PLACES = 1_000
 """Maximum number of places in a text that are searched for a list. Each search may read the whole text."""
 THOUGHT_END = "</think>"
 """End of a model's reasoning, which may hold drafts of a list."""
+LIST_KEY, TEXT_KEY = "negatives", "text"
+"""Key of the list that the prompt asks for, and of the text in an object that also has other texts."""
 NUMBERED_LINE = re.compile(r"^[ \t]*\d+[.)][ \t]+(\S.*)$", re.MULTILINE)
 JSON_START = re.compile(r"[\[{]")
+FENCE_START, FENCE_END = re.compile(r"\s*(?:```\w*\s*)?(?=[\[{])"), re.compile(r"\s*(?:```\s*)?\Z")
+"""Everything that may surround an answer that is one JSON document: white space and a code fence."""
 JSON_DECODER = json.JSONDecoder(strict=False)
 """Decoder that accepts line ends within strings, since models write them."""
 
@@ -157,8 +161,9 @@ def _items(answer: ServerAnswer) -> tuple[str, list[object]]:
         return "refusal", []
     if answer.finish_reason in (NOT_CHAT, TOO_LONG):
         return answer.finish_reason, []
-    content = answer.content.rpartition(THOUGHT_END)[2]
-    lists = list(filter(None, map(_list_of, _values(content))))
+    content = _after_thoughts(answer.content)
+    values = sorted(_values(content), key=lambda value: isinstance(value, dict) and LIST_KEY in value)
+    lists = list(filter(None, map(_list_of, values)))
     if lists:
         return "", lists[-1]
     if answer.finish_reason == CUT:
@@ -167,6 +172,24 @@ def _items(answer: ServerAnswer) -> tuple[str, list[object]]:
         return "refusal", []
     numbered = NUMBERED_LINE.findall(content)
     return ("", numbered) if len(numbered) > 1 else ("not_json", [])
+
+
+def _after_thoughts(content: str) -> str:
+    """Return what follows a model's thoughts. The end of thoughts within a JSON document is part of a text."""
+    start = 0
+    while (end := content.find(THOUGHT_END, start)) >= 0 and not _is_document(content, start):
+        start = end + len(THOUGHT_END)
+    return content[start:]
+
+
+def _is_document(text: str, start: int) -> bool:
+    """Return whether a text is, from `start`, one JSON list or object, in a code fence or not."""
+    before = FENCE_START.match(text, start)
+    try:
+        end = JSON_DECODER.raw_decode(text, before.end())[1] if before else None
+    except (ValueError, RecursionError):
+        return False
+    return end is not None and FENCE_END.match(text, end) is not None
 
 
 def _values(text: str) -> Iterator[Any]:
@@ -187,13 +210,13 @@ def _values(text: str) -> Iterator[Any]:
 def _list_of(value: Any) -> list[object] | None:
     """Return the list in a JSON value, or the value itself if it is a list. Return None if no item is a text.
 
-    An object with exactly one text counts as that text.
+    The list is the one called `negatives`, or else the first. An object counts as its `text`, or as its only text.
 
     >>> _list_of({"negatives": [{"id": 1, "text": "a"}, "b"]}), _list_of([1, 2])
     (['a', 'b'], None)
     """
     if isinstance(value, dict):
-        value = next((part for part in value.values() if isinstance(part, list)), None)
+        value = next((part for part in (value.get(LIST_KEY), *value.values()) if isinstance(part, list)), None)
     if not isinstance(value, list):
         return None
     items = [_only_text(item) if isinstance(item, dict) else item for item in value]
@@ -201,6 +224,8 @@ def _list_of(value: Any) -> list[object] | None:
 
 
 def _only_text(item: dict[str, object]) -> object:
+    if isinstance(item.get(TEXT_KEY), str):
+        return item[TEXT_KEY]
     texts = [part for part in item.values() if isinstance(part, str)]
     return texts[0] if len(texts) == 1 else item
 

@@ -96,7 +96,7 @@ def rates_of(rate: float | Sequence[float] | None, lora: bool) -> tuple[float, .
     """Return the learning rates to train at, rising.
 
     Several rates are used as given. For one rate, or the default, it and four times it are used. Raises SettingsError
-    if `rate` is neither a number nor a sequence of numbers.
+    if `rate` is neither a number nor a sequence of numbers. Raises UsageError if four times the rate is 1 or more.
     """
     usual = RATE["lora" if lora else "full"]
     rates = (usual,) if rate is None else (rate,) if isinstance(rate, Real) else rate
@@ -105,7 +105,16 @@ def rates_of(rate: float | Sequence[float] | None, lora: bool) -> tuple[float, .
             f"{rate!r} is not a number or a list of numbers", where="--rate", remedy="use, for example, --rate 2e-5"
         )
     several = sorted(map(float, rates)) or [usual]
-    return tuple(several) if len(several) > 1 else (several[0], SECOND_DOSE * several[0])
+    if len(several) > 1:
+        return tuple(several)
+    second = SECOND_DOSE * several[0]
+    if several[0] < 1 <= second:
+        raise UsageError(
+            f"four times {several[0]:g} is {second:g}, and a learning rate is below 1",
+            where="--rate",
+            remedy="give a smaller rate, or name two rates",
+        )
+    return several[0], second
 
 
 def refuse_guide(loss: str, guide: str | None, *, named_here: bool) -> None:

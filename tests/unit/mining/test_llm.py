@@ -149,6 +149,9 @@ ANSWERS: dict[str, tuple[str, int, dict[str, int]]] = {
     "prose around it": (f"Sure! Here they are [as asked]:\n\n{GOOD}\n\nLet me know {{if}} you need more.", 3, {}),
     "thoughts before it": (f"<think>Maybe [1, 2] or {{}} …</think>{GOOD}", 3, {}),
     "objects with a text each": (json.dumps({"n": 3, "list": [{"id": 1, "text": t} for t in ENGLISH]}), 3, {}),
+    "objects with a reason each": (json.dumps({"negatives": [{"reason": "r", "text": t} for t in ENGLISH]}), 3, {}),
+    "another list before it": (json.dumps({"aspects": ["yeast", "salt"], "negatives": ENGLISH}), 3, {}),
+    "another list and no negatives": (json.dumps({"aspects": ["yeast"], "negatives": []}), 0, {"not_json": 1}),
     "line ends in a string": (GOOD.replace(" also ", "\nalso "), 3, {}),
     "numbered lines": ("\n".join(f"{n}. {text}" for n, text in enumerate(ENGLISH)), 3, {}),
     "nothing": ("", 0, {"not_json": 1}),
@@ -185,7 +188,23 @@ def test_answers_are_read_tolerantly_and_the_rest_is_kept_under_a_reason(ask: As
 def test_drafts_in_a_models_thoughts_are_not_taken(ask: Asker) -> None:
     for opening in ("<think>", ""):
         assert ask.reasons(f'{opening}hmm {{"negatives": ["draft"]}}</think>{GOOD}') == (3, {})
-    assert ask.reasons(f'first {{"negatives": ["draft"]}}, better {GOOD}') == (3, {})
+    assert ask.reasons(f'{{"negatives": ["draft"]}}</think>{{"negatives": ["draft"]}}</think>{GOOD}') == (3, {})
+    assert ask.reasons('{"negatives": ["draft"]}</think>I cannot answer.') == (0, {"not_json": 1})
+
+
+def test_the_end_of_thoughts_within_a_text_cuts_nothing(ask: Asker) -> None:
+    whole = json.dumps({"negatives": ["a baker </think> bakes", *ENGLISH[1:]]})
+    for before, after in (("", ""), ("<think>[1] </think> or not</think>\n", ""), ("```json\n", "\n```\n")):
+        assert ask.reasons(before + whole + after) == (3, {})
+        assert json.loads(ask.journal.read_text("utf-8"))["answer"]["content"] == before + whole + after
+
+
+def test_the_last_list_counts_unless_one_is_named_negatives(ask: Asker) -> None:
+    assert ask.reasons(f'first ["draft"], better {GOOD}') == (3, {})
+    named = json.dumps({"negatives": ENGLISH})
+    assert ask.reasons(f'first {{"negatives": ["draft"]}}, better {named}') == (3, {})
+    assert ask.reasons(f'{named}\nThe terms ["yeast", "salt"] were avoided, see {{"notes": ["n"]}}.') == (3, {})
+    assert ask.reasons(f'first {{"negatives": []}}, better {GOOD}') == (3, {})
 
 
 def test_a_long_answer_is_not_read(ask: Asker) -> None:
@@ -399,7 +418,8 @@ def test_refusals_that_come_before_slow_answers_do_not_stop_the_run(ask: Asker) 
 
 
 def test_no_server(ask: Asker, impatient: None) -> None:
-    refusal(lambda: ask(url="http://127.0.0.1:9/v1"), EndpointError, "http://127.0.0.1:9/v1")
+    message = refusal(lambda: ask(url="http://127.0.0.1:9/v1"), EndpointError, "http://127.0.0.1:9/v1")
+    assert "nothing listens there; no answer was kept" in message
 
 
 def test_a_long_retry_after_is_not_waited_for(ask: Asker) -> None:

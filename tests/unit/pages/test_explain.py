@@ -99,7 +99,7 @@ PAGES = [page_of(sample) for sample in (reported(), guided(golden()), profiled(g
 OF_PAGES = heads(*(table for page in PAGES for part in page.details for table in part.tables))
 OWN_WORDS = heads(
     *(table for page in PAGES for part in page.details if part.anchor in ("origin", "read") for table in part.tables)
-) | {"IDF", "findings", "listed above", "more", "pairs that change places", "varied"}
+) | {"IDF", "listed above", "more", "pairs that change places", "varied"}
 """Heads that say themselves what they are."""
 
 

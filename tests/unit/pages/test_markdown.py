@@ -76,8 +76,8 @@ def test_what_a_flag_asked_for_stays_and_the_largest_of_the_rest_go():
 def test_a_small_page_is_whole():
     text = RUN_FORMATS[".md"](RUN)
     assert "Left out to save space" not in text
-    assert text.index("**Repair") < text.index("| source | status |") < text.index("## Findings")
-    assert text.index("## Findings") < text.index(f"## {METHOD_HEADING}")
+    assert text.index("**Repair") < text.index("| source | status |") < text.index("## Failure buckets")
+    assert text.index("## Failure buckets") < text.index(f"## {METHOD_HEADING}")
 
 
 def test_tables_keep_their_columns(sample):

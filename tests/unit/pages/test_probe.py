@@ -132,8 +132,9 @@ def test_the_gains_stand_beside_the_score_s_answer(suffix, fold):
 
 def test_the_next_step_of_an_abstention_is_not_what_was_tried():
     whole = probes.without_gain()
-    assert "--rate 0.0008" in probe_headline(whole)
-    assert "--rate" not in probe_headline(replace(whole, doses=(*whole.doses, probes.diverged(8e-4))))
+    assert "--rate 0.0002 --rate 0.0008" in probe_headline(whole), "one rate alone would add its fourfold"
+    diverged = without_isolates(probe_headline(replace(whole, doses=(*whole.doses, probes.diverged(8e-4)))))
+    assert "smaller rates, --steps 400 --rate 5e-05 --rate 0.0002." in diverged
 
 
 def test_a_run_on_a_terminal_names_the_command_or_gives_the_verdict():

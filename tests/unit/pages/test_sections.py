@@ -48,10 +48,9 @@ def test_beyond_b_1_the_score_is_that_on_equal_numbers():
         RUN, budget=1000.0, sources=(first, second), budgets=Budgets(crossings=(), equal_numbers=numbers)
     )
     assert own_score(run, second) == "161.3 ±11.3"
-    rows = {row[0]: row[1:] for row in ranking_section(run).tables[0].rows}
-    assert {name: row[1] for name, row in rows.items()} == {first.name: "174.0", second.name: "161.3"}
+    assert own_score(run, first) == "174.0 ±15.4"
     apart = ranking_section(samples.reported()).tables[0].rows[-1]
-    assert (apart[0], apart[1], apart[4]) == ("random", "–", "–")
+    assert apart[:3] == ("random", "–", "–")
     assert any("110 queries and 1,100" in sentence for sentence in notes(run))
     assert not any("1,100" in sentence for sentence in verdict(replace(run, budget=1.0)))
 

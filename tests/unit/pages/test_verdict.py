@@ -236,7 +236,9 @@ def test_the_verdict_says_which_sources_have_the_highest_score():
     assert said(compared(CLEAN, True)) == [f"{NAMES[0]} has the highest score"]
     one = [replace(pair, established=pair.second == NAMES[-1]) for pair in CLEAN.comparisons]
     tied = replace(CLEAN, comparisons=tuple(one))
-    assert said(tied) == [f"{NAMES[0]}, {NAMES[1]}, {NAMES[2]} and {NAMES[3]} tie for the highest score"]
+    assert said(tied) == [
+        f"{NAMES[0]}, {NAMES[1]}, {NAMES[2]} and {NAMES[3]} tie for the highest score, and dense is the hardest"
+    ]
     repaired = samples.changed(CLEAN.sources[0], status="repair")
     others = replace(compared(CLEAN, True), sources=(repaired, *CLEAN.sources[1:]))
     assert said(others) == [f"of the others, {NAMES[1]} has the highest score"]

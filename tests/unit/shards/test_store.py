@@ -311,7 +311,7 @@ def test_urls_that_cannot_be_opened(monkeypatch):
     monkeypatch.setitem(known_implementations, "absent", {"class": "absent_store.Store", "err": "Install it"})
     with pytest.raises(UsageError, match="absent_store") as caught:
         StateDir("absent://user:secret@host/x")
-    assert (caught.value.where, caught.value.remedy) == ("absent://host/x", "pip install absent_store")
+    assert (caught.value.where, caught.value.remedy) == ("absent://host/x", "install it: pip install absent_store")
     with pytest.raises(UsageError, match="nope"):
         StateDir("nope://x")
     with pytest.raises(UsageError, match="the folder's name is empty"):  # such as "$STATES", which is not set
