@@ -154,8 +154,9 @@ TERM_WORDS = {
     "significant": "yes if the difference holds after Holm's correction for the number of pairs.",
     "finding": "a failure bucket, which is what negatives have in common: `secid explain NAME` says more.",
     "positives": "labelled positives of the same queries.",
-    "control": "made from the run's own texts, scored like a source and never ranked: what any source should beat.",
-    "keep the order": "number of settings, of those tried, under which every pair of sources keeps its order.",
+    "control": "made from the run's own texts, scored like a source and never ranked: a reference for the scores.",
+    "same order of all": "number of settings, of those tried, under which all sources keep their order, also those "
+    "that do not differ significantly.",
     "rule": "what flags a negative: π below ½, a margin to the positive, or a guide.",
     "rows": "rows of the file, 0 or more; each lists the negatives of one query and positive.",
     "short": "rows with fewer negatives than asked for, 0 or more; fewer is better.",

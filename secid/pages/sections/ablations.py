@@ -63,7 +63,7 @@ def _summary(run: Run, ablations: Sequence[Ablation]) -> Table:
         caption=f"Scores in nats{_at(run)} from the lowest to the highest, and pairs that change places",
         columns=(
             text("varied"),
-            number("keep the order"),
+            number("same order of all"),
             *(wrapped(plain(source.name), is_name=True) for source in run.sources),
             text("pairs that change places"),
         ),
