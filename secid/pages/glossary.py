@@ -211,6 +211,7 @@ TERM_WORDS = {
     "failed": "number of checks that failed; one is enough to reject the source.",
     "notices": "number of checks that are beyond their limit without failing the source.",
     "value": "the measured number, in the unit of its limit; for drift, the difference from the predecessor.",
+    "baseline": "the number that the limit comes from, with its source; – for a limit of the policy.",
     "limit": "the threshold, and the side of it on which the check passes; – for a check without a threshold.",
 }
 """Other columns and terms, which no section of a page explains."""
