@@ -23,6 +23,12 @@ ROOT = Path(__file__).resolve().parents[1]
 CLI_PAGE = ROOT / "docs" / "cli.md"
 FINDINGS_PAGE = ROOT / "docs" / "findings.md"
 README = ROOT / "README.md"
+INDEX = ROOT / "docs" / "README.md"
+WORDS = (
+    "source", "record", "encoder", "consistency", "locality", "residual", "weight", "ECI_sem", "hardness",
+    "outscoring", "finding", "defects", "control", "pool", "not ranked", "tie",
+)  # fmt: skip
+"""The terms that the index of the pages explains."""
 GATE_PAGE = ROOT / "docs" / "gate.md"
 PROBE_PAGE = ROOT / "docs" / "probe.md"
 PROBE_SNAPSHOT = ROOT / "tests" / "snapshots" / "probe-80.txt"
@@ -172,6 +178,14 @@ def findings_page() -> str:
     return block(block(text, "findings", "\n\n".join(findings)), "cautions", "\n\n".join(cautions))
 
 
+def index() -> str:
+    """Return docs/README.md with its table of words."""
+    from secid.pages.explain import TERMS
+
+    rows = [f"| {word} | {_cell(TERMS[word].rstrip('.'))} |" for word in WORDS]
+    return block(INDEX.read_text(encoding="utf-8"), "words", "\n".join(["| word | meaning |", "|---|---|", *rows]))
+
+
 def _capital(text: str) -> str:
     return text[:1].upper() + text[1:]
 
@@ -237,6 +251,7 @@ def main(arguments: list[str]) -> None:
     """Write the pages."""
     CLI_PAGE.write_text(cli_page(), encoding="utf-8")
     FINDINGS_PAGE.write_text(findings_page(), encoding="utf-8")
+    INDEX.write_text(index(), encoding="utf-8")
     PROBE_PAGE.write_text(probe_page(), encoding="utf-8")
     if "--output" in arguments:
         for page in OUTPUTS:

@@ -109,6 +109,7 @@ def test_generated_tables_are_current():
     """If it fails, run: python docs/build.py"""
     assert builder().cli_page() == text_of(builder().CLI_PAGE)
     assert builder().findings_page() == text_of(builder().FINDINGS_PAGE)
+    assert builder().index() == text_of(builder().INDEX)
     assert builder().probe_page() == text_of(builder().PROBE_PAGE)
 
 
@@ -245,7 +246,7 @@ def tiny(tmp_path_factory):
     return save_tiny_bert(tmp_path_factory.mktemp("tiny") / "encoder")
 
 
-@pytest.mark.parametrize("name", ["agents.md", "how-to.md", "skill/SKILL.md", "tutorial.md"])
+@pytest.mark.parametrize("name", ["how-to.md", "skill/SKILL.md", "tutorial.md"])
 def test_commands_of_a_page_run_as_typed(here, name, tiny, monkeypatch):
     """With a tiny model behind the name "minilm"; mining's margins need the real one."""
     from secid.cli.app import main

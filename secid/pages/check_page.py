@@ -359,8 +359,8 @@ def _group_lines(group: Sequence[Problem]) -> Iterator[Line]:
     else:
         what, do = f"negatives that {FINDINGS[item.name].says}", advice(item)
     rows = sum(one.item.n_rows or 0 for one in group if isinstance(one.item, SourceFinding))
-    repeated = f" {capital(repeated_rows(rows))}." if rows else ""
-    yield bullet(f"{item.name}: {what}. {listed(amounts, SHOWN_SOURCES)}.{repeated} {do}")
+    sentences = (f"{item.name}: {what}.", f"{listed(amounts, SHOWN_SOURCES)}.", repeated_rows(rows), do)
+    yield bullet(" ".join(filter(None, sentences)))
     for example in item.examples[: isinstance(item, SourceCaution) or item.name in DEFECTS]:
         words = evaluation_words(example) if isinstance(example, Example) else _quoted(example)
         yield Line(f"{example.path}:{example.line}{words}", indent=2)

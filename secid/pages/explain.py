@@ -33,7 +33,7 @@ TERMS: Mapping[str, str] = {**EXPLANATIONS, **STATUS_TERMS, **TERM_WORDS, **VARI
 """Explanations of columns, statuses and terms, by the words on pages."""
 TERM_ALIASES: Mapping[str, str] = {**OTHER_NAMES, **{str(name): title for name, title in STATUS.items()}}
 """Other names of terms."""
-SYMBOLS: Mapping[str, str] = {symbol: TERMS[symbol] for symbol in ("π", "ρ", "λ")}
+SYMBOLS: Mapping[str, str] = {symbol: TERMS[OTHER_NAMES[symbol]] for symbol in ("π", "ρ", "λ")}
 LABEL_WIDTH = 9
 """Width of the labels of facts, in characters."""
 GATE_REQUIREMENTS: Mapping[str, str] = {

@@ -350,17 +350,17 @@ def sentence(finding: SourceFinding, n_sampled: int | None = None, queries: str 
     n_sampled : number of negatives that the share is estimated from; None if all were evaluated.
     queries : the queries that the share covers, if this must be said.
     """
-    n, notes = count(finding.n_negatives), [percent(finding.share)]
+    n, notes = count(finding.n_negatives), [percent(finding.share), queries, compared(finding)]
     if n_sampled is not None:
         n = f"{n} of {count(n_sampled)} sampled"
         notes = [f"estimated {percent(finding.share)} of all", f"95 % CI {share_interval(finding)}"]
-    notes += filter(None, (queries, compared(finding), repeated_rows(finding.n_rows or 0)))
-    return f"Negatives that {FINDINGS[finding.name].says}: {n} ({'; '.join(notes)}). {advice(finding)}"
+    found = f"Negatives that {FINDINGS[finding.name].says}: {n} ({', '.join(filter(None, notes))})."
+    return " ".join(filter(None, (found, repeated_rows(finding.n_rows or 0), advice(finding))))
 
 
 def repeated_rows(n: int) -> str:
-    """Return the number of rows that repeat earlier rows, in words; "" if there are none."""
-    return f"rows that repeat an earlier row: {count(n)}" if n else ""
+    """Return a sentence on the number of rows that repeat earlier rows; "" if there are none."""
+    return f"Rows that repeat an earlier row: {count(n)}." if n else ""
 
 
 def _above_limit(run: Run, source: SourceReport, finding: SourceFinding) -> Ranked | None:

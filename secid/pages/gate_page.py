@@ -86,18 +86,16 @@ def too_few_sentence(source: SourceVerdict) -> str:
 
 
 def check_sentence(check: GateCheck) -> str:
-    """Return a sentence with the measured number and its limit."""
+    """Return a sentence with the measured number, its interval and its limit."""
     if check.name == "new_source":
         return NEW_SOURCE_NOTE
     if check.reason:
         return f"Not evaluated: {why_not(check.reason)}."
     if check.measured is None:
         return "The measured number is not finite."
-    notes = [] if check.interval_95 is None else [f"95 % CI {interval_text(check)}"]
-    notes += [f"paired over {plural(check.n_shared, 'shared query', 'shared queries')}"] if check.n_shared else []
     of = f" of {count(check.n)}" if check.n and check.unit == "share" and check.name not in DRIFT_CHECKS else ""
-    bounds = f" ({', '.join(notes)})" if notes else ""
-    return f"{_measure(check)}: {measured_text(check)}{of}{bounds}; limit: {limit_text(check)}{_origin(check)}."
+    interval = "" if check.interval_95 is None else f" (95 % CI {interval_text(check)})"
+    return f"{_measure(check)}: {measured_text(check)}{of}{interval}; limit: {limit_text(check)}."
 
 
 def _measure(check: GateCheck) -> str:
@@ -107,15 +105,11 @@ def _measure(check: GateCheck) -> str:
     return f"Negatives that {entry.says}{', minus the share of such positives' if entry.formal else ''}"
 
 
-def _origin(check: GateCheck) -> str:
-    """Say where the limit comes from."""
-    if check.basis == "policy":
-        return " (policy)" if check.name != "queries" else ""
-    if check.before is None:
-        return ""
-    before = _number(check, check.before, signed=_is_formal(check))
-    whose = "most extreme in" if check.basis == "extreme" else "in"
-    return f" ({check.reference}, {whose} the baseline: {before})"
+def _baseline(check: GateCheck) -> str:
+    """Format the number of the baseline that the limit comes from, with its source; "–" for a limit of the policy."""
+    if check.basis == "policy" or check.before is None:
+        return "–"
+    return f"{_number(check, check.before, signed=_is_formal(check))} ({short(check.reference)})"
 
 
 def _is_formal(check: GateCheck) -> bool:
@@ -351,6 +345,7 @@ def _checks(place: int, source: SourceVerdict) -> Section:
             measured_text(check).removesuffix(" points"),
             interval_text(check),
             limit_text(check).removeprefix("within "),
+            _baseline(check),
         )
         for check in by_urgency(source)
     )
@@ -360,6 +355,7 @@ def _checks(place: int, source: SourceVerdict) -> Section:
         number("value"),
         number("95 % CI"),
         text("limit"),
+        foreign("baseline"),
     )
     return Section(
         anchor=f"checks-{place}",

@@ -28,10 +28,6 @@ NOT_RULED_OUT = (
     "part. Other relevant passages are not ruled out."
 )
 """Sentence for runs without a guide whose queries have several positives. Other runs have ONE_LABEL."""
-TIE_TERM = (
-    "sources share a letter if their difference is not significant, otherwise they have no letter in common; A is the "
-    "highest. – marks a source that is not ranked, or could not be compared with all the others"
-)
 STATUS_TERMS = {
     "no defects": "no counted defect is above its limit, which does not make the source good for training; "
     "“no defects; NAME” has another finding above its limit.",
@@ -46,12 +42,14 @@ HARDNESS_ENDS = "random passages have 0, the positive has 1"
 EXPLANATIONS = {
     "status": "what to do with the source before training, judged only by its defects. "
     + " ".join(f"{status}: {meaning}" for status, meaning in STATUS_TERMS.items()),
-    "consistency": "mean π, 0 to 1: how sure the encoder is of the positive. Near 1 the negative is easy, below ½ it "
-    "outscores the positive.",
-    "locality": "mean ρ, 0 to 1: above ½ the negative is nearer to the positive than to the query.",
-    "residual": "mean λ, 0 to 1: how little the negative repeats the query's words, by IDF.",
+    "consistency": "how sure the encoder is of the positive (π), 0 to 1; tables have the mean. Near 1 the negative is "
+    "easy, below ½ it outscores the positive.",
+    "locality": "how near the negative is to the positive (ρ), 0 to 1; the score rewards more. Above ½ it is nearer "
+    "to the positive than to the query.",
+    "residual": "how little the negative repeats the query's words, by IDF (λ), 0 to 1; the score rewards more.",
     "score ± CI": "the score in nats ± half its 95 % confidence interval; queries are the sampling unit.",
-    "tie": f"{TIE_TERM}.",
+    "tie": "sources share a letter if their difference is not significant, otherwise they have no letter in common; A "
+    "is the highest. – marks a source that is not ranked, or could not be compared with all the others.",
     "hardness": "how close the negatives are to their query: 0 means as close as random passages, 1 as close as "
     "the positives. Higher is harder; false negatives also raise it.",
     "outscoring": "share of the negatives that the encoder scores above their positive (π < ½): false negatives, or "
@@ -71,16 +69,10 @@ EXPLANATIONS = {
     "negatives": "triplets (query, positive, negative) scored, 1 or more.",
     "queries": "distinct queries, 1 or more: the sampling unit. 35/120: the row covers the 35 that all sources "
     "share, out of its 120. *: rows cover different queries, so compare only pairs.",
-    "tr M": "mean weight: the mean of π · ρ · λ, 0 to 1, where a copy of the positive counts 0. The score is at most "
-    "this, and usually within 1 % of it.",
-    "π": "probability that the encoder prefers the positive to the negative, 0 to 1. Near 1 the negative is easy, "
-    "below ½ it outscores the positive.",
-    "ρ": "whether the negative is near the positive, 0 to 1: above ½ it is nearer to the positive than to the query; "
-    "the score rewards more.",
     "c": "lexical coverage, 1 − λ: IDF share of the query's words that the negative repeats, 0 to 1.",
     "c of positives": "lexical coverage of the scored positives, 0 to 1: the coverage that is normal in these texts.",
-    "weight": "π · ρ · λ, 0 to 1: what a negative adds to the score. A copy of the positive adds nothing.",
-    "λ": "0 to 1: how little the negative repeats the query's words, by IDF; the score rewards more.",
+    "weight": "π · ρ · λ, 0 to 1: what a negative adds to the score; a copy of the positive adds 0. Its mean over the "
+    "negatives is tr M. The score is at most tr M, and usually within 1 % of it.",
     "gap to random": "mean weight of a source minus that of random passages for the same queries; the parts of the "
     "gates (Shapley values) add up to it, and one can exceed the gap if another has the opposite sign.",
     "at equal hardness": "mean weight of one source minus that of another within each tenth of the margins s(q, p) − "
@@ -152,7 +144,6 @@ EXPLANATIONS = {
 SHORT_HEADS = {"consistency": "consist.", "locality": "local.", "residual": "resid.", "hardness": "hard."}
 """Headings for a terminal with 80 columns."""
 TERM_WORDS = {
-    "score ± CI tie": f"{EXPLANATIONS['score ± CI']} The letter: {TIE_TERM}.",
     "random passages": "a control: for each query, passages of other queries drawn at random.",
     "known positives": "a control: for queries with two or more labelled positives, the other positives, scored as "
     "if they were negatives.",
@@ -163,8 +154,9 @@ TERM_WORDS = {
     "significant": "yes if the difference holds after Holm's correction for the number of pairs.",
     "finding": "a failure bucket, which is what negatives have in common: `secid explain NAME` says more.",
     "positives": "labelled positives of the same queries.",
-    "control": "made from the run's own texts, scored like a source and never ranked: what any source should beat.",
-    "keep the order": "number of settings, of those tried, under which every pair of sources keeps its order.",
+    "control": "made from the run's own texts, scored like a source and never ranked: a reference for the scores.",
+    "same order of all": "number of settings, of those tried, under which all sources keep their order, also those "
+    "that do not differ significantly.",
     "rule": "what flags a negative: π below ½, a margin to the positive, or a guide.",
     "rows": "rows of the file, 0 or more; each lists the negatives of one query and positive.",
     "short": "rows with fewer negatives than asked for, 0 or more; fewer is better.",
@@ -219,6 +211,7 @@ TERM_WORDS = {
     "failed": "number of checks that failed; one is enough to reject the source.",
     "notices": "number of checks that are beyond their limit without failing the source.",
     "value": "the measured number, in the unit of its limit; for drift, the difference from the predecessor.",
+    "baseline": "the number that the limit comes from, with its source; – for a limit of the policy.",
     "limit": "the threshold, and the side of it on which the check passes; – for a check without a threshold.",
 }
 """Other columns and terms, which no section of a page explains."""
@@ -228,7 +221,8 @@ OTHER_NAMES = {
     "rows read": "rows, records", "rows used": "rows, records", "records": "rows, records",
     "eigenvalue": "eigenvalue share", "relative": "relative margin", "absolute": "absolute margin",
     "overlap": "overlap of margins", "shared queries": "shared", "shared documents": "shared", "score": "ECI_sem",
-    "log det(I + M)": "ECI_sem", "mean weight": "tr M", "lexical residual": "residual",
+    "log det(I + M)": "ECI_sem", "mean weight": "weight", "tr M": "weight", "lexical residual": "residual",
+    "π": "consistency", "ρ": "locality", "λ": "residual", "score ± CI tie": "score ± CI",
     "repaired": "score without defects", "failure bucket": "finding", "failure buckets": "finding", "bucket": "finding",
     "coverage": "c", "inversion_fraction": "outscoring", "interval_95": "95 % CI", "CI": "95 % CI",
     "n_queries": "queries", "n_triplets": "negatives", "flagged_share": "defects",

@@ -26,7 +26,7 @@ NO_MARGIN = "relative=none removes the margin"
 LOOSER = {"margin": "a smaller margin", "maximum": "a higher maximum"}
 """What makes each test of a dense source reject fewer candidates."""
 EXCLUSION_TEXTS = {
-    "false_negative": "labelled positives of the query",
+    "false_negative": "labelled positives",
     "near_copy": "near copies of labelled positives",
     "query_echo": "the query's own text",
     "empty": "empty texts",
@@ -36,10 +36,9 @@ EXCLUSION_TEXTS = {
 
 def mined_screen(mined: Mined) -> Screen:
     """Show the sources, what they lack, and the command that scores them."""
-    n = sum(source.n_negatives for source in mined.sources)
     return screen(
         (
-            strong(f"{plural(len(mined.sources), 'source')}, {plural(n, 'negative')} for {_input(mined)}"),
+            strong(_headline(mined)),
             "" if mined.encoder is None else recipe_line(mined.encoder),
         ),
         (_table(mined),),
@@ -51,15 +50,33 @@ def mined_screen(mined: Mined) -> Screen:
     )
 
 
+def _headline(mined: Mined) -> str:
+    """Return the number of negatives and rows; for each source, if one has no row for part of the input."""
+    n = sum(source.n_negatives for source in mined.sources)
+    if all(source.n_rows == mined.n_rows for source in mined.sources):
+        return f"{plural(len(mined.sources), 'source')}, {plural(n, 'negative')} for {_input(mined)}"
+    first, *others = mined.sources
+    of = f"of {_whose(mined, mined.n_rows)}"
+    parts = (
+        f"{named(first.name)}: {plural(first.n_negatives, 'negative')} for {count(first.n_rows)} {of}",
+        *(f"{named(each.name)}: {count(each.n_negatives)} for {count(each.n_rows)}" for each in others),
+    )
+    return f"{'; '.join(parts)}. All from {plural(mined.n_candidates, 'candidate')}"
+
+
+def _whose(run: MiningRun, n: int) -> str:
+    """Format a number of rows; of queries, if each row has another query."""
+    return plural(n, "query", "queries") if run.n_rows == run.n_queries else plural(n, "row")
+
+
 def _left_out(run: MiningRun) -> Line:
     return warning(f"Left out of the input: {by_reason(run.skipped)}." if run.skipped else "")
 
 
 def _input(run: MiningRun) -> str:
     """Format the number of rows, of queries if it differs, and of candidates."""
-    rows, queries = plural(run.n_rows, "row"), plural(run.n_queries, "query", "queries")
-    whose = queries if run.n_rows == run.n_queries else f"{rows} of {queries}"
-    return f"{whose} from {plural(run.n_candidates, 'candidate')}"
+    queries = "" if run.n_rows == run.n_queries else f" of {plural(run.n_queries, 'query', 'queries')}"
+    return f"{_whose(run, run.n_rows)}{queries} from {plural(run.n_candidates, 'candidate')}"
 
 
 def _table(mined: Mined) -> Table:
@@ -85,7 +102,14 @@ def _table(mined: Mined) -> Table:
 
 
 def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
-    """Yield lines on the margins of a source, what it lacks, and what was excluded."""
+    """Yield lines on what a source lacks, its margins, and what was passed over."""
+    if source.n_rows < mined.n_rows:
+        covers = f", so a comparison of all sources covers at most {count(source.n_rows)}"
+        have = "has" if source.n_rows + 1 == mined.n_rows else "have"
+        yield (
+            f"{_whose(mined, mined.n_rows - source.n_rows)} {have} no negatives in the file"
+            f"{covers if len(mined.sources) > 1 else ''}"
+        )
     if source.method["method"] == "dense":
         margins = (f"{name}={source.method[name]:g}" for name in get_args(Margin) if name in source.method)
         yield f"the margin is dense:{','.join(margins) or 'relative=none'}"
@@ -95,7 +119,7 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     if source.n_filled:
         yield f"{plural(source.n_filled, 'negative')} drawn at random to fill short rows"
     parts = (
-        (source.n_missing, "have no negative and are not in the file"),
+        (source.n_missing, "have no negative"),
         (source.n_dropped, "were dropped by --on-short drop"),
         (source.n_still_short, f"in the file lack {plural(source.n_lacking, 'negative')}"),
     )
@@ -115,7 +139,7 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
             remedies.append("--on-short random draws from those that pass")
         yield "; ".join(remedies)
     if source.excluded:
-        yield f"excluded {_counted(source.excluded, EXCLUSION_TEXTS)}"
+        yield f"passed over: {_counted(source.excluded, EXCLUSION_TEXTS)}"
     if source.usage is not None:
         yield f"the model's {usage_words(source.usage)}"
     if source.rejected:

@@ -267,6 +267,15 @@ def seconds(value: float) -> str:
     return f"{value:.2f}{NO_BREAK_SPACE}s" if value < 100 else f"{value:,.0f}{NO_BREAK_SPACE}s"
 
 
+def about(value: float) -> str:
+    """Format an estimated time, rounded: "about 40 seconds", "about 12 minutes" or "about 29 hours"."""
+    for size, unit in ((3600, "hour"), (60, "minute")):
+        if value >= 1.5 * size:
+            n = round(value / size)
+            return f"about {count(n)} {unit}s"
+    return f"about {plural(max(1, round(value)), 'second')}"
+
+
 def plural(number: int, one: str, many: str | None = None) -> str:
     """Format a count with its noun."""
     return f"{count(number)} {one if number == 1 else many or one + 's'}"

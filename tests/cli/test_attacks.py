@@ -96,7 +96,7 @@ def test_damaged_documents(attacked, name):
     document = json.loads(path.read_text())
     keys = list(places(document))
     settings = [key for key in keys if "settings" in key[:1]]
-    for number in range(18):
+    for number in range(6):
         key = draw.choice(settings if number % 3 == 0 and settings else keys)
         value = draw.choice((*VALUES, REMOVED))
         path.write_text(json.dumps(damaged(document, key, value)))
@@ -112,11 +112,11 @@ def test_damaged_documents(attacked, name):
 )
 def test_documents_of_another_form(attacked, name, text):
     Path(name).write_text(text)
-    for command in COMMANDS[name]:
-        result = invoke_in_process(*command)
-        check_ended(result, command)
-        assert result.code == 2
-        assert Path(name).name in result.err
+    command = COMMANDS[name][0]
+    result = invoke_in_process(*command)
+    check_ended(result, command)
+    assert result.code == 2
+    assert Path(name).name in result.err
 
 
 def bombs() -> dict[str, str]:

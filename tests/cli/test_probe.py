@@ -85,7 +85,7 @@ def test_it_prints_the_result_that_the_api_returns(trained, sources, small):
     lines = [line for line in trained["probe"].out.splitlines() if line.strip().startswith(tuple(by_query))]
     assert len(lines) == 2 + 3 * (1 + 2 * 3), "two of the queries; of each measure one a source, control and rate"
     assert all(line.rstrip(",").endswith("]") for line in lines)
-    assert "takes up to" in trained["probe"].err
+    assert "the probe takes about" in trained["probe"].err
 
 
 def test_the_run_folder_gains_the_probe_and_pages_with_it(trained):
@@ -188,7 +188,7 @@ def test_an_estimate_trains_nothing_and_leaves_the_run_as_it_is(trained, sources
     printed = invoke(*given)
     assert printed.code == 0
     words = " ".join(printed.out.split())
-    assert words.startswith("The probe ranks nothing: only its time was requested. 24 training runs take up to 0:")
+    assert words.startswith("Only the time was asked for: 24 training runs take about ")
     assert before == {path: path.read_bytes() for path in trained["run"].iterdir() if path.is_file()}
 
 

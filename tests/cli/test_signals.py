@@ -138,12 +138,14 @@ def test_a_cache_that_cannot_be_written_costs_nothing_but_time(work: Path, folde
         assert ("Read-only" in outcome.err) == (not is_cached)
 
 
-def test_a_row_of_20_000_negatives(work: Path) -> None:
-    """More than any block holds: 16,384 triplets, and 1 MiB of a file."""
-    negatives = [f"negative {n}, a passage of about as many letters as a line" for n in range(20_000)]
+def test_a_row_of_more_negatives_than_a_block(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """More triplets than a window and more bytes than a chunk of the file."""
+    monkeypatch.setattr("secid.triplets.embedding.WINDOW", 16)
+    monkeypatch.setattr("secid.read.stream.CHUNK_BYTES", 1024)
+    negatives = [f"negative {n}, a passage of about as many letters as a line" for n in range(50)]
     row = {"query": "the query", "pos": ["the positive"], "neg": negatives}
     write_rows(work / "many.jsonl", [row])
     checked = secid.check(["many.jsonl"]).texts["many"]
     (scored,) = secid.score(["many.jsonl"], HashEncoder(), controls="none").sources
-    assert (checked.n_negatives, scored.n_triplets, scored.n_queries) == (20_000, 20_000, 1)
+    assert (checked.n_negatives, scored.n_triplets, scored.n_queries) == (50, 50, 1)
     assert 0 < scored.score.nats <= scored.score.trace

@@ -91,13 +91,13 @@ def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Sc
     return screen(
         (strong(headline), *others),
         (scored_line(run), answer_table(run, full=False)),
-        map(bullet, below_table(run)),
+        map(bullet, (*below_table(run), of_analysis(run, "guide", "sentence") or "")),
         () if gaps is None else (gaps.caption, gaps),
         (f"{term}: {EXPLANATIONS[term]}" for term in ANSWER_TERMS if legend),
         _urgent(run),
         (
             f"{slices} See “Slices” in the report." if slices else "",
-            "" if run.early_stop is None else " ".join(early_sentences(run, run.early_stop)),
+            "" if run.early_stop is None else " ".join(early_sentences(run.early_stop)),
             *map(warning, (*skipped_lines(run.sources), *missing_lines(run, without=["cost"]))),
             "To see which source trains better, run a short training on each:" if next_step else "",
             command(next_step, 4),

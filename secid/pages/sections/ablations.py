@@ -28,27 +28,15 @@ def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
     If none do, it is on the order of all ranked sources. "" with fewer than two of them or without other settings.
     """
     ranked = {source.name for source in run.sources if source.scored.rank is not None}
-    rows = [
-        (item.name, row)
-        for item in ablations
-        if item.name != SAMPLE
-        for row in _others(item)
-        if row.stability is not None
-    ]
+    tried = [row for item in ablations if item.name != SAMPLE for row in _others(item)]
+    rows = [row for row in tried if row.stability is not None]
     if not rows or len(ranked) < 2:
         return ""
     apart = {frozenset((pair.first, pair.second)) for pair in run.comparisons if pair.established}
     apart = {pair for pair in apart if ranked.issuperset(pair)}
-    changed = [
-        f"{name} {row.setting}" if name == "temperature" else plain(display_name(row.setting))
-        for name, row in rows
-        if any(_counts(pair, ranked, apart) for pair in row.swapped)
-    ]
-    counts = f"{count(len(rows) - len(changed))} of {count(len(rows))}"
-    kinds = listed([plain(display_name(item.name)) for item in ablations if item.name != SAMPLE], len(ablations))
-    which = "the order of the sources that differ significantly" if apart else "the order of the ranked sources"
-    end = f"; it changes under {listed(changed, 4)}" if changed else ""
-    return f"{counts} other settings of {kinds} keep {which}{end}."
+    n_kept = sum(not any(_counts(pair, ranked, apart) for pair in row.swapped) for row in rows)
+    which = "sources that differ significantly" if apart else "ranked sources"
+    return f"{count(n_kept)} of {count(len(rows))} other settings keep the order of the {which}."
 
 
 def _counts(pair: tuple[str, str], ranked: Collection[str], apart: Collection[frozenset[str]]) -> bool:
@@ -75,7 +63,7 @@ def _summary(run: Run, ablations: Sequence[Ablation]) -> Table:
         caption=f"Scores in nats{_at(run)} from the lowest to the highest, and pairs that change places",
         columns=(
             text("varied"),
-            number("keep the order"),
+            number("same order of all"),
             *(wrapped(plain(source.name), is_name=True) for source in run.sources),
             text("pairs that change places"),
         ),

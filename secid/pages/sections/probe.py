@@ -4,7 +4,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from math import isfinite
 
 from secid.pages.findings import REPAIR_STATUSES
@@ -13,6 +12,7 @@ from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.text import (
     NO_BREAK_SPACE,
     UNKNOWN_INTERVAL,
+    about,
     code,
     count,
     fraction,
@@ -68,7 +68,6 @@ ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
         f"with a fold held out, fewer queries than one batch of {count(probe.batch)} are left to train on. Add "
         f"queries, or use a smaller batch: {code(f'--batch {max(2, min(probe.batch // 2, probe.n_queries // 4))}')}"
     ),
-    "estimate": lambda probe: f"only its time was requested. {_expected(probe)}",
     "one_seed": lambda _: f"one seed gives no intervals. Use {code('--seeds 3')}",
 }
 """Why nothing can be ranked, and what to do, by the kind in `not_evaluated`."""
@@ -96,6 +95,8 @@ def probe_headline(probe: Probe) -> str:
     reason = probe.abstained
     if reason == "no_gain":
         return _no_gain(probe)
+    if reason == "estimate":
+        return f"Only the time was asked for: {_expected(probe)}."
     if reason is not None:
         why = ABSTENTIONS[reason](probe) if reason in ABSTENTIONS else why_not(reason)
         return f"The probe ranks nothing: {why}."
@@ -103,13 +104,13 @@ def probe_headline(probe: Probe) -> str:
 
 
 def _expected(probe: Probe) -> str:
-    """Return a sentence on the expected time of the training runs."""
+    """Return words on the expected time of the training runs."""
     of_training = probe.timing.get("train", {})
     n, n_kept, expected = (of_training.get(name, 0.0) for name in ("n_trainings", "n_kept", "expected_seconds"))
     if not all(map(isfinite, (n, n_kept, expected))) or n < 1:
-        return "The time is not known"
+        return "it could not be estimated"
     cached = f", of which {count(n_kept)} are already in the cache," if n_kept else ""
-    return f"{plural(int(n), 'training run')}{cached} take up to {timedelta(seconds=round(expected))}"
+    return f"{plural(int(n), 'training run')}{cached} take {about(expected)} at most"
 
 
 def _leader(dose: Dose) -> Iterator[str]:
@@ -167,13 +168,27 @@ def _differences(dose: Dose) -> Iterator[str]:
 
 
 def _other_trainings(probe: Probe) -> Iterator[str]:
-    """Yield what to try next: more steps, and a larger rate unless training diverged; a smaller rate if all do harm."""
+    """Yield what to try next, with two rates: one alone would add its fourfold.
+
+    If every source does harm at every rate: smaller rates. If any source does harm at a rate, or if training diverged:
+    more steps up to the largest rate without harm. Otherwise more steps, or larger rates.
+    """
+    lowest = min(dose.rate for dose in probe.doses)
+    harmless = [dose.rate for dose in probe.trained if not _harmed(dose)]
+    steps = f"--steps {4 * probe.steps}"
     if all(len(_harmed(dose)) == len(dose.sources) for dose in probe.trained):
-        yield f"a smaller rate, {code(f'--rate {min(dose.rate for dose in probe.doses) / 16:g}')}"
-        return
-    yield f"longer training, {code(f'--steps {4 * probe.steps}')},"
-    if len(probe.trained) == len(probe.doses):
-        yield f"a larger rate, {code(f'--rate {4 * max(dose.rate for dose in probe.doses):g}')}"
+        yield f"smaller rates, {code(_rates(lowest / 16, lowest / 4))}"
+    elif len(harmless) < len(probe.doses):
+        highest = max(harmless, default=lowest)
+        yield f"longer training at smaller rates, {code(f'{steps} {_rates(highest / 4, highest)}')}"
+    else:
+        highest = max(harmless)
+        yield f"longer training, {code(steps)},"
+        yield f"larger rates, {code(_rates(highest, 4 * highest))}"
+
+
+def _rates(low: float, high: float) -> str:
+    return f"--rate {low:g} --rate {high:g}"
 
 
 def order_sentence(probe: Probe) -> str:

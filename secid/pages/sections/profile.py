@@ -46,7 +46,7 @@ def profile_section(run: Run, result: Profiles) -> Section:
         title="Gate profile",
         paragraphs=(*log_det_lines(run), *_residual_alone(run, result.sources)),
         tables=(means,),
-        terms=terms("π", "ρ", "λ", "weight", "gap to random", "95 % CI"),
+        terms=terms(*FACTORS, "weight", "gap to random", "95 % CI"),
     )
 
 

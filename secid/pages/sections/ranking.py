@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping
+from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
 from itertools import pairwise
@@ -355,7 +355,7 @@ def directions_section(run: Run) -> Section:
         link="Variety",
         title="Diversity of the negatives",
         tables=(table,),
-        terms=terms("effective rank", "‖M‖", "eigenvalue share", "tr M"),
+        terms=terms("effective rank", "‖M‖", "eigenvalue share", "weight"),
     )
 
 
@@ -364,31 +364,15 @@ def directions_section(run: Run) -> Section:
 SHOWN_PAIRS = 8
 
 
-def early_sentences(run: Run, stop: EarlyStop) -> list[str]:
-    """Return sentences on the number of texts that the looks needed, what is decided, and what would decide more."""
+def early_sentences(stop: EarlyStop) -> list[str]:
+    """Return sentences on the number of texts that the looks needed, for what orders are decided, and which are not."""
     pairs = [f"{named(first)} and {named(second)}" for first, second in stop.undecided]
-    concerned = {name for pair in stop.undecided for name in pair}
-    left_out = {source.name for source in run.sources if source.rows.n_not_sampled}
-    entry = run.settings.get("max_records")
-    limit = entry.get("value") if left_out and isinstance(entry, Mapping) else None
-    flag = "--max-records" if limit is None else f"--max-records {count(limit)}"
-    of_limit = f", with the document frequencies of {flag}" if limit and run.idf.corpus != "uniform" else ""
-    n_tied = sum(not pair.established for pair in run.comparisons)
-    all_looks = len(stop.looks) >= len(stop.planned_looks)
-    sentences = [
+    decided = f"With {percent(stop.confidence)} confidence, decided orders hold for all queries of these files."
+    return [
         f"Scoring stopped after {count(stop.n_texts_encoded)} of {count(stop.n_texts)} distinct texts, cached or not.",
-        f"With {percent(stop.confidence)} confidence decided orders hold for all queries of these files{of_limit}.",
-        "" if stop.tie_nats is None else f"Differences below {nats(stop.tie_nats)} nats count as ties.",
+        f"{decided} Over other queries they may be ties.",
         f"Undecided: {listed(pairs, SHOWN_PAIRS)}." if pairs else "Every pair is decided.",
     ]
-    if pairs:
-        more = f"The looks ended at {flag}: more queries may decide."
-        sentences.append(more if concerned & left_out else "All queries were scored: only other files could decide.")
-    sentences.append("An order decided for these files may still be a tie for the process that made them.")
-    if n_tied and left_out:
-        how = f"raise {flag}" if limit and all_looks else "score without --until-ranked"
-        sentences.append(f"Pairs tied in this way: {count(n_tied)}. To narrow their intervals, {how}.")
-    return list(filter(None, sentences))
 
 
 def early_section(run: Run) -> Section | None:
@@ -409,16 +393,17 @@ def early_section(run: Run) -> Section | None:
         )
         for pair in stop.pairs
     )
+    ties = "" if stop.tie_nats is None else f"; differences below {nats(stop.tie_nats)} nats count as ties"
     look_columns = tuple(map(number, ("queries", "texts needed", "error spent", "pairs decided")))
     pair_columns = (foreign("pair"), text("outcome"), number("queries"), number("difference (nats)"))
     return Section(
         anchor="early",
         link="Early stop",
         title="Stopped once the order was clear",
-        paragraphs=tuple(early_sentences(run, stop)),
+        paragraphs=tuple(early_sentences(stop)),
         tables=(
             Table(caption="Looks", columns=look_columns, rows=looks),
-            Table(caption="Decided pairs", columns=pair_columns, rows=pairs),
+            Table(caption=f"Decided pairs{ties}", columns=pair_columns, rows=pairs),
         ),
         terms=(
             *terms("queries", "difference"),

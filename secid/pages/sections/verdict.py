@@ -332,10 +332,8 @@ def answer(run: Run) -> str:
         highest = [_highest(run, names, f"of {sources_listed(names)}, ") for names in every]
     else:
         names = [name for group in every for name in group]
-        all_sound, all_ranked = len(sound) == len(run.sources), len(names) == len(sound)
-        ranked = "of those ranked, " if all_sound else "of those ranked without defects, "
-        others = "" if all_sound else "of the others, "
-        highest = [_highest(run, names, others if all_ranked else ranked)]
+        of = "of the others, " if len(sound) < len(run.sources) else ""
+        highest = [_highest(run, names, of if len(names) == len(sound) else "of those ranked without defects, ")]
     return f"{'; '.join(filter(None, (statuses(run.sources, _one_label(run)), *highest)))}."
 
 

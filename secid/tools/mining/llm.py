@@ -289,6 +289,9 @@ class Endpoint:
 
     def _failed(self, error: Any, problem: str) -> EndpointError:
         """Return the error after the last attempt. The client makes fewer if the server asks it to wait too long."""
+        if _is_refused(error):
+            kept = "answers so far are kept" if self.answered else "no answer was kept"
+            return self.error(f"nothing listens there; {kept}", "start the server, or correct url=")
         n = int(error.request.headers.get(RETRY_HEADER, 0)) + 1
         what = f"no usable response after {n} attempt{'s' * (n > 1)}; the last problem: {problem}"
         return self.error(what, SERVER_CHECK)
@@ -327,6 +330,14 @@ class Endpoint:
         """Return a server's text as one line of up to 200 characters. The key is removed before the text is cut."""
         line = printable(" ".join(text.split()))
         return (line.replace(self._key, "***") if self._key else line)[:200]
+
+
+def _is_refused(error: BaseException) -> bool:
+    """Return True if the connection was refused, because no server listens at the address."""
+    cause: BaseException | None = error
+    while cause is not None and not isinstance(cause, ConnectionRefusedError):
+        cause = cause.__cause__ or cause.__context__
+    return cause is not None
 
 
 def _named(formats: tuple[dict[str, Any], ...]) -> str:

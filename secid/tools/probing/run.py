@@ -12,7 +12,6 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import replace
-from datetime import timedelta
 from math import ceil
 from pathlib import Path
 
@@ -23,6 +22,7 @@ from secid.encode import Encoder
 from secid.encode.reranker import Reranker
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import NotEvaluatedError, UsageError
+from secid.pages.text import about
 from secid.pool import sample_order
 from secid.progress import Clock, Progress
 from secid.read import Reader
@@ -173,7 +173,10 @@ def run_probe(
     guide_info = None if guide is None else guide.info
     untrained = _untrained(task, test_rows, encoder.info, guide_info, options, settings, reason)
     if reason is not None:
+        if options.estimate:
+            progress.note("no time is estimated, because nothing would be trained")
         return untrained
+    progress.start("time a few steps", None, "")
     candidates, depth = candidates_of(task, test_rows, encoder, settings, progress)
     task = replace(task, candidates=candidates)
     runs = TrainingRuns(task, test_rows, encoder, settings, options, progress, guide)
@@ -217,8 +220,7 @@ def _announce(runs: TrainingRuns, options: Options, progress: Progress, counts: 
         progress.note("one seed gives no interval, so sources will not be ranked; to rank them, use --seeds 3")
     notice = "finished runs are kept after Ctrl-C" if runs.are_kept else "no run is kept after Ctrl-C"
     progress.note(
-        f"the probe takes up to {timedelta(seconds=round(seconds))}; "
-        f"{n - n_missing:,} of {n:,} training runs are in the cache; {notice}"
+        f"the probe takes {about(seconds)} at most; {n - n_missing:,} of {n:,} training runs are in the cache; {notice}"
     )
     if seconds > LONG_SECONDS:
         ways = ["--dtype bf16 (about two thirds of the time on this CPU)"] if runs.faster_in_bf16 else []

@@ -1,7 +1,7 @@
 """The action, the workflow, the GitLab job and the pre-commit hook, run as the services run them, without the services.
 
-The services' own work is simulated: expressions, conditions, checkouts, caches; pip installs nothing. Where the verdict
-is not the point, a program named secid gives it and writes down its arguments.
+The services' own work is simulated: expressions, conditions, checkouts, caches; pip installs nothing. A program named
+secid gives the verdict and writes down its arguments.
 """
 
 from __future__ import annotations
@@ -84,12 +84,10 @@ def commit(folder: Path, message: str) -> str:
     return git(folder, "rev-parse", "HEAD")
 
 
-def tools(folder: Path, verdict: bool) -> Path:
-    """Programs for the steps. verdict: secid itself; else the fake one."""
+def tools(folder: Path) -> Path:
+    """Programs for the steps, with a fake secid."""
     path = folder.parent / f"{folder.name}-tools"
-    real = f'#!/bin/sh\nexec "{sys.executable}" -m secid "$@"\n'
-    fake = FAKE_SECID.format(python=sys.executable, log=str(path / "secid.log"))
-    program(path / "secid", real if verdict else fake)
+    program(path / "secid", FAKE_SECID.format(python=sys.executable, log=str(path / "secid.log")))
     program(path / "pip", f'#!/bin/sh\nprintf "%s\\n" "$@" >>"{path}/pip.log"\n')
     return path
 
@@ -112,7 +110,7 @@ def make(tmp_path, built, tmp_path_factory):
         key = json.dumps([files, str(baseline)])
         if key in built:
             shutil.copytree(built[key].folder, folder, symlinks=True)
-            return Repository(folder, tools(folder, baseline is not None), built[key].base)
+            return Repository(folder, tools(folder), built[key].base)
         folder.mkdir()
         git(folder, "init", "-q")
         if baseline:
@@ -141,7 +139,7 @@ def make(tmp_path, built, tmp_path_factory):
         git(folder, "merge", "-q", "--no-ff", "-m", "merge", "change")
         built[key] = Repository(tmp_path_factory.mktemp("built") / "repo", folder, base)
         shutil.copytree(folder, built[key].folder, symlinks=True)
-        return Repository(folder, tools(folder, baseline is not None), base)
+        return Repository(folder, tools(folder), base)
 
     return build
 
@@ -376,12 +374,18 @@ def test_the_cached_folders_are_secid_s_and_the_hub_s(monkeypatch, tmp_path):
     assert hub() == tmp_path / "project" / model
 
 
-def test_a_rejected_source_is_shown_on_every_page(make, prepared):
+def test_a_rejected_source_is_shown_on_every_page(make, prepared, monkeypatch, invoke):
+    """The gate gets the arguments that the action passes to its program."""
     name = "a,b: %0A ::error::x\n::stop-commands::y & <z>.jsonl"
     repository = make({name: items(140, 1000, known=2), "used.jsonl": items(140, 1000)}, prepared.baseline)
-    job = act(repository)
+    job = act(repository, {**PULL_REQUEST, "FAKE_VERDICT": "1,fail"})
     assert (job.code, job.outcome) == (1, "fail"), job
-    commands = [line for line in job.out.splitlines() if line.lstrip().startswith("::")]
+    monkeypatch.chdir(repository.folder)
+    summary = repository.tools / "summary.log"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(summary))
+    gated = invoke(*repository.arguments())
+    assert gated.code == 1, gated
+    commands = [line for line in (gated.out + gated.err).splitlines() if line.lstrip().startswith("::")]
     assert {line.split(" ")[0] for line in commands} == {"::error", "::notice"}
     (error,) = (line for line in commands if "findings.false_negative" in line)
     properties = dict(part.split("=", 1) for part in error.split(" ", 1)[1].split("::")[0].split(","))
@@ -392,8 +396,9 @@ def test_a_rejected_source_is_shown_on_every_page(make, prepared):
     assert [suite.find("testcase/failure") is not None for suite in suites] == [True, False]
     failures = {case.get("name") for case in suites.iter("testcase") if case.find("failure") is not None}
     assert "findings.false_negative" in failures
+    assert re.search('^  "outcome": "fail"', (reports / "gate.json").read_text(encoding="utf-8"), re.MULTILINE)
     assert (reports / "gate.html").read_text(encoding="utf-8").startswith("<!DOCTYPE html>")
-    assert "findings.false_negative" in repository.log("summary").replace("\\", "")  # Markdown escapes
+    assert "findings.false_negative" in summary.read_text(encoding="utf-8").replace("\\", "")  # Markdown escapes
 
 
 def test_inputs_pass_through_the_environment_alone():

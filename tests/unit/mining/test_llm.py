@@ -419,7 +419,8 @@ def test_refusals_that_come_before_slow_answers_do_not_stop_the_run(ask: Asker) 
 
 
 def test_no_server(ask: Asker, impatient: None) -> None:
-    refusal(lambda: ask(url="http://127.0.0.1:9/v1"), EndpointError, "http://127.0.0.1:9/v1")
+    message = refusal(lambda: ask(url="http://127.0.0.1:9/v1"), EndpointError, "http://127.0.0.1:9/v1")
+    assert "nothing listens there; no answer was kept" in message
 
 
 def test_a_long_retry_after_is_not_waited_for(ask: Asker) -> None:

@@ -40,8 +40,8 @@ def long_texts(run):
 
 @pytest.mark.parametrize(
     "run",
-    [samples.large(RUN, 40, "漢字" * 40), long_texts(RUN), samples.hostile(long_texts(RUN)), samples.large(RUN, 12)],
-    ids=["40 sources", "long texts", "hostile", "12 sources"],
+    [samples.large(RUN, 12, "漢字" * 40), long_texts(RUN), samples.hostile(long_texts(RUN))],
+    ids=["12 sources", "long texts", "hostile"],
 )
 def test_any_page_fits_and_says_what_it_left_out(run):
     text = RUN_FORMATS[".md"](run)

@@ -92,6 +92,15 @@ def test_plurals():
 
 
 @pytest.mark.parametrize(
+    ("seconds", "words"),
+    [(0.2, "1 second"), (40.4, "40 seconds"), (89, "89 seconds"), (90, "2 minutes"), (5_000, "83 minutes"),
+     (5_400, "2 hours"), (105_019, "29 hours")],
+)  # fmt: skip
+def test_an_estimated_time_is_rounded(seconds, words):
+    assert numbers.about(seconds) == f"about {words}"
+
+
+@pytest.mark.parametrize(
     ("value", "ends", "budget", "text"),
     [
         (0.3848, (0.35, 0.4198), 1.0, "0.385 ±0.035"),

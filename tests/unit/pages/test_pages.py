@@ -59,12 +59,13 @@ SAMPLES = {
 
 
 @pytest.fixture(scope="module", params=sorted(SAMPLES))
-def sample(request, run):
-    return SAMPLES[request.param](run)
+def page(request, run):
+    """The HTML page of a sample."""
+    return RUN_FORMATS[".html"](SAMPLES[request.param](run))
 
 
-def test_html_is_well_formed_and_outlined(sample):
-    outline = Outline(RUN_FORMATS[".html"](sample))
+def test_html_is_well_formed_and_outlined(page):
+    outline = Outline(page)
     assert outline.open == []
     assert outline.headings[0] == 1
     assert outline.headings.count(1) == 1
@@ -75,8 +76,8 @@ def test_html_is_well_formed_and_outlined(sample):
     assert targets <= set(ids)
 
 
-def test_html_asks_for_nothing_and_runs_our_own_script_alone(sample):
-    outline = Outline(RUN_FORMATS[".html"](sample))
+def test_html_asks_for_nothing_and_runs_our_own_script_alone(page):
+    outline = Outline(page)
     tags = [tag for tag, _ in outline.tags]
     assert tags.count("script") == 1
     assert not {*tags} & {"img", "iframe", "link", "object", "embed", "form", "base", "foreignobject"}
@@ -92,8 +93,8 @@ def test_html_asks_for_nothing_and_runs_our_own_script_alone(sample):
     assert "unsafe" not in policy
 
 
-def test_every_table_has_caption_and_scopes(sample):
-    for table in re.findall(r"<table.*?</table>", RUN_FORMATS[".html"](sample), re.DOTALL):
+def test_every_table_has_caption_and_scopes(page):
+    for table in re.findall(r"<table.*?</table>", page, re.DOTALL):
         assert re.search(r"<caption[^>]*>[^<]", table)
         head, body = table.split("<tbody>", 1)
         assert head.count("<th ") == head.count('scope="col"') > 0

@@ -90,7 +90,7 @@ def test_the_summary_of_ablations_says_what_each_aspect_changes():
     made = replace(base, base="high", rows=(low, high, replace(high, setting="higher", stability=1.0)))
     summary = ablations_section(RUN, (made, items["weight"])).tables[0]
     first, weight = (dict(zip([column.title for column in summary.columns], row, strict=True)) for row in summary.rows)
-    assert (first["keep the order"], first["pairs that change places"]) == (
+    assert (first["same order of all"], first["pairs that change places"]) == (
         "1 of 2",
         f"{names[0]} with {names[1]} under low",
     )
