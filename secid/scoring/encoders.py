@@ -68,23 +68,39 @@ def refuse_missing(
 ) -> None:
     """Raise EncoderError if the target, the guide or another encoder does not exist, before torch is imported.
 
-    Encoders on the hub are downloaded here.
+    Encoders on the hub are downloaded here. Raises UsageError if the guide is the target encoder.
     """
+    target = None
+    if encoder is None or isinstance(encoder, str):
+        target = _refuse_missing_one(settings, progress)
+    for name in (*others, *filter(None, [settings.guide_reranker])):
+        _refuse_missing_one(with_encoder(settings, name), progress)
+    if settings.guide is not None:
+        folder = _refuse_missing_one(with_encoder(settings, settings.guide), progress)
+        if folder is not None and folder == target:
+            raise guide_is_target()
+
+
+def _refuse_missing_one(settings: Settings, progress: Progress) -> Path | None:
+    """Return the folder of the model `settings.encoder`; None for other kinds. Raises EncoderError if it is missing."""
     from secid.encode import load
     from secid.encode.locate import locate
 
-    named = [] if encoder is not None and not isinstance(encoder, str) else [settings]
-    named += [
-        with_encoder(settings, name) for name in (*others, settings.guide, settings.guide_reranker) if name is not None
-    ]
-    for model_settings in named:
-        name = model_settings.encoder or ""
-        progress.start(f"load {name}", None, "")
-        kind = encoder_kind(name)
-        if kind == "model":
-            locate(model_settings)
-        elif kind == "vectors" and not Path(name).is_file():
-            load(model_settings)
+    name = settings.encoder or ""
+    progress.start(f"load {name}", None, "")
+    kind = encoder_kind(name)
+    if kind == "vectors" and not Path(name).is_file():
+        load(settings)
+    return locate(settings).folder.resolve() if kind == "model" else None
+
+
+def guide_is_target() -> UsageError:
+    """Return the error for a guide that is the target encoder."""
+    return UsageError(
+        "is the target encoder, which cannot find its own false negatives",
+        where=flag_of("guide"),
+        remedy="name another encoder, or a reranker",
+    )
 
 
 def load_noted(encoder: EncoderLike | None, settings: Settings, progress: Progress) -> tuple[Encoder, EncoderInfo]:
@@ -126,11 +142,7 @@ def load_guide(settings: Settings, target: Encoder, progress: Progress) -> Guide
         return load_reranker(reranker, settings)
     guide = load(with_guide(settings), progress)
     if _identity(guide.info) == _identity(target.info):
-        raise UsageError(
-            "is the target encoder, which cannot find its own false negatives",
-            where=flag_of("guide"),
-            remedy="name another encoder, or a reranker",
-        )
+        raise guide_is_target()
     for line in (recipe_line(guide.info), *fact_lines(guide.info.facts)):
         for prefix in ("query_prefix", "passage_prefix"):
             line = line.replace(f"{flag_of(prefix)} ", f"{flag_of(f'guide_{prefix}')}=")

@@ -211,6 +211,8 @@ REFUSED = [
     ("score in.jsonl --encoder e5-bse", "did you mean 'e5-base'"),
     ("score in.jsonl --encoder minilm --encoder e5-bse", "did you mean 'e5-base'"),
     ("score in.jsonl --encoder minilm --guide e5-bse", "did you mean 'e5-base'"),
+    ("score in.jsonl --encoder minilm --guide minilm", "is the target encoder"),
+    ("score in.jsonl --encoder minilm --guide owner/none", "the guide must not be the target encoder"),
     ("score in.jsonl --encoder minilm --guide-reranker ./none", "check the path"),
     ("score in.jsonl --encoder owner/none", "not in the hub cache"),
     ("score in.jsonl --encoder none.npz", "no such file"),

@@ -106,15 +106,18 @@ def contents(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in folder.iterdir()}
 
 
+@pytest.mark.parametrize("base", [OPTIONS[1]], ids=["capped"], indirect=True)
 def test_the_same_input_and_seed_give_the_same_bytes(base):
     folder, expected, options = base
     assert ".manifest.json" in contents(expected)
     assert contents(mine(folder, "again", **options)) == contents(expected)
 
 
-def test_another_seed_draws_others_and_keeps_what_is_not_drawn(tmp_path):
-    collection(tmp_path / "beir")
-    other, own = by_query(mine(tmp_path, "other", seed=4)), by_query(mine(tmp_path, "own"))
+@pytest.mark.parametrize("base", [OPTIONS[0]], ids=["plain"], indirect=True)
+def test_another_seed_draws_others_and_keeps_what_is_not_drawn(base):
+    folder, expected, _ = base
+    specs = [spec for spec in typed() if spec.partition("=")[0] in ("near", "rnd", "draw", "sim")]
+    other, own = by_query(mine(folder, "other", specs, seed=4)), by_query(expected)
     assert other["near.jsonl"] == own["near.jsonl"]
     for name in ("rnd.jsonl", "draw.jsonl", "sim.jsonl"):
         assert other[name] != own[name]

@@ -91,7 +91,7 @@ def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Sc
     return screen(
         (strong(headline), *others),
         (scored_line(run), answer_table(run, full=False)),
-        map(bullet, below_table(run)),
+        map(bullet, (*below_table(run), of_analysis(run, "guide", "sentence") or "")),
         () if gaps is None else (gaps.caption, gaps),
         (f"{term}: {EXPLANATIONS[term]}" for term in ANSWER_TERMS if legend),
         _urgent(run),

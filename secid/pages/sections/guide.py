@@ -9,13 +9,27 @@ from math import isclose
 from secid.analyses.guide import GUIDE, GuideResult, GuideSource, MarginCurve, SourceMargins
 from secid.pages.glossary import terms
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.text import code, count, fraction, listed, named, nats, percent, plain, shown_interval, with_interval
+from secid.pages.text import (
+    NO_BREAK_SPACE,
+    code,
+    count,
+    fraction,
+    listed,
+    named,
+    nats,
+    percent,
+    plain,
+    shown_interval,
+    with_interval,
+)
 from secid.results import Run
+from secid.results.catalogue import FINDINGS
 
+SUSPECT_LIMIT = FINDINGS["suspect"].limit or 0.0
 SUSPECT_SENTENCES = {
     "evidence": "",
     "level": " Here suspects are not significantly more frequent than among random passages, so they are not evidence.",
-    "blind": " Do not filter these sources with the guide, because it flags random passages too.",
+    "blind": f" Above {100 * SUSPECT_LIMIT:g}{NO_BREAK_SPACE}% of random passages, do not filter with this guide.",
 }
 """Sentence on the reliability of suspects, by how often the guide flags random passages."""
 READ_SOME = (
@@ -38,6 +52,11 @@ def suspects_sentences(guide: GuideResult) -> list[str]:
         groups.setdefault(kind, []).append(f"{named(item.name)} ({shares})")
     first = f"Share of suspects by the guide {name}, and of random passages that it flags"
     return [f"{first}: {listed(groups[kind])}.{says}" for kind, says in SUSPECT_SENTENCES.items() if kind in groups]
+
+
+def guide_sentence(_: Run, guide: GuideResult) -> str:
+    """Return the sentences on all sources, for a terminal."""
+    return " ".join(suspects_sentences(guide))
 
 
 def trusted(run: Run) -> Run:

@@ -353,7 +353,7 @@ def test_a_device_without_room_for_the_model_is_reported(tiny: Tiny, monkeypatch
     assert all(part in message for part in (" cpu: CUDA out", "--dtype bf16", "--device cpu"))
 
 
-MANY = [f"{text} {number}" for number in range(25) for text in TEXTS]
+MANY = [f"{text} {number}" for number in range(12) for text in TEXTS]
 
 
 def test_two_devices_give_the_rows_of_one(tiny: Tiny, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -403,7 +403,7 @@ def fails_on(monkeypatch: pytest.MonkeyPatch, n_good: int, survivors: int) -> li
     return calls
 
 
-@pytest.mark.parametrize("n_good", [0, 1, 4])
+@pytest.mark.parametrize("n_good", [0, 4])
 def test_the_others_take_over_from_a_device_that_fails(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch, n_good: int
 ) -> None:
@@ -457,6 +457,7 @@ def test_when_all_devices_fail_it_is_an_error(tiny: Tiny, monkeypatch: pytest.Mo
 def test_an_error_of_the_tokenizer_is_no_failure_of_a_device(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch, device: str
 ) -> None:
+    monkeypatch.setattr("secid.encode.transformer.CPU_CHUNK", 8)
     encoder = tiny_encoder(tiny("bert"), batch_tokens=64, device=device)
     tokenise, calls = encoder.parts.tokeniser.tokens, []
 
@@ -468,7 +469,7 @@ def test_an_error_of_the_tokenizer_is_no_failure_of_a_device(
 
     monkeypatch.setattr(encoder.parts.tokeniser, "tokens", fails_later)
     with pytest.raises(RuntimeError, match="new thread"):
-        encoder.encode([f"text {number}" for number in range(3000)], "passage")
+        encoder.encode([f"text {number}" for number in range(24)], "passage")
     assert encoder.failures == ()
 
 
@@ -571,8 +572,8 @@ def test_texts_in_the_cache_need_no_model(tiny: Tiny, tmp_path: Path, monkeypatc
 @pytest.mark.parametrize(
     ("family", "options"),
     [
-        *((family, {}) for family in ("bert", "xlm-roberta", "distilbert", "mpnet")),
-        *((family, {"pooling": "cls"}) for family in ("bert", "xlm-roberta")),
+        *((family, {}) for family in ("bert", "distilbert", "mpnet")),
+        ("xlm-roberta", {"pooling": "cls"}),
         ("bert", {"dtype": "bf16", "normalize": False}),
     ],
 )

@@ -51,6 +51,13 @@ def sample(request):
     return SAMPLES[request.param]
 
 
+def test_a_guide_is_judged_below_the_table():
+    blind = samples.guided(RUN, random_share=0.5, random_interval_95=(0.45, 0.55))
+    text = " ".join(printed(blind).split())
+    assert "- Share of suspects by the guide guide" in text
+    assert "do not filter with this guide" in text
+
+
 @pytest.mark.parametrize("width", [40, 60, 80, 120])
 def test_no_line_but_a_command_is_wider_than_the_terminal(sample, width):
     repairs = {plain(source.repair or "") for source in sample.sources}
