@@ -5,8 +5,8 @@
     python docs/experiments/dose.py chart dose.svg --results dose.jsonl
 
 COLLECTION is a BEIR folder. Each finished dose is one line of the results, so the same command resumes where it
-stopped. `judge` computes every figure of dose.md from that file, except MiniLM's pairs, which are those of
-finetuning.md. The rules below were fixed before the first run.
+stopped and replaces an incomplete last line. `judge` computes every figure of dose.md from that file, except MiniLM's
+pairs, which are those of finetuning.md. The rules below were fixed before the first run.
 
 Student: the input embeddings of all-MiniLM-L6-v2, each token weighted by a / (a + frequency) with a = 1e-3,
 averaged over the text, minus the mean of the passages, reduced to their 128 principal components, unit length. On
@@ -46,11 +46,12 @@ from __future__ import annotations
 import argparse
 import json
 import re
+import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from hashlib import sha256
-from itertools import combinations
+from itertools import combinations, product
 from pathlib import Path
 from typing import Any
 
@@ -89,7 +90,7 @@ MODEL = Path(offline_package).parent / "model"
 
 
 class NotFiniteError(Exception):
-    """The loss of a training run is not finite. run : its number, source after source and seed by seed."""
+    """The loss of a training run is not finite. run : its place, source after source and seed by seed."""
 
     def __init__(self, run: int, step: int) -> None:
         super().__init__(run, step)
@@ -122,26 +123,52 @@ class Collection:
         return table
 
 
+def parsed(
+    path: Path, parse: Callable[[bytes], Any], expected: str, *, n_header: int = 0, needs_end: bool = False
+) -> list[Any]:
+    """Parse each line of a file after its header. Stop, with file and line, if one is not as expected.
+
+    needs_end : leave out a last line without a line end.
+    """
+    try:
+        data = path.read_bytes()
+    except OSError as error:
+        raise SystemExit(f"{path}: {error.strerror}; expected lines with {expected}") from None
+    lines = data[: data.rfind(b"\n") + 1 if needs_end else None].splitlines()
+    values = []
+    for n, line in enumerate(lines[n_header:], n_header + 1):
+        try:
+            values.append(parse(line))
+        except (ValueError, LookupError, TypeError, AttributeError):
+            got = line[:60].decode(errors="replace")
+            raise SystemExit(f"{path}, line {n}: expected {expected}, got {got!r}") from None
+    return values
+
+
 def read_collection(folder: Path) -> Collection:
-    """Read a BEIR folder. Labels above 0 of all qrels*.tsv count."""
+    """Read a BEIR folder. Labels above 0 of all qrels*.tsv and qrels/*.tsv count."""
 
-    def rows(name: str) -> Iterator[dict[str, str]]:
-        with (folder / name).open(encoding="utf-8") as file:
-            yield from map(json.loads, file)
+    def row_of(line: bytes) -> tuple[str, str, str]:
+        row = json.loads(line)
+        return row["_id"], row["text"], row.get("title", "")
 
-    texts = {row["_id"]: f"{row.get('title', '')} {row['text']}".strip() for row in rows("corpus.jsonl")}
+    def label_of(line: bytes) -> tuple[str, str, float]:
+        query, passage, label = line.decode().split("\t")[:3]
+        return query, passage, float(label)
+
+    rows, labels_text = "a JSON object with _id and text", "query, passage and label, separated by tabs"
+    texts = {key: f"{title} {text}".strip() for key, text, title in parsed(folder / "corpus.jsonl", row_of, rows)}
+    queries = {key: text for key, text, _ in parsed(folder / "queries.jsonl", row_of, rows)}
     ids = sorted(texts, key=lambda key: (number_of(texts[key]), key))
     place = {key: n for n, key in enumerate(ids)}
     labels: dict[str, list[int]] = {}
-    for path in sorted(folder.glob("qrels*.tsv")):
-        for line in path.read_text("utf-8").splitlines()[1:]:
-            query, passage, label = line.split("\t")[:3]
-            if float(label) > 0 and passage in place:
+    for path in sorted([*folder.glob("qrels*.tsv"), *folder.glob("qrels/*.tsv")]):
+        for query, passage, label in parsed(path, label_of, labels_text, n_header=1):
+            if label > 0 and passage in place:
                 labels.setdefault(query, []).append(place[passage])
-    queries = {row["_id"]: row["text"] for row in rows("queries.jsonl")}
     kept = sorted((key for key in labels if key in queries), key=lambda key: (number_of(queries[key]), key))
     if not kept:
-        raise SystemExit(f"{folder}: no qrels*.tsv labels a passage for a query; the bench needs labelled positives")
+        raise SystemExit(f"{folder}: no label in qrels*.tsv or qrels/*.tsv; the bench needs labelled positives")
     positives = [np.array(list(dict.fromkeys(labels[key]))) for key in kept]
     return Collection(folder.name, [queries[key] for key in kept], [texts[key] for key in ids], positives)
 
@@ -542,7 +569,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Train at the doses that are not yet in the results."""
     torch.set_num_threads(arguments.threads)
     for folder in arguments.collections:
-        done = {tuple(line["cell"]) for line in read(arguments.results)}
+        done = {tuple(line["cell"]) for line in read(arguments.results, resumes=True)}
         name = folder.name
         cells = [(name, miner, passages, rate) for miner in MINERS for passages in PASSAGES for rate in RATES]
         if all(cell in done for cell in cells):
@@ -568,12 +595,7 @@ def run(arguments: argparse.Namespace) -> None:
                 if cell[1] != miner or cell in done:
                     continue
                 start = time.process_time()
-                try:
-                    values = trained(student, relevant, folds, lists, cell[2], cell[3])
-                except NotFiniteError as stop:
-                    source, seed = tuple(lists[0])[stop.run // SEEDS], stop.run % SEEDS
-                    where = f"{' '.join(map(str, cell))}, source {source}, seed {seed}"
-                    raise SystemExit(f"{where}: the loss is not finite at step {stop.step}") from None
+                values = trained(student, relevant, folds, lists, cell)
                 line = summary(cell, values, frozen, folds, group, tuple(lists[0]), np.mean(numbers, axis=0))
                 line["cpu_seconds"] = round(time.process_time() - start, 1)
                 append(arguments.results, line)
@@ -586,13 +608,17 @@ def trained(
     relevant: Array,
     folds: list[Fold],
     lists: list[dict[str, Array]],
-    passages: str,
-    rate: float,
+    cell: tuple[Any, ...],
 ) -> list[Array]:
-    """Return (S, SEEDS, H) nDCG@10 of the held-out queries of each fold."""
+    """Return (S, SEEDS, H) nDCG@10 of the held-out queries of each fold. Stop if a loss is not finite."""
     values = []
-    for fold, own in zip(folds, lists, strict=True):
-        maps = train(student, relevant, fold, np.stack(list(own.values())), passages, rate)
+    for n, (fold, own) in enumerate(zip(folds, lists, strict=True), 1):
+        try:
+            maps = train(student, relevant, fold, np.stack(list(own.values())), *cell[2:])
+        except NotFiniteError as stop:
+            source, seed = tuple(own)[stop.run // SEEDS], stop.run % SEEDS + 1
+            where = f"{' '.join(map(str, cell))}, source {source}, fold {n}, seed {seed}"
+            raise SystemExit(f"{where}: the loss is not finite at step {stop.step}") from None
         values.append(rank(student, relevant, fold, maps).reshape(len(own), SEEDS, -1))
     return values
 
@@ -621,15 +647,35 @@ def summary(
     }
 
 
-def read(path: Path) -> list[dict[str, Any]]:
-    """Return the finished lines of the results; none if the file is missing."""
-    return [json.loads(line) for line in path.read_text("utf-8").splitlines()] if path.exists() else []
+def read(path: Path, keys: Sequence[str] = ("cell",), *, resumes: bool = False) -> list[dict[str, Any]]:
+    """Return the results, the first line of each cell. Stop if there are none, or if a line is not a result.
+
+    keys : fields of a line that name its cell.
+    resumes : leave out the incomplete last line of a killed run, and return [] if there are no results.
+    """
+
+    def result_of(line: bytes) -> tuple[str, dict[str, Any]]:
+        result = json.loads(line)
+        return str([result[key] for key in keys]), result
+
+    expected = f"a result in JSON with {', '.join(keys)} (`run` replaces an incomplete last line)"
+    lines = parsed(path, result_of, expected, needs_end=resumes) if path.exists() else []
+    results: dict[str, dict[str, Any]] = {}
+    for key, result in lines:
+        results.setdefault(key, result)
+    if len(lines) > len(results):
+        print(f"{path}: {len(lines) - len(results)} lines repeat a cell and are ignored", file=sys.stderr)
+    if not (results or resumes):
+        raise SystemExit(f"{path}: no results; run {Path(sys.argv[0]).name} run COLLECTION… --results {path} first")
+    return list(results.values())
 
 
 def append(path: Path, line: dict[str, Any]) -> None:
-    """Add a line to the results."""
-    with path.open("a", encoding="utf-8") as file:
-        file.write(json.dumps(line, separators=(",", ":")) + "\n")
+    """Add a line to the results, in place of an incomplete last line."""
+    with path.open("a+b") as file:
+        file.seek(0)
+        file.truncate(file.read().rfind(b"\n") + 1)
+        file.write(json.dumps(line, separators=(",", ":")).encode() + b"\n")
 
 
 @dataclass(frozen=True)
@@ -787,12 +833,18 @@ ESTABLISHED_BY_MINILM = {
 
 def print_agreement(cells: list[Cell]) -> None:
     """Print how many of the encoder's established pairs the student orders alike, with own negatives on CoSQA."""
-    print("\n| sources of | " + " | ".join(f"student {rate:g}" for rate in RATES) + " |\n|---|" + "--:|" * len(RATES))
     by_key = {cell.key: cell for cell in cells}
+    if not any(("cosqa", miner, "own", rate) in by_key for miner in MINERS for rate in RATES):
+        print("\nNo table of agreement with MiniLM: the results have no cell of cosqa with own negatives.")
+        return
+    print("\n| sources of | " + " | ".join(f"student {rate:g}" for rate in RATES) + " |\n|---|" + "--:|" * len(RATES))
     for miner in MINERS:
         shares = []
         for rate in RATES:
-            cell = by_key["cosqa", miner, "own", rate]
+            cell = by_key.get(("cosqa", miner, "own", rate))
+            if cell is None:
+                shares.append("–")
+                continue
             value = dict(zip(cell.sources, cell.mean, strict=True))
             alike = [
                 f"{sum(value[a] > value[b] for a, b in pairs)}/{len(pairs)}" for pairs in ESTABLISHED_BY_MINILM.values()
@@ -840,6 +892,9 @@ DRAWN = {
 def chart(arguments: argparse.Namespace) -> None:
     """Draw the slope of nDCG@10 on each number against the dose, as SVG; one panel for each kind of passages."""
     cells = [Cell.of(line) for line in read(arguments.results)]
+    for dose in product(PASSAGES, RATES):
+        if not any(cell.key[2:] == dose for cell in cells):
+            raise SystemExit(f"{arguments.results}: no results of dose {dose[0]} {dose[1]:g}, and the chart needs all")
     slopes = {
         (name, arm): [pooled_slope(cells, name, (arm, rate))[0] for rate in RATES] for name in DRAWN for arm in PASSAGES
     }

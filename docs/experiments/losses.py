@@ -39,6 +39,8 @@ from secid.tools.probing.judge import BetweenRuns, between_runs, gap
 from secid.tools.probing.losses import MAX_POSITIVES, Sides, training_loss
 
 Array = Any
+CELL = ("collection", "passages", "rate")
+"""Fields that name a line of the results."""
 LOSSES = ("infonce", "mw", "lsepair")
 RATES = (5e-4, 2e-3)
 SOURCE = "dense95"
@@ -121,7 +123,7 @@ def run(arguments: argparse.Namespace) -> None:
     """Train on the collections that are not yet in the results."""
     torch.set_num_threads(1)
     for folder in arguments.collections:
-        done = {(line["collection"], line["passages"], line["rate"]) for line in dose.read(arguments.results)}
+        done = {tuple(line[key] for key in CELL) for line in dose.read(arguments.results, CELL, resumes=True)}
         collection = dose.read_collection(folder)
         folds, group = dose.split(collection)
         relevant, student = collection.relevant, dose.student_vectors(collection)
@@ -181,7 +183,7 @@ def summary(outcomes: dict[str, Array], group: Array, fold: Array) -> dict[str, 
 def judge(arguments: argparse.Namespace) -> None:
     """Print the table of losses.md."""
     found = []
-    for line in dose.read(arguments.results):
+    for line in dose.read(arguments.results, CELL):
         for loss, ndcg in line["difference"].items():
             apart = np.array(line["auc"][loss]) - np.array(line["auc"]["infonce"])
             auc = asdict(gap(apart[:, None].repeat(2, 1), np.arange(2), of_runs(apart)))

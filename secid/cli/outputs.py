@@ -121,9 +121,9 @@ def print_screen(screen: Screen) -> None:
 
 def print_lines(*lines: str) -> None:
     """Print lines to standard output without wrapping them."""
-    from secid.pages.screen import literal, screen
+    from secid.pages.screen import Line, screen
 
-    print_screen(screen(map(literal, lines)))
+    print_screen(screen(Line(line, "literal") for line in lines))
 
 
 def print_verdict(result: Judged, quiet: bool) -> None:

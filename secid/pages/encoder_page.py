@@ -10,7 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from secid.pages.page import Table, foreign, number, text
-from secid.pages.screen import Line, Screen, literal, screen, strong
+from secid.pages.screen import Line, Screen, screen, strong
 from secid.pages.text import count
 from secid.records import Fact, fact_sentence
 from secid.settings import flag_of
@@ -165,7 +165,7 @@ def cache_screen(usage: CacheInfo) -> Screen:
         foreign("encoder"), text("fingerprint"), number("segments"), number("rows"), number("size"), text("last used"),
     )  # fmt: skip
     table = Table(caption="Encoders", columns=columns, rows=rows)
-    return screen((literal(f"{label:<{LABEL_WIDTH}}{value}") for label, value in facts.items()), (table,))
+    return screen((Line(f"{label:<{LABEL_WIDTH}}{value}", "literal") for label, value in facts.items()), (table,))
 
 
 def bytes_text(n_bytes: int) -> str:

@@ -67,11 +67,6 @@ def command(text: str, indent: int = 0) -> Line:
     return Line(text, "command", indent)
 
 
-def literal(text: str, indent: int = 0) -> Line:
-    """Return a line that is not wrapped."""
-    return Line(text, "literal", indent)
-
-
 def bullet(text: str, indent: int = 0) -> Line:
     """Return an item of a list."""
     return Line(text, indent=indent, mark="- ")

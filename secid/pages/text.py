@@ -281,10 +281,10 @@ def plural(number: int, one: str, many: str | None = None) -> str:
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
 
 
-def two_digits(number: int) -> int:
-    """Round an estimate up to two significant digits."""
-    step: int = 10 ** max(0, len(str(number)) - 2)
-    return -(-number // step) * step
+def span(values: Sequence[float], write: Callable[[float], str] = percent) -> str:
+    """Format the lowest and the highest of one or more numbers, as one number if both look the same."""
+    low, high = write(min(values)), write(max(values))
+    return low if low == high else f"{low} to {high}"
 
 
 def listed(items: Sequence[str], limit: int = 4) -> str:

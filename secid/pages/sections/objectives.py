@@ -8,7 +8,7 @@ from math import sqrt
 from secid.analyses.objectives import ObjectiveLens, ObjectiveResult, RecordSize
 from secid.pages.glossary import terms
 from secid.pages.page import Section, Table, foreign, number, text
-from secid.pages.text import count, named, nats, percent, plain, plural, score_text
+from secid.pages.text import count, named, nats, percent, plain, plural, score_text, span
 from secid.results import Run
 
 OBJECTIVE_NAMES = {
@@ -166,13 +166,8 @@ def next_label(lens: ObjectiveLens) -> str:
     several, width = any(item.n_positives is not None for item in lens.sizes), percent(TWICE_THE_QUERIES)
     sentences = (
         f"Label new queries first. Twice the queries narrow the confidence interval by {width}.",
-        f"One more positive for each record narrows it by {_range(positives)}." if positives else "",
+        f"One more positive for each record narrows it by {span(positives)}." if positives else "",
         "" if several else NO_SECOND,
-        f"One more negative for each query needs no label and narrows it by {_range(negatives)}." if negatives else "",
+        f"One more negative for each query needs no label and narrows it by {span(negatives)}." if negatives else "",
     )
     return " ".join(filter(None, sentences))
-
-
-def _range(parts: Sequence[float]) -> str:
-    low, high = percent(min(parts)), percent(max(parts))
-    return low if low == high else f"{low} to {high}"

@@ -12,10 +12,10 @@ from secid.pages.text import (
     UNKNOWN_HALF_WIDTH,
     count,
     fraction,
-    percent,
     plain,
     plural,
     signed,
+    span,
     with_interval,
 )
 from secid.results import Run
@@ -78,9 +78,7 @@ def _half(mean: Mean) -> str:
 def log_det_lines(run: Run) -> list[str]:
     """Return a sentence on how far the score is below the mean weight."""
     shares = [source.scored.diversity_fraction for source in run.sources]
-    low, high = percent(min(shares)), percent(max(shares))
-    span = low if low == high else f"{low} to {high}"
-    return [f"At B = 1 the score is the mean weight minus {span} of it, which the log-det takes off."]
+    return [f"At B = 1 the score is the mean weight minus {span(shares)} of it, which the log-det takes off."]
 
 
 def _residual_alone(run: Run, sources: Sequence[GateProfile]) -> list[str]:

@@ -32,7 +32,7 @@ from secid.pages.text import (
     points,
     probability,
     shown_interval,
-    two_digits,
+    span,
     with_interval,
 )
 from secid.results import Against, ControlResult, EarlyStop, Run, SourceReport
@@ -147,18 +147,18 @@ def pairs_sentence(run: Run) -> str:
     tied = [pair for pair in run.comparisons if not pair.established]
     n = len(run.comparisons)
     first = f"Significant differences: {count(n - len(tied))} of {count(n)} (Holm)."
-    needed = sorted(pair.queries_needed_80 for pair in tied if pair.queries_needed_80 is not None)
+    needed = [pair.queries_needed_80 for pair in tied if pair.queries_needed_80 is not None]
     if not needed:
         return first
-    low, high = _needed(needed[0]), _needed(needed[-1])
-    span = low if low == high else f"{low} to {high}"
-    return f"{first} Queries to find the others with 80 % power: about {span}."
+    return f"{first} Queries to find the others with 80 % power: about {span(needed, _needed)}."
 
 
-def _needed(number: int | None) -> str:
+def _needed(number: float | None) -> str:
+    """Format an estimate, rounded up to two significant digits."""
     if number is None:
         return "–"
-    return f"over {count(MANY_QUERIES)}" if number > MANY_QUERIES else count(two_digits(number))
+    step = 10 ** max(0, len(f"{number:.0f}") - 2)
+    return f"over {count(MANY_QUERIES)}" if number > MANY_QUERIES else count(-(-number // step) * step)
 
 
 # What the controls say of the sources: one line, and two tables.

@@ -177,9 +177,12 @@ def _items(answer: ServerAnswer) -> tuple[str, list[object]]:
 def _after_thoughts(content: str) -> str:
     """Return what follows a model's thoughts. The end of thoughts within a JSON document is part of a text."""
     start = 0
-    while (end := content.find(THOUGHT_END, start)) >= 0 and not _is_document(content, start):
+    for _ in range(MAX_SEARCHED_PLACES):
+        end = content.find(THOUGHT_END, start)
+        if end < 0 or _is_document(content, start):
+            return content[start:]
         start = end + len(THOUGHT_END)
-    return content[start:]
+    return content.rpartition(THOUGHT_END)[2]
 
 
 def _is_document(text: str, start: int) -> bool:

@@ -211,16 +211,17 @@ def test_a_long_answer_is_not_read(ask: Asker) -> None:
     assert ask.reasons(json.dumps(["a" * llm.MAX_BYTES])) == (0, {"too_long": 1})
 
 
-def test_the_search_for_a_list_ends(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize(("content", "n_tries"), [('[ "a" ' * 30_000, 1), ("[</think>" * 9_000 + '[ "a" ' * 9_000, 2)])
+def test_the_search_for_a_list_ends(monkeypatch: pytest.MonkeyPatch, content: str, n_tries: int) -> None:
+    """n_tries : in thousands; ends of thoughts are tried first."""
     tries: list[int] = []
     decode = answers.JSON_DECODER.raw_decode
     monkeypatch.setattr(
         answers, "JSON_DECODER", SimpleNamespace(raw_decode=lambda *at: tries.append(at[1]) or decode(*at))
     )
-    assert (
-        answers.written(answers.ServerAnswer('[ "a" ' * 30_000, "", "stop", None, None), pairs_of(1)[0], 3).texts == ()
-    )
-    assert len(tries) == answers.MAX_SEARCHED_PLACES
+    answer = answers.ServerAnswer(content, "", "stop", None, None)
+    assert answers.written(answer, pairs_of(1)[0], 3).texts == ()
+    assert len(tries) == n_tries * answers.MAX_SEARCHED_PLACES
 
 
 def test_a_query_that_is_never_answered_in_the_format_stops_no_run(ask: Asker) -> None:

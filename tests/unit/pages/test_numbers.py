@@ -112,7 +112,3 @@ def test_an_estimated_time_is_rounded(seconds, words):
 )
 def test_a_score_has_half_of_its_interval(value, ends, budget, text):
     assert numbers.score_text(value, ends, budget) == text
-
-
-def test_estimates_have_two_digits():
-    assert [numbers.two_digits(n) for n in (7, 99, 937, 140_321)] == [7, 99, 940, 150_000]
