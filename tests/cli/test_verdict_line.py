@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import os
 import pty
-import subprocess
-import sys
 
 import pytest
 
-from tests.cli.conftest import FIXTURES, Invoke, child_environment, invoke_for_a_reader_that_has_gone, invoke_with
+from secid.cli.app import main
+from tests.cli.conftest import FIXTURES, Invoke, invoke_for_a_reader_that_has_gone, invoke_with
 
 POISONED, SOUND = FIXTURES / "sources" / "poisoned.jsonl", FIXTURES / "sources" / "bm25.jsonl.gz"
 COLLECTION = FIXTURES / "collection"
@@ -75,7 +75,9 @@ def test_a_reader_that_stops_early_misses_neither_the_run_folder_nor_the_verdict
     assert verdict.startswith("VERDICT: no_defects command=score ")
 
 
-def test_a_closed_stderr_leaves_the_document_alone(tmp_path):
-    command = f"exec '{sys.executable}' -m secid check '{SOUND}' --json 2>&-"
-    done = subprocess.run(["bash", "-c", command], capture_output=True, env=child_environment(), cwd=tmp_path)
-    assert (done.returncode, done.stdout[:1], done.stderr) == (0, b"{", b"")
+def test_a_closed_stderr_leaves_the_document_alone():
+    """Python sets sys.stderr to None if the program starts without one."""
+    out = io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(None):
+        assert main(["check", str(SOUND), "--json"]) == 0
+    assert json.loads(out.getvalue())["sources"]

@@ -88,7 +88,6 @@ def judged(prepared: Prepared, invoke: Invoke, path: Path, *flags: object) -> tu
         ("preamble", "new", {"findings.preamble"}),
         ("duplicate", "used", {"findings.repeat"}),
         ("5 % known, 40 queries", "new", {"findings.false_negative"}),
-        ("30 % random", "used", {"hardness", "findings.random_like"}),
         ("30 % random", "new", {"hardness", "findings.random_like"}),
         ("German", "used", {"languages"}),
         ("German negatives", "new", {"languages"}),
