@@ -25,6 +25,7 @@ from secid.pages.findings import (
 from secid.pages.formats import formats
 from secid.pages.glossary import ONE_LABEL, by_reason, skipped_lines
 from secid.pages.page import (
+    QUOTED_CHARACTERS,
     Item,
     Page,
     Section,
@@ -294,7 +295,6 @@ SHOWN_SOURCES = 3
 """Maximum number of sources that a finding names."""
 MAX_ROWS = 10
 """Maximum number of sources in the table. If there are more, it has only sources with a finding above its limit."""
-EXAMPLE_CHARACTERS = 60
 
 
 def check_screen(check: Check, pages: Sequence[Path] = ()) -> Screen:
@@ -377,5 +377,5 @@ def _amount(problem: Problem) -> str:
 
 def _quoted(example: TripletExample) -> str:
     """Format an example's negative, and the text that it matches."""
-    words, match = plain(example.negative, EXAMPLE_CHARACTERS), match_words(example.match)
+    words, match = plain(example.negative, QUOTED_CHARACTERS), match_words(example.match)
     return (f": “{words}”" if words else "") + (f" ({match})" if match else "")

@@ -22,7 +22,17 @@ from secid.analyses.registry import to_json
 from secid.pages.explain import head_words
 from secid.pages.findings import NOT_RANKED, status_of
 from secid.pages.glossary import DEFAULTS_CAPTION
-from secid.pages.page import STATUSES, ExampleRow, Item, Page, Section, ShownFindings, Table, match_words
+from secid.pages.page import (
+    STATUSES,
+    ExampleRow,
+    Item,
+    Page,
+    Section,
+    ShownFindings,
+    Table,
+    each_example_once,
+    match_words,
+)
 from secid.pages.sections import page_of
 from secid.pages.text import (
     CODE,
@@ -49,8 +59,6 @@ if TYPE_CHECKING:
 
 # A page is one HTML file. It loads nothing, has no script but page.js, and is readable without script and style.
 
-MAX_EXAMPLES = 3
-"""Maximum number of examples of a finding; `secid flagged` lists all."""
 MAX_OPEN_FINDINGS = 3
 """Maximum number of unfolded findings of a source that its command repairs."""
 MAX_CHARACTERS = 2_000
@@ -85,7 +93,7 @@ def to_html(page: Page, *, framed: bool = False) -> str:
         .render(
             page=page,
             rows=_browsed(page.rows),
-            groups=_groups([*map(_each_example_once, page.findings)]),
+            groups=_groups([*map(each_example_once, page.findings)]),
             style=Markup(style),  # noqa: S704  our own file
             script=Markup(script),  # noqa: S704  our own file
             policy=policy,
@@ -131,17 +139,6 @@ def _links(page: Page) -> list[tuple[str, str]]:
     return [(anchor, title) for anchor, title, shown in parts if shown]
 
 
-def _each_example_once(source: ShownFindings) -> ShownFindings:
-    """Return the source's findings with new examples first. Examples that an earlier finding shows come last."""
-    shown: set[tuple[str, int, str]] = set()
-    items: list[Item] = []
-    for item in source.items:
-        examples = sorted(item.examples, key=lambda example: _key(example) in shown)[:MAX_EXAMPLES]
-        shown |= {_key(example) for example in examples}
-        items.append(replace(item, examples=tuple(examples)))
-    return replace(source, items=tuple(items))
-
-
 def _groups(findings: Sequence[ShownFindings]) -> list[tuple[ShownFindings, tuple[Item, ...], tuple[Item, ...]]]:
     """Return each source with its unfolded and its folded findings.
 
@@ -155,10 +152,6 @@ def _groups(findings: Sequence[ShownFindings]) -> list[tuple[ShownFindings, tupl
         shown_findings |= {item.name for item in source.items[:n]}
         groups.append((source, source.items[:n], source.items[n:]))
     return groups
-
-
-def _key(example: TripletExample) -> tuple[str, int, str]:
-    return example.path, example.line, example.negative
 
 
 @cache
@@ -249,7 +242,7 @@ MAX_PAGE_BYTES = 60_000
 REQUESTED = frozenset({"guide", "early", "ablations", "slices", "objectives"})
 """Anchors of the sections that are shown only with a flag."""
 EXAMPLE_CHARACTERS, SHOWN_EXAMPLES = 200, 2
-"""Maximum characters of a passage, and maximum number of examples of a finding; report.html shows more."""
+"""Maximum length of a passage, and maximum number of examples of a finding, to leave room for the tables."""
 SENTENCE_CHARACTERS, CELL_CHARACTERS = 2_000, 300
 """Maximum length of a sentence and of a cell. secid's texts are shorter; untrusted texts can have any length."""
 CUT_NOTE = "\n\nThe rest was cut to save space; the HTML page has all of it.\n"
@@ -310,7 +303,7 @@ def _fill(page: Page) -> str:
         *([f"**{_sentence(page.gaps.caption)}**", table(page.gaps)] if page.gaps else []),
         *_open(page.second),
         *([f"## {page.findings_title}"] if page.findings else []),
-        *(block for group in page.findings for block in _source(group)),
+        *(block for group in page.findings for block in _source(each_example_once(group, SHOWN_EXAMPLES))),
         *([f"**{_sentence(page.heat.caption)}**", table(page.heat)] if page.heat else []),
         *([f"## {METHOD_HEADING}"] if page.details else []),
         *(block for section in page.details for block in _section(section)),
@@ -332,7 +325,7 @@ def _source(group: ShownFindings) -> list[str]:
 
 
 def _examples(item: Item) -> str:
-    lines = [*map(_example, item.examples[:SHOWN_EXAMPLES])]
+    lines = [*map(_example, item.examples)]
     return _folded(plural(len(lines), "example"), "\n".join(lines))
 
 

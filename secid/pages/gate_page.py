@@ -8,7 +8,7 @@ from shlex import quote
 
 from secid.pages.findings import advice, damaged_positives
 from secid.pages.glossary import by_reason, in_plain_words, why_not
-from secid.pages.page import Item, Page, Section, ShownFindings, Table, foreign, number, status, text
+from secid.pages.page import QUOTED_CHARACTERS, Item, Page, Section, ShownFindings, Table, foreign, number, status, text
 from secid.pages.text import code, count, fraction, listed, named, nats, percent, plain, plural, short, shown_interval
 from secid.records import fault_text
 from secid.results import TripletExample
@@ -22,7 +22,6 @@ DECISIONS: Mapping[Outcome, str] = {"pass": "accepted", "fail": "rejected", "und
 """Words for the outcome of a source."""
 OUTCOME_ORDER: tuple[Outcome, ...] = ("fail", "undecided", "pass")
 VERDICT_MARKS = ("pass", "fail", "undecided", "excused", "notice")
-EXAMPLE_CHARACTERS = 160
 NEEDS_QUERIES = ("", "no_reference")
 """Reasons for an undecided check that more queries can remove."""
 BLIND_SPOT = (
@@ -232,7 +231,7 @@ def example_lines(check: GateCheck) -> list[str]:
     lines = []
     for item in check.examples:
         texts = (("query", item.query), ("negative", item.negative))
-        quoted = [f"{word} “{plain(text, EXAMPLE_CHARACTERS)}”" for word, text in texts if text]
+        quoted = [f"{word} “{plain(text, QUOTED_CHARACTERS)}”" for word, text in texts if text]
         lines.append(f"{item.path}:{item.line}: {', '.join(filter(None, (*quoted, row_note(item))))}")
     return lines
 

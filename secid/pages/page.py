@@ -19,6 +19,10 @@ from secid.results import Match, TripletExample
 MOST_DESCRIBED, SHOWN_CHARACTERS = 20, 30
 """Maximum number of names in the description of a chart, and characters of each; the table has all of them."""
 
+MAX_EXAMPLES = 3
+"""Maximum number of examples of a finding; `secid flagged` lists all."""
+QUOTED_CHARACTERS = 80
+"""Maximum number of characters of a text that is quoted in a line."""
 MAX_PAIRS = 300
 """Maximum number of pairs in a table, those of 25 sources. The 19,900 pairs of 200 sources would take 16 MB."""
 
@@ -185,6 +189,21 @@ def each_term_once(sections: Iterable[Section]) -> tuple[Section, ...]:
         shortened.append(replace(section, terms=tuple(item for item in section.terms if item[0] not in explained)))
         explained |= {term for term, _ in section.terms}
     return tuple(shortened)
+
+
+def each_example_once(source: ShownFindings, limit: int = MAX_EXAMPLES) -> ShownFindings:
+    """Return a source's findings with up to `limit` examples each, those that an earlier finding shows last."""
+    shown: set[tuple[str, int, str]] = set()
+    items: list[Item] = []
+    for item in source.items:
+        examples = sorted(item.examples, key=lambda example: _key(example) in shown)[:limit]
+        shown |= set(map(_key, examples))
+        items.append(replace(item, examples=tuple(examples)))
+    return replace(source, items=tuple(items))
+
+
+def _key(example: TripletExample) -> tuple[str, int, str]:
+    return example.path, example.line, example.negative
 
 
 def described(items: Iterable[tuple[str, str]]) -> str:

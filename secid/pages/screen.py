@@ -14,14 +14,23 @@ from rich.cells import cell_len
 from rich.console import Console
 from rich.text import Text
 
-from secid.pages.page import STATUSES, Column, Page, Section, ShownFindings, Table, match_words
+from secid.pages.page import (
+    MAX_EXAMPLES,
+    QUOTED_CHARACTERS,
+    STATUSES,
+    Column,
+    Page,
+    Section,
+    ShownFindings,
+    Table,
+    each_example_once,
+    match_words,
+)
 from secid.pages.text import CODE, NO_BREAK_SPACE, plain, without_commands, without_isolates
 from secid.results import TripletExample
 
 SHOWN_FINDINGS = 5
 """Maximum number of findings on a screen; the page has all of them."""
-SHOWN_EXAMPLES, EXAMPLE_CHARACTERS = 3, 80
-"""Maximum number of rows of a gate finding, and characters of a text in them."""
 
 
 @dataclass(frozen=True)
@@ -78,7 +87,7 @@ def screen_of(page: Page) -> Screen:
     return screen(
         (strong(headline), *others),
         (page.answer,),
-        *(findings_lines(group, SHOWN_EXAMPLES) for group in page.findings),
+        *(findings_lines(each_example_once(group), MAX_EXAMPLES) for group in page.findings),
         () if page.heat is None else (strong(page.heat.caption), page.heat),
         *map(_section, page.details),
     )
@@ -112,7 +121,7 @@ def findings_lines(group: ShownFindings, n_examples: int = 0) -> Iterator[Line]:
 
 def _example(item: TripletExample) -> str:
     texts = (("query", item.query), ("negative", item.negative))
-    quoted = [f"{role} “{plain(text, EXAMPLE_CHARACTERS)}”" for role, text in texts if text]
+    quoted = [f"{role} “{plain(text, QUOTED_CHARACTERS)}”" for role, text in texts if text]
     match = match_words(item.match)
     return f"{item.path}:{item.line}: {', '.join(quoted)}{f' ({match})' if match else ''}"
 

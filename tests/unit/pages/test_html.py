@@ -12,7 +12,6 @@ import pytest
 
 from secid.pages.formats import (
     MAX_CHARACTERS,
-    MAX_EXAMPLES,
     MAX_OPEN_FINDINGS,
     MAX_ROW_BYTES,
     MAX_ROW_CHARACTERS,
@@ -20,7 +19,7 @@ from secid.pages.formats import (
     shared_words,
     to_html,
 )
-from secid.pages.page import ExampleRow, Item, Page, ShownFindings, Table, foreign, number, status
+from secid.pages.page import MAX_EXAMPLES, ExampleRow, Item, Page, ShownFindings, Table, foreign, number, status
 from secid.results import TripletExample
 
 
