@@ -176,9 +176,9 @@ def run_probe(
         if options.estimate:
             progress.note("no time is estimated, because nothing would be trained")
         return untrained
-    progress.start("time a few steps", None, "")
     candidates, depth = candidates_of(task, test_rows, encoder, settings, progress)
     task = replace(task, candidates=candidates)
+    progress.start("time a few steps", None, "")
     runs = TrainingRuns(task, test_rows, encoder, settings, options, progress, guide)
     _announce(runs, options, progress, counts)
     if options.estimate:
