@@ -250,13 +250,13 @@ def _files(sources: Sequence[SourceReport]) -> Section:
     columns = (foreign("file"), foreign("source"), text("schema"), text("container"), foreign("columns"))
     table = Table(caption="Files, and how each was read", columns=columns, rows=rows)
     bullets = tuple(skipped_lines(sources, rows_alone=True))
-    return Section(anchor="files", title="What was read", link="Files", bullets=bullets, tables=(table,))
+    return Section(anchor="files", title="What was read", bullets=bullets, tables=(table,))
 
 
 def _form(sources: Sequence[SourceReport]) -> tuple[Section, ...]:
     tables = form_table(sources)
     title = "Form of negatives and positives"
-    return (Section(anchor="form", title=title, link="Form", tables=tables),) if tables else ()
+    return (Section(anchor="form", title=title, tables=tables),) if tables else ()
 
 
 def _lengths(check: Check) -> Section:
@@ -276,7 +276,6 @@ def _lengths(check: Check) -> Section:
     return Section(
         anchor="lengths",
         title="Lengths of the distinct texts: minimum, median, 95 %, maximum",
-        link="Lengths",
         bullets=bullets,
         tables=(table,),
     )

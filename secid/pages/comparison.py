@@ -431,7 +431,6 @@ def _differences(runs: RunComparison) -> Section:
     return Section(
         anchor="changes",
         title="What differs between the runs",
-        link="Changes",
         tables=(table,) if rows else (),
         terms=terms(*dict.fromkeys("ECI_sem" if at == 1.0 else "ECI_B" for at in runs.budgets), "hardness"),
     )

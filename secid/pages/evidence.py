@@ -172,7 +172,6 @@ def _rules(audit: Audit) -> Section:
     return Section(
         anchor="rules",
         title=f"How well {finders} find them",
-        link="Rules",
         paragraphs=(OWN_QUALITY.format(named(audit.guide.name)),) if audit.guide else (),
         bullets=tuple(_missing(audit)),
         tables=(table,) if rows else (),
@@ -224,7 +223,7 @@ def _labels(audit: Audit) -> Section:
         }
         shown = [f"{what}: {count(n)}" for what, n in parts.items() if n]
         bullets += [f"{named(source.name)}, {'; '.join(shown)}."] if shown else []
-    return Section(anchor="labels", title="Labels", link="Labels", bullets=tuple(bullets))
+    return Section(anchor="labels", title="Labels", bullets=tuple(bullets))
 
 
 AUDIT_FORMATS = formats(audit_page, json_of)

@@ -433,8 +433,9 @@ def same_lines(run: Run) -> list[str]:
         if min(overlap.negative_jaccard_mean or 0.0, overlap.shared_query_fraction, overlap.shared_document_fraction)
         >= NOTICED_OVERLAP
     ]
-    more = [f"{plural(len(pairs) - SHOWN_SAME, 'more pair')} of sources with the same negatives: see “Overlap”."]
-    return [_same_negatives(pair, n_queries) for pair in pairs[:SHOWN_SAME]] + more * (len(pairs) > SHOWN_SAME)
+    n_more = plural(len(pairs) - SHOWN_SAME, "more pair")
+    more = f"{n_more} of sources with the same negatives: see “What the sources share”."
+    return [_same_negatives(pair, n_queries) for pair in pairs[:SHOWN_SAME]] + [more] * (len(pairs) > SHOWN_SAME)
 
 
 def _same_negatives(overlap: Overlap, n_queries: Mapping[str, int]) -> str:
@@ -470,7 +471,6 @@ def findings_section(run: Run) -> Section | None:
     absent = [plain(name) for name in evaluated if name not in present]
     return Section(
         anchor="numbers",
-        link="Failure buckets",
         title="Failure buckets in numbers",
         paragraphs=(f"Evaluated and not found in any source: {listed(absent, len(FINDINGS))}.",) if absent else (),
         tables=(*_numbers(run), *form_table(run.sources), _rules(run, evaluated), *_overlaps(run, present)),

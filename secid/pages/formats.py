@@ -130,7 +130,7 @@ def _links(page: Page) -> list[tuple[str, str]]:
     """Return (anchor, title) of each part of the page."""
     parts = (
         ("verdict", "Verdict", True),
-        *([(page.second.anchor, page.second.link, True)] if page.second else []),
+        *([(page.second.anchor, page.second.title, True)] if page.second else []),
         ("charts", "Charts", page.pictures),
         ("findings", page.findings_title, page.findings),
         ("shares", "Shares", page.heat),

@@ -359,7 +359,6 @@ def _checks(place: int, source: SourceVerdict) -> Section:
     return Section(
         anchor=f"checks-{place}",
         title=f"All checks of {named(source.report.name)}",
-        link="Checks",
         paragraphs=tuple(map(plain, filter(None, (facts(source), left_out(source))))),
         tables=(Table(caption=f"Checks of {named(source.report.name)}", columns=columns, rows=rows),),
     )

@@ -84,12 +84,11 @@ class Chart:
 class Section:
     """A section.
 
-    link : the title in one word.   terms : explanation of each number, with its range and better direction.
+    terms : explanation of each number, with its range and better direction.
     """
 
     anchor: str
     title: str
-    link: str
     paragraphs: tuple[str, ...] = ()
     bullets: tuple[str, ...] = ()
     tables: tuple[Table, ...] = ()

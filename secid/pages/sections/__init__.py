@@ -48,7 +48,7 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
     """Build the page of a run, with its probe if it has one."""
     run = trusted(run)
     sections = (
-        Section(anchor="columns", link="Columns", title="Columns of the answer table", terms=terms(*ANSWER_TERMS)),
+        Section(anchor="columns", title="Columns of the answer table", terms=terms(*ANSWER_TERMS)),
         notes_section(run),
         ranking_section(run),
         pairs_section(run),
@@ -96,7 +96,7 @@ def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Sc
         (f"{term}: {EXPLANATIONS[term]}" for term in ANSWER_TERMS if legend),
         _urgent(run),
         (
-            f"{slices} See “Slices” in the report." if slices else "",
+            f"{slices} See “Does the order hold within parts of the data?” in the report." if slices else "",
             "" if run.early_stop is None else " ".join(early_sentences(run.early_stop)),
             *map(warning, (*skipped_lines(run.sources), *missing_lines(run, without=["cost"]))),
             "To see which source trains better, run a short training on each:" if next_step else "",

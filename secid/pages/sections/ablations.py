@@ -48,7 +48,6 @@ def ablations_section(run: Run, ablations: Sequence[Ablation]) -> Section:
     """Show a summary with a row for each varied setting, then a table for each."""
     return Section(
         anchor="ablations",
-        link="Ablations",
         title="Ablations: how far the order depends on the settings",
         bullets=tuple(filter(None, map(_remark, ablations))),
         tables=(_summary(run, ablations), *(_table(run, item) for item in ablations)),

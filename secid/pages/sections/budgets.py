@@ -31,7 +31,6 @@ def budgets_section(run: Run, budgets: Budgets) -> Section | None:
     own_number = any(column.title == "B = N" for table in tables for column in table.columns)
     return Section(
         anchor="budget",
-        link="Budget",
         title="Order at larger budgets",
         paragraphs=(_meaning(run), _crossings(run, budgets)),
         tables=tables,

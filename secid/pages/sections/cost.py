@@ -15,4 +15,4 @@ def cost_section(_: Run, cost: Cost) -> Section:
         "epoch on each of them. This is an estimate from the tokens encoded per second; a training step is assumed to "
         "cost three forward passes."
     )
-    return Section(anchor="cost", link="Cost", title="What scoring cost", paragraphs=(sentence,))
+    return Section(anchor="cost", title="What scoring cost", paragraphs=(sentence,))

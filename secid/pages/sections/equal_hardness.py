@@ -30,7 +30,6 @@ def equal_hardness_section(run: Run, result: EqualHardness) -> Section | None:
     )
     return Section(
         anchor="equal-hardness",
-        link="Equal hardness",
         title="Differences at equal hardness",
         paragraphs=(pairs_line(result),),
         tables=(

@@ -98,7 +98,6 @@ def guide_section(run: Run, guide: GuideResult) -> Section:
     whose = f"{named(guide.encoder.name)} scored {what}."
     return Section(
         anchor="guide",
-        link="Guide",
         title="What the guide suspects",
         paragraphs=(" ".join(suspects_sentences(guide)), f"{whose} {READ_SOME}" if is_evidence else whose),
         tables=(Table(caption="Suspects by source", columns=(foreign("source"), *heads), rows=rows),),
@@ -154,7 +153,6 @@ def margins_section(run: Run, margins: Sequence[SourceMargins]) -> Section:
     columns = (foreign("source"), *(number(_head(kind, value)) for kind, value in SHOWN_MARGINS))
     return Section(
         anchor="margins",
-        link="Margins",
         title="What a margin would flag",
         paragraphs=(CIRCULAR,),
         tables=(Table(caption="Share of the negatives by margin", columns=columns, rows=tuple(rows)),),

@@ -32,7 +32,6 @@ def in_batch_section(run: Run, items: Sequence[InBatch]) -> Section:
     )
     return Section(
         anchor="in-batch",
-        link="Batches",
         title="False negatives within a batch",
         paragraphs=(f"Labels are incomplete, so the affected shares are lower bounds.{_of_sample(run, items)}",),
         tables=(table,),

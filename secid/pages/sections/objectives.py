@@ -67,7 +67,6 @@ def objectives_section(_: Run, lens: ObjectiveLens) -> Section:
     used = dict.fromkeys(item.objective for item in items)
     return Section(
         anchor="objectives",
-        link="Objectives",
         title="How training losses would spread their gradient",
         paragraphs=(_extremes(items), next_label(lens)),
         tables=(_by_objective(lens, classes, allocated=allocated), _by_size(lens.sizes)),

@@ -50,7 +50,6 @@ def read_section(run: Run) -> Section:
     )
     return Section(
         anchor="read",
-        link="Input",
         title="What was read",
         bullets=(
             *(f"{in_plain_words(reason)}: {SKIP_REASONS[reason].text}" for reason in reasons),
@@ -127,7 +126,6 @@ def origin_section(run: Run) -> Section:
     )
     return Section(
         anchor="origin",
-        link="Origin",
         title="How this run was made",
         paragraphs=(*(() if run.merged is None else (merged_sentence(run.merged),)),),
         tables=tuple(Table(caption=caption, columns=columns, rows=rows) for caption, columns, rows in tables if rows),

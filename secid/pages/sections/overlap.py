@@ -35,7 +35,6 @@ def overlap_section(_: Run | Check, overlaps: Sequence[Overlap]) -> Section | No
     )
     return Section(
         anchor="overlaps",
-        link="Overlap",
         title="What the sources share",
         tables=(table,),
         terms=terms("shared", "same negatives"),

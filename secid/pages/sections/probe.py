@@ -405,7 +405,7 @@ def probe_answer(probe: Probe | None) -> Section | None:
     if probe is None or not probe.doses:
         return None
     paragraphs = tuple(verdict(probe)[1:])
-    return Section(anchor="probe", title=PROBE_TITLE, link="Probe", paragraphs=paragraphs, tables=(gains_table(probe),))
+    return Section(anchor="probe", title=PROBE_TITLE, paragraphs=paragraphs, tables=(gains_table(probe),))
 
 
 def probe_section(run: Run, probe: Probe | None) -> Section | None:
@@ -415,7 +415,7 @@ def probe_section(run: Run, probe: Probe | None) -> Section | None:
         shown = (sentence,) if sentence else ()
         return replace(details(probe), title="How the probe trained and evaluated", paragraphs=shown)
     command = next_command(run)
-    offer = Section(anchor="offer", title=PROBE_TITLE, link="Probe", paragraphs=(f"{OFFER} {code(command)}",))
+    offer = Section(anchor="offer", title=PROBE_TITLE, paragraphs=(f"{OFFER} {code(command)}",))
     return offer if command else None
 
 
@@ -442,7 +442,6 @@ def details(probe: Probe) -> Section:
     return Section(
         anchor="protocol",
         title="How it was trained and evaluated",
-        link="Protocol",
         bullets=tuple(protocol(probe)),
         tables=tuple(tables),
         terms=PROBE_TERMS if probe.doses else (),

@@ -42,7 +42,6 @@ def profile_section(run: Run, result: Profiles) -> Section:
     )
     return Section(
         anchor="profile",
-        link="Gates",
         title="Gate profile",
         paragraphs=(*log_det_lines(run), *_residual_alone(run, result.sources)),
         tables=(means,),

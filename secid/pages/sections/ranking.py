@@ -77,7 +77,6 @@ def ranking_section(run: Run) -> Section:
     on_equal = f"Scores, intervals, ranks and pairs are on {numbers}: beyond B = 1 a larger sample scores higher."
     return Section(
         anchor="scores",
-        link="Scores",
         title="Scores",
         paragraphs=tuple(
             filter(None, (on_equal if numbers else "", "" if "ablations" in run.analyses else UNTESTED_NOTE))
@@ -130,7 +129,6 @@ def pairs_section(run: Run) -> Section | None:
     )
     return Section(
         anchor="pairs",
-        link="Pairs",
         title="Differences between sources",
         paragraphs=(pairs_sentence(run),),
         tables=(Table(caption=f"Pairs of sources, the higher score first{which}", columns=columns, rows=rows),),
@@ -230,7 +228,6 @@ def controls_section(run: Run) -> Section | None:
         return None
     return Section(
         anchor="control-scores",
-        link="Controls",
         title="Controls",
         paragraphs=(CONTROLS_MEANING, controls_line(run)),
         tables=(_against(run), _scores(run)),
@@ -311,7 +308,6 @@ def gates_section(run: Run) -> Section:
     )
     return Section(
         anchor="gates",
-        link="Coverage",
         title="Coverage and other scores",
         tables=(means, _proxies(run)),
         terms=terms("c", "c of positives", "pair, record", *PROXIES),
@@ -352,7 +348,6 @@ def directions_section(run: Run) -> Section:
     table = Table(caption="Directions of the residuals", columns=(foreign("source"), *map(number, head)), rows=rows)
     return Section(
         anchor="directions",
-        link="Variety",
         title="Diversity of the negatives",
         tables=(table,),
         terms=terms("effective rank", "‖M‖", "eigenvalue share", "weight"),
@@ -398,7 +393,6 @@ def early_section(run: Run) -> Section | None:
     pair_columns = (foreign("pair"), text("outcome"), number("queries"), number("difference (nats)"))
     return Section(
         anchor="early",
-        link="Early stop",
         title="Stopped once the order was clear",
         paragraphs=tuple(early_sentences(stop)),
         tables=(

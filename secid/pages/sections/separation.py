@@ -32,7 +32,6 @@ def separation_section(_: Run, separation: Separation) -> Section:
     corpus = separation.corpus
     return Section(
         anchor="separation",
-        link="Separation",
         title="Histograms of s(q, p) and s(q, n)",
         paragraphs=() if corpus is None else (_corpus(corpus),),
         tables=(_cosines(separation.sources), by_source),

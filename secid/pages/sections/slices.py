@@ -34,7 +34,6 @@ def slices_section(run: Run, slices: Sequence[Slice]) -> Section:
     )
     return Section(
         anchor="slices",
-        link="Slices",
         title="Does the order hold within parts of the data?",
         paragraphs=(
             slices_sentence(run, slices),

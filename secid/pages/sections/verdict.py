@@ -409,7 +409,7 @@ def notes(run: Run) -> tuple[str, ...]:
 
 def notes_section(run: Run) -> Section:
     """Show everything that the verdict leaves out."""
-    return Section(anchor="notes", link="Notes", title="What the numbers say and what they do not", bullets=notes(run))
+    return Section(anchor="notes", title="What the numbers say and what they do not", bullets=notes(run))
 
 
 def _has_weak_positives(source: SourceReport) -> bool:

@@ -51,7 +51,7 @@ def test_any_page_fits_and_says_what_it_left_out(run):
 
 
 def test_what_a_flag_asked_for_stays_and_the_largest_of_the_rest_go():
-    section = Section(anchor="", title="", link="", paragraphs=("word " * 390,))
+    section = Section(anchor="", title="", paragraphs=("word " * 390,))
     sizes = {"guide": 9, "slices": 9, "objectives": 1, "scores": 1, "gates": 12, "origin": 3}
     details = tuple(
         replace(section, anchor=anchor, title=f"The {anchor}", paragraphs=section.paragraphs * n)

@@ -124,7 +124,7 @@ def test_a_run_s_page_holds_its_probe_and_no_command_for_another(suffix):
 def test_the_gains_stand_beside_the_score_s_answer(suffix, fold):
     page = run_formats(probes.probe())[suffix](RUN)
     assert page.index("gain at 5e-05") < page.index(fold)
-    assert suffix == ".md" or '<a href="#probe">Probe</a>' in page
+    assert suffix == ".md" or '<a href="#probe">Which source trains better</a>' in page
     untrained = run_formats(probes.untrained())[suffix](RUN)
     assert "gain at 5e-05" not in untrained
     assert "#probe" not in untrained

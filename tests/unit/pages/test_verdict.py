@@ -464,7 +464,7 @@ def test_sources_with_the_same_negatives_are_named_below_the_table(lacking):
     lines = [line for line in below_table(run) if "treat them as one source" in line]
     assert [overlap.first in line for line in lines] == [True] * (lacking is None)
     many = samples.replaced(run, overlap=(overlap,) * 5)
-    more = ["2 more pairs of sources with the same negatives: see “Overlap”."]
+    more = ["2 more pairs of sources with the same negatives: see “What the sources share”."]
     assert same_lines(many)[SHOWN_SAME:] == more * (lacking is None)
 
 
