@@ -66,7 +66,14 @@ def term_of(head: str) -> str | None:
     """
     title = unicodedata.normalize("NFKC", head)
     shorter = HEADING_SUFFIX.sub("", title)
-    for name in (title, shorter, shorter.split(", ")[0], TRAILING_NUMBER.sub("", shorter)):
+    for name in (
+        title,
+        shorter,
+        shorter.split(", ")[0],
+        shorter.split("; ")[-1],
+        shorter.split(" at ")[0],
+        TRAILING_NUMBER.sub("", shorter),
+    ):
         known = BY_CASEFOLD.get(name.casefold(), "")
         known = TERM_ALIASES.get(known, known)
         if known in TERMS or known in FINDINGS:

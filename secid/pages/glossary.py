@@ -217,7 +217,7 @@ TERM_WORDS = {
 """Other columns and terms, which no section of a page explains."""
 OTHER_NAMES = {
     **{short: name for name, short in SHORT_HEADS.items()},
-    "outsc.": "outscoring", "mean π": "consistency", "AUROC of π": "AUROC", "B": "ECI_B",
+    "outsc.": "outscoring", "mean π": "consistency", "AUROC of π": "AUROC", "B": "ECI_B", "ECI": "ECI_B",
     "rows read": "rows, records", "rows used": "rows, records", "records": "rows, records",
     "eigenvalue": "eigenvalue share", "relative": "relative margin", "absolute": "absolute margin",
     "overlap": "overlap of margins", "shared queries": "shared", "shared documents": "shared", "score": "ECI_sem",

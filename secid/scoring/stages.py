@@ -153,9 +153,8 @@ def measure(
     sets = measured_sets(plan, triplets, controls, measurer, suite, clock, progress)
     if guide is not None:
         with clock.stage("guide") as counts:
-            sets = replace(
-                sets, items=with_guide_scores(plan, sets.items, guide, settings, folder / "guide", progress, counts)
-            )
+            items = with_guide_scores(plan, sets.items, guide, settings, folder / "guide", progress, counts)
+            sets = sets.with_items(items)
     with clock.stage("inspect"):
         inspection = inspect_sets(plan, sets, embedder, encoder, measurer, read.texts.of_sources, progress)
         inspection = replace(inspection, missing={**missing, **inspection.missing})
@@ -296,6 +295,13 @@ class MeasuredSets:
     table: Sequence[Measured]
     level: Sequence[Measured] | None
     controls: Sequence[tuple[Control, Measured]]
+
+    def with_items(self, items: Sequence[Measured]) -> MeasuredSets:
+        """Return the sets with other items. A set of the table or level that is a whole item is replaced, too."""
+        new_of = {id(old): new for old, new in zip(self.items, items, strict=True)}
+        table = [new_of.get(id(cut), cut) for cut in self.table]
+        level = None if self.level is None else [new_of.get(id(cut), cut) for cut in self.level]
+        return replace(self, items=items, table=table, level=level)
 
 
 def measured_sets(

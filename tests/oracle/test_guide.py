@@ -73,6 +73,7 @@ def test_suspects_agreement_and_curves_are_those_of_loops(rows, result):
     assert source.suspect_share == pytest.approx(suspects, rel=TOLERANCE)
     assert run.sources[0].finding("suspect").share == pytest.approx(suspects, rel=TOLERANCE)
     assert run.sources[0].finding("suspect").interval_95 == source.interval_95
+    assert run.sources[0].score.on_shared is None, "one source is its own table"
     assert source.agreement == pytest.approx(reference.same_order(target, guide), rel=TOLERANCE)
     assert source.rank_correlation == pytest.approx(reference.spearman(target, guide), rel=TOLERANCE)
     for curves, of in ((margins.target, target), (margins.guide, guide)):

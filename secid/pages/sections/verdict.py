@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
 from functools import partial
+from itertools import combinations
 from typing import Any
 
 from secid.analyses.ablations import ABLATIONS
@@ -153,14 +154,19 @@ def score_without(source: SourceReport) -> str:
     return score_text(rest.eci_nats, rest.interval_95) if source.n_flagged else "–"
 
 
+def _as_listed(source: SourceReport) -> str:
+    """Format ECI_sem of all negatives of a source, which covers the same queries as `score_without`."""
+    return score_text(source.scored.nats, source.scored.interval_95)
+
+
 def without_defects(run: Run) -> str:
     """Return a sentence with the scores that the sources to repair have without their defects; "" if none changes."""
     scores = [
-        f"{named(source.name)} {score_without(source)} ({own_score(run, source)} as listed)"
+        f"{named(source.name)} {score_without(source)} ({_as_listed(source)} as listed)"
         for source in run.sources
         if source.status == "repair"
         and not _shows_repaired(run, source)
-        and score_without(source) != own_score(run, source)
+        and score_without(source) != _as_listed(source)
     ]
     at = "" if run.budget == 1.0 else " at B = 1"
     return f"Score{at} without defects: {', '.join(scores)}." if scores else ""
@@ -328,7 +334,7 @@ def answer(run: Run) -> str:
     """Return a sentence on which sources to repair or not to use, and which of the others have the highest score."""
     sound = [source.name for source in run.sources if source.status == "no_defects"]
     every = [[name for name in group if name in sound] for group in groups(run)]
-    if len(every) > 1 and any(pair.established for pair in run.comparisons):
+    if len(every) > 1:
         highest = [_highest(run, names, f"of {sources_listed(names)}, ") for names in every]
     else:
         names = [name for group in every for name in group]
@@ -340,10 +346,13 @@ def answer(run: Run) -> str:
 def _highest(run: Run, names: Sequence[str], of: str) -> str:
     """Return a clause on the sources that no other significantly outscores; "" without a comparison. of: its start."""
     pairs = [pair for pair in run.comparisons if {pair.first, pair.second} <= set(names)]
+    compared = {frozenset((pair.first, pair.second)) for pair in pairs}
     lower = {pair.second for pair in pairs if pair.established}
     top = [name for name in names if name not in lower]
     if not pairs:
         return ""
+    if any(frozenset(pair) not in compared for pair in combinations(top, 2)):
+        return f"{of}no score is significantly above those of {sources_listed(top)}, which are not all compared"
     if not lower:
         return f"{of}no two scores differ significantly{_hardest(run, top)}"
     return f"{of}{sources_listed(top)} {'has' if len(top) == 1 else 'tie for'} the highest score{_hardest(run, top)}"
@@ -381,7 +390,7 @@ def cautions(run: Run) -> list[str]:
     weak = [source.name for source in run.sources if _has_weak_positives(source)]
     outscored = f"In {sources_listed(hard)}, most negatives outscore the positive." if hard else ""
     which = "every source" if len(weak) == len(run.sources) else sources_listed(weak)
-    facts = (outscored, f"{ONE_LABEL} {_labels(run)}" if _one_label(run) else "")
+    facts = (outscored, _label_caution(run) if _one_label(run) else "")
     every = (
         *warning_sentences(run),
         _truncated(run),
@@ -398,7 +407,7 @@ def notes(run: Run) -> tuple[str, ...]:
     """Return the other cautions, and sentences on the rows and queries that the table's numbers cover."""
     every = (
         *cautions(run)[1:],
-        "" if _one_label(run) else _labels(run),
+        "" if _one_label(run) and GUIDE.of(run) is None else _labels(run),
         against_random(run),
         _shared(run),
         _budget(run),
@@ -428,8 +437,14 @@ def _truncated(run: Run) -> str:
 
 
 def _one_label(run: Run) -> bool:
-    """Return True if no query has a second labelled positive and no guide was used."""
-    return GUIDE.of(run) is None and run.one_positive
+    """Return True if no query has a second labelled positive, and no guide is evidence on any source."""
+    guide = GUIDE.of(run)
+    return run.one_positive and not (guide and any(source.is_evidence for source in guide.sources))
+
+
+def _label_caution(run: Run) -> str:
+    """Return the caution that only one label per query was checked, with the way to check more if no guide was used."""
+    return ONE_LABEL if GUIDE.of(run) is not None else f"{ONE_LABEL} {_labels(run)}"
 
 
 def _unevaluated(run: Run) -> str:

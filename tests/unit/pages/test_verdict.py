@@ -159,6 +159,8 @@ def test_one_label_per_query_is_said_beside_the_status_with_the_cheapest_check_n
     text = verdict(replace(one, settings=collection))[1]
     assert ("--collection" in text, "--guide NAME" in text) == (False, True)
     assert not any("one label per query" in line for line in cautions(replace(one, one_positive=False)))
+    rejected, trusted = guided(one, excess_interval_95=(-0.1, 0.1)), guided(one)
+    assert ["with one label per query" in answer(run) for run in (rejected, trusted)] == [True, False]
 
 
 @pytest.mark.parametrize("has_collection", [False, True])
@@ -245,6 +247,15 @@ def test_the_verdict_says_which_sources_have_the_highest_score():
     for run in (CLEAN, others):
         apart = samples.unranked(samples.profiled(compared(run, True)), NAMES[-1], reason="apart")
         assert said(apart)[-1].startswith("of those ranked without defects, ")
+
+
+def test_sources_that_are_not_compared_with_each_other_do_not_tie():
+    first, second, third, *_ = NAMES
+    every = compared(replace(CLEAN, sources=CLEAN.sources[:3]), True)
+    pairs = [pair for pair in every.comparisons if {pair.first, pair.second} <= {first, second, third}]
+    apart = [pair for pair in pairs if {pair.first, pair.second} != {first, second}]
+    text = without_isolates(answer(samples.replaced(every, comparisons=tuple(apart))))
+    assert f"no score is significantly above those of {first} and {second}, which are not all compared" in text
 
 
 def test_sources_that_are_not_compared_are_groups_of_their_own():

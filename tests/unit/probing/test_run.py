@@ -155,8 +155,8 @@ def test_lora_learns_the_signal_too(task: Task, encoder: TransformerEncoder) -> 
 def test_time_is_announced_and_every_training_run_counted(progress: Notes) -> None:
     assert [note.split()[:3] for note in progress.notes] == [["the", "probe", "takes"]]
     assert "0 of 12 training runs are in the cache" in progress.notes[0]
-    assert progress.n_stages_before_a_note == 0
-    assert progress.stages == [("rank by the frozen encoder", 2), ("train", 12)]
+    assert progress.n_stages_before_a_note == 1
+    assert progress.stages == [("time a few steps", 0), ("rank by the frozen encoder", 2), ("train", 12)]
     assert progress.done == 2 + 12
     assert progress.places[0] == ("hard, fold 1, seed 1, rate 0.003", 12)
     assert len(progress.places) == 12
