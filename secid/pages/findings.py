@@ -52,6 +52,8 @@ NOTICED_OVERLAP = 0.9
 the shares of the smaller source's queries and documents that the other one also has."""
 SHOWN_SAME = 3
 """Maximum number of pairs of sources with the same negatives on the first screen."""
+NO_COMMAND = "no command"
+"""Name of the item that says why the findings of a source have no command."""
 FIX_THE_FILE = "Fix the file: the remaining rows may not be representative."
 DOUBTFUL_FINDINGS = tuple(name for name, entry in FINDINGS.items() if not entry.counted and entry.limit is not None)
 """Findings that are not defects but should be checked before training."""
@@ -201,7 +203,7 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[ShownFindings, ...], int]:
 
     The most urgent finding of each source with status “repair first” or “do not use” comes before all other findings.
     Traits of a source with “do not use” come last. If all findings of such a source are beyond the limit, it is
-    returned with only its command.
+    returned with only its command. If it has no command, the reason is returned even beyond the limit.
     """
     every = [
         (
@@ -219,13 +221,14 @@ def most_urgent(run: Run, limit: int) -> tuple[tuple[ShownFindings, ...], int]:
     for name in dict.fromkeys(source.name for *_, source, _ in every):
         source = next(source for *_, source, _ in every if source.name == name)
         of_source = [(place, item) for place, (*_, owner, item) in enumerate(every) if owner is source]
-        items = tuple(item for place, item in of_source if place < limit)
+        must_say_why = source.status in REPAIR_STATUSES and not source.repair
+        items = tuple(item for n, item in of_source if n < limit or (must_say_why and item.name == NO_COMMAND))
         command = plain(source.repair or "") or ("" if items else of_source[0][1].command)
         if items or source.status in REPAIR_STATUSES:
             status = status_line(run, source)
             groups.append((source, ShownFindings(source=plain(name), status=status, items=items, command=command)))
     groups.sort(key=lambda group: REPAIR_FIRST.index(group[0].status))
-    return tuple(group for _, group in groups), max(0, len(every) - limit)
+    return tuple(group for _, group in groups), len(every) - sum(len(group.items) for _, group in groups)
 
 
 def ranked(run: Run, source: SourceReport) -> list[Ranked]:
@@ -259,7 +262,7 @@ def _no_command(source: SourceReport, entries: Sequence[Ranked]) -> list[Ranked]
     text = no_command(source.name, source.files)
     if not entries or not text:
         return []
-    item = Item(name="no command", sentence=text, command="", examples=(), n_negatives=0)
+    item = Item(name=NO_COMMAND, sentence=text, command="", examples=(), n_negatives=0)
     return [(max(key for key, _ in entries), item)]
 
 

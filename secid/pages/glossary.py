@@ -49,7 +49,7 @@ EXPLANATIONS = {
     "residual": "how little the negative repeats the query's words, by IDF (λ), 0 to 1; the score rewards more.",
     "score ± CI": "the score in nats ± half its 95 % confidence interval; queries are the sampling unit.",
     "tie": "sources share a letter if their difference is not significant, otherwise they have no letter in common; A "
-    "is the highest. – marks a source that is not ranked, or could not be compared with all the others.",
+    "is the highest. – marks a source that is not ranked, or not compared with every source that has a letter.",
     "hardness": "how close the negatives are to their query: 0 means as close as random passages, 1 as close as "
     "the positives. Higher is harder; false negatives also raise it.",
     "outscoring": "share of the negatives that the encoder scores above their positive (π < ½): false negatives, or "

@@ -431,6 +431,15 @@ def test_the_most_urgent_findings_are_chosen_over_all_sources():
     assert [group.source for group in most_urgent(leave, 4)[0]] == ["poisoned", "random", "counterfactual"]
 
 
+def test_a_source_to_repair_without_a_command_says_why_however_few_findings_are_shown():
+    (poisoned,) = [source for source in RUN.sources if source.status == "repair"]
+    untypable = replace(poisoned, name="a\u200bz", repair=None)
+    for limit in (1, 5):
+        groups, n_more = most_urgent(replace(RUN, sources=(untypable,)), limit)
+        assert groups[0].items[-1].name == "no command"
+        assert n_more + len(groups[0].items) == len(ranked(RUN, untypable))
+
+
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_each_source_to_repair_comes_first_with_its_command_however_few_findings_are_shown(limit):
     """bm25 has the most urgent findings of the run, but none that decides a status."""
