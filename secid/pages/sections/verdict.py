@@ -469,7 +469,7 @@ def _sampled(run: Run) -> str:
     every = rows.n_records + rows.n_not_sampled
     if not rows.n_not_sampled:
         return ""
-    return f"Sample: up to {count(rows.n_records)} of {count(every)} records a source; text findings cover all rows."
+    return f"Sample: up to {count(rows.n_records)} of {count(every)} records per source; text findings cover all rows."
 
 
 def _shared(run: Run) -> str:

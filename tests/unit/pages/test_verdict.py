@@ -31,6 +31,7 @@ from secid.pages.sections.verdict import (
     below_table,
     cautions,
     notes,
+    scored_line,
     verdict,
     warning_sentences,
 )
@@ -247,6 +248,13 @@ def test_the_verdict_says_which_sources_have_the_highest_score():
     for run in (CLEAN, others):
         apart = samples.unranked(samples.profiled(compared(run, True)), NAMES[-1], reason="apart")
         assert said(apart)[-1].startswith("of those ranked without defects, ")
+
+
+def test_a_sample_is_named_beside_the_score():
+    sampled = samples.changed(RUN.sources[0], n_records=20, n_not_sampled=46)
+    run = replace(RUN, sources=(sampled, *RUN.sources[1:]))
+    assert "Sample: up to 20 of 66 records per source;" in scored_line(run)
+    assert "Sample" not in scored_line(RUN)
 
 
 def test_sources_that_are_not_compared_with_each_other_do_not_tie():
