@@ -103,9 +103,11 @@ class Rule:
             )
         for flag, number in (("--top", self.top), ("--max", self.max_negatives)):
             if number is not None and number < 1:
-                raise UsageError(f"expected at least 1, got {number}", where=flag)
+                raise UsageError(f"{number} is too small", where=flag, remedy="give at least 1")
         if self.min_weight is not None and not 0.0 <= self.min_weight <= 1.0:
-            raise UsageError(f"expected a number between 0 and 1, got {self.min_weight:g}", where="--min-weight")
+            raise UsageError(
+                f"{self.min_weight:g} is out of range", where="--min-weight", remedy="give a number from 0 to 1"
+            )
 
     @property
     def ranked(self) -> bool:

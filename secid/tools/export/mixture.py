@@ -86,7 +86,8 @@ def score_of_mixture(folder: Path, run: Run, shares: Mapping[str, float], budget
     """
     most = FIELDS["budget"].metadata["le"]
     if not 0 < budget <= most:  # NaN fails this test too
-        raise UsageError(f"expected a number above 0 and at most {most:g}, got {budget:g}", where="--budget")
+        remedy = f"give a number above 0 and at most {most:g}"
+        raise UsageError(f"{budget:g} is out of range", where="--budget", remedy=remedy)
     share_of = normalized(run, shares)
     states = read_states(folder, run)
     parts = tuple(

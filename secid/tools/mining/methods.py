@@ -177,7 +177,7 @@ class MiningPlan:
             )
         for flag, number in {"--max-reuse": self.max_reuse, "--concurrency": self.concurrency}.items():
             if number is not None and number < 1:
-                raise UsageError(f"expected at least 1, got {number}", where=flag)
+                raise UsageError(f"{number} is too small", where=flag, remedy="give at least 1")
         if self.prompt is not None and not any(isinstance(miner.method, Llm) for miner in self.miners):
             raise UsageError(
                 "has no effect without a source with the method llm", where="--prompt", remedy="remove it, or add one"
@@ -196,7 +196,7 @@ def parse_miners(specs: str | Sequence[str], k: int) -> tuple[Miner, ...]:
     Raises UsageError for an invalid name, method, option or value, with a list of valid ones.
     """
     if not 1 <= k <= MAX_RANK:
-        raise UsageError(f"expected a number from 1 to {MAX_RANK}, got {k}", where="-k")
+        raise UsageError(f"{k} is out of range", where="-k", remedy=f"give a number from 1 to {MAX_RANK}")
     if isinstance(specs, str):
         specs = [specs]
     if not specs:

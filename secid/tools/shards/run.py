@@ -162,7 +162,8 @@ def merge(
     from secid.tools.shards.store import StateDir
 
     if not 1 <= sample <= MAX_SAMPLED:
-        raise UsageError(f"expected a number from 1 to {MAX_SAMPLED:,}, got {sample:,}", where="--sample")
+        remedy = f"give a number from 1 to {MAX_SAMPLED:,}"
+        raise UsageError(f"{sample:,} is out of range", where="--sample", remedy=remedy)
     state = StateDir(fspath(state_dir))
     headers = shard_states(state)
     first_name, first = next(iter(headers.items()))
@@ -323,9 +324,10 @@ def score_on_ray(
     stages = {COUNTS: "count", SHARD: "score"}
     resolved, progress = start_command(encoder, settings, progress)
     if on != "ray" and not on.startswith(RAY_PREFIX):
-        raise errors.UsageError(f"expected ray or {RAY_PREFIX}HOST:PORT, got {on!r}", where="--on")
+        remedy = f"use ray, or {RAY_PREFIX}HOST:PORT"
+        raise errors.UsageError(f"unknown cluster {on!r}", where="--on", remedy=remedy)
     if shards < 1:
-        raise errors.UsageError(f"expected at least 1, got {shards}", where="--shards")
+        raise errors.UsageError(f"{shards} is too small", where="--shards", remedy="give at least 1")
     refuse_no_encoder(encoder, resolved.values)
     if resolved.values.encoder in resolved.values.keyless:  # a worker would treat it as an address that the user typed
         address = resolved.values.encoder
