@@ -109,7 +109,7 @@ class ObjectiveLens:
 
 def compute(context: Context) -> AnalysisResult[ObjectiveLens]:
     """Compute the objectives on each source. There is no result without --objectives. Source: METHOD 9, 10."""
-    from secid.analyses.per_record import MAX_QUERIES, record_sizes
+    from secid.analyses.per_record import MAX_CURVE_QUERIES, record_sizes
 
     if not context.settings.objectives:
         return AnalysisResult()
@@ -120,7 +120,7 @@ def compute(context: Context) -> AnalysisResult[ObjectiveLens]:
     results, missing = objectives(items, scores, measurer.vectors, context.settings.temperature)
     sizes, narrowing = record_sizes(context.plan, items, scores, measurer)
     lens = ObjectiveLens(
-        margin=RELATIVE_MARGIN, most_queries=MAX_QUERIES, objectives=results, sizes=sizes, narrowing=narrowing
+        margin=RELATIVE_MARGIN, most_queries=MAX_CURVE_QUERIES, objectives=results, sizes=sizes, narrowing=narrowing
     )
     return AnalysisResult(lens, missing)
 

@@ -23,7 +23,7 @@ from secid.pool import Plan, first_sampled
 from secid.triplets.measure_set import Measured, Measurer
 from secid.triplets.table import TripletTable, triplets_of
 
-MAX_QUERIES = 250
+MAX_CURVE_QUERIES = 250
 """Maximum number of queries per source; the first ones in sampling order are used. It limits the cost, and is enough to
 show a trend."""
 JOINT_LH = "joint_lh"
@@ -39,7 +39,9 @@ def record_sizes(
     """
     sizes, narrowing = [], []
     for item, score in zip(items, scores, strict=True):
-        sample = first_sampled(distinct(item.triplets.query), plan.queries.keys, measurer.settings.seed, MAX_QUERIES)
+        sample = first_sampled(
+            distinct(item.triplets.query), plan.queries.keys, measurer.settings.seed, MAX_CURVE_QUERIES
+        )
         queries = np.sort(sample)
         cut = _CutSource(item, score, measurer, queries)
         (by_negatives, negative), (by_positives, positive) = cut.negatives(), cut.positives()

@@ -11,7 +11,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from secid.encode.encoder import Float32Rows, Role, Rows, as_rows, finish_rows
+from secid.encode.encoder import Float32Rows, Role, VectorRows, as_rows, finish_rows
 from secid.encode.locate import Location, full_name
 from secid.errors import EncoderError, SecidError, plain_message
 from secid.files import work_folder
@@ -82,7 +82,7 @@ def from_callable(
     return FunctionEncoder(function, info)
 
 
-def _answer(function: EncodeFunction, texts: list[str], role: Role, dimension: int | None, name: str) -> Rows:
+def _answer(function: EncodeFunction, texts: list[str], role: Role, dimension: int | None, name: str) -> VectorRows:
     """Return the function's rows for these texts. Raises EncoderError if it fails or returns anything else."""
     try:
         values = function(texts, role)

@@ -20,7 +20,7 @@ from secid.settings import Resolved, Settings, SettingsDict, encoder_kind, flag_
 
 if TYPE_CHECKING:
     from secid.encode import Description, Encoder, EncoderLike
-    from secid.findings.lexical_gate import Misread, Texts
+    from secid.findings.lexical_gate import Misread, TextsToRead
     from secid.pool import Plan
     from secid.read import Reader
     from secid.results import EncoderInfo, Run
@@ -288,7 +288,7 @@ def choose_tokenizer(plan: Plan, resolved: Resolved, progress: Progress) -> Reso
 
 
 def choose_tokenizer_for_texts(
-    queries: Texts, passages: Texts, name: str, resolved: Resolved, progress: Progress
+    queries: TextsToRead, passages: TextsToRead, name: str, resolved: Resolved, progress: Progress
 ) -> Resolved:
     """Choose a tokenizer as `choose_tokenizer` does, for texts to search. name: noun for these texts in the note."""
     from secid.findings.lexical_gate import misread_texts

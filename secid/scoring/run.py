@@ -209,7 +209,7 @@ def source_reports(
         n_queries = [effect.n_queries for effect in effects]
         chance = probabilities_first(scores, covariance(effects), n_queries, settings.seed)
         first = dict(zip(names, chance.tolist(), strict=True))
-    level: Sequence[Measured | None] = context.level or [None] * len(sets)
+    equal_size: Sequence[Measured | None] = context.equal_size or [None] * len(sets)
     return tuple(
         source_report(
             context,
@@ -222,7 +222,7 @@ def source_reports(
             probability_first=first.get(item.name),
             on_shared=None if shared is item else table_numbers(shared, score, context.reference, settings.budget),
         )
-        for item, shared, score, numbers in zip(context.items, context.table, sets, level, strict=True)
+        for item, shared, score, numbers in zip(context.items, context.table, sets, equal_size, strict=True)
     )
 
 

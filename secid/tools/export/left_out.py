@@ -26,7 +26,7 @@ from secid.results import SourceFinding, Status, defects_to_drop
 from secid.results.catalogue import DEFECT_LIMIT, DEFECTS, FINDINGS, known_finding
 from secid.results.sources import BudgetPoint
 from secid.tools.export.read_again import Original
-from secid.write.rows import Row
+from secid.write.rows import CopyRow
 from secid.write.writer import Schema, WrittenFile, schema_of, suffix_of, write_rows, writing
 
 By = Literal["similarity", "weight", "influence", "information"]
@@ -362,7 +362,7 @@ class Selected:
             "rows_skipped": rows_skipped,
         }
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[CopyRow]:
         """Yield the rows of the copy."""
         for _, row, part in self.original.rows():
             reasons = zip(row.negatives if row else (), self.listed[part], strict=True)

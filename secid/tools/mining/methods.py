@@ -320,7 +320,7 @@ def _ranks(value: str) -> tuple[int, int]:
     return _count(first), _count(last)
 
 
-Share = Annotated[float, Field(ge=0, lt=1)]
+OptionFraction = Annotated[float, Field(ge=0, lt=1)]
 Amount = Annotated[FiniteFloat, Field(ge=0)]
 
 
@@ -331,7 +331,7 @@ OPTIONS: Mapping[str, Option] = {
     "ranks": Option(_ranks, "a window of ranks", "write first-last, from 1, such as ranks=11-20"),
     "pick": Option(lambda value: PICKS[PICKS.index(value)], "a way to pick", f"use one of {', '.join(PICKS)}"),
     "relative": Option(
-        lambda value: None if value == "none" else TypeAdapter(Share).validate_python(value),
+        lambda value: None if value == "none" else TypeAdapter(OptionFraction).validate_python(value),
         "a share of at least 0 and below 1",
         "write relative=0.05 for 5 %, or relative=none for no margin",
     ),

@@ -31,7 +31,7 @@ if TYPE_CHECKING:
     from secid.encode import EncoderLike
     from secid.results.mine import Mined, Sweep
     from secid.tools.mining.methods import OnShort
-    from secid.tools.mining.run import Load
+    from secid.tools.mining.run import LoadEncoder
     from secid.write.writer import Schema
 
 
@@ -146,7 +146,7 @@ def mine_sweep(
 
 def _opened(
     encoder: EncoderLike | None, settings: SettingsDict, progress: Progress | None
-) -> tuple[Load | None, Resolved, Progress]:
+) -> tuple[LoadEncoder | None, Resolved, Progress]:
     """Return a function that loads the encoder, or None without one, the settings, and the progress."""
     resolved, watcher = start_command(encoder, settings, progress)
     values = resolved.values

@@ -36,13 +36,13 @@ if TYPE_CHECKING:
     from secid.tools.mining.llm import Endpoint
 
 
-Load = Callable[[], tuple[Encoder, EncoderInfo]]
+LoadEncoder = Callable[[], tuple[Encoder, EncoderInfo]]
 SCORE_SETTINGS = (*RECIPE_FIELDS, "dtype", "trust_remote_code", "allow_pickle", "tokenizer", "temperature")
 
 
 def mine_sources(
     plan: MiningPlan,
-    load: Load | None,
+    load: LoadEncoder | None,
     resolved: Resolved,
     folder: Path,
     work: Path,
