@@ -8,9 +8,6 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from secid.pages.findings import (
-    REPAIR_FIRST,
-    STATUS,
-    above_limits,
     advice,
     damaged_positives,
     drops,
@@ -18,8 +15,6 @@ from secid.pages.findings import (
     heat_table,
     repeated_rows,
     sentence,
-    statuses_line,
-    urgency,
     with_number,
 )
 from secid.pages.formats import formats
@@ -41,6 +36,7 @@ from secid.pages.page import (
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, screen, strong, warning
 from secid.pages.sections.overlap import overlap_section
 from secid.pages.sections.verdict import MISREADS
+from secid.pages.statuses import REPAIR_FIRST, STATUS, above_limits, statuses_line, urgency
 from secid.pages.text import capital, code, count, fraction, listed, named, percent, plain, plural, short
 from secid.results import Example, SourceFinding, SourceReport, TripletExample
 from secid.results.catalogue import CAUTIONS, DEFECTS, FINDINGS

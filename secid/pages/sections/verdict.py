@@ -10,15 +10,7 @@ from typing import Any
 from secid.analyses.ablations import ABLATIONS
 from secid.analyses.guide import GUIDE
 from secid.analyses.profile import FACTORS, PROFILE
-from secid.pages.findings import (
-    MAJORITY,
-    damaged_positives,
-    doubts,
-    has_collection,
-    same_lines,
-    status_and_problem,
-    statuses,
-)
+from secid.pages.findings import damaged_positives, has_collection, same_lines
 from secid.pages.glossary import (
     CAUTION,
     GUIDE_OFFER,
@@ -40,6 +32,7 @@ from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.equal_hardness import unranked_line
 from secid.pages.sections.guide import suspects_sentences
 from secid.pages.sections.ranking import outcome, queries
+from secid.pages.statuses import MAJORITY, doubts, status_and_problem, statuses
 from secid.pages.text import budget, count, fraction, listed, named, percent, plain, plural, score_text
 from secid.results import ControlResult, Run, SourceReport
 from secid.results.catalogue import DEFECTS, FINDINGS
