@@ -7,7 +7,7 @@ from __future__ import annotations
 
 import shlex
 from bisect import bisect_right
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
 from operator import itemgetter
@@ -31,7 +31,7 @@ from secid.pages.text import (
     points,
 )
 from secid.results import Overlap, Run, SourceFinding, SourceReport, defects_to_drop
-from secid.results.catalogue import DAMAGE_FINDINGS, DEFECTS, FINDINGS
+from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.results.inputs import flagged_command, no_command
 
 NOTICED_SKIPPED = 0.01
@@ -205,23 +205,6 @@ def form_table(sources: Sequence[SourceReport]) -> tuple[Table, ...]:
         if rows
         else ()
     )
-
-
-def damaged_positives(sources: Iterable[SourceReport]) -> list[str]:
-    """Return a sentence about each source whose labelled positives have defects."""
-    sentences = []
-    for source in sources:
-        shares = {
-            item.name: item.positives.share
-            for item in source.findings
-            if item.positives and item.name in DAMAGE_FINDINGS
-        }
-        damaged = [f"{percent(share)} {name}" for name, share in shares.items() if FINDINGS[name].exceeded_by(share)]
-        if damaged:
-            sentences.append(
-                f"The positives of {named(source.name)} are damaged, too: {', '.join(damaged)}. Repair them."
-            )
-    return sentences
 
 
 def sentence(finding: SourceFinding, n_sampled: int | None = None, queries: str = "") -> str:

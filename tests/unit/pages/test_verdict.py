@@ -23,10 +23,10 @@ from secid.pages.sections.verdict import (
     notes,
     scored_line,
     verdict,
-    warning_sentences,
 )
 from secid.pages.statuses import above_limits, statuses, statuses_line
 from secid.pages.text import named, percent, without_isolates
+from secid.pages.warnings import warning_sentences
 from secid.results import Example, RunWarning
 from secid.results.catalogue import FINDINGS
 from tests.unit.pages import samples
