@@ -1,4 +1,4 @@
-"""Show the findings of each source of a run, the commands that act on them, and all findings in numbers.
+"""Show the findings of each source of a run, the commands that act on them, and all findings in numbers and examples.
 
 The catalogue defines the findings.
 """
@@ -10,11 +10,22 @@ from bisect import bisect_right
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from math import isfinite
 from operator import itemgetter
 
 from secid.analyses.guide import GUIDE
 from secid.pages.glossary import by_reason, rule_of, terms
-from secid.pages.page import Item, Section, ShownFindings, Table, foreign, number, showing_equal_positive, text
+from secid.pages.page import (
+    ExampleRow,
+    Item,
+    Section,
+    ShownFindings,
+    Table,
+    foreign,
+    number,
+    showing_equal_positive,
+    text,
+)
 from secid.pages.statuses import REPAIR_FIRST, REPAIR_STATUSES, above_limit, status_line, too_rare, urgency
 from secid.pages.text import (
     UNKNOWN_INTERVAL,
@@ -30,7 +41,7 @@ from secid.pages.text import (
     plural,
     points,
 )
-from secid.results import Overlap, Run, SourceFinding, SourceReport, defects_to_drop
+from secid.results import Overlap, Run, SourceFinding, SourceReport, TripletExample, defects_to_drop
 from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.results.inputs import flagged_command, no_command
 
@@ -386,3 +397,44 @@ def _overlaps(run: Run, names: list[str]) -> tuple[Table, ...]:
     columns = (text("failure buckets"), *(number(plain(source.name), is_name=True) for source in run.sources))
     table = Table(caption="Negatives in two failure buckets at once", columns=columns, rows=tuple(rows))
     return (table,) if rows else ()
+
+
+def example_rows(run: Run) -> tuple[ExampleRow, ...]:
+    """Return every example of the run once: the first example of all findings, then the second, and so on."""
+    findings_of: dict[tuple[str, str, int, str, str], list[tuple[str, TripletExample]]] = {}
+    parts = [(source.name, finding) for source in run.sources for finding in source.findings]
+    for place in range(max((len(finding.examples) for _, finding in parts), default=0)):
+        for name, finding in parts:
+            for example in finding.examples[place : place + 1]:
+                key = (name, example.path, example.line, example.positive, example.negative)
+                findings_of.setdefault(key, []).append((finding.name, example))
+    rows = []
+    for (name, *_), listed_as in findings_of.items():
+        example = max((one for _, one in listed_as), key=lambda one: (_margin(one) is not None, one.match is not None))
+        shown = showing_equal_positive(example)
+        names = dict.fromkeys(map(plain, (*(name for name, _ in listed_as), *example.findings)))
+        rows.append(
+            ExampleRow(
+                source=plain(name),
+                findings=tuple(names),
+                example=shown,
+                margin=_margin(shown),
+            )
+        )
+    return tuple(rows)
+
+
+def _margin(example: TripletExample) -> float | None:
+    positive, negative = example.s_query_positive, example.s_query_negative
+    if positive is None or negative is None or not isfinite(positive - negative):
+        return None
+    return positive - negative
+
+
+def rows_note(run: Run) -> str:
+    """Return a note that the rows are examples, and how to keep more of them."""
+    n = run.settings["examples"]["value"] if "examples" in run.settings else None
+    more = f"{code('--set examples=N')} keeps more."
+    if isinstance(n, int):
+        return f"The run keeps at most {plural(n, 'example')} of each finding in a source; {more}"
+    return f"The run keeps some examples of each finding in a source; {more}"
