@@ -121,7 +121,7 @@ EQUIVALENT: dict[str, str] = {
         "measure/interval.py spent(): density = _normal_density((places[:, None] + points[None, :]), now - before) "
         "@ density"
     ): "the density is symmetric, and so are the nodes and the masses before it",
-    "analyses/audit.py : DECIMALS = 13": "as far above the error of a dot product, and below the distance of scores",
+    "scoring/audit.py : DECIMALS = 13": "as far above the error of a dot product, and below the distance of scores",
 }
 """Reasons why some faults change no result. Key: module, function, and the line with the fault."""
 

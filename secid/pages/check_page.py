@@ -7,21 +7,7 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from secid.pages.findings import (
-    REPAIR_FIRST,
-    STATUS,
-    above_limits,
-    advice,
-    damaged_positives,
-    drops,
-    form_table,
-    heat_table,
-    repeated_rows,
-    sentence,
-    statuses_line,
-    urgency,
-    with_number,
-)
+from secid.pages.findings import advice, drops, form_table, heat_table, repeated_rows, sentence, with_number
 from secid.pages.formats import formats
 from secid.pages.glossary import ONE_LABEL, by_reason, skipped_lines
 from secid.pages.page import (
@@ -40,8 +26,9 @@ from secid.pages.page import (
 )
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, screen, strong, warning
 from secid.pages.sections.overlap import overlap_section
-from secid.pages.sections.verdict import MISREADS
+from secid.pages.statuses import REPAIR_FIRST, STATUS, above_limits, statuses_line, urgency
 from secid.pages.text import capital, code, count, fraction, listed, named, percent, plain, plural, short
+from secid.pages.warnings import MISREADS, damaged_positives
 from secid.results import Example, SourceFinding, SourceReport, TripletExample
 from secid.results.catalogue import CAUTIONS, DEFECTS, FINDINGS
 from secid.results.check import Check, SourceCaution, Spread, TextFacts, repair_defects

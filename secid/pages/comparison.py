@@ -11,10 +11,10 @@ from typing import Any
 
 from secid.analyses.budgets import BUDGETS
 from secid.errors import UsageError
-from secid.pages.findings import NOT_RANKED, STATUS
 from secid.pages.formats import formats
 from secid.pages.glossary import CAUTION, terms
 from secid.pages.page import Column, Page, Section, Table, foreign, number, status, text
+from secid.pages.statuses import NOT_RANKED, STATUS
 from secid.pages.text import fraction, listed, named, percent, plain, plural, points, score_text, short, signed
 from secid.records import encodable
 from secid.results import SCHEMA_VERSION, Run, SourceReport, Status

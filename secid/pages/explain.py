@@ -10,9 +10,9 @@ import unicodedata
 from collections.abc import Mapping
 
 from secid.errors import UsageError, suggest_name
-from secid.pages.findings import STATUS
 from secid.pages.glossary import EXPLANATIONS, OTHER_NAMES, SETTING_MEANINGS, STATUS_TERMS, TERM_WORDS, TYPICAL
 from secid.pages.screen import Line, Screen, command, screen
+from secid.pages.statuses import STATUS
 from secid.pages.text import NO_BREAK_SPACE, listed
 from secid.results.catalogue import CAUTIONS, FINDINGS, Caution, Finding
 from secid.results.mine import PRESETS, Preset

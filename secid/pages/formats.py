@@ -20,7 +20,6 @@ from markupsafe import Markup, escape
 
 from secid.analyses.registry import to_json
 from secid.pages.explain import head_words
-from secid.pages.findings import NOT_RANKED, status_of
 from secid.pages.glossary import DEFAULTS_CAPTION
 from secid.pages.page import (
     STATUSES,
@@ -34,6 +33,7 @@ from secid.pages.page import (
     match_words,
 )
 from secid.pages.sections import page_of
+from secid.pages.statuses import NOT_RANKED, status_of
 from secid.pages.text import (
     CODE,
     END_ISOLATE,

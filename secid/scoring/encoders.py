@@ -321,8 +321,8 @@ def choose_tokenizer_for_files(readers: Sequence[Reader], resolved: Resolved, pr
 def _with_better_tokenizer(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: Progress) -> Resolved:
     """Choose a tokenizer by the source with the largest share of misread texts. fits: (misreadings, name) by source."""
     from secid.findings.lexical_gate import MULTILINGUAL, NOTICED_MISREAD, Misread
-    from secid.pages.sections.verdict import MISREADS
     from secid.pages.text import percent, short
+    from secid.pages.warnings import MISREADS
 
     fit, name = max(fits, key=lambda pair: pair[0].fraction, default=(Misread(0, {}), ""))
     if fit.effect is None or fit.fraction < NOTICED_MISREAD:

@@ -16,8 +16,8 @@ from secid import api
 from secid.pages.charts import CHART_NAME_CHARACTERS
 from secid.pages.check_page import CHECK_FORMATS
 from secid.pages.comparison import COMPARISON_FORMATS, compare
-from secid.pages.examples import example_rows
 from secid.pages.explain import head_words
+from secid.pages.findings import example_rows
 from secid.pages.formats import MAX_CHARACTERS, RUN_FORMATS, to_html
 from secid.pages.gate_ci import GATE_FORMATS
 from secid.pages.sections import page_of

@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import secid
-from secid.analyses.per_record import MAX_CURVE_QUERIES, doubling_counts, one_more_negative, one_more_positive
+from secid.analyses.objectives import MAX_CURVE_QUERIES, doubling_counts, one_more_negative, one_more_positive
 from secid.measure.blocks import Triplets
 from secid.measure.objectives import MULTI_POSITIVE, OBJECTIVES
 from secid.pages.sections.objectives import OBJECTIVE_NAMES, OBJECTIVE_SENTENCES

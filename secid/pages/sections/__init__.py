@@ -8,8 +8,7 @@ from typing import Any
 
 from secid.analyses.registry import ANALYSES
 from secid.pages.charts import forest_chart, gains_chart, gates_chart, hardness_chart
-from secid.pages.examples import example_rows, rows_note
-from secid.pages.findings import findings_of, findings_section, heat_table, most_urgent
+from secid.pages.findings import example_rows, findings_of, findings_section, heat_table, most_urgent, rows_note
 from secid.pages.glossary import ANSWER_TERMS, EXPLANATIONS, missing_lines, skipped_lines, terms
 from secid.pages.page import Page, Section, each_term_once
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, findings_lines, screen, strong, warning

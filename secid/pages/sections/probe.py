@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 
-from secid.pages.findings import REPAIR_STATUSES
 from secid.pages.glossary import EXPLANATIONS, TERM_WORDS, kind_name, sources_listed, why_not
 from secid.pages.page import Section, Table, foreign, number, text
+from secid.pages.statuses import REPAIR_STATUSES
 from secid.pages.text import (
     NO_BREAK_SPACE,
     UNKNOWN_INTERVAL,

@@ -19,7 +19,7 @@ from secid.arrays import Flags, Floats, best_first
 from secid.errors import NothingToScoreError, UsageError
 from secid.findings.status import ListedNegatives
 from secid.measure.margins import RELATIVE_MARGIN, margin_flags
-from secid.pages.findings import STATUS
+from secid.pages.statuses import STATUS
 from secid.pages.text import percent
 from secid.pool import Plan, PlannedSource, content_of, select_records
 from secid.results import SourceFinding, Status, defects_to_drop

@@ -6,10 +6,10 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from secid.findings.rows import SAMPLED_FINDINGS
-from secid.pages.findings import STATUS, statuses_line
 from secid.pages.glossary import lost_lines
 from secid.pages.page import Table, foreign, number, status
 from secid.pages.screen import Line, Screen, command, screen, strong
+from secid.pages.statuses import STATUS, statuses_line
 from secid.pages.text import count, fraction, percent, plain, plural, points, score_text
 from secid.records import fact_sentence
 from secid.results import Run

@@ -11,9 +11,9 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 from secid.encode.batching import Tokeniser
 from secid.encode.locate import offline_minilm
 from secid.findings.lexical_gate import SCRIPT_SAMPLE_CHARACTERS, UNKNOWN_SCRIPT_SHARE, unknown_scripts
-from secid.pages.findings import STATUS, statuses_line
 from secid.pages.formats import verdict_line
 from secid.pages.glossary import REASON_TEXTS
+from secid.pages.statuses import STATUS, statuses_line
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.unit.findings.planned import pool_of
 from tests.unit.scoring.made_rows import clean_rows

@@ -9,8 +9,7 @@ import pytest
 
 from secid.analyses.budgets import Budgets, EqualNumbers
 from secid.analyses.registry import ANALYSES
-from secid.pages.examples import example_rows
-from secid.pages.findings import findings_of, sentence
+from secid.pages.findings import example_rows, findings_of, sentence
 from secid.pages.formats import to_markdown
 from secid.pages.glossary import EXPLANATIONS, SETTING_MEANINGS, missing_lines
 from secid.pages.page import foreign, text

@@ -11,11 +11,11 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from secid.pages.findings import status_and_problem
 from secid.pages.glossary import ANSWER_TERMS
 from secid.pages.page import Table, foreign, number
 from secid.pages.screen import print_page, screen, table_lines
 from secid.pages.sections import run_screen
+from secid.pages.statuses import status_and_problem
 from secid.pages.text import plain
 from tests.unit.pages import samples
 from tests.unit.pages.situations import CLEAN, ONE

@@ -8,17 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from secid.pages.findings import (
-    SHOWN_SAME,
-    above_limits,
-    findings_of,
-    heat_table,
-    most_urgent,
-    ranked,
-    same_lines,
-    statuses,
-    statuses_line,
-)
+from secid.pages.findings import SHOWN_SAME, findings_of, heat_table, most_urgent, ranked, same_lines
 from secid.pages.glossary import skipped_lines
 from secid.pages.page import STATUSES as WORDS
 from secid.pages.sections import page_of
@@ -33,9 +23,10 @@ from secid.pages.sections.verdict import (
     notes,
     scored_line,
     verdict,
-    warning_sentences,
 )
+from secid.pages.statuses import above_limits, statuses, statuses_line
 from secid.pages.text import named, percent, without_isolates
+from secid.pages.warnings import warning_sentences
 from secid.results import Example, RunWarning
 from secid.results.catalogue import FINDINGS
 from tests.unit.pages import samples
