@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Unpack
 
 from secid.errors import UsageError
 from secid.progress import Progress, Silent
-from secid.results.inputs import probe_command
+from secid.results.commands import probe_command
 from secid.results.probe import MIN_HELD_OUT
 from secid.settings import Resolved, Settings, SettingsDict, encoder_kind, flag_of, resolve, with_encoder, with_guide
 

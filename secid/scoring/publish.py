@@ -32,7 +32,7 @@ from secid.results import (
     SourceScore,
     Status,
 )
-from secid.results.inputs import no_command, repair_command
+from secid.results.commands import no_command, repair_command
 from secid.results.sources import TableNumbers
 from secid.settings import Settings
 from secid.triplets.estimates import Estimate

@@ -24,7 +24,7 @@ from secid.pool.texts import TextSpool
 from secid.progress import Progress
 from secid.read.sources import files_of_killed_run
 from secid.results import EncoderInfo
-from secid.results.inputs import flag_words, score_command
+from secid.results.commands import flag_words, score_command
 from secid.results.mine import MINE_SCHEMA_VERSION, Mined
 from secid.scoring.encoders import with_better_tokenizer
 from secid.settings import DEFAULTS, RECIPE_FIELDS, Resolved, Settings
