@@ -24,7 +24,7 @@ from secid.cli.options import (
 )
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import ANY_FINDING, CHECKED_FINDINGS
-from secid.results.inputs import PROBE_SETTINGS
+from secid.results.commands import PROBE_SETTINGS
 
 # `secid check`.
 

@@ -12,7 +12,7 @@ import typer
 from secid.cli.options import Json, Legend, flag
 from secid.errors import UsageError
 from secid.results import Run
-from secid.results.inputs import with_run_folder
+from secid.results.commands import with_run_folder
 
 # `secid report`.
 

@@ -32,8 +32,8 @@ from secid.pages.warnings import MISREADS, damaged_positives
 from secid.results import Example, SourceFinding, SourceReport, TripletExample
 from secid.results.catalogue import CAUTIONS, DEFECTS, FINDINGS
 from secid.results.check import Check, SourceCaution, Spread, TextFacts, repair_defects
+from secid.results.commands import no_command
 from secid.results.document import json_of
-from secid.results.inputs import no_command
 from secid.settings import flag_of
 
 # The page shows the status of each source, its findings with examples, and the files that were read.

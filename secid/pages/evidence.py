@@ -3,10 +3,9 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
 from math import factorial
-from operator import itemgetter
 
+from secid.analyses.agreement import ERROR_RATE, unlike_chance
 from secid.pages.charts import gains_chart
 from secid.pages.formats import formats
 from secid.pages.glossary import EXPLANATIONS, HARDNESS_ENDS, SETTING_MEANINGS, TERM_WORDS, terms, why_not
@@ -231,7 +230,6 @@ AUDIT_FORMATS = formats(audit_page, json_of)
 
 # The screen of `secid compare` shows the conclusion first, then the comparisons that differ from chance.
 
-ALPHA = 0.05
 LEGEND = {
     "tau": "Kendall's τ-b, −1 to 1: 1 is the order of the metric, −1 its reverse.",
     "regret": "loss in the metric if you use the source that the number puts first, 0 or more; lower is better.",
@@ -287,7 +285,7 @@ def chance(items: Sequence[Agreement]) -> str:
     """
     n_sources = max((item.n_sources for item in items), default=0)
     compared = plural(len(items), "comparison")
-    if 2 * len(items) / factorial(n_sources) >= ALPHA:
+    if 2 * len(items) / factorial(n_sources) >= ERROR_RATE:
         return (
             f"With {plural(n_sources, 'source')} and {compared}, even perfect agreement would not differ significantly "
             "from chance. So these results cannot show which number to trust."
@@ -296,28 +294,6 @@ def chance(items: Sequence[Agreement]) -> str:
     names = ", ".join(dict.fromkeys(plain(number_name(item.number)) for item in unlike))
     first = "Comparisons that differ significantly from chance (permutation test, Holm)"
     return f"{first}: {count(len(unlike))} of {count(len(items))}{f' ({names})' if names else ''}."
-
-
-def unlike_chance(items: Sequence[Agreement]) -> list[Agreement]:
-    """Return the comparisons that differ significantly from chance, by rising p value."""
-    by_p = sorted(items, key=lambda item: (permutation_p(item), number_name(item.number)))
-    holds = (permutation_p(item) * (len(by_p) - place) < ALPHA for place, item in enumerate(by_p))
-    return [item for item, _ in takewhile(itemgetter(1), zip(by_p, holds, strict=True))]
-
-
-def permutation_p(item: Agreement) -> float:
-    """Return the chance that a random order agrees or disagrees with the metric at least as much; 1.0 without tau.
-
-    It follows from the number of reversed pairs in all possible orders. Ties count as half a reversed pair.
-    """
-    if item.kendall_tau_b is None:
-        return 1.0
-    orders = [1]  # orders by their number of reversed pairs
-    for n in range(2, item.n_sources + 1):
-        orders = [sum(orders[max(0, place - n + 1) : place + 1]) for place in range(len(orders) + n - 1)]
-    most = len(orders) - 1
-    n_extreme = int((1 - abs(item.kendall_tau_b)) / 2 * most + 1e-9)
-    return min(1.0, 2 * sum(orders[: n_extreme + 1]) / factorial(item.n_sources))
 
 
 def agreement_screen(items: Sequence[Agreement], legend: bool = False) -> Screen:

@@ -43,7 +43,7 @@ from secid.pages.text import (
 )
 from secid.results import Overlap, Run, SourceFinding, SourceReport, TripletExample, defects_to_drop
 from secid.results.catalogue import DEFECTS, FINDINGS
-from secid.results.inputs import flagged_command, no_command
+from secid.results.commands import flagged_command, no_command
 
 NOTICED_SKIPPED = 0.01
 """Minimum share of left-out rows that is shown as a finding."""

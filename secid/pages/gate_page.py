@@ -14,8 +14,8 @@ from secid.pages.warnings import damaged_positives
 from secid.records import fault_text
 from secid.results import TripletExample
 from secid.results.catalogue import DEFECTS, FINDINGS
+from secid.results.commands import no_command, unused_name
 from secid.results.gate import GROSS_DAMAGE, CheckExample, GateCheck, GateVerdict, Outcome, SourceVerdict
-from secid.results.inputs import no_command, unused_name
 
 # The sentences of a verdict, the same on every page.
 

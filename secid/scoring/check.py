@@ -37,7 +37,7 @@ from secid.records import Source
 from secid.results import SourceReport
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import CHECK_SCHEMA_VERSION, Check, Evaluation, SourceCaution, TextFacts, repair_defects
-from secid.results.inputs import STANDARD_INPUT, flag_words, has_hidden_characters, repair_command
+from secid.results.commands import STANDARD_INPUT, flag_words, has_hidden_characters, repair_command
 from secid.scoring.encoders import choose_tokenizer
 from secid.settings import READING_SETTINGS, Resolved, Settings
 from secid.version import VERSION

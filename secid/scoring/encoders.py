@@ -7,22 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from secid.errors import UsageError
 from secid.progress import Progress, Silent
-from secid.records import Record
-from secid.results.inputs import probe_command
+from secid.results.commands import probe_command
 from secid.results.probe import MIN_HELD_OUT
 from secid.settings import Resolved, Settings, SettingsDict, encoder_kind, flag_of, resolve, with_encoder, with_guide
 
 if TYPE_CHECKING:
     from secid.encode import Description, Encoder, EncoderLike
-    from secid.findings.lexical_gate import Misread, TextsToRead
+    from secid.findings.lexical_gate import Misread
     from secid.pool import Plan
-    from secid.read import Reader
     from secid.results import EncoderInfo, Run
     from secid.scoring.run import Scored
     from secid.scoring.stages import ReadSources
@@ -284,41 +281,10 @@ def choose_tokenizer(plan: Plan, resolved: Resolved, progress: Progress) -> Reso
     if resolved.origin["tokenizer"] != "default":
         return resolved
     fits = [(misread(plan, source, settings.tokenizer, settings.seed), source.name) for source in plan.sources]
-    return _with_better_tokenizer(resolved, fits, progress)
+    return with_better_tokenizer(resolved, fits, progress)
 
 
-def choose_tokenizer_for_texts(
-    queries: TextsToRead, passages: TextsToRead, name: str, resolved: Resolved, progress: Progress
-) -> Resolved:
-    """Choose a tokenizer as `choose_tokenizer` does, for texts to search. name: noun for these texts in the note."""
-    from secid.findings.lexical_gate import misread_texts
-
-    settings = resolved.values
-    if resolved.origin["tokenizer"] != "default":
-        return resolved
-    return _with_better_tokenizer(
-        resolved, [(misread_texts(queries, passages, settings.tokenizer, settings.seed), name)], progress
-    )
-
-
-def choose_tokenizer_for_files(readers: Sequence[Reader], resolved: Resolved, progress: Progress) -> Resolved:
-    """Choose one tokenizer for all shards, as `choose_tokenizer` does, by the first rows of each source.
-
-    A default that fits is also recorded as an automatic choice, so that no shard chooses again by its own rows.
-    """
-    from secid.findings.lexical_gate import READ_CHARACTERS, SAMPLE_TEXTS, WORD_TOKENIZERS, Misread
-    from secid.pool import SPLITTERS
-
-    split, fits = SPLITTERS[WORD_TOKENIZERS[resolved.values.tokenizer]], []
-    for reader in readers:
-        records = islice((item for item in reader if isinstance(item, Record)), SAMPLE_TEXTS)
-        texts = (text[:READ_CHARACTERS] for record in records for text in (record.query, *record.positives[:1]))
-        fits.append((Misread.of(texts, split), reader.source.name))
-    with_tokenizer = _with_better_tokenizer(resolved, fits, progress)
-    return with_tokenizer.automatic(tokenizer=with_tokenizer.values.tokenizer)
-
-
-def _with_better_tokenizer(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: Progress) -> Resolved:
+def with_better_tokenizer(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: Progress) -> Resolved:
     """Choose a tokenizer by the source with the largest share of misread texts. fits: (misreadings, name) by source."""
     from secid.findings.lexical_gate import MULTILINGUAL, NOTICED_MISREAD, Misread
     from secid.pages.text import percent, short

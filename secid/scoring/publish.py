@@ -9,17 +9,19 @@ import numpy as np
 
 from secid.analyses.analysis import Context
 from secid.analyses.controls import Control
-from secid.analyses.ranking import score_interval
-from secid.analyses.shared_queries import MIN_SHARED_QUERIES, SharedCounts, SourcePairs
-from secid.arrays import Flags, Floats, distinct
+from secid.analyses.ranking import probabilities_first, score_interval, tie_letters
+from secid.analyses.shared_queries import MIN_SHARED_QUERIES, SharedCounts, SourcePairs, same_queries
+from secid.arrays import Flags, Floats, distinct, is_known
 from secid.encode.selftest import MAX_NOISE, NOISE_FACTOR
 from secid.measure.gates import INVERSION, ProxyValues, gate_means, proxies
 from secid.measure.information import spectral_nats, spectrum, trace
 from secid.measure.interval import MIN_QUERIES, Difference, finite_interval
+from secid.measure.uncertainty import covariance
 from secid.pool import Plan
 from secid.results import (
     Against,
     BudgetPoint,
+    Comparison,
     ControlResult,
     Hardness,
     InputFile,
@@ -30,7 +32,7 @@ from secid.results import (
     SourceScore,
     Status,
 )
-from secid.results.inputs import no_command, repair_command
+from secid.results.commands import no_command, repair_command
 from secid.results.sources import TableNumbers
 from secid.settings import Settings
 from secid.triplets.estimates import Estimate
@@ -329,3 +331,48 @@ def _histogram(values: Floats, share: Floats | None) -> tuple[int, ...]:
     counts, _ = np.histogram(values, bins=HISTOGRAM_BINS, range=(0.0, 1.0), weights=share)
     sums = np.rint(np.cumsum(counts)).astype(np.int64)
     return tuple(int(count) for count in np.diff(sums, prepend=0))
+
+
+def source_reports(
+    context: Context, compared: Sequence[Comparison], files: Mapping[str, InputFile], run_folder: str | None
+) -> tuple[SourceReport, ...]:
+    """Return the published numbers of all sources, in rank order."""
+    settings, sets = context.settings, context.ranked
+    names = context.equal_hardness.ranked([item.name for item in sets])
+    places, ties = {name: place for place, name in enumerate(names, 1)}, tie_letters(names, compared)
+    first: dict[str, float] = {}
+    if same_queries(sets):
+        ranked = sets[: len(names)]
+        scores, effects = [item.nats(settings.budget) for item in ranked], [item.influence for item in ranked]
+        n_queries = [effect.n_queries for effect in effects]
+        chance = probabilities_first(scores, covariance(effects), n_queries, settings.seed)
+        first = dict(zip(names, chance.tolist(), strict=True))
+    equal_size: Sequence[Measured | None] = context.equal_size or [None] * len(sets)
+    return tuple(
+        source_report(
+            context,
+            item,
+            numbers,
+            files,
+            run_folder,
+            rank=places.get(item.name),
+            tie=ties.get(item.name),
+            probability_first=first.get(item.name),
+            on_shared=None if shared is item else table_numbers(shared, score, context.reference, settings.budget),
+        )
+        for item, shared, score, numbers in zip(context.items, context.table, sets, equal_size, strict=True)
+    )
+
+
+def control_results(context: Context) -> tuple[ControlResult, ...]:
+    """Return the results of all controls."""
+    names = [item.name for item in context.ranked]
+    pool = distinct(
+        np.concatenate([ids for item in context.items for ids in (item.triplets.positive, item.triplets.negative)])
+    )
+    results = []
+    for (control, item), gaps in zip(context.controls, context.control_gaps, strict=True):
+        n_new_texts = int((~is_known(distinct(item.triplets.negative), pool)).sum())
+        item_gaps = {name: gaps[name] for name in names if name in gaps}
+        results.append(control_result(control, item, n_new_texts, item_gaps, context.settings))
+    return tuple(results)

@@ -35,7 +35,7 @@ from secid.files import partial_files, write_error
 from secid.read.detect import detect
 from secid.read.reader import HEAD_ROWS
 from secid.records import Scalar
-from secid.results.inputs import COPY_SUFFIXES
+from secid.results.commands import COPY_SUFFIXES
 from secid.settings import Settings
 from secid.write.rows import ID_COLUMNS, PROVENANCE, QUERY_ID, SCORE_COLUMNS, CopyRow, Passage
 

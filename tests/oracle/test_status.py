@@ -11,7 +11,7 @@ import pytest
 
 from secid.findings import status
 from secid.measure.interval import reach_95
-from secid.results import SourceReport, inputs
+from secid.results import SourceReport, commands
 from secid.results.catalogue import DEFECTS
 from secid.triplets import random_reference
 from tests.fake_encoder import HashEncoder
@@ -237,6 +237,6 @@ def test_the_command_names_every_defect_and_only_a_repairable_source_has_one(tmp
     ],
 )
 def test_the_command_survives_a_shell(run, source, file, last):
-    words = shlex.split(inputs.repair_command(run, source, ("repeat",), file))
+    words = shlex.split(commands.repair_command(run, source, ("repeat",), file))
     assert words[:2] == ["secid", "select"]
     assert [word for word in words[2:] if word not in ("--drop", "repeat")] == last

@@ -27,7 +27,7 @@ from secid.pages.text import (
     short,
 )
 from secid.results import Run
-from secid.results.inputs import with_run_flag
+from secid.results.commands import with_run_flag
 from secid.results.probe import (
     MIN_GROUPS,
     MIN_HELD_OUT,

@@ -14,7 +14,7 @@ from secid.pages.text import count, fraction, percent, plain, plural, points, sc
 from secid.records import fact_sentence
 from secid.results import Run
 from secid.results.catalogue import FINDINGS
-from secid.results.inputs import score_command
+from secid.results.commands import score_command
 from secid.settings import flag_of
 
 if TYPE_CHECKING:

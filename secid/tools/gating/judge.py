@@ -17,7 +17,7 @@ from secid.progress import Clock, Progress
 from secid.read import Reader
 from secid.results import Run
 from secid.results.document import settings_of
-from secid.results.gate import VERDICT_SCHEMA_VERSION, CheckExample, GateVerdict, SourceVerdict, overall_outcome
+from secid.results.gate import VERDICT_SCHEMA_VERSION, CheckExample, GateVerdict, Outcome, SourceVerdict
 from secid.scoring.encoders import load_guide
 from secid.scoring.run import Scored, assemble_run, read_sources
 from secid.scoring.stages import Background, measure
@@ -233,3 +233,10 @@ def _hardness_missing(not_evaluated: Mapping[str, str], name: str) -> dict[str, 
     """Return the reason why this source has no hardness, under "hardness"; an empty dict if it has."""
     reason = not_evaluated.get(f"hardness of {name}")
     return {} if reason is None else {"hardness": reason}
+
+
+def overall_outcome(outcomes: list[Outcome]) -> Outcome:
+    """Return "fail" if any outcome is "fail", "pass" if all are "pass", otherwise or without outcomes "undecided"."""
+    if "fail" in outcomes:
+        return "fail"
+    return "pass" if outcomes and all(outcome == "pass" for outcome in outcomes) else "undecided"

@@ -19,13 +19,14 @@ from secid.encode import Encoder
 from secid.encode.precomputed import PrecomputedEncoder
 from secid.errors import OutputError, UsageError
 from secid.files import PARTIAL, locked, make_folder
+from secid.findings.lexical_gate import misread_texts
 from secid.pool.texts import TextSpool
 from secid.progress import Progress
 from secid.read.sources import files_of_killed_run
 from secid.results import EncoderInfo
-from secid.results.inputs import flag_words, score_command
+from secid.results.commands import flag_words, score_command
 from secid.results.mine import MINE_SCHEMA_VERSION, Mined
-from secid.scoring.encoders import choose_tokenizer_for_texts
+from secid.scoring.encoders import with_better_tokenizer
 from secid.settings import DEFAULTS, RECIPE_FIELDS, Resolved, Settings
 from secid.tools.mining.methods import JOURNAL, REJECTED, Bm25, Llm, MiningPlan
 from secid.tools.mining.questions import Questions, read_questions
@@ -121,12 +122,14 @@ def _endpoints(plan: MiningPlan, progress: Progress, stack: ExitStack) -> dict[i
 
 def _with_tokenizer(plan: MiningPlan, questions: Questions, resolved: Resolved, progress: Progress) -> Settings:
     """Return the settings. If bm25 needs a tokenizer and none was set, it is chosen for the texts. Source: METHOD 4."""
-    if not any(isinstance(miner.method, Bm25) for miner in plan.miners):
-        return resolved.values
+    settings = resolved.values
+    if resolved.origin["tokenizer"] != "default" or not any(isinstance(miner.method, Bm25) for miner in plan.miners):
+        return settings
     queries = questions.queries, distinct(questions.query)
     candidates = questions.passages, np.arange(questions.n_candidates)
-    name = plan.pairs if isinstance(plan.pairs, str) else resolved.values.collection or "the pairs"
-    return choose_tokenizer_for_texts(queries, candidates, name, resolved, progress).values
+    name = plan.pairs if isinstance(plan.pairs, str) else settings.collection or "the pairs"
+    fit = misread_texts(queries, candidates, settings.tokenizer, settings.seed)
+    return with_better_tokenizer(resolved, [(fit, name)], progress).values
 
 
 def run_fields(plan: MiningPlan, questions: Questions, settings: Settings) -> dict[str, Any]:

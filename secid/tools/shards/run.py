@@ -23,10 +23,10 @@ from secid import errors
 from secid.errors import InputError, OutputError, RunNotWrittenError, UsageError
 from secid.files import work_folder
 from secid.progress import Clock, Progress, Silent
-from secid.results.document import encoder_of, refuse_settings
+from secid.results.document import refuse_unnamed
 from secid.run_folder.write import Recorder, RunFolder
 from secid.scoring.encoders import load_noted, refuse_missing, refuse_no_encoder, start_command
-from secid.settings import SHARD_LOCAL_SETTINGS, Dtype, SettingsDict, flag_of, resolve
+from secid.settings import FLAG, SHARD_LOCAL_SETTINGS, Dtype, Resolved, SettingsDict, checked_settings, flag_of, resolve
 
 if TYPE_CHECKING:
     from secid.encode import Encoder, EncoderLike
@@ -237,18 +237,34 @@ def _merge_settings(
     encoder, settings, progress : as in `merge`. Raises UsageError.
     """
     first = next(iter(headers.values()))
-    refuse_settings(settings, SHARD_LOCAL_SETTINGS, "the shards")
     typed = {name: value for name, value in settings.items() if value is not None}
+    for name in typed:
+        if name not in SHARD_LOCAL_SETTINGS:
+            problem = "cannot be set here: its value comes from the shards"
+            raise UsageError(problem, where=flag_of(name), remedy="omit it")
     stored = {name: value for name, value in first["run"]["settings"].items() if name not in SHARD_LOCAL_SETTINGS}
     name = stored.pop("encoder", None)
     typed_settings = resolve({**typed, "encoder": encoder if isinstance(encoder, str) else None})
     if encoder is None:
-        encoder = encoder_of(name, typed_settings, url)
+        encoder = _encoder_of(name, typed_settings, url)
     keywords: Any = {**stored, **typed, "shard": f"0/{len(headers)}"}
     resolved, progress = start_command(encoder, keywords, progress, in_shards=True)
     resolved = resolved.changed(keyless=typed_settings.values.keyless)
     refuse_no_encoder(encoder, resolved.values)
     return encoder, replace(resolved, origin={**resolved.origin, "tokenizer": first["tokenizer_from"]}), progress
+
+
+def _encoder_of(stored: str | None, resolved: Resolved, where: str) -> str | None:
+    """Return the name of the encoder to load: the command's encoder if it names one, otherwise the stored one.
+
+    Raises SettingsError if the name stored at `where` is not text, and EncoderError as in `refuse_unnamed`.
+    """
+    stored = checked_settings({"encoder": stored}, {"encoder": where}).encoder
+    requested = resolved.values.encoder
+    if resolved.origin["encoder"] == FLAG or requested == stored:
+        return requested
+    refuse_unnamed(stored, "encoder", where)
+    return stored
 
 
 def _source_files(job: Job, recorder: Recorder) -> tuple[Source, ...]:

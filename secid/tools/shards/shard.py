@@ -8,6 +8,7 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -22,6 +23,7 @@ from secid.pool.texts import text_key
 from secid.progress import Clock, Progress, Silent
 from secid.read import Reader, once_only, open_sources, sources_and_words
 from secid.read.stream import HUB_PREFIX
+from secid.records import Record
 from secid.results import EncoderInfo
 from secid.settings import DEFAULTS, FIELDS, MERGE_SETTINGS, SHARD_LOCAL_SETTINGS, Resolved, Settings, flag_of
 from secid.tools.shards.store import StateDir
@@ -126,6 +128,24 @@ def _check_run(where: str, run_of_state: Mapping[str, Any], run: Mapping[str, An
         )
 
 
+def _with_one_tokenizer(readers: Sequence[Reader], resolved: Resolved, progress: Progress) -> Resolved:
+    """Choose one tokenizer for all shards, as `choose_tokenizer` does, by the first rows of each source.
+
+    A default that fits is also recorded as an automatic choice, so that no shard chooses again by its own rows.
+    """
+    from secid.findings.lexical_gate import READ_CHARACTERS, SAMPLE_TEXTS, WORD_TOKENIZERS, Misread
+    from secid.pool import SPLITTERS
+    from secid.scoring.encoders import with_better_tokenizer
+
+    split, fits = SPLITTERS[WORD_TOKENIZERS[resolved.values.tokenizer]], []
+    for reader in readers:
+        records = islice((item for item in reader if isinstance(item, Record)), SAMPLE_TEXTS)
+        texts = (text[:READ_CHARACTERS] for record in records for text in (record.query, *record.positives[:1]))
+        fits.append((Misread.of(texts, split), reader.source.name))
+    with_tokenizer = with_better_tokenizer(resolved, fits, progress)
+    return with_tokenizer.automatic(tokenizer=with_tokenizer.values.tokenizer)
+
+
 @dataclass(frozen=True)
 class Job:
     """The folder, sources and settings that the shards of a run share. words : sources as the user typed them."""
@@ -140,13 +160,11 @@ class Job:
 
         Raises UsageError; see `refuse_in_shards`.
         """
-        from secid.scoring.encoders import choose_tokenizer_for_files
-
         refuse_in_shards(resolved.values, sources)
         if resolved.origin["tokenizer"] == "default":
             files, _ = sources_and_words(list(sources), resolved.values, Silent())
             with open_sources(files, resolved.values) as readers:
-                resolved = choose_tokenizer_for_files(readers, resolved, progress)
+                resolved = _with_one_tokenizer(readers, resolved, progress)
         return Job(StateDir(fspath(state_dir)), tuple(map(str, sources)), resolved)
 
     @property

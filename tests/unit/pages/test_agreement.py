@@ -10,15 +10,8 @@ from itertools import combinations, permutations
 import pytest
 from rich.console import Console
 
-from secid.pages.evidence import (
-    LEAKAGE,
-    ONE_COLUMN,
-    SEVERAL_COLUMNS,
-    agreement_screen,
-    chance,
-    conclusion,
-    permutation_p,
-)
+from secid.analyses.agreement import permutation_p
+from secid.pages.evidence import LEAKAGE, ONE_COLUMN, SEVERAL_COLUMNS, agreement_screen, chance, conclusion
 from secid.pages.screen import print_page
 from secid.results import Agreement
 

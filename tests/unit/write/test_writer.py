@@ -16,7 +16,7 @@ from secid.errors import OutputError, UsageError
 from secid.read import open_source
 from secid.read.detect import SHAPES
 from secid.records import Defect, Record, Source
-from secid.results.inputs import COPY_SUFFIXES
+from secid.results.commands import COPY_SUFFIXES
 from secid.settings import Settings
 from secid.write.rows import CopyRow, Passage, RowsOnDisk, row_of
 from secid.write.writer import MINED, SCHEMAS, WrittenFile, new_files, schema_of, suffix_of, write_rows
