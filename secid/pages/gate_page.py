@@ -49,7 +49,7 @@ DRIFT_ADVICE = (
     "Find out what changed when the source was mined or generated. If the change is intended, score the sources again "
     f"and run `{UPDATE_COMMAND}`."
 )
-EXCUSE = 'Set its limit to "off" in the policy, or add its name to allow_undecided.'
+EXCUSE_ADVICE = 'Set its limit to "off" in the policy, or add its name to allow_undecided.'
 
 
 def mark(check: GateCheck) -> str:
@@ -157,7 +157,7 @@ def check_advice(check: GateCheck, source: SourceVerdict) -> str:
     if check.outcome == "pass" and not check.notice:
         return ""
     if check.reason:
-        return EXCUSE
+        return EXCUSE_ADVICE
     if check.outcome == "undecided" and check.name != "new_source":
         needed = check.n_queries_needed
         return f"Add queries; about {count(needed)} would be enough." if needed else "Add queries."

@@ -23,7 +23,7 @@ NOT_RANKED = "not ranked"
 """Status that replaces "no defects" for a source that is not ranked, so that it does not look approved."""
 DOUBTFUL_FINDINGS = tuple(name for name, entry in FINDINGS.items() if not entry.counted and entry.limit is not None)
 """Findings that are not defects but should be checked before training."""
-MAJORITY = 0.5
+MIN_MAJORITY_SHARE = 0.5
 """Share of inversions or truncated negatives above which the first screen must show it."""
 
 
@@ -34,7 +34,7 @@ def urgency(finding: SourceFinding) -> tuple[float, float]:
     Findings that the positives have more often come last.
     """
     place: float = FINDINGS[finding.name].urgency
-    if finding.name == "inversion" and finding.share > MAJORITY:
+    if finding.name == "inversion" and finding.share > MIN_MAJORITY_SHARE:
         place -= 0.5
     return (len(FINDINGS) if too_rare(finding) else place, -finding.share)
 

@@ -41,9 +41,9 @@ from secid.results.probe import (
 )
 
 PROBE_TITLE = "Which source trains better"
-CHOOSE = f"To choose a source, train briefly on each with {code('secid probe')}."
-OFFER = "Nothing was trained for this report. To train the encoder briefly on each of these sources and compare:"
-FROZEN = "frozen encoder"
+CHOOSE_ADVICE = f"To choose a source, train briefly on each with {code('secid probe')}."
+PROBE_OFFER = "Nothing was trained for this report. To train the encoder briefly on each of these sources and compare:"
+FROZEN_ROW = "frozen encoder"
 TRAINED_WEIGHTS = {"full": "all weights", "lora": "LoRA adapters"}
 PROBE_DOUBTS = {
     "known_positive_first": (
@@ -80,11 +80,11 @@ LOSS_TITLES = {
     "gist": "InfoNCE without the passages that a guide scores above the positive (GIST)",
 }
 COMPARED_PASSAGES = {"own": "on a query's own negatives", "batch": "with in-batch passages"}
-NO_GAIN = (
+NO_GAIN_TEXT = (
     "The probe recommends no source. At no learning rate is the encoder significantly better after training on any of "
     "them than before."
 )
-NO_DIFFERENCE = "No difference between them is significant."
+NO_DIFFERENCE_TEXT = "No difference between them is significant."
 PROBE_TERMS = tuple(
     (name, TERM_WORDS.get(name) or EXPLANATIONS[name]) for name in ("gain", "±", "tie", "vs random", "seeds")
 )
@@ -144,9 +144,9 @@ def _no_gain(probe: Probe) -> str:
     harmful = _by_words(probe.trained, _harm)
     pairs = _by_words(probe.trained, _differences)
     sentences = [
-        NO_GAIN,
+        NO_GAIN_TEXT,
         *(f"{_at(rates)}, {words}" for words, rates in {**harmful, **pairs}.items()),
-        NO_DIFFERENCE if len(probe.names) > 1 and not established else "",
+        NO_DIFFERENCE_TEXT if len(probe.names) > 1 and not established else "",
         f"Try {' or '.join(_other_trainings(probe))}.",
     ]
     return " ".join(filter(None, sentences))
@@ -344,7 +344,7 @@ def measures_table(probe: Probe, dose: Dose) -> Table:
     """Return the metrics after training, the frozen encoder's first, and the difference to random passages."""
     named_sources = [(short(item.name), item) for item in dose.sources]
     named_sources += [(f"{kind_name(item.name)} (control)", item) for item in dose.controls]
-    rows = [(FROZEN, *_means_of(probe.frozen), "–", "–")] if probe.frozen is not None else []
+    rows = [(FROZEN_ROW, *_means_of(probe.frozen), "–", "–")] if probe.frozen is not None else []
     for name, item in named_sources:
         gap = item.vs_random
         random = "–" if gap is None else gain(gap.value, gap.interval_95)
@@ -396,7 +396,7 @@ def next_command(run: Run) -> str:
 def probe_sentence(run: Run, probe: Probe | None) -> tuple[str, ...]:
     """Return the sentences that a probe adds to the verdict of a run; without a probe, the advice to run one."""
     if probe is None:
-        return (CHOOSE,) if run.probe and len(run.sources) > 1 else ()
+        return (CHOOSE_ADVICE,) if run.probe and len(run.sources) > 1 else ()
     return (f"{'' if probe.abstained else 'Result of the probe (short training): '}{probe_headline(probe)}",)
 
 
@@ -415,7 +415,7 @@ def probe_section(run: Run, probe: Probe | None) -> Section | None:
         shown = (sentence,) if sentence else ()
         return replace(details(probe), title="How the probe trained and evaluated", paragraphs=shown)
     command = next_command(run)
-    offer = Section(anchor="offer", title=PROBE_TITLE, paragraphs=(f"{OFFER} {code(command)}",))
+    offer = Section(anchor="offer", title=PROBE_TITLE, paragraphs=(f"{PROBE_OFFER} {code(command)}",))
     return offer if command else None
 
 

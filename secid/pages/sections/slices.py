@@ -14,7 +14,7 @@ from secid.results import Run
 SHOWN_SLICES = 50
 FINDING_SLICES = 12
 """Maximum number of slices in the table of findings, which has a row for each source of a slice."""
-ABSENT = "(absent or empty)"
+ABSENT_VALUE = "(absent or empty)"
 
 
 def slices_section(run: Run, slices: Sequence[Slice]) -> Section:
@@ -86,8 +86,8 @@ def _sorted(slices: Sequence[Slice]) -> Sequence[Slice]:
 
 
 def _value(item: Slice) -> str:
-    """Return the value of a slice. A value that equals ABSENT is put in quotation marks."""
-    return f"“{item.value}”" if item.value == ABSENT else item.value or ABSENT
+    """Return the value of a slice. A value that equals ABSENT_VALUE is put in quotation marks."""
+    return f"“{item.value}”" if item.value == ABSENT_VALUE else item.value or ABSENT_VALUE
 
 
 def _row(item: Slice, names: list[str], budget: float) -> tuple[str, ...]:

@@ -10,13 +10,13 @@ from secid.analyses.guide import GUIDE
 from secid.analyses.profile import FACTORS, PROFILE
 from secid.pages.findings import has_collection, same_lines
 from secid.pages.glossary import (
-    CAUTION,
+    CHECK_OFFER,
     GUIDE_OFFER,
     NOT_RULED_OUT,
     ONE_LABEL,
     REFERENCES,
+    SCORE_CAUTION,
     SHORT_HEADS,
-    TO_CHECK,
     compares,
     equal_numbers_text,
     kind_name,
@@ -30,7 +30,7 @@ from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.equal_hardness import unranked_line
 from secid.pages.sections.guide import suspects_sentences
 from secid.pages.sections.ranking import outcome, queries
-from secid.pages.statuses import MAJORITY, doubts, status_and_problem, statuses
+from secid.pages.statuses import MIN_MAJORITY_SHARE, doubts, status_and_problem, statuses
 from secid.pages.text import budget, count, fraction, listed, named, percent, plain, plural, score_text
 from secid.pages.warnings import warning_sentences
 from secid.results import ControlResult, Run, SourceReport
@@ -206,7 +206,7 @@ SHORT_COLUMNS: dict[Column, Cell] = {
 
 # The verdict on a run in a few plain sentences, made from the numbers by rule; the first is the headline.
 
-SCALE = "0 means as close to the query as random passages, 1 as close as the positives."
+HARDNESS_SCALE = "0 means as close to the query as random passages, 1 as close as the positives."
 
 
 def verdict(run: Run) -> tuple[str, ...]:
@@ -270,7 +270,9 @@ def groups(run: Run) -> list[list[str]]:
 
 def cautions(run: Run) -> list[str]:
     """Return the cautions about the answer, the most important first. The last one applies to every run."""
-    hard = [source.name for source in run.sources if source.in_table(run.budget).inversion_fraction > MAJORITY]
+    hard = [
+        source.name for source in run.sources if source.in_table(run.budget).inversion_fraction > MIN_MAJORITY_SHARE
+    ]
     weak = [source.name for source in run.sources if _has_weak_positives(source)]
     outscored = f"In {sources_listed(hard)}, most negatives outscore the positive." if hard else ""
     which = "every source" if len(weak) == len(run.sources) else sources_listed(weak)
@@ -282,7 +284,7 @@ def cautions(run: Run) -> list[str]:
         f"In {which}, many positives look no better than random passages." if weak else "",
         doubts(run.sources),
         _unevaluated(run),
-        CAUTION,
+        SCORE_CAUTION,
     )
     return list(filter(None, every))
 
@@ -314,7 +316,7 @@ def _has_weak_positives(source: SourceReport) -> bool:
 def _truncated(run: Run) -> str:
     """Return a sentence on the sources whose negatives the encoder mostly cuts; "" if there are none."""
     shares = {source.name: finding.share for source in run.sources if (finding := source.finding("truncated"))}
-    cut = [f"{percent(share)} of {named(name)}" for name, share in shares.items() if share > MAJORITY]
+    cut = [f"{percent(share)} of {named(name)}" for name, share in shares.items() if share > MIN_MAJORITY_SHARE]
     return (
         f"Most negatives are longer than the encoder reads, so it sees only their start: {listed(cut)}." if cut else ""
     )
@@ -344,7 +346,7 @@ def _labels(run: Run) -> str:
     if (guide := GUIDE.of(run)) is not None:
         return " ".join(suspects_sentences(guide))
     known = "" if _one_label(run) else f"{NOT_RULED_OUT} "
-    return f"{known}{GUIDE_OFFER if has_collection(run) else TO_CHECK}"
+    return f"{known}{GUIDE_OFFER if has_collection(run) else CHECK_OFFER}"
 
 
 def _sampled(run: Run) -> str:
@@ -397,4 +399,4 @@ def _hardness(run: Run) -> str:
     if not known or on_own_queries(run) or fraction(known[0][0], 2) == fraction(known[-1][0], 2):
         return missing
     least, most = (f"{fraction(value, 2)} ({named(name)})" for value, name in (known[0], known[-1]))
-    return f"Hardness runs from {least} to {most}: {SCALE} {missing}".rstrip()
+    return f"Hardness runs from {least} to {most}: {HARDNESS_SCALE} {missing}".rstrip()

@@ -24,7 +24,7 @@ from secid.tools.probing.task import Task
 from secid.triplets.embedding import Embedder, rows_of_ids
 from secid.triplets.guide import above_positive
 
-FORMS = {
+CLOSED_FORM_NAMES = {
     "infonce": "single_lh",
     "lsepair": "lse_pair",
     "sum_marginal": "sum_marg_lh",
@@ -67,7 +67,7 @@ def training_loss(queries: Tensor, passages: Tensor, sides: Sides, loss: str, te
     masked = None if sides.masked is None else torch.from_numpy(sides.masked[sides.negative]).to(exact)
     ones = torch.ones_like(positive)
     of_step = BatchScores(positive, negative, of_positive, of_negative, ones, masked, len(queries))
-    form = all_pairs(positive, negative) if loss == "mw" else CLOSED_FORMS[FORMS[loss]]
+    form = all_pairs(positive, negative) if loss == "mw" else CLOSED_FORMS[CLOSED_FORM_NAMES[loss]]
     gradient = form(of_step)
     n_terms = 1 if loss == "mw" else len(queries)
     value = gradient.loss.sum() / n_terms

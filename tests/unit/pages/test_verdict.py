@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from secid.pages.findings import SHOWN_SAME, findings_of, heat_table, most_urgent, ranked, same_lines
+from secid.pages.findings import MAX_SAME_PAIRS, findings_of, heat_table, most_urgent, ranked, same_lines
 from secid.pages.glossary import skipped_lines
 from secid.pages.page import STATUSES as WORDS
 from secid.pages.sections import page_of
@@ -484,7 +484,7 @@ def test_sources_with_the_same_negatives_are_named_below_the_table(lacking):
     assert [overlap.first in line for line in lines] == [True] * (lacking is None)
     many = samples.replaced(run, overlap=(overlap,) * 5)
     more = ["2 more pairs of sources with the same negatives: see “What the sources share”."]
-    assert same_lines(many)[SHOWN_SAME:] == more * (lacking is None)
+    assert same_lines(many)[MAX_SAME_PAIRS:] == more * (lacking is None)
 
 
 def test_the_number_that_a_repair_drops_is_said_if_it_is_not_that_of_the_finding():
