@@ -25,7 +25,7 @@ CHARACTER_NORMALIZERS = frozenset({"BertNormalizer", "Lowercase"})
 
 
 class Tokens(NamedTuple):
-    """Token ids of some texts, one text after another. lengths (n,) int64, ids (sum(lengths),) int64, truncated (n,) bool."""
+    """Token ids of texts, in order. lengths (n,) int64, ids (sum(lengths),) int64, truncated (n,) bool."""
 
     ids: NDArray[np.int64]
     lengths: NDArray[np.int64]
