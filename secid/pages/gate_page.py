@@ -93,9 +93,12 @@ def check_sentence(check: GateCheck) -> str:
         return f"Not evaluated: {why_not(check.reason)}."
     if check.measured is None:
         return "The measured number is not finite."
-    of = f" of {count(check.n)}" if check.n and check.unit == "share" and check.name not in DRIFT_CHECKS else ""
-    interval = "" if check.interval_95 is None else f" (95 % CI {interval_text(check)})"
-    return f"{_measure(check)}: {measured_text(check)}{of}{interval}; limit: {limit_text(check)}."
+    number = measured_text(check)
+    if check.n and check.unit == "share" and check.name not in DRIFT_CHECKS:
+        number = f"{number} of {count(check.n)}"
+    if check.interval_95 is None:
+        return f"{_measure(check)}: {number}; limit: {limit_text(check)}."
+    return f"{_measure(check)}: {number} (95 % CI {interval_text(check)}); limit: {limit_text(check)}."
 
 
 def _measure(check: GateCheck) -> str:

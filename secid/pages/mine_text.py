@@ -104,12 +104,10 @@ def _table(mined: Mined) -> Table:
 def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     """Yield lines on what a source lacks, its margins, and what was passed over."""
     if source.n_rows < mined.n_rows:
-        covers = f", so a comparison of all sources covers at most {count(source.n_rows)}"
         have = "has" if source.n_rows + 1 == mined.n_rows else "have"
-        yield (
-            f"{_whose(mined, mined.n_rows - source.n_rows)} {have} no negatives in the file"
-            f"{covers if len(mined.sources) > 1 else ''}"
-        )
+        yield f"{_whose(mined, mined.n_rows - source.n_rows)} {have} no negatives in the file"
+        if len(mined.sources) > 1:
+            yield f"a comparison of all sources covers at most {_whose(mined, source.n_rows)}"
     if source.method["method"] == "dense":
         margins = (f"{name}={source.method[name]:g}" for name in get_args(Margin) if name in source.method)
         yield f"the margin is dense:{','.join(margins) or 'relative=none'}"

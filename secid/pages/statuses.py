@@ -86,8 +86,9 @@ def statuses(sources: Sequence[SourceReport], one_label: bool = False) -> str:
         return f"No verdict on {listed(_with_first(of['no_verdict'], ('unknown_script',)))}"
     within = any(any(_shares(source, DEFECTS, above=False)) for source in of["no_defects"])
     which = listed([named(source.name) for source in of["no_defects"]])
-    searched = " with one label per query" if one_label else ""
-    return f"No defects {'above their limits' if within else 'found'}{searched} in {which}"
+    if one_label:
+        return f"No defects {'above their limits' if within else 'found'} with one label per query in {which}"
+    return f"No defects {'above their limits' if within else 'found'} in {which}"
 
 
 def doubts(sources: Sequence[SourceReport]) -> str:

@@ -109,8 +109,10 @@ def _expected(probe: Probe) -> str:
     n, n_kept, expected = (of_training.get(name, 0.0) for name in ("n_trainings", "n_kept", "expected_seconds"))
     if not all(map(isfinite, (n, n_kept, expected))) or n < 1:
         return "it could not be estimated"
-    cached = f", of which {count(n_kept)} are already in the cache," if n_kept else ""
-    return f"{plural(int(n), 'training run')}{cached} take {about(expected)} at most"
+    runs = plural(int(n), "training run")
+    if n_kept:
+        return f"{runs}, of which {count(n_kept)} are already in the cache, take {about(expected)} at most"
+    return f"{runs} take {about(expected)} at most"
 
 
 def _leader(dose: Dose) -> Iterator[str]:
@@ -119,8 +121,8 @@ def _leader(dose: Dose) -> Iterator[str]:
     if len(dose.sources) == 1:
         yield f"training on {named(first.name)} changes nDCG@10 by {gain(first.gain_ndcg10, first.interval_95)}."
     elif tied:
-        with_first = f"{named(first.name)} gains most, statistically tied with {sources_listed(tied)}"
-        yield f"no source is established as the best: {with_first}."
+        best, others = named(first.name), sources_listed(tied)
+        yield f"no source is established as the best: {best} gains most, statistically tied with {others}."
     else:
         yield f"training on {named(first.name)} is significantly better than training on every other source."
 
@@ -201,11 +203,9 @@ def order_sentence(probe: Probe) -> str:
         return f"The order depends on the learning rate (significant at each): {order}."
     n_common = sum(len(rates) > 1 for rates in by_pair.values())
     rates = "both" if len(probe.trained) == 2 else "more than one"
-    direction = ", all in the same direction" if n_common else ""
-    return (
-        "No pair of sources changes its order significantly between the learning rates. Pairs that differ "
-        f"significantly at {rates}: {count(n_common)} of {count(len(by_pair))}{direction}."
-    )
+    same = "No pair of sources changes its order significantly between the learning rates."
+    common = f"Pairs that differ significantly at {rates}: {count(n_common)} of {count(len(by_pair))}"
+    return f"{same} {common}, all in the same direction." if n_common else f"{same} {common}."
 
 
 def _reversal(item: ReversedPair) -> str:

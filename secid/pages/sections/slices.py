@@ -51,12 +51,13 @@ def slices_sentence(run: Run, slices: Sequence[Slice]) -> str:
     others = [item for item in having if item.sources[0].name != leader]
     n_sure = sum(item.lead_interval_95 is not None and item.lead_interval_95[0] > 0 for item in others)
     n_lacking = len(slices) - len(having)
-    first = f"Slices by {named(slices[0].field)} in which {named(leader)} scores highest"
-    lacking = f" Slices without this source: {count(n_lacking)}." if n_lacking else ""
-    return (
-        f"{first}: {count(len(having) - len(others))} of {count(len(having))}. Another source leads in "
-        f"{count(len(others))}, significantly in {count(n_sure)}.{lacking}"
+    n_led = f"{count(len(having) - len(others))} of {count(len(having))}"
+    sentences = (
+        f"Slices by {named(slices[0].field)} in which {named(leader)} scores highest: {n_led}.",
+        f"Another source leads in {count(len(others))}, significantly in {count(n_sure)}.",
+        *([f"Slices without this source: {count(n_lacking)}."] if n_lacking else []),
     )
+    return " ".join(sentences)
 
 
 def _findings(slices: Sequence[Slice]) -> tuple[Table, ...]:
