@@ -1,12 +1,14 @@
-"""Progress of long-running work, independent of the terminal, and the duration of each stage."""
+"""Progress of long-running work, independent of the terminal, bars of downloads, and the duration of each stage."""
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from functools import cache
+from typing import Any, Protocol
 
 
 class Progress(Protocol):
@@ -35,6 +37,24 @@ class Silent:
     def at(self, place: str, total: int) -> None: ...
 
     def note(self, text: str) -> None: ...
+
+
+@cache
+def download_bars() -> type[Any]:
+    """Return the class of progress bars for downloads from the hub. They show only on a terminal.
+
+    Unprintable characters in a file name become U+FFFD.
+    """
+    from huggingface_hub.utils.tqdm import tqdm
+
+    class Bars(tqdm):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **{**options, "disable": not sys.stderr.isatty() or options.get("disable")})  # type: ignore[no-untyped-call]
+
+        def __str__(self) -> str:
+            return "".join(char if char.isprintable() else "\ufffd" for char in super().__str__())
+
+    return Bars
 
 
 @dataclass

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from secid import __version__
 from secid.arrays import distinct
 from secid.encode import Encoder
 from secid.encode.precomputed import PrecomputedEncoder
@@ -30,7 +31,6 @@ from secid.scoring.encoders import with_better_tokenizer
 from secid.settings import DEFAULTS, RECIPE_FIELDS, Resolved, Settings
 from secid.tools.mining.methods import JOURNAL, REJECTED, Bm25, Llm, MiningPlan
 from secid.tools.mining.questions import Questions, read_questions
-from secid.version import VERSION
 
 if TYPE_CHECKING:
     from secid.results.mine import Mined
@@ -136,7 +136,7 @@ def run_fields(plan: MiningPlan, questions: Questions, settings: Settings) -> di
     """Return the fields that `Mined` and `Sweep` have in common, except the encoder."""
     return {
         "schema_version": MINE_SCHEMA_VERSION,
-        "secid_version": VERSION,
+        "secid_version": __version__,
         "n_rows": len(questions.query),
         "n_queries": len(distinct(questions.query)),
         "n_candidates": questions.n_candidates,
