@@ -55,8 +55,8 @@ from secid.analyses.agreement import kendall_tau_b, pairs_ordered_alike, top_1_r
 from secid.arrays import Flags, Floats, Index
 from secid.encode import load
 from secid.encode.transformer import TransformerEncoder
+from secid.measure.false_negatives import margin_flags
 from secid.measure.gates import WEIGHT_FORMULAS, WeightFormula
-from secid.measure.margins import margin_flags
 from secid.pool.reading import read_draft
 from secid.progress import Silent
 from secid.read import resolve_sources

@@ -23,8 +23,8 @@ from secid.encode import Encoder, smallest_distance
 from secid.errors import InputError
 from secid.findings.judgements import OTHER_COLLECTION, Judgements, forms_of, read_judgements
 from secid.measure.blocks import Triplets
+from secid.measure.false_negatives import RELATIVE_MARGIN, margin_flags
 from secid.measure.gates import Dots
-from secid.measure.margins import RELATIVE_MARGIN, margin_flags
 from secid.measure.separation import PassageScores, pooled_auc
 from secid.measure.sweep import sweep
 from secid.pool import Plan, PlannedSource
