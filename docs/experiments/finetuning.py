@@ -63,8 +63,16 @@ from secid.read import resolve_sources
 from secid.results.probe import Gap, ProbedPair, sign
 from secid.settings import Settings, resolve
 from secid.tools.probing.judge import BetweenRuns, Judge, between_runs, clustered_covariance, gap
-from secid.tools.probing.learner import DivergedError, HeldOut, Learner, TrainingRun, held_out, measures, steps_of
-from secid.tools.probing.losses import Objective
+from secid.tools.probing.learner import (
+    DivergedError,
+    HeldOut,
+    Learner,
+    Objective,
+    TrainingRun,
+    held_out,
+    measures,
+    steps_of,
+)
 from secid.tools.probing.task import NegativeSource, Task, read_task
 
 BATCH, LOSS = 32, "infonce"

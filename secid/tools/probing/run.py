@@ -45,8 +45,7 @@ from secid.results.probe import (
 from secid.scoring.encoders import load_guide
 from secid.settings import Settings
 from secid.tools.probing.judge import Judge, effective_number
-from secid.tools.probing.learner import DivergedError
-from secid.tools.probing.losses import Guidance
+from secid.tools.probing.learner import DivergedError, Guidance
 from secid.tools.probing.options import NAME_A_MODEL, UNTRAINABLE, Options
 from secid.tools.probing.schedule import TrainingRuns
 from secid.tools.probing.task import NegativeSource, RowLists, Task, candidates_of, read_task
