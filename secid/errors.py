@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from secid.results import Run
 
 
+BUG_REMEDY = "please report it with your settings and the output of `secid doctor`"
+"""Remedy for an error of secid itself, which the user cannot mend."""
+
+
 class SecidError(Exception):
     """Base class of all errors that secid raises on purpose.
 

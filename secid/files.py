@@ -27,7 +27,7 @@ if sys.platform != "win32":
 
 PARTIAL = re.compile(r"\.[0-9a-f]{8}\.partial$")
 """Suffix of the names that `partial_of` returns."""
-NAME_CHARACTERS = 50
+PARTIAL_NAME_CHARACTERS = 50
 """Number of a file name's characters that its partial file repeats. At four bytes each, the name stays within 255
 bytes."""
 
@@ -40,7 +40,7 @@ def sha256_of(path: Path) -> str:
 
 def partial_of(path: Path) -> Path:
     """Return a unique path in the same folder, under which a file is written until it is complete."""
-    return path.with_name(f".{path.name[:NAME_CHARACTERS]}.{secrets.token_hex(4)}.partial")
+    return path.with_name(f".{path.name[:PARTIAL_NAME_CHARACTERS]}.{secrets.token_hex(4)}.partial")
 
 
 @contextmanager

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 Tokenizer = Literal["alphanumeric", "alphanumeric2", "whitespace", "trigrams", "multilingual", "wordpieces"]
 IdfCorpus = Literal["pooled", "own", "pooled_with_queries", "uniform"]
 Pooling = Literal["mean", "cls", "last", "max", "mean_sqrt_len"]
-Positives = Literal["first", "random", "hardest", "easiest", "all"]
+PositivePolicy = Literal["first", "random", "hardest", "easiest", "all"]
 Dtype = Literal["auto", "float32", "bf16", "fp16"]
-Sums = Literal["float32", "float64"]
+SumsDtype = Literal["float32", "float64"]
 OnBad = Literal["skip", "fail"]
 
 
@@ -70,7 +70,7 @@ class Settings:
     max_bad_fraction: float = setting(
         0.05, "Maximum share of malformed rows in a source; more is an error.", ge=0, le=1
     )
-    positives: Positives = setting("first", "Labelled positive of a record to score.")
+    positives: PositivePolicy = setting("first", "Labelled positive of a record to score.")
     first_k: int | None = setting(None, "Score only the first K negatives of a record.", ge=1)
 
     # encoder
@@ -117,7 +117,7 @@ class Settings:
         gt=0,
         le=1e12,
     )
-    sums: Sums = setting(
+    sums: SumsDtype = setting(
         "float32",
         "Number format of products within a block. With float64 the parts of a run add up to the whole within 1e-12.",
     )
@@ -179,7 +179,7 @@ class SettingsDict(TypedDict, total=False):
     header: bool | None
     on_bad: OnBad | None
     max_bad_fraction: float | None
-    positives: Positives | None
+    positives: PositivePolicy | None
     first_k: int | None
     revision: str | None
     pooling: Pooling | None
@@ -208,7 +208,7 @@ class SettingsDict(TypedDict, total=False):
     tokenizer: Tokenizer | None
     idf: IdfCorpus | None
     budget: float | None
-    sums: Sums | None
+    sums: SumsDtype | None
     valid: float | None
     far: float | None
     high_coverage: float | None

@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from secid.triplets.measure_set import Measured
     from secid.triplets.table import TripletTable
 
-STRATA = 10
+MARGIN_STRATA = 10
 """Number of strata of the margin. Their edges are deciles. Source: METHOD 15."""
 MIN_OVERLAP = 0.2
 """Minimum overlap of margins for a comparison. Below it, there are too few negatives of equal margin."""
@@ -155,7 +155,8 @@ def equal_margins(first: Measured, second: Measured, smallest_distance: float) -
     edges = deciles(np.concatenate([side.margin for side in sides]), np.concatenate([side.share / 2 for side in sides]))
     strata = [np.searchsorted(edges, side.margin, side="right") for side in sides]
     masses: list[Floats] = [
-        np.bincount(stratum, side.share, STRATA).astype(np.float64) for stratum, side in zip(strata, sides, strict=True)
+        np.bincount(stratum, side.share, MARGIN_STRATA).astype(np.float64)
+        for stratum, side in zip(strata, sides, strict=True)
     ]
     smaller = np.minimum(*masses)
     overlap = min(1.0, float(smaller.sum()))
@@ -181,15 +182,15 @@ def equal_margins(first: Measured, second: Measured, smallest_distance: float) -
 
 
 def deciles(margins: Floats, weights: Floats) -> Floats:
-    """Return (STRATA - 1,) margins that divide the triplets into strata of equal weight, ascending.
+    """Return (MARGIN_STRATA - 1,) margins that divide the triplets into strata of equal weight, ascending.
 
     margins, weights : (T,) margin and weight of each triplet.
-    Edge i is the smallest margin at which the cumulative weight reaches i / STRATA of the total. A margin on an edge
-    belongs to the stratum above it.
+    Edge i is the smallest margin at which the cumulative weight reaches i / MARGIN_STRATA of the total. A margin on an
+    edge belongs to the stratum above it.
     """
     order = np.argsort(margins, kind="stable")
     reached = np.cumsum(weights[order])
-    parts = np.arange(1, STRATA) / STRATA * reached[-1]
+    parts = np.arange(1, MARGIN_STRATA) / MARGIN_STRATA * reached[-1]
     edges: Floats = margins[order][np.searchsorted(reached, parts * (1 - 1e-12))]
     return edges
 
@@ -220,12 +221,12 @@ class _Side:
     def standardised(self, stratum: Index, mass: Floats, weights: Floats, n_queries: int) -> tuple[float, Floats]:
         """Return the average of the strata's mean weights, standardised to `weights`, and (Q,) influence of each query.
 
-        stratum : (T,) stratum of each triplet.   mass : (STRATA,) share of the triplets in each stratum.
-        weights : (STRATA,) share of each stratum in the average; they add up to 1, and are 0 where `mass` is 0.
+        stratum : (T,) stratum of each triplet.   mass : (MARGIN_STRATA,) share of the triplets in each stratum.
+        weights : (MARGIN_STRATA,) share of each stratum in the average; they add up to 1, and are 0 where `mass` is 0.
         The influences are first-order.
         """
         known = np.maximum(mass, np.finfo(float).tiny)
-        mean = np.bincount(stratum, self.share * self.weight, STRATA) / known
+        mean = np.bincount(stratum, self.share * self.weight, MARGIN_STRATA) / known
         counted = (weights / known)[stratum] * self.share
         off = np.bincount(self.query, counted * (self.weight - mean[stratum]), n_queries)
         return float(weights @ mean), off.astype(np.float64)

@@ -28,7 +28,7 @@ BATCH_ROWS, BATCHES = 64, 8
 """Number of rows per sampled batch, and number of batches. With 10 negatives per row, the batches have 355,000 pairs.
 This analysis of ten SciFact sources took 0.5 s, including the labels. Scoring them without a cache took 230 s of
 processor time."""
-PAIRS_AT_ONCE = 1 << 22
+MAX_QUERY_ROW_PAIRS = 1 << 22
 """Maximum (query, row) pairs in memory at once."""
 
 
@@ -162,7 +162,7 @@ def _distinct_rows(query_number: Index, passage: Index, occurrences: Index, n_qu
     shape = n_queries, len(passages)
     known = sparse.csr_array((np.ones(len(query_number), np.bool_), (query_number, number)), shape)[first]
     n_pairs = np.cumsum(known.astype(np.int64) @ (ends[1] - ends[0]))
-    parts = np.split(np.arange(len(first)), np.flatnonzero(np.diff(n_pairs // PAIRS_AT_ONCE)) + 1)
+    parts = np.split(np.arange(len(first)), np.flatnonzero(np.diff(n_pairs // MAX_QUERY_ROW_PAIRS)) + 1)
     return np.concatenate([np.diff((known[part] @ rows).indptr) for part in parts])[same]
 
 

@@ -30,7 +30,7 @@ COPY_FINDINGS = ("false_negative", "near_copy")
 ONE_POSITIVE = "one_positive"
 ONE_SCORED = frozenset({"single_lh", "gist"})
 """Objectives that use a single positive, so that their gradient is not divided among positives."""
-MAX_QUERIES = 250
+MAX_CURVE_QUERIES = 250
 """Maximum number of queries per source; the first ones in sampling order are used. It limits the cost, and is enough to
 show a trend."""
 JOINT_LH = "joint_lh"
@@ -125,7 +125,7 @@ def compute(context: Context) -> AnalysisResult[ObjectiveLens]:
     results, missing = objectives(items, scores, measurer.vectors, context.settings.temperature)
     sizes, narrowing = record_sizes(context.plan, items, scores, measurer)
     lens = ObjectiveLens(
-        margin=RELATIVE_MARGIN, most_queries=MAX_QUERIES, objectives=results, sizes=sizes, narrowing=narrowing
+        margin=RELATIVE_MARGIN, most_queries=MAX_CURVE_QUERIES, objectives=results, sizes=sizes, narrowing=narrowing
     )
     return AnalysisResult(lens, missing)
 
@@ -290,7 +290,9 @@ def record_sizes(
     """
     sizes, narrowing = [], []
     for item, score in zip(items, scores, strict=True):
-        sample = first_sampled(distinct(item.triplets.query), plan.queries.keys, measurer.settings.seed, MAX_QUERIES)
+        sample = first_sampled(
+            distinct(item.triplets.query), plan.queries.keys, measurer.settings.seed, MAX_CURVE_QUERIES
+        )
         queries = np.sort(sample)
         cut = _CutSource(item, score, measurer, queries)
         (by_negatives, negative), (by_positives, positive) = cut.negatives(), cut.positives()

@@ -10,7 +10,7 @@ import numpy as np
 
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Floats, Index, distinct, is_known, pairs
-from secid.errors import NumericalError
+from secid.errors import BUG_REMEDY, NumericalError
 from secid.measure.interval import finite_interval
 from secid.triplets.estimates import Estimate, Names, comparable_keys, estimated_gap, wilson_interval
 
@@ -180,7 +180,7 @@ def separated(scores: LabelledScores, temperature: float, where: str) -> dict[st
         raise NumericalError(
             f"internal error: AoC {parts.aoc} is above MW loss / log 2 = {loss / log(2)}",
             where=where,
-            remedy="please report this run",
+            remedy=BUG_REMEDY,
         )
     order = np.argsort(scores.names)
     auc, within = (

@@ -52,7 +52,7 @@ Sources = Annotated[
         show_default=False,
     ),
 ]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `secid score`.", show_default=False)]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `secid score`.", show_default=False)]
 Json = Annotated[bool, flag("--json", text="Print one JSON document instead of text.")]
 Out = Annotated[
     list[Path] | None,

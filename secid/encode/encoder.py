@@ -136,10 +136,10 @@ BLOCK_ROWS = 512
 
 ROW_PER_TEXT_REMEDY = "return one vector for each text, all of one length"
 
-Rows = NDArray[np.floating[Any]]
+VectorRows = NDArray[np.floating[Any]]
 
 
-def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Rows:
+def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> VectorRows:
     """Return values as (n_texts, d) numbers. Keep floating-point formats. Raises EncoderError for another shape."""
     try:
         rows = np.asarray(values)
@@ -155,7 +155,7 @@ def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Row
     return rows
 
 
-def finish_rows(rows: Rows, truncate_dim: int | None, normalize: bool) -> Float32Rows:
+def finish_rows(rows: VectorRows, truncate_dim: int | None, normalize: bool) -> Float32Rows:
     """Return the first `truncate_dim` numbers of each row, at unit length if `normalize`. A zero row stays zero.
 
     Rows that float32 cannot hold are always scaled to unit length, because the score uses only directions.
@@ -175,7 +175,7 @@ def finish_rows(rows: Rows, truncate_dim: int | None, normalize: bool) -> Float3
     return finished
 
 
-def _unit_rows(rows: Rows) -> Float32Rows:
+def _unit_rows(rows: VectorRows) -> Float32Rows:
     """Scale rows to unit length in float64, and round once at the end."""
     unit = np.empty(rows.shape, np.float32)
     for start in range(0, len(rows), BLOCK_ROWS):
@@ -329,7 +329,7 @@ def from_callable(
     return FunctionEncoder(function, info)
 
 
-def _answer(function: EncodeFunction, texts: list[str], role: Role, dimension: int | None, name: str) -> Rows:
+def _answer(function: EncodeFunction, texts: list[str], role: Role, dimension: int | None, name: str) -> VectorRows:
     """Return the function's rows for these texts. Raises EncoderError if it fails or returns anything else."""
     try:
         values = function(texts, role)

@@ -21,7 +21,7 @@ from secid.encode.encoder import (
     EncodedBatch,
     Float32Rows,
     Role,
-    Rows,
+    VectorRows,
     as_rows,
     cut_dimension,
     finish_rows,
@@ -40,7 +40,7 @@ from secid.settings import Settings, flag_of
 TIMEOUT_SECONDS = 120.0
 """Maximum wait for a response. A large batch on a busy CPU server takes tens of seconds."""
 
-TRIES = 6
+MAX_REQUEST_TRIES = 6
 """Number of attempts per request. The waits of 0.5, 1, 2, 4 and 8 s between them outlast a restart or a rate limit. A
 dead server is reported after 16 s."""
 
@@ -68,7 +68,7 @@ class Http:
         notify: Callable[[str], None],
         key_remedy: str,
         timeout_seconds: float = TIMEOUT_SECONDS,
-        tries: int = TRIES,
+        tries: int = MAX_REQUEST_TRIES,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._key = key
@@ -172,7 +172,7 @@ KEY_VARIABLES = ("SECID_API_KEY", "OPENAI_API_KEY")
 KEY_REMEDY = f"set {' or '.join(KEY_VARIABLES)} to a valid key"
 OPENAI_HOST = "api.openai.com"
 
-UNUSED_SETTINGS = ("revision", "pooling", "query_prompt", "passage_prompt", "max_length", *MODEL_FIELDS)
+FIXED_BY_SERVER = ("revision", "pooling", "query_prompt", "passage_prompt", "max_length", *MODEL_FIELDS)
 """Settings that have no effect, because the server decides them."""
 
 TEXTS_PER_REQUEST = 64
@@ -277,7 +277,7 @@ def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
     )
     normalize = True if settings.normalize is None else settings.normalize
     by_family = f"registry: {family.key}" if family else "default"
-    facts = [Fact("unknown_weights"), *unused_flags(settings, "unused_by_endpoint", UNUSED_SETTINGS)]
+    facts = [Fact("unknown_weights"), *unused_flags(settings, "unused_by_endpoint", FIXED_BY_SERVER)]
     if key and base.startswith("http://"):
         facts.append(Fact("plain_http"))
     identity = json.dumps([url, model, query_prefix, passage_prefix, normalize, settings.truncate_dim])
@@ -359,7 +359,7 @@ def _only_model(http: Http, base: str) -> str:
     return names[0]
 
 
-def request_rows(http: Http, url: str, model: str, texts: list[str]) -> tuple[Rows, int]:
+def request_rows(http: Http, url: str, model: str, texts: list[str]) -> tuple[VectorRows, int]:
     """Return (n, d) rows in the order of the texts, and the number of tokens that the endpoint reports, or 0.
 
     Raises EncoderError if the response is not one vector per text.

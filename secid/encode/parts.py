@@ -75,7 +75,7 @@ PROBES = ["tides", "what causes tides"]
 """Texts of different lengths that every encoder encodes once when it is loaded."""
 
 
-class Parts:
+class EncoderParts:
     """Tokenizer and modules of a repository, each loaded on first use.
 
     earlier          : recipe, width and number of weights from an earlier run; None to read them from the modules.
@@ -267,16 +267,16 @@ def pack(model: nn.Module) -> None:
         setattr(parent, name, PackedLinear(child))
 
 
-Report = tuple[str, dict[str, Any]]
+LoadingReport = tuple[str, dict[str, Any]]
 """Prefix of a model's own weight names, and transformers' loading info."""
 
 
 @contextlib.contextmanager
-def loading_reports() -> Iterator[list[Report]]:
+def loading_reports() -> Iterator[list[LoadingReport]]:
     """Collect transformers' report on each model loaded in the block. sentence-transformers does not pass it on."""
     from transformers import PreTrainedModel
 
-    original, reports = PreTrainedModel.__dict__["from_pretrained"], list[Report]()
+    original, reports = PreTrainedModel.__dict__["from_pretrained"], list[LoadingReport]()
 
     def load(kind: Any, *arguments: Any, **options: Any) -> Any:
         model, report = original.__func__(kind, *arguments, **options, output_loading_info=True)
@@ -290,7 +290,7 @@ def loading_reports() -> Iterator[list[Report]]:
         setattr(PreTrainedModel, "from_pretrained", original)  # noqa: B010
 
 
-def _check_weights(repository: Repository, reports: list[Report]) -> None:
+def _check_weights(repository: Repository, reports: list[LoadingReport]) -> None:
     """Raise EncoderError if a model's files lack weights, or have unused weights that belong to no known head."""
     if any(not str(module["type"]).startswith("sentence_transformers.") for module in repository.modules):
         return  # the repository's own code decides which weights it loads

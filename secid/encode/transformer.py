@@ -38,8 +38,8 @@ from secid.encode.device import (
 )
 from secid.encode.encoder import EncodedBatch, Float32Rows, Role, host_rows, in_text_order
 from secid.encode.locate import Location, full_name, locate, weight_files
-from secid.encode.modules import SAVE_AGAIN, Json, Repository, read_json, read_repository
-from secid.encode.parts import Parts, quiet
+from secid.encode.modules import SAVE_AGAIN, JsonObject, Repository, read_json, read_repository
+from secid.encode.parts import EncoderParts, quiet
 from secid.encode.recipe import Prefix, Recipe, family_in, resolve_prefixes
 from secid.encode.segment import document_sha256, files_sha256
 from secid.encode.word_cache import Tokens
@@ -64,7 +64,7 @@ ENCODED_AHEAD = 8
 class TransformerEncoder:
     """A transformer with its recipe. `info` identifies it, and `parts` are loaded on first use."""
 
-    def __init__(self, parts: Parts, info: EncoderInfo, batch_tokens: int) -> None:
+    def __init__(self, parts: EncoderParts, info: EncoderInfo, batch_tokens: int) -> None:
         self.parts = parts
         self.info = info
         self.recipe = parts.recipe
@@ -97,7 +97,7 @@ class TransformerEncoder:
 
     def word_pieces(self, texts: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the word-piece ids of all texts without prefix and special tokens, and (n,) how many each text has."""
-        return self.parts.tokeniser.pieces(texts)
+        return self.parts.tokeniser.word_pieces(texts)
 
     def unknown_shares(self, texts: list[str]) -> npt.NDArray[np.float64]:
         """Return (n,), the share of each text's letters that the tokenizer does not know as part of a word."""
@@ -208,7 +208,7 @@ def load_transformer(settings: Settings, location: Location | None = None) -> Tr
     contents = _contents(repository, weights_sha256, settings, DTYPE_LABELS[dtype])
     memory = _recipe_file(repository, prefixes, contents, settings)
     earlier = _load_recipe(memory, repository.inner)
-    parts = Parts(repository, prefixes, settings, devices, dtype, earlier)
+    parts = EncoderParts(repository, prefixes, settings, devices, dtype, earlier)
     if earlier is None:
         parts.load()
         _store_recipe(memory, parts)
@@ -260,7 +260,7 @@ VOLATILE_FIELDS = ("_name_or_path", "transformers_version", "torch_dtype", "dtyp
 """Fields of config.json that may differ between copies of the same encoder."""
 
 
-def _contents(repository: Repository, weights_sha256: str, settings: Settings, dtype: str) -> Json:
+def _contents(repository: Repository, weights_sha256: str, settings: Settings, dtype: str) -> JsonObject:
     """Return the hashes, settings and versions that determine a vector; {} if code of another repository runs."""
     inner = repository.inner
     if settings.trust_remote_code and _refers_to_other_code(inner):
@@ -286,7 +286,7 @@ def _hash(paths: Iterable[Path]) -> str | None:
     return files_sha256(files) if files else None
 
 
-def _fingerprint(recipe: Recipe, contents: Json) -> str:
+def _fingerprint(recipe: Recipe, contents: JsonObject) -> str:
     """Return the SHA-256 of the contents and the recipe, which determine a vector; "" without contents.
 
     Device and name are excluded, so that copies of an encoder share their cached rows.
@@ -298,7 +298,7 @@ def _fingerprint(recipe: Recipe, contents: Json) -> str:
 
 
 def _recipe_file(
-    repository: Repository, prefixes: Mapping[Role, Prefix], contents: Json, settings: Settings
+    repository: Repository, prefixes: Mapping[Role, Prefix], contents: JsonObject, settings: Settings
 ) -> Path | None:
     """Return the path that stores the recipe for these files, flags and libraries; None without a cache or contents."""
     weights = hash_memory(settings)
@@ -324,7 +324,7 @@ def _load_recipe(memory: Path | None, folder: Path) -> tuple[Recipe, int, int] |
         return None
 
 
-def _store_recipe(memory: Path | None, parts: Parts) -> None:
+def _store_recipe(memory: Path | None, parts: EncoderParts) -> None:
     if memory is None:
         return
     document = {"recipe": parts.recipe.document(), "dimension": parts.width, "n_parameters": parts.n_parameters}

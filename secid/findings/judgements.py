@@ -190,7 +190,7 @@ MIN_QUERY_WORDS = 4
 SHINGLE_WORDS = 5
 MIN_SHINGLES = 10
 """Minimum number of shingles in a passage to look for near matches. A shorter passage may be a common phrase."""
-SHOWN_CHARACTERS = 80
+JUDGED_TEXT_CHARACTERS = 80
 
 
 @dataclass(frozen=True)
@@ -373,8 +373,8 @@ class Leaks:
 def _example(matches: Matches, finder: Finder, store: TextStore, text_id: int) -> Fact:
     """Return a fact with a text of the run and the evaluation text that it matches."""
     place, text = int(matches.number[text_id]), store.take(np.array([text_id]))[0]
-    values: dict[str, str | float] = {"text": shorten(text, SHOWN_CHARACTERS), "id": finder.ids[place]}
+    values: dict[str, str | float] = {"text": shorten(text, JUDGED_TEXT_CHARACTERS), "id": finder.ids[place]}
     if not matches.exact[text_id]:
         values["similarity"] = float(matches.similarity[text_id])
-        values["evaluation_text"] = shorten(finder.texts[place], SHOWN_CHARACTERS)
+        values["evaluation_text"] = shorten(finder.texts[place], JUDGED_TEXT_CHARACTERS)
     return Fact("evaluation_text", values)

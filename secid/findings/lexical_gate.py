@@ -39,7 +39,7 @@ MULTILINGUAL = "multilingual"
 """Name of the tokenizer without these faults."""
 WORD_TOKENIZERS = {"alphanumeric": "alphanumeric", "alphanumeric2": "alphanumeric", "whitespace": "whitespace"}
 """Tokenizer that produces words -> its splitter. The other tokenizers split texts of any script."""
-Texts = tuple[TextStore, Index]
+TextsToRead = tuple[TextStore, Index]
 """A store, and the ids of its texts to read."""
 
 
@@ -78,7 +78,7 @@ def misread(plan: Plan, planned: PlannedSource, tokenizer: str, seed: int) -> Mi
     return misread_texts((plan.queries, distinct(planned.query)), (plan.passages, passages), tokenizer, seed)
 
 
-def misread_texts(queries: Texts, passages: Texts, tokenizer: str, seed: int) -> Misread:
+def misread_texts(queries: TextsToRead, passages: TextsToRead, tokenizer: str, seed: int) -> Misread:
     """Count misread texts as `misread` does, in any distinct queries and passages."""
     if tokenizer not in WORD_TOKENIZERS:
         return Misread(0, {})
@@ -250,7 +250,7 @@ def _under_others(
     queries = distinct(np.concatenate([rows.query for rows in sets]))
     passages = distinct(np.concatenate([ids for rows in sets for ids in (rows.positive, rows.negative)]))
     part = replace(plan, queries=plan.queries.only(queries), passages=plan.passages.only(passages))
-    sets = [rows.among(queries, passages) for rows in sets]
+    sets = [rows.restrict(queries, passages) for rows in sets]
     folder.mkdir(exist_ok=True)
     other = coverages.over(part, sets, folder)
 
@@ -306,7 +306,7 @@ def _misread(words: Mapping[Fault, Sequence[tuple[float, str]]], tokenizer: str)
 UnknownShares = Callable[[list[str]], npt.NDArray[np.float64]]
 """Function that takes n texts and returns the share of letters in each that a tokenizer does not know, (n,)."""
 NO_TOKENIZER = "no_tokenizer"
-SCRIPT_CHARACTERS = 300
+SCRIPT_SAMPLE_CHARACTERS = 300
 """Number of characters to read from each passage: enough to see its script."""
 UNKNOWN_SCRIPT_SHARE = 0.5
 """Minimum share of unknown letters for a passage to count as unknown. All-MiniLM-L6-v2 knows all letters of English
@@ -322,7 +322,7 @@ def unknown_scripts(passages: TextStore, ids: Index, shares: UnknownShares) -> F
     """
     flags = np.zeros(len(passages), np.bool_)
     for part, texts in chunks(passages, ids):
-        heads = [text[:SCRIPT_CHARACTERS] for text in texts]
+        heads = [text[:SCRIPT_SAMPLE_CHARACTERS] for text in texts]
         foreign = np.array([_mostly_beyond_ascii(head) for head in heads])
         if foreign.any():
             candidates = [head for head, is_foreign in zip(heads, foreign, strict=True) if is_foreign]

@@ -116,7 +116,7 @@ PHRASES_OF: Mapping[str, Phrases] = {
 }
 """ISO 639-1 code -> phrases, tested on preambles and on passages of the language."""
 
-BETWEEN_WORDS = r"(?:[^\s.!?:。]+\ ){0,6}?"
+UP_TO_SIX_WORDS = r"(?:[^\s.!?:。]+\ ){0,6}?"
 BETWEEN_CHARACTERS = rf"[^.!?:。！？：\n]{{0,{FILLER_CHARACTERS}}}?"
 PAUSE = r"[,.!:–—，。、！：؛،\s-]"
 COLON = r"[*_]*(?:\ ?[\(（][^()（）]{0,30}[\)）])?[*_]*\ ?[:：]"
@@ -126,7 +126,7 @@ ENDS = r"(?![^\W_])"
 
 def _of(language: Phrases) -> str:
     """Return the pattern of one language, without refusals."""
-    between = BETWEEN_WORDS if language.spaced else BETWEEN_CHARACTERS
+    between = UP_TO_SIX_WORDS if language.spaced else BETWEEN_CHARACTERS
     blank, ends = (r"\ ", ENDS) if language.spaced else (r"\ ?", "")
     return rf"""(?:
       (?:(?:{language.yes}){PAUSE}+)?(?:{language.here}){blank}{between}(?:{language.thing}){ends}

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags, Floats, Index, best_first
-from secid.findings.copies import Positives, has_one_positive, stored_positives
+from secid.findings.copies import LabelledPositives, has_one_positive, stored_positives
 from secid.findings.languages import damage_start, languages_of
 from secid.findings.status import ListedNegatives, SourceStatus, source_status
 from secid.findings.texts import RunTexts, text_rules
@@ -155,7 +155,7 @@ def _record(planned: PlannedSource, place: int) -> int:
 
 RowPlace = tuple[int, int, int]
 
-EXAMPLE_CHARACTERS = 600
+STORED_EXAMPLE_CHARACTERS = 600
 """Maximum length of a passage in the report: enough to judge it, but small enough for a page."""
 BEFORE_CHARACTERS = 20
 """Number of characters to show before the place to which a finding refers."""
@@ -210,7 +210,9 @@ class RunTextFindings(NamedTuple):
     one_positive: bool
 
 
-def judge_texts(draft: DraftPlan, settings: Settings, known: Positives | None, run: RunTexts | None) -> RunTextFindings:
+def judge_texts(
+    draft: DraftPlan, settings: Settings, known: LabelledPositives | None, run: RunTexts | None
+) -> RunTextFindings:
     """Apply the text rules to all rows read, on all cores but one.
 
     known, run : as in `text_rules`.
@@ -354,7 +356,7 @@ def _blanks(planned: PlannedSource) -> list[TripletExample]:
     ]
 
 
-def one_a_query(
+def one_per_query(
     plan: Plan, query: Index, positive: Index, negative: Index, severity: Floats, settings: Settings
 ) -> Index:
     """Return the places of the worst rows, one per query. Ties are in the seeded order of queries, then by content.
@@ -373,7 +375,7 @@ def _examples(plan: Plan, planned: PlannedSource, flags: Flags, settings: Settin
     places = np.flatnonzero(flags)
     record = planned.triplet_record()[places]
     ids = planned.query[record], planned.positives[planned.positive_offsets[record]], planned.negatives[places]
-    shown: list[int] = places[one_a_query(plan, *ids, np.zeros(len(places)), settings)].tolist()
+    shown: list[int] = places[one_per_query(plan, *ids, np.zeros(len(places)), settings)].tolist()
     return shown
 
 
@@ -381,4 +383,4 @@ def cut(text: str, at: int = 0) -> str:
     """Return a text cut for an example. It starts shortly before `at`, so that shorter cuts on pages show it too."""
     if at > BEFORE_CHARACTERS:
         text = f"…{text[at - BEFORE_CHARACTERS :]}"
-    return text if len(text) <= EXAMPLE_CHARACTERS else text[: EXAMPLE_CHARACTERS - 1] + "…"
+    return text if len(text) <= STORED_EXAMPLE_CHARACTERS else text[: STORED_EXAMPLE_CHARACTERS - 1] + "…"

@@ -181,7 +181,7 @@ class Triplets:
             share=None if self.share is None else self.share[keep],
         )
 
-    def among(self, queries: Index, passages: Index) -> Triplets:
+    def restrict(self, queries: Index, passages: Index) -> Triplets:
         """Replace each text id by its position in the sorted `queries` or `passages`, which must contain all ids."""
         return replace(
             self,

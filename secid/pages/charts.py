@@ -27,7 +27,7 @@ from secid.settings import display_name
 
 FONT = 14
 """Font size of all text. On a phone with 360 pixels it appears just below 10."""
-NAME_CHARACTERS = 28
+CHART_NAME_CHARACTERS = 28
 """Maximum length of a name in a chart on a wide screen. page.css cuts it on a phone; the answer table shows all of it.
 """
 TICKS = (5, 3, 2)
@@ -239,7 +239,7 @@ def _drawn(
             _strip([*grid, *_bar(mark, scale, "ctl" if row.is_control else "src")], ROW_HEIGHT)
             for mark, scale, grid in zip(row.marks, scales, grids, strict=True)
         ]
-        name = row.name if row.is_control else short(row.name, NAME_CHARACTERS)
+        name = row.name if row.is_control else short(row.name, CHART_NAME_CHARACTERS)
         parts.append(_row(row.tie, name, strips, class_))
     return _figure(label, [*parts, _row("", "", axes)], "forest")
 
@@ -287,7 +287,7 @@ def _drawn_curves(label: str, items: Sequence[SourceSeparation]) -> Markup:
         ]
         roc = [_path("M0 100L100 0", "ref", stroke_dasharray="3 3"), _path(_roc(positive, negative), "src")]
         strips = [_stretched(histograms, len(positive)), _stretched(roc, 100)]
-        rows.append(_row("", short(item.source, NAME_CHARACTERS), strips))
+        rows.append(_row("", short(item.source, CHART_NAME_CHARACTERS), strips))
     scale, unit = Scale(items[0].low, items[0].high, 0.0, 100.0), Scale(0.0, 1.0, 0.0, 100.0)
     rows.append(_row("", "", [_axis(scale, ticks(scale.low, scale.high)), _axis(unit, [0.0, 1.0])]))
     return _figure(label, rows, "forest curves")
@@ -366,7 +366,7 @@ def _drawn_settings(label: str, names: Sequence[str], items: Sequence[Ablation])
             others = [_path(path, "ref", stroke_opacity=0.5) for other, path in of_names.items() if other != name]
             lines = [_path(path, "src", stroke_width=2.5) for other, path in of_names.items() if other == name]
             strips.append(_stretched([*others, *lines], 100))
-        rows.append(_row("", short(name, NAME_CHARACTERS), strips))
+        rows.append(_row("", short(name, CHART_NAME_CHARACTERS), strips))
     axes = [_strip(_ends([plain(display_name(row.setting)) for row in item.rows]), AXIS_HEIGHT) for item in items]
     return _figure(label, [*rows, _row("", "", axes)], "forest")
 

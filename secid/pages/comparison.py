@@ -245,12 +245,12 @@ def labels(paths: Sequence[Path]) -> list[str]:
 
 # The comparison as a page.
 
-NAME_CHARACTERS = 30
+LABEL_CHARACTERS = 30
 """Maximum length of a run's name in the heading of a column."""
 FULL_HASH = re.compile(r"\b[0-9a-f]{32,}\b")
 SHOWN_DIGITS = 6
 """Digits of a hash that are shown; report.json has all of them."""
-SHOWN_PAIRS = 3
+MAX_CHANGED_PAIRS = 3
 CHANGE_KINDS = {
     "setting": "settings",
     "harmless": "settings that do not change scores",
@@ -303,12 +303,14 @@ def _order(runs: RunComparison) -> list[str]:
     sentences = []
     for label, established in (("significant in both runs", True), ("not significant in both runs", False)):
         pairs = [" and ".join(map(named, pair)) for pair in every if (pair in sure) == established]
-        sentences += [f"Changes of order, {label}: {'; '.join(pairs[:SHOWN_PAIRS])}{_more(pairs)}."] if pairs else []
+        sentences += (
+            [f"Changes of order, {label}: {'; '.join(pairs[:MAX_CHANGED_PAIRS])}{_more(pairs)}."] if pairs else []
+        )
     return sentences or ["The order is the same."]
 
 
 def _more(pairs: Sequence[str]) -> str:
-    return f"; {len(pairs) - SHOWN_PAIRS} more" if len(pairs) > SHOWN_PAIRS else ""
+    return f"; {len(pairs) - MAX_CHANGED_PAIRS} more" if len(pairs) > MAX_CHANGED_PAIRS else ""
 
 
 def _changed(runs: RunComparison) -> str:
@@ -343,7 +345,7 @@ def _comparable(runs: RunComparison) -> str:
 
 def _heads(runs: RunComparison, make: Callable[[str], Column] = number) -> list[Column]:
     """Return a column for each run."""
-    return [make(short(label, NAME_CHARACTERS)) for label in runs.runs]
+    return [make(short(label, LABEL_CHARACTERS)) for label in runs.runs]
 
 
 def _difference(values: Sequence[float | None], write: Callable[[float], str]) -> str:

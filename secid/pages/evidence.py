@@ -10,7 +10,7 @@ from secid.pages.charts import gains_chart
 from secid.pages.formats import formats
 from secid.pages.glossary import EXPLANATIONS, HARDNESS_ENDS, SETTING_MEANINGS, TERM_WORDS, terms, why_not
 from secid.pages.page import Page, Section, Table, foreign, number, text, wrapped
-from secid.pages.screen import Block, Screen, screen, strong
+from secid.pages.screen import Screen, ScreenBlock, screen, strong
 from secid.pages.sections.probe import cautions, details, gains_table, probe_headline, protocol, scope, verdict
 from secid.pages.text import (
     NO_BREAK_SPACE,
@@ -50,7 +50,7 @@ UNKNOWN_LABELS = {
 INCOMPLETE = (
     "Labels are incomplete. An unjudged negative may be relevant too, so counts and precision are lower bounds."
 )
-ABSOLUTE = (
+ABSOLUTE_RULE = (
     "score not below the positive's. It orders negatives as π does, and is shown only if it flags more because of ties."
 )
 ONCE = (
@@ -71,7 +71,7 @@ RULE_OF_SCORE = {"The encoder's π": "consistency", "The guide": "hardness"}
 """Name of a score in sentences -> rule that orders negatives by it."""
 AUDIT_TERMS = (
     ("AUROC", TERM_WORDS["AUROC"]),
-    ("absolute margin", ABSOLUTE),
+    ("absolute margin", ABSOLUTE_RULE),
     ("precision", TERM_WORDS["precision"]),
     ("recall", TERM_WORDS["recall"]),
     *terms("95 % CI"),
@@ -324,7 +324,7 @@ def _is_shown(term: str, shown: Sequence[Agreement], legend: bool) -> bool:
     return term in ("tau", "regret", "--json") or any(name.startswith(term) for name in names)
 
 
-def _of_metric(items: Sequence[Agreement]) -> tuple[Block | str, ...]:
+def _of_metric(items: Sequence[Agreement]) -> tuple[ScreenBlock | str, ...]:
     first = items[0]
     best = ", no single best" if first.best is None else f", best is {named(first.best)}"
     sources = plural(first.n_sources, "source")

@@ -34,7 +34,7 @@ TERMS: Mapping[str, str] = {**EXPLANATIONS, **STATUS_TERMS, **TERM_WORDS, **VARI
 TERM_ALIASES: Mapping[str, str] = {**OTHER_NAMES, **{str(name): title for name, title in STATUS.items()}}
 """Other names of terms."""
 SYMBOLS: Mapping[str, str] = {symbol: TERMS[OTHER_NAMES[symbol]] for symbol in ("π", "ρ", "λ")}
-LABEL_WIDTH = 9
+EXPLAIN_LABEL_WIDTH = 9
 """Width of the labels of facts, in characters."""
 GATE_REQUIREMENTS: Mapping[str, str] = {
     "queries": "the source has at least the required number of distinct queries",
@@ -147,7 +147,7 @@ def explained_screen(name: str | None) -> Screen:
 
 
 def _fact(label: str, text: str) -> Line:
-    mark = f"{label + ':':<{LABEL_WIDTH}} "
+    mark = f"{label + ':':<{EXPLAIN_LABEL_WIDTH}} "
     return command(mark + text) if label == "command" else Line(text, mark=mark)
 
 

@@ -73,7 +73,7 @@ MAX_ROW_CHARACTERS = 400
 """Maximum length of a text in a row to browse."""
 MIN_MARKED_IDF = 3.0
 """Minimum IDF of a marked word that negative and query share. Below it, more than one text in eight has the word."""
-MARK, END_MARK = Markup("<mark>"), Markup("</mark>")
+MARK_TAG, END_MARK_TAG = Markup("<mark>"), Markup("</mark>")
 MIN_MARKED_CHARACTERS = 4
 """Minimum length of a marked word if no IDF is known."""
 
@@ -226,7 +226,7 @@ def _marked(text: str, words: Sequence[str]) -> Markup:
     pattern = "|".join(map(_pattern, sorted(words, key=len, reverse=True)))
     parts = re.split(f"({pattern})", text, flags=re.IGNORECASE) if words else [text]
     return Markup("").join(
-        MARK + escape(part) + END_MARK if place % 2 else escape(part) for place, part in enumerate(parts)
+        MARK_TAG + escape(part) + END_MARK_TAG if place % 2 else escape(part) for place, part in enumerate(parts)
     )
 
 

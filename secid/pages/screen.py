@@ -46,18 +46,18 @@ class Line:
     mark: str = ""
 
 
-Block = Line | Table
-Screen = tuple[tuple[Block, ...], ...]
+ScreenBlock = Line | Table
+Screen = tuple[tuple[ScreenBlock, ...], ...]
 
 
-def screen(*parts: Iterable[Block | str]) -> Screen:
+def screen(*parts: Iterable[ScreenBlock | str]) -> Screen:
     """Return a screen of these parts. A string is a sentence. Empty lines and tables without rows are left out."""
     every = (tuple(Line(block) if isinstance(block, str) else block for block in part) for part in parts)
     shown = (tuple(filter(_says_something, part)) for part in every)
     return tuple(filter(None, shown))
 
 
-def _says_something(block: Block) -> bool:
+def _says_something(block: ScreenBlock) -> bool:
     return bool(block.rows if isinstance(block, Table) else block.text)
 
 
@@ -93,7 +93,7 @@ def screen_of(page: Page) -> Screen:
     )
 
 
-def _section(section: Section) -> Iterator[Block]:
+def _section(section: Section) -> Iterator[ScreenBlock]:
     yield strong(section.title)
     yield from map(Line, (*section.paragraphs, *section.bullets))
     yield from section.tables

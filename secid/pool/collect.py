@@ -28,7 +28,7 @@ TICK_ROWS = 4096
 
 
 @dataclass
-class Rows:
+class SourceRows:
     """Rows of one source while its files are read, as occurrence numbers of texts. The pairs of a query form one row.
 
     split  : name of the source within its files; "" if they hold only one.
@@ -92,8 +92,8 @@ class Rows:
         self.skipped[defect.reason] += defect.n_rows
         self.show(Example(defect.reason, defect.path, defect.line, defect.fact))
 
-    def count(self, part: Rows) -> None:
-        """Add the skipped rows and dropped passages of other `Rows`: their counts and examples."""
+    def count(self, part: SourceRows) -> None:
+        """Add the skipped rows and dropped passages of other `SourceRows`: their counts and examples."""
         self.skipped.update(part.skipped)
         self.dropped.update(part.dropped)
         for reason, examples in part.examples.items():
@@ -116,9 +116,9 @@ class Collected:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self._by_split: dict[str, Rows] = {}
+        self._by_split: dict[str, SourceRows] = {}
         self._files = {path: number for number, path in enumerate(source.paths)}
-        self.unassigned = Rows("", source)
+        self.unassigned = SourceRows("", source)
 
     def add(
         self,
@@ -142,7 +142,7 @@ class Collected:
             rows.take(Block.of(item), self._files.get(item.path, 0), value, queries, passages)
             rows.drop(item, self._files.get(item.path, 0), queries)
 
-    def rows(self) -> list[Rows]:
+    def rows(self) -> list[SourceRows]:
         """Return the rows of each split. Without any split yet, add the split ""."""
         if not self._by_split:
             self._rows_of("")
@@ -153,9 +153,9 @@ class Collected:
         for rows in self.rows():
             rows.count(self.unassigned)
 
-    def _rows_of(self, split: str) -> Rows:
+    def _rows_of(self, split: str) -> SourceRows:
         if split not in self._by_split:
-            self._by_split[split] = Rows(split, self.source)
+            self._by_split[split] = SourceRows(split, self.source)
         return self._by_split[split]
 
 
@@ -208,7 +208,7 @@ class Gathered:
         self.queries.close()
         self.passages.close()
 
-    def rows(self) -> list[Rows]:
+    def rows(self) -> list[SourceRows]:
         """Return the rows of each source. Sources in the same file are separate."""
         return [rows for collected in self.collected for rows in collected.rows()]
 
@@ -230,7 +230,7 @@ def collect_sources(
 # Rows with the same (query, first positive) become one record. Of equal negatives, one is kept.
 
 
-def grouped(rows: Rows, query_ids: Index, passage_ids: Index, query_keys: npt.NDArray[np.uint8]) -> PlannedSource:
+def grouped(rows: SourceRows, query_ids: Index, passage_ids: Index, query_keys: npt.NDArray[np.uint8]) -> PlannedSource:
     """Return the source with one record for the rows of each (query, first positive). A record has each text once."""
     query = query_ids[_int64(rows.query)]
     n_rows = len(query)
@@ -283,7 +283,7 @@ def grouped(rows: Rows, query_ids: Index, passage_ids: Index, query_keys: npt.ND
     )
 
 
-def _blanks(rows: Rows, query_ids: Index, query_keys: npt.NDArray[np.uint8]) -> BlankNegatives:
+def _blanks(rows: SourceRows, query_ids: Index, query_keys: npt.NDArray[np.uint8]) -> BlankNegatives:
     query = query_ids[_int64(rows.blank_query)]
     count, line, file = (_int64(values) for values in (rows.blank_count, rows.blank_line, rows.blank_file))
     return BlankNegatives(query, query_keys[query], count, line, file.astype(np.int32))

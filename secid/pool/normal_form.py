@@ -21,7 +21,7 @@ import numpy.typing as npt
 
 from secid.arrays import Flags, Index
 from secid.pool.texts import BETWEEN, Packed, TextStore, batch_ranges
-from secid.pool.tokens import BLOB_BYTES, LETTER, UNSPACED_RANGES, span_keys, spelled
+from secid.pool.tokens import BLOB_BYTES, UNSPACED_RANGES, find_letter, span_keys, spelled
 
 Keys = npt.NDArray[np.uint64]
 SPACE = ord(" ")
@@ -183,7 +183,7 @@ class FormKeys:
             starts = ends - lengths
         words, n_words, with_content = _words(data, starts, ends)
         unspaced = np.zeros(len(texts), np.bool_)
-        with_content[places] = [LETTER(form) is not None for form in forms]
+        with_content[places] = [find_letter(form) is not None for form in forms]
         unspaced[places] = [is_unspaced(form) for form in forms]
         spelled_out = [form.replace(" ", "") for form, flag in zip(forms, unspaced[places], strict=True) if flag]
         n_characters = np.zeros(len(texts), np.int64)

@@ -39,7 +39,7 @@ UNSPACED_RANGES = (
 
 SELECTORS = ((0x34F, 0x34F), (0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
 """Ranges of marks that only select a glyph: the grapheme joiner and variation selectors."""
-LETTER = re.compile(r"[^\W_]").search
+find_letter = re.compile(r"[^\W_]").search
 WORD_BREAK = 0x200B
 """The zero-width space, the only format character that separates words (Khmer, Burmese, Thai)."""
 
@@ -134,7 +134,7 @@ def _split(text: str, *, with_characters: bool) -> list[str]:
                 if with_characters:
                     parts.extend(part)
             # Nearly every part has only letters and digits, which one fast test shows.
-            tokens.extend(parts if part.isalnum() else filter(LETTER, parts))
+            tokens.extend(parts if part.isalnum() else filter(find_letter, parts))
     return tokens
 
 

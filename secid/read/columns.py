@@ -19,8 +19,8 @@ from secid.read.binding import (
     POSITIVE_IDS,
     POSITIVE_NAMES,
     QUERY_NAMES,
+    ColumnKey,
     Head,
-    Key,
     columns_named,
     composed,
     fits,
@@ -128,7 +128,7 @@ def list_columns(head: Head) -> str:
     return "\n  columns:\n" + "\n".join([*lines, *([f"    … and {more} more"] if more else [])])
 
 
-def _example(head: Head, key: Key) -> str:
+def _example(head: Head, key: ColumnKey) -> str:
     value = next(iter(head.typical(key)), None)
     return "" if value is None else ", " + shown(value, MAX_EXAMPLE_CHARS)
 

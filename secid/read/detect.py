@@ -25,8 +25,8 @@ from secid.read.binding import (
     QUERY_NAMES,
     Bind,
     Binding,
+    ColumnKey,
     Head,
-    Key,
     bind_columns,
     columns,
     columns_named,
@@ -366,7 +366,7 @@ def _pair(head: Head, settings: Settings, path: str) -> Binding | None:
     return with_ids(binding, head, settings, path, texts=False)
 
 
-def _labelled(head: Head, query: Key, settings: Settings, path: str) -> Binding:
+def _labelled(head: Head, query: ColumnKey, settings: Settings, path: str) -> Binding:
     """Return the binding of rows with a passage and its label, or with a list of passages and their labels."""
     if settings.negative_column:
         message = "--label-column and --negative-column both set the negatives"
@@ -388,7 +388,7 @@ def _labelled(head: Head, query: Key, settings: Settings, path: str) -> Binding:
     return pair_binding(query, passage, label)
 
 
-def _column(head: Head, name: str | None, tiers: tuple[str, ...], flag: str, path: str) -> Key:
+def _column(head: Head, name: str | None, tiers: tuple[str, ...], flag: str, path: str) -> ColumnKey:
     if name is not None:
         key = _column_named(head, name)
         if key is None:
@@ -405,7 +405,7 @@ def _no_column(head: Head, flag: str, name: str, path: str) -> SchemaError:
     return undecided(head, [], f"{flag} {name!r}: no such column", path, f"{flag} {near[0] if near else 'NAME'}")
 
 
-def _column_named(head: Head, name: str) -> Key | None:
+def _column_named(head: Head, name: str) -> ColumnKey | None:
     """Return the column with that name (in any Unicode composition) or position; None without one."""
     if not head.named:
         return int(name) if name.isdecimal() and int(name) in head.kinds else None
@@ -414,7 +414,7 @@ def _column_named(head: Head, name: str) -> Key | None:
     return next((key for key in head.kinds if composed(str(key)) == composed(name)), None)
 
 
-def _negative_columns(head: Head, prefix: str, path: str) -> list[Key]:
+def _negative_columns(head: Head, prefix: str, path: str) -> list[ColumnKey]:
     key = _column_named(head, prefix)
     if key is not None:
         return [key]

@@ -16,8 +16,8 @@ from secid.read.binding import (
     QUERY_NAMES,
     SCALARS,
     Binding,
+    ColumnKey,
     Head,
-    Key,
     cell,
     columns_named,
     extract_rows,
@@ -316,7 +316,7 @@ def refuse_titles(binding: Binding, head: Head, path: str) -> None:
         )
 
 
-def undecided(head: Head, keys: Sequence[Key], message: str, path: str, remedy: str) -> SchemaError:
+def undecided(head: Head, keys: Sequence[ColumnKey], message: str, path: str, remedy: str) -> SchemaError:
     """Return an error that shows all columns. keys: columns among which the user must choose, or none."""
     fit = f": {', '.join(map(str, keys))} all fit" if keys else ""
     return SchemaError(f"{message}{fit}{list_columns(head)}", where=path, remedy=remedy)

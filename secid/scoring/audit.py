@@ -45,7 +45,7 @@ from secid.triplets.guide import GuideScores, guide_scores, random_rows
 from secid.triplets.random_reference import passage_pool
 from secid.triplets.table import triplets_of
 
-ABSOLUTE = 0.0
+ABSOLUTE_MARGIN = 0.0
 """Absolute margin. The GIST losses of sentence-transformers mask negatives that score higher than the positive; the
 margin also flags ties. Source: METHOD 10."""
 SCORE_DECIMALS = 12
@@ -236,7 +236,7 @@ def rules(s_qn: Floats, s_qp: Floats) -> dict[str, AuditRule]:
         relative: Floats = np.where(size > 0, (s_qn - s_qp) / size, np.where(s_qn >= s_qp, np.inf, -np.inf))
     return {
         "consistency": AuditRule(gap, 0.5, gap > 0),
-        "absolute": AuditRule(gap, ABSOLUTE, margin_flags(s_qn, s_qp, "absolute", ABSOLUTE)),
+        "absolute": AuditRule(gap, ABSOLUTE_MARGIN, margin_flags(s_qn, s_qp, "absolute", ABSOLUTE_MARGIN)),
         "relative": AuditRule(
             np.round(relative, SCORE_DECIMALS), RELATIVE_MARGIN, margin_flags(s_qn, s_qp, "relative", RELATIVE_MARGIN)
         ),
@@ -281,14 +281,14 @@ class AuditedNegatives:
         """Return the number of flagged negatives, each with its weight, rounded to an integer."""
         return round(float(self.share[flags].sum()))
 
-    def share_of(self, flags: Flags, among: Flags) -> Estimate:
-        """Return the share of flagged negatives within `among`. `among` must flag at least one negative."""
-        present, cluster = np.unique(self.cluster[among], return_inverse=True)
-        return clustered_mean(flags[among].astype(np.float64), cluster, self.names[present], self.share[among])
+    def share_of(self, flags: Flags, subset: Flags) -> Estimate:
+        """Return the share of flagged negatives within `subset`. `subset` must flag at least one negative."""
+        present, cluster = np.unique(self.cluster[subset], return_inverse=True)
+        return clustered_mean(flags[subset].astype(np.float64), cluster, self.names[present], self.share[subset])
 
-    def n_queries(self, among: Flags) -> int:
-        """Count the distinct queries of the negatives that `among` flags."""
-        return len(np.unique(self.cluster[among]))
+    def n_queries(self, subset: Flags) -> int:
+        """Count the distinct queries of the negatives that `subset` flags."""
+        return len(np.unique(self.cluster[subset]))
 
 
 def auroc(score: Floats, negatives: AuditedNegatives) -> Estimate | None:

@@ -11,7 +11,7 @@ from pathlib import Path
 import numpy as np
 
 from secid import __version__
-from secid.analyses.overlap import Listed, overlaps
+from secid.analyses.overlap import SourceNegatives, overlaps
 from secid.arrays import distinct, pairs
 from secid.errors import UsageError
 from secid.findings.copies import has_one_positive
@@ -78,7 +78,7 @@ def check_sources(
         checker.close()
     finally:
         draft.close()
-    listed = [Listed(item.name, item.query[item.triplet_record()], item.negatives) for item in plan.sources]
+    listed = [SourceNegatives(item.name, item.query[item.triplet_record()], item.negatives) for item in plan.sources]
     return Check(
         schema_version=CHECK_SCHEMA_VERSION,
         secid_version=__version__,

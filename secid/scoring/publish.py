@@ -83,7 +83,7 @@ def chosen_query_warnings(
     sources = {}
     for place, (name, in_source) in enumerate(zip(names, has, strict=True)):
         sides = [
-            [sums.among(queries) for queries in (in_source, ~in_source)]
+            [sums.restrict(queries) for queries in (in_source, ~in_source)]
             for sums in (*hardness[:place], *hardness[place + 1 :])
         ]
         both = [pair for pair in sides if min(len(part.queries) for part in pair) >= MIN_SHARED_QUERIES]
@@ -106,9 +106,9 @@ def few_query_warnings(n_queries: Mapping[str, int]) -> tuple[RunWarning, ...]:
     )
 
 
-def unequal_size_warnings(level: Sequence[Measured] | None, settings: Settings) -> tuple[RunWarning, ...]:
+def unequal_size_warnings(equal_size: Sequence[Measured] | None, settings: Settings) -> tuple[RunWarning, ...]:
     """Warn if sources are ranked at a budget beyond 1 although they have unequal sizes."""
-    if level is not None or settings.budget <= 1.0:
+    if equal_size is not None or settings.budget <= 1.0:
         return ()
     return (RunWarning(kind="unequal_sizes", values={"budget": settings.budget}),)
 
@@ -252,16 +252,16 @@ def hardness_of(estimate: Estimate | None) -> Hardness | None:
 def source_report(
     context: Context,
     item: Measured,
-    level: Measured | None,
+    equal_size: Measured | None,
     files: Mapping[str, InputFile],
     run: str | None,
     **ranked: Any,
 ) -> SourceReport:
     """Return the report of one source.
 
-    level  : the source cut to equal size; `item` itself if nothing was cut; None if sources cannot be cut.
-    files  : input files by path.   run : run folder that will be written, or None.
-    ranked : fields of SourceScore that depend on other sources, such as the rank.
+    equal_size : the source cut to equal size; `item` itself if nothing was cut; None if sources cannot be cut.
+    files      : input files by path.   run : run folder that will be written, or None.
+    ranked     : fields of SourceScore that depend on other sources, such as the rank.
     """
     settings, findings = context.settings, context.findings[item.name]
     planned = item.table.source
@@ -285,7 +285,9 @@ def source_report(
             without_flagged=context.without_flagged[item.name],
             proxies=Proxies(**vars(_proxies(item))),
             gate_histograms={name: _histogram(values, item.table.share) for name, values in shown_gates(item)},
-            equal_curve=() if level is None or level is item else _curve(level.eigenvalues, level.influence),
+            equal_curve=()
+            if equal_size is None or equal_size is item
+            else _curve(equal_size.eigenvalues, equal_size.influence),
             **measurement(item, settings),
             **ranked,
         ),
@@ -345,7 +347,7 @@ def source_reports(
         n_queries = [effect.n_queries for effect in effects]
         chance = probabilities_first(scores, covariance(effects), n_queries, settings.seed)
         first = dict(zip(names, chance.tolist(), strict=True))
-    level: Sequence[Measured | None] = context.level or [None] * len(sets)
+    equal_size: Sequence[Measured | None] = context.equal_size or [None] * len(sets)
     return tuple(
         source_report(
             context,
@@ -358,7 +360,7 @@ def source_reports(
             probability_first=first.get(item.name),
             on_shared=None if shared is item else table_numbers(shared, score, context.reference, settings.budget),
         )
-        for item, shared, score, numbers in zip(context.items, context.table, sets, level, strict=True)
+        for item, shared, score, numbers in zip(context.items, context.table, sets, equal_size, strict=True)
     )
 
 

@@ -184,7 +184,7 @@ class Moments(NamedTuple):
         return sqrt(square / all_**4)
 
 
-Counted = tuple[Floats, Floats, Index]
+CountedColumns = tuple[Floats, Floats, Index]
 """The columns (amount, weight, cluster) of `Moments.of`."""
 
 
@@ -207,7 +207,7 @@ class GapMoments(NamedTuple):
     products: tuple[int, int, int, int]
 
     @staticmethod
-    def of(negatives: Counted, positives: Counted, n_queries: int) -> GapMoments:
+    def of(negatives: CountedColumns, positives: CountedColumns, n_queries: int) -> GapMoments:
         """Sum the rows of both sides by query. Both sides use the same numbers for the n_queries queries."""
         n_all, n, negatives_moments = _by_query(*negatives, n_queries)
         m_all, m, positives_moments = _by_query(*positives, n_queries)

@@ -36,7 +36,7 @@ from secid.pool.texts import TextStore, text_key
 from secid.progress import Progress, Silent
 from secid.results import IdfInfo
 from secid.results.catalogue import BITS
-from secid.settings import Positives, flag_of
+from secid.settings import PositivePolicy, flag_of
 from secid.triplets.estimates import Estimate, Names, Share, clustered_mean
 from secid.triplets.guide import GuideScores
 from secid.triplets.random_reference import QuerySums, RandomReference, hardness, hardness_sums
@@ -45,7 +45,7 @@ from secid.triplets.random_reference import QuerySums, RandomReference, hardness
 
 
 def triplets_of(
-    planned: PlannedSource, policy: Positives, vectors: Vectors | None = None, passages: TextStore | None = None
+    planned: PlannedSource, policy: PositivePolicy, vectors: Vectors | None = None, passages: TextStore | None = None
 ) -> Triplets:
     """Return the triplets of a source under a positive policy. Source: METHOD 1, 9.
 
@@ -344,16 +344,16 @@ class TripletTable:
         """Return (T,) number of each triplet's query among the distinct queries."""
         return np.unique(self.triplets.query, return_inverse=True)[1]
 
-    def share_of(self, flags: Flags, names: Names, among: Flags | None = None) -> Share:
+    def share_of(self, flags: Flags, names: Names, evaluated: Flags | None = None) -> Share:
         """Return the number and share of flagged negatives. flags: (T,).   names: as in `mean`.
 
-        among : (T,) flags of the triplets that were evaluated, at least one; None for all.
+        evaluated : (T,) flags of the triplets that were evaluated, at least one; None for all.
         """
         weight: Floats = np.ones(len(self)) if self.share is None else self.share
         cluster = self.cluster()
-        if among is not None:
-            present, cluster = np.unique(cluster[among], return_inverse=True)
-            weight, flags, names = weight[among], flags[among], names[present]
+        if evaluated is not None:
+            present, cluster = np.unique(cluster[evaluated], return_inverse=True)
+            weight, flags, names = weight[evaluated], flags[evaluated], names[present]
         return Share.of(flags * weight, weight, cluster, names)
 
     def in_slice(self, number: int) -> Index:

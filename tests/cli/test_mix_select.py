@@ -271,8 +271,8 @@ def test_shares_that_are_none_are_refused(scored, shares):
 
 def test_rounded_shares_are_divided_by_their_sum(scored):
     written = api.write_mixture(scored, {"plain": 0.33, "terse": 0.66}, "mixed.jsonl")
-    assert written.wanted == pytest.approx({"plain": 1 / 3, "terse": 2 / 3})
-    assert api.mix(scored, {"plain": 0.33, "terse": 0.66}).nats == api.mix(scored, written.wanted).nats
+    assert written.requested == pytest.approx({"plain": 1 / 3, "terse": 2 / 3})
+    assert api.mix(scored, {"plain": 0.33, "terse": 0.66}).nats == api.mix(scored, written.requested).nats
 
 
 @pytest.mark.parametrize(("n_known", "n_each", "n_terse"), [(6, 4, 24), (6, 1, 6), (12, 4, 48)])

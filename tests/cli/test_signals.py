@@ -140,7 +140,7 @@ def test_a_cache_that_cannot_be_written_costs_nothing_but_time(work: Path, folde
 
 def test_a_row_of_more_negatives_than_a_block(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More triplets than a window and more bytes than a chunk of the file."""
-    monkeypatch.setattr("secid.triplets.embedding.WINDOW", 16)
+    monkeypatch.setattr("secid.triplets.embedding.COPY_WINDOW", 16)
     monkeypatch.setattr("secid.read.stream.CHUNK_BYTES", 1024)
     negatives = [f"negative {n}, a passage of about as many letters as a line" for n in range(50)]
     row = {"query": "the query", "pos": ["the positive"], "neg": negatives}

@@ -215,7 +215,7 @@ def test_expectations_are_those_of_a_simulation():
 def test_few_pairs_at_once_change_nothing(monkeypatch):
     _, _, triplets, known = rows_drawn(7, 300)
     whole = found_conflicts(triplets, known)
-    monkeypatch.setattr("secid.analyses.in_batch.PAIRS_AT_ONCE", 50)
+    monkeypatch.setattr("secid.analyses.in_batch.MAX_QUERY_ROW_PAIRS", 50)
     part = found_conflicts(triplets, known)
     np.testing.assert_array_equal(part.n_rows, whole.n_rows)
     np.testing.assert_array_equal(part.n_passages, whole.n_passages)

@@ -89,8 +89,8 @@ FEW = [spec for spec in typed() if spec.partition("=")[0] in ("rnd", "lex", "nea
 def test_the_size_of_blocks_changes_no_byte(base, size, specs, monkeypatch):
     folder, expected, options = base
     for module, name in (
-        (find, "ROWS_AT_ONCE"), (find, "WRITTEN_AT_ONCE"), (search, "QUERY_BLOCK"), (search, "PAIRS_AT_ONCE"),
-        (choose, "TEXTS_AT_ONCE"),
+        (find, "SEARCHED_ROWS_AT_ONCE"), (find, "WRITTEN_AT_ONCE"), (search, "QUERY_BLOCK"),
+        (search, "EXACT_PAIRS_AT_ONCE"), (choose, "TEXTS_AT_ONCE"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, size)
     monkeypatch.setattr(search, "WINDOW", 10 * size)

@@ -15,7 +15,7 @@ from secid.settings import display_name
 
 N_SHADES = 10
 WEIGHT, SAMPLE = "weight", "sample"
-SHOWN_SETTINGS, SHOWN_PAIRS = 3, 3
+SHOWN_SETTINGS, MAX_SWAPPED_PAIRS = 3, 3
 OF_SAMPLE = "document frequencies are those of the whole run"
 OF_ENCODERS = "only encoders of the target's family allow conclusions about the target"
 MAX_ONE_LINE = 8
@@ -98,7 +98,7 @@ def _swapped(item: Ablation) -> str:
     if not rows:
         return "–"
     pairs = list(dict.fromkeys(pair for row in rows for pair in row.swapped))
-    which = listed([f"{plain(first)} with {plain(second)}" for first, second in pairs], SHOWN_PAIRS)
+    which = listed([f"{plain(first)} with {plain(second)}" for first, second in pairs], MAX_SWAPPED_PAIRS)
     return f"{which} under {listed([plain(display_name(row.setting)) for row in rows], SHOWN_SETTINGS)}"
 
 

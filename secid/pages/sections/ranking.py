@@ -177,7 +177,7 @@ CONTROLS_MEANING = (
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ControlComparison:
     """Comparison of sources with the controls of one kind, by the interval of their difference (`Against.placed`).
 
     above: the control scores above these.   below: it scores below them.   tied: the interval contains 0.
@@ -195,14 +195,14 @@ class Outcome:
         return bool(self.above or self.below or self.tied)
 
 
-def outcome(run: Run, kind: str) -> Outcome:
+def outcome(run: Run, kind: str) -> ControlComparison:
     """Return how sources compare with the controls of a kind. If no control was scored, all sources are missing."""
     against = [item for control in run.controls if control.kind == kind for item in control.against]
     above, below, tied = (
         tuple(item.source for item in against if item.placed == place) for place in ("below", "above", "tied")
     )
     missing = tuple(source.name for source in run.sources if source.name not in {*above, *below, *tied})
-    return Outcome(above, below, tied, missing)
+    return ControlComparison(above, below, tied, missing)
 
 
 def controls_line(run: Run) -> str:
@@ -215,7 +215,7 @@ def controls_line(run: Run) -> str:
     return f"{at}{' '.join(lines)}" if lines else "No control could be compared with a source."
 
 
-def _placed(item: Outcome) -> str:
+def _placed(item: ControlComparison) -> str:
     """Return words on where a control scores. Sources that are not named score above it."""
     places = {"above": item.above, "tied with": item.tied} if item.above or item.tied else {"below": item.below}
     places["not compared with"] = item.missing
@@ -356,7 +356,7 @@ def directions_section(run: Run) -> Section:
 
 # How a run that stopped once its order was clear went.
 
-SHOWN_PAIRS = 8
+MAX_UNDECIDED_PAIRS = 8
 
 
 def early_sentences(stop: EarlyStop) -> list[str]:
@@ -366,7 +366,7 @@ def early_sentences(stop: EarlyStop) -> list[str]:
     return [
         f"Scoring stopped after {count(stop.n_texts_encoded)} of {count(stop.n_texts)} distinct texts, cached or not.",
         f"{decided} Over other queries they may be ties.",
-        f"Undecided: {listed(pairs, SHOWN_PAIRS)}." if pairs else "Every pair is decided.",
+        f"Undecided: {listed(pairs, MAX_UNDECIDED_PAIRS)}." if pairs else "Every pair is decided.",
     ]
 
 

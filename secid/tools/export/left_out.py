@@ -26,7 +26,7 @@ from secid.results import SourceFinding, Status, defects_to_drop
 from secid.results.catalogue import DEFECT_LIMIT, DEFECTS, FINDINGS, known_finding
 from secid.results.sources import BudgetPoint
 from secid.tools.export.read_again import Original
-from secid.write.rows import Row
+from secid.write.rows import CopyRow
 from secid.write.writer import Schema, WrittenFile, schema_of, suffix_of, write_rows, writing
 
 By = Literal["similarity", "weight", "influence", "information"]
@@ -103,9 +103,11 @@ class Rule:
             )
         for flag, number in (("--top", self.top), ("--max", self.max_negatives)):
             if number is not None and number < 1:
-                raise UsageError(f"expected at least 1, got {number}", where=flag)
+                raise UsageError(f"{number} is too small", where=flag, remedy="give at least 1")
         if self.min_weight is not None and not 0.0 <= self.min_weight <= 1.0:
-            raise UsageError(f"expected a number between 0 and 1, got {self.min_weight:g}", where="--min-weight")
+            raise UsageError(
+                f"{self.min_weight:g} is out of range", where="--min-weight", remedy="give a number from 0 to 1"
+            )
 
     @property
     def ranked(self) -> bool:
@@ -360,7 +362,7 @@ class Selected:
             "rows_skipped": rows_skipped,
         }
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[CopyRow]:
         """Yield the rows of the copy."""
         for _, row, part in self.original.rows():
             reasons = zip(row.negatives if row else (), self.listed[part], strict=True)

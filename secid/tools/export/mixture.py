@@ -16,7 +16,7 @@ import numpy as np
 
 from secid.arrays import Index
 from secid.errors import UsageError
-from secid.findings.copies import CopyFinder, Positives, forms_and_runs
+from secid.findings.copies import CopyFinder, LabelledPositives, forms_and_runs
 from secid.findings.texts import mask_of
 from secid.measure.information import InformationState, eigenvalues, mixture_state, spectral_nats
 from secid.pool import Plan, PlannedSource, sample_order
@@ -31,7 +31,7 @@ from secid.results.sources import Status
 from secid.run_folder.tables import read_states
 from secid.settings import FIELDS
 from secid.tools.export.read_again import Original, find_source, plan_again, read_labels
-from secid.write.rows import Passage, Row
+from secid.write.rows import CopyRow, Passage
 from secid.write.writer import WrittenFile, new_files, schema_of, suffix_of, write_rows, writing
 
 # A mixture is scored from the saved states of its sources.
@@ -86,7 +86,8 @@ def score_of_mixture(folder: Path, run: Run, shares: Mapping[str, float], budget
     """
     most = FIELDS["budget"].metadata["le"]
     if not 0 < budget <= most:  # NaN fails this test too
-        raise UsageError(f"expected a number above 0 and at most {most:g}, got {budget:g}", where="--budget")
+        remedy = f"give a number above 0 and at most {most:g}"
+        raise UsageError(f"{budget:g} is out of range", where="--budget", remedy=remedy)
     share_of = normalized(run, shares)
     states = read_states(folder, run)
     parts = tuple(
@@ -194,7 +195,7 @@ class Blend(WrittenFile, DrawCounts):
 
     base      : source whose rows the file has.   n_records : number of its records.
     n_drawn   : number of negatives in the file, by source.
-    wanted    : requested share of each source; they add up to 1.
+    requested : requested share of each source; they add up to 1.
     """
 
     base: str
@@ -202,7 +203,7 @@ class Blend(WrittenFile, DrawCounts):
     provenance_path: str
     n_records: int
     n_drawn: dict[str, int]
-    wanted: dict[str, float]
+    requested: dict[str, float]
 
 
 def write_blend(
@@ -252,7 +253,7 @@ def write_blend(
         provenance_path=str(provenance),
         n_records=planned.n_records,
         n_drawn={name: n_drawn[name] for name in draw_shares},
-        wanted=draw_shares,
+        requested=draw_shares,
         **vars(counts),
     )
 
@@ -290,7 +291,7 @@ def _n_candidates(finding: str, sources: Iterable[PlannedSource], queries: Index
 
 
 def _copies(
-    queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource], known: Positives
+    queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource], known: LabelledPositives
 ) -> list[TextFindings]:
     """Apply only the text rules that exclude negatives from drawing. The others are slower and not needed here."""
     finder = CopyFinder(text_forms(queries), *forms_and_runs(passages), passages, sources, known)
@@ -383,7 +384,7 @@ class _MixedRows:
                     passages.setdefault(triplet, passage)
         return passages
 
-    def _rows_with_draws(self) -> Iterator[tuple[Row, list[Draw]]]:
+    def _rows_with_draws(self) -> Iterator[tuple[CopyRow, list[Draw]]]:
         """Yield each row of the base that gets negatives, with their draws."""
         planned = self._base.planned
         record_of = planned.triplet_record()
@@ -399,7 +400,7 @@ class _MixedRows:
             if draws:
                 yield row, draws
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[CopyRow]:
         """Yield the rows of the mixed file. Scores of other sources are removed, since they are not comparable."""
         for row, draws in self._rows_with_draws():
             yield row._replace(negatives=[self._passage(draw) for draw in draws])

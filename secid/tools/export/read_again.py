@@ -9,7 +9,7 @@ from functools import partial
 from pathlib import Path
 
 from secid.errors import InputError, UsageError
-from secid.findings.copies import Positives, restored
+from secid.findings.copies import LabelledPositives, restored
 from secid.findings.texts import restored_texts, text_rules
 from secid.pool import Plan, PlannedSource, collect_sources, draft_plan
 from secid.pool.plan import QuerySubset, TextFindings
@@ -22,7 +22,7 @@ from secid.results import InputFile, Run, SourceReport
 from secid.results.check import Check
 from secid.run_folder.tables import POSITIVES, damage_named, read_positives, read_run_texts
 from secid.settings import Settings
-from secid.write.rows import Place, Row, RowsOnDisk
+from secid.write.rows import CopyRow, Place, RowsOnDisk
 
 RELATIVE_PATH_REMEDY = "the path is relative to the folder where `secid score` was run; run this command there too"
 RESTORE = "put the file back, or score it at its new place"
@@ -40,7 +40,7 @@ class Original:
     planned: PlannedSource
     on_disk: RowsOnDisk
 
-    def rows(self) -> Iterator[tuple[Place, Row | None, slice]]:
+    def rows(self) -> Iterator[tuple[Place, CopyRow | None, slice]]:
         """Yield each row with its place in the files, and the slice of its negatives in `planned.listed`.
 
         The row is None if it gives no record.
@@ -60,7 +60,7 @@ def refuse_merged(run: Run) -> None:
         )
 
 
-def read_labels(folder: Path, run: Run) -> Positives:
+def read_labels(folder: Path, run: Run) -> LabelledPositives:
     """Read the labelled positives of a run from its folder. Raises InputError if they are missing or damaged.
 
     Raises UsageError for a merged run, whose folder has none.

@@ -22,7 +22,7 @@ from secid.tools.gating.collect import Sample
 from secid.tools.gating.limits import AT_LEAST, Bound, GateLimits
 from secid.tools.gating.policy import Policy
 from secid.triplets.estimates import Estimate, paired_difference, unpaired_difference, wilson_interval
-from secid.triplets.random_reference import MAX_QUERIES as SAMPLED_QUERIES
+from secid.triplets.random_reference import MAX_REFERENCE_QUERIES as SAMPLED_QUERIES
 
 # The input of a check, its decision, and its examples.
 

@@ -18,7 +18,7 @@ from secid.analyses.registry import read_run
 from secid.arrays import Floats, Index
 from secid.errors import InputError, UsageError
 from secid.files import write_together
-from secid.findings.copies import Positives, restored
+from secid.findings.copies import LabelledPositives, restored
 from secid.measure.interval import reach_95
 from secid.pool import DocumentFrequencies
 from secid.results import IdfInfo, Run, SourceReport
@@ -170,7 +170,7 @@ def write_baseline(baseline: Baseline, arrays: Mapping[str, npt.NDArray[Any]], p
     return document
 
 
-def read_baseline_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, Positives]:
+def read_baseline_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, LabelledPositives]:
     """Read document frequencies and labelled positives. Raises InputError if the table does not fit the baseline."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file

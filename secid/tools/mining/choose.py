@@ -86,7 +86,7 @@ class Exclusions:
 # scores are ordered by text key, as candidates are, so that the order of files or rows does not matter.
 
 TEXTS_AT_ONCE = 4_096
-RANDOM_STREAM = 4
+MINING_RANDOM_STREAM = 4
 """Number of the random stream. Controls use streams 1 and 2, the random reference uses 3."""
 
 
@@ -146,7 +146,7 @@ class RandomRanking:
         """Return the first candidates; see `Ranking`. Scores are NaN. A deeper ranking only appends candidates."""
         depth = min(depth, self._n)
         keys = np.ascontiguousarray(self._queries.keys[queries]).view("<u4").tolist()
-        ids = np.array([self._drawn([self._seed, RANDOM_STREAM, *key], depth) for key in keys]).reshape(
+        ids = np.array([self._drawn([self._seed, MINING_RANDOM_STREAM, *key], depth) for key in keys]).reshape(
             len(queries), depth
         )
         return Order(ids, np.full(ids.shape, np.nan))

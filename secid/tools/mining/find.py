@@ -65,12 +65,12 @@ from secid.tools.mining.methods import (
 from secid.tools.mining.questions import Questions
 from secid.triplets.embedding import Embedder
 from secid.triplets.search import dots
-from secid.write.rows import Passage, Row
+from secid.write.rows import CopyRow, Passage
 from secid.write.writer import WrittenFile, new_files, write_rows, writing
 
 # Search the negatives of each source. `secid mine` writes them, and `--sweep` counts them.
 
-ROWS_AT_ONCE = 4_096
+SEARCHED_ROWS_AT_ONCE = 4_096
 """Maximum number of rows that are searched together. Each ranking then takes 15 MB at the default window."""
 MIN_BATCHES = 20
 """Minimum number of batches of rows, so that progress is shown. Each batch reads all candidates' vectors once."""
@@ -157,7 +157,7 @@ def search(
     at_random = RandomRanking(questions.queries, n, plan.seed)
     groups = _rankings(plan, questions, embedder, at_random, settings, progress)
     progress.start("mine", n_rows, "queries")
-    n_at_once = min(ROWS_AT_ONCE, ceil(n_rows / MIN_BATCHES))
+    n_at_once = min(SEARCHED_ROWS_AT_ONCE, ceil(n_rows / MIN_BATCHES))
     for start in range(0, n_rows, n_at_once):
         rows = order[start : start + n_at_once]
         query, limit = questions.query[rows], s_qp[rows]
@@ -304,7 +304,7 @@ class MinedNegatives:
             )
         raise InputError(f"found no negative for any of {n}: {why}", where=self.miner.name, remedy=margins[2:] or None)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[CopyRow]:
         """Yield the rows of the file, the same at each call."""
         ids = self.picks.ids.astype(np.int64)
         used = distinct(ids[self.in_file].ravel())

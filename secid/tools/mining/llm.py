@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from secid.arrays import Index
-from secid.encode.endpoint import LOOPBACK, OPENAI_HOST, SERVER_CHECK, TRIES, environment_key, parse_address
+from secid.encode.endpoint import LOOPBACK, MAX_REQUEST_TRIES, OPENAI_HOST, SERVER_CHECK, environment_key, parse_address
 from secid.errors import EncoderError, EndpointError, UsageError, install_command
 from secid.pages.text import plural
 from secid.pool.texts import TextSpool
@@ -72,9 +72,9 @@ NO_KEY = "none"
 SHORTEST_SECRET = 16
 """Minimum length of a key that is removed from answers. Shorter keys are placeholders for local servers, such as EMPTY,
 and may be words of the texts."""
-TIMEOUT_SECONDS, CONNECT_SECONDS = 600.0, 10.0
+RESPONSE_SECONDS, CONNECT_SECONDS = 600.0, 10.0
 """Maximum wait for an answer, and for a connection. A server without a GPU takes minutes for ten passages."""
-RETRIES = TRIES - 1
+RETRIES = MAX_REQUEST_TRIES - 1
 """Number of retries. The client waits between them like `Http`, or as long as Retry-After says, up to two minutes."""
 RETRY_HEADER = "x-stainless-retry-count"
 READS = 3
@@ -233,7 +233,7 @@ class Endpoint:
             raise self.error(f"the proxy from the environment cannot be used: {error}", remedy) from None
         self._client = openai.OpenAI(
             api_key=self._key or NO_KEY, base_url=self.url, max_retries=RETRIES, http_client=http,
-            timeout=openai.Timeout(TIMEOUT_SECONDS, connect=CONNECT_SECONDS),
+            timeout=openai.Timeout(RESPONSE_SECONDS, connect=CONNECT_SECONDS),
         )  # fmt: skip
         if self._key and self.url.startswith("http://"):
             progress.note("the key is sent unencrypted; use an https address if the server has one")

@@ -177,7 +177,7 @@ class MiningPlan:
             )
         for flag, number in {"--max-reuse": self.max_reuse, "--concurrency": self.concurrency}.items():
             if number is not None and number < 1:
-                raise UsageError(f"expected at least 1, got {number}", where=flag)
+                raise UsageError(f"{number} is too small", where=flag, remedy="give at least 1")
         if self.prompt is not None and not any(isinstance(miner.method, Llm) for miner in self.miners):
             raise UsageError(
                 "has no effect without a source with the method llm", where="--prompt", remedy="remove it, or add one"
@@ -196,7 +196,7 @@ def parse_miners(specs: str | Sequence[str], k: int) -> tuple[Miner, ...]:
     Raises UsageError for an invalid name, method, option or value, with a list of valid ones.
     """
     if not 1 <= k <= MAX_RANK:
-        raise UsageError(f"expected a number from 1 to {MAX_RANK}, got {k}", where="-k")
+        raise UsageError(f"{k} is out of range", where="-k", remedy=f"give a number from 1 to {MAX_RANK}")
     if isinstance(specs, str):
         specs = [specs]
     if not specs:
@@ -320,7 +320,7 @@ def _ranks(value: str) -> tuple[int, int]:
     return _count(first), _count(last)
 
 
-Share = Annotated[float, Field(ge=0, lt=1)]
+OptionFraction = Annotated[float, Field(ge=0, lt=1)]
 Amount = Annotated[FiniteFloat, Field(ge=0)]
 
 
@@ -331,7 +331,7 @@ OPTIONS: Mapping[str, Option] = {
     "ranks": Option(_ranks, "a window of ranks", "write first-last, from 1, such as ranks=11-20"),
     "pick": Option(lambda value: PICKS[PICKS.index(value)], "a way to pick", f"use one of {', '.join(PICKS)}"),
     "relative": Option(
-        lambda value: None if value == "none" else TypeAdapter(Share).validate_python(value),
+        lambda value: None if value == "none" else TypeAdapter(OptionFraction).validate_python(value),
         "a share of at least 0 and below 1",
         "write relative=0.05 for 5 %, or relative=none for no margin",
     ),

@@ -50,7 +50,7 @@ if TYPE_CHECKING:
     from secid.tools.mining.methods import OnShort
     from secid.write.writer import Schema
 
-Load = Callable[[], tuple[Encoder, EncoderInfo]]
+LoadEncoder = Callable[[], tuple[Encoder, EncoderInfo]]
 SCORE_SETTINGS = (*RECIPE_FIELDS, "dtype", "trust_remote_code", "allow_pickle", "tokenizer", "temperature")
 
 
@@ -160,7 +160,7 @@ def mine_sweep(
 
 def _opened(
     encoder: EncoderLike | None, settings: SettingsDict, progress: Progress | None
-) -> tuple[Load | None, Resolved, Progress]:
+) -> tuple[LoadEncoder | None, Resolved, Progress]:
     """Return a function that loads the encoder, or None without one, the settings, and the progress."""
     resolved, watcher = start_command(encoder, settings, progress)
     values = resolved.values
@@ -170,7 +170,7 @@ def _opened(
 
 def mine_sources(
     plan: MiningPlan,
-    load: Load | None,
+    load: LoadEncoder | None,
     resolved: Resolved,
     folder: Path,
     work: Path,

@@ -71,12 +71,12 @@ class Options:
                 message = f"{value!r} is not a whole number"
                 raise SettingsError(message, where=flag, remedy=f"give a whole number, at least {least}")
             if value < least:
-                raise UsageError(f"expected at least {least}, got {value}", where=flag)
+                raise UsageError(f"{value} is too small", where=flag, remedy=f"give at least {least}")
             if value > LARGEST_OPTION:
-                raise UsageError(f"expected at most {LARGEST_OPTION:,}, got {value}", where=flag)
+                raise UsageError(f"{value} is too large", where=flag, remedy=f"give at most {LARGEST_OPTION:,}")
         for flag, value, known in (("--loss", self.loss, LOSSES), ("--passages", self.passages, PASSAGE_CHOICES)):
             if value not in known:
-                raise UsageError(f"{value!r} is not one of {', '.join(known)}", where=flag)
+                raise UsageError(f"unknown choice {value!r}", where=flag, remedy=f"use one of {', '.join(known)}")
         for rate in self.rates:
             if not (isfinite(rate) and 0 < rate < 1):
                 raise UsageError(

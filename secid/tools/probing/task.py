@@ -17,8 +17,8 @@ from secid.arrays import Index, distinct, is_known, pairs
 from secid.encode import Encoder
 from secid.errors import InputError
 from secid.findings.copies import (
+    COMPARED_PAIRS_AT_ONCE,
     MIN_SHARED_FRACTION,
-    PAIRS_AT_ONCE,
     SHARE_ROUNDING,
     RunSets,
     near_copies,
@@ -90,8 +90,8 @@ def copies_among(runs: RunSets) -> tuple[Index, Index]:
     other = first != second
     first, second = first[other], second[other]
     near = np.zeros(len(first), np.bool_)
-    for start in range(0, len(first), PAIRS_AT_ONCE):
-        part = slice(start, start + PAIRS_AT_ONCE)
+    for start in range(0, len(first), COMPARED_PAIRS_AT_ONCE):
+        part = slice(start, start + COMPARED_PAIRS_AT_ONCE)
         left, right = runs.take(first[part]), runs.take(second[part])
         near[part] = near_copies(left, right) | near_copies(right, left)
     return first[near], second[near]

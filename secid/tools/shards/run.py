@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # Functions for `secid score --shard` and `secid merge`.
 
-Load = Callable[..., "tuple[Encoder, EncoderInfo]"]
+EncoderLoader = Callable[..., "tuple[Encoder, EncoderInfo]"]
 """A function with the parameters of `load_noted`. It lets a process keep its encoder for several shards."""
 DTYPE_NAMES = get_args(Dtype)
 MERGE_SAMPLE = 20_000
@@ -66,7 +66,7 @@ def score_shard(
     run: str | PathLike[str] | None = None,
     force: bool = False,
     progress: Progress | None = None,
-    load: Load = load_noted,
+    load: EncoderLoader = load_noted,
     **settings: Unpack[SettingsDict],
 ) -> ShardDone:
     """Score one of N parts of the queries, in the pool of all sources, and write its state.
@@ -130,7 +130,7 @@ def merge(
     force: bool = False,
     sample: int = MERGE_SAMPLE,
     progress: Progress | None = None,
-    load: Load = load_noted,
+    load: EncoderLoader = load_noted,
     **settings: Unpack[SettingsDict],
 ) -> Run:
     """Merge the states of all shards into the run that a single process would give.
@@ -162,7 +162,8 @@ def merge(
     from secid.tools.shards.store import StateDir
 
     if not 1 <= sample <= MAX_SAMPLED:
-        raise UsageError(f"expected a number from 1 to {MAX_SAMPLED:,}, got {sample:,}", where="--sample")
+        remedy = f"give a number from 1 to {MAX_SAMPLED:,}"
+        raise UsageError(f"{sample:,} is out of range", where="--sample", remedy=remedy)
     state = StateDir(fspath(state_dir))
     headers = shard_states(state)
     first_name, first = next(iter(headers.items()))
@@ -292,7 +293,7 @@ def _sample_settings(resolved: Resolved, n_sampled: int | None, dtype: str) -> R
 #
 # Finished work is in the states, so after a killed run the same command continues. Source: docs/shards.md.
 
-TRIES = 3
+MAX_TRIES = 3
 """Try a part this many times if its worker dies or raises an error that is not a SecidError. Then the run fails."""
 ANSWER_SECONDS, LOOK_SECONDS = 5.0, 5.0
 """Maximum wait for an address to answer, and time between checks whether the cluster has room for more workers."""
@@ -339,9 +340,10 @@ def score_on_ray(
     stages = {COUNTS: "count", SHARD: "score"}
     resolved, progress = start_command(encoder, settings, progress)
     if on != "ray" and not on.startswith(RAY_PREFIX):
-        raise errors.UsageError(f"expected ray or {RAY_PREFIX}HOST:PORT, got {on!r}", where="--on")
+        remedy = f"use ray, or {RAY_PREFIX}HOST:PORT"
+        raise errors.UsageError(f"unknown cluster {on!r}", where="--on", remedy=remedy)
     if shards < 1:
-        raise errors.UsageError(f"expected at least 1, got {shards}", where="--shards")
+        raise errors.UsageError(f"{shards} is too small", where="--shards", remedy="give at least 1")
     refuse_no_encoder(encoder, resolved.values)
     if resolved.values.encoder in resolved.values.keyless:  # a worker would treat it as an address that the user typed
         address = resolved.values.encoder
@@ -409,8 +411,8 @@ def _all(ray: Any, work: Mapping[str, Any], progress: Progress, noted: set[str],
                     failed[name] += 1
                     if isinstance(cause, errors.SecidError):
                         raise cause from None
-                    if failed[name] == TRIES:
-                        what = f"failed {TRIES} times on Ray, {type(cause).__name__}: {errors.plain_message(cause)}"
+                    if failed[name] == MAX_TRIES:
+                        what = f"failed {MAX_TRIES} times on Ray, {type(cause).__name__}: {errors.plain_message(cause)}"
                         remedy = "see Ray's logs; finished parts are kept, and the same command runs the others"
                         raise errors.NotEvaluatedError(what, where=name, remedy=remedy) from None
                     progress.note(f"{name} failed ({type(cause).__name__}); trying again")

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from secid.analyses.overlap import Listed, jaccard_sums
+from secid.analyses.overlap import SourceNegatives, jaccard_sums
 from secid.arrays import Flags, Index, distinct
 from secid.encode import Role
 from secid.findings.status import ListedNegatives, records_left, sound_negatives
@@ -44,7 +44,7 @@ from secid.triplets.measure_set import Measured, base_variant
 
 MAX_SAMPLED = 100_000
 """Maximum number of queries of a source that a merge can sample."""
-ROWS_AT_ONCE = 65_536
+STORED_ROWS_AT_ONCE = 65_536
 Arrays = dict[str, npt.NDArray[Any]]
 FormalDefects = dict[str, tuple[GapMoments, ...]]
 """Type of `Counts.formal`."""
@@ -108,7 +108,7 @@ def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Set
     for number, item in enumerate(scored.measured):
         of_source = arrays_of(item, plan, scored.vectors, smallest_distance, settings)
         arrays |= {f"{number}.{key}": array for key, array in of_source.items()}
-    listed = [Listed(item.name, item.triplets.query, item.triplets.negative) for item in scored.measured]
+    listed = [SourceNegatives(item.name, item.triplets.query, item.triplets.negative) for item in scored.measured]
     numbers = ShardNumbers(
         plan.tallies,
         numbers_without_triplets(plan.without_triplets),
@@ -204,7 +204,7 @@ def write_vectors(vectors: Vectors, plan: Plan, path: Path) -> None:
     )
     with path.open("wb") as file:
         for role, role_ids in ids:
-            for rows in rows_of_ids(vectors, role, role_ids, ROWS_AT_ONCE):
+            for rows in rows_of_ids(vectors, role, role_ids, STORED_ROWS_AT_ONCE):
                 file.write(rows.cpu().contiguous().numpy().data)
 
 

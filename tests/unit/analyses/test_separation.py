@@ -75,7 +75,7 @@ def expected(rows: list[dict], best: int) -> dict[str, float]:
 @pytest.mark.parametrize(("best", "controls"), [(7, "known_positive"), (500, "none")])
 def test_the_best_of_the_corpus_are_those_of_a_search_by_definition(tmp_path, monkeypatch, rows, best, controls):
     monkeypatch.setattr(module, "BEST_PER_QUERY", best)
-    monkeypatch.setattr(embedding, "WINDOW", 11)
+    monkeypatch.setattr(embedding, "COPY_WINDOW", 11)
     monkeypatch.setattr(embedding, "MAX_NEW_SHARE", 1.0)
     folder = collection(tmp_path / "collection", rows, FURTHER_TEXTS)
     run = scored(tmp_path / "run", {"a": rows}, collection=str(folder), controls=controls).run

@@ -70,7 +70,8 @@ UNDECIDED = [
 def languages_of(texts):
     """Code of each text's language, None where it is undecided."""
     return [
-        None if number == languages.UNDECIDED else LANGUAGES[number] for number in language_numbers(Packed.of(texts))
+        None if number == languages.UNCERTAIN_LANGUAGE else LANGUAGES[number]
+        for number in language_numbers(Packed.of(texts))
     ]
 
 

@@ -171,7 +171,7 @@ def test_shares_of_scored_negatives_weigh_each_negative_once(tmp_path, policy):
 
 
 def test_findings_against_random_passages_are_shares_of_the_sampled_queries(tmp_path, monkeypatch):
-    monkeypatch.setattr(random_reference, "MAX_QUERIES", 8)
+    monkeypatch.setattr(random_reference, "MAX_REFERENCE_QUERIES", 8)
     rows = messy(2)
     run = scored(tmp_path, {"a": rows}, max_bad_fraction=1.0)
     (item,), source = run.measured, run.run.sources[0]

@@ -281,7 +281,7 @@ def test_the_order_of_sources_and_rows_and_the_sizes_of_batches_change_nothing(m
     expected = flagged(sources)
     assert {"near_copy", "false_negative", "empty", "query_echo"} <= set().union(*expected.values())
     assert flagged(sources[::-1]) == expected
-    monkeypatch.setattr(copies, "PAIRS_AT_ONCE", 7)
+    monkeypatch.setattr(copies, "COMPARED_PAIRS_AT_ONCE", 7)
     monkeypatch.setattr(copies, "BYTES_AT_ONCE", 100)
     monkeypatch.setattr(forms_module, "FORMS_AT_ONCE", 3)
     assert flagged([rows[::-1] for rows in sources]) == expected
@@ -426,7 +426,7 @@ def test_negatives_of_queries_with_many_positives_are_compared_with_all_of_them(
 
     monkeypatch.setattr(copies, "near_copies", counted)
     monkeypatch.setattr(copies, "UNION_BITS", union_bits)
-    monkeypatch.setattr(copies, "PAIRS_AT_ONCE", pairs_at_once)
+    monkeypatch.setattr(copies, "COMPARED_PAIRS_AT_ONCE", pairs_at_once)
     with pooled(rows) as plan:
         found = text_masks(plan.queries, plan.passages, plan.sources)
         assert compared(plan, found, slow_texts.findings(plain(plan))) > 150

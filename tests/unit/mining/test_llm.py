@@ -99,7 +99,7 @@ def ask(server: Server, tmp_path: Path) -> Asker:
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
     """Few retries: their waits are the client's own, and the tests sit through them."""
     monkeypatch.setattr(llm, "RETRIES", 1)
-    monkeypatch.setattr(llm, "TIMEOUT_SECONDS", 1.5)
+    monkeypatch.setattr(llm, "RESPONSE_SECONDS", 1.5)
 
 
 # what comes back

@@ -31,7 +31,7 @@ def any_number_of_texts(monkeypatch):
 
 def test_findings_do_not_depend_on_the_number_of_workers(tmp_path, monkeypatch):
     monkeypatch.setattr(openings, "FACTS_AT_ONCE", 7)
-    monkeypatch.setattr(copies, "PAIRS_AT_ONCE", 5)
+    monkeypatch.setattr(copies, "COMPARED_PAIRS_AT_ONCE", 5)
     others = [
         "n/a",
         "Die Ziegen klettern über die steilen Felsen oberhalb des Tals.",

@@ -86,7 +86,7 @@ def test_few_long_rows_are_handed_on_at_once(name: str, tmp_path: Path, monkeypa
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
 def test_a_row_over_the_limit_is_counted(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(containers, "BATCH_BYTES", 1 << 14)
-    monkeypatch.setattr(containers, "BATCH_ROWS", 1)
+    monkeypatch.setattr(containers, "READ_BATCH_ROWS", 1)
     monkeypatch.setattr(containers, "ROW_LIMIT", 1 << 16)
     found = [row for part in parts_of(long_rows(tmp_path / name, 1 << 17, n_long=3)) for row in part.rows]
     assert [row.reason if isinstance(row, Broken) else "" for row in found] == ["too_large"] * 3 + [""] * (N_ROWS - 3)

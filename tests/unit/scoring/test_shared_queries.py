@@ -156,7 +156,7 @@ def test_the_larger_source_decides_what_few_is() -> None:
 
 
 def test_beyond_budget_1_the_sets_of_a_pair_are_cut_to_its_sizes() -> None:
-    shared, key = shared_queries.Shared(40, 80, b"queries"), shared_queries.Key
+    shared, key = shared_queries.Shared(40, 80, b"queries"), shared_queries.SubsetKey
     for budget, partners in ((1.0, (-1, -1)), (1.01, (5, 2))):
         sets = shared_queries._sets((2, 5), shared, Settings(budget=budget))
         assert sets == [key(place, b"queries", other) for place, other in zip((2, 5), partners, strict=True)]
@@ -164,7 +164,7 @@ def test_beyond_budget_1_the_sets_of_a_pair_are_cut_to_its_sizes() -> None:
 
 def test_sets_go_to_the_pairs_that_share_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_queries, "MAX_RESTRICTED_SCORES", 3)
-    key = shared_queries.Key
+    key = shared_queries.SubsetKey
     sizes = {(0, 1): 50, (0, 2): 90, (1, 2): 40}
     sets = {(a, b): [key(a, bytes([n])), key(b, bytes([n]))] for (a, b), n in sizes.items()}
     assert scored_pairs(sizes, sets, {key(0, bytes([50]))}) == [(0, 2), (0, 1)]

@@ -192,7 +192,7 @@ def test_rows_of_a_file_are_copied_to_the_device_of_the_target(tmp_path: Path) -
 def test_rows_arrive_in_any_order_and_are_read_by_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
-    monkeypatch.setattr(module, "PART_BYTES", part * 4 * D)
+    monkeypatch.setattr(module, "COPIED_BYTES_AT_ONCE", part * 4 * D)
     generator = np.random.default_rng(part)
     values = generator.standard_normal((500, D)).astype(np.float32)
     ids = np.sort(generator.choice(500, 430, replace=False))

@@ -26,7 +26,7 @@ from secid.scoring.encoders import load_guide
 from secid.settings import Settings, flag_of
 from secid.triplets import guide
 from secid.triplets.estimates import stratified_mean
-from secid.triplets.guide import STRATA, random_rows, sample_of
+from secid.triplets.guide import GUIDE_STRATA, random_rows, sample_of
 from secid.triplets.random_reference import passage_pool
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle.guide import is_suspect, suspect_share
@@ -53,9 +53,9 @@ def test_a_sample_takes_as_many_of_each_tenth():
     keep, stratum = sample_of(made.plan, rows, near, 104, 0)
     assert len(keep) == 104
     assert (np.diff(keep) > 0).all()
-    assert np.bincount(stratum).tolist() == [40] * STRATA
+    assert np.bincount(stratum).tolist() == [40] * GUIDE_STRATA
     assert set(np.bincount(stratum[keep])) == {10, 11}
-    assert all(near[stratum == h].max() <= near[stratum == h + 1].min() for h in range(STRATA - 1))
+    assert all(near[stratum == h].max() <= near[stratum == h + 1].min() for h in range(GUIDE_STRATA - 1))
 
 
 def test_a_sample_follows_seed_and_texts_not_the_order_of_rows():

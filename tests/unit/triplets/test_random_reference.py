@@ -321,7 +321,7 @@ def test_a_gpu_gives_the_same():
 
 
 def test_the_sample_is_of_each_source_and_the_same_for_sources_of_the_same_queries(monkeypatch):
-    monkeypatch.setattr(module, "MAX_QUERIES", 20)
+    monkeypatch.setattr(module, "MAX_REFERENCE_QUERIES", 20)
     run = world()
     large = random_source(run)
     twin = random_source(run, per_query=3, seed=9)
@@ -411,7 +411,7 @@ def test_neither_order_nor_mapped_rows_change_the_means(monkeypatch):
     def gather(role: str, ids: np.ndarray, out: torch.Tensor) -> None:
         out.copy_((run.vectors.queries if role == "query" else run.vectors.passages)[ids])
 
-    monkeypatch.setattr(module, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(module, "REFERENCE_ROWS_AT_ONCE", 7)
     parts = passage_means(run.plan, [rows], Vectors(run.vectors.queries, run.vectors.passages, gather))
     np.testing.assert_allclose(parts.mean, whole.mean, atol=1e-14)
     other, query, passage = run.renumbered(np.random.default_rng(5))
