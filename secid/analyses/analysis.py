@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from secid.analyses.equal_hardness import EqualHardness
     from secid.analyses.shared_queries import SourcePairs
     from secid.findings.summary import SourceFindings
-    from secid.measure.in_batch import Conflicts
+    from secid.measure.false_negatives import Conflicts
     from secid.measure.interval import Difference
     from secid.pool import Plan
     from secid.progress import Progress

@@ -10,13 +10,13 @@ import numpy as np
 
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Index, distinct, is_known, pairs
-from secid.measure.margins import RELATIVE_MARGIN
+from secid.measure.false_negatives import RELATIVE_MARGIN
 from secid.pool import sample_order
 from secid.triplets.estimates import Share, comparable_keys, wilson_interval
 
 if TYPE_CHECKING:
     from secid.measure.blocks import Triplets, Vectors
-    from secid.measure.in_batch import Batch, Conflicts
+    from secid.measure.false_negatives import Batch, Conflicts
     from secid.triplets.measure_set import Measured
 
 SIZES = tuple(2**power for power in range(5, 16))
@@ -83,7 +83,7 @@ def compute(context: Context) -> AnalysisResult[tuple[InBatch, ...]]:
 
 def in_batch(context: Context, item: Measured) -> InBatch:
     """Count a source's in-batch false negatives, and the passages that the margin flags in sampled batches."""
-    from secid.measure.in_batch import flagged_counts
+    from secid.measure.false_negatives import flagged_counts
 
     plan, seed, name, rows = context.plan, context.settings.seed, item.name, item.triplets
     counts = context.batch_rows.get(name) or conflicts(rows, plan.known_positives, len(plan.passages))
@@ -123,7 +123,7 @@ def conflicts(rows: Triplets, known: Index, n_passages: int) -> Conflicts:
     rows  : triplets of the source. A row is a record with its scored positives and negatives.
     known : sorted query * n_passages + passage of every labelled positive.
     """
-    from secid.measure.in_batch import Conflicts
+    from secid.measure.false_negatives import Conflicts
 
     _, heads, record = np.unique(rows.record, return_index=True, return_inverse=True)
     queries, query = np.unique(rows.query[heads], return_inverse=True)
@@ -178,7 +178,7 @@ def _batches(
     """
     import torch
 
-    from secid.measure.in_batch import Batch
+    from secid.measure.false_negatives import Batch
     from secid.triplets.embedding import rows_of_ids
 
     for part in parts:

@@ -15,8 +15,8 @@ import numpy as np
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.analyses.guide import GUIDE_SAMPLE, NO_GUIDE
 from secid.arrays import Flags, Floats, Index, distinct, is_known
+from secid.measure.false_negatives import RELATIVE_MARGIN, margin_flags
 from secid.measure.interval import MIN_QUERIES, interval
-from secid.measure.margins import RELATIVE_MARGIN, margin_flags
 from secid.pool import Plan, first_sampled
 from secid.results.catalogue import FINDINGS
 

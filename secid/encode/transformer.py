@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,14 +37,14 @@ from secid.encode.device import (
     without_cudnn_attention,
 )
 from secid.encode.encoder import EncodedBatch, Float32Rows, Role, host_rows, in_text_order
-from secid.encode.locate import Location, locate, weight_files
+from secid.encode.locate import Location, full_name, locate, weight_files
 from secid.encode.modules import SAVE_AGAIN, JsonObject, Repository, read_json, read_repository
 from secid.encode.parts import EncoderParts, quiet
 from secid.encode.recipe import Prefix, Recipe, family_in, resolve_prefixes
 from secid.encode.segment import document_sha256, files_sha256
 from secid.encode.word_cache import Tokens
 from secid.errors import EncoderError, plain_message
-from secid.files import write_whole
+from secid.files import work_folder, write_whole
 from secid.records import Fact
 from secid.results import EncoderInfo
 from secid.settings import RECIPE_FIELDS, Settings, flag_of
@@ -333,3 +337,46 @@ def _refers_to_other_code(folder: Path) -> bool:
     """Return whether the model or tokenizer refers to another repository's code, as owner/name--module.Class."""
     documents = [read_json(folder / name) or {} for name in ("config.json", "tokenizer_config.json")]
     return any("--" in json.dumps(document.get("auto_map")) for document in documents)
+
+
+# A SentenceTransformer in memory is saved to a temporary folder, and loaded from there.
+#
+# Therefore the recipe follows the same rules as for any folder, the vectors are the same, and the fingerprint matches
+# the present weights. The cost is writing and reading the weights once per command, and a second copy in memory.
+
+
+def load_in_memory(model: Any, settings: Settings) -> TransformerEncoder:
+    """Return an encoder with the model's present weights. Its temporary folder exists as long as the encoder does.
+
+    Raises EncoderError if the model cannot be saved, or if the saved folder cannot be loaded.
+    """
+    origin = _origin(model)
+    name = f"{Path(origin).name if Path(origin).is_dir() else origin} (in memory)"
+    with ExitStack() as stack:
+        folder = stack.enter_context(work_folder())
+        try:
+            with quiet():
+                model.save(str(folder), create_model_card=False)
+        except OSError:
+            raise
+        except Exception as error:
+            raise EncoderError(
+                f"cannot be saved ({plain_message(error)[:200]})",
+                where=name,
+                remedy="save it to a folder, and name the folder",
+            ) from error
+        try:
+            encoder = load_transformer(settings, Location(folder, origin, None, (Fact("in_memory"),)))
+        except EncoderError as error:
+            error.where = error.where and error.where.replace(str(folder), name)
+            raise
+        encoder.info = replace(encoder.info, name=name)
+        weakref.finalize(encoder.parts, stack.pop_all().close)  # weights may be read from the folder again
+    return encoder
+
+
+def _origin(model: Any) -> str:
+    """Return the name that the weights were first loaded from. It shows the family, which determines the prefixes."""
+    configs = (getattr(part, "config", None) for part in model.modules())
+    names = (str(getattr(config, "_name_or_path", None) or "") for config in configs)
+    return full_name(next(filter(None, names), "")) or type(model).__name__

@@ -17,8 +17,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from secid.ahead import in_order
 from secid.arrays import Floats, Index, distinct
+from secid.progress import in_order
 
 # Blocks of a pass run in parallel with one thread each, since small operations gain little from more threads.
 

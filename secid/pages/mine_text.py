@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import get_args
 
-from secid.measure.margins import Margin
+from secid.measure.false_negatives import Margin
 from secid.pages.glossary import HARDNESS_ENDS, by_reason, in_plain_words, lost_lines, recipe_line
 from secid.pages.page import Table, foreign, number
 from secid.pages.screen import Line, Screen, bullet, command, screen, strong, warning

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from secid.ahead import in_order
 from secid.arrays import Floats, Index, distinct
 from secid.pool.texts import Packed, Role, TextStore, batch_ranges, release_read_pages
 from secid.pool.tokens import (
@@ -27,6 +26,7 @@ from secid.pool.tokens import (
     term_keys,
     token_stream,
 )
+from secid.progress import in_order
 
 # Document frequencies and their IDF.
 

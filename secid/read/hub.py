@@ -42,9 +42,9 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.hf_api import RepoFile
 
-from secid.bars import Bars
 from secid.errors import InputError, UsageError, plain_message, suggest_name
 from secid.files import NO_ROOM
+from secid.progress import download_bars
 from secid.read.sources import SPLIT, is_data
 from secid.settings import flag_of
 
@@ -108,7 +108,7 @@ class _Repository:
         address = f"hf://datasets/{self.name}@{self.commit}"
         missing = [path for path in paths if not self._is_cached(path)]
         if missing:
-            options: dict[str, Any] = {"repo_type": "dataset", "revision": self.commit, "tqdm_class": Bars}
+            options: dict[str, Any] = {"repo_type": "dataset", "revision": self.commit, "tqdm_class": download_bars()}
             with _errors(address):
                 snapshot_download(self.name, allow_patterns=[README], **options)  # keeps the list of files
                 for path in missing:  # one by one, because Ctrl-C would wait for the threads of a snapshot

@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from secid import __version__
 from secid.errors import OutputError, SecidError
 from secid.files import write_error, write_together
 from secid.pages.text import log_line
@@ -20,7 +21,6 @@ from secid.results import Run
 from secid.results.document import PROBE_NAME, json_of
 from secid.results.probe import Probe
 from secid.settings import resolve, value_text
-from secid.version import VERSION
 
 if TYPE_CHECKING:
     from secid.progress import Clock
@@ -62,7 +62,7 @@ def diagnosis() -> dict[str, dict[str, Any]]:
     facts = environment()
     return {
         "secid": {
-            "version": VERSION,
+            "version": __version__,
             **{name: facts[name] for name in ("python", "platform", "processors")},
         },
         "packages": {name: value or "not installed" for name, value in facts["packages"].items()},

@@ -17,13 +17,14 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
+from secid import __version__
 from secid.arrays import Flags, Floats, Index, distinct, is_known
 from secid.encode import Encoder, smallest_distance
 from secid.errors import InputError
 from secid.findings.judgements import OTHER_COLLECTION, Judgements, forms_of, read_judgements
 from secid.measure.blocks import Triplets
+from secid.measure.false_negatives import RELATIVE_MARGIN, margin_flags
 from secid.measure.gates import Dots
-from secid.measure.margins import RELATIVE_MARGIN, margin_flags
 from secid.measure.separation import PassageScores, pooled_auc
 from secid.measure.sweep import sweep
 from secid.pool import Plan, PlannedSource
@@ -43,7 +44,6 @@ from secid.triplets.estimates import Estimate, Names, clustered_mean, comparable
 from secid.triplets.guide import GuideScores, guide_scores, random_rows
 from secid.triplets.random_reference import passage_pool
 from secid.triplets.table import triplets_of
-from secid.version import VERSION
 
 ABSOLUTE_MARGIN = 0.0
 """Absolute margin. The GIST losses of sentence-transformers mask negatives that score higher than the positive; the
@@ -111,7 +111,7 @@ def audit_sources(
         plan.close()
     return Audit(
         schema_version=AUDIT_SCHEMA_VERSION,
-        secid_version=VERSION,
+        secid_version=__version__,
         encoder=info,
         guide=None if guide is None else guide.info,
         positives=settings.positives,

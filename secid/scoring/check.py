@@ -10,6 +10,7 @@ from pathlib import Path
 
 import numpy as np
 
+from secid import __version__
 from secid.analyses.overlap import SourceNegatives, overlaps
 from secid.arrays import distinct, pairs
 from secid.errors import UsageError
@@ -40,7 +41,6 @@ from secid.results.check import CHECK_SCHEMA_VERSION, Check, Evaluation, SourceC
 from secid.results.commands import STANDARD_INPUT, flag_words, has_hidden_characters, repair_command
 from secid.scoring.encoders import choose_tokenizer
 from secid.settings import READING_SETTINGS, Resolved, Settings
-from secid.version import VERSION
 
 SAVED_CHECK_NAME = "check.json"
 """Name of the file in the suggested command that saves a check."""
@@ -81,7 +81,7 @@ def check_sources(
     listed = [SourceNegatives(item.name, item.query[item.triplet_record()], item.negatives) for item in plan.sources]
     return Check(
         schema_version=CHECK_SCHEMA_VERSION,
-        secid_version=VERSION,
+        secid_version=__version__,
         tokenizer=settings.tokenizer,
         tokens_by=TOKENS_BY,
         evaluation=None

@@ -23,6 +23,7 @@ from typing import Any
 
 import numpy.typing as npt
 
+from secid import __version__
 from secid.analyses.analysis import Context
 from secid.analyses.controls import chosen_kinds
 from secid.analyses.ranking import comparisons
@@ -47,7 +48,6 @@ from secid.scoring.stages import Background, ReadSources, measure
 from secid.settings import Resolved, Settings
 from secid.triplets.measure_set import Measured
 from secid.triplets.random_reference import RandomReference
-from secid.version import VERSION
 
 
 @dataclass(frozen=True)
@@ -157,7 +157,7 @@ def assemble_run(
     context.embedder.close()
     run = Run(
         schema_version=SCHEMA_VERSION,
-        secid_version=VERSION,
+        secid_version=__version__,
         settings=replace(resolved, values=with_commits(resolved.values)).document(),
         encoder=encoder.info,
         idf=context.measurer.coverages.info(settings.tokenizer, settings.idf),

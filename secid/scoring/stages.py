@@ -30,7 +30,7 @@ from secid.findings.rows import Inspector
 from secid.findings.summary import RunTextFindings, SourceFindings
 from secid.findings.texts import RunTexts
 from secid.measure.blocks import Triplets
-from secid.measure.in_batch import Conflicts
+from secid.measure.false_negatives import Conflicts
 from secid.measure.sweep import Variant
 from secid.pool import SPLITTERS, DocumentFrequencies, DraftPlan, Lexicon, Plan, PlannedSource
 from secid.pool.make import scored_part

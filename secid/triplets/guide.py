@@ -27,7 +27,7 @@ from secid.encode import Encoder, smallest_distance
 from secid.encode.reranker import Reranker, pair_keys
 from secid.errors import EncoderError
 from secid.measure.blocks import Triplets
-from secid.measure.margins import lowest_positive
+from secid.measure.false_negatives import lowest_positive
 from secid.measure.sweep import DOT_ROUNDING, sweep
 from secid.pool import Plan, key_ranks, sample_order
 from secid.pool.texts import TextStore

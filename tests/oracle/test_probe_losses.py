@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from secid.tools.probing.losses import CLOSED_FORM_NAMES, Objective, Sides, training_loss
+from secid.tools.probing.learner import CLOSED_FORM_NAMES, Objective, Sides, training_loss
 from secid.tools.probing.options import LOSSES, PASSAGE_CHOICES
 from tests.oracle import objectives as reference
 

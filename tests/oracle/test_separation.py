@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from secid.analyses.in_batch import conflicts
 from secid.arrays import distinct
 from secid.measure.blocks import Triplets
-from secid.measure.in_batch import Batch, Conflicts, flagged_counts
+from secid.measure.false_negatives import Batch, Conflicts, flagged_counts
 from secid.measure.separation import ERROR_BOUND, PassageScores, histogram, mw_loss, separation
 from tests.meta import NoWait
 from tests.oracle import separation as oracle

@@ -8,7 +8,7 @@ import sys
 
 import pytest
 
-from secid.bars import Bars
+from secid.progress import download_bars
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
@@ -16,7 +16,7 @@ def test_a_bar_shows_names_without_escapes_and_on_a_terminal_alone(monkeypatch, 
     shown = io.StringIO()
     monkeypatch.setattr(shown, "isatty", lambda: is_terminal)
     monkeypatch.setattr(sys, "stderr", shown)
-    with Bars(total=2, desc="\x1b[2Jone\n\u202e.jsonl") as bar:
+    with download_bars()(total=2, desc="\x1b[2Jone\n\u202e.jsonl") as bar:
         bar.update()
         bar.set_description("\x9b2Jtwo.jsonl")
         bar.set_postfix_str("\x1b]0;three")

@@ -18,7 +18,7 @@ import numpy.typing as npt
 from secid.arrays import Flags, Floats, best_first
 from secid.errors import NothingToScoreError, UsageError
 from secid.findings.status import ListedNegatives
-from secid.measure.margins import RELATIVE_MARGIN, margin_flags
+from secid.measure.false_negatives import RELATIVE_MARGIN, margin_flags
 from secid.pages.statuses import STATUS
 from secid.pages.text import percent
 from secid.pool import Plan, PlannedSource, content_of, select_records

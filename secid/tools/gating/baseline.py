@@ -389,8 +389,6 @@ def refuse_encoders_of_baseline(resolved: Resolved, encoder: EncoderLike | None,
 
     resolved : result of `settings_for`.   encoder : object to use as the encoder, if any.   where : baseline's path.
     """
-    from secid.encode import is_encoder_object
-
-    for name in GUIDE_NAME_SETTINGS if is_encoder_object(encoder) else ENCODERS:
+    for name in ENCODERS if encoder is None or isinstance(encoder, str) else GUIDE_NAME_SETTINGS:
         if resolved.origin[name] == "baseline":
             refuse_unnamed(getattr(resolved.values, name), name, where)

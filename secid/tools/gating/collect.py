@@ -12,6 +12,7 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from secid import __version__
 from secid.analyses.guide import GUIDE
 from secid.analyses.registry import read_run
 from secid.arrays import Floats, Index
@@ -46,7 +47,6 @@ from secid.tools.gating.baseline import (
 from secid.triplets.estimates import Estimate, Names, comparable_keys
 from secid.triplets.measure_set import Measured
 from secid.triplets.table import TripletTable
-from secid.version import VERSION
 
 # A sample holds what the checks need of a source or control: its triplet table, its queries and its score. It is the
 # same whether the source has just been measured or was read from a run folder.
@@ -149,7 +149,7 @@ def collect_baseline(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]
     settings |= {name: run.settings[name]["value"] for name in ENCODERS if name in run.settings}
     baseline = Baseline(
         schema_version=BASELINE_SCHEMA_VERSION,
-        secid_version=VERSION,
+        secid_version=__version__,
         encoder=run.encoder,
         idf=run.idf,
         table_sha256="",

@@ -8,6 +8,7 @@ from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from secid import __version__
 from secid.analyses.guide import GUIDE, NO_GUIDE
 from secid.analyses.registry import read_run
 from secid.files import work_folder
@@ -35,7 +36,6 @@ from secid.tools.gating.collect import Sample, file_hashes, folder_samples, meas
 from secid.tools.gating.limits import known_languages, limits_for, of_policy
 from secid.tools.gating.policy import Policy
 from secid.triplets.guide import Guide
-from secid.version import VERSION
 
 if TYPE_CHECKING:
     from secid.encode import Encoder, EncoderLike
@@ -155,7 +155,7 @@ def judge(
                     verdicts.append(source_verdict(scored, read.plan, against, why))
     return GateVerdict(
         schema_version=VERDICT_SCHEMA_VERSION,
-        secid_version=VERSION,
+        secid_version=__version__,
         outcome=overall_outcome([verdict.outcome for verdict in verdicts]),
         baseline=against.where,
         policy_from=against.policy_from,

@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from pydantic import Field, FiniteFloat, TypeAdapter
 
 from secid.errors import UsageError, suggest_name
-from secid.measure.margins import RELATIVE_MARGIN, Margin
+from secid.measure.false_negatives import RELATIVE_MARGIN, Margin
 from secid.results.mine import PRESETS
 from secid.settings import Settings, flag_of
 

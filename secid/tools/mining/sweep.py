@@ -23,8 +23,8 @@ from secid.settings import Settings
 from secid.tools.mining.choose import Picks
 from secid.tools.mining.find import find_negatives, options_of, score_means
 from secid.tools.mining.methods import Dense, Method, Miner, MiningPlan, Random
+from secid.tools.mining.mine import LoadEncoder, run_fields
 from secid.tools.mining.questions import Questions
-from secid.tools.mining.run import LoadEncoder, run_fields
 from secid.triplets.estimates import comparable_keys, wilson_interval
 from secid.triplets.guide import GuideScores, guide_scores, sample_of
 

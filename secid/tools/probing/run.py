@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from secid import __version__
 from secid.arrays import Floats, Index
 from secid.encode import Encoder
 from secid.encode.reranker import Reranker
@@ -44,12 +45,10 @@ from secid.results.probe import (
 from secid.scoring.encoders import load_guide
 from secid.settings import Settings
 from secid.tools.probing.judge import Judge, effective_number
-from secid.tools.probing.learner import DivergedError
-from secid.tools.probing.losses import Guidance
+from secid.tools.probing.learner import DivergedError, Guidance
 from secid.tools.probing.options import NAME_A_MODEL, UNTRAINABLE, Options
 from secid.tools.probing.schedule import TrainingRuns
 from secid.tools.probing.task import NegativeSource, RowLists, Task, candidates_of, read_task
-from secid.version import VERSION
 
 RANDOM = NegativeSource("random", control=True)
 MIN_NOTED_SECONDS = 3_600.0
@@ -265,7 +264,7 @@ def _untrained(
     """Return the result before any training."""
     return Probe(
         schema_version=PROBE_SCHEMA_VERSION,
-        secid_version=VERSION,
+        secid_version=__version__,
         encoder=encoder,
         files={},
         collection=with_commits(settings).collection,

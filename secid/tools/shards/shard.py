@@ -15,6 +15,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from secid import __version__
 from secid.encode import smallest_distance
 from secid.errors import InputError, UsageError
 from secid.pool import sample_order
@@ -27,7 +28,6 @@ from secid.records import Record
 from secid.results import EncoderInfo
 from secid.settings import DEFAULTS, FIELDS, MERGE_SETTINGS, SHARD_LOCAL_SETTINGS, Resolved, Settings, flag_of
 from secid.tools.shards.store import StateDir
-from secid.version import VERSION
 
 if TYPE_CHECKING:
     from secid.encode import Encoder
@@ -176,7 +176,7 @@ class Job:
         """Return the version, the sources and the changed settings of the run, for a header."""
         values = {name: getattr(self.resolved.values, name) for name in FIELDS if name not in SHARD_LOCAL_SETTINGS}
         changed = {name: value for name, value in values.items() if value != getattr(DEFAULTS, name)}
-        return {"secid": VERSION, "sources": list(self.words), "settings": changed}
+        return {"secid": __version__, "sources": list(self.words), "settings": changed}
 
     def done(self, kind: str, parts: Iterable[Shard]) -> set[Shard]:
         """Return the parts whose states exist. Raises InputError for a state of another run."""

@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 import torch
 
-from secid.bars import Bars
 from secid.encode import device as devices
 from secid.encode import embed, load, locate, parts, segment
 from secid.encode.device import Limits, Replica, choose_devices, choose_dtype, n_devices
@@ -27,6 +26,7 @@ from secid.encode.encoder import host_rows
 from secid.encode.modules import SAVE_AGAIN
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError, NonFiniteEmbeddingError, UnreachableError
+from secid.progress import download_bars
 from secid.records import Fact
 from secid.settings import Settings
 from tests.snapshots import Snapshot, refusal, situations
@@ -77,7 +77,7 @@ class Hub:
 
     def download(self, name: str, local_files_only: bool = False, **options: Any) -> str:
         if not local_files_only:
-            assert options["tqdm_class"] is Bars
+            assert options["tqdm_class"] is download_bars()
             shutil.copytree(self.full, self.snapshot, dirs_exist_ok=True)
         return str(self.snapshot)
 

@@ -16,8 +16,16 @@ from torch import Tensor
 from secid.encode.device import Replica
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError
-from secid.tools.probing.learner import MAX_GRADIENT_NORM, WARM_UP_SHARE, WEIGHT_DECAY, DivergedError, Learner, Step
-from secid.tools.probing.losses import Sides, training_loss
+from secid.tools.probing.learner import (
+    MAX_GRADIENT_NORM,
+    WARM_UP_SHARE,
+    WEIGHT_DECAY,
+    DivergedError,
+    Learner,
+    Sides,
+    Step,
+    training_loss,
+)
 from tests.snapshots import refusal
 from tests.tiny_probe import tiny_encoder
 

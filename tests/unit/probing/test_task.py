@@ -17,8 +17,7 @@ from secid.errors import InputError
 from secid.progress import Silent
 from secid.settings import Settings
 from secid.tools.probing import task as candidates
-from secid.tools.probing.learner import TrainingRun, steps_of
-from secid.tools.probing.losses import Objective
+from secid.tools.probing.learner import Objective, TrainingRun, steps_of
 from secid.tools.probing.task import NegativeSource, Task, candidates_of
 from tests.snapshots import refusal
 from tests.tiny_probe import Row, task_of
