@@ -214,7 +214,7 @@ class MeanCoverage:
 
     @property
     def gate_is_active(self) -> bool:
-        """Whether the gate is active under this tokenizer."""
+        """True if the gate is active under this tokenizer."""
         return self.positives >= INACTIVE_COVERAGE
 
 
