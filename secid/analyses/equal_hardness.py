@@ -73,7 +73,6 @@ class EqualHardness:
     unranked: Mapping[str, str]
 
     def ranked(self, names: Sequence[str]) -> list[str]:
-        """Return the names of ranked sources, in the given order."""
         return [name for name in names if name not in self.unranked]
 
     def listed(self, names: Sequence[str]) -> list[str]:

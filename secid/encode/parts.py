@@ -391,7 +391,6 @@ def _apply_recipe(model: Any, recipe: Recipe) -> None:
 
 
 def _backbones(model: Any) -> list[Any]:
-    """Return the transformers models in the chain."""
     return [module.auto_model for module in model.modules() if hasattr(module, "auto_model")]
 
 

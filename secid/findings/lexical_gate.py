@@ -58,7 +58,6 @@ class Misread:
 
     @property
     def n(self) -> int:
-        """Number of misread texts."""
         return sum(self.counts.values())
 
     @property
@@ -126,7 +125,6 @@ class CoverageSample:
         self._lexicons: dict[str, tuple[Lexicon, Floats]] = {}
 
     def close(self) -> None:
-        """Close the spool files."""
         self._queries.close()
         self._passages.close()
 
@@ -214,7 +212,6 @@ class MeanCoverage:
 
     @property
     def gate_is_active(self) -> bool:
-        """Whether the gate is active under this tokenizer."""
         return self.positives >= INACTIVE_COVERAGE
 
 

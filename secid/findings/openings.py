@@ -111,7 +111,6 @@ class RunOpenings:
 
     @staticmethod
     def of(sources: Sequence[PlannedSource], texts: Openings) -> RunOpenings:
-        """Gather the facts from all sources of a run."""
         positives = positives_of(sources)
         of_positives = tally(texts.opening[positives])
         shared = {
@@ -249,7 +248,6 @@ class PassageFacts:
 
     @staticmethod
     def of(passages: TextStore, workers: Workers) -> PassageFacts:
-        """Gather the facts about all passages of a store."""
         ranges = batch_ranges(len(passages), FACTS_AT_ONCE, passages.lengths)
         read = partial(_facts_of, model=save_model(passages.folder) if workers.n > 1 else None)
         parts = [_facts_of(passages.only(np.zeros(0, np.int64)), None)]

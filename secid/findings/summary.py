@@ -225,7 +225,6 @@ def judge_texts(
 
 
 def text_findings_of(plan: Plan, settings: Settings) -> dict[str, SourceFindings]:
-    """Return source -> text findings for all sources of a plan."""
     matcher = Matcher(plan)
     return {planned.name: text_findings(plan, planned, matcher, settings) for planned in plan.sources}
 

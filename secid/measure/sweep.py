@@ -269,7 +269,6 @@ class _Totals:
         return amount.sum(0), list(products) if listed else products
 
     def add(self, block: SlotBlock, weights: Tensor, products: Iterable[PanelProduct]) -> None:
-        """Add a block's weights and products."""
         stratum = int(self.stratum[block.host.groups[0]])
         self._weights[:, stratum] += weights
         within = self._strata[stratum] if stratum < len(self._strata) else None

@@ -79,7 +79,6 @@ AUDIT_TERMS = (
 
 
 def audit_page(audit: Audit) -> Page:
-    """Build the page of an audit."""
     labels = audit.labels
     guide = "" if audit.guide is None else f", guide {short(audit.guide.name)}"
     split = f", split {plain(labels.split)}" if labels.split else ""
@@ -377,7 +376,6 @@ def _written(value: float | None, form: str) -> str:
 
 
 def probe_page(probe: Probe) -> Page:
-    """Build the page of a probe."""
     return Page(
         title="Probe: which source trains better",
         subtitle=f"{plural(len(probe.files), 'file')}, encoder {named(probe.encoder.name)}",
@@ -393,7 +391,6 @@ PROBE_FORMATS = formats(probe_page, json_of)
 
 
 def probe_screen(probe: Probe) -> Screen:
-    """Show the verdict, the table, and its scope."""
     return screen(
         (strong(probe_headline(probe)), *cautions(probe)), (gains_table(probe),), (*protocol(probe), scope(probe))
     )

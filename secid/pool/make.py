@@ -310,7 +310,6 @@ class DraftPlan:
         return replace(self, plan=plan, read=read, whole=replace(self.whole, sources=all_rows(self.whole.sources)))
 
     def close(self) -> None:
-        """Close the spool files."""
         self.plan.close()
         self.whole.close()
 

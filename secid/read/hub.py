@@ -124,7 +124,6 @@ class _Repository:
         return [path for path in self.files if path.startswith(folder) and is_data(path.rpartition("/")[2])]
 
     def listed(self) -> str:
-        """Return a short list of its files for a message."""
         return f"it holds {_some(self.files)}"
 
     def splits(self) -> dict[tuple[str, str], list[str]]:

@@ -143,7 +143,6 @@ class _Checker:
         self._gates = CoverageSample(plan, folder, settings.seed)
 
     def close(self) -> None:
-        """Close the temporary files."""
         self._gates.close()
 
     def source(self, planned: PlannedSource, reader: Reader) -> tuple[SourceReport, TextFacts]:

@@ -92,7 +92,6 @@ def _refuse_missing_one(settings: Settings, progress: Progress) -> Path | None:
 
 
 def guide_is_target() -> UsageError:
-    """Return the error for a guide that is the target encoder."""
     return UsageError(
         "is the target encoder, which cannot find its own false negatives",
         where=flag_of("guide"),

@@ -365,7 +365,6 @@ def source_reports(
 
 
 def control_results(context: Context) -> tuple[ControlResult, ...]:
-    """Return the results of all controls."""
     names = [item.name for item in context.ranked]
     pool = distinct(
         np.concatenate([ids for item in context.items for ids in (item.triplets.positive, item.triplets.negative)])

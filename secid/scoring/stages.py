@@ -243,7 +243,6 @@ def measurer_of(
 
 
 def variants_of(suite: Sequence[Aspect]) -> list[Variant]:
-    """Return all variants of all aspects."""
     return [variant for aspect in suite for variant in aspect.variants.values()]
 
 

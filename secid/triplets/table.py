@@ -375,7 +375,6 @@ class TripletTable:
         )
 
     def gates(self) -> Gates:
-        """Return the gates of all triplets at the table's temperature."""
         return gates(self.dots(), torch.from_numpy(self.coverage), self.temperature)
 
     def pair_loss(self) -> Tensor:

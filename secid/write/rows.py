@@ -192,7 +192,6 @@ class RowsOnDisk:
         self._path = path
 
     def watch(self, items: Iterable[RecordOrDefect | Block]) -> Iterator[RecordOrDefect | Block]:
-        """Yield the items, and store each one."""
         with self._path.open("w", encoding="utf-8") as file:
             for item in items:
                 records = item.records() if isinstance(item, Block) else (item,)

@@ -346,7 +346,6 @@ def _made_id(text: str) -> str:
 
 
 def _write(documents: Iterator[dict[str, Any]], types: Mapping[str, str], out: Path, suffix: str) -> int:
-    """Write the documents in order, and return their number."""
     if suffix == ".parquet":
         return _write_parquet(documents, types, out)
     n_rows = 0

@@ -363,7 +363,6 @@ class Selected:
         }
 
     def rows(self) -> Iterator[CopyRow]:
-        """Yield the rows of the copy."""
         for _, row, part in self.original.rows():
             reasons = zip(row.negatives if row else (), self.listed[part], strict=True)
             staying = [negative for negative, reason in reasons if not reason]

@@ -137,7 +137,6 @@ def normalized(run: Run, shares: Mapping[str, float]) -> dict[str, float]:
 
 
 def _nats(state: InformationState, budget: float) -> float:
-    """Return the score of a state at a budget."""
     return spectral_nats(eigenvalues(state, len(state.total)), budget)
 
 

@@ -248,7 +248,6 @@ def _suspect(subject: Subject) -> Iterator[GateCheck]:
 
 
 def _limits(subject: Subject) -> Iterator[GateCheck]:
-    """Yield a check for each limit."""
     for name, bound in subject.limits.bounds.items():
         if name == "hardness":
             yield _hardness(subject, bound)

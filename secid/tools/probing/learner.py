@@ -96,7 +96,6 @@ class Learner:
         self._one_graph = True
 
     def restore(self) -> None:
-        """Restore the initial weights."""
         with torch.no_grad():
             for weight, value in zip(self._weights, self._start, strict=True):
                 weight.copy_(value)

@@ -126,7 +126,6 @@ class RowLists:
         return np.diff(self.offsets)
 
     def of(self, row: int) -> Index:
-        """Return the passages of a row."""
         return self.ids[self.offsets[row] : self.offsets[row + 1]]
 
     @property
@@ -135,7 +134,6 @@ class RowLists:
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
     def take(self, rows: Index) -> RowLists:
-        """Return the lists of these rows."""
         return RowLists.of_counts(self.ids[ranges_of(self.offsets[rows], self.counts[rows])], self.counts[rows])
 
     def by_id(self) -> RowLists:
@@ -199,7 +197,6 @@ class Task:
         return distinct(pairs(self.positives.rows, self.positives.ids, len(self.passages)))
 
     def close(self) -> None:
-        """Close the spool files."""
         self.queries.close()
         self.passages.close()
 

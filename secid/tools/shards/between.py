@@ -230,7 +230,6 @@ class MergedPairs:
         return SubsetKey(place, self.counts.common) if self.counts.in_table else self.whole(place)
 
     def places(self, *names: str) -> tuple[int, ...]:
-        """Return the places of sources in the matrices."""
         return tuple(map(self.names.index, names))
 
     def pairs(self, nats: Callable[[SubsetKey], float]) -> SourcePairs:

@@ -102,7 +102,6 @@ class ShardNumbers:
 
 
 def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Settings) -> tuple[ShardNumbers, Arrays]:
-    """Return the numbers and the arrays of a scored shard."""
     arrays: Arrays = {}
     results = {result.name: result for result in scored.run.sources}
     for number, item in enumerate(scored.measured):
@@ -209,7 +208,6 @@ def write_vectors(vectors: Vectors, plan: Plan, path: Path) -> None:
 
 
 def state_of_counts(counts: Counts) -> tuple[dict[str, Any], Arrays]:
-    """Return the header and the arrays of a part's counts."""
     arrays: Arrays = {"phrases": counts.phrases}
     for number, table in enumerate(counts.tables.values()):
         arrays |= {f"{number}.keys": table.keys, f"{number}.counts": table.counts}
@@ -223,7 +221,6 @@ def state_of_counts(counts: Counts) -> tuple[dict[str, Any], Arrays]:
 
 
 def counts_of_state(state: StateDir, name: str) -> Counts:
-    """Read the counts of a part."""
     header, arrays = state.header(name), state.read(name)
     tables = {
         (kind, source): DocumentFrequencies(arrays[f"{number}.keys"], arrays[f"{number}.counts"], n)
