@@ -216,7 +216,6 @@ class PairGap:
 class SourcePairs:
     """All pairs of sources.
 
-    gaps  : differences of the pairs that are compared.
     apart : (first, second, number of shared queries) of pairs that share too few queries.
     """
 

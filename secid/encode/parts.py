@@ -79,7 +79,6 @@ class EncoderParts:
     """Tokenizer and modules of a repository, each loaded on first use.
 
     earlier          : recipe, width and number of weights from an earlier run; None to read them from the modules.
-    n_parameters     : number of weights.
     width, dimension : length of a text's vector before and after truncation.
     """
 

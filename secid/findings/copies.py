@@ -357,7 +357,6 @@ class TripletPairs(NamedTuple):
 class CopyFinder:
     """Finder of negatives that copy a labelled positive.
 
-    queries, forms : normal forms of the queries and of the passages.
     known   : positives from outside the run, such as a baseline's, or None.
     bits    : bits of the passages' runs, so that few pairs are compared run by run.
     workers : processes that share the comparisons; None to compare in this process.

@@ -104,10 +104,7 @@ TRIED_QUERIES = 200
 
 
 class CoverageSample:
-    """Sampled queries of each source and the passages of their records, lexed on first use.
-
-    folder : folder for spooled token sets.
-    """
+    """Sampled queries of each source and the passages of their records, lexed on first use."""
 
     def __init__(self, plan: Plan, folder: Path, seed: int) -> None:
         self._folder = folder

@@ -84,7 +84,6 @@ def opening_flags(
     preamble       : the negative opens with a generator's phrase (`phrases.phrase`), and no positive opens with it.
     shared_opening : see `shared_openings`. Shares are of distinct texts: the source's negatives, and all positives of
                      the run.
-    texts : openings of all passages.
     run   : facts about the whole run if these sources are a part of it; None to gather them from these sources.
     A source without negatives gets empty arrays. Source: METHOD 14.
     """

@@ -296,10 +296,7 @@ def chance(items: Sequence[Agreement]) -> str:
 
 
 def agreement_screen(items: Sequence[Agreement], legend: bool = False) -> Screen:
-    """Show the conclusion, and a table for each metric with the comparisons that differ from chance.
-
-    legend : show all comparisons, and explain the numbers.
-    """
+    """Show the conclusion, and a table for each metric with the comparisons that differ from chance."""
     unlike, abstained = unlike_chance(items), abstention(items)
     shown = [item for item in items if legend or item in unlike]
     metrics = dict.fromkeys(item.metric for item in shown)

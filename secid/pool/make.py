@@ -272,7 +272,6 @@ class DraftPlan:
     plan   : texts to encode and triplets to score, without findings.
     read   : every source with all of its rows, before a sample or a policy leaves out records and positives.
     labels : labelled positives from a collection's qrels.
-    whole  : plan with all rows of the plan's sources.
     """
 
     plan: Plan

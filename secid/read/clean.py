@@ -62,7 +62,6 @@ class Cleaner:
 
     query_of, passage_of : functions from an id to its text; required if the binding reads ids.
     keep              : whether records include the extras of their row.
-    without_negatives : whether records may lack negatives.
     """
 
     def __init__(

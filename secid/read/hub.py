@@ -87,7 +87,6 @@ class HubFiles:
 
     files : addresses with the commit, sorted.
     name  : name of a source with all these files; None if the address names files, whose names are used instead.
-    note  : note for the user, or "".
     """
 
     files: tuple[str, ...]

@@ -98,7 +98,6 @@ class VariantScore:
     nats        : ECI_B; None for a sample without triplets, and for an unbounded weight.
     eigenvalues : (d,) eigenvalues of M for an unbounded weight, because it is scaled later, by its mean over the run;
                   None for other weights.
-    weight_sum, n_negatives : sum of the weights, and sum of the shares.
     n_queries   : number of distinct queries in the variant's sample.
     """
 
@@ -118,7 +117,6 @@ class Measured:
     eigenvalues     : eigenvalues of M, >= 0, ascending; zeros may be missing.
     influence       : influence at the run's budget, then at the budgets of the curve.
     query_keys      : (Q, 16) text keys of influence.queries.
-    variants        : scores under other variants.
     """
 
     name: str

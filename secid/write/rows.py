@@ -109,7 +109,6 @@ def _aligned_values(
 ) -> list[Any]:
     """Return one value per passage of the row, from a list or from one column per passage; [] if they do not align.
 
-    names : names of the columns.   fits : function that checks a value.
     n     : allowed numbers of values: the number of the row's passages, or the number up to the last usable one.
     """
     values = [columns[name] for name in sorted(names, key=_number_in)]

@@ -193,7 +193,6 @@ class Blend(WrittenFile, DrawCounts):
     """The written mixture.
 
     base      : source whose rows the file has.   n_records : number of its records.
-    n_drawn   : number of negatives in the file, by source.
     requested : requested share of each source; they add up to 1.
     """
 

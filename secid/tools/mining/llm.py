@@ -389,7 +389,6 @@ class Answers:
     """The texts that a language model wrote.
 
     texts    : (R, m) numbers of each row's negatives in the spool; -1 after the last.
-    rejected : file of the rejected texts.   reasons : their number by reason.   usage : usage of all answers.
     """
 
     texts: Index

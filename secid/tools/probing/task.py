@@ -161,12 +161,10 @@ class Task:
     queries, passages : stores of the texts.   query : (R,) id of each row's query in `queries`.
     positives  : all labelled positives of each row's query.
     negatives  : negatives of each source, by name. All sources have the same number in a row.
-    controls   : negatives of each control, by kind.
     group, fold : (R,) group and fold of each row. Rows of a group are held out together.
     candidates : rising ids of the passages that held-out queries rank.
     n_left_out : number of queries that a source lacks or that have no positive.
     missing    : reason why a control could not be made, by kind.
-    folder     : folder of the spool files.
     """
 
     queries: TextStore

@@ -69,7 +69,6 @@ class ListedNumbers:
 class SourceNumbers(ListedNumbers):
     """Numbers of one source in a shard. Its arrays are stored separately.
 
-    result   : the source's report for this shard.
     file     : name of its file, which may have several sources.   n_groups : number of records with a triplet.
     """
 
