@@ -31,10 +31,10 @@ MARGIN_STRATA = 10
 """Number of strata of the margin. Their edges are deciles. Source: METHOD 15."""
 MIN_OVERLAP = 0.2
 """Minimum overlap of margins for a comparison. Below it, there are too few negatives of equal margin."""
-TOO_EASY = 0.1
+MIN_RANKED_HARDNESS = 0.1
 """Minimum upper end of a source's hardness interval. Below it, the source is not ranked. Source: METHOD 16.3."""
 FEW_SHARED = "few_shared"
-SIGNIFICANT = 0.05
+MAX_SIGNIFICANT_P = 0.05
 MIN_PAIRED_SOURCES = 3
 """Minimum number of sources that are in a pair. With fewer, no source is left unranked for too little overlap."""
 
@@ -115,7 +115,7 @@ def holm_adjusted(pairs: Sequence[tuple[EqualMargins, float | None]]) -> tuple[E
     result = []
     for pair, p in pairs:
         adjusted = None if p is None else next(p_holm)
-        result.append(replace(pair, p_holm=adjusted, established=adjusted is not None and adjusted < SIGNIFICANT))
+        result.append(replace(pair, p_holm=adjusted, established=adjusted is not None and adjusted < MAX_SIGNIFICANT_P))
     return tuple(result)
 
 
@@ -129,7 +129,7 @@ def unranked(names: Sequence[str], upper: Mapping[str, float], pairs: Sequence[E
     """
     alone = few_shared(names, [(pair.first, pair.second) for pair in pairs])
     judged = [name for name in names if name not in alone]
-    reasons = {name: "too_easy" for name in judged if upper.get(name, TOO_EASY) < TOO_EASY}
+    reasons = {name: "too_easy" for name in judged if upper.get(name, MIN_RANKED_HARDNESS) < MIN_RANKED_HARDNESS}
     if len(judged) >= MIN_PAIRED_SOURCES and upper and pairs:
         overlapping = {name for pair in pairs if pair.overlap >= MIN_OVERLAP for name in (pair.first, pair.second)}
         reasons |= {name: "apart" for name in judged if name not in overlapping and name not in reasons}

@@ -71,7 +71,7 @@ HEAD_PREFIXES = ("pooler.", "cls.", "lm_head.", "vocab_", "generator_", "discrim
 """Beginnings of the names (after the model's own prefix) of weights left over from pre-training. Text vectors do not
 use these weights."""
 
-PROBES = ["tides", "what causes tides"]
+PROBE_TEXTS = ["tides", "what causes tides"]
 """Texts of different lengths that every encoder encodes once when it is loaded."""
 
 
@@ -404,7 +404,7 @@ def _check_tokens(model: Any, tokeniser: Tokeniser, recipe: Recipe) -> None:
     """Check that secid's fast tokenisation gives the same ids as sentence-transformers. Raises EncoderError if not."""
     for role in ROLES:
         prefix = recipe.prefix(role)
-        for text in PROBES:
+        for text in PROBE_TEXTS:
             features = model.preprocess([text], prompt=prefix or None, task=recipe.of(role).task)
             expected = features["input_ids"][features["attention_mask"].bool()].tolist()
             if tokeniser.tokens([prefix + text]).ids.tolist() != expected:
@@ -433,11 +433,11 @@ def _states(backbone: Any, last: int, device: torch.device) -> Tensor:
 
 
 def _probe(tokeniser: Tokeniser, recipe: Recipe, role: Role) -> tuple[TokenBatch, Recipe, int]:
-    """Return the arguments of `Replica.forward` for PROBES: a padded batch, a recipe without truncation, and a length.
+    """Return `Replica.forward`'s arguments for PROBE_TEXTS: a padded batch, a recipe without truncation, and a length.
 
     The length is the number of prompt tokens that pooling skips.
     """
-    tokens = tokeniser.tokens([recipe.prefix(role) + text for text in PROBES])
+    tokens = tokeniser.tokens([recipe.prefix(role) + text for text in PROBE_TEXTS])
     skip = 0 if recipe.include_prompt else tokeniser.prompt_length(recipe.prefix(role))
     batch = next_batch(tokens, longest_first(tokens), 1 << 30, tokeniser.padding)
     return batch, replace(recipe.of(role), truncate_dim=None), skip

@@ -31,7 +31,7 @@ from secid.settings import RECIPE_FIELDS, Settings
 VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
 TEXT_NAMES = ("text", "texts")
 SHA256 = "text_sha256"
-WANTED = (*VECTOR_NAMES, *TEXT_NAMES, SHA256, "role")
+READ_ARRAYS = (*VECTOR_NAMES, *TEXT_NAMES, SHA256, "role")
 
 FIXED_BY_FILE = (*(name for name in RECIPE_FIELDS if name not in ("normalize", "truncate_dim")), *MODEL_FIELDS)
 """Settings that have no effect, because they were fixed when the rows were computed."""
@@ -182,10 +182,10 @@ def _read_npz(path: Path) -> VectorTable:
     try:
         with zipfile.ZipFile(path) as archive:  # np.load would accept other kinds of files too
             members = {name.removesuffix(".npy"): name for name in archive.namelist()}
-            for name in members.keys() & {*WANTED}:
+            for name in members.keys() & {*READ_ARRAYS}:
                 _refuse_wrong_size(path, archive, members[name])
         with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files if name in WANTED}
+            arrays = {name: file[name] for name in file.files if name in READ_ARRAYS}
     except NPZ_ERRORS as error:
         raise EncoderError(
             f"cannot be read: {plain_message(error)}", where=str(path), remedy="write it with np.savez"

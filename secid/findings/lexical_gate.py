@@ -33,7 +33,7 @@ SAMPLE_TEXTS = 250
 """Number of queries to sample from each source, and number of passages. A share of 5 % has a standard error of 1 %."""
 READ_CHARACTERS = 300
 """Number of characters to read from each text: enough to see its script."""
-NOTICED_MISREAD = 0.05
+MIN_MISREAD_SHARE = 0.05
 """Minimum share of misread texts to report. A smaller share may come from quotations and names."""
 MULTILINGUAL = "multilingual"
 """Name of the tokenizer without these faults."""
@@ -97,9 +97,9 @@ def _sample(store: TextStore, ids: Index, seed: int) -> Iterator[str]:
 
 INACTIVE_COVERAGE = 0.05
 """Minimum mean coverage of the labelled positives. Below it, coverage is not informative about negatives either."""
-CHECKED_QUERIES = 4000
+MAX_CHECKED_QUERIES = 4000
 """Number of queries that `check` lexes per source. Their positives' mean coverage has a standard error below 0.01."""
-TRIED_QUERIES = 200
+MAX_TRIED_QUERIES = 200
 """Number of queries per source on which to try other tokenizers. Mean coverages have a standard error up to 0.02."""
 
 
@@ -110,7 +110,7 @@ class CoverageSample:
         self._folder = folder
         self._sources: dict[str, PlannedSource] = {}
         for planned in plan.sources:
-            queries = first_sampled(distinct(planned.query), plan.queries.keys, seed, CHECKED_QUERIES)
+            queries = first_sampled(distinct(planned.query), plan.queries.keys, seed, MAX_CHECKED_QUERIES)
             everything = np.ones(planned.n_triplets, np.bool_)
             self._sources[planned.name] = select_records(planned, np.isin(planned.query, queries), everything)
         parts = self._sources.values()
@@ -239,7 +239,7 @@ def _under_others(
     """Return tokenizer -> source -> mean coverage on a sample of queries, for every tokenizer except the run's."""
     sets = []
     for rows in (item.triplets for item in items):
-        sample = first_sampled(distinct(rows.query), plan.queries.keys, settings.seed, TRIED_QUERIES)
+        sample = first_sampled(distinct(rows.query), plan.queries.keys, settings.seed, MAX_TRIED_QUERIES)
         sets.append(rows.take(np.flatnonzero(np.isin(rows.query, sample))))
     queries = distinct(np.concatenate([rows.query for rows in sets]))
     passages = distinct(np.concatenate([ids for rows in sets for ids in (rows.positive, rows.negative)]))
@@ -266,7 +266,7 @@ def _under_others(
 def _misread_sources(
     plan: Plan, items: Sequence[Measured], tokenizer: str, seed: int
 ) -> dict[Fault, list[tuple[float, str]]]:
-    """Return fault -> (share of misread texts, source) of each source with a share of at least NOTICED_MISREAD.
+    """Return fault -> (share of misread texts, source) of each source with a share of at least MIN_MISREAD_SHARE.
 
     Only the most frequent fault of a source counts.
     """
@@ -274,7 +274,7 @@ def _misread_sources(
     for item in items:
         if item.table.planned is not None:
             fit = misread(plan, item.table.planned, tokenizer, seed)
-            if fit.effect is not None and fit.fraction >= NOTICED_MISREAD:
+            if fit.effect is not None and fit.fraction >= MIN_MISREAD_SHARE:
                 by_what.setdefault(fit.effect, []).append((fit.fraction, item.name))
     return by_what
 

@@ -13,7 +13,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags
-from secid.pool.texts import BETWEEN, Packed, is_plain_ascii
+from secid.pool.texts import TEXT_SEPARATOR, Packed, is_plain_ascii
 
 HEAD_WORDS = 12
 """Number of words to search at the beginning of a passage, so that quotations in its middle do not count.
@@ -344,5 +344,5 @@ def trailing_notes(texts: Packed) -> Flags:
     for place, text in zip(beyond.tolist(), texts.take(beyond), strict=True):
         tails[place] = text[-TAIL_CHARACTERS:].lower().encode()
     lengths = np.fromiter(map(len, tails), np.int64, len(tails))
-    has_sign = Packed(BETWEEN.join([*tails, b""]).lower(), lengths).matches(NOTE_SIGNS)
+    has_sign = Packed(TEXT_SEPARATOR.join([*tails, b""]).lower(), lengths).matches(NOTE_SIGNS)
     return texts.flags(lambda text: trailing_phrase(text) is not None, has_sign)

@@ -145,7 +145,7 @@ class ListedNegatives:
     def _amount(self, finding: str) -> Floats:
         """Return the number of negatives with the finding in each row, (T + E,)."""
         planned, copies = self._planned, self._planned.copies.astype(np.float64)
-        amount = copies - 1.0 + planned.again() if finding == "repeat" else planned.has(finding) * copies
+        amount = copies - 1.0 + planned.respelled() if finding == "repeat" else planned.has(finding) * copies
         n_blank = planned.blanks.count.astype(np.float64) * (finding == "empty")
         return np.concatenate([amount, n_blank])
 

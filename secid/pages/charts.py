@@ -334,7 +334,7 @@ def ablations_chart(run: Run, ablations: Sequence[Ablation]) -> Chart | None:
     if not shown or not any(_curves(item, names) for item in shown):
         return None
     title = f"Score by {' and by '.join(item.name for item in shown)}"
-    description = described((name, ", ".join(_in_turn(item, name) for item in shown)) for name in names)
+    description = described((name, ", ".join(_score_list(item, name) for item in shown)) for name in names)
     note = "Coloured: the score of the source. Grey: the other sources, on the same scale."
     draw = partial(_drawn_settings, f"{title}. {description}", names, shown)
     numbers = tuple(
@@ -352,7 +352,7 @@ def _known(row: AblationRow, name: str) -> float | None:
     return value if value is not None and isfinite(value) else None
 
 
-def _in_turn(item: Ablation, name: str) -> str:
+def _score_list(item: Ablation, name: str) -> str:
     scores = (f"{plain(display_name(row.setting))} {nats(row.scores.get(name))}" for row in item.rows)
     return f"by {item.name} {', '.join(scores)}"
 

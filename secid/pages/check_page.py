@@ -180,15 +180,17 @@ def _finding(source: SourceReport, item: SourceFinding) -> Item:
 
 
 def _caution(item: SourceCaution) -> Item:
-    entry = CAUTIONS[item.name]
-    words = caution_words(item)
-    detail = f": {words}" if words else ""
+    entry, words = CAUTIONS[item.name], caution_words(item)
     places = [f"{named(example.path)}:{example.line}{evaluation_words(example)}" for example in item.examples]
-    where = f" For example {listed(places[:SHOWN_PLACES])}." if places else ""
     amount = plural(item.n, "file") if entry.of == "files" else f"{percent(item.fraction)} of the {entry.of}"
+    sentences = (
+        f"{amount} {entry.says}: {words}." if words else f"{amount} {entry.says}.",
+        f"{capital(entry.do)}.",
+        *([f"For example {listed(places[:SHOWN_PLACES])}."] if places else []),
+    )
     return Item(
         name=item.name,
-        sentence=f"{amount} {entry.says}{detail}. {capital(entry.do)}.{where}",
+        sentence=" ".join(sentences),
         command="",
         examples=(),
         n_negatives=0,
@@ -201,9 +203,12 @@ def evaluation_words(example: Example) -> str:
         return ""
     values = example.fact.values
     text, other = (f"“{plain(str(values.get(name, '')), SHOWN_TEXT)}”" for name in ("text", "evaluation_text"))
-    near = values.get("similarity")
-    nearly = f", {fraction(float(near), 2)} similar to {other}" if near is not None else ""
-    return f": {text} is {named(str(values.get('id', '')))}{nearly}"
+    where, near = named(str(values.get("id", ""))), values.get("similarity")
+    return (
+        f": {text} is {where}"
+        if near is None
+        else f": {text} is {where}, {fraction(float(near), 2)} similar to {other}"
+    )
 
 
 def caution_words(item: SourceCaution) -> str:

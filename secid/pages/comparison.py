@@ -12,7 +12,7 @@ from typing import Any
 from secid.analyses.budgets import BUDGETS
 from secid.errors import UsageError
 from secid.pages.formats import formats
-from secid.pages.glossary import CAUTION, terms
+from secid.pages.glossary import SCORE_CAUTION, terms
 from secid.pages.page import Column, Page, Section, Table, foreign, number, status, text
 from secid.pages.statuses import NOT_RANKED, STATUS
 from secid.pages.text import fraction, listed, named, percent, plain, plural, points, score_text, short, signed
@@ -26,7 +26,7 @@ from secid.settings import value_text
 
 # The comparison as a result.
 
-UNLIKE = (
+SCORE_CHANGING_SETTINGS = (
     "temperature",
     "positives",
     "first_k",
@@ -40,7 +40,7 @@ UNLIKE = (
     "budget",
 )
 """Settings that change the meaning of a score."""
-HARMLESS = frozenset(
+NEUTRAL_SETTINGS = frozenset(
     {
         *("on_bad", "max_bad_fraction"),  # these refuse a source or leave it unchanged
         *("batch_tokens", "cache", "cache_dir", "cache_gb", "threads"),
@@ -135,7 +135,7 @@ def compare(runs: Sequence[tuple[str, Run]]) -> RunComparison:
                 for change in changes
                 if change.what == "idf"
                 or (change.what == "encoder" and change.name not in SAME_ENCODER)
-                or (change.what == "setting" and change.name in UNLIKE)
+                or (change.what == "setting" and change.name in SCORE_CHANGING_SETTINGS)
                 or (change.what == "numbers" and max(budgets) > 1.0)
             )
         ),
@@ -260,7 +260,7 @@ CHANGE_KINDS = {
     "numbers": "numbers",
 }
 """Words for the kinds of differences."""
-NOTICED_CHANGE = 0.01
+MIN_SHOWN_CHANGE = 0.01
 """Minimum difference between two shares at which a finding below its limit is shown."""
 
 
@@ -268,7 +268,7 @@ def page_of_comparison(runs: RunComparison) -> Page:
     return Page(
         title="Runs compared",
         subtitle=f"{plural(len(runs.runs), 'run')}: {listed([named(label) for label in runs.runs], 8)}",
-        verdict=(" ".join((_statuses(runs), *_order(runs))), _changed(runs), _comparable(runs), CAUTION),
+        verdict=(" ".join((_statuses(runs), *_order(runs))), _changed(runs), _comparable(runs), SCORE_CAUTION),
         answer=_scores(runs),
         heat=_findings(runs),
         details=(_differences(runs),),
@@ -317,7 +317,7 @@ def _changed(runs: RunComparison) -> str:
     for change in runs.changes:
         kind = (
             CHANGE_KINDS["harmless"]
-            if change.name in HARMLESS and change.what == "setting"
+            if change.name in NEUTRAL_SETTINGS and change.what == "setting"
             else CHANGE_KINDS[change.what]
         )
         kinds.setdefault(kind, []).append(plain(change.name))
@@ -419,7 +419,7 @@ def _findings(runs: RunComparison) -> Table | None:
 def _is_shown(name: str, shares: Sequence[float]) -> bool:
     """Return whether a finding with a limit is above it in a run, or changed by a point between runs."""
     limit = FINDINGS[name].limit if name in FINDINGS else None
-    return limit is not None and (max(shares) > limit or max(shares) - min(shares) >= NOTICED_CHANGE)
+    return limit is not None and (max(shares) > limit or max(shares) - min(shares) >= MIN_SHOWN_CHANGE)
 
 
 def _differences(runs: RunComparison) -> Section:
@@ -436,7 +436,7 @@ def _differences(runs: RunComparison) -> Section:
 
 
 def _what(change: Change) -> str:
-    harmless = change.what == "setting" and change.name in HARMLESS
+    harmless = change.what == "setting" and change.name in NEUTRAL_SETTINGS
     return "setting (does not change scores)" if harmless else "IDF" if change.what == "idf" else change.what
 
 

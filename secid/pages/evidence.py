@@ -47,21 +47,21 @@ UNKNOWN_LABELS = {
     "unknown_passage": "passages",
 }
 """Texts that are missing for a judgement, by reason."""
-INCOMPLETE = (
+INCOMPLETE_LABELS_NOTE = (
     "Labels are incomplete. An unjudged negative may be relevant too, so counts and precision are lower bounds."
 )
 ABSOLUTE_RULE = (
     "score not below the positive's. It orders negatives as π does, and is shown only if it flags more because of ties."
 )
-ONCE = (
+COUNTED_ONCE_NOTE = (
     f"A repeated negative of a record counts once here. {code('secid score')} and {code('secid check')} count all that "
     "a record lists."
 )
-OWN_QUALITY = (
+GUIDE_QUALITY_NOTE = (
     "The guide is {}. A negative is suspect if its hardness under the guide is at least "
     f"{NEAR_HARDNESS} ({HARDNESS_ENDS}). The share of suspects that are relevant is known only for these labels."
 )
-FINDERS = {
+SCORE_QUALITY_TEXTS = {
     "above": "finds them better than chance: AUROC {}.",
     "level": "does not find them: AUROC {}, where 0.5 is chance.",
     "below": "does not find them: AUROC {}, below 0.5, so they look safer than the other negatives.",
@@ -86,7 +86,7 @@ def audit_page(audit: Audit) -> Page:
     return Page(
         title="Audit against labels",
         subtitle=f"{plural(len(audit.sources), 'source')}, {judgements}, encoder {short(audit.encoder.name)}{guide}",
-        verdict=(_headline(audit), *_finders(audit), INCOMPLETE),
+        verdict=(_headline(audit), *_finders(audit), INCOMPLETE_LABELS_NOTE),
         answer=_counts(audit),
         details=(_rules(audit), _labels(audit)),
         footer=f"Made by secid {plain(audit.secid_version)}, audit schema {plain(audit.schema_version)}.",
@@ -119,7 +119,7 @@ def _finders(audit: Audit) -> Iterator[str]:
                 where = f" ({named(source.name)})" if len(audit.sources) > 1 else ""
                 kind = "above" if low > 0.5 else "below" if high < 0.5 else "level"
                 groups.setdefault(kind, []).append(f"{fraction(auroc[0], 2)}{where}")
-        for kind, words in FINDERS.items():
+        for kind, words in SCORE_QUALITY_TEXTS.items():
             if kind in groups:
                 yield f"{who} {words.format(listed(groups[kind]))}"
 
@@ -170,7 +170,7 @@ def _rules(audit: Audit) -> Section:
     return Section(
         anchor="rules",
         title=f"How well {finders} find them",
-        paragraphs=(OWN_QUALITY.format(named(audit.guide.name)),) if audit.guide else (),
+        paragraphs=(GUIDE_QUALITY_NOTE.format(named(audit.guide.name)),) if audit.guide else (),
         bullets=tuple(_missing(audit)),
         tables=(table,) if rows else (),
         terms=AUDIT_TERMS,
@@ -212,7 +212,7 @@ def _labels(audit: Audit) -> Section:
         for reason, n in labels.unknown.items()
         if n
     ]
-    bullets.append(ONCE)
+    bullets.append(COUNTED_ONCE_NOTE)
     for source in audit.sources:
         parts = {
             "queries without judgements, left out": source.n_unjudged_queries,
@@ -238,18 +238,18 @@ LEGEND = {
     **{name: EXPLANATIONS[name] for name in ("gradient energy", "MNRL loss", "ambiguity", "pair, record")},
     "--json": "adds Spearman, pairs in order and the intervals of every number.",
 }
-ONE_COLUMN = (
+ONE_COLUMN_ADVICE = (
     "Results of a single split and a single training run prove nothing. Add a column for each further split and run."
 )
-SEVERAL_COLUMNS = (
+SEVERAL_COLUMNS_ADVICE = (
     "Trust an order only if it holds across several splits and training runs. Several metrics of one run count as one "
     "result."
 )
-LEAKAGE = (
+LEAKAGE_ADVICE = (
     "Make sure that no test query shares a relevant passage with a training query: `secid check TRAINING_FILES "
     "--against-eval EVALUATION_FOLDER` counts such passages (eval_passage, as positives)."
 )
-OF_PROBE = (
+PROBE_METRIC_NOTE = (
     "The probe is a short training. Its folds share no relevant passage. Sources that it ties have no order that a "
     "number could agree with."
 )
@@ -273,8 +273,8 @@ def choice_advice(items: Sequence[Agreement]) -> str:
     """Return sentences on the results that are needed to choose a source."""
     n_columns = len({item.metric for item in items})
     if items and all(item.metric.startswith(PROBE_METRIC) for item in items):
-        return OF_PROBE
-    return f"{ONE_COLUMN if n_columns == 1 else SEVERAL_COLUMNS} {LEAKAGE}"
+        return PROBE_METRIC_NOTE
+    return f"{ONE_COLUMN_ADVICE if n_columns == 1 else SEVERAL_COLUMNS_ADVICE} {LEAKAGE_ADVICE}"
 
 
 def chance(items: Sequence[Agreement]) -> str:

@@ -45,12 +45,12 @@ from secid.results import Overlap, Run, SourceFinding, SourceReport, TripletExam
 from secid.results.catalogue import DEFECTS, FINDINGS
 from secid.results.commands import flagged_command, no_command
 
-NOTICED_SKIPPED = 0.01
+MIN_SHOWN_SKIPPED_SHARE = 0.01
 """Minimum share of left-out rows that is shown as a finding."""
-NOTICED_OVERLAP = 0.9
+MIN_SAME_NEGATIVES_OVERLAP = 0.9
 """Minimum overlap at which two sources count as one. It applies to the mean Jaccard overlap of their negatives, and to
 the shares of the smaller source's queries and documents that the other one also has."""
-SHOWN_SAME = 3
+MAX_SAME_PAIRS = 3
 """Maximum number of pairs of sources with the same negatives on the first screen."""
 NO_COMMAND = "no command"
 """Name of the item that says why the findings of a source have no command."""
@@ -283,7 +283,7 @@ def _n_sampled(run: Run, name: str, finding: SourceFinding) -> int | None:
 
 def _skipped(source: SourceReport) -> list[Ranked]:
     n = sum(source.rows.skipped.values())
-    if not source.rows.n_read or n / source.rows.n_read < NOTICED_SKIPPED:
+    if not source.rows.n_read or n / source.rows.n_read < MIN_SHOWN_SKIPPED_SHARE:
         return []
     paths = [file.path for file in source.files[:1] if plain(file.path) == file.path and not file.read_once]
     item = Item(
@@ -297,25 +297,27 @@ def _skipped(source: SourceReport) -> list[Ranked]:
 
 
 def same_lines(run: Run) -> list[str]:
-    """Return a sentence for each pair of sources with nearly the same negatives, for at most SHOWN_SAME pairs."""
+    """Return a sentence for each pair of sources with nearly the same negatives, for at most MAX_SAME_PAIRS pairs."""
     n_queries = {source.name: source.n_queries for source in run.sources}
     pairs = [
         overlap
         for overlaps in run.overlaps_by_first.values()
         for overlap in overlaps
         if min(overlap.negative_jaccard_mean or 0.0, overlap.shared_query_fraction, overlap.shared_document_fraction)
-        >= NOTICED_OVERLAP
+        >= MIN_SAME_NEGATIVES_OVERLAP
     ]
-    n_more = plural(len(pairs) - SHOWN_SAME, "more pair")
+    n_more = plural(len(pairs) - MAX_SAME_PAIRS, "more pair")
     more = f"{n_more} of sources with the same negatives: see “What the sources share”."
-    return [_same_negatives(pair, n_queries) for pair in pairs[:SHOWN_SAME]] + [more] * (len(pairs) > SHOWN_SAME)
+    return [_same_negatives(pair, n_queries) for pair in pairs[:MAX_SAME_PAIRS]] + [more] * (
+        len(pairs) > MAX_SAME_PAIRS
+    )
 
 
 def _same_negatives(overlap: Overlap, n_queries: Mapping[str, int]) -> str:
     """Return a sentence on two sources with nearly the same negatives, and on what follows from it."""
     smaller, larger = sorted((overlap.first, overlap.second), key=n_queries.__getitem__)
     n_larger, n_shared = n_queries[larger], round(overlap.shared_query_fraction * n_queries[smaller])
-    if n_shared >= NOTICED_OVERLAP * n_larger:
+    if n_shared >= MIN_SAME_NEGATIVES_OVERLAP * n_larger:
         return (
             f"{named(overlap.first)} and {named(overlap.second)} have nearly the same negatives: treat them as one "
             "source, whatever their ranks."

@@ -239,7 +239,7 @@ def _pattern(word: str) -> str:
 
 MAX_PAGE_BYTES = 60_000
 """Maximum size of a page. GitHub allows 65,536 characters in a comment, and a step summary may have several reports."""
-REQUESTED = frozenset({"guide", "early", "ablations", "slices", "objectives"})
+REQUESTED_SECTIONS = frozenset({"guide", "early", "ablations", "slices", "objectives"})
 """Anchors of the sections that are shown only with a flag."""
 EXAMPLE_CHARACTERS, SHOWN_EXAMPLES = 200, 2
 """Maximum length of a passage, and maximum number of examples of a finding, to leave room for the tables."""
@@ -271,7 +271,7 @@ def _smaller(page: Page) -> Iterator[Page]:
     short_page = _without_defaults(page)
     if short_page != page:
         yield short_page
-    spare = [section for section in short_page.details if section.anchor not in REQUESTED]
+    spare = [section for section in short_page.details if section.anchor not in REQUESTED_SECTIONS]
     for section in sorted(spare, key=lambda section: -len("".join(_section(section)).encode())):
         short_page = replace(short_page, details=tuple(item for item in short_page.details if item is not section))
         yield short_page
@@ -436,7 +436,7 @@ def run_formats(probe: Probe | None) -> Mapping[str, Callable[[Run], str]]:
 
 RUN_FORMATS = run_formats(None)
 """Formats of a run without a probe. A run folder has a file of each."""
-OF_METRICS: Mapping[str, Callable[[Run], str]] = {
+METRICS_FORMAT: Mapping[str, Callable[[Run], str]] = {
     METRICS: lambda run: encodable(json.dumps(run.metrics(), indent=2, ensure_ascii=False)) + "\n"
 }
 

@@ -49,7 +49,7 @@ DRIFT_ADVICE = (
     "Find out what changed when the source was mined or generated. If the change is intended, score the sources again "
     f"and run `{UPDATE_COMMAND}`."
 )
-EXCUSE = 'Set its limit to "off" in the policy, or add its name to allow_undecided.'
+EXCUSE_ADVICE = 'Set its limit to "off" in the policy, or add its name to allow_undecided.'
 
 
 def mark(check: GateCheck) -> str:
@@ -92,9 +92,12 @@ def check_sentence(check: GateCheck) -> str:
         return f"Not evaluated: {why_not(check.reason)}."
     if check.measured is None:
         return "The measured number is not finite."
-    of = f" of {count(check.n)}" if check.n and check.unit == "share" and check.name not in DRIFT_CHECKS else ""
-    interval = "" if check.interval_95 is None else f" (95 % CI {interval_text(check)})"
-    return f"{_measure(check)}: {measured_text(check)}{of}{interval}; limit: {limit_text(check)}."
+    number = measured_text(check)
+    if check.n and check.unit == "share" and check.name not in DRIFT_CHECKS:
+        number = f"{number} of {count(check.n)}"
+    if check.interval_95 is None:
+        return f"{_measure(check)}: {number}; limit: {limit_text(check)}."
+    return f"{_measure(check)}: {number} (95 % CI {interval_text(check)}); limit: {limit_text(check)}."
 
 
 def _measure(check: GateCheck) -> str:
@@ -155,7 +158,7 @@ def check_advice(check: GateCheck, source: SourceVerdict) -> str:
     if check.outcome == "pass" and not check.notice:
         return ""
     if check.reason:
-        return EXCUSE
+        return EXCUSE_ADVICE
     if check.outcome == "undecided" and check.name != "new_source":
         needed = check.n_queries_needed
         return f"Add queries; about {count(needed)} would be enough." if needed else "Add queries."

@@ -12,13 +12,13 @@ from secid.results import ControlResult, EncoderInfo, Merged, Run, SourceReport,
 from secid.results.catalogue import FINDINGS, NEAR_HARDNESS
 from secid.settings import flag_of
 
-CAUTION = (
+SCORE_CAUTION = (
     "The score prefers safe negatives near the positive. Which source trains better depends on how much you train, "
     "and no number here predicts it."
 )
 ONE_LABEL = "False negatives are checked against one label per query; unlabelled ones may remain."
 GUIDE_OFFER = f"Add {code('--guide NAME')} to list negatives that look relevant to a second model."
-TO_CHECK = (
+CHECK_OFFER = (
     f"To check, add {code('--collection DIR')} if these queries have relevance judgements, otherwise "
     f"{code('--guide NAME')}."
 )
@@ -123,7 +123,7 @@ EXPLANATIONS = {
     "batches of that many rows drawn at random; 0 to 100 %.",
     "flagged in batch": "share of the passages of other rows whose cosine to the query is within 5 % of its "
     "positive's, or above; 0 to 100 %, in a sample of batches, with 95 % CI. A mask by this encoder's own "
-    "scores would remove them. The run's guide does not score them. Some are sound negatives.",
+    "scores would remove them. The run's guide does not score them. Some are valid negatives.",
     "shared": "queries and documents that both sources have, as a share of the smaller source's, 0 to 100 %.",
     "rows, records": "every row read is used or left out; used rows with the same query and positive form one record.",
     "suspects": f"share of the negatives whose hardness under the guide is at least {NEAR_HARDNESS} ({HARDNESS_ENDS}), "

@@ -22,8 +22,8 @@ SHORT_REASONS = {
     "parts_ended": "the combined sources have no more negatives",
     "few_written": "the model wrote no more usable texts",
 }
-NO_MARGIN = "relative=none removes the margin"
-LOOSER = {"margin": "a smaller margin", "maximum": "a higher maximum"}
+NO_MARGIN_ADVICE = "relative=none removes the margin"
+LOOSER_TESTS = {"margin": "a smaller margin", "maximum": "a higher maximum"}
 """What makes each test of a dense source reject fewer candidates."""
 EXCLUSION_TEXTS = {
     "false_negative": "labelled positives",
@@ -104,12 +104,10 @@ def _table(mined: Mined) -> Table:
 def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     """Yield lines on what a source lacks, its margins, and what was passed over."""
     if source.n_rows < mined.n_rows:
-        covers = f", so a comparison of all sources covers at most {count(source.n_rows)}"
         have = "has" if source.n_rows + 1 == mined.n_rows else "have"
-        yield (
-            f"{_whose(mined, mined.n_rows - source.n_rows)} {have} no negatives in the file"
-            f"{covers if len(mined.sources) > 1 else ''}"
-        )
+        yield f"{_whose(mined, mined.n_rows - source.n_rows)} {have} no negatives in the file"
+        if len(mined.sources) > 1:
+            yield f"a comparison of all sources covers at most {_whose(mined, source.n_rows)}"
     if source.method["method"] == "dense":
         margins = (f"{name}={source.method[name]:g}" for name in get_args(Margin) if name in source.method)
         yield f"the margin is dense:{','.join(margins) or 'relative=none'}"
@@ -125,16 +123,16 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     )
     if any(n for n, _ in parts):
         yield "of these rows, " + "; ".join(f"{count(n)} {what}" for n, what in parts if n)
-    if tests := [name for name in LOOSER if name in source.short]:
+    if tests := [name for name in LOOSER_TESTS if name in source.short]:
         first, last = source.method["ranks"]
         searched_all = first == 1 and last >= mined.n_candidates
         if searched_all:
-            looser = " or ".join(LOOSER[name] for name in tests)
+            looser = " or ".join(LOOSER_TESTS[name] for name in tests)
             remedies = [f"the window has all candidates, so use {looser}, or a smaller -k"]
         else:
             remedies = [f"ranks=1-{mined.n_candidates} searches all candidates"]
         if "margin" in tests and "relative" in source.method:
-            remedies.append(NO_MARGIN)
+            remedies.append(NO_MARGIN_ADVICE)
         if mined.on_short != "random" and not searched_all:
             remedies.append("--on-short random draws from those that pass")
         yield "; ".join(remedies)

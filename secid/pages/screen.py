@@ -126,9 +126,9 @@ def _example(item: TripletExample) -> str:
 
 # Print a screen. Nothing is cut. If a table is too wide, the first cells of a row are on a separate line.
 
-GAPS = (2, 1)
+COLUMN_GAPS = (2, 1)
 """Spaces between two columns; the second number is used if the table is too wide with the first."""
-UNBROKEN = "\ue000"
+PROTECTED_SPACE = "\ue000"
 """Replaces a space where a line must not break. `plain` removes it from untrusted text."""
 STYLES = {"good": "green", "warn": "yellow", "bad": "red"}
 TONES = {"sentence": "", "strong": "bold", "warning": "yellow", "command": "cyan", "literal": ""}
@@ -153,12 +153,12 @@ def _of_line(line: Line, console: Console) -> Iterator[Text]:
     if line.kind in ("command", "literal"):
         yield Text(f"{start}{text}", style=style)
         return
-    parts = Text(text.replace(NO_BREAK_SPACE, UNBROKEN)).wrap(
+    parts = Text(text.replace(NO_BREAK_SPACE, PROTECTED_SPACE)).wrap(
         console, max(1, console.width - line.indent - len(line.mark))
     )
     for place, part in enumerate(parts):
         head = line.mark if place == 0 else " " * len(line.mark)
-        yield Text(f"{start}{head}{part.plain.rstrip().replace(UNBROKEN, ' ')}", style=style)
+        yield Text(f"{start}{head}{part.plain.rstrip().replace(PROTECTED_SPACE, ' ')}", style=style)
 
 
 def _of_table(table: Table, console: Console) -> Iterator[Text]:
@@ -183,7 +183,7 @@ def table_lines(table: Table, width: int) -> list[Text]:
         shown = rows if start else in_columns
         every = [row for lines in shown for row in lines]
         widths = [max(map(cell_len, column)) for column in zip(titles, *every, strict=True)][start:]
-        for gap in GAPS:
+        for gap in COLUMN_GAPS:
             if indent + sum(widths) + gap * (len(widths) - 1) <= width:
                 write = partial(_lines, right=right, widths=widths, start=start, indent=indent, gap=gap)
                 head = list(write([titles]))

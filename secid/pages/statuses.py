@@ -23,7 +23,7 @@ NOT_RANKED = "not ranked"
 """Status that replaces "no defects" for a source that is not ranked, so that it does not look approved."""
 DOUBTFUL_FINDINGS = tuple(name for name, entry in FINDINGS.items() if not entry.counted and entry.limit is not None)
 """Findings that are not defects but should be checked before training."""
-MAJORITY = 0.5
+MIN_MAJORITY_SHARE = 0.5
 """Share of inversions or truncated negatives above which the first screen must show it."""
 
 
@@ -34,7 +34,7 @@ def urgency(finding: SourceFinding) -> tuple[float, float]:
     Findings that the positives have more often come last.
     """
     place: float = FINDINGS[finding.name].urgency
-    if finding.name == "inversion" and finding.share > MAJORITY:
+    if finding.name == "inversion" and finding.share > MIN_MAJORITY_SHARE:
         place -= 0.5
     return (len(FINDINGS) if too_rare(finding) else place, -finding.share)
 
@@ -85,8 +85,9 @@ def statuses(sources: Sequence[SourceReport], one_label: bool = False) -> str:
         return f"No verdict on {listed(_with_first(of['no_verdict'], ('unknown_script',)))}"
     within = any(any(_shares(source, DEFECTS, above=False)) for source in of["no_defects"])
     which = listed([named(source.name) for source in of["no_defects"]])
-    searched = " with one label per query" if one_label else ""
-    return f"No defects {'above their limits' if within else 'found'}{searched} in {which}"
+    if one_label:
+        return f"No defects {'above their limits' if within else 'found'} with one label per query in {which}"
+    return f"No defects {'above their limits' if within else 'found'} in {which}"
 
 
 def doubts(sources: Sequence[SourceReport]) -> str:

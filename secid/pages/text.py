@@ -21,7 +21,7 @@ LEFT_TO_RIGHT = "\u2066"
 CODE = re.compile(rf"{LEFT_TO_RIGHT}([^{LEFT_TO_RIGHT}{END_ISOLATE}]+){END_ISOLATE}")
 """A command in a text. Its characters may be markup, so each page escapes them."""
 ISOLATES = re.compile(f"[{ISOLATE}{LEFT_TO_RIGHT}{END_ISOLATE}]")
-BREAK = "\u2060"
+WORD_JOINER = "\u2060"
 """Word joiner. It is invisible, and a site does not make a link of a text that it breaks up."""
 
 VERDICT = re.compile(r"^(\s*VERDICT):")
@@ -128,14 +128,16 @@ def markdown_html(text: str, limit: int | None = None) -> str:
 
 def _unlinked(text: str, limit: int | None) -> str:
     text = plain(text.replace(ISOLATE, "").replace(END_ISOLATE, ""), limit)
-    return LINKED.sub(BREAK, COMMIT_HASH.sub(_parted, text))
+    return LINKED.sub(WORD_JOINER, COMMIT_HASH.sub(_parted, text))
 
 
 def _parted(match: re.Match[str]) -> str:
     """Break up hexadecimal digits into parts that are too short for a commit hash. Numbers are unchanged."""
     text = match.group()
     return (
-        text if text.isdigit() else BREAK.join(text[at : at + COMMIT_PART] for at in range(0, len(text), COMMIT_PART))
+        text
+        if text.isdigit()
+        else WORD_JOINER.join(text[at : at + COMMIT_PART] for at in range(0, len(text), COMMIT_PART))
     )
 
 

@@ -73,14 +73,14 @@ class SourceRows:
 
     def drop(self, record: Record, file: int, queries: TextSpool) -> None:
         """Count file rows that were merged into this record, and passages that the reader left out of it."""
-        self.blank(record, file, queries)
+        self.add_blank(record, file, queries)
         self.n_used += record.n_rows - 1
         for reason, count in record.dropped:
             self.dropped[reason] += count
             role = "positives" if reason == "unusable_positive" else "negatives"
-            self.show(Example(reason, record.path, record.line, Fact("left_out", {"n": count, "of": role})))
+            self.add_example(Example(reason, record.path, record.line, Fact("left_out", {"n": count, "of": role})))
 
-    def blank(self, item: Record | Defect, file: int, queries: TextSpool) -> None:
+    def add_blank(self, item: Record | Defect, file: int, queries: TextSpool) -> None:
         """If a row lists negatives without text, store its query and place, and the number of these negatives."""
         if count := dict(item.dropped).get("empty_negative", 0):
             self.blank_query.extend(queries.add([item.query]))
@@ -90,7 +90,7 @@ class SourceRows:
 
     def skip(self, defect: Defect) -> None:
         self.skipped[defect.reason] += defect.n_rows
-        self.show(Example(defect.reason, defect.path, defect.line, defect.fact))
+        self.add_example(Example(defect.reason, defect.path, defect.line, defect.fact))
 
     def count(self, part: SourceRows) -> None:
         """Add the skipped rows and dropped passages of other `SourceRows`: their counts and examples."""
@@ -100,7 +100,7 @@ class SourceRows:
             both = sorted([*self.examples.get(reason, ()), *examples], key=place_of)
             self.examples[reason] = both[:EXAMPLES_PER_REASON]
 
-    def show(self, example: Example) -> None:
+    def add_example(self, example: Example) -> None:
         examples = self.examples.setdefault(example.reason, [])
         if len(examples) < EXAMPLES_PER_REASON:
             examples.append(example)
@@ -131,7 +131,7 @@ class Collected:
         if isinstance(item, Defect):
             rows = self.unassigned if item.split is None else self._rows_of(item.split)
             rows.skip(item)
-            rows.blank(item, self._files.get(item.path, 0), queries)
+            rows.add_blank(item, self._files.get(item.path, 0), queries)
         elif isinstance(item, Block):
             value = slices.setdefault("", len(slices))
             self._rows_of("").take(item, self._files.get(item.path, 0), value, queries, passages)

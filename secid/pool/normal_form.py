@@ -20,7 +20,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags, Index
-from secid.pool.texts import BETWEEN, Packed, TextStore, batch_ranges
+from secid.pool.texts import TEXT_SEPARATOR, Packed, TextStore, batch_ranges
 from secid.pool.tokens import BLOB_BYTES, UNSPACED_RANGES, find_letter, span_keys, spelled
 
 Keys = npt.NDArray[np.uint64]
@@ -178,7 +178,10 @@ class FormKeys:
             for place, form in zip(places, forms, strict=True):
                 parts[place] = form.encode()
             lengths = np.fromiter(map(len, parts), np.int64, len(parts))
-            data, ends = BETWEEN.join([*parts, b""]), np.cumsum(lengths + len(BETWEEN)) - len(BETWEEN)
+            data, ends = (
+                TEXT_SEPARATOR.join([*parts, b""]),
+                np.cumsum(lengths + len(TEXT_SEPARATOR)) - len(TEXT_SEPARATOR),
+            )
             starts = ends - lengths
         words, n_words, with_content = _words(data, starts, ends)
         unspaced = np.zeros(len(texts), np.bool_)

@@ -178,7 +178,7 @@ class PlannedSource:
         mask, is_copied = int(self.findings[place]), self.copies[place] > 1
         return tuple(name for name in TEXT_FINDINGS if mask >> BITS[name] & 1 or (name == "repeat" and is_copied))
 
-    def again(self) -> npt.NDArray[np.bool_]:
+    def respelled(self) -> npt.NDArray[np.bool_]:
         """Return (T,) flags of the negatives whose text the record lists earlier in another spelling."""
         return bit_of(self.findings, "repeat")
 

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Index
-from secid.pool.texts import BETWEEN, Packed, Role
+from secid.pool.texts import TEXT_SEPARATOR, Packed, Role
 
 # Words of any script. Combining marks stay inside their word, and scripts without spaces give bigrams.
 #
@@ -37,7 +37,7 @@ UNSPACED_RANGES = (
 )
 """Ranges of code points in scripts without spaces between words."""
 
-SELECTORS = ((0x34F, 0x34F), (0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
+GLYPH_SELECTORS = ((0x34F, 0x34F), (0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
 """Ranges of marks that only select a glyph: the grapheme joiner and variation selectors."""
 find_letter = re.compile(r"[^\W_]").search
 WORD_BREAK = 0x200B
@@ -60,7 +60,7 @@ class _Patterns:
 
 @cache
 def _patterns() -> _Patterns:
-    ignored = {code for low, high in SELECTORS for code in range(low, high + 1)}
+    ignored = {code for low, high in GLYPH_SELECTORS for code in range(low, high + 1)}
     marks = []
     for code in (*range(0x80, 0x20000), *range(0xE0000, 0xE1000)):  # only letters lie between these
         kind = unicodedata.category(chr(code))
@@ -313,7 +313,7 @@ def _byte_keys(texts: Packed, rule: ByteRule) -> tuple[Keys, Index]:
     """Return the keys of all tokens, and the number of tokens in each text. Process blobs of about BLOB_BYTES."""
     keys: list[Keys] = [np.zeros(0, np.uint64)]
     counts: list[Index] = [np.zeros(0, np.int64)]
-    sizes = texts.ends() + len(BETWEEN)
+    sizes = texts.ends() + len(TEXT_SEPARATOR)
     first = before = 0
     while first < len(texts):
         end = max(first + 1, int(np.searchsorted(sizes, before + BLOB_BYTES, side="right")))
@@ -327,12 +327,12 @@ def _byte_keys(texts: Packed, rule: ByteRule) -> tuple[Keys, Index]:
 
 
 def _blob(texts: Packed, rule: ByteRule) -> tuple[bytes, Index]:
-    """Return (lower-cased texts with BETWEEN after each, start of each). Replace texts beyond ASCII by their tokens."""
+    """Return (lower-cased texts, each followed by TEXT_SEPARATOR; start of each). Replace non-ASCII texts by tokens."""
     if texts.data.isascii():
         return texts.data.lower(), texts.ends() - texts.lengths
     parts = [part.lower() if part.isascii() else " ".join(rule.split(part.decode())).encode() for part in texts.parts()]
-    sizes = np.fromiter(map(len, parts), np.int64, len(parts)) + len(BETWEEN)
-    return BETWEEN.join([*parts, b""]), np.cumsum(sizes) - sizes
+    sizes = np.fromiter(map(len, parts), np.int64, len(parts)) + len(TEXT_SEPARATOR)
+    return TEXT_SEPARATOR.join([*parts, b""]), np.cumsum(sizes) - sizes
 
 
 def _spans(blob: bytes, rule: ByteRule) -> tuple[Index, Index]:

@@ -116,7 +116,7 @@ def resolve_sources(sources: Any, settings: Settings) -> tuple[Source, ...]:
     """Return the named sources of a command line or an API call (see `specs_of`) in the same order.
 
     Raises InputError if a pattern or path matches nothing or may not be read, or a shard is missing. Raises UsageError
-    if a file is given twice, two sources have the same name, or several sources are standard input or the same pipe.
+    if a file is named twice, two sources have the same name, or several sources are standard input or the same pipe.
     """
     try:
         entries = _entries(specs_of(sources))

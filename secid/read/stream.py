@@ -249,8 +249,8 @@ JSON_TYPES = {dict: "object", list: "list", tuple: "list", str: "text", bool: "t
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A row that could not be parsed. `reason` is a key of REASONS. It must not be subscriptable, because extractors
-    rely on a TypeError.
+    """A row that could not be parsed. `reason` is a key of SKIP_REASONS. It must not be subscriptable, because
+    extractors rely on a TypeError.
     """
 
     reason: str

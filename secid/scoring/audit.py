@@ -278,7 +278,7 @@ class AuditedNegatives:
         return np.asarray(self.grade > 0)
 
     def n(self, flags: Flags) -> int:
-        """Return the number of flagged negatives, each with its weight, rounded to an integer."""
+        """Return the total weight of the flagged negatives, rounded to an integer."""
         return round(float(self.share[flags].sum()))
 
     def share_of(self, flags: Flags, subset: Flags) -> Estimate:

@@ -282,12 +282,12 @@ def choose_tokenizer(plan: Plan, resolved: Resolved, progress: Progress) -> Reso
 
 def with_better_tokenizer(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: Progress) -> Resolved:
     """Choose a tokenizer by the source with the largest share of misread texts. fits: (misreadings, name) by source."""
-    from secid.findings.lexical_gate import MULTILINGUAL, NOTICED_MISREAD, Misread
+    from secid.findings.lexical_gate import MIN_MISREAD_SHARE, MULTILINGUAL, Misread
     from secid.pages.text import percent, short
     from secid.pages.warnings import MISREADS
 
     fit, name = max(fits, key=lambda pair: pair[0].fraction, default=(Misread(0, {}), ""))
-    if fit.effect is None or fit.fraction < NOTICED_MISREAD:
+    if fit.effect is None or fit.fraction < MIN_MISREAD_SHARE:
         return resolved
     default = resolved.values.tokenizer
     share = f"{percent(fit.fraction)} of the texts of {short(name)}"

@@ -64,7 +64,7 @@ from secid.triplets.table import CoverageTables, lexicons_of, piece_stream, pool
 Set = TypeVar("Set", Triplets, Measured)
 NO_REFERENCE = "no_reference"
 NO_SPAN = "no_span"
-MANY_TEXTS = 5_000
+MIN_TEXTS_FOR_BF16_NOTE = 5_000
 """Minimum number of texts for a note that suggests bf16 on a CPU. Encoding that many takes minutes."""
 WaitForLexicons = Callable[[], Mapping[str, Lexicon]]
 WaitForBm25 = Callable[[], Triplets | str] | None
@@ -137,7 +137,7 @@ def measure(
     guide : guide from `load_guide`, or None.   folder : empty folder for vectors.
     """
     settings, early = read.resolved.values, None
-    with beside_encoder(read.draft.plan, settings, folder) as (wait_for_lexicons, wait_for_bm25):
+    with during_encoding(read.draft.plan, settings, folder) as (wait_for_lexicons, wait_for_bm25):
         embedder = encode_texts(read.draft.plan, encoder, settings, folder, clock, progress)
         with clock.stage("text rules"):
             progress.start("text rules", None, "")
@@ -189,7 +189,7 @@ def encode_texts(
 
 
 @contextmanager
-def beside_encoder(plan: Plan, settings: Settings, folder: Path) -> Iterator[tuple[WaitForLexicons, WaitForBm25]]:
+def during_encoding(plan: Plan, settings: Settings, folder: Path) -> Iterator[tuple[WaitForLexicons, WaitForBm25]]:
     """Do work that needs only texts in a child process while the block runs: tokenize, and search by BM25.
 
     Yield two functions. The first waits for the lexicons of the tokenizers that need no encoder, by tokenizer. The
@@ -247,7 +247,7 @@ def variants_of(suite: Sequence[Aspect]) -> list[Variant]:
 
 def note_bf16(info: EncoderInfo, n_texts: int, settings: Settings, progress: Progress) -> None:
     """Show a note that bf16 would be faster, if this CPU supports it and encoding takes minutes."""
-    slow = info.device == "cpu" and info.dtype == "float32" and n_texts >= MANY_TEXTS
+    slow = info.device == "cpu" and info.dtype == "float32" and n_texts >= MIN_TEXTS_FOR_BF16_NOTE
     if slow and settings.dtype == "auto" and multiplies_bf16():
         progress.note(
             f"encode: this CPU supports bf16. {flag_of('dtype', 'bf16')} encodes in about two thirds of the time; "

@@ -52,7 +52,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
-    monkeypatch.setattr(llm, "RETRIES", 0)
+    monkeypatch.setattr(llm, "MAX_RETRIES", 0)
     Path("prompt.txt").write_text(llm_server.PROMPT, encoding="utf-8")
     with llm_server.running() as server:
         yield server

@@ -131,7 +131,7 @@ BLEND = Blend(
     **{**WRITTEN, "n_rows": 66},
     n_negatives=330,
     n_drawn={"bm25": 231, "dense": 99},
-    wanted={"bm25": 0.7, "dense": 0.3},
+    requested={"bm25": 0.7, "dense": 0.3},
     n_short=4,
     n_alone=3,
     n_false_negative=5,

@@ -89,12 +89,12 @@ FEW = [spec for spec in typed() if spec.partition("=")[0] in ("rnd", "lex", "nea
 def test_the_size_of_blocks_changes_no_byte(base, size, specs, monkeypatch):
     folder, expected, options = base
     for module, name in (
-        (find, "SEARCHED_ROWS_AT_ONCE"), (find, "WRITTEN_AT_ONCE"), (search, "QUERY_BLOCK"),
+        (find, "SEARCHED_ROWS_AT_ONCE"), (find, "WRITTEN_ROWS_AT_ONCE"), (search, "QUERY_BLOCK"),
         (search, "EXACT_PAIRS_AT_ONCE"), (choose, "TEXTS_AT_ONCE"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, size)
     monkeypatch.setattr(search, "WINDOW", 10 * size)
-    monkeypatch.setattr(search, "COMPARED_BEYOND", size - 1)
+    monkeypatch.setattr(search, "EXTRA_COMPARED", size - 1)
     monkeypatch.setattr(choose, "EXTRA_CANDIDATES", size - 1)
     other = contents(mine(folder, f"blocks-{size}", specs, **options))
     assert len(other) == len(specs) + 1

@@ -91,7 +91,7 @@ def test_the_pool_s_controls_depend_on_no_order_blocks_or_threads(seed, tmp_path
         np.random.default_rng([seed, number]).shuffle(rows)
         for module, name in ((search, "QUERY_BLOCK"), (search, "WINDOW"), (search, "EXACT_PAIRS_AT_ONCE")):
             monkeypatch.setattr(module, name, size)
-        monkeypatch.setattr(search, "COMPARED_BEYOND", size - 1)
+        monkeypatch.setattr(search, "EXTRA_COMPARED", size - 1)
         torch.set_num_threads(1 + number)
         try:
             assert controls(rows, tmp_path / str(number)) == expected
@@ -168,7 +168,7 @@ def test_any_rounding_in_float32_leaves_the_selection_as_it_is(k, scale, monkeyp
         found = nearest_passages(vectors, np.arange(5), np.arange(300), k)
         assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
     monkeypatch.setattr(search, "FLOAT32_ROUNDING", 0.0)
-    monkeypatch.setattr(search, "COMPARED_BEYOND", 0)
+    monkeypatch.setattr(search, "EXTRA_COMPARED", 0)
     others = [nearest_passages(vectors, np.arange(5), np.arange(300), k)[0] for _ in range(5)]
     assert any(not np.array_equal(own, expected[0]) for own in others), "the margin is needed"
 

@@ -16,8 +16,8 @@ from secid.settings import display_name
 N_SHADES = 10
 WEIGHT, SAMPLE = "weight", "sample"
 SHOWN_SETTINGS, MAX_SWAPPED_PAIRS = 3, 3
-OF_SAMPLE = "document frequencies are those of the whole run"
-OF_ENCODERS = "only encoders of the target's family allow conclusions about the target"
+SAMPLE_NOTE = "document frequencies are those of the whole run"
+ENCODERS_NOTE = "only encoders of the target's family allow conclusions about the target"
 MAX_ONE_LINE = 8
 """Maximum number of sources whose order is kept on one line."""
 
@@ -115,11 +115,11 @@ def _remark(item: Ablation) -> str:
     if item.name == SAMPLE:
         n_swaps, n_noise = sum(len(row.swapped) for row in rows), sum(len(row.open_swaps) for row in rows)
         clauses += [f"{count(n_noise)} of {plural(n_swaps, 'swap is', 'swaps are')} not significant"] if n_swaps else []
-        clauses.append(OF_SAMPLE)
+        clauses.append(SAMPLE_NOTE)
     if item.kendall_tau_b:
         taus = {named(name): "undefined" if tau is None else f"{tau:+.2f}" for name, tau in item.kendall_tau_b.items()}
         every = ", ".join(f"{name} {tau}" for name, tau in taus.items())
-        clauses += [f"Kendall tau-b with {named(item.base)}: {every}", OF_ENCODERS]
+        clauses += [f"Kendall tau-b with {named(item.base)}: {every}", ENCODERS_NOTE]
     for block in dict.fromkeys(block for row in rows for block in row.block_stability):
         known = [(value, row.setting) for row in rows if (value := row.block_stability.get(block)) is not None]
         if known:

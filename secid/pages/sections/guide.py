@@ -32,7 +32,7 @@ SUSPECT_SENTENCES = {
     "blind": f" Above {100 * SUSPECT_LIMIT:g}{NO_BREAK_SPACE}% of random passages, do not filter with this guide.",
 }
 """Sentence on the reliability of suspects, by how often the guide flags random passages."""
-READ_SOME = (
+READ_SUSPECTS_ADVICE = (
     "Not every suspect is relevant. Read some of them, or measure the guide against labels "
     f"({code('secid audit --guide NAME')})."
 )
@@ -97,7 +97,7 @@ def guide_section(run: Run, guide: GuideResult) -> Section:
     return Section(
         anchor="guide",
         title="What the guide suspects",
-        paragraphs=(" ".join(suspects_sentences(guide)), f"{whose} {READ_SOME}" if is_evidence else whose),
+        paragraphs=(" ".join(suspects_sentences(guide)), f"{whose} {READ_SUSPECTS_ADVICE}" if is_evidence else whose),
         tables=(Table(caption="Suspects by source", columns=(foreign("source"), *heads), rows=rows),),
         terms=terms(
             "negatives", "suspects", "of random passages", "agreement", "rank correlation", "ECI_sem", "95 % CI"
@@ -124,7 +124,7 @@ def _without(source: GuideSource) -> str:
 
 # The share of negatives that each margin flags, by the encoder and by the guide.
 
-CIRCULAR = (
+CIRCULAR_FILTER_CAUTION = (
     "The encoder's own margins show how much a filter would remove, not whether this helps. Do not judge a filter with "
     "the encoder that it uses."
 )
@@ -152,7 +152,7 @@ def margins_section(run: Run, margins: Sequence[SourceMargins]) -> Section:
     return Section(
         anchor="margins",
         title="What a margin would flag",
-        paragraphs=(CIRCULAR,),
+        paragraphs=(CIRCULAR_FILTER_CAUTION,),
         tables=(Table(caption="Share of the negatives by margin", columns=columns, rows=tuple(rows)),),
         terms=terms("relative margin", "absolute margin", "maximum"),
     )

@@ -41,9 +41,9 @@ from secid.results.probe import (
 )
 
 PROBE_TITLE = "Which source trains better"
-CHOOSE = f"To choose a source, train briefly on each with {code('secid probe')}."
-OFFER = "Nothing was trained for this report. To train the encoder briefly on each of these sources and compare:"
-FROZEN = "frozen encoder"
+CHOOSE_ADVICE = f"To choose a source, train briefly on each with {code('secid probe')}."
+PROBE_OFFER = "Nothing was trained for this report. To train the encoder briefly on each of these sources and compare:"
+FROZEN_ROW = "frozen encoder"
 TRAINED_WEIGHTS = {"full": "all weights", "lora": "LoRA adapters"}
 PROBE_DOUBTS = {
     "known_positive_first": (
@@ -80,11 +80,11 @@ LOSS_TITLES = {
     "gist": "InfoNCE without the passages that a guide scores above the positive (GIST)",
 }
 COMPARED_PASSAGES = {"own": "on a query's own negatives", "batch": "with in-batch passages"}
-NO_GAIN = (
+NO_GAIN_TEXT = (
     "The probe recommends no source. At no learning rate is the encoder significantly better after training on any of "
     "them than before."
 )
-NO_DIFFERENCE = "No difference between them is significant."
+NO_DIFFERENCE_TEXT = "No difference between them is significant."
 PROBE_TERMS = tuple(
     (name, TERM_WORDS.get(name) or EXPLANATIONS[name]) for name in ("gain", "±", "tie", "vs random", "seeds")
 )
@@ -109,8 +109,10 @@ def _expected(probe: Probe) -> str:
     n, n_kept, expected = (of_training.get(name, 0.0) for name in ("n_trainings", "n_kept", "expected_seconds"))
     if not all(map(isfinite, (n, n_kept, expected))) or n < 1:
         return "it could not be estimated"
-    cached = f", of which {count(n_kept)} are already in the cache," if n_kept else ""
-    return f"{plural(int(n), 'training run')}{cached} take {about(expected)} at most"
+    runs = plural(int(n), "training run")
+    if n_kept:
+        return f"{runs}, of which {count(n_kept)} are already in the cache, take {about(expected)} at most"
+    return f"{runs} take {about(expected)} at most"
 
 
 def _leader(dose: Dose) -> Iterator[str]:
@@ -119,8 +121,8 @@ def _leader(dose: Dose) -> Iterator[str]:
     if len(dose.sources) == 1:
         yield f"training on {named(first.name)} changes nDCG@10 by {gain(first.gain_ndcg10, first.interval_95)}."
     elif tied:
-        with_first = f"{named(first.name)} gains most, statistically tied with {sources_listed(tied)}"
-        yield f"no source is established as the best: {with_first}."
+        best, others = named(first.name), sources_listed(tied)
+        yield f"no source is established as the best: {best} gains most, statistically tied with {others}."
     else:
         yield f"training on {named(first.name)} is significantly better than training on every other source."
 
@@ -144,9 +146,9 @@ def _no_gain(probe: Probe) -> str:
     harmful = _by_words(probe.trained, _harm)
     pairs = _by_words(probe.trained, _differences)
     sentences = [
-        NO_GAIN,
+        NO_GAIN_TEXT,
         *(f"{_at(rates)}, {words}" for words, rates in {**harmful, **pairs}.items()),
-        NO_DIFFERENCE if len(probe.names) > 1 and not established else "",
+        NO_DIFFERENCE_TEXT if len(probe.names) > 1 and not established else "",
         f"Try {' or '.join(_other_trainings(probe))}.",
     ]
     return " ".join(filter(None, sentences))
@@ -201,11 +203,9 @@ def order_sentence(probe: Probe) -> str:
         return f"The order depends on the learning rate (significant at each): {order}."
     n_common = sum(len(rates) > 1 for rates in by_pair.values())
     rates = "both" if len(probe.trained) == 2 else "more than one"
-    direction = ", all in the same direction" if n_common else ""
-    return (
-        "No pair of sources changes its order significantly between the learning rates. Pairs that differ "
-        f"significantly at {rates}: {count(n_common)} of {count(len(by_pair))}{direction}."
-    )
+    same = "No pair of sources changes its order significantly between the learning rates."
+    common = f"Pairs that differ significantly at {rates}: {count(n_common)} of {count(len(by_pair))}"
+    return f"{same} {common}, all in the same direction." if n_common else f"{same} {common}."
 
 
 def _reversal(item: ReversedPair) -> str:
@@ -342,7 +342,7 @@ def measures_table(probe: Probe, dose: Dose) -> Table:
     """Return the metrics after training, the frozen encoder's first, and the difference to random passages."""
     named_sources = [(short(item.name), item) for item in dose.sources]
     named_sources += [(f"{kind_name(item.name)} (control)", item) for item in dose.controls]
-    rows = [(FROZEN, *_means_of(probe.frozen), "–", "–")] if probe.frozen is not None else []
+    rows = [(FROZEN_ROW, *_means_of(probe.frozen), "–", "–")] if probe.frozen is not None else []
     for name, item in named_sources:
         gap = item.vs_random
         random = "–" if gap is None else gain(gap.value, gap.interval_95)
@@ -394,7 +394,7 @@ def next_command(run: Run) -> str:
 def probe_sentence(run: Run, probe: Probe | None) -> tuple[str, ...]:
     """Return the sentences that a probe adds to the verdict of a run; without a probe, the advice to run one."""
     if probe is None:
-        return (CHOOSE,) if run.probe and len(run.sources) > 1 else ()
+        return (CHOOSE_ADVICE,) if run.probe and len(run.sources) > 1 else ()
     return (f"{'' if probe.abstained else 'Result of the probe (short training): '}{probe_headline(probe)}",)
 
 
@@ -413,7 +413,7 @@ def probe_section(run: Run, probe: Probe | None) -> Section | None:
         shown = (sentence,) if sentence else ()
         return replace(details(probe), title="How the probe trained and evaluated", paragraphs=shown)
     command = next_command(run)
-    offer = Section(anchor="offer", title=PROBE_TITLE, paragraphs=(f"{OFFER} {code(command)}",))
+    offer = Section(anchor="offer", title=PROBE_TITLE, paragraphs=(f"{PROBE_OFFER} {code(command)}",))
     return offer if command else None
 
 

@@ -45,7 +45,7 @@ UNTESTED_NOTE = (
     f"How far the order depends on temperature, tokenizer, IDF corpus, weights and sample size was not tried: "
     f"{code('secid score … --ablate')} tries it."
 )
-MANY_QUERIES = 1_000_000
+MAX_SHOWN_QUERIES = 1_000_000
 """Maximum number of needed queries to show. Larger ones are shown as "more than" this, because nobody has as many."""
 
 
@@ -156,7 +156,7 @@ def _needed(number: float | None) -> str:
     if number is None:
         return "–"
     step = 10 ** max(0, len(f"{number:.0f}") - 2)
-    return f"over {count(MANY_QUERIES)}" if number > MANY_QUERIES else count(-(-number // step) * step)
+    return f"over {count(MAX_SHOWN_QUERIES)}" if number > MAX_SHOWN_QUERIES else count(-(-number // step) * step)
 
 
 # What the controls say of the sources: one line, and two tables.

@@ -10,13 +10,13 @@ from secid.analyses.guide import GUIDE
 from secid.analyses.profile import FACTORS, PROFILE
 from secid.pages.findings import has_collection, same_lines
 from secid.pages.glossary import (
-    CAUTION,
+    CHECK_OFFER,
     GUIDE_OFFER,
     NOT_RULED_OUT,
     ONE_LABEL,
     REFERENCES,
+    SCORE_CAUTION,
     SHORT_HEADS,
-    TO_CHECK,
     compares,
     equal_numbers_text,
     kind_name,
@@ -30,8 +30,8 @@ from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.equal_hardness import unranked_line
 from secid.pages.sections.guide import suspects_sentences
 from secid.pages.sections.ranking import outcome, queries
-from secid.pages.statuses import MAJORITY, doubts, status_and_problem, statuses
-from secid.pages.text import budget, count, fraction, listed, named, percent, plain, plural, score_text
+from secid.pages.statuses import MIN_MAJORITY_SHARE, doubts, status_and_problem, statuses
+from secid.pages.text import budget, capital, count, fraction, listed, named, percent, plain, plural, score_text
 from secid.pages.warnings import warning_sentences
 from secid.results import ControlResult, Run, SourceReport
 from secid.results.catalogue import DEFECTS, FINDINGS
@@ -206,7 +206,7 @@ SHORT_COLUMNS: dict[Column, Cell] = {
 
 # The verdict on a run in a few plain sentences, made from the numbers by rule; the first is the headline.
 
-SCALE = "0 means as close to the query as random passages, 1 as close as the positives."
+HARDNESS_SCALE = "0 means as close to the query as random passages, 1 as close as the positives."
 
 
 def verdict(run: Run) -> tuple[str, ...]:
@@ -215,42 +215,50 @@ def verdict(run: Run) -> tuple[str, ...]:
 
 
 def answer(run: Run) -> str:
-    """Return a sentence on which sources to repair or not to use, and which of the others have the highest score."""
+    """Return sentences on which sources to repair or not to use, and which of the others have the highest score."""
     sound = [source.name for source in run.sources if source.status == "no_defects"]
     every = [[name for name in group if name in sound] for group in groups(run)]
     if len(every) > 1:
-        highest = [_highest(run, names, f"of {sources_listed(names)}, ") for names in every]
+        highest = [line for names in every for line in _highest(run, names, f"Of {sources_listed(names)}, ")]
     else:
         names = [name for group in every for name in group]
-        of = "of the others, " if len(sound) < len(run.sources) else ""
-        highest = [_highest(run, names, of if len(names) == len(sound) else "of those ranked without defects, ")]
-    return f"{'; '.join(filter(None, (statuses(run.sources, _one_label(run)), *highest)))}."
+        of = "Of the others, " if len(sound) < len(run.sources) else ""
+        highest = _highest(run, names, of if len(names) == len(sound) else "Of those ranked without defects, ")
+    return " ".join((f"{statuses(run.sources, _one_label(run))}.", *highest))
 
 
-def _highest(run: Run, names: Sequence[str], of: str) -> str:
-    """Return a clause on the sources that no other significantly outscores; "" without a comparison. of: its start."""
+def _highest(run: Run, names: Sequence[str], of: str) -> list[str]:
+    """Return sentences on the sources that no other significantly outscores; [] without a comparison.
+
+    of : start of the first sentence, or "".
+    """
     pairs = [pair for pair in run.comparisons if {pair.first, pair.second} <= set(names)]
     compared = {frozenset((pair.first, pair.second)) for pair in pairs}
     lower = {pair.second for pair in pairs if pair.established}
     top = [name for name in names if name not in lower]
     if not pairs:
-        return ""
+        return []
     if any(frozenset(pair) not in compared for pair in combinations(top, 2)):
-        return f"{of}no score is significantly above those of {sources_listed(top)}, which are not all compared"
-    if not lower:
-        return f"{of}no two scores differ significantly{_hardest(run, top)}"
-    return f"{of}{sources_listed(top)} {'has' if len(top) == 1 else 'tie for'} the highest score{_hardest(run, top)}"
+        apart = f"{of}no score is significantly above those of {sources_listed(top)}, which are not all compared."
+        return [capital(apart)]
+    if len(top) == 1:
+        return [f"{of}{named(top[0])} has the highest score."]
+    first = (
+        f"{of}{sources_listed(top)} tie for the highest score." if lower else f"{of}no two scores differ significantly."
+    )
+    return [capital(first), *_hardest(run, top)]
 
 
-def _hardest(run: Run, names: Sequence[str]) -> str:
-    """Return the end of a clause on the hardest of some sources, if its interval is above those of all others."""
+def _hardest(run: Run, names: Sequence[str]) -> list[str]:
+    """Return a sentence on the hardest of some sources, if its interval is above those of all others; else []."""
     known = {source.name: source.in_table(run.budget).hardness for source in run.sources if source.name in names}
     bounds = [(item.interval_95, name) for name, item in known.items() if item is not None and item.interval_95]
     if len(bounds) < max(2, len(names)):
-        return ""
+        return []
     *others, ((low, _), name) = sorted(bounds)
-    word = "the hardest" if len(others) > 1 else "harder"
-    return f", and {named(name)} is {word}" if all(high < low for (_, high), _ in others) else ""
+    if any(high >= low for (_, high), _ in others):
+        return []
+    return [f"The hardest is {named(name)}." if len(others) > 1 else f"The harder one is {named(name)}."]
 
 
 def groups(run: Run) -> list[list[str]]:
@@ -270,7 +278,9 @@ def groups(run: Run) -> list[list[str]]:
 
 def cautions(run: Run) -> list[str]:
     """Return the cautions about the answer, the most important first. The last one applies to every run."""
-    hard = [source.name for source in run.sources if source.in_table(run.budget).inversion_fraction > MAJORITY]
+    hard = [
+        source.name for source in run.sources if source.in_table(run.budget).inversion_fraction > MIN_MAJORITY_SHARE
+    ]
     weak = [source.name for source in run.sources if _has_weak_positives(source)]
     outscored = f"In {sources_listed(hard)}, most negatives outscore the positive." if hard else ""
     which = "every source" if len(weak) == len(run.sources) else sources_listed(weak)
@@ -282,7 +292,7 @@ def cautions(run: Run) -> list[str]:
         f"In {which}, many positives look no better than random passages." if weak else "",
         doubts(run.sources),
         _unevaluated(run),
-        CAUTION,
+        SCORE_CAUTION,
     )
     return list(filter(None, every))
 
@@ -313,7 +323,7 @@ def _has_weak_positives(source: SourceReport) -> bool:
 def _truncated(run: Run) -> str:
     """Return a sentence on the sources whose negatives the encoder mostly cuts; "" if there are none."""
     shares = {source.name: finding.share for source in run.sources if (finding := source.finding("truncated"))}
-    cut = [f"{percent(share)} of {named(name)}" for name, share in shares.items() if share > MAJORITY]
+    cut = [f"{percent(share)} of {named(name)}" for name, share in shares.items() if share > MIN_MAJORITY_SHARE]
     return (
         f"Most negatives are longer than the encoder reads, so it sees only their start: {listed(cut)}." if cut else ""
     )
@@ -343,7 +353,7 @@ def _labels(run: Run) -> str:
     if (guide := GUIDE.of(run)) is not None:
         return " ".join(suspects_sentences(guide))
     known = "" if _one_label(run) else f"{NOT_RULED_OUT} "
-    return f"{known}{GUIDE_OFFER if has_collection(run) else TO_CHECK}"
+    return f"{known}{GUIDE_OFFER if has_collection(run) else CHECK_OFFER}"
 
 
 def _sampled(run: Run) -> str:
@@ -396,4 +406,4 @@ def _hardness(run: Run) -> str:
     if not known or on_own_queries(run) or fraction(known[0][0], 2) == fraction(known[-1][0], 2):
         return missing
     least, most = (f"{fraction(value, 2)} ({named(name)})" for value, name in (known[0], known[-1]))
-    return f"Hardness runs from {least} to {most}: {SCALE} {missing}".rstrip()
+    return f"Hardness runs from {least} to {most}: {HARDNESS_SCALE} {missing}".rstrip()

@@ -35,7 +35,7 @@ Strings = npt.NDArray[np.object_]
 UNSCORED_REASON = "not scored: outside the sample or the first K"
 DROP_NOTHING = "none"
 """Value of --drop that drops no finding."""
-SHARE_SLACK = 1e-5
+SHARE_TOLERANCE = 1e-5
 """Relative tolerance for shares, because a report stores them with six digits."""
 RANKING_COLUMNS = ("s_query_positive", "s_query_negative", "weight", "influence", "information")
 """Columns of negatives.parquet that rankings use. They are also in the log of left-out negatives."""
@@ -220,7 +220,7 @@ def refuse_worse(before: Answer, after: Answer) -> None:
     """
     statuses = get_args(Status)
     same = after.status == before.status and after.status in ("repair", "unusable")
-    more = same and after.flagged_share > before.flagged_share * (1.0 + SHARE_SLACK)
+    more = same and after.flagged_share > before.flagged_share * (1.0 + SHARE_TOLERANCE)
     if more or statuses.index(after.status) > statuses.index(before.status):
         raise UsageError(
             f"the copy would be worse than the source, so nothing was written. Its status would be "

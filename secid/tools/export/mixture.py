@@ -41,7 +41,7 @@ from secid.write.writer import WrittenFile, new_files, schema_of, suffix_of, wri
 # Source: METHOD 7.
 
 MIX_SCHEMA_VERSION = "2.0"
-SUM_SLACK = 0.015
+SUM_TOLERANCE = 0.015
 """Maximum difference between the sum of shares and 1. Three shares with two decimals can differ that much."""
 
 
@@ -126,7 +126,7 @@ def normalized(run: Run, shares: Mapping[str, float]) -> dict[str, float]:
             )
     total = sum(shares.values())
     # NaN fails this test too
-    if not (all(share >= 0.0 for share in shares.values()) and abs(total - 1.0) <= SUM_SLACK):
+    if not (all(share >= 0.0 for share in shares.values()) and abs(total - 1.0) <= SUM_TOLERANCE):
         got = ", ".join(f"{name} {share:g}" for name, share in shares.items()) or "no shares"
         raise UsageError(
             f"shares must be at least 0 and add up to 1, got {got}",
@@ -160,7 +160,7 @@ def _remarks(parts: Sequence[MixturePart], budget: float) -> Iterator[Fact]:
 # draws depend on hashes of texts and on the seed, so the order of files or rows does not change them.
 # Source: METHOD 7.
 
-UNFIT = ("false_negative", "near_copy")
+NEVER_DRAWN = ("false_negative", "near_copy")
 """Findings whose negatives are never drawn, because they are copies of a positive."""
 FIRST_BITS = 2.0**-64
 
@@ -278,7 +278,7 @@ def _drawn(
     for record, k in enumerate(np.diff(base.negative_offsets).tolist()):
         edges = np.floor(k * cumulated + min(float(offsets[record]), 1.0 - 1e-12)).astype(int)
         draws.draw(record, np.diff(edges, prepend=0).tolist())
-    unfit = {f"n_{name}": _n_candidates(name, sources.values(), base.query) for name in UNFIT}
+    unfit = {f"n_{name}": _n_candidates(name, sources.values(), base.query) for name in NEVER_DRAWN}
     drawn = [[Draw(names[place], triplet) for place, triplet in sorted(picked)] for picked in draws.picked]
     return drawn, DrawCounts(n_short=draws.n_short, n_alone=draws.n_alone, **unfit)
 
@@ -316,8 +316,8 @@ class _Pools(NamedTuple):
 
 
 def _by_query(planned: PlannedSource, plan: Plan, seed: int) -> _Pools:
-    """Return the candidates of a source: its negatives without a finding in `UNFIT`."""
-    fit = np.flatnonzero(~np.logical_or.reduce([planned.has(name) for name in UNFIT]))
+    """Return the candidates of a source: its negatives without a finding in `NEVER_DRAWN`."""
+    fit = np.flatnonzero(~np.logical_or.reduce([planned.has(name) for name in NEVER_DRAWN]))
     query = planned.query[planned.triplet_record()[fit]]
     order = np.lexsort((fit, sample_order(plan.passages.keys[planned.negatives[fit]], seed), query))
     return _Pools(query[order], fit[order])

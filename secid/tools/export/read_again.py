@@ -25,8 +25,8 @@ from secid.settings import Settings
 from secid.write.rows import CopyRow, Place, RowsOnDisk
 
 RELATIVE_PATH_REMEDY = "the path is relative to the folder where `secid score` was run; run this command there too"
-RESTORE = "put the file back, or score it at its new place"
-CHANGED = "score it again, or restore the file that was scored"
+RESTORE_REMEDY = "put the file back, or score it at its new place"
+CHANGED_REMEDY = "score it again, or restore the file that was scored"
 
 TextRules = Callable[[TextStore, TextStore, Sequence[PlannedSource]], Sequence[TextFindings]]
 """A function of queries, passages and sources that returns the text findings of each source."""
@@ -114,14 +114,14 @@ def check_present(source: SourceReport) -> None:
         try:
             n_bytes = Path(on_disk(file.path)).stat().st_size
         except OSError as error:
-            remedy = RESTORE if Path(file.path).is_absolute() else RELATIVE_PATH_REMEDY
+            remedy = RESTORE_REMEDY if Path(file.path).is_absolute() else RELATIVE_PATH_REMEDY
             raise InputError(f"cannot be read again ({error.strerror})", where=file.path, remedy=remedy) from error
         if n_bytes != file.n_bytes:
             raise _changed(file.path)
 
 
 def _changed(path: str) -> InputError:
-    return InputError("has changed since it was scored", where=path, remedy=CHANGED)
+    return InputError("has changed since it was scored", where=path, remedy=CHANGED_REMEDY)
 
 
 @contextmanager

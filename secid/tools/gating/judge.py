@@ -42,7 +42,7 @@ if TYPE_CHECKING:
     from secid.triplets.measure_set import Measured
 
 OTHER_GUIDE = "other_guide"
-SAME_SCORE = 1e-7
+SCORE_TOLERANCE = 1e-7
 """Tolerance for equal scores; a baseline stores nine digits."""
 
 
@@ -113,7 +113,7 @@ def _source_differences(baseline: Baseline, run: Run) -> list[str]:
     for name, known in baseline.sources.items():
         if (source := sources.get(name)) is None:
             continue
-        if not isclose(known.score_nats, source.scored.nats, rel_tol=SAME_SCORE, abs_tol=SAME_SCORE):
+        if not isclose(known.score_nats, source.scored.nats, rel_tol=SCORE_TOLERANCE, abs_tol=SCORE_TOLERANCE):
             lines.append(f"score of {name}: baseline {known.score_nats:.9g}, this run {source.scored.nats:.9g}")
         if known.files != (files := file_hashes(source)):
             changed = sorted(set(known.files.items()) ^ set(files.items()))

@@ -25,7 +25,7 @@ from secid.errors import InputError
 from secid.files import sha256_of
 from secid.findings.copies import ranges_of
 from secid.pages.glossary import by_reason
-from secid.pages.mine_text import NO_MARGIN, short_words
+from secid.pages.mine_text import NO_MARGIN_ADVICE, short_words
 from secid.pages.text import plural
 from secid.pool import sample_order
 from secid.progress import Progress
@@ -33,9 +33,9 @@ from secid.read.sources import MANIFEST, files_of_killed_run
 from secid.results.mine import Mined, MinedSource
 from secid.settings import Settings
 from secid.tools.mining.choose import (
-    EXCLUDED,
-    FILL,
-    WHY,
+    EXCLUSION_REASONS,
+    FILL_NUMBER,
+    SHORT_ROW_REASONS,
     Bm25Ranking,
     CandidateLists,
     Choice,
@@ -50,7 +50,7 @@ from secid.tools.mining.choose import (
 )
 from secid.tools.mining.llm import PROMPT, Answers
 from secid.tools.mining.methods import (
-    FILLED,
+    FILL_MINER,
     METHODS,
     REJECTED,
     Bm25,
@@ -185,7 +185,7 @@ def search(
             for row in rows.tolist():
                 query = questions.query[row : row + 1]
                 passes = partial(_passes, miner.method, embedder, query, s_qp[row])
-                fill(source_picks, row, FILL, query, passes, at_random, exclusions)
+                fill(source_picks, row, FILL_NUMBER, query, passes, at_random, exclusions)
                 progress.advance(1)
     return picks
 
@@ -232,7 +232,7 @@ def _scores(embedder: Embedder | None, queries: Index, ids: Index | npt.NDArray[
 
 # Write the files of the sources and the manifest.
 
-WRITTEN_AT_ONCE = 1_024
+WRITTEN_ROWS_AT_ONCE = 1_024
 """Number of rows whose texts are read together."""
 FILE_DECIMALS = 6
 """Decimals of scores and margins in the files. If texts are encoded in other batches, scores differ in the seventh
@@ -276,7 +276,7 @@ class MinedNegatives:
 
     @property
     def short(self) -> dict[str, int]:
-        return _by_name(WHY, np.bincount(self.picks.why, minlength=len(WHY) + 1))
+        return _by_name(SHORT_ROW_REASONS, np.bincount(self.picks.why, minlength=len(SHORT_ROW_REASONS) + 1))
 
     def refuse_none(self) -> None:
         """Raise InputError if the file would have no row."""
@@ -286,7 +286,7 @@ class MinedNegatives:
         method, margins = self.miner.method, ""
         if isinstance(method, Dense):
             margins = "; --sweep shows other ranks and margins"
-            margins += "" if method.relative is None else f", {NO_MARGIN}"
+            margins += "" if method.relative is None else f", {NO_MARGIN_ADVICE}"
         if self.picks.counts.any():
             raise InputError(
                 f"each of {n} has fewer than {self.plan.k} negatives, so --on-short drop drops all: {why}",
@@ -310,10 +310,14 @@ class MinedNegatives:
         names = dict(zip(used.tolist(), self.questions.ids(used[used < self.questions.n_candidates]), strict=False))
         methods = [miner.method for miner in self.plan.miners]
         written = {number for number, method in enumerate(methods) if isinstance(method, Llm)}
-        unranked = {FILL, *written, *(number for number, method in enumerate(methods) if isinstance(method, Random))}
-        miners = {FILL: FILLED, **{number: miner.name for number, miner in enumerate(self.plan.miners)}}
+        unranked = {
+            FILL_NUMBER,
+            *written,
+            *(number for number, method in enumerate(methods) if isinstance(method, Random)),
+        }
+        miners = {FILL_NUMBER: FILL_MINER, **{number: miner.name for number, miner in enumerate(self.plan.miners)}}
         rows = (item for item in enumerate(self.questions.rows()) if self.in_file[item[0]])
-        while part := list(islice(rows, WRITTEN_AT_ONCE)):
+        while part := list(islice(rows, WRITTEN_ROWS_AT_ONCE)):
             places = np.array([place for place, _ in part])
             passages = ids[places]
             texts = iter(self.questions.passages.take(passages[passages >= 0]))
@@ -356,12 +360,12 @@ class MinedNegatives:
             n_missing=n_missing,
             n_dropped=int((~in_file).sum()) - n_missing,
             n_negatives=int(picks.counts[in_file].sum()),
-            n_filled=int((picks.by[present] == FILL).sum()),
+            n_filled=int((picks.by[present] == FILL_NUMBER).sum()),
             n_short=int((picks.why > 0).sum()),
             n_still_short=int((picks.counts[in_file] < self.plan.k).sum()),
             n_lacking=n_lacking,
             short=self.short,
-            excluded=_by_name(EXCLUDED, picks.excluded),
+            excluded=_by_name(EXCLUSION_REASONS, picks.excluded),
             **score_means(self.s_qn, self.lists.s_first, present, self.temperature),
             n_passages=len(uses),
             most_used=int(uses.max(initial=0)),

@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Pick = Literal["top", "random", "simans"]
 OnShort = Literal["keep", "drop", "random"]
-DEPTH = 200
+MINING_WINDOW_END = 200
 """Last rank of the default window, or K if that is larger."""
 MAX_RANK = 2**31 - 1
 """Maximum rank and K, since ranks are stored in 32 bits. No collection has more candidates."""
@@ -105,7 +105,7 @@ METHODS: Mapping[str, type[Method]] = {
 
 SIMANS_DEFAULTS = {"a": 0.5, "b": 0.0}
 """Defaults of a and b. p(n) is proportional to exp(-a (s_qn - s_qp - b)^2). Source: METHOD 10."""
-FILLED = "random"
+FILL_MINER = "random"
 """Name of the miner for negatives that fill short rows."""
 
 
@@ -231,7 +231,7 @@ def _miner(spec: str, k: int) -> Miner:
         raise UsageError(
             f"unknown method {kind!r}", where=spec, remedy=suggest_name(kind, [*METHODS, *PRESETS], _known())
         )
-    if name == FILLED and kind != FILLED:
+    if name == FILL_MINER and kind != FILL_MINER:
         raise UsageError(
             f"the name {name!r} is reserved for negatives that fill short rows", where=spec, remedy="use another name"
         )
@@ -249,7 +249,7 @@ def _miner(spec: str, k: int) -> Miner:
             remedy="write llm:model=NAME, and add url=http://… unless it is OpenAI's",
         )
     if "ranks" in option_names(METHODS[kind]):
-        first, last = options.setdefault("ranks", (1, max(DEPTH, k)))
+        first, last = options.setdefault("ranks", (1, max(MINING_WINDOW_END, k)))
         if last - first + 1 < k:
             raise UsageError(
                 f"ranks={first}-{last} has fewer than {k} ranks", where=spec, remedy="use more ranks, or a smaller -k"

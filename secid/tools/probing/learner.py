@@ -42,9 +42,9 @@ T = TypeVar("T")
 CPU_TOKENS, GPU_TOKENS = 4_096, 65_536
 """Maximum padded tokens of a micro-batch. Its texts have similar lengths."""
 WEIGHT_DECAY = 0.01
-WARM_UP = 0.1
+WARM_UP_SHARE = 0.1
 """Share of the steps in which the learning rate rises to its full value. Over the others it falls to 0."""
-MAX_NORM = 1.0
+MAX_GRADIENT_NORM = 1.0
 """Maximum norm of the gradients. Common trainers use the same norm and weight decay."""
 LORA_RANK = 16
 
@@ -109,13 +109,13 @@ class Learner:
         """
         fused = self._device.type in ("cpu", "cuda")
         optimizer = torch.optim.AdamW(self._weights, lr=rate, weight_decay=WEIGHT_DECAY, fused=fused)
-        rise = max(1, round(WARM_UP * n_steps))
+        rise = max(1, round(WARM_UP_SHARE * n_steps))
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda n: min((n + 1) / rise, (n_steps - n) / max(1, n_steps - rise))
         )
         for number, step in zip(range(n_steps), steps, strict=False):
             loss = self._gradients(step)
-            norm = float(nn.utils.clip_grad_norm_(self._weights, MAX_NORM))
+            norm = float(nn.utils.clip_grad_norm_(self._weights, MAX_GRADIENT_NORM))
             if not np.isfinite([loss, norm]).all():
                 message = f"at step {number + 1} the loss is {loss:g} and the norm of its gradient {norm:g}"
                 raise DivergedError(message, number + 1)
@@ -395,7 +395,7 @@ def measures(queries: Tensor, candidates: Tensor, row: Index, place: Index) -> F
 # The loss of a step, with the closed forms that `secid score --objectives` uses. They return the loss and its
 # derivative with respect to every score, so training uses the gradients of `--objectives`. Source: METHOD 9.
 
-FORMS = {
+CLOSED_FORM_NAMES = {
     "infonce": "single_lh",
     "lsepair": "lse_pair",
     "sum_marginal": "sum_marg_lh",
@@ -438,7 +438,7 @@ def training_loss(queries: Tensor, passages: Tensor, sides: Sides, loss: str, te
     masked = None if sides.masked is None else torch.from_numpy(sides.masked[sides.negative]).to(exact)
     ones = torch.ones_like(positive)
     of_step = BatchScores(positive, negative, of_positive, of_negative, ones, masked, len(queries))
-    form = all_pairs(positive, negative) if loss == "mw" else CLOSED_FORMS[FORMS[loss]]
+    form = all_pairs(positive, negative) if loss == "mw" else CLOSED_FORMS[CLOSED_FORM_NAMES[loss]]
     gradient = form(of_step)
     n_terms = 1 if loss == "mw" else len(queries)
     value = gradient.loss.sum() / n_terms

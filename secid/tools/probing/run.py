@@ -51,7 +51,7 @@ from secid.tools.probing.schedule import TrainingRuns
 from secid.tools.probing.task import NegativeSource, RowLists, Task, candidates_of, read_task
 
 RANDOM = NegativeSource("random", control=True)
-LONG_SECONDS = 3_600.0
+MIN_NOTED_SECONDS = 3_600.0
 """Expected seconds above which a note says how to shorten the probe."""
 
 
@@ -221,7 +221,7 @@ def _announce(runs: TrainingRuns, options: Options, progress: Progress, counts: 
     progress.note(
         f"the probe takes {about(seconds)} at most; {n - n_missing:,} of {n:,} training runs are in the cache; {notice}"
     )
-    if seconds > LONG_SECONDS:
+    if seconds > MIN_NOTED_SECONDS:
         ways = ["--dtype bf16 (about two thirds of the time on this CPU)"] if runs.faster_in_bf16 else []
         progress.note(f"to save time: {', '.join([*ways, 'a smaller --max-length', 'fewer --steps'])}")
 

@@ -344,9 +344,9 @@ def _joined(lists: list[Index]) -> RowLists:
 #
 # Source: METHOD 13.
 
-MOST_CANDIDATES = 20_000
+MAX_CANDIDATES = 20_000
 """Maximum number of passages that are encoded after a training. Source: METHOD 13."""
-DEEPEST_LIST = 50
+MAX_LIST_DEPTH = 50
 """Maximum number of passages that each list gives for a held-out query. Source: METHOD 13."""
 
 
@@ -355,19 +355,19 @@ def candidates_of(
 ) -> tuple[Index, int | None]:
     """Return the rising ids of the passages that these held-out rows rank, and the depth of their lists.
 
-    If the task has at most MOST_CANDIDATES passages, all are candidates and the depth is None. Otherwise the candidates
+    If the task has at most MAX_CANDIDATES passages, all are candidates and the depth is None. Otherwise the candidates
     are the rows' positives and the first passages of several lists for each row: each source's negatives, the nearest
-    by the frozen encoder, and the best by BM25. The depth is the largest up to DEEPEST_LIST that gives at most
-    MOST_CANDIDATES, but at least 1.
+    by the frozen encoder, and the best by BM25. The depth is the largest up to MAX_LIST_DEPTH that gives at most
+    MAX_CANDIDATES, but at least 1.
     """
-    if len(task.passages) <= MOST_CANDIDATES:
+    if len(task.passages) <= MAX_CANDIDATES:
         return np.arange(len(task.passages)), None
     lists = [part.take(rows) for part in task.negatives.values()]
     lists += [_dense(task, rows, encoder, settings, progress), _bm25(task, rows)]
-    for depth in range(DEEPEST_LIST, 0, -1):
+    for depth in range(MAX_LIST_DEPTH, 0, -1):
         parts = [part.first(np.minimum(part.counts, depth)).ids for part in lists]
         ids = distinct(np.concatenate([task.positives.take(rows).ids, *parts]))
-        if len(ids) <= MOST_CANDIDATES:
+        if len(ids) <= MAX_CANDIDATES:
             break
     return ids, depth
 
@@ -377,7 +377,7 @@ def _dense(task: Task, rows: Index, encoder: Encoder, settings: Settings, progre
     queries, every = task.query[rows], np.arange(len(task.passages))
     with closing(Embedder(task.queries, task.passages, encoder, settings, task.folder, progress)) as embedder:
         embedder.need(queries, every)
-        places, _ = nearest_passages(embedder.vectors, queries, every, DEEPEST_LIST)
+        places, _ = nearest_passages(embedder.vectors, queries, every, MAX_LIST_DEPTH)
     return RowLists.of_counts(places.ravel(), np.full(len(rows), places.shape[1]))
 
 
@@ -388,5 +388,5 @@ def _bm25(task: Task, rows: Index) -> RowLists:
         passages.packed(start, stop) for start, stop in batch_ranges(len(passages), TEXTS_AT_ONCE, passages.lengths)
     )
     index = Bm25Index(task.queries.packed_of(task.query[rows]), documents, "multilingual")
-    places, _ = index.best(np.arange(len(rows)), DEEPEST_LIST)
+    places, _ = index.best(np.arange(len(rows)), MAX_LIST_DEPTH)
     return RowLists.of_counts(places[places >= 0], (places >= 0).sum(axis=1))

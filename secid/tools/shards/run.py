@@ -295,7 +295,7 @@ def _sample_settings(resolved: Resolved, n_sampled: int | None, dtype: str) -> R
 
 MAX_TRIES = 3
 """Try a part this many times if its worker dies or raises an error that is not a SecidError. Then the run fails."""
-ANSWER_SECONDS, LOOK_SECONDS = 5.0, 5.0
+MAX_ANSWER_SECONDS, CHECK_INTERVAL_SECONDS = 5.0, 5.0
 """Maximum wait for an address to answer, and time between checks whether the cluster has room for more workers."""
 RAY_PREFIX, START = "ray://", "worker"
 
@@ -402,7 +402,7 @@ def _all(ray: Any, work: Mapping[str, Any], progress: Progress, noted: set[str],
             for one in [one for one in actors if one not in [busy for _, busy in running.values()]][: len(todo)]:
                 name = todo.popleft()
                 running[one.run.remote(*work[name])] = name, one
-            for ref in ray.wait(list(running), timeout=LOOK_SECONDS)[0]:
+            for ref in ray.wait(list(running), timeout=CHECK_INTERVAL_SECONDS)[0]:
                 name, one = running.pop(ref)
                 try:
                     outcome = ray.get(ref)
@@ -477,4 +477,4 @@ def _ask(address: str) -> None:
     """Raise OSError if nothing answers at HOST:PORT."""
     host, _, port = address.removeprefix(RAY_PREFIX).rpartition(":")
     if port.isdigit():
-        socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
+        socket.create_connection((host.strip("[]"), int(port)), MAX_ANSWER_SECONDS).close()

@@ -53,7 +53,7 @@ REFUSED_SETTINGS = {
     "guide_reranker": "a guide scores a sample; to use it, score a sample of the queries without shards",
 }
 """Settings that cannot be used in shards, with the reason."""
-NEEDED = {"positives": "first", "idf": "pooled", "budget": 1.0}
+REQUIRED_SETTINGS = {"positives": "first", "idf": "pooled", "budget": 1.0}
 """Settings with only one allowed value in shards."""
 
 
@@ -70,7 +70,7 @@ def refuse_in_shards(settings: Settings, words: Sequence[str]) -> None:
             raise UsageError(
                 f"cannot be used with {flag_of('shard')}: {why}", where=flag_of(name), remedy=f"remove {flag_of(name)}"
             )
-    for name, value in NEEDED.items():
+    for name, value in REQUIRED_SETTINGS.items():
         if getattr(settings, name) != value:
             needed = flag_of(name, value)
             raise UsageError(f"shards support only {needed}", where=flag_of(name), remedy=f"use {needed}")

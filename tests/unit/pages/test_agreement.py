@@ -11,7 +11,14 @@ import pytest
 from rich.console import Console
 
 from secid.analyses.agreement import permutation_p
-from secid.pages.evidence import LEAKAGE, ONE_COLUMN, SEVERAL_COLUMNS, agreement_screen, chance, conclusion
+from secid.pages.evidence import (
+    LEAKAGE_ADVICE,
+    ONE_COLUMN_ADVICE,
+    SEVERAL_COLUMNS_ADVICE,
+    agreement_screen,
+    chance,
+    conclusion,
+)
 from secid.pages.screen import print_page
 from secid.results import Agreement
 
@@ -44,7 +51,7 @@ def printed(*items, width=80, legend=False):
 def test_the_conclusion_comes_first_and_once():
     text = " ".join(printed(agreement(), agreement(metric="mrr")).split())
     assert text.startswith(chance((agreement(), agreement(metric="mrr"))))
-    assert text.count(SEVERAL_COLUMNS) == text.count(LEAKAGE) == 1
+    assert text.count(SEVERAL_COLUMNS_ADVICE) == text.count(LEAKAGE_ADVICE) == 1
 
 
 def test_the_legend_has_every_number_of_the_tables_and_no_other():
@@ -146,5 +153,7 @@ def test_a_shared_first_place_is_said():
 
 def test_one_column_of_results_and_several():
     several_numbers = (agreement(), agreement(number="mnrl_loss_pair"))
-    assert conclusion(several_numbers).endswith(f"{ONE_COLUMN} {LEAKAGE}")
-    assert conclusion((agreement(metric="a"), agreement(metric="b"))).endswith(f"{SEVERAL_COLUMNS} {LEAKAGE}")
+    assert conclusion(several_numbers).endswith(f"{ONE_COLUMN_ADVICE} {LEAKAGE_ADVICE}")
+    assert conclusion((agreement(metric="a"), agreement(metric="b"))).endswith(
+        f"{SEVERAL_COLUMNS_ADVICE} {LEAKAGE_ADVICE}"
+    )

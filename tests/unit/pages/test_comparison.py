@@ -12,7 +12,13 @@ from rich.console import Console
 
 from secid.analyses.budgets import Budgets, EqualNumbers
 from secid.errors import UsageError
-from secid.pages.comparison import COMPARISON_FORMATS, HARMLESS, UNLIKE, compare, page_of_comparison
+from secid.pages.comparison import (
+    COMPARISON_FORMATS,
+    NEUTRAL_SETTINGS,
+    SCORE_CHANGING_SETTINGS,
+    compare,
+    page_of_comparison,
+)
 from secid.pages.screen import print_page, screen_of
 from secid.pages.text import score_text, without_isolates
 from secid.settings import FIELDS
@@ -273,7 +279,7 @@ SCORING = (
 
 
 def test_every_setting_is_on_one_side():
-    sides = [*UNLIKE, *SCORING, *HARMLESS]
+    sides = [*SCORE_CHANGING_SETTINGS, *SCORING, *NEUTRAL_SETTINGS]
     assert len(sides) == len(set(sides))
     assert set(sides) == set(FIELDS)
 

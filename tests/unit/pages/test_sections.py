@@ -16,7 +16,7 @@ from secid.pages.page import foreign, text
 from secid.pages.sections import of_analysis, page_of
 from secid.pages.sections.ablations import ablations_section
 from secid.pages.sections.guide import trusted
-from secid.pages.sections.objectives import NO_SECOND, next_label, objectives_section
+from secid.pages.sections.objectives import NO_SECOND_POSITIVE_NOTE, next_label, objectives_section
 from secid.pages.sections.overlap import overlap_section
 from secid.pages.sections.ranking import pairs_section, ranking_section
 from secid.pages.sections.slices import slices_section, slices_sentence
@@ -231,8 +231,8 @@ def test_the_next_label_is_weighed_by_what_it_narrows():
         sizes=tuple(item for item in lens.sizes if item.n_positives is None),
     )
     assert "10.0" not in next_label(unknown)
-    assert NO_SECOND in next_label(unknown)
-    assert NO_SECOND not in next_label(lens)
+    assert NO_SECOND_POSITIVE_NOTE in next_label(unknown)
+    assert NO_SECOND_POSITIVE_NOTE not in next_label(lens)
 
 
 class Equal(HashEncoder):

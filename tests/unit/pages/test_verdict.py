@@ -8,7 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from secid.pages.findings import SHOWN_SAME, findings_of, heat_table, most_urgent, ranked, same_lines
+from secid.pages.findings import MAX_SAME_PAIRS, findings_of, heat_table, most_urgent, ranked, same_lines
 from secid.pages.glossary import skipped_lines
 from secid.pages.page import STATUSES as WORDS
 from secid.pages.sections import page_of
@@ -194,7 +194,7 @@ def test_what_is_not_ranked_stands_below_the_others_with_its_reason_and_competes
     turned = samples.unranked(run, others[0], reason="apart")
     assert [row[0] for row in answer_table(turned, full=True).rows][:5] == [*others[1:], last, others[0]]
     assert "A" in column(answer_table(turned, full=True), "tie")
-    assert others[0] not in answer(turned).split("; ")[-1]
+    assert others[0] not in answer(turned).split(". ")[-1]
 
 
 def test_the_reference_controls_are_the_last_rows_and_have_no_status():
@@ -220,25 +220,26 @@ def test_a_single_source_has_no_rank():
 
 def test_the_verdict_says_which_sources_have_the_highest_score():
     def said(run):
-        return without_isolates(answer(run)).removesuffix(".").split("; ")[1:]
+        return without_isolates(answer(run)).removesuffix(".").split(". ")[1:]
 
-    hardest = "counterfactual is the hardest"
-    assert said(compared(CLEAN, False)) == [f"no two scores differ significantly, and {hardest}"]
+    hardest = "The hardest is counterfactual"
+    assert said(compared(CLEAN, False)) == ["No two scores differ significantly", hardest]
     near = [samples.changed(source, hardness=CLEAN.sources[0].hardness) for source in CLEAN.sources]
-    assert said(compared(replace(CLEAN, sources=tuple(near)), False)) == ["no two scores differ significantly"]
+    assert said(compared(replace(CLEAN, sources=tuple(near)), False)) == ["No two scores differ significantly"]
     assert said(replace(CLEAN, comparisons=())) == []
     assert said(compared(CLEAN, True)) == [f"{NAMES[0]} has the highest score"]
     one = [replace(pair, established=pair.second == NAMES[-1]) for pair in CLEAN.comparisons]
     tied = replace(CLEAN, comparisons=tuple(one))
     assert said(tied) == [
-        f"{NAMES[0]}, {NAMES[1]}, {NAMES[2]} and {NAMES[3]} tie for the highest score, and dense is the hardest"
+        f"{NAMES[0]}, {NAMES[1]}, {NAMES[2]} and {NAMES[3]} tie for the highest score",
+        "The hardest is dense",
     ]
     repaired = samples.changed(CLEAN.sources[0], status="repair")
     others = replace(compared(CLEAN, True), sources=(repaired, *CLEAN.sources[1:]))
-    assert said(others) == [f"of the others, {NAMES[1]} has the highest score"]
+    assert said(others) == [f"Of the others, {NAMES[1]} has the highest score"]
     for run in (CLEAN, others):
         apart = samples.unranked(samples.profiled(compared(run, True)), NAMES[-1], reason="apart")
-        assert said(apart)[-1].startswith("of those ranked without defects, ")
+        assert said(apart)[-1].startswith("Of those ranked without defects, ")
 
 
 def test_a_sample_is_named_beside_the_score():
@@ -254,7 +255,7 @@ def test_sources_that_are_not_compared_with_each_other_do_not_tie():
     pairs = [pair for pair in every.comparisons if {pair.first, pair.second} <= {first, second, third}]
     apart = [pair for pair in pairs if {pair.first, pair.second} != {first, second}]
     text = without_isolates(answer(samples.replaced(every, comparisons=tuple(apart))))
-    assert f"no score is significantly above those of {first} and {second}, which are not all compared" in text
+    assert f"No score is significantly above those of {first} and {second}, which are not all compared" in text
 
 
 def test_sources_that_are_not_compared_are_groups_of_their_own():
@@ -269,7 +270,7 @@ def test_sources_that_are_not_compared_are_groups_of_their_own():
         "Compare scores only within a group; the groups share too few queries: "
         f"{first} and {third}; {second} and {NAMES[3]}."
     )
-    assert f"of {second} and {NAMES[3]}, {second} has the highest score" in without_isolates(answer(run))
+    assert f"Of {second} and {NAMES[3]}, {second} has the highest score" in without_isolates(answer(run))
     assert answer_table(compared(CLEAN, True), full=True).breaks == {5}, "only above the controls"
 
 
@@ -484,7 +485,7 @@ def test_sources_with_the_same_negatives_are_named_below_the_table(lacking):
     assert [overlap.first in line for line in lines] == [True] * (lacking is None)
     many = samples.replaced(run, overlap=(overlap,) * 5)
     more = ["2 more pairs of sources with the same negatives: see “What the sources share”."]
-    assert same_lines(many)[SHOWN_SAME:] == more * (lacking is None)
+    assert same_lines(many)[MAX_SAME_PAIRS:] == more * (lacking is None)
 
 
 def test_the_number_that_a_repair_drops_is_said_if_it_is_not_that_of_the_finding():

@@ -17,8 +17,8 @@ from secid.encode.device import Replica
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError
 from secid.tools.probing.learner import (
-    MAX_NORM,
-    WARM_UP,
+    MAX_GRADIENT_NORM,
+    WARM_UP_SHARE,
     WEIGHT_DECAY,
     DivergedError,
     Learner,
@@ -71,7 +71,7 @@ def plain_steps(folder: Path, n_steps: int, rate: float, clip: bool = True) -> d
     """The weights after steps written with sentence-transformers and torch alone, without dropout."""
     model = SentenceTransformer(str(folder), device="cpu").eval()
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=WEIGHT_DECAY)
-    rise = max(1, round(WARM_UP * n_steps))
+    rise = max(1, round(WARM_UP_SHARE * n_steps))
     for number in range(n_steps):
         for part in optimizer.param_groups:
             part["lr"] = rate * min((number + 1) / rise, (n_steps - number) / max(1, n_steps - rise))
@@ -85,7 +85,7 @@ def plain_steps(folder: Path, n_steps: int, rate: float, clip: bool = True) -> d
         optimizer.zero_grad()
         loss.backward()
         if clip:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_GRADIENT_NORM)
         optimizer.step()
     return {name: weight.detach() for name, weight in model.named_parameters()}
 
