@@ -128,5 +128,4 @@ def suggest_name(name: str, names: Collection[str], otherwise: str, cutoff: floa
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra."""
     return f"pip install 'secid[{extra}]' (in a checkout: pip install -e '.[{extra}]')"

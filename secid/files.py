@@ -167,7 +167,6 @@ def remedy_of(error: Exception) -> str:
 
 
 def write_error(error: OSError, path: str | Path) -> OutputError:
-    """Return the error for a path that cannot be written, with its remedy."""
     no_room = FILE_SIZE_REMEDY if error.errno == errno.EFBIG else OTHER_DISK_REMEDY
     remedy = no_room if _no_room(error) else OTHER_PATH_REMEDY
     return OutputError(f"cannot be written: {error.strerror}", where=str(path), remedy=remedy)

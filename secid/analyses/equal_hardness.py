@@ -73,7 +73,6 @@ class EqualHardness:
     unranked: Mapping[str, str]
 
     def ranked(self, names: Sequence[str]) -> list[str]:
-        """Return the names of ranked sources, in the given order."""
         return [name for name in names if name not in self.unranked]
 
     def listed(self, names: Sequence[str]) -> list[str]:
@@ -84,7 +83,6 @@ class EqualHardness:
         """Return the result with "few_shared" taken from the pairs of a larger run, such as all shards together.
 
         If this would leave no source in the ranking, the other reasons are dropped.
-        names : all sources of the run.   gaps : its compared pairs.
         """
         others = {name: reason for name, reason in self.unranked.items() if reason != FEW_SHARED}
         alone = few_shared(names, [(gap.first, gap.second) for gap in gaps])

@@ -159,7 +159,6 @@ def compute(context: Context) -> AnalysisResult[GuideResult]:
 
 
 def compute_margins(context: Context) -> AnalysisResult[tuple[SourceMargins, ...]]:
-    """Compute the curves of all sources."""
     return AnalysisResult(margins(context.items))
 
 

@@ -172,7 +172,6 @@ def _batches(
     """Yield one batch for each part.
 
     heads : first triplet of each record.   record : (T,) number of each triplet's record.
-    parts : numbers of the records in each batch.
     Under the policy "all", the first positive of a row is its positive in the batch. The row's other positives count as
     passages.
     """

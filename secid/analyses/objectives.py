@@ -236,7 +236,6 @@ def objectives(
 ) -> tuple[tuple[ObjectiveResult, ...], dict[str, str]]:
     """Evaluate each objective on each source. Source: METHOD 9.
 
-    scores : scores of each item's records.
     Return the results, and the reason for each part that was not evaluated. Objectives that would equal another one,
     or that need a guide that is missing, are left out.
     """
@@ -285,7 +284,6 @@ def record_sizes(
 ) -> tuple[tuple[RecordSize, ...], tuple[Narrowing, ...]]:
     """Compute one row per source and number of passages, and the narrowing from one more passage. Source: METHOD 10.
 
-    scores : scores of each item's records.
     The number of negatives doubles from 1 up to that of the largest record. So does the number of positives.
     """
     sizes, narrowing = [], []

@@ -66,7 +66,6 @@ class Shared(NamedTuple):
 
     @property
     def same_queries(self) -> bool:
-        """True if both sources have the same queries."""
         return self.n == self.n_larger
 
     @property
@@ -113,7 +112,6 @@ class SharedCounts:
 
     @property
     def same_queries(self) -> bool:
-        """True if all sources have the same queries."""
         return self.n_common == self.n_queries
 
     @property
@@ -123,7 +121,6 @@ class SharedCounts:
 
     @property
     def n_largest(self) -> int:
-        """Number of queries of the largest source."""
         return max(n for (a, b), n in self._n.items() if a == b)
 
     @property
@@ -156,7 +153,6 @@ def counts_of(has: Flags) -> SharedCounts:
 
 
 def same_queries(items: Sequence[Measured]) -> bool:
-    """Return True if all sources have the same queries."""
     first = items[0].influence.queries
     return all(np.array_equal(item.influence.queries, first) for item in items)
 
@@ -220,7 +216,6 @@ class PairGap:
 class SourcePairs:
     """All pairs of sources.
 
-    gaps  : differences of the pairs that are compared.
     apart : (first, second, number of shared queries) of pairs that share too few queries.
     """
 

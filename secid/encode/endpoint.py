@@ -58,7 +58,6 @@ class Http:
     """HTTP client that sends the key in the Authorization header, and retries if a retry can help.
 
     notify     : function that receives a note at the first retry.
-    key_remedy : remedy for a rejected or missing key.
     Redirects are errors, because following one could send the key to another host.
     """
 

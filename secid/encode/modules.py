@@ -42,7 +42,6 @@ class Repository:
     """The files of one encoder.
 
     folder        : the located folder, with modules.json if it exists.   name : name of the encoder.
-    modules       : entries of modules.json.
     parts         : folder of each module, including modules inside a router; empty without modules.json.
     inner         : folder with the transformer's own files.
     config        : config.json of the transformer.   sentence : sentence_bert_config.json, or {}.

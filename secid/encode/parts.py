@@ -79,7 +79,6 @@ class EncoderParts:
     """Tokenizer and modules of a repository, each loaded on first use.
 
     earlier          : recipe, width and number of weights from an earlier run; None to read them from the modules.
-    n_parameters     : number of weights.
     width, dimension : length of a text's vector before and after truncation.
     """
 
@@ -391,7 +390,6 @@ def _apply_recipe(model: Any, recipe: Recipe) -> None:
 
 
 def _backbones(model: Any) -> list[Any]:
-    """Return the transformers models in the chain."""
     return [module.auto_model for module in model.modules() if hasattr(module, "auto_model")]
 
 

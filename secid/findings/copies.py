@@ -138,7 +138,6 @@ class RunBits:
 
     @staticmethod
     def of(forms: FormKeys) -> RunBits:
-        """Return the bits of texts with these normal forms."""
         keys, owners = _runs(forms)
         bits = np.zeros((len(forms), 256), np.bool_)
         bits.reshape(-1)[(owners << 8) + (keys >> np.uint32(24))] = True
@@ -358,7 +357,6 @@ class TripletPairs(NamedTuple):
 class CopyFinder:
     """Finder of negatives that copy a labelled positive.
 
-    queries, forms : normal forms of the queries and of the passages.
     known   : positives from outside the run, such as a baseline's, or None.
     bits    : bits of the passages' runs, so that few pairs are compared run by run.
     workers : processes that share the comparisons; None to compare in this process.
@@ -429,7 +427,6 @@ class _Comparison(NamedTuple):
 
     @staticmethod
     def of(passages: TextStore, positives: LabelledPositives, pairs: TripletPairs) -> _Comparison:
-        """Return the comparison of these pairs."""
         ids, negative_place = np.unique(pairs.negative, return_inverse=True)
         places, positive_place = np.unique(pairs.positive, return_inverse=True)
         group = np.searchsorted(positives.offsets, places, "right")[positive_place]
@@ -496,5 +493,4 @@ def _paired(negatives: Index, starts: Index, counts: Index) -> Iterator[TripletP
 
 
 def _runs_of(texts: TextStore, every: int) -> RunSets:
-    """Return the distinct runs of these texts."""
     return run_sets(FormKeys.of(texts.packed(0, len(texts))), every)

@@ -224,8 +224,6 @@ def shingles(texts: Sequence[str], width: int) -> tuple[Keys, Index]:
 class Finder:
     """Index of evaluation texts of one role, which finds them among other texts.
 
-    texts        : id -> evaluation text.
-    measure      : measure of similarity for near matches.
     width        : number of words in a shingle.
     threshold    : minimum similarity of a near match.
     min_shingles : minimum number of shingles for a near match. Shorter texts match only exactly.
@@ -331,10 +329,7 @@ class Leaks:
         self._passages = self._finders["eval_passage"].find(plan.passages, tick)
 
     def cases(self, planned: PlannedSource, n_examples: int) -> dict[str, CautionEvidence]:
-        """Return caution -> evidence: which of a source's distinct queries and passages are evaluation texts.
-
-        n_examples : maximum number of examples per caution.
-        """
+        """Return caution -> evidence: which of a source's distinct queries and passages are evaluation texts."""
         record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
         ids = np.concatenate([planned.positives, planned.negatives])
         file = np.concatenate([planned.file[record], planned.negative_file])

@@ -58,7 +58,6 @@ class Misread:
 
     @property
     def n(self) -> int:
-        """Number of misread texts."""
         return sum(self.counts.values())
 
     @property
@@ -105,10 +104,7 @@ MAX_TRIED_QUERIES = 200
 
 
 class CoverageSample:
-    """Sampled queries of each source and the passages of their records, lexed on first use.
-
-    folder : folder for spooled token sets.
-    """
+    """Sampled queries of each source and the passages of their records, lexed on first use."""
 
     def __init__(self, plan: Plan, folder: Path, seed: int) -> None:
         self._folder = folder
@@ -126,7 +122,6 @@ class CoverageSample:
         self._lexicons: dict[str, tuple[Lexicon, Floats]] = {}
 
     def close(self) -> None:
-        """Close the spool files."""
         self._queries.close()
         self._passages.close()
 
@@ -214,7 +209,6 @@ class MeanCoverage:
 
     @property
     def gate_is_active(self) -> bool:
-        """True if the gate is active under this tokenizer."""
         return self.positives >= INACTIVE_COVERAGE
 
 

@@ -84,7 +84,6 @@ def opening_flags(
     preamble       : the negative opens with a generator's phrase (`phrases.phrase`), and no positive opens with it.
     shared_opening : see `shared_openings`. Shares are of distinct texts: the source's negatives, and all positives of
                      the run.
-    texts : openings of all passages.
     run   : facts about the whole run if these sources are a part of it; None to gather them from these sources.
     A source without negatives gets empty arrays. Source: METHOD 14.
     """
@@ -111,7 +110,6 @@ class RunOpenings:
 
     @staticmethod
     def of(sources: Sequence[PlannedSource], texts: Openings) -> RunOpenings:
-        """Gather the facts from all sources of a run."""
         positives = positives_of(sources)
         of_positives = tally(texts.opening[positives])
         shared = {
@@ -249,7 +247,6 @@ class PassageFacts:
 
     @staticmethod
     def of(passages: TextStore, workers: Workers) -> PassageFacts:
-        """Gather the facts about all passages of a store."""
         ranges = batch_ranges(len(passages), FACTS_AT_ONCE, passages.lengths)
         read = partial(_facts_of, model=save_model(passages.folder) if workers.n > 1 else None)
         parts = [_facts_of(passages.only(np.zeros(0, np.int64)), None)]

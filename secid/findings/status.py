@@ -136,7 +136,6 @@ class ListedNegatives:
 
     @property
     def n(self) -> int:
-        """Count the listed negatives."""
         return int(self._weight.sum())
 
     def share(self, finding: str) -> Share:
@@ -151,7 +150,6 @@ class ListedNegatives:
         return np.concatenate([amount, n_blank])
 
     def shares(self) -> Mapping[str, Share]:
-        """Return the shares of all text findings."""
         return {name: self.share(name) for name in TEXT_FINDINGS}
 
     def flagged(self) -> Share:

@@ -182,7 +182,6 @@ class SourceFindings:
 
     overlaps  : finding -> finding -> number of negatives with both.   shares : finding -> share.
     status    : status by the counted defects.   languages : languages of a sample of negatives.
-    places    : text finding -> places of its examples.
     compared  : formal finding -> comparison of negatives with labelled positives.
     """
 
@@ -199,7 +198,6 @@ class RunTextFindings(NamedTuple):
     """Text findings in all rows of a run.
 
     of_read      : text findings of each source read, in order, including sources with only labels.
-    of_sources   : scored source -> findings.
     positives    : labelled positives as arrays for a baseline.
     one_positive : whether every query has at most one labelled positive.
     """
@@ -225,7 +223,6 @@ def judge_texts(
 
 
 def text_findings_of(plan: Plan, settings: Settings) -> dict[str, SourceFindings]:
-    """Return source -> text findings for all sources of a plan."""
     matcher = Matcher(plan)
     return {planned.name: text_findings(plan, planned, matcher, settings) for planned in plan.sources}
 

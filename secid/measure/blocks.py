@@ -85,7 +85,6 @@ CPU = torch.device("cpu")
 class BlockPlan:
     """Block sizes for a device.
 
-    n_triplets   : triplets per block.
     window_bytes : bytes of rows that are read from a file at once, in the order of the file.
     tile_bytes   : bytes of scaled rows (queries x budgets) per batched product.
     panels       : columns per panel of a symmetric product, by dtype; None to compute the whole product at once.

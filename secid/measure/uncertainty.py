@@ -237,7 +237,6 @@ def influence(
     """Return the influence of every triplet at each budget. Source: METHOD 8.
 
     squared_distance  : (T,) ||n - p||^2.   weight : (T,) weights w in the sum M.
-    eigen             : eigendecomposition of M.
     smallest_distance : as in the sweep.   dtype : number format of the rows rotated into the basis of M.
     With A = I + B M, h_i = B share_i (w_i u_i^T A^-1 u_i - tr(A^-1 M)), and the bias is B^2/2 times the sum of
     tr((A^-1 S_r)^2) over queries r.

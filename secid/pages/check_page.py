@@ -56,7 +56,6 @@ TOKEN_NOTES = {"bytes": "token counts are estimates"}
 
 
 def check_page(check: Check) -> Page:
-    """Build the page of a check."""
     tokens = TOKEN_NOTES.get(check.tokens_by) or f"tokens of {plain(check.tokens_by)}"
     return Page(
         title="Check of hard negatives",
@@ -313,7 +312,6 @@ def check_screen(check: Check, pages: Sequence[Path] = ()) -> Screen:
 
 
 def _repairs(check: Check) -> Iterator[Line]:
-    """Yield the commands that drop the defects."""
     if not check.save:
         return
     repairs = [source.repair for source in check.sources if source.repair]

@@ -265,7 +265,6 @@ MIN_SHOWN_CHANGE = 0.01
 
 
 def page_of_comparison(runs: RunComparison) -> Page:
-    """Build the page of a comparison."""
     return Page(
         title="Runs compared",
         subtitle=f"{plural(len(runs.runs), 'run')}: {listed([named(label) for label in runs.runs], 8)}",
@@ -344,7 +343,6 @@ def _comparable(runs: RunComparison) -> str:
 
 
 def _heads(runs: RunComparison, make: Callable[[str], Column] = number) -> list[Column]:
-    """Return a column for each run."""
     return [make(short(label, LABEL_CHARACTERS)) for label in runs.runs]
 
 
@@ -398,7 +396,6 @@ def _status(item: SourceAcross) -> str:
 
 
 def _findings(runs: RunComparison) -> Table | None:
-    """Return a table with the shares of each source's findings by run."""
     two = len(runs.runs) == 2
     rows = tuple(
         (

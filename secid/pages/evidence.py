@@ -79,7 +79,6 @@ AUDIT_TERMS = (
 
 
 def audit_page(audit: Audit) -> Page:
-    """Build the page of an audit."""
     labels = audit.labels
     guide = "" if audit.guide is None else f", guide {short(audit.guide.name)}"
     split = f", split {plain(labels.split)}" if labels.split else ""
@@ -297,10 +296,7 @@ def chance(items: Sequence[Agreement]) -> str:
 
 
 def agreement_screen(items: Sequence[Agreement], legend: bool = False) -> Screen:
-    """Show the conclusion, and a table for each metric with the comparisons that differ from chance.
-
-    legend : show all comparisons, and explain the numbers.
-    """
+    """Show the conclusion, and a table for each metric with the comparisons that differ from chance."""
     unlike, abstained = unlike_chance(items), abstention(items)
     shown = [item for item in items if legend or item in unlike]
     metrics = dict.fromkeys(item.metric for item in shown)
@@ -377,7 +373,6 @@ def _written(value: float | None, form: str) -> str:
 
 
 def probe_page(probe: Probe) -> Page:
-    """Build the page of a probe."""
     return Page(
         title="Probe: which source trains better",
         subtitle=f"{plural(len(probe.files), 'file')}, encoder {named(probe.encoder.name)}",
@@ -393,7 +388,6 @@ PROBE_FORMATS = formats(probe_page, json_of)
 
 
 def probe_screen(probe: Probe) -> Screen:
-    """Show the verdict, the table, and its scope."""
     return screen(
         (strong(probe_headline(probe)), *cautions(probe)), (gains_table(probe),), (*protocol(probe), scope(probe))
     )

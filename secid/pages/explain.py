@@ -152,7 +152,6 @@ def _fact(label: str, text: str) -> Line:
 
 
 def finding_facts(entry: Finding) -> dict[str, str]:
-    """Return the facts about a finding, by label."""
     settings = f"; thresholds are the settings {listed(entry.settings)}" if entry.settings else ""
     return {
         "rule": entry.rule + settings,
@@ -183,7 +182,6 @@ def check_facts(name: str, check: str) -> dict[str, str]:
 
 
 def caution_facts(caution: Caution) -> dict[str, str]:
-    """Return the facts about a caution, by label."""
     return {
         "rule": f"{caution.of} that {caution.says}",
         "needs": "--against-eval" if caution.name.startswith("eval_") else NEEDS["texts"],
@@ -194,7 +192,6 @@ def caution_facts(caution: Caution) -> dict[str, str]:
 
 
 def preset_facts(name: str, preset: Preset) -> dict[str, str]:
-    """Return the facts about a preset, by label."""
     return {
         "title": f"{name}, a preset of secid mine",
         "takes": preset.takes,

@@ -177,7 +177,6 @@ def compared(finding: SourceFinding) -> str:
 
 
 def advice(finding: SourceFinding) -> str:
-    """Return advice about a finding, as a sentence."""
     return f"{capital(what_to_do(finding))}."
 
 

@@ -361,7 +361,6 @@ def _section(section: Section) -> list[str]:
 
 
 def table(shown: Table) -> str:
-    """Return a Markdown table."""
     head = [safe(column.title, CELL_CHARACTERS) for column in shown.columns]
     ruler = ["---:" if column.kind in ("number", "wrapped") else "---" for column in shown.columns]
     return "\n".join(_line(cells) for cells in (head, ruler, *(map(_cell, row) for row in shown.rows)))

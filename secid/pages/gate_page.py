@@ -53,7 +53,6 @@ EXCUSE_ADVICE = 'Set its limit to "off" in the policy, or add its name to allow_
 
 
 def mark(check: GateCheck) -> str:
-    """Return the outcome of a check as one word."""
     return "excused" if check.excused else "notice" if check.notice else check.outcome
 
 
@@ -134,7 +133,6 @@ def _number(check: GateCheck, value: float | None, *, signed: bool) -> str:
 
 
 def measured_text(check: GateCheck) -> str:
-    """Format the measured number with its unit."""
     points = " points" if check.unit == "share" and _is_difference(check) and check.measured is not None else ""
     return f"{_number(check, check.measured, signed=_is_difference(check))}{points}"
 
@@ -250,7 +248,6 @@ def row_note(item: CheckExample) -> str:
 
 
 def gate_page(verdict: GateVerdict) -> Page:
-    """Build the page of a verdict."""
     return Page(
         title="Gate for sources of hard negatives",
         subtitle=f"Against {named(verdict.baseline)}, scored with {named(verdict.encoder)}",

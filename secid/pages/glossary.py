@@ -357,17 +357,14 @@ def sources_listed(names: Sequence[str]) -> str:
 
 
 def kind_name(kind: str) -> str:
-    """Return the words for a kind of control."""
     return REFERENCES.get(kind) or plain(control_name(kind, None))
 
 
 def control_title(control: ControlResult) -> str:
-    """Return the name of a control for a table."""
     return kind_name(control.kind) if control.of is None else control_name(plain(control.kind), named(control.of))
 
 
 def score_name(run: Run) -> str:
-    """Return the name of the score that the run ranks by."""
     return "ECI_sem" if run.budget == 1.0 else f"ECI at B = {budget_text(run.budget)}"
 
 
@@ -468,7 +465,6 @@ def merged_sentence(merged: Merged) -> str:
 
 
 def recipe_line(encoder: EncoderInfo) -> str:
-    """Format an encoder and its recipe as one line."""
     prefixes = f"query prefix {encoder.query_prefix!r}, passage prefix {encoder.passage_prefix!r}"
     return plain(
         f"{encoder.name}: {encoder.pooling} pooling, {prefixes}, max length {encoder.max_length}, "

@@ -62,7 +62,6 @@ def _says_something(block: ScreenBlock) -> bool:
 
 
 def strong(text: str) -> Line:
-    """Return a headline."""
     return Line(text, "strong")
 
 
@@ -77,7 +76,6 @@ def command(text: str, indent: int = 0) -> Line:
 
 
 def bullet(text: str, indent: int = 0) -> Line:
-    """Return an item of a list."""
     return Line(text, indent=indent, mark="- ")
 
 
@@ -253,5 +251,4 @@ def _styled(cell: str) -> Text:
 
 
 def _cell(text: str) -> str:
-    """Return a cell as one line."""
     return plain(without_isolates(text)).replace(NO_BREAK_SPACE, " ")

@@ -45,7 +45,6 @@ def above_limits(source: SourceReport) -> list[SourceFinding]:
 
 
 def status_of(run: Run, source: SourceReport) -> str:
-    """Return the status of a source in a run, in words."""
     if source.status == "no_defects" and source.name in not_ranked(run):
         return NOT_RANKED
     return STATUS[source.status]

@@ -248,12 +248,10 @@ def points(value: float | None) -> str:
 
 
 def count(value: float | None) -> str:
-    """Format a whole number."""
     return "–" if value is None else f"{value:,.0f}"
 
 
 def probability(value: float) -> str:
-    """Format a p value."""
     return f"<{NO_BREAK_SPACE}{SMALLEST_P:.4f}" if value < SMALLEST_P else f"{value:.4f}"
 
 
@@ -265,7 +263,6 @@ def budget(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """Format a time in seconds."""
     return f"{value:.2f}{NO_BREAK_SPACE}s" if value < 100 else f"{value:,.0f}{NO_BREAK_SPACE}s"
 
 
@@ -279,7 +276,6 @@ def about(value: float) -> str:
 
 
 def plural(number: int, one: str, many: str | None = None) -> str:
-    """Format a count with its noun."""
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
 
 

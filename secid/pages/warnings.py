@@ -44,7 +44,6 @@ def merged_sentences(run: Run) -> tuple[str, ...]:
 
 
 def _filled(kind: str, source: str, values: Mapping[str, Any]) -> str:
-    """Return the sentence of a warning with its values."""
     return TEMPLATES[kind].format(source=named(source), **{name: _written(value) for name, value in values.items()})
 
 

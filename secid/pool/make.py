@@ -272,7 +272,6 @@ class DraftPlan:
     plan   : texts to encode and triplets to score, without findings.
     read   : every source with all of its rows, before a sample or a policy leaves out records and positives.
     labels : labelled positives from a collection's qrels.
-    whole  : plan with all rows of the plan's sources.
     """
 
     plan: Plan
@@ -310,7 +309,6 @@ class DraftPlan:
         return replace(self, plan=plan, read=read, whole=replace(self.whole, sources=all_rows(self.whole.sources)))
 
     def close(self) -> None:
-        """Close the spool files."""
         self.plan.close()
         self.whole.close()
 

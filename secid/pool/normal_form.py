@@ -167,7 +167,6 @@ class FormKeys:
 
     @staticmethod
     def of(texts: Packed) -> FormKeys:
-        """Return the normal forms of these texts."""
         data, ends = texts.data.translate(ASCII_FORM), texts.ends()
         starts = ends - texts.lengths
         places = _not_plain(texts)
@@ -206,7 +205,6 @@ class FormKeys:
         return mixed_bits((summed[offsets[1:]] - summed[offsets[:-1]]) + self.n_words.view(np.uint64) * SECOND_FACTOR)
 
     def form(self, place: int) -> str:
-        """Return the normal form of one text."""
         return _one_space(self.data[int(self.starts[place]) : int(self.ends[place])].decode())
 
 
@@ -228,7 +226,6 @@ class TextForms:
 
     @staticmethod
     def of(form: Keys, empty: Flags, loop: Flags) -> TextForms:
-        """Return the forms with these columns, numbered."""
         distinct_forms, number = np.unique(form, return_inverse=True)
         return TextForms(form, number, len(distinct_forms), empty, loop)
 

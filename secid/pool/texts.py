@@ -73,7 +73,6 @@ class Packed:
 
     @staticmethod
     def of(texts: Sequence[str]) -> Packed:
-        """Pack these texts."""
         parts = [text.encode() for text in texts]
         return Packed(TEXT_SEPARATOR.join([*parts, b""]), np.fromiter(map(len, parts), np.int64, len(parts)))
 
@@ -85,12 +84,10 @@ class Packed:
         return np.cumsum(self.lengths + len(TEXT_SEPARATOR)) - len(TEXT_SEPARATOR)
 
     def parts(self) -> list[bytes]:
-        """Return the texts as separate bytes."""
         ends = self.ends()
         return [self.data[a:b] for a, b in zip((ends - self.lengths).tolist(), ends.tolist(), strict=True)]
 
     def take(self, places: npt.NDArray[np.int64]) -> list[str]:
-        """Return the texts at these places."""
         ends = self.ends()[places]
         starts = ends - self.lengths[places]
         return [self.data[a:b].decode() for a, b in zip(starts.tolist(), ends.tolist(), strict=True)]
@@ -286,7 +283,6 @@ class TextStore:
         return self._decoded(self._offsets[start:stop], self._lengths[start:stop])
 
     def take(self, ids: npt.NDArray[np.int64]) -> list[str]:
-        """Return the texts with these ids."""
         return self._decoded(self._offsets[ids], self._lengths[ids])
 
     def packed(self, start: int, stop: int) -> Packed:
@@ -294,7 +290,6 @@ class TextStore:
         return self._packed(self._offsets[start:stop], self._lengths[start:stop])
 
     def packed_of(self, ids: npt.NDArray[np.int64]) -> Packed:
-        """Return the texts with these ids packed."""
         return self._packed(self._offsets[ids], self._lengths[ids])
 
     def only(self, ids: npt.NDArray[np.int64]) -> TextStore:

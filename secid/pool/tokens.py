@@ -49,7 +49,6 @@ class _Patterns:
     """Patterns of parts of words.
 
     run      : a letter or digit, then letters, digits and marks.   unspaced : characters of scripts without spaces.
-    mark     : a combining mark.
     ignored  : characters within words that do not affect spelling (joiners, soft hyphens, selectors).
     """
 

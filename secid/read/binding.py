@@ -159,7 +159,6 @@ class Binding:
     query, positives, negatives : names of their columns, as shown to the user.
     columns        : all columns that `extract` touches; None for rows without names.
     splits         : whether negatives are a dict {split: negatives} ("the keys of neg").
-    pairs          : whether texts are [instruction, text] pairs.
     either         : whether a single text may replace a list.
     labelled       : "pair" if `extract` returns (query, passage, label), "list" for (query, passages, labels), else "".
     query_ids, passage_ids : whether rows hold ids in place of these texts.

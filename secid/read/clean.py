@@ -62,7 +62,6 @@ class Cleaner:
 
     query_of, passage_of : functions from an id to its text; required if the binding reads ids.
     keep              : whether records include the extras of their row.
-    without_negatives : whether records may lack negatives.
     """
 
     def __init__(
@@ -190,7 +189,6 @@ class Cleaner:
             left_out = Counter()
 
     def pair(self, line: int, row: Any) -> LabelledPair | Defect:
-        """Return a row as a labelled pair, or its defect."""
         split: str | None = None if self._source_column else ""
         try:
             query, passage, label = self._cells(row)
@@ -228,7 +226,6 @@ class Cleaner:
         return item._replace(extras=Extras(self._unread_columns(row), query, *used, (len(good), len(bad))))
 
     def _unread_columns(self, row: Any) -> dict[str, Any]:
-        """Return the columns of a row that are not read."""
         read = {*(self._binding.columns or ()), *self._binding.late_negatives(row)}
         return {key: value for key, value in row.items() if key not in read} if isinstance(row, dict) else {}
 

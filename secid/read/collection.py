@@ -94,7 +94,6 @@ class Collection:
                 self._load(role, files, titles)
 
     def has(self, role: FileKind) -> bool:
-        """Tell whether the role has a file."""
         return bool(self._files[role])
 
     def passage(self, key: str) -> str | None:

@@ -55,7 +55,6 @@ def header_of(
 
     rows   : the first rows, at least one.
     header : the setting `header`; None if the user did not set it.
-    named  : columns that flags name.
     The first row is a header if it has two known names, or all names that flags give. Raises InputError if it is
     unclear whether another first row is a header: one-word names, or short names above a row twice as long.
     """

@@ -73,7 +73,6 @@ PICKLE_REMEDY = "export it as Parquet or JSON lines with the program that wrote 
 class Container:
     """The format that holds a file's rows.
 
-    compression : name of the compression, or "".
     dialect     : format of a table, else None.
     run         : settings for reading a TREC run, else None.
     """

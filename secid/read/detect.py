@@ -64,9 +64,6 @@ from secid.settings import Settings
 class Shape:
     """A family of record formats.
 
-    name    : value of `--format`.
-    title   : name for people.
-    bind    : the binder that detection uses.
     example : rows that the shape reads as query "q", positive "p" (title "T"), negatives "n", "m", "h"; as ids,
               query 11, positives 1 and d1, negatives 2, 3 and d2.
     ids     : True if passages must be ids, False if they must be texts, None for either.
@@ -171,7 +168,6 @@ def detect(rows: Sequence[Row], settings: Settings, path: str, *, without_negati
     """Return the only binding that fits the first rows of a file.
 
     rows              : first rows that could be parsed, at least one.
-    without_negatives : whether a query and a positive are enough.
     Raises SchemaError if no shape fits, or several do, and lists the candidates, the columns and the flags that
     decide. Raises InputError if the collection resolves none of the ids.
     """

@@ -214,7 +214,6 @@ class RetrievalRun:
 
     @property
     def binding(self) -> Binding:
-        """Return the binding of the rows of a run."""
         names = ("query_id", "positives", "negatives")
         window = f"the others at ranks {self.ranks[0]}-{self.ranks[1]}"
         return Binding(

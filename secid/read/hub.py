@@ -87,7 +87,6 @@ class HubFiles:
 
     files : addresses with the commit, sorted.
     name  : name of a source with all these files; None if the address names files, whose names are used instead.
-    note  : note for the user, or "".
     """
 
     files: tuple[str, ...]
@@ -124,7 +123,6 @@ class _Repository:
         return [path for path in self.files if path.startswith(folder) and is_data(path.rpartition("/")[2])]
 
     def listed(self) -> str:
-        """Return a short list of its files for a message."""
         return f"it holds {_some(self.files)}"
 
     def splits(self) -> dict[tuple[str, str], list[str]]:

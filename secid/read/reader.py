@@ -328,7 +328,6 @@ class PairGroups:
         self._waiting: list[tuple[bytes, LabelledPair]] = []
 
     def add(self, pair: LabelledPair) -> None:
-        """Add one pair."""
         # A 16-byte hash sorts and compares faster than a query. In practice, two texts never share a hash.
         self._waiting.append((blake2b(pair.query.encode(), digest_size=16).digest(), pair))
         if len(self._waiting) >= INSERT_ROWS:

@@ -74,7 +74,6 @@ class Refusal:
     late: bool = False
 
     def error(self, head: Head, path: str) -> SchemaError:
-        """Return the error with the columns of this file."""
         remedy = self.remedy if isinstance(self.remedy, str) else self.remedy(head)
         return SchemaError(f"{self.message}{list_columns(head)}", where=path, remedy=remedy)
 

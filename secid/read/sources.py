@@ -266,7 +266,6 @@ def _similar_names(path: Path) -> str:
 
 
 def _folder(path: str) -> list[_Entry]:
-    """Return the sources of a folder."""
     files, name, folder = _folder_files(path), Path(path).resolve().name, Path(path)
     return [_Entry(name, files, folder.parent)] if _is_saved_dataset(folder) else _groups(name, folder, files)
 

@@ -128,7 +128,6 @@ def labelled_objects(query: ColumnKey, docs: ColumnKey, label: str) -> Binding:
 
 
 def list_binding(query: ColumnKey, docs: ColumnKey, label: ColumnKey) -> Binding:
-    """Return the binding of a list of passages and a list of their labels."""
     columns = tuple(map(str, (query, docs, label))) if isinstance(query, str) else None
     return _list(str(query), str(docs), str(label), columns, itemgetter(query, docs, label))
 

@@ -196,7 +196,6 @@ def _arrays(folder: Path, name: str, sha256: str) -> dict[str, npt.NDArray[Any]]
 def read_table(folder: Path, source: str, temperature: float) -> TripletTable:
     """Read the triplet table of one source. The input files are not needed.
 
-    temperature : the run's temperature.
     The table's `query` is a place in the query_keys of the source's state. `positive`, `negative` and `place` are
     numbered within the table, and a negative listed by several records has one number per record. The coverage of
     positives is NaN, because it is not stored.

@@ -331,8 +331,6 @@ def source_audit(
 
     s_qn, s_qp : (T,) scores of each negative and of its positive.
     outside    : (T,) flags of negatives whose text is not in the corpus.
-    n_unjudged_queries    : number of queries without judgements.
-    n_of_unjudged_queries : number of negatives of these queries.
     guide      : scores of every negative by a guide, or None. Its rules are separate. Its π would equal its absolute
                  margin.
     """

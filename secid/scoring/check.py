@@ -104,10 +104,7 @@ def check_sources(
 
 
 def with_commands(check: Check, specs: Sequence[str], settings: Mapping[str, object]) -> Check:
-    """Add the commands that write copies of the sources without defects. If no source needs one, change nothing.
-
-    specs, settings : sources and settings of the check as typed.
-    """
+    """Add the commands that write copies of the sources without defects. If no source needs one, change nothing."""
     unusable = STANDARD_INPUT in specs or any(map(has_hidden_characters, specs))
     if unusable or not any(repair_defects(source) for source in check.sources):
         return check
@@ -143,7 +140,6 @@ class _Checker:
         self._gates = CoverageSample(plan, folder, settings.seed)
 
     def close(self) -> None:
-        """Close the temporary files."""
         self._gates.close()
 
     def source(self, planned: PlannedSource, reader: Reader) -> tuple[SourceReport, TextFacts]:

@@ -92,7 +92,6 @@ def _refuse_missing_one(settings: Settings, progress: Progress) -> Path | None:
 
 
 def guide_is_target() -> UsageError:
-    """Return the error for a guide that is the target encoder."""
     return UsageError(
         "is the target encoder, which cannot find its own false negatives",
         where=flag_of("guide"),
@@ -215,10 +214,7 @@ def refuse_one_encoder_twice(encoders: Sequence[EncoderLike | None]) -> None:
 def with_other_encoders(
     scored: Scored, read: ReadSources, names: Sequence[str], work: Path, progress: Progress
 ) -> Scored:
-    """Add the ablation over encoders to a run, at the run's budget. The target encoder is the base.
-
-    names : other encoders.   work : folder for temporary files.
-    """
+    """Add the ablation over encoders to a run, at the run's budget. The target encoder is the base."""
     from secid.analyses.ablations import ABLATIONS, over_encoders
     from secid.scoring.run import scores_under
 

@@ -78,7 +78,6 @@ def chosen_query_warnings(
     queries. This uses only other sources with at least MIN_SHARED_QUERIES sampled queries on both sides. If there are
     none, the warning leaves the source out.
     has : (S, n) flags of the queries that each source has.   hardness : sums by query of each source.
-    n_queries : number of queries in the run.
     """
     sources = {}
     for place, (name, in_source) in enumerate(zip(names, has, strict=True)):
@@ -365,7 +364,6 @@ def source_reports(
 
 
 def control_results(context: Context) -> tuple[ControlResult, ...]:
-    """Return the results of all controls."""
     names = [item.name for item in context.ranked]
     pool = distinct(
         np.concatenate([ids for item in context.items for ids in (item.triplets.positive, item.triplets.negative)])

@@ -56,7 +56,6 @@ class Scored:
 
     measured  : each source with all of its queries.   findings : findings by source.
     positives : labelled positives by source, in the form that a baseline stores.
-    frequencies : document frequencies of the run.
     reference : random passages that hardness is measured against.
     scores    : ECI_B used for ranking, at the run's budget; beyond budget 1, with sources cut to equal size.
     vectors   : vectors of the texts, valid as long as the run's work folder exists.

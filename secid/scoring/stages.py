@@ -93,7 +93,6 @@ class ReadSources:
     draft : plan without text findings, which is enough for encoding.   plan : plan with text findings.
     wait_for_findings : function that waits for the text findings of all rows, and returns them.   texts : its result.
     resolved : settings with the chosen tokenizer.
-    files : files that were read, by path.
     collection : collection whose whole corpus is compared with positives (separation), or None.
     """
 
@@ -243,7 +242,6 @@ def measurer_of(
 
 
 def variants_of(suite: Sequence[Aspect]) -> list[Variant]:
-    """Return all variants of all aspects."""
     return [variant for aspect in suite for variant in aspect.variants.values()]
 
 

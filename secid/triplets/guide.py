@@ -85,7 +85,6 @@ class GuideScores:
 
     @property
     def is_whole(self) -> bool:
-        """True if the guide scored all triplets."""
         return bool(self.scored.all())
 
     def suspect(self) -> Flags:

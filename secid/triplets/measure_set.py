@@ -32,17 +32,14 @@ SAMPLES = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 
 
 def coverage_name(tokenizer: str, corpus: str) -> str:
-    """Return the name of a coverage in a sweep."""
     return f"{tokenizer}/{corpus}"
 
 
 def tokenizer_of(variant: Variant) -> str:
-    """Return the tokenizer of a variant's coverage."""
     return variant.coverage.split("/")[0]
 
 
 def base_variant(settings: Settings) -> Variant:
-    """Return the variant of the run's own settings."""
     return Variant(settings.temperature, coverage_name(settings.tokenizer, settings.idf), "full")
 
 
@@ -101,7 +98,6 @@ class VariantScore:
     nats        : ECI_B; None for a sample without triplets, and for an unbounded weight.
     eigenvalues : (d,) eigenvalues of M for an unbounded weight, because it is scaled later, by its mean over the run;
                   None for other weights.
-    weight_sum, n_negatives : sum of the weights, and sum of the shares.
     n_queries   : number of distinct queries in the variant's sample.
     """
 
@@ -121,7 +117,6 @@ class Measured:
     eigenvalues     : eigenvalues of M, >= 0, ascending; zeros may be missing.
     influence       : influence at the run's budget, then at the budgets of the curve.
     query_keys      : (Q, 16) text keys of influence.queries.
-    variants        : scores under other variants.
     """
 
     name: str
@@ -135,16 +130,13 @@ class Measured:
 
     @property
     def triplets(self) -> Triplets:
-        """Triplets of the table's rows."""
         return self.table.triplets
 
     def nats(self, budget: float) -> float:
-        """Return ECI_B of this set."""
         return spectral_nats(self.eigenvalues, budget)
 
     @property
     def trace(self) -> float:
-        """tr M."""
         return float(self.eigenvalues.sum())
 
 

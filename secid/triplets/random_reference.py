@@ -181,7 +181,6 @@ def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors,
     """Draw random passages for a sample of queries, and return their cosines. Source: METHOD 10, 14.
 
     triplets : triplets of the sources, without controls. Passages are drawn from their documents.
-    vectors  : vectors of all texts in these triplets.
     Passages are drawn without replacement, and exclude the query's labelled positives but not its negatives. The draw
     depends on the seed, the query and the set of passages, not on the order of files or rows. Return None if every
     query has fewer than MIN_PASSAGES passages.
@@ -228,7 +227,6 @@ def _sampled_queries(plan: Plan, triplets: Sequence[Triplets], seed: int) -> Ind
 def random_passages(plan: Plan, queries: Index, pool: Index, seed: int) -> list[Index]:
     """Return up to PASSAGES_PER_QUERY random passages for each query, in the order drawn. None is a labelled positive.
 
-    pool : passages to draw from, as returned by `passage_pool`.
     For each of the query's positives in the pool, one extra passage is drawn, because positives are removed afterwards.
     Positives outside the pool do not affect the draw. So controls and objectives, which add positives to the plan, do
     not change it.

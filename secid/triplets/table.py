@@ -186,12 +186,10 @@ class CoverageTables:
     """Lexicons and document frequencies of a run, computed when first needed.
 
     triplets : scored triplets of all sources. Their distinct documents are the pool (METHOD 2).
-    folder   : folder for token sets on disk.
     frozen   : saved document frequencies by tokenizer and corpus, used instead of the run's own, so that a new source
                is scored in the pool of an earlier run.
     pieces   : function that splits texts into the encoder's word pieces, for the tokenizer "wordpieces"; None if the
                encoder has no tokenizer.
-    progress : receives the progress of each lexicon.
     lexicons : lexicons that exist already, by tokenizer, for the same texts and pool.
     """
 
@@ -301,7 +299,6 @@ class TripletTable:
     positive_coverage : (G,) lexical coverage of the scored positive.
     s_query_negative, s_positive_negative, coverage : (T,) cosines and lexical coverage of the negative.
     findings          : (T,) bit mask. Bit i is set if the negative has finding number i of the catalogue.
-    evaluated         : names of the findings that were evaluated.
     guide             : scores of the guide; None without a guide.
     """
 
@@ -375,7 +372,6 @@ class TripletTable:
         )
 
     def gates(self) -> Gates:
-        """Return the gates of all triplets at the table's temperature."""
         return gates(self.dots(), torch.from_numpy(self.coverage), self.temperature)
 
     def pair_loss(self) -> Tensor:

@@ -109,7 +109,6 @@ def _aligned_values(
 ) -> list[Any]:
     """Return one value per passage of the row, from a list or from one column per passage; [] if they do not align.
 
-    names : names of the columns.   fits : function that checks a value.
     n     : allowed numbers of values: the number of the row's passages, or the number up to the last usable one.
     """
     values = [columns[name] for name in sorted(names, key=_number_in)]
@@ -192,7 +191,6 @@ class RowsOnDisk:
         self._path = path
 
     def watch(self, items: Iterable[RecordOrDefect | Block]) -> Iterator[RecordOrDefect | Block]:
-        """Yield the items, and store each one."""
         with self._path.open("w", encoding="utf-8") as file:
             for item in items:
                 records = item.records() if isinstance(item, Block) else (item,)

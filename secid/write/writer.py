@@ -79,7 +79,6 @@ class WrittenFile:
     """Contents of a written file.
 
     layout      : "n-tuple" or "triplets" for st-ntuple, else "".
-    n_negatives : number of negatives in all rows.
     n_made_ids  : number of rows for which a query id or passage id was generated.
     not_held    : name of a content that the file lacks -> number of source rows with it (for further positives, the
                   number of positives).
@@ -149,7 +148,6 @@ class _Survey:
     n_scored      : number of rows whose passages all have a score.
     n_without_ids : number of rows that lack the id of the query or of a passage.
     numbers       : distinct numbers of negatives per row.
-    kinds         : other column -> kinds of its values.
     contents      : name of a column or other content -> number of rows with a value.
     unsupported   : name of content that no schema can hold -> number of rows with it.
     unwritable    : column -> number of values that JSON cannot hold.
@@ -346,7 +344,6 @@ def _made_id(text: str) -> str:
 
 
 def _write(documents: Iterator[dict[str, Any]], types: Mapping[str, str], out: Path, suffix: str) -> int:
-    """Write the documents in order, and return their number."""
     if suffix == ".parquet":
         return _write_parquet(documents, types, out)
     n_rows = 0

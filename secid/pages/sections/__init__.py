@@ -44,7 +44,6 @@ def of_analysis(run: Run, name: str, part: str = "section") -> Any:
 
 
 def page_of(run: Run, probe: Probe | None = None) -> Page:
-    """Build the page of a run, with its probe if it has one."""
     run = trusted(run)
     sections = (
         Section(anchor="columns", title="Columns of the answer table", terms=terms(*ANSWER_TERMS)),

@@ -138,7 +138,6 @@ def _terms(run: Run, ablations: Sequence[Ablation]) -> tuple[tuple[str, str], ..
 
 
 def _table(run: Run, item: Ablation) -> Table:
-    """Return the heat table of one varied setting."""
     names = [source.name for source in run.sources]
     blocks = list(dict.fromkeys(block for row in item.rows for block in row.block_stability))
     sampled = any(row.n_queries for row in item.rows)

@@ -55,7 +55,6 @@ def suspects_sentences(guide: GuideResult) -> list[str]:
 
 
 def guide_sentence(_: Run, guide: GuideResult) -> str:
-    """Return the sentences on all sources, for a terminal."""
     return " ".join(suspects_sentences(guide))
 
 
@@ -75,7 +74,6 @@ def trusted(run: Run) -> Run:
 
 
 def guide_section(run: Run, guide: GuideResult) -> Section:
-    """Show the guide's suspects in each source."""
     scores = {source.name: source.scored for source in run.sources}
     by_name = {source.name: source for source in guide.sources}
     rows = tuple(

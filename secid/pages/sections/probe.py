@@ -291,7 +291,6 @@ def scope(probe: Probe) -> str:
 
 
 def verdict(probe: Probe) -> tuple[str, ...]:
-    """Return all sentences about the result."""
     return tuple(filter(None, (probe_headline(probe), *cautions(probe), scope(probe))))
 
 
@@ -322,7 +321,6 @@ def _cells(dose: Dose, name: str, is_control: bool) -> tuple[str, str]:
 
 
 def pairs_table(dose: Dose) -> Table:
-    """Return a row for each pair of sources."""
     columns = (foreign("pair"), number("difference ± CI"), number("Holm p"), text("significant"))
     return Table(
         caption=f"Differences in nDCG@10 between sources at the learning rate {dose.rate:g}",

@@ -69,7 +69,6 @@ def profile_gaps(_: Run, result: Profiles) -> Table | None:
 
 
 def _half(mean: Mean) -> str:
-    """Format a difference with half of its interval."""
     ends = mean.interval_95
     return f"{signed(mean.value)} {UNKNOWN_HALF_WIDTH if ends is None else f'±{fraction((ends[1] - ends[0]) / 2)}'}"
 

@@ -181,7 +181,6 @@ class ControlComparison:
     """Comparison of sources with the controls of one kind, by the interval of their difference (`Against.placed`).
 
     above: the control scores above these.   below: it scores below them.   tied: the interval contains 0.
-    missing: sources that were not compared with it.
     """
 
     above: tuple[str, ...]

@@ -311,7 +311,6 @@ def notes(run: Run) -> tuple[str, ...]:
 
 
 def notes_section(run: Run) -> Section:
-    """Show everything that the verdict leaves out."""
     return Section(anchor="notes", title="What the numbers say and what they do not", bullets=notes(run))
 
 

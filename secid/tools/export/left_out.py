@@ -49,7 +49,6 @@ def defects_of_ranking(findings: Sequence[SourceFinding]) -> tuple[str, ...]:
     Negatives with a defect are often the hardest, so a ranking would keep them. A formal defect is dropped only if it
     counts and if dropping it brings the negatives closer to the positives. Otherwise the copy's negatives would be
     easier to tell from positives.
-    findings : findings of the source.
     """
     helped = defects_to_drop(findings)
     return tuple(name for name in DEFECTS if not FINDINGS[name].formal or name in helped)
@@ -147,7 +146,6 @@ class Request:
 class Answer:
     """The row of a source, or of its copy, in the answer table.
 
-    flagged_share : share of the negatives with a defect.
     n_triplets : number of distinct scored negatives; of all distinct negatives for a check, which scores nothing.
     score      : score at the run's budget; None for a check, and for a copy, which is not scored.
     hardness   : hardness against the run's random passages; None if the run has none.
@@ -174,7 +172,6 @@ class Selection(WrittenFile):
                    need texts. `before` and `after` cover only scored negatives.
     left_out     : number of listed negatives that are not in the copy, by reason. A negative with several findings
                    counts for the first in the catalogue. Blank negatives count as `empty`; no copy has them.
-    n_records    : number of the source's records.
     n_records_kept : number of records that keep a negative. The copy omits the others.
     rows_skipped : number of rows without a record, by reason. They are not in the copy, and only their blank negatives
                    are counted above.
@@ -202,7 +199,6 @@ def widened(findings: Sequence[SourceFinding], copy: Mapping[str, float]) -> dic
 
     The values are the differences in the source and in the copy. A difference is the share of the negatives with the
     finding minus that of the positives.
-    findings : findings of the source.   copy : differences of the copy, by name.
     """
     pairs = {
         item.name: (item.positives.difference, copy[item.name])
@@ -238,7 +234,6 @@ def refuse_worse(before: Answer, after: Answer) -> None:
 class Facts:
     """Numbers and findings of a source's negatives, (T,) each, in the order of the plan's triplets.
 
-    scored   : True for negatives that the run scored.
     numbers  : columns of negatives.parquet, by name; NaN for unscored negatives.
     findings : flags by finding. Unscored negatives have False for a finding that needs the encoder.
     """
@@ -338,10 +333,7 @@ class Selected:
         return replace(part, excess=ListedNegatives(part, plan.queries.keys).excess())
 
     def write(self, request: Request, files: Sequence[Path], schema: Schema, suffix: str) -> dict[str, Any]:
-        """Write the copy and its log. Return the fields of a `Selection` except the answers.
-
-        files : temporary paths of the copy and of the log.
-        """
+        """Write the copy and its log. Return the fields of a `Selection` except the answers."""
         copy, log = files
         with writing(request.log), log.open("w", encoding="utf-8", newline="\n") as lines:
             left_out, rows_skipped = self.write_left_out(lines)
@@ -363,7 +355,6 @@ class Selected:
         }
 
     def rows(self) -> Iterator[CopyRow]:
-        """Yield the rows of the copy."""
         for _, row, part in self.original.rows():
             reasons = zip(row.negatives if row else (), self.listed[part], strict=True)
             staying = [negative for negative, reason in reasons if not reason]

@@ -137,7 +137,6 @@ def normalized(run: Run, shares: Mapping[str, float]) -> dict[str, float]:
 
 
 def _nats(state: InformationState, budget: float) -> float:
-    """Return the score of a state at a budget."""
     return spectral_nats(eigenvalues(state, len(state.total)), budget)
 
 
@@ -194,7 +193,6 @@ class Blend(WrittenFile, DrawCounts):
     """The written mixture.
 
     base      : source whose rows the file has.   n_records : number of its records.
-    n_drawn   : number of negatives in the file, by source.
     requested : requested share of each source; they add up to 1.
     """
 

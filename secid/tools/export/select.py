@@ -232,7 +232,6 @@ def read_facts(
 
 
 def refuse_not_evaluated(run: Run, source: str, flag: str, findings: Collection[str]) -> None:
-    """Raise UsageError for findings that the run did not evaluate."""
     for finding in findings:
         part = "hardness" if finding in AGAINST_PASSAGES else finding
         why = run.not_evaluated.get(part) or run.not_evaluated.get(f"score without {part}s")

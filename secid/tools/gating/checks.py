@@ -60,13 +60,11 @@ class Subject:
     """A source and everything that its checks need.
 
     previous  : the source's predecessor; None for a new source.
-    limits    : limits of its checks.
     known_languages : languages of the predecessor, or of the whole baseline for a new source.
     hardness  : None if hardness or its interval cannot be computed.
     missing   : reason why hardness or a finding could not be evaluated, by name.
     example   : function that returns the row and the texts of a triplet, without cosines.
     content   : (T,) hash of the texts of each triplet.
-    left_out  : rows that were not used.
     guide     : evidence that the guide's flags are reliable; None without a guide.
     """
 
@@ -248,7 +246,6 @@ def _suspect(subject: Subject) -> Iterator[GateCheck]:
 
 
 def _limits(subject: Subject) -> Iterator[GateCheck]:
-    """Yield a check for each limit."""
     for name, bound in subject.limits.bounds.items():
         if name == "hardness":
             yield _hardness(subject, bound)

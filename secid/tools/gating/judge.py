@@ -50,7 +50,6 @@ SCORE_TOLERANCE = 1e-7
 class GateReference:
     """The baseline and the policy that sources are judged by.
 
-    where, policy_from : paths of the baseline and of the policy.
     samples : sources of the baseline's run, for paired comparisons.   paired : folder of that run; None without one.
     """
 

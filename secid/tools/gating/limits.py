@@ -81,7 +81,6 @@ class Bound:
     detects: float | None = None
 
     def allowed(self) -> tuple[float, float]:
-        """Return the smallest and the largest allowed number."""
         return {AT_LEAST: (self.value, inf), AT_MOST: (-inf, self.value), WITHIN: (-self.value, self.value)}[self.side]
 
 

@@ -307,7 +307,6 @@ class Journal:
         return request in self._places
 
     def __len__(self) -> int:
-        """Return the number of usable answers."""
         return len(self._places)
 
     def _read(self) -> dict[str, int]:

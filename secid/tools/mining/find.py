@@ -258,7 +258,6 @@ class MinedNegatives:
 
     @property
     def miner(self) -> Miner:
-        """Return the source's miner."""
         return self.plan.miners[self.number]
 
     @property
@@ -277,7 +276,6 @@ class MinedNegatives:
 
     @property
     def short(self) -> dict[str, int]:
-        """Count the short rows by reason."""
         return _by_name(SHORT_ROW_REASONS, np.bincount(self.picks.why, minlength=len(SHORT_ROW_REASONS) + 1))
 
     def refuse_none(self) -> None:

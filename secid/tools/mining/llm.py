@@ -239,7 +239,6 @@ class Endpoint:
             progress.note("the key is sent unencrypted; use an https address if the server has one")
 
     def error(self, message: str, remedy: str) -> EndpointError:
-        """Return an error of this server."""
         return EndpointError(message, where=self.url, remedy=remedy)
 
     def ask(self, text: str) -> ServerAnswer | str:
@@ -297,7 +296,6 @@ class Endpoint:
         return self.error(what, SERVER_CHECK)
 
     def close(self) -> None:
-        """Close the connection."""
         self._client.close()
 
     def _with_less(self, optional: Mapping[str, Any], text: str) -> bool:
@@ -391,7 +389,6 @@ class Answers:
     """The texts that a language model wrote.
 
     texts    : (R, m) numbers of each row's negatives in the spool; -1 after the last.
-    rejected : file of the rejected texts.   reasons : their number by reason.   usage : usage of all answers.
     """
 
     texts: Index

@@ -153,7 +153,6 @@ class MiningPlan:
     concurrency: int = 8
 
     def paths(self, folder: Path) -> list[Path]:
-        """Return the path of each source's file."""
         return [folder / f"{miner.name}{self.suffix}" for miner in self.miners]
 
     def check(self, settings: Settings, has_encoder: bool) -> None:
@@ -259,12 +258,10 @@ def _miner(spec: str, k: int) -> Miner:
 
 
 def option_names(method: type[Method]) -> tuple[str, ...]:
-    """Return the names of a method's options."""
     return tuple(field.name for field in fields(method))
 
 
 def _options(spec: str, kind: str, text: str) -> dict[str, Any]:
-    """Parse the options of a method, option=value,…"""
     values: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         name, separator, value = part.partition("=")

@@ -68,7 +68,6 @@ class Questions:
         return replace(self, passages=passages), place[ids]
 
     def close(self) -> None:
-        """Close the spool files."""
         self.queries.close()
         self.passages.close()
 

@@ -96,7 +96,6 @@ class Learner:
         self._one_graph = True
 
     def restore(self) -> None:
-        """Restore the initial weights."""
         with torch.no_grad():
             for weight, value in zip(self._weights, self._start, strict=True):
                 weight.copy_(value)
@@ -105,7 +104,6 @@ class Learner:
     def fit(self, steps: Iterator[Step], n_steps: int, rate: float, tick: Callable[[], None]) -> None:
         """Train with AdamW. The rate rises over a tenth of the steps, then falls to 0.
 
-        tick : called after each step.
         Raises DivergedError if a loss or its gradient is not finite. Raises EncoderError if a single text or the
         optimizer's state does not fit in memory.
         """

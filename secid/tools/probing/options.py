@@ -43,7 +43,6 @@ class Options:
 
     n_held_out : maximum number of queries that are ranked.
     rates    : learning rates, rising; every source is trained at each.
-    loss     : one of LOSSES.
     passages : "own" compares a query with its own negatives, "batch" also with the passages of other rows.
     estimate : stop before training and report how long it would take.
     """

@@ -109,7 +109,6 @@ class TrainingRuns:
         return {source: np.concatenate([done[run] for run in source_runs]) for source, source_runs in runs.items()}
 
     def start_progress(self) -> None:
-        """Start the stage of progress for all training runs."""
         self._n_done, self._total = 0, self.counts()[1]
         self._progress.start("train", self._total, "training runs")
 

@@ -126,7 +126,6 @@ class RowLists:
         return np.diff(self.offsets)
 
     def of(self, row: int) -> Index:
-        """Return the passages of a row."""
         return self.ids[self.offsets[row] : self.offsets[row + 1]]
 
     @property
@@ -135,7 +134,6 @@ class RowLists:
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
     def take(self, rows: Index) -> RowLists:
-        """Return the lists of these rows."""
         return RowLists.of_counts(self.ids[ranges_of(self.offsets[rows], self.counts[rows])], self.counts[rows])
 
     def by_id(self) -> RowLists:
@@ -163,12 +161,10 @@ class Task:
     queries, passages : stores of the texts.   query : (R,) id of each row's query in `queries`.
     positives  : all labelled positives of each row's query.
     negatives  : negatives of each source, by name. All sources have the same number in a row.
-    controls   : negatives of each control, by kind.
     group, fold : (R,) group and fold of each row. Rows of a group are held out together.
     candidates : rising ids of the passages that held-out queries rank.
     n_left_out : number of queries that a source lacks or that have no positive.
     missing    : reason why a control could not be made, by kind.
-    folder     : folder of the spool files.
     """
 
     queries: TextStore
@@ -199,7 +195,6 @@ class Task:
         return distinct(pairs(self.positives.rows, self.positives.ids, len(self.passages)))
 
     def close(self) -> None:
-        """Close the spool files."""
         self.queries.close()
         self.passages.close()
 

@@ -39,7 +39,6 @@ class MergedScore:
 
     state : sum over all shards.   eigen : eigenvalues of its M.
     squares : (budgets,) sum of squared influences of the queries.   bias_nats : (budgets,) bias.
-    n_queries : number of distinct queries.
     """
 
     state: InformationState
@@ -138,7 +137,6 @@ class MergedPairs:
     jaccard    : (S, S) overlap of the negatives of two sources, summed over shared queries.
     shared     : for each compared pair, the queries that it shares.   scored : pairs that are compared by score.
     members    : for each restricted set that is scored, the sources that share its queries.
-    sets       : scores of these sets.
     squares    : for each scored pair, the squared standard error of the difference.
     covariance : (S, S) covariance of the scores in the table.
     n_inverted : for each restricted set in the table, the number of negatives that score above their positive.
@@ -230,7 +228,6 @@ class MergedPairs:
         return SubsetKey(place, self.counts.common) if self.counts.in_table else self.whole(place)
 
     def places(self, *names: str) -> tuple[int, ...]:
-        """Return the places of sources in the matrices."""
         return tuple(map(self.names.index, names))
 
     def pairs(self, nats: Callable[[SubsetKey], float]) -> SourcePairs:

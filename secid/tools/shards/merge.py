@@ -90,8 +90,6 @@ class MergedSource:
     """One source, added up over shards.
 
     parts    : numbers of the source in each shard where it has triplets, in order.
-    without_triplets : its numbers in the other shards.
-    score    : score of all its triplets.
     sound    : score of the triplets without a counted defect; the same object as `score` if none has a defect.
     weights, information : sums over the triplets with each finding, by name; under "" over all triplets.
     keys, per_query : for each shard, the keys of its queries and their influence at the first budget.

@@ -83,7 +83,6 @@ def refuse_in_shards(settings: Settings, words: Sequence[str]) -> None:
 
 
 def name_of(kind: str, shard: Shard) -> str:
-    """Return the name of a state."""
     return f"{kind}-{shard.number:05d}-of-{shard.of:05d}"
 
 
@@ -190,7 +189,6 @@ class Job:
         return bool(self.done(kind, [shard]))
 
     def count(self, readers: Sequence[Reader], shard: Shard, folder: Path, progress: Progress) -> Counts:
-        """Count a part and write its counts."""
         from secid.tools.shards.counts import count_part, summed_counts
 
         counts = count_part(readers, self.resolved.values, shard, folder, progress)

@@ -69,7 +69,6 @@ class ListedNumbers:
 class SourceNumbers(ListedNumbers):
     """Numbers of one source in a shard. Its arrays are stored separately.
 
-    result   : the source's report for this shard.
     file     : name of its file, which may have several sources.   n_groups : number of records with a triplet.
     """
 
@@ -102,7 +101,6 @@ class ShardNumbers:
 
 
 def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Settings) -> tuple[ShardNumbers, Arrays]:
-    """Return the numbers and the arrays of a scored shard."""
     arrays: Arrays = {}
     results = {result.name: result for result in scored.run.sources}
     for number, item in enumerate(scored.measured):
@@ -209,7 +207,6 @@ def write_vectors(vectors: Vectors, plan: Plan, path: Path) -> None:
 
 
 def state_of_counts(counts: Counts) -> tuple[dict[str, Any], Arrays]:
-    """Return the header and the arrays of a part's counts."""
     arrays: Arrays = {"phrases": counts.phrases}
     for number, table in enumerate(counts.tables.values()):
         arrays |= {f"{number}.keys": table.keys, f"{number}.counts": table.counts}
@@ -223,7 +220,6 @@ def state_of_counts(counts: Counts) -> tuple[dict[str, Any], Arrays]:
 
 
 def counts_of_state(state: StateDir, name: str) -> Counts:
-    """Read the counts of a part."""
     header, arrays = state.header(name), state.read(name)
     tables = {
         (kind, source): DocumentFrequencies(arrays[f"{number}.keys"], arrays[f"{number}.counts"], n)

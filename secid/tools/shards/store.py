@@ -89,7 +89,6 @@ class StateDir:
         """Write a state completely or not at all, and create its folder. A state with the same name is replaced.
 
         header : JSON values.   arrays : bool, integers, floats or complex64, of any shape.
-        files : large files to copy, by key.
         """
         file = _file(name)
         stored = {key: np.asarray(a, a.dtype.newbyteorder("="), order="C") for key, a in arrays.items()}
