@@ -149,12 +149,6 @@ def answer(sources: Sequence[SourceReport], texts: Mapping[str, TextFacts]) -> T
     return Table(caption="Defects: negatives with at least one counted defect", columns=columns, rows=rows)
 
 
-def numbers_to_drop(sources: Sequence[SourceReport]) -> str:
-    """Return sentences on the number of negatives that each repair drops; none for a repair of a single defect."""
-    every = (drops(source, f"The repair of {named(source.name)}") for source in sources if source.repair)
-    return " ".join(filter(None, every))
-
-
 def _findings(source: SourceReport, facts: TextFacts) -> ShownFindings:
     """Show the findings above their limit, the most urgent first, and then the cautions."""
     items = [
@@ -316,7 +310,8 @@ def _repairs(check: Check) -> Iterator[Line]:
         return
     repairs = [source.repair for source in check.sources if source.repair]
     yield Line(f"{REPAIR_OFFER}:")
-    yield Line(numbers_to_drop(check.sources), indent=2)
+    dropped = (drops(source, f"The repair of {named(source.name)}") for source in check.sources if source.repair)
+    yield Line(" ".join(filter(None, dropped)), indent=2)
     yield from (command(line, 2) for line in (check.save, *repairs[:SHOWN_FINDINGS]))
     if len(repairs) > SHOWN_FINDINGS:
         yield Line(f"The page has {plural(len(repairs) - SHOWN_FINDINGS, 'more command')}.", indent=2)

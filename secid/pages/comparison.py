@@ -302,14 +302,9 @@ def _order(runs: RunComparison) -> list[str]:
     sentences = []
     for label, established in (("significant in both runs", True), ("not significant in both runs", False)):
         pairs = [" and ".join(map(named, pair)) for pair in every if (pair in sure) == established]
-        sentences += (
-            [f"Changes of order, {label}: {'; '.join(pairs[:MAX_CHANGED_PAIRS])}{_more(pairs)}."] if pairs else []
-        )
+        more = f"; {len(pairs) - MAX_CHANGED_PAIRS} more" if len(pairs) > MAX_CHANGED_PAIRS else ""
+        sentences += [f"Changes of order, {label}: {'; '.join(pairs[:MAX_CHANGED_PAIRS])}{more}."] if pairs else []
     return sentences or ["The order is the same."]
-
-
-def _more(pairs: Sequence[str]) -> str:
-    return f"; {len(pairs) - MAX_CHANGED_PAIRS} more" if len(pairs) > MAX_CHANGED_PAIRS else ""
 
 
 def _changed(runs: RunComparison) -> str:

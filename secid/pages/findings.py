@@ -177,14 +177,10 @@ def compared(finding: SourceFinding) -> str:
 
 
 def advice(finding: SourceFinding) -> str:
-    return f"{capital(what_to_do(finding))}."
-
-
-def what_to_do(finding: SourceFinding) -> str:
     """Return advice about a finding. Dropping does not help if positives have it about as often, or more often."""
     if finding.positives is None or (finding.dropping_helps and not too_rare(finding)):
-        return FINDINGS[finding.name].do
-    return "repair the texts of both negatives and positives; dropping these negatives would widen the difference"
+        return f"{capital(FINDINGS[finding.name].do)}."
+    return "Repair the texts of both negatives and positives; dropping these negatives would widen the difference."
 
 
 def form_table(sources: Sequence[SourceReport]) -> tuple[Table, ...]:

@@ -169,7 +169,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "bdi": _bdi,
         "direction": _direction,
-        "breakable": _breakable,
+        "breakable": lambda cell: cell.replace("_", Markup("_<wbr>")),
         "fraction": fraction,
         "head": head_words,
         "is_long": _is_long,
@@ -195,11 +195,6 @@ def _bdi(text: str) -> Markup:
         .replace(ISOLATE, '<bdi class="name">')
         .replace(END_ISOLATE, "</bdi>")
     )
-
-
-def _breakable(cell: Markup) -> Markup:
-    """Return a cell that may break after an underscore."""
-    return cell.replace("_", Markup("_<wbr>"))
 
 
 def _direction(cell: str, kind: str) -> str | None:

@@ -25,7 +25,7 @@ from secid.pages.glossary import (
     on_own_queries,
     sources_listed,
 )
-from secid.pages.page import Column, Section, Table, foreign, number, status, text
+from secid.pages.page import Column, Table, foreign, number, status, text
 from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.equal_hardness import unranked_line
 from secid.pages.sections.guide import suspects_sentences
@@ -167,10 +167,6 @@ def _tie(_: Run, source: SourceReport) -> str:
     return source.scored.tie or "–"
 
 
-def _score_and_tie(run: Run, source: SourceReport) -> str:
-    return f"{own_score(run, source)} {_tie(run, source)}"
-
-
 def gate(name: str) -> Cell:
     """Return a function that formats a source's mean of a gate, over the table's queries, or all without a profile."""
 
@@ -198,7 +194,7 @@ SHORT_COLUMNS: dict[Column, Cell] = {
     foreign("source"): ANSWER_COLUMNS[foreign("source")],
     status("status"): ANSWER_COLUMNS[status("status")],
     **{number(SHORT_HEADS[name]): gate(name) for name in FACTORS},
-    text("score ± CI tie"): _score_and_tie,
+    text("score ± CI tie"): lambda run, source: f"{own_score(run, source)} {_tie(run, source)}",
     number("hard."): ANSWER_COLUMNS[number("hardness")],
     number("defects"): ANSWER_COLUMNS[number("defects")],
 }
@@ -308,10 +304,6 @@ def notes(run: Run) -> tuple[str, ...]:
         _hardness(run),
     )
     return tuple(filter(None, every))
-
-
-def notes_section(run: Run) -> Section:
-    return Section(anchor="notes", title="What the numbers say and what they do not", bullets=notes(run))
 
 
 def _has_weak_positives(source: SourceReport) -> bool:
