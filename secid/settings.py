@@ -471,7 +471,6 @@ def _suggest(name: str, names: Collection[str]) -> str:
 
 @cache
 def _adapter(name: str) -> TypeAdapter[Any]:
-    """Return the pydantic adapter that checks a setting's type and range."""
     from pydantic import TypeAdapter
     from pydantic.fields import FieldInfo
 

@@ -387,7 +387,6 @@ def _curves(item: Ablation, names: Sequence[str]) -> dict[str, str]:
 
 
 def _ends(words: Sequence[str]) -> list[Markup]:
-    """Return the first and the last setting, for the ends of the axis."""
     return [
         tag("text", words[0], x="0%", y=14.0, text_anchor="start", class_="tick"),
         tag("text", words[-1], x="100%", y=14.0, text_anchor="end", class_="tick"),

@@ -318,7 +318,6 @@ def _repairs(check: Check) -> Iterator[Line]:
 
 
 def _folded(what: str, sources: Sequence[SourceReport]) -> str:
-    """Return a line about sources without a row; "" if there are none."""
     names = listed([named(source.name) for source in sources], SHOWN_SOURCES)
     n = sum(source.n_triplets for source in sources)
     return f"{what}: {plural(len(sources), 'source')} ({names}; {plural(n, 'negative')})." if sources else ""
@@ -360,6 +359,5 @@ def _amount(problem: Problem) -> str:
 
 
 def _quoted(example: TripletExample) -> str:
-    """Format an example's negative, and the text that it matches."""
     words, match = plain(example.negative, QUOTED_CHARACTERS), match_words(example.match)
     return (f": “{words}”" if words else "") + (f" ({match})" if match else "")

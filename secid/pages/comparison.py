@@ -342,7 +342,6 @@ def _heads(runs: RunComparison, make: Callable[[str], Column] = number) -> list[
 
 
 def _difference(values: Sequence[float | None], write: Callable[[float], str]) -> str:
-    """Format the second value minus the first; "–" if one is missing."""
     first, second = values[0], values[1]
     return "–" if first is None or second is None else write(second - first)
 

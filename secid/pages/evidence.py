@@ -202,7 +202,6 @@ def _missing(audit: Audit) -> Iterator[str]:
 
 
 def _labels(audit: Audit) -> Section:
-    """Show the origin of the labels, and what they do not cover."""
     labels = audit.labels
     files = listed([named(path) for path in labels.files])
     n = plural(labels.n_judgements, "judgement")

@@ -370,7 +370,6 @@ def _numbers(run: Run) -> tuple[Table, ...]:
 
 
 def _rules(run: Run, names: list[str]) -> Table:
-    """Return a table with the rule of each finding, and the share above which it is listed."""
     rows = tuple(
         (
             plain(name),

@@ -127,7 +127,6 @@ def _hash(text: str) -> str:
 
 
 def _links(page: Page) -> list[tuple[str, str]]:
-    """Return (anchor, title) of each part of the page."""
     parts = (
         ("verdict", "Verdict", True),
         *([(page.second.anchor, page.second.title, True)] if page.second else []),
@@ -203,7 +202,6 @@ def _direction(cell: str, kind: str) -> str | None:
 
 
 def _is_long(example: TripletExample) -> bool:
-    """Return True if the page may clamp a text of the example."""
     return max(map(len, (example.query, example.positive, example.negative))) > CLAMPED_CHARACTERS
 
 
@@ -216,7 +214,6 @@ def shared_words(example: TripletExample) -> tuple[str, ...]:
 
 
 def _marked(text: str, words: Sequence[str]) -> Markup:
-    """Return the text as escaped HTML, with these words marked."""
     text = plain(text, MAX_CHARACTERS)
     pattern = "|".join(map(_pattern, sorted(words, key=len, reverse=True)))
     parts = re.split(f"({pattern})", text, flags=re.IGNORECASE) if words else [text]
@@ -262,7 +259,6 @@ def to_markdown(page: Page) -> str:
 
 
 def _smaller(page: Page) -> Iterator[Page]:
-    """Yield ever smaller pages, in the order of `to_markdown`."""
     short_page = _without_defaults(page)
     if short_page != page:
         yield short_page

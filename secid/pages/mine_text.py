@@ -175,7 +175,6 @@ def sweep_screen(sweep: Sweep) -> Screen:
 
 
 def _sweep_table(sweep: Sweep, source: SweptSource) -> Table:
-    """Return a table with the source, its variants, and random candidates. It fits 80 columns."""
     columns = (
         foreign(short(source.name)), number("margin"), number("negatives"), number("short"), number("by"),
         number("s_qn"), number("mean π"), number("suspects"),

@@ -143,7 +143,6 @@ def print_page(console: Console, screen: Screen) -> None:
 
 
 def _of_line(line: Line, console: Console) -> Iterator[Text]:
-    """Yield the wrapped lines of a sentence, or the single line of a command."""
     style, start = TONES[line.kind], " " * line.indent
     text = plain(without_isolates(CODE.sub(r"`\1`", line.text)))
     if line.kind in ("command", "literal"):

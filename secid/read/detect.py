@@ -208,7 +208,6 @@ def _note_on_unread(binding: Binding, head: Head) -> str:
 
 
 def _open_roles(binding: Binding, settings: Settings) -> frozenset[str]:
-    """Return the roles whose columns are not set by a flag."""
     if binding.labelled and (settings.format or settings.label_column):
         return frozenset()
     flags = {"positive": settings.positive_column, "negative": settings.negative_column}

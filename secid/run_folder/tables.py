@@ -175,7 +175,6 @@ def run_key(run: Run) -> str:
 
 
 def _hashes(folder: Path, run: Run) -> dict[str, str]:
-    """Return file -> SHA-256 for a run's tables."""
     path = folder / "state" / TABLES
     with damage_named(path, folder):
         index = json.loads(path.read_text(encoding="utf-8"))

@@ -105,7 +105,6 @@ def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Sc
 
 
 def _urgent(run: Run) -> Iterator[Line]:
-    """Yield the most urgent findings, and where to find the others."""
     groups, n_more = most_urgent(run, SHOWN_FINDINGS)
     if groups:
         where = f" ({count(n_more)} more in report.html)" if n_more else ""

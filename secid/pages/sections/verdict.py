@@ -89,7 +89,6 @@ def _shows_repaired(run: Run, source: SourceReport) -> bool:
 
 
 def _repaired_cells(source: SourceReport, full: bool) -> dict[str, str]:
-    """Return column title -> cell of a source without its flagged negatives."""
     score, hardness = score_without(source), fraction(source.scored.without_flagged.hardness, 2)
     return {
         "source": f"{plain(source.name)}, repaired" if full else "  repaired",
@@ -349,7 +348,6 @@ def _labels(run: Run) -> str:
 
 
 def _sampled(run: Run) -> str:
-    """Return a sentence on a sample of the records; "" if all were scored."""
     rows = max((source.rows for source in run.sources), key=lambda rows: rows.n_not_sampled)
     every = rows.n_records + rows.n_not_sampled
     if not rows.n_not_sampled:
@@ -390,7 +388,6 @@ def _budget(run: Run) -> str:
 
 
 def _hardness(run: Run) -> str:
-    """Return a sentence on the hardest and the easiest source; "" if all have the same hardness."""
     shown = {source.name: source.in_table(run.budget).hardness_value for source in run.sources}
     known = sorted((hardness, name) for name, hardness in shown.items() if hardness is not None)
     unknown = [name for name, hardness in shown.items() if hardness is None]

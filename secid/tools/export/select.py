@@ -114,7 +114,6 @@ def select(report: Run | Check, folder: Path, request: Request, work: Path, prog
 
 
 def _refuse_without_encoder(rule: Rule) -> None:
-    """Raise UsageError for a rule that needs an encoder, since a check has none."""
     if rule.ranked:
         raise UsageError("a check has no numbers to rank by", where="--top, --min-weight, --max", remedy=SCORE_FIRST)
     for finding in rule.drop:
