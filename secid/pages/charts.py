@@ -206,11 +206,7 @@ def _record(row: ChartRow, keys: Sequence[str]) -> dict[str, object]:
 
 
 def _drawn(
-    label: str,
-    rows: Sequence[ChartRow],
-    dashed: Sequence[Sequence[float]],
-    heads: Sequence[str],
-    shares: Sequence[int],
+    label: str, rows: Sequence[ChartRow], dashed: Sequence[Sequence[float]], heads: Sequence[str], shares: Sequence[int]
 ) -> Markup:
     """Draw the letter, name and strips of each row, and the axes below them."""
     scales, grids, axes = [], [], []

@@ -182,13 +182,7 @@ def _caution(item: SourceCaution) -> Item:
         f"{capital(entry.do)}.",
         *([f"For example {listed(places[:SHOWN_PLACES])}."] if places else []),
     )
-    return Item(
-        name=item.name,
-        sentence=" ".join(sentences),
-        command="",
-        examples=(),
-        n_negatives=0,
-    )
+    return Item(name=item.name, sentence=" ".join(sentences), command="", examples=(), n_negatives=0)
 
 
 def evaluation_words(example: Example) -> str:

@@ -392,12 +392,7 @@ def _status(item: SourceAcross) -> str:
 def _findings(runs: RunComparison) -> Table | None:
     two = len(runs.runs) == 2
     rows = tuple(
-        (
-            short(item.name),
-            plain(name),
-            *map(percent, shares),
-            *([_difference(shares, points)] if two else ()),
-        )
+        (short(item.name), plain(name), *map(percent, shares), *([_difference(shares, points)] if two else ()))
         for item in runs.sources
         if None not in item.numbers
         for name, shares in item.findings.items()

@@ -409,14 +409,7 @@ def example_rows(run: Run) -> tuple[ExampleRow, ...]:
         example = max((one for _, one in listed_as), key=lambda one: (_margin(one) is not None, one.match is not None))
         shown = showing_equal_positive(example)
         names = dict.fromkeys(map(plain, (*(name for name, _ in listed_as), *example.findings)))
-        rows.append(
-            ExampleRow(
-                source=plain(name),
-                findings=tuple(names),
-                example=shown,
-                margin=_margin(shown),
-            )
-        )
+        rows.append(ExampleRow(source=plain(name), findings=tuple(names), example=shown, margin=_margin(shown)))
     return tuple(rows)
 
 

@@ -37,10 +37,7 @@ EXCLUSION_TEXTS = {
 def mined_screen(mined: Mined) -> Screen:
     """Show the sources, what they lack, and the command that scores them."""
     return screen(
-        (
-            strong(_headline(mined)),
-            "" if mined.encoder is None else recipe_line(mined.encoder),
-        ),
+        (strong(_headline(mined)), "" if mined.encoder is None else recipe_line(mined.encoder)),
         (_table(mined),),
         (
             *(bullet(f"{named(source.name)}: {line}.") for source in mined.sources for line in _lines(mined, source)),

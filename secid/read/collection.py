@@ -165,11 +165,7 @@ def texts_with_ids(
 
 def _refuse(role: FileKind, file: str, bad: list[tuple[int, str]]) -> None:
     line, problem = bad[0]
-    raise InputError(
-        f"not a file of {role} with ids: {problem}",
-        where=f"{file}:{line}",
-        remedy=ROWS_REMEDY,
-    )
+    raise InputError(f"not a file of {role} with ids: {problem}", where=f"{file}:{line}", remedy=ROWS_REMEDY)
 
 
 def _id_and_text(row: Row | Broken, role: FileKind, *, titles: bool) -> tuple[str, str] | str:

@@ -295,9 +295,7 @@ def _unknown(head: Head, settings: Settings, path: str, *, pairs: bool) -> Schem
         if refusal.late and refusal.fits(head):
             return refusal.error(head, path)
     return SchemaError(
-        f"no known schema of records with negatives{list_columns(head)}",
-        where=path,
-        remedy=ready_flags(head),
+        f"no known schema of records with negatives{list_columns(head)}", where=path, remedy=ready_flags(head)
     )
 
 

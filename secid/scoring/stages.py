@@ -49,14 +49,7 @@ from secid.scoring.publish import (
 from secid.settings import Resolved, Settings, flag_of
 from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
 from secid.triplets.guide import Guide, guide_scores, random_rows
-from secid.triplets.measure_set import (
-    Aspect,
-    Measured,
-    Measurer,
-    aspects,
-    equal_size_sets,
-    sample_positions,
-)
+from secid.triplets.measure_set import Aspect, Measured, Measurer, aspects, equal_size_sets, sample_positions
 from secid.triplets.random_reference import RandomReference, passage_means, passage_pool, random_reference
 from secid.triplets.table import CoverageTables, lexicons_of, piece_stream, pool_flags, triplets_of
 

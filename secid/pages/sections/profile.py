@@ -8,16 +8,7 @@ from itertools import combinations
 from secid.analyses.profile import FACTORS, GateProfile, Mean, Profiles
 from secid.pages.glossary import kind_name, terms
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.text import (
-    UNKNOWN_HALF_WIDTH,
-    count,
-    fraction,
-    plain,
-    plural,
-    signed,
-    span,
-    with_interval,
-)
+from secid.pages.text import UNKNOWN_HALF_WIDTH, count, fraction, plain, plural, signed, span, with_interval
 from secid.results import Run
 
 

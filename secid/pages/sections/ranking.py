@@ -297,11 +297,7 @@ def gates_section(run: Run) -> Section:
         caption="Mean lexical coverage",
         columns=(foreign("source"), *map(number, ("c", "c of positives"))),
         rows=tuple(
-            (
-                plain(source.name),
-                fraction(source.scored.coverage_mean),
-                fraction(source.scored.positive_coverage_mean),
-            )
+            (plain(source.name), fraction(source.scored.coverage_mean), fraction(source.scored.positive_coverage_mean))
             for source in run.sources
         ),
     )

@@ -200,11 +200,7 @@ class Task:
 
 
 def read_task(
-    readers: Sequence[Source | Reader],
-    settings: Settings,
-    folder: Path,
-    progress: Progress,
-    n_folds: int,
+    readers: Sequence[Source | Reader], settings: Settings, folder: Path, progress: Progress, n_folds: int
 ) -> tuple[Task, list[Reader]]:
     """Read the sources. Return their task and the opened readers. For parameters see `read_draft` and `make_task`."""
     plain = replace(settings, controls="none", by=None, ablate=False)  # the task makes its own controls
