@@ -1,4 +1,4 @@
-"""How well the encoder separates positives from negatives, in each source and in the whole corpus."""
+"""Measure how well the encoder separates positives from negatives, in each source and in the whole corpus."""
 
 from __future__ import annotations
 

@@ -48,7 +48,7 @@ def attacked(scored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> P
 
 
 def places(value: Any, key: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where the members of a JSON document are; of a list its first two."""
+    """Yield the paths of all members of a JSON document, but only of the first two items of a list."""
     children = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
     for name, item in children:
         yield (*key, name)

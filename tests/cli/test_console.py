@@ -1,4 +1,4 @@
-"""How progress looks where there is no terminal."""
+"""Test how progress looks without a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def quick(monkeypatch):
 
 
 def lines_after(capsys, n: int) -> list[str]:
-    """What was said, once there are n lines; waits ten seconds for them at most."""
+    """Return the output once it has n lines. Wait at most ten seconds."""
     said, end = "", time.monotonic() + 10
     while said.count("\n") < n and time.monotonic() < end:
         time.sleep(0.01)

@@ -37,7 +37,7 @@ HOSTILE = (
 
 
 def is_safe(line: str) -> bool:
-    """Whether a line is neither a command, nor a verdict, nor holds a character that no line shows."""
+    """Return True if a line is neither a command nor a verdict, and has no invisible character."""
     start = line.lstrip()
     return not (start.startswith(("::", "VERDICT:")) or "##[" in line or has_hidden_characters(line))
 

@@ -523,8 +523,8 @@ def test_a_kill_between_the_files_and_the_manifest_does_not_stop_the_next_run(tm
     ],
 )
 def test_sentence_transformers_mines_the_same(tiny, theirs, ours):
-    """Where each query has one positive and no candidate is a copy. It applies a margin against the lowest positive of
-    a query and ranks after it, and leaves short pairs out.
+    """Both agree if each query has one positive and no candidate is a copy. sentence-transformers applies a margin
+    against the lowest positive of a query and ranks after it, and leaves short pairs out.
     """
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer, util

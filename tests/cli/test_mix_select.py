@@ -136,7 +136,7 @@ def test_a_source_to_repair_comes_with_its_command(tmp_path, tiny, invoke):
 
 
 def test_a_mixture_needs_the_files_of_its_own_sources_alone(tmp_path, tiny):
-    """What a source outside the mixture labels is in the run folder."""
+    """The run folder has the labels of sources outside the mixture."""
     labels, miner = list(rows(12, 2, "plain")), list(rows(12, 2, "terse"))
     labels[0]["pos"].append(miner[0]["neg"][0])
     for name, table in (("labels", labels), ("miner", miner)):
@@ -518,7 +518,7 @@ SEVERAL = {
 
 @pytest.mark.parametrize("shape", SEVERAL)
 def test_select_from_one_of_several_sources_of_a_file(tmp_path, tiny, shape, scored):
-    """The same numbers and the same negatives as where each source has a file of lists; the copy holds that source."""
+    """Numbers and negatives equal those of one file per source, and the copy holds only the selected source."""
     make, name = SEVERAL[shape]
     tables = {style: list(rows(12, 4, style)) for style in STYLES}
     column = {} if shape in ("miners", "dpr") else {"source_column": "by"}
@@ -604,7 +604,7 @@ def test_mixing_fills_triplets_and_leaves_labelled_positives_out(tmp_path, tiny)
 
 
 def test_a_source_without_a_share_still_labels_positives(tmp_path, tiny):
-    """What one source lists as a negative another labels as a positive: it is never drawn, whatever the shares."""
+    """A negative that another source labels as a positive is never drawn, whatever the shares."""
     labels, miner = list(rows(8, 2, "plain")), list(rows(8, 2, "terse"))
     for i in range(6):
         labels[i]["pos"].append(f"second answer {i}")

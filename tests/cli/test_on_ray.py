@@ -133,7 +133,7 @@ def job(cluster, tmp_path):
             return wait_until(enough)
 
         def finish(self, child):
-            """What the driver prints on standard error, after it has ended with the run of one process."""
+            """Wait for the driver, check that its run equals that of one process, and return its stderr."""
             (marks / "go").touch()
             out, err = child.communicate(timeout=240)
             assert child.returncode == 0, err

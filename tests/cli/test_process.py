@@ -1,4 +1,4 @@
-"""What only a process shows: signals, closed pipes, exit codes, colours."""
+"""Test what needs a process: signals, closed pipes, exit codes, colours."""
 
 from __future__ import annotations
 

@@ -99,7 +99,7 @@ def _code(invoke: Invoke, arguments: list[str]) -> object:
 
 
 def test_a_program_that_outlives_its_terminal_goes_on(work: Path, invoke: Invoke) -> None:
-    """As nohup starts it."""
+    """The program is started as by nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with mock.patch(HALFWAY["check"], side_effect=lambda _: signal.raise_signal(signal.SIGHUP) or ()):
@@ -109,7 +109,7 @@ def test_a_program_that_outlives_its_terminal_goes_on(work: Path, invoke: Invoke
 
 
 def test_a_cache_that_cannot_be_written_costs_nothing_but_time(work: Path, folder: Path, invoke: Invoke) -> None:
-    """As on a disk that is mounted to be read alone: root may write whatever the permissions say."""
+    """Permissions do not stop root from writing, so a read-only disk is imitated."""
     write_rows(work / "a.jsonl", items(30))
     score = (
         "score",

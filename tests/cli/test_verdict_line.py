@@ -1,4 +1,4 @@
-"""Where the verdict line is printed: last on stderr, for scripts alone, and only where there is a verdict."""
+"""Test where the verdict line is printed: last on stderr, only for scripts, and only if there is a verdict."""
 
 from __future__ import annotations
 

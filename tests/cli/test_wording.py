@@ -1,4 +1,4 @@
-"""What commands print, word for word, in tests/snapshots: of the fixtures, or of results whose numbers are made up."""
+"""Compare what commands print with tests/snapshots, for the fixtures or for results with made-up numbers."""
 
 from __future__ import annotations
 

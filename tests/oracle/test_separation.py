@@ -235,7 +235,7 @@ def test_the_largest_batch_is_the_last_below_the_share():
 
 
 def test_a_batch_that_leaves_out_fewer_rows_than_conflict_is_always_affected():
-    """Of four rows, one has no conflict, one conflicts with one other row, one with two, one with all three."""
+    """Four rows conflict with zero, one, two and three other rows."""
     found = Conflicts(np.arange(4), np.arange(4))
     assert found.affected(4) == pytest.approx(3 / 4, rel=1e-12)
     assert found.affected(3) == pytest.approx((0 + 2 / 3 + 1 + 1) / 4, rel=1e-12)

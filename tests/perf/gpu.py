@@ -79,7 +79,7 @@ def token_lengths(n: int) -> list[int]:
 
 
 def plan_of(folder: Path, queries: Iterable[str], passages: Iterable[str]) -> Any:
-    """What an embedder needs of a plan: stores of queries and passages."""
+    """Return the part of a plan that an embedder needs: stores of queries and passages."""
     stores = {}
     for role, texts in (("query", queries), ("passage", passages)):
         spool = TextSpool(role, folder / f"{role}.txt")  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ def plan_of(folder: Path, queries: Iterable[str], passages: Iterable[str]) -> An
 
 
 class Size(NamedTuple):
-    """How much of everything. layers, width: of the model; matrix: side of the product that shows the peak.
+    """Sizes of a measurement. layers, width: of the model; matrix: side of the product that shows the peak.
 
     on_cpu : queries whose scores the CPU computes too.   dimensions : of the passes.   triplets : of each pass.
     """
@@ -320,7 +320,7 @@ class Bench:
         return self._peak
 
     def peak_part(self) -> None:
-        """What a large product reaches."""
+        """Measure the peak by a large product."""
         print(f"  {self.peak / 1e12:.1f} TFLOP/s")
 
     def forward(self) -> None:

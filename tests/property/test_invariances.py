@@ -1,4 +1,4 @@
-"""What must not change a ranking, through the public path. Source: METHOD 2, its last lines."""
+"""Test what must not change a ranking, through the public API. Source: METHOD 2, its last lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What must not change what is mined: orders of files and rows, the size of blocks, other sources, where rows lie."""
+"""Test that mining does not depend on the order of files and rows, block sizes, other sources, or memory."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the bars of downloads show on a terminal, and that they show nothing elsewhere."""
+"""Test what the progress bars of downloads show on a terminal, and that they show nothing elsewhere."""
 
 from __future__ import annotations
 

@@ -58,11 +58,11 @@ class Repository(NamedTuple):
         return path.read_text(encoding="utf-8", errors="surrogateescape") if path.exists() else ""
 
     def arguments(self) -> list[str]:
-        """Of the fake secid's only call."""
+        """Return the arguments of the fake secid's only call."""
         return self.log("secid").split("\0")
 
     def sources(self) -> list[str]:
-        """What secid was asked to judge."""
+        """Return the sources that secid was asked to judge."""
         return self.arguments()[self.arguments().index("--") + 1 :]
 
 

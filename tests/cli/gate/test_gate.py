@@ -73,7 +73,7 @@ def gated(prepared: Prepared, invoke: Invoke, path: Path, *flags: object) -> tup
 
 
 def judged(prepared: Prepared, invoke: Invoke, path: Path, *flags: object) -> tuple[int, Checks, str]:
-    """The same, and what is printed, in one line."""
+    """Judge as above, and return the output as one line."""
     result = invoke("gate", path, "--against", prepared.baseline, "-o", "judged.json", *flags)
     assert result.code != 2, result.err
     (source,) = json.loads(Path("judged.json").read_text(encoding="utf-8"))["sources"]
@@ -457,7 +457,7 @@ def test_a_failed_update_leaves_the_old_pair(prepared, tmp_path, invoke, monkeyp
 
 
 def test_only_the_baseline_s_own_run_is_paired(prepared, tmp_path, invoke):
-    """The same pool, with other files under the names: paired, their scores would be the other source's."""
+    """Two files with swapped names have the same pool. If they were paired, each would get the other's scores."""
     write_rows(tmp_path / "x.jsonl", items(80))
     write_rows(tmp_path / "y.jsonl", items(80, 80))
     for run, first, second in (("xy", "x", "y"), ("yx", "y", "x")):
@@ -532,7 +532,7 @@ def test_a_source_is_read_once(prepared, tmp_path, invoke, monkeypatch):
 
 @pytest.mark.parametrize("command", ["score", "check", "gate"])
 def test_a_file_s_name_need_not_be_utf_8(prepared, tmp_path, command, invoke):
-    """What is printed must be UTF-8."""
+    """The output is UTF-8 even if the name is not."""
     name = os.fsdecode(b"ne\xffw.jsonl")
     write_rows(tmp_path / name, items(140, 1000))
     words = {

@@ -1,4 +1,4 @@
-"""What an ablation says of an order: ties, gaps, blocks, and the run's own budget."""
+"""Test what an ablation says about an order: ties, gaps, blocks, and the run's own budget."""
 
 from __future__ import annotations
 

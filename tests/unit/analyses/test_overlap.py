@@ -1,4 +1,4 @@
-"""What sources share, against the same numbers by sets."""
+"""Compare the overlap of sources with numbers computed by Python sets."""
 
 from __future__ import annotations
 

@@ -122,7 +122,7 @@ def assert_counts(bins, passages, low, high):
 
 
 def moved(passage, found):
-    """The same passage with another score of the axis."""
+    """Return the same passage with another score along the axis."""
     query, score, share = passage
     half = (found.high - found.low) / 2
     return query, score + (half if score < found.low + half else -half), share

@@ -85,7 +85,7 @@ def segments(folder: Path) -> list[Path]:
 def cached_rows(
     folder: Path, keys: np.ndarray, dimension: int = 16
 ) -> tuple[np.ndarray, np.ndarray, np.ndarray, Cache]:
-    """Which keys are cached, their rows and marks, by a new cache."""
+    """Return the cached keys, their rows and marks, read by a new cache."""
     cache = Cache(CacheFolder(folder, 10**9), FINGERPRINT)
     rows, marks = np.full((len(keys), dimension), -1, np.float32), np.zeros(len(keys), np.bool_)
 

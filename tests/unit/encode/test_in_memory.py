@@ -25,7 +25,7 @@ RECIPE = ("pooling", "query_prefix", "passage_prefix", "max_length", "normalize"
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path, monkeypatch):
-    """Where temporary folders are."""
+    """Return the folder that holds temporary folders."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 

@@ -88,7 +88,7 @@ def cells(sources: list[Rows], rows: Rows, finding: str) -> Iterator[Cell]:
 
 
 def plain_share(found: Iterator[Cell] | list[Cell]) -> tuple[int, Estimate]:
-    """How many have it, and the share with its error by query, by sums over Python lists."""
+    """Return the number, and the share with its error by query, from sums over Python lists."""
     listed = list(found)
     total, whole = sum(value * weight for _, value, weight in listed), sum(weight for *_, weight in listed)
     share = total / whole

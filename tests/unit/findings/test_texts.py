@@ -56,7 +56,7 @@ ROWS = st.lists(
 
 
 def compared(plan, found, expected) -> int:
-    """How many negatives have a finding; raises where the masks are not what is expected."""
+    """Count the negatives that have a finding. Fail if the masks differ from the expected ones."""
     n = 0
     for mask, names in zip(found, expected, strict=True):
         assert [names_in(int(value)) for value in mask] == names
@@ -106,7 +106,7 @@ def test_normal_forms_are_unicode_normalization(many):
 
 
 def changes(char: str) -> bool:
-    """Whether a character may have another normal form than itself, alone or among others."""
+    """Return True if normalisation may change a character, alone or among others."""
     folds = unicodedata.normalize("NFKC", char).casefold() != char or unicodedata.combining(char)
     return bool(folds) or unicodedata.category(char) not in ("Lo", "Co")
 

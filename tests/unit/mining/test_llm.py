@@ -42,7 +42,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def usage(n: int, n_uncounted: int = 0, cost: float | None = None) -> Usage:
-    """Of n answers, with the tokens that the server counts."""
+    """Return the usage of n answers, with the server's token counts."""
     n_in, n_out = 100 * (n - n_uncounted), 20 * (n - n_uncounted)
     return Usage(n_answers=n, n_uncounted=n_uncounted, n_tokens_in=n_in, n_tokens_out=n_out, cost=cost)
 
@@ -83,7 +83,7 @@ class Asker:
         return [written for _, written in results]
 
     def reasons(self, content: str, pair: PromptPair | None = None, **answer: Any) -> tuple[int, dict[str, int]]:
-        """How many negatives an answer gives, and the reasons of what is kept beside."""
+        """Return the number of negatives in an answer, and the reasons of rejected texts."""
         self.journal.unlink(missing_ok=True)
         self.server.script = [lambda query, n: (200, completion(content, **answer))]
         (written,) = self([pair] if pair else 1)
@@ -594,7 +594,7 @@ def test_the_key_is_sent_and_never_shown(ask: Asker, tmp_path: Path, monkeypatch
 def test_not_even_the_clients_own_log_shows_it(
     ask: Asker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As OPENAI_LOG=debug has it."""
+    """The client logs as with OPENAI_LOG=debug."""
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     for name in ("openai", "httpx"):
         caplog.set_level("DEBUG", name)

@@ -1,4 +1,4 @@
-"""What is said of crossings: their range, and that there are none where sizes forbid it."""
+"""Test the sentences on crossings: their range, and that there are none if sizes forbid it."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `secid explain` knows: every column and status of the tables that commands print."""
+"""Test that `secid explain` knows every column and status of the tables that commands print."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the HTML page does with examples, shared words, and its own style and script."""
+"""Test the examples, shared words, style and script of the HTML page."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What `secid mine` prints, and every reason in words."""
+"""Test what `secid mine` prints, with every reason in words."""
 
 from __future__ import annotations
 

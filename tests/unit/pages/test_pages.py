@@ -24,7 +24,7 @@ def run():
 
 
 class Outline(html.parser.HTMLParser):
-    """What a browser would see: tags with attributes, headings, and text outside tags."""
+    """Parses what a browser would see: tags with attributes, headings, and text outside tags."""
 
     def __init__(self, text):
         super().__init__()

@@ -1,4 +1,4 @@
-"""What the details state: tables by budget, slice and setting."""
+"""Test the details: tables by budget, slice and setting."""
 
 from __future__ import annotations
 

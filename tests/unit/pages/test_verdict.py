@@ -1,4 +1,4 @@
-"""What the verdict, the answer table and the findings state, on runs whose numbers say so."""
+"""Test the verdict, the answer table and the findings, on runs with planted numbers."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""What the pages say, word for word, in tests/snapshots: of the golden run, and where a rule says something else."""
+"""Compare pages with tests/snapshots: those of the golden run, and of runs for which a rule says something else."""
 
 from __future__ import annotations
 

@@ -24,7 +24,7 @@ def differences(seed: int, n_seeds: int, of_groups: float, of_runs: float, of_re
 
 
 def alone(values: np.ndarray, group: np.ndarray = GROUP, fold: np.ndarray = FOLD) -> Gap:
-    """Of one difference, with the error between runs that it shows itself."""
+    """Return one difference, with the between-run error of its own values."""
     return gap(values, group, between_runs(np.stack([values, np.zeros_like(values)]), fold))
 
 

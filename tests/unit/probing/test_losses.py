@@ -1,4 +1,4 @@
-"""Which passages a step compares under each loss, and what a guide leaves out."""
+"""Test which passages a step compares under each loss, and what a guide leaves out."""
 
 from __future__ import annotations
 

@@ -299,7 +299,7 @@ def test_a_dose_that_diverges_says_at_which_run_and_step_and_the_others_go_on(
 def test_a_vector_that_is_no_number_is_not_ranked(
     task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the frozen encoder it is an error that names the text; after training the dose is lost."""
+    """Before training, the error names the text. After training, the dose has no result."""
     runs: list[TrainingRun] = []
     damaged = {3e-3}
     real = Learner.rows

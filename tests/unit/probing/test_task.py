@@ -1,4 +1,4 @@
-"""What all sources are trained and judged on: rows, cuts, controls, batches, candidates."""
+"""Test what all sources are trained and judged on: rows, cuts, controls, batches, candidates."""
 
 from __future__ import annotations
 

@@ -64,7 +64,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 
 def forget() -> None:
-    """What a new process does not know."""
+    """Clear what a new process would not know."""
     for cached in (hub_module.fetch_files, hub_module.collection, hub_module._repository):
         cached.cache_clear()
 

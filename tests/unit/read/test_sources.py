@@ -1,4 +1,4 @@
-"""What the user types, made into sources."""
+"""Test how typed words become sources."""
 
 from __future__ import annotations
 

@@ -27,9 +27,7 @@ def check_one(tmp_path: Path, rows: list[Any], **settings: Any) -> tuple[SourceR
 
 
 def counts(source: SourceReport, facts: TextFacts) -> dict[str, int]:
-    """How many negatives have each finding, and how many things each caution is about, where any. Lengths aside, which
-    are made up.
-    """
+    """Count the negatives with each finding and the items of each caution, without zeros and made-up lengths."""
     numbers = {finding.name: finding.n_negatives for finding in source.findings if finding.name != "length"}
     numbers |= {caution.name: caution.n for caution in facts.cautions if caution.exceeded}
     return {name: n for name, n in numbers.items() if n}

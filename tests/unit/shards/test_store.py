@@ -60,7 +60,7 @@ def rows(tmp_path):
 
 
 def arrays():
-    """Of all types, and of odd shapes and layouts."""
+    """Return arrays of all types, and of odd shapes and layouts."""
     odd = {
         "scalar": np.array(2.5),
         "transposed": np.arange(6).reshape(2, 3).T,
@@ -199,7 +199,7 @@ def test_a_damaged_large_file_is_refused(url, rows, tmp_path):
 
 
 def test_a_large_file_of_another_run_is_refused(tmp_path):
-    """Of a local one, pieces are looked at."""
+    """Samples of a local file are compared."""
     states, path = StateDir(str(tmp_path / "states")), tmp_path / "rows"
     path.write_bytes(bytes(5 << 20))
     states.write("a", {}, {}, {"rows": path})

@@ -1,4 +1,4 @@
-"""Which triplets a guide scores, which guides are refused, and what a run without one says."""
+"""Test which triplets a guide scores, which guides are refused, and what a run without one says."""
 
 from __future__ import annotations
 

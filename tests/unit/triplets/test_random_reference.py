@@ -47,7 +47,7 @@ class World:
     n_queries: int
 
     def renumbered(self, generator: np.random.Generator) -> tuple[World, np.ndarray, np.ndarray]:
-        """The same texts under other ids, and the new id of each query and passage."""
+        """Return the same texts under other ids, and the new id of each query and passage."""
         query, passage = (generator.permutation(len(store)) for store in (self.plan.queries, self.plan.passages))
         back_query, back_passage = np.argsort(query), np.argsort(passage)
         n = len(passage)
@@ -340,7 +340,7 @@ def test_the_sample_is_of_each_source_and_the_same_for_sources_of_the_same_queri
 
 
 def test_a_negative_that_is_one_of_the_random_passages_is_flagged_whatever_rounding_does():
-    """Of 11 passages the 90th percentile is the second largest itself."""
+    """With 11 passages, the 90th percentile is exactly the second largest."""
     run, rows = planted_positives(2)
     keep = np.arange(2 + 11)
     cut = triplets(rows.query[keep], rows.positive[keep], rows.negative[keep])

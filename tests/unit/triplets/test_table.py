@@ -83,7 +83,7 @@ def plain(seed: int, policy: str, n_records: int = 12) -> Plain:
 
 
 def same(one: Any, other: Any, path: str = "table") -> None:
-    """Raises where two tables differ in a value, a dtype or the absence of a column."""
+    """Fail if two tables differ in a value, a dtype or a missing column."""
     if is_dataclass(one):
         for field in fields(one):
             same(getattr(one, field.name), getattr(other, field.name), f"{path}.{field.name}")
@@ -118,7 +118,7 @@ def test_columns_are_the_plain_formulas(policy):
 
 
 def test_columns_of_a_run_are_those_of_its_rows(tmp_path):
-    """The same formulas over cosines of rows that the encoder gives, not over those that the table keeps."""
+    """The formulas are applied to cosines of the encoder's rows, not to those in the table."""
     rows = [{"query": f"q {n}", "pos": [f"p {n}", f"other {n}"], "neg": [f"a {n}", f"q {n}x"]} for n in range(30)]
     for policy in ("first", "all"):
         run = scored(tmp_path, {"a": rows}, positives=policy)
@@ -198,7 +198,7 @@ def arrays_of(value: Any, seen: set[int]) -> Iterator[tuple[int, int]]:
 
 
 def n_bytes(value: Any) -> int:
-    """Of all arrays that a value keeps alive, each counted once."""
+    """Return the bytes of all arrays that a value keeps alive, each counted once."""
     return sum(dict(arrays_of(value, set())).values())
 
 
