@@ -112,10 +112,7 @@ class Settings:
     tokenizer: Tokenizer = setting("alphanumeric", "Splits texts into words for the lexical gate.")
     idf: IdfCorpus = setting("pooled", "Documents from which inverse document frequencies are counted.")
     budget: float = setting(
-        1.0,
-        "Number of negatives drawn from a source: B in log det(I + B M). 1 is the paper's score.",
-        gt=0,
-        le=1e12,
+        1.0, "Number of negatives drawn from a source: B in log det(I + B M). 1 is the paper's score.", gt=0, le=1e12
     )
     sums: SumsDtype = setting(
         "float32",
@@ -399,10 +396,7 @@ class Resolved:
 
 
 def resolve(
-    flags: Mapping[str, Any],
-    *,
-    environment: Mapping[str, str] | None = None,
-    directory: Path | None = None,
+    flags: Mapping[str, Any], *, environment: Mapping[str, str] | None = None, directory: Path | None = None
 ) -> Resolved:
     """Resolve and check settings: flags > SECID_* > secid.toml or [tool.secid] of pyproject.toml > defaults.
 
@@ -471,7 +465,6 @@ def _suggest(name: str, names: Collection[str]) -> str:
 
 @cache
 def _adapter(name: str) -> TypeAdapter[Any]:
-    """Return the pydantic adapter that checks a setting's type and range."""
     from pydantic import TypeAdapter
     from pydantic.fields import FieldInfo
 

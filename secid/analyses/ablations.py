@@ -227,7 +227,6 @@ def _interval(item: Measured, nats: float, n_queries: int, budget: float) -> tup
 
 
 def _excludes_zero(row: AblationRow, first: Measured, second: Measured, n_queries: int) -> bool:
-    """Return True if the 95 % interval of the difference excludes 0 with this number of queries."""
     from secid.measure.uncertainty import difference
 
     a, b = row.scores[first.name], row.scores[second.name]

@@ -189,7 +189,6 @@ def spearman_rho(first: Floats, second: Floats) -> float | None:
 
 
 def _constant(*sides: Floats) -> bool:
-    """Return True if a side has fewer than two distinct values."""
     return any(len(np.unique(side)) < 2 for side in sides)
 
 

@@ -118,8 +118,7 @@ def to_json(result: Any) -> str:
         adapter_of(Report).validate_json(text)
     except ValidationError as error:
         raise NumericalError(
-            f"{error_place(error)} could not be computed, so no report was written",
-            remedy=BUG_REMEDY,
+            f"{error_place(error)} could not be computed, so no report was written", remedy=BUG_REMEDY
         ) from error
     return text
 

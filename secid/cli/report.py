@@ -19,8 +19,7 @@ from secid.results.commands import with_run_folder
 
 def report(
     runs: Annotated[
-        list[Path],
-        typer.Argument(help="Run folders, or their report.json files.", metavar="RUN", show_default=False),
+        list[Path], typer.Argument(help="Run folders, or their report.json files.", metavar="RUN", show_default=False)
     ],
     out: Annotated[
         list[Path] | None,

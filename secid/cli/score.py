@@ -40,8 +40,7 @@ RunOption = Annotated[
 ]
 Force = Annotated[bool, flag("--force", text="Replace an existing run folder.")]
 StateDirOption = Annotated[
-    str | None,
-    flag("--state-dir", metavar="URL", text="Folder or bucket for the states of shards.", group="Output"),
+    str | None, flag("--state-dir", metavar="URL", text="Folder or bucket for the states of shards.", group="Output")
 ]
 Prepare = Annotated[
     bool, flag("--prepare", text="With --shard: only count this shard's part of the texts.", hidden=True)

@@ -305,7 +305,6 @@ def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
 
 
 def _is_openai(base: str) -> bool:
-    """Return True if the address is OpenAI's own, over TLS."""
     address = urllib.parse.urlsplit(base)
     return (address.scheme, address.netloc.lower()) == ("https", OPENAI_HOST)
 

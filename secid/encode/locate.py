@@ -100,10 +100,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("arctic-v2", re.compile(r"snowflake-arctic-embed-(m|l)-v2\.0"), "query: "),
     Family("qwen3", re.compile(r"qwen3-embedding-.+"), WEB_SEARCH_TASK),
     Family(
-        "embeddinggemma",
-        re.compile(r"embeddinggemma-300m.*"),
-        "task: search result | query: ",
-        "title: none | text: ",
+        "embeddinggemma", re.compile(r"embeddinggemma-300m.*"), "task: search result | query: ", "title: none | text: "
     ),
 )
 

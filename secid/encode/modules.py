@@ -209,9 +209,7 @@ def _sentence_config(inner: Path) -> JsonObject:
         length, texts = config.get("max_seq_length"), config.get("modality_config", {"text": {}})
         if length is not None and (not isinstance(length, int) or length < 1):
             raise EncoderError(
-                f"max_seq_length is {length!r}, expected a number of tokens",
-                where=str(path),
-                remedy=FILE_REMEDY,
+                f"max_seq_length is {length!r}, expected a number of tokens", where=str(path), remedy=FILE_REMEDY
             )
         plain = config.get("transformer_task", "feature-extraction") == "feature-extraction" and "text" in texts
         if not plain or config.get("query_expansion"):

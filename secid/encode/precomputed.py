@@ -167,9 +167,7 @@ def _index(table: VectorTable, role: str, where: str) -> tuple[Words, Words, NDA
         first, second = rows[order[place]], rows[order[place + 1]]
         if not np.array_equal(table.vectors[first], table.vectors[second]):
             raise EncoderError(
-                f"rows {first} and {second} differ but share a text",
-                where=where,
-                remedy="keep one vector per text",
+                f"rows {first} and {second} differ but share a text", where=where, remedy="keep one vector per text"
             )
     return high, low, rows[order]
 

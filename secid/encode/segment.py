@@ -192,7 +192,6 @@ class Segment:
             os.utime(self.folder / META_FILE)
 
     def _part(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], Float32Rows]:
-        """Return `places`, which lie in one block, and their rows."""
         meta, block_rows = self.meta, self.meta["block_rows"]
         number = int(places[0]) // block_rows
         n_rows = min(block_rows, meta["n"] - number * block_rows)

@@ -276,7 +276,6 @@ class Finder:
         return Matches(number, similarity, exact)
 
     def _near(self, texts: Sequence[str]) -> tuple[Index, Index, Floats]:
-        """Return (text, evaluation text, similarity) of all pairs above the threshold."""
         keys, owners = shingles(texts, self._width)
         known = is_known(keys, self._vocabulary)
         rows = _matrix(owners[known], np.searchsorted(self._vocabulary, keys[known]), len(texts), len(self._vocabulary))

@@ -136,7 +136,6 @@ def _of(language: Phrases) -> str:
 
 
 def _refusal(language: Phrases) -> str:
-    """Return the pattern of refusals in one language."""
     return rf"(?=(?:{language.sorry}))(?:[^\s]+\ ){{0,9}}?[^\s]*?{language.unable}"
 
 

@@ -218,7 +218,6 @@ def _read(answer: SourceStatus, shares: Mapping[str, Share]) -> SourceStatus:
 
 
 def _suspects(table: TripletTable, guide: GuideScores, flags: Flags, names: Names) -> Share:
-    """Return the share of suspects among the negatives that the guide scored."""
     amount = np.where(guide.scored, 1.0 if table.share is None else table.share, 0.0)
     estimate = guide.mean(flags.astype(np.float64), table.cluster(), names, table.share)
     n = float(amount[flags].sum())

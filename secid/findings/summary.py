@@ -125,7 +125,6 @@ class Matcher:
         )
 
     def _same(self, planned: PlannedSource, place: int) -> Index:
-        """Return the sorted places at which the record lists the same text."""
         record = _record(planned, place)
         low, high = planned.negative_offsets[record : record + 2]
         forms = self._forms(planned.negatives[low:high])

@@ -206,11 +206,7 @@ def _record(row: ChartRow, keys: Sequence[str]) -> dict[str, object]:
 
 
 def _drawn(
-    label: str,
-    rows: Sequence[ChartRow],
-    dashed: Sequence[Sequence[float]],
-    heads: Sequence[str],
-    shares: Sequence[int],
+    label: str, rows: Sequence[ChartRow], dashed: Sequence[Sequence[float]], heads: Sequence[str], shares: Sequence[int]
 ) -> Markup:
     """Draw the letter, name and strips of each row, and the axes below them."""
     scales, grids, axes = [], [], []
@@ -387,7 +383,6 @@ def _curves(item: Ablation, names: Sequence[str]) -> dict[str, str]:
 
 
 def _ends(words: Sequence[str]) -> list[Markup]:
-    """Return the first and the last setting, for the ends of the axis."""
     return [
         tag("text", words[0], x="0%", y=14.0, text_anchor="start", class_="tick"),
         tag("text", words[-1], x="100%", y=14.0, text_anchor="end", class_="tick"),

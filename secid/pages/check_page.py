@@ -149,12 +149,6 @@ def answer(sources: Sequence[SourceReport], texts: Mapping[str, TextFacts]) -> T
     return Table(caption="Defects: negatives with at least one counted defect", columns=columns, rows=rows)
 
 
-def numbers_to_drop(sources: Sequence[SourceReport]) -> str:
-    """Return sentences on the number of negatives that each repair drops; none for a repair of a single defect."""
-    every = (drops(source, f"The repair of {named(source.name)}") for source in sources if source.repair)
-    return " ".join(filter(None, every))
-
-
 def _findings(source: SourceReport, facts: TextFacts) -> ShownFindings:
     """Show the findings above their limit, the most urgent first, and then the cautions."""
     items = [
@@ -188,13 +182,7 @@ def _caution(item: SourceCaution) -> Item:
         f"{capital(entry.do)}.",
         *([f"For example {listed(places[:SHOWN_PLACES])}."] if places else []),
     )
-    return Item(
-        name=item.name,
-        sentence=" ".join(sentences),
-        command="",
-        examples=(),
-        n_negatives=0,
-    )
+    return Item(name=item.name, sentence=" ".join(sentences), command="", examples=(), n_negatives=0)
 
 
 def evaluation_words(example: Example) -> str:
@@ -316,14 +304,14 @@ def _repairs(check: Check) -> Iterator[Line]:
         return
     repairs = [source.repair for source in check.sources if source.repair]
     yield Line(f"{REPAIR_OFFER}:")
-    yield Line(numbers_to_drop(check.sources), indent=2)
+    dropped = (drops(source, f"The repair of {named(source.name)}") for source in check.sources if source.repair)
+    yield Line(" ".join(filter(None, dropped)), indent=2)
     yield from (command(line, 2) for line in (check.save, *repairs[:SHOWN_FINDINGS]))
     if len(repairs) > SHOWN_FINDINGS:
         yield Line(f"The page has {plural(len(repairs) - SHOWN_FINDINGS, 'more command')}.", indent=2)
 
 
 def _folded(what: str, sources: Sequence[SourceReport]) -> str:
-    """Return a line about sources without a row; "" if there are none."""
     names = listed([named(source.name) for source in sources], SHOWN_SOURCES)
     n = sum(source.n_triplets for source in sources)
     return f"{what}: {plural(len(sources), 'source')} ({names}; {plural(n, 'negative')})." if sources else ""
@@ -365,6 +353,5 @@ def _amount(problem: Problem) -> str:
 
 
 def _quoted(example: TripletExample) -> str:
-    """Format an example's negative, and the text that it matches."""
     words, match = plain(example.negative, QUOTED_CHARACTERS), match_words(example.match)
     return (f": “{words}”" if words else "") + (f" ({match})" if match else "")

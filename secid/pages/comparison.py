@@ -302,14 +302,9 @@ def _order(runs: RunComparison) -> list[str]:
     sentences = []
     for label, established in (("significant in both runs", True), ("not significant in both runs", False)):
         pairs = [" and ".join(map(named, pair)) for pair in every if (pair in sure) == established]
-        sentences += (
-            [f"Changes of order, {label}: {'; '.join(pairs[:MAX_CHANGED_PAIRS])}{_more(pairs)}."] if pairs else []
-        )
+        more = f"; {len(pairs) - MAX_CHANGED_PAIRS} more" if len(pairs) > MAX_CHANGED_PAIRS else ""
+        sentences += [f"Changes of order, {label}: {'; '.join(pairs[:MAX_CHANGED_PAIRS])}{more}."] if pairs else []
     return sentences or ["The order is the same."]
-
-
-def _more(pairs: Sequence[str]) -> str:
-    return f"; {len(pairs) - MAX_CHANGED_PAIRS} more" if len(pairs) > MAX_CHANGED_PAIRS else ""
 
 
 def _changed(runs: RunComparison) -> str:
@@ -347,7 +342,6 @@ def _heads(runs: RunComparison, make: Callable[[str], Column] = number) -> list[
 
 
 def _difference(values: Sequence[float | None], write: Callable[[float], str]) -> str:
-    """Format the second value minus the first; "–" if one is missing."""
     first, second = values[0], values[1]
     return "–" if first is None or second is None else write(second - first)
 
@@ -398,12 +392,7 @@ def _status(item: SourceAcross) -> str:
 def _findings(runs: RunComparison) -> Table | None:
     two = len(runs.runs) == 2
     rows = tuple(
-        (
-            short(item.name),
-            plain(name),
-            *map(percent, shares),
-            *([_difference(shares, points)] if two else ()),
-        )
+        (short(item.name), plain(name), *map(percent, shares), *([_difference(shares, points)] if two else ()))
         for item in runs.sources
         if None not in item.numbers
         for name, shares in item.findings.items()

@@ -129,7 +129,6 @@ def _labelled(label: str, text: str) -> Line:
 
 
 def _quoted(prefix: str) -> str:
-    """Quote a prefix, so that spaces and line feeds are visible."""
     return json.dumps(prefix, ensure_ascii=False) if prefix else "none"
 
 

@@ -42,10 +42,7 @@ RULES = {
     "hardness": "hardness from {}",
 }
 """Words for the rules with a default threshold."""
-UNKNOWN_LABELS = {
-    "unknown_query": "queries",
-    "unknown_passage": "passages",
-}
+UNKNOWN_LABELS = {"unknown_query": "queries", "unknown_passage": "passages"}
 """Texts that are missing for a judgement, by reason."""
 INCOMPLETE_LABELS_NOTE = (
     "Labels are incomplete. An unjudged negative may be relevant too, so counts and precision are lower bounds."
@@ -202,7 +199,6 @@ def _missing(audit: Audit) -> Iterator[str]:
 
 
 def _labels(audit: Audit) -> Section:
-    """Show the origin of the labels, and what they do not cover."""
     labels = audit.labels
     files = listed([named(path) for path in labels.files])
     n = plural(labels.n_judgements, "judgement")

@@ -177,14 +177,10 @@ def compared(finding: SourceFinding) -> str:
 
 
 def advice(finding: SourceFinding) -> str:
-    return f"{capital(what_to_do(finding))}."
-
-
-def what_to_do(finding: SourceFinding) -> str:
     """Return advice about a finding. Dropping does not help if positives have it about as often, or more often."""
     if finding.positives is None or (finding.dropping_helps and not too_rare(finding)):
-        return FINDINGS[finding.name].do
-    return "repair the texts of both negatives and positives; dropping these negatives would widen the difference"
+        return f"{capital(FINDINGS[finding.name].do)}."
+    return "Repair the texts of both negatives and positives; dropping these negatives would widen the difference."
 
 
 def form_table(sources: Sequence[SourceReport]) -> tuple[Table, ...]:
@@ -374,7 +370,6 @@ def _numbers(run: Run) -> tuple[Table, ...]:
 
 
 def _rules(run: Run, names: list[str]) -> Table:
-    """Return a table with the rule of each finding, and the share above which it is listed."""
     rows = tuple(
         (
             plain(name),
@@ -414,14 +409,7 @@ def example_rows(run: Run) -> tuple[ExampleRow, ...]:
         example = max((one for _, one in listed_as), key=lambda one: (_margin(one) is not None, one.match is not None))
         shown = showing_equal_positive(example)
         names = dict.fromkeys(map(plain, (*(name for name, _ in listed_as), *example.findings)))
-        rows.append(
-            ExampleRow(
-                source=plain(name),
-                findings=tuple(names),
-                example=shown,
-                margin=_margin(shown),
-            )
-        )
+        rows.append(ExampleRow(source=plain(name), findings=tuple(names), example=shown, margin=_margin(shown)))
     return tuple(rows)
 
 

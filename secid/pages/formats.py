@@ -127,7 +127,6 @@ def _hash(text: str) -> str:
 
 
 def _links(page: Page) -> list[tuple[str, str]]:
-    """Return (anchor, title) of each part of the page."""
     parts = (
         ("verdict", "Verdict", True),
         *([(page.second.anchor, page.second.title, True)] if page.second else []),
@@ -169,7 +168,7 @@ def _environment() -> Environment:
     environment.filters |= {
         "bdi": _bdi,
         "direction": _direction,
-        "breakable": _breakable,
+        "breakable": lambda cell: cell.replace("_", Markup("_<wbr>")),
         "fraction": fraction,
         "head": head_words,
         "is_long": _is_long,
@@ -197,18 +196,12 @@ def _bdi(text: str) -> Markup:
     )
 
 
-def _breakable(cell: Markup) -> Markup:
-    """Return a cell that may break after an underscore."""
-    return cell.replace("_", Markup("_<wbr>"))
-
-
 def _direction(cell: str, kind: str) -> str | None:
     """Return the text direction of a cell: "auto" for untrusted text; None for secid's own sentences."""
     return "auto" if kind == "foreign" and ISOLATE not in cell else None
 
 
 def _is_long(example: TripletExample) -> bool:
-    """Return True if the page may clamp a text of the example."""
     return max(map(len, (example.query, example.positive, example.negative))) > CLAMPED_CHARACTERS
 
 
@@ -221,7 +214,6 @@ def shared_words(example: TripletExample) -> tuple[str, ...]:
 
 
 def _marked(text: str, words: Sequence[str]) -> Markup:
-    """Return the text as escaped HTML, with these words marked."""
     text = plain(text, MAX_CHARACTERS)
     pattern = "|".join(map(_pattern, sorted(words, key=len, reverse=True)))
     parts = re.split(f"({pattern})", text, flags=re.IGNORECASE) if words else [text]
@@ -267,7 +259,6 @@ def to_markdown(page: Page) -> str:
 
 
 def _smaller(page: Page) -> Iterator[Page]:
-    """Yield ever smaller pages, in the order of `to_markdown`."""
     short_page = _without_defaults(page)
     if short_page != page:
         yield short_page

@@ -349,14 +349,7 @@ def _checks(place: int, source: SourceVerdict) -> Section:
         )
         for check in by_urgency(source)
     )
-    columns = (
-        text("check"),
-        status("outcome"),
-        number("value"),
-        number("95 % CI"),
-        text("limit"),
-        foreign("baseline"),
-    )
+    columns = (text("check"), status("outcome"), number("value"), number("95 % CI"), text("limit"), foreign("baseline"))
     return Section(
         anchor=f"checks-{place}",
         title=f"All checks of {named(source.report.name)}",

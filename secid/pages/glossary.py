@@ -6,7 +6,6 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from secid.analyses.budgets import BUDGETS
 from secid.analyses.equal_hardness import EQUAL_HARDNESS
-from secid.pages.text import budget as budget_text
 from secid.pages.text import code, count, listed, named, plain, plural, short
 from secid.results import ControlResult, EncoderInfo, Merged, Run, SourceReport, control_name
 from secid.results.catalogue import FINDINGS, NEAR_HARDNESS
@@ -362,10 +361,6 @@ def kind_name(kind: str) -> str:
 
 def control_title(control: ControlResult) -> str:
     return kind_name(control.kind) if control.of is None else control_name(plain(control.kind), named(control.of))
-
-
-def score_name(run: Run) -> str:
-    return "ECI_sem" if run.budget == 1.0 else f"ECI at B = {budget_text(run.budget)}"
 
 
 def compares(run: Run, control: ControlResult, at: float) -> bool:

@@ -37,10 +37,7 @@ EXCLUSION_TEXTS = {
 def mined_screen(mined: Mined) -> Screen:
     """Show the sources, what they lack, and the command that scores them."""
     return screen(
-        (
-            strong(_headline(mined)),
-            "" if mined.encoder is None else recipe_line(mined.encoder),
-        ),
+        (strong(_headline(mined)), "" if mined.encoder is None else recipe_line(mined.encoder)),
         (_table(mined),),
         (
             *(bullet(f"{named(source.name)}: {line}.") for source in mined.sources for line in _lines(mined, source)),
@@ -175,7 +172,6 @@ def sweep_screen(sweep: Sweep) -> Screen:
 
 
 def _sweep_table(sweep: Sweep, source: SweptSource) -> Table:
-    """Return a table with the source, its variants, and random candidates. It fits 80 columns."""
     columns = (
         foreign(short(source.name)), number("margin"), number("negatives"), number("short"), number("by"),
         number("s_qn"), number("mean π"), number("suspects"),

@@ -53,12 +53,8 @@ Screen = tuple[tuple[ScreenBlock, ...], ...]
 def screen(*parts: Iterable[ScreenBlock | str]) -> Screen:
     """Return a screen of these parts. A string is a sentence. Empty lines and tables without rows are left out."""
     every = (tuple(Line(block) if isinstance(block, str) else block for block in part) for part in parts)
-    shown = (tuple(filter(_says_something, part)) for part in every)
+    shown = (tuple(item for item in part if (item.rows if isinstance(item, Table) else item.text)) for part in every)
     return tuple(filter(None, shown))
-
-
-def _says_something(block: ScreenBlock) -> bool:
-    return bool(block.rows if isinstance(block, Table) else block.text)
 
 
 def strong(text: str) -> Line:
@@ -147,7 +143,6 @@ def print_page(console: Console, screen: Screen) -> None:
 
 
 def _of_line(line: Line, console: Console) -> Iterator[Text]:
-    """Yield the wrapped lines of a sentence, or the single line of a command."""
     style, start = TONES[line.kind], " " * line.indent
     text = plain(without_isolates(CODE.sub(r"`\1`", line.text)))
     if line.kind in ("command", "literal"):

@@ -121,11 +121,7 @@ class Collected:
         self.unassigned = SourceRows("", source)
 
     def add(
-        self,
-        item: Record | Defect | Block,
-        queries: TextSpool,
-        passages: TextSpool,
-        slices: dict[str, int],
+        self, item: Record | Defect | Block, queries: TextSpool, passages: TextSpool, slices: dict[str, int]
     ) -> None:
         """Add an item from a reader. slices: value -> number; new values are added."""
         if isinstance(item, Defect):

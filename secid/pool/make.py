@@ -460,7 +460,6 @@ def _compacted(
 
 
 def _used(pointed: Sequence[Index], n: int) -> Index:
-    """Return the sorted ids below n that occur in `pointed`."""
     used = np.zeros(n, np.bool_)
     for ids in pointed:
         used[ids] = True

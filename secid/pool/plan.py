@@ -108,7 +108,6 @@ class BlankNegatives:
     file: Small
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        """Yield file, line and count of each row."""
         return zip(self.file.tolist(), self.line.tolist(), self.count.tolist(), strict=True)
 
     def only(self, keep: npt.NDArray[np.bool_]) -> BlankNegatives:

@@ -250,11 +250,7 @@ class TextStore:
     """
 
     def __init__(
-        self,
-        path: Path,
-        offsets: npt.NDArray[np.int64],
-        lengths: npt.NDArray[np.int32],
-        keys: npt.NDArray[np.uint8],
+        self, path: Path, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int32], keys: npt.NDArray[np.uint8]
     ) -> None:
         self._path = path
         self._offsets = offsets

@@ -234,7 +234,6 @@ class Cleaner:
         return [(place, cell) for place, cell in enumerate(cells) if self._usable((cell,), empty)[0]]
 
     def _split_name(self, row: Any, key: Any) -> str:
-        """Return the name of the source whose negatives are under a key of the row."""
         return f"{self._split_of(row)}:{key}" if self._source_column else str(key)
 
     def _fields(self, row: Any) -> Mapping[str, Scalar]:

@@ -165,15 +165,10 @@ def texts_with_ids(
 
 def _refuse(role: FileKind, file: str, bad: list[tuple[int, str]]) -> None:
     line, problem = bad[0]
-    raise InputError(
-        f"not a file of {role} with ids: {problem}",
-        where=f"{file}:{line}",
-        remedy=ROWS_REMEDY,
-    )
+    raise InputError(f"not a file of {role} with ids: {problem}", where=f"{file}:{line}", remedy=ROWS_REMEDY)
 
 
 def _id_and_text(row: Row | Broken, role: FileKind, *, titles: bool) -> tuple[str, str] | str:
-    """Return (id, text) of a row, or its fault as text."""
     if isinstance(row, Broken):
         return fault_text(row.fact)
     title: Any = None
@@ -367,7 +362,6 @@ def _are_ids(values: list[str | int], settings: Settings) -> bool:
 
 
 def _cells(binding: Binding, head: Head) -> tuple[list[Any], list[Any]]:
-    """Return the queries and the passage cells of the first rows."""
     queries: list[Any] = []
     passages: list[Any] = []
     for query, *cells in extract_rows(binding, head):

@@ -208,7 +208,6 @@ def _note_on_unread(binding: Binding, head: Head) -> str:
 
 
 def _open_roles(binding: Binding, settings: Settings) -> frozenset[str]:
-    """Return the roles whose columns are not set by a flag."""
     if binding.labelled and (settings.format or settings.label_column):
         return frozenset()
     flags = {"positive": settings.positive_column, "negative": settings.negative_column}
@@ -262,18 +261,14 @@ def _best_readings(shapes: Sequence[Shape], head: Head, settings: Settings, path
                 unresolved = unresolved or error
                 continue
             if shape.ids is None or shape.ids == binding.passage_ids:
-                readings[key] = (shape.rank, _n_fitting(binding, head), binding)
+                n_fitting = sum(all(map(_is_filled, cells)) for cells in extract_rows(binding, head))
+                readings[key] = (shape.rank, n_fitting, binding)
     if unresolved and not readings:
         raise unresolved
     most = max((n_fitting for _, n_fitting, _ in readings.values()), default=0)
     fitting = [(rank, binding) for rank, n_fitting, binding in readings.values() if 2 * n_fitting >= most]
     lowest = min((rank for rank, _ in fitting), default=0)
     return [binding for rank, binding in fitting if rank == lowest]
-
-
-def _n_fitting(binding: Binding, head: Head) -> int:
-    """Count the rows in which the binding finds a query, a positive and a negative that are neither null nor []."""
-    return sum(all(map(_is_filled, cells)) for cells in extract_rows(binding, head))
 
 
 def _is_filled(cell: Any) -> bool:
@@ -300,9 +295,7 @@ def _unknown(head: Head, settings: Settings, path: str, *, pairs: bool) -> Schem
         if refusal.late and refusal.fits(head):
             return refusal.error(head, path)
     return SchemaError(
-        f"no known schema of records with negatives{list_columns(head)}",
-        where=path,
-        remedy=ready_flags(head),
+        f"no known schema of records with negatives{list_columns(head)}", where=path, remedy=ready_flags(head)
     )
 
 

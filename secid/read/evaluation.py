@@ -255,7 +255,6 @@ class RetrievalRun:
         yield from self._of_query(query, query_lines)
 
     def _of_query(self, query: str, lines: list[_Line]) -> Iterator[tuple[int, Row | Broken]]:
-        """Yield one or two rows of a query, and a defect for each repeated passage."""
         if not lines:
             return
         start, best = lines[0].number, dict[str, _Line]()

@@ -312,7 +312,6 @@ def _name(value: Any) -> str:
 
 
 def _patterns(value: Any) -> list[str]:
-    """Return one pattern or several as a list; [] if some items are not texts."""
     values = [value] if isinstance(value, str) else list(value)
     return values if all(isinstance(item, str) for item in values) else []
 

@@ -256,7 +256,6 @@ def _expand(pattern: str) -> list[str]:
 
 
 def _similar_names(path: Path) -> str:
-    """Return a remedy that lists similar names, if there are any."""
     if not path.parent.is_dir():
         return f"check the path: there is no directory {path.parent}"
     names = {child.name: stem(child.name) for child in sorted(path.parent.iterdir()) if child.name[0] != "."}

@@ -215,9 +215,7 @@ def _refuse_several_lists(value: dict[str, Any], path: str) -> None:
     ]
     if len(lists) > 1:
         raise InputError(
-            f"several lists of records: {', '.join(lists)}",
-            where=path,
-            remedy="write each to a separate file",
+            f"several lists of records: {', '.join(lists)}", where=path, remedy="write each to a separate file"
         )
 
 
@@ -265,10 +263,7 @@ class Dialect:
     def reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
         """Return an iterator over the rows of lines. It raises csv.Error for a bad row, and can continue after it."""
         return csv.reader(
-            lines,
-            delimiter=self.delimiter,
-            quoting=csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE,
-            strict=True,
+            lines, delimiter=self.delimiter, quoting=csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE, strict=True
         )
 
 

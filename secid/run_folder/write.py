@@ -61,10 +61,7 @@ def diagnosis() -> dict[str, dict[str, Any]]:
     """
     facts = environment()
     return {
-        "secid": {
-            "version": __version__,
-            **{name: facts[name] for name in ("python", "platform", "processors")},
-        },
+        "secid": {"version": __version__, **{name: facts[name] for name in ("python", "platform", "processors")}},
         "packages": {name: value or "not installed" for name, value in facts["packages"].items()},
         "devices": _devices(),
         "encoders": _encoders(),

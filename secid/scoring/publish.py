@@ -263,7 +263,7 @@ def source_report(
     ranked     : fields of SourceScore that depend on other sources, such as the rank.
     """
     settings, findings = context.settings, context.findings[item.name]
-    planned = item.table.source
+    planned, columns = item.table.source, item.table.columns()
     inputs = tuple(files[path] for path in planned.source.paths)
     answer = findings.status
     return SourceReport(
@@ -283,7 +283,7 @@ def source_report(
         score=SourceScore(
             without_flagged=context.without_flagged[item.name],
             proxies=Proxies(**vars(_proxies(item))),
-            gate_histograms={name: _histogram(values, item.table.share) for name, values in shown_gates(item)},
+            gate_histograms={name: _histogram(columns[name], item.table.share) for name in SHOWN_GATES},
             equal_curve=()
             if equal_size is None or equal_size is item
             else _curve(equal_size.eigenvalues, equal_size.influence),
@@ -317,12 +317,6 @@ def control_result(
 def _proxies(item: Measured) -> ProxyValues:
     table = item.table
     return proxies(item.triplets, table.dots(), table.gates(), item.record_gradient, table.temperature)
-
-
-def shown_gates(item: Measured) -> list[tuple[str, Floats]]:
-    """Return (name, (T,) values) of each gate with a histogram."""
-    columns = item.table.columns()
-    return [(name, columns[name]) for name in SHOWN_GATES]
 
 
 def _histogram(values: Floats, share: Floats | None) -> tuple[int, ...]:

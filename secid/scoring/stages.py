@@ -20,7 +20,7 @@ from secid.analyses.in_batch import conflicts
 from secid.analyses.ranking import rank_early, without_flagged
 from secid.analyses.shared_queries import SourcePairs, compared_pairs, counts_of, flags_of, same_queries, table_sets
 from secid.analyses.slices import MAX_SLICES
-from secid.arrays import Index, distinct, is_known
+from secid.arrays import distinct, is_known
 from secid.encode import Encoder, smallest_distance
 from secid.encode.device import multiplies_bf16
 from secid.errors import UsageError
@@ -49,15 +49,7 @@ from secid.scoring.publish import (
 from secid.settings import Resolved, Settings, flag_of
 from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
 from secid.triplets.guide import Guide, guide_scores, random_rows
-from secid.triplets.measure_set import (
-    Aspect,
-    Measured,
-    Measurer,
-    aspects,
-    equal_size_sets,
-    sample_positions,
-    tokenizer_of,
-)
+from secid.triplets.measure_set import Aspect, Measured, Measurer, aspects, equal_size_sets, sample_positions
 from secid.triplets.random_reference import RandomReference, passage_means, passage_pool, random_reference
 from secid.triplets.table import CoverageTables, lexicons_of, piece_stream, pool_flags, triplets_of
 
@@ -211,7 +203,7 @@ def during_encoding(plan: Plan, settings: Settings, folder: Path) -> Iterator[tu
 
 def tokenizers_of(settings: Settings, suite: Sequence[Aspect]) -> list[str]:
     """Return the run's tokenizer and those of the aspects that --ablate varies, each once."""
-    of_variants = [tokenizer_of(variant) for variant in variants_of(suite)] if settings.ablate else []
+    of_variants = [variant.coverage.split("/")[0] for variant in variants_of(suite)] if settings.ablate else []
     return list(dict.fromkeys([settings.tokenizer, *of_variants]))
 
 
@@ -351,11 +343,6 @@ def measured_sets(
     return MeasuredSets(items, table, equal_size, measured_controls)
 
 
-def indices_within(item: Measured, part: Measured) -> Index:
-    """Return the indices of a source's triplets whose queries occur in a part of the source."""
-    return np.flatnonzero(is_known(item.triplets.query, distinct(part.triplets.query)))
-
-
 def query_warnings(
     items: Sequence[Measured], pairs: SourcePairs, reference: RandomReference | None
 ) -> tuple[RunWarning, ...]:
@@ -395,10 +382,10 @@ def inspect_sets(
         columns, findings[item.name] = inspector.inspect(item)
         items.append(replace(item, table=columns))
         progress.advance(1)
-    table = [
-        new if cut is old else replace(cut, table=new.table.rows(indices_within(new, cut)))
-        for cut, old, new in zip(sets.table, sets.items, items, strict=True)
-    ]
+    table = []  # of sources that are cut, the triplets of the queries that remain
+    for cut, old, new in zip(sets.table, sets.items, items, strict=True):
+        inside = is_known(new.triplets.query, distinct(cut.triplets.query))
+        table.append(new if cut is old else replace(cut, table=new.table.rows(np.flatnonzero(inside))))
     equal_size = sets.equal_size
     if equal_size is not None:  # if nothing is cut from a source, the set is the source
         equal_size = [new if cut is old else cut for cut, old, new in zip(equal_size, sets.table, table, strict=True)]

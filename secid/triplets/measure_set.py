@@ -35,10 +35,6 @@ def coverage_name(tokenizer: str, corpus: str) -> str:
     return f"{tokenizer}/{corpus}"
 
 
-def tokenizer_of(variant: Variant) -> str:
-    return variant.coverage.split("/")[0]
-
-
 def base_variant(settings: Settings) -> Variant:
     return Variant(settings.temperature, coverage_name(settings.tokenizer, settings.idf), "full")
 

@@ -121,9 +121,7 @@ def piece_stream(pieces: Pieces | None) -> Callable[[Sequence[str]], tuple[Keys,
     """
     if pieces is None:
         raise UsageError(
-            "this encoder has no tokenizer",
-            where=flag_of("tokenizer", "wordpieces"),
-            remedy="use alphanumeric",
+            "this encoder has no tokenizer", where=flag_of("tokenizer", "wordpieces"), remedy="use alphanumeric"
         )
     split = pieces
 

@@ -263,7 +263,6 @@ def _columns(row: CopyRow) -> Mapping[str, Scalar]:
 
 
 def _query_id(row: CopyRow) -> str:
-    """Return the id of the query; "" if the row has none."""
     columns = _columns(row)
     return next((str(columns[name]) for name in QUERY_IDS if columns.get(name) not in (None, "")), "")
 

@@ -24,7 +24,7 @@ from secid.pages.sections.ranking import (
     pairs_section,
     ranking_section,
 )
-from secid.pages.sections.verdict import answer_table, below_table, notes_section, scored_line, verdict
+from secid.pages.sections.verdict import answer_table, below_table, notes, scored_line, verdict
 from secid.pages.text import count, plain, plural
 from secid.results import Run
 from secid.results.probe import Probe
@@ -47,7 +47,7 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
     run = trusted(run)
     sections = (
         Section(anchor="columns", title="Columns of the answer table", terms=terms(*ANSWER_TERMS)),
-        notes_section(run),
+        Section(anchor="notes", title="What the numbers say and what they do not", bullets=notes(run)),
         ranking_section(run),
         pairs_section(run),
         probe_section(run, probe),
@@ -105,7 +105,6 @@ def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Sc
 
 
 def _urgent(run: Run) -> Iterator[Line]:
-    """Yield the most urgent findings, and where to find the others."""
     groups, n_more = most_urgent(run, SHOWN_FINDINGS)
     if groups:
         where = f" ({count(n_more)} more in report.html)" if n_more else ""

@@ -93,7 +93,6 @@ def _kept(item: Ablation) -> str:
 
 
 def _swapped(item: Ablation) -> str:
-    """Format the pairs that change places, and the settings."""
     rows = [row for row in _others(item) if row.swapped]
     if not rows:
         return "–"
@@ -129,7 +128,6 @@ def _remark(item: Ablation) -> str:
 
 
 def _terms(run: Run, ablations: Sequence[Ablation]) -> tuple[tuple[str, str], ...]:
-    """Return explanations of the varied settings and of the numbers in the tables."""
     names = [item.name for item in ablations]
     return (
         *(SETTING_MEANINGS[name] for name in names if name in SETTING_MEANINGS),

@@ -77,11 +77,7 @@ def guide_section(run: Run, guide: GuideResult) -> Section:
     scores = {source.name: source.scored for source in run.sources}
     by_name = {source.name: source for source in guide.sources}
     rows = tuple(
-        (
-            plain(name),
-            *_cells(by_name[name]),
-            f"{nats(score.nats)}\n({shown_interval(score.interval_95)})",
-        )
+        (plain(name), *_cells(by_name[name]), f"{nats(score.nats)}\n({shown_interval(score.interval_95)})")
         + ((_without(by_name[name]),) if not guide.is_sampled else ())
         for name, score in scores.items()
         if name in by_name

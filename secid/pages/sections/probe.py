@@ -104,7 +104,6 @@ def probe_headline(probe: Probe) -> str:
 
 
 def _expected(probe: Probe) -> str:
-    """Return words on the expected time of the training runs."""
     of_training = probe.timing.get("train", {})
     n, n_kept, expected = (of_training.get(name, 0.0) for name in ("n_trainings", "n_kept", "expected_seconds"))
     if not all(map(isfinite, (n, n_kept, expected))) or n < 1:
@@ -116,7 +115,6 @@ def _expected(probe: Probe) -> str:
 
 
 def _leader(dose: Dose) -> Iterator[str]:
-    """Yield a sentence on the best source at one learning rate."""
     first, tied = dose.sources[0], dose.tied_with_first
     if len(dose.sources) == 1:
         yield f"training on {named(first.name)} changes nDCG@10 by {gain(first.gain_ndcg10, first.interval_95)}."
@@ -251,7 +249,6 @@ def _doubts(dose: Dose) -> Iterator[str]:
 
 
 def _stopped(dose: Dose) -> Iterator[str]:
-    """Yield a sentence on the sources that were stopped early, if any."""
     n_seeds = max(item.n_seeds for item in (*dose.sources, *dose.controls))
     stopped = [source.name for source in dose.sources if source.n_seeds < n_seeds]
     if stopped:

@@ -14,13 +14,13 @@ from secid.pages.glossary import (
     listing,
     on_own_queries,
     rank_text,
-    score_name,
     sources_listed,
     terms,
 )
 from secid.pages.page import MAX_PAIRS, Section, Table, foreign, number, text, wrapped
 from secid.pages.text import (
     UNKNOWN_INTERVAL,
+    budget,
     code,
     count,
     fraction,
@@ -261,7 +261,7 @@ def _difference(item: Against | None) -> str:
 
 
 def _scores(run: Run) -> Table:
-    at = () if run.budget == 1.0 else (wrapped(f"{score_name(run)} (nats)"),)
+    at = () if run.budget == 1.0 else (wrapped(f"ECI at B = {budget(run.budget)} (nats)"),)
     rows = tuple(
         (
             control_title(control),
@@ -297,11 +297,7 @@ def gates_section(run: Run) -> Section:
         caption="Mean lexical coverage",
         columns=(foreign("source"), *map(number, ("c", "c of positives"))),
         rows=tuple(
-            (
-                plain(source.name),
-                fraction(source.scored.coverage_mean),
-                fraction(source.scored.positive_coverage_mean),
-            )
+            (plain(source.name), fraction(source.scored.coverage_mean), fraction(source.scored.positive_coverage_mean))
             for source in run.sources
         ),
     )

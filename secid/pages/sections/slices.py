@@ -61,7 +61,6 @@ def slices_sentence(run: Run, slices: Sequence[Slice]) -> str:
 
 
 def _findings(slices: Sequence[Slice]) -> tuple[Table, ...]:
-    """Return a table with the shares of findings by slice and source, without findings that no source has."""
     every = [(part, source) for part in slices for source in part.sources]
     used = list(dict.fromkeys(name for _, item in every for name, share in item.finding_shares.items() if share > 0))
     if not used:

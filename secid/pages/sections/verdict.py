@@ -25,7 +25,7 @@ from secid.pages.glossary import (
     on_own_queries,
     sources_listed,
 )
-from secid.pages.page import Column, Section, Table, foreign, number, status, text
+from secid.pages.page import Column, Table, foreign, number, status, text
 from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.equal_hardness import unranked_line
 from secid.pages.sections.guide import suspects_sentences
@@ -89,7 +89,6 @@ def _shows_repaired(run: Run, source: SourceReport) -> bool:
 
 
 def _repaired_cells(source: SourceReport, full: bool) -> dict[str, str]:
-    """Return column title -> cell of a source without its flagged negatives."""
     score, hardness = score_without(source), fraction(source.scored.without_flagged.hardness, 2)
     return {
         "source": f"{plain(source.name)}, repaired" if full else "  repaired",
@@ -167,10 +166,6 @@ def _tie(_: Run, source: SourceReport) -> str:
     return source.scored.tie or "–"
 
 
-def _score_and_tie(run: Run, source: SourceReport) -> str:
-    return f"{own_score(run, source)} {_tie(run, source)}"
-
-
 def gate(name: str) -> Cell:
     """Return a function that formats a source's mean of a gate, over the table's queries, or all without a profile."""
 
@@ -198,7 +193,7 @@ SHORT_COLUMNS: dict[Column, Cell] = {
     foreign("source"): ANSWER_COLUMNS[foreign("source")],
     status("status"): ANSWER_COLUMNS[status("status")],
     **{number(SHORT_HEADS[name]): gate(name) for name in FACTORS},
-    text("score ± CI tie"): _score_and_tie,
+    text("score ± CI tie"): lambda run, source: f"{own_score(run, source)} {_tie(run, source)}",
     number("hard."): ANSWER_COLUMNS[number("hardness")],
     number("defects"): ANSWER_COLUMNS[number("defects")],
 }
@@ -310,10 +305,6 @@ def notes(run: Run) -> tuple[str, ...]:
     return tuple(filter(None, every))
 
 
-def notes_section(run: Run) -> Section:
-    return Section(anchor="notes", title="What the numbers say and what they do not", bullets=notes(run))
-
-
 def _has_weak_positives(source: SourceReport) -> bool:
     """Return True if more positives than its limit allows look no better than random passages."""
     finding = source.finding("weak_positive")
@@ -357,7 +348,6 @@ def _labels(run: Run) -> str:
 
 
 def _sampled(run: Run) -> str:
-    """Return a sentence on a sample of the records; "" if all were scored."""
     rows = max((source.rows for source in run.sources), key=lambda rows: rows.n_not_sampled)
     every = rows.n_records + rows.n_not_sampled
     if not rows.n_not_sampled:
@@ -398,7 +388,6 @@ def _budget(run: Run) -> str:
 
 
 def _hardness(run: Run) -> str:
-    """Return a sentence on the hardest and the easiest source; "" if all have the same hardness."""
     shown = {source.name: source.in_table(run.budget).hardness_value for source in run.sources}
     known = sorted((hardness, name) for name, hardness in shown.items() if hardness is not None)
     unknown = [name for name, hardness in shown.items() if hardness is None]

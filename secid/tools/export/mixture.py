@@ -262,11 +262,7 @@ def _seed_of(name: str, seed: int) -> int:
 
 
 def _drawn(
-    plan: Plan,
-    sources: Mapping[str, PlannedSource],
-    shares: Mapping[str, float],
-    base: PlannedSource,
-    seed: int,
+    plan: Plan, sources: Mapping[str, PlannedSource], shares: Mapping[str, float], base: PlannedSource, seed: int
 ) -> tuple[list[list[Draw]], DrawCounts]:
     """Draw negatives for each record of the base. Return the draws of each record, and the counts."""
     names = list(sources)

@@ -129,7 +129,6 @@ def _counted(reasons: Mapping[str, int]) -> str:
 
 
 def _answers(selected: Selection) -> Table:
-    """Return a table with the source's answer row before and after."""
     numbers = ("score ± CI", "hardness", "outscoring", "defects", "n")
     return Table(
         caption="The source before and after",

@@ -114,7 +114,6 @@ def select(report: Run | Check, folder: Path, request: Request, work: Path, prog
 
 
 def _refuse_without_encoder(rule: Rule) -> None:
-    """Raise UsageError for a rule that needs an encoder, since a check has none."""
     if rule.ranked:
         raise UsageError("a check has no numbers to rank by", where="--top, --min-weight, --max", remedy=SCORE_FIRST)
     for finding in rule.drop:
@@ -246,8 +245,7 @@ def _refuse_no_evidence(run: Run, source: str, rule: Rule) -> None:
     """Raise UsageError if the run stopped early, or to drop `suspect` by a guide that is unreliable for the source."""
     if run.early_stop is not None:
         raise UsageError(
-            "this run stopped early, so most negatives were not scored",
-            remedy="score again without --until-ranked",
+            "this run stopped early, so most negatives were not scored", remedy="score again without --until-ranked"
         )
     guide = GUIDE.of(run)
     of_source = None if guide is None else guide.of(source)

@@ -265,7 +265,6 @@ def differences(baseline: Baseline, settings: Mapping[str, Any], encoder: Encode
 
 
 def _brief(value: object) -> str:
-    """Format a value; a hash is cut to its first digits."""
     if isinstance(value, str):
         return f"{value[:12]}…" if len(value) == HASH_DIGITS else repr(value)
     return value_text(value)

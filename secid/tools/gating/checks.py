@@ -337,7 +337,6 @@ def _examples(finding: SourceFinding) -> tuple[CheckExample, ...]:
 
 
 def _drift(subject: Subject, previous: Reference, name: str, bound: Bound) -> GateCheck:
-    """Check the distance of the source from its predecessor."""
     known, baseline_sample, sample = previous.source, previous.sample, subject.sample
     if name == "drift.unrelated":
         tail = known.unrelated

@@ -202,6 +202,7 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: GateReference,
         )
 
     reference, second = scored.reference, GUIDE.of(scored.run)
+    without_hardness = scored.run.not_evaluated.get(f"hardness of {item.name}")
     return Subject(
         name=item.name,
         sample=measured_sample(item),
@@ -213,7 +214,7 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: GateReference,
         hardness=None if reference is None else item.table.hardness(reference),
         missing={
             **scored.run.not_evaluated,
-            **_hardness_missing(scored.run.not_evaluated, item.name),
+            **({} if without_hardness is None else {"hardness": without_hardness}),
             **({"suspect": no_guide} if no_guide else {}),
         },
         example=example,
@@ -226,12 +227,6 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: GateReference,
         ),
         guide=None if second is None else second.of(item.name),
     )
-
-
-def _hardness_missing(not_evaluated: Mapping[str, str], name: str) -> dict[str, str]:
-    """Return the reason why this source has no hardness, under "hardness"; an empty dict if it has."""
-    reason = not_evaluated.get(f"hardness of {name}")
-    return {} if reason is None else {"hardness": reason}
 
 
 def overall_outcome(outcomes: list[Outcome]) -> Outcome:

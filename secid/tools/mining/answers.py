@@ -376,7 +376,6 @@ def resume_hint(journals: Sequence[Path], progress: Progress) -> Iterator[None]:
 
 
 def _n_lines(path: Path) -> int:
-    """Count the complete answers in a journal, of any recipe."""
     with suppress(OSError), path.open("rb") as lines:
         return sum(line.endswith(b"}\n") for line in lines)
     return 0

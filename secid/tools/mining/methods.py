@@ -94,13 +94,7 @@ class Llm:
 
 
 Method = Random | Bm25 | Dense | Hybrid | Llm
-METHODS: Mapping[str, type[Method]] = {
-    "random": Random,
-    "bm25": Bm25,
-    "dense": Dense,
-    "hybrid": Hybrid,
-    "llm": Llm,
-}
+METHODS: Mapping[str, type[Method]] = {"random": Random, "bm25": Bm25, "dense": Dense, "hybrid": Hybrid, "llm": Llm}
 
 
 SIMANS_DEFAULTS = {"a": 0.5, "b": 0.0}
@@ -244,9 +238,7 @@ def _miner(spec: str, k: int) -> Miner:
         options["relative"] = RELATIVE_MARGIN
     if kind == "llm" and "model" not in options:
         raise UsageError(
-            "no model named",
-            where=spec,
-            remedy="write llm:model=NAME, and add url=http://… unless it is OpenAI's",
+            "no model named", where=spec, remedy="write llm:model=NAME, and add url=http://… unless it is OpenAI's"
         )
     if "ranks" in option_names(METHODS[kind]):
         first, last = options.setdefault("ranks", (1, max(MINING_WINDOW_END, k)))

@@ -81,11 +81,7 @@ def sweep_all(
         for miner, picks, s_qn, suspects in zip(every, lists.picks, lists.s_qn, guided, strict=True)
     }
     sources = tuple(
-        SweptSource(
-            name=miner.name,
-            own=swept[miner.method],
-            variants=tuple(swept[each.method] for each in variants),
-        )
+        SweptSource(name=miner.name, own=swept[miner.method], variants=tuple(swept[each.method] for each in variants))
         for miner, variants in zip(dense, grids, strict=True)
     )
     return Sweep(

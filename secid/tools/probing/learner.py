@@ -72,13 +72,7 @@ class Learner:
     """A trainable copy of an encoder on one device. `restore` brings back its initial weights."""
 
     def __init__(
-        self,
-        encoder: TransformerEncoder,
-        device: torch.device,
-        lora: bool,
-        bf16: bool,
-        temperature: float,
-        loss: str,
+        self, encoder: TransformerEncoder, device: torch.device, lora: bool, bf16: bool, temperature: float, loss: str
     ) -> None:
         """Copy the encoder.
 

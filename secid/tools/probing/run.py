@@ -227,7 +227,6 @@ def _announce(runs: TrainingRuns, options: Options, progress: Progress, counts: 
 
 
 def _interrupted_note(runs: TrainingRuns) -> str:
-    """Return a note for an interrupted probe: the training runs that are kept."""
     if not runs.are_kept:
         return "no training run is kept, because the cache is off or the encoder cannot be identified"
     n, n_missing = runs.counts()
@@ -261,7 +260,6 @@ def _untrained(
     settings: Settings,
     reason: str | None,
 ) -> Probe:
-    """Return the result before any training."""
     return Probe(
         schema_version=PROBE_SCHEMA_VERSION,
         secid_version=__version__,

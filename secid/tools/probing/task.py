@@ -200,11 +200,7 @@ class Task:
 
 
 def read_task(
-    readers: Sequence[Source | Reader],
-    settings: Settings,
-    folder: Path,
-    progress: Progress,
-    n_folds: int,
+    readers: Sequence[Source | Reader], settings: Settings, folder: Path, progress: Progress, n_folds: int
 ) -> tuple[Task, list[Reader]]:
     """Read the sources. Return their task and the opened readers. For parameters see `read_draft` and `make_task`."""
     plain = replace(settings, controls="none", by=None, ablate=False)  # the task makes its own controls
@@ -373,7 +369,6 @@ def candidates_of(
 
 
 def _dense(task: Task, rows: Index, encoder: Encoder, settings: Settings, progress: Progress) -> RowLists:
-    """Return the passages nearest to each row's query."""
     queries, every = task.query[rows], np.arange(len(task.passages))
     with closing(Embedder(task.queries, task.passages, encoder, settings, task.folder, progress)) as embedder:
         embedder.need(queries, every)

@@ -196,10 +196,7 @@ def listed_numbers(
 
 def write_vectors(vectors: Vectors, plan: Plan, path: Path) -> None:
     """Write the vectors of a plan's queries, then of the passages that its sources use, (n, d) float32."""
-    ids: tuple[tuple[Role, Index], ...] = (
-        ("query", np.arange(len(plan.queries))),
-        ("passage", plan.source_passages()),
-    )
+    ids: tuple[tuple[Role, Index], ...] = (("query", np.arange(len(plan.queries))), ("passage", plan.source_passages()))
     with path.open("wb") as file:
         for role, role_ids in ids:
             for rows in rows_of_ids(vectors, role, role_ids, STORED_ROWS_AT_ONCE):
