@@ -135,7 +135,7 @@ def test_a_source_to_repair_comes_with_its_command(tmp_path, tiny, invoke):
         assert (repair in out) == printed
 
 
-def test_a_mixture_needs_the_files_of_its_own_sources_alone(tmp_path, tiny):
+def test_a_mixture_needs_only_the_files_of_its_own_sources(tmp_path, tiny):
     """The run folder has the labels of sources outside the mixture."""
     labels, miner = list(rows(12, 2, "plain")), list(rows(12, 2, "terse"))
     labels[0]["pos"].append(miner[0]["neg"][0])
@@ -147,7 +147,7 @@ def test_a_mixture_needs_the_files_of_its_own_sources_alone(tmp_path, tiny):
     assert (written.n_false_negative, written.n_negatives) == (1, 23)
 
 
-def test_what_is_short_in_a_mixed_file_is_told_as_it_is(scored, invoke):
+def test_shortfalls_in_a_mixed_file_are_reported(scored, invoke):
     """One source with the whole share has no candidates of others, though all sources know all queries."""
     _, out, _ = invoke("mix", scored, "--shares", "plain=1", "-o", "alone.jsonl")
     flat = " ".join(out.split())
@@ -186,7 +186,7 @@ def test_wrong_questions_are_refused(scored, invoke, arguments, message):
     assert message in err
 
 
-def test_a_file_of_a_run_is_no_run(scored, invoke):
+def test_a_file_of_a_run_is_not_a_run(scored, invoke):
     for command in (["mix", "--shares", "plain=1"], ["select", "-o", "out.jsonl", "--source", "plain", "--top", 1]):
         code, _, err = invoke(*command[:1], scored / "report.json", *command[1:])
         assert code == 2

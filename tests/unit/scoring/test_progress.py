@@ -119,7 +119,7 @@ def test_what_is_not_read_and_flags_that_do_nothing_are_noted(tmp_path):
     assert [note for note in told.notes if "is ignored" in note] == []
 
 
-def test_a_run_that_judges_texts_beside_the_encoder_gives_the_same_report(tmp_path, monkeypatch):
+def test_text_rules_during_encoding_give_the_same_report(tmp_path, monkeypatch):
     source = write_rows(tmp_path / "in.jsonl", rows(12))
     reports = []
     for n_texts in (workers.MIN_TEXTS_FOR_PROCESSES, 0):
