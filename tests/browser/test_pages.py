@@ -1,6 +1,4 @@
-"""HTML pages in a real browser: short, sortable, readable without script, self-contained, accessible, and deaf to what
-sources try.
-"""
+"""HTML pages in a real browser: short, sortable, readable without script, accessible, and safe from hostile sources."""
 
 from __future__ import annotations
 

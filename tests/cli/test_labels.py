@@ -52,7 +52,7 @@ ROWS = [("q1", "d1", ["d2", "d5"]), ("q2", "d3", ["d4", "d1"])]
 
 
 def of_labels(source):
-    """Findings of a source, but for the lengths of its few texts."""
+    """Return the findings of a source, except `length`, because the source has few texts."""
     return {f.name: f.n_negatives for f in source.findings if f.n_negatives and f.name != "length"}
 
 

@@ -176,7 +176,7 @@ def test_the_order_of_judgements_changes_no_negative_and_each_margin_holds_for_e
 
 
 def test_a_cap_leaves_no_passage_unused_while_a_random_source_is_short():
-    """Beyond the first candidates drawn for a row too."""
+    """This also holds beyond the first candidates drawn for a row."""
     rows = [{"anchor": f"question {n} of a thing", "positive": f"answer {n} to it"} for n in range(1_000)]
     write_rows(Path("pairs.jsonl"), rows)
     (source,) = secid.mine(["any=random"], "out", pairs="pairs.jsonl", k=1, max_reuse=1).sources
@@ -320,7 +320,7 @@ def test_rows_that_stay_short_are_counted():
 
 
 def test_what_outscores_its_positive_is_what_score_says(tiny):
-    """In a row of several positives it is the first one, though a margin holds for every one."""
+    """In a row with several positives the first one counts, although a margin holds for all of them."""
     collection(Path("beir"))
     source = secid.mine(["near=dense:relative=none"], "out", str(tiny), collection="beir", k=4).sources[0]
     run = api.score(["out/near.jsonl"], str(tiny), collection="beir")
@@ -466,7 +466,7 @@ MULTILINGUAL = {
 
 
 def in_script(script: str, path: str) -> str:
-    """Writes rows in a script, none of whose passages is nearly another; returns the path."""
+    """Write rows in a script, without near copies among the passages. Return the path."""
     parts = [MULTILINGUAL[script][place : place + 5] for place in range(0, len(MULTILINGUAL[script]), 5)]
     passages = ["".join(random.Random(n).sample(parts, len(parts))) for n in range(16)]
     write_rows(

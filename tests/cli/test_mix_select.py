@@ -54,7 +54,7 @@ HALF = {"plain": 0.5, "terse": 0.5}
 
 
 def test_mix_without_shares_recommends_none(scored, invoke):
-    """At B = 1 the best mixture would be the source of the easiest negatives alone."""
+    """At B = 1 the best mixture would be only the source with the easiest negatives."""
     code, out, err = invoke("mix", scored)
     assert (code, out) == (2, "")
     remedy = shlex.split(err.splitlines()[-1].partition("example, ")[2])
@@ -216,7 +216,7 @@ def test_the_mixed_file_has_the_shares_and_tells_where_each_negative_is_from(sco
 
 
 def test_the_provenance_of_rows_of_unequal_numbers_joins_on_the_rows_of_the_file(tmp_path, tiny, scored):
-    """Five queries list fewer negatives, so that each negative has a row of its own."""
+    """Five queries list fewer negatives, so each negative has a separate row."""
     lines = [json.loads(line) for line in Path("plain.jsonl").read_text("utf-8").splitlines()]
     for line in lines[:5]:
         line["neg"] = line["neg"][:2]

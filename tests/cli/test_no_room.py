@@ -1,4 +1,4 @@
-"""A full work directory and a limit on the size of files: nobody's mistake, and no half-written file."""
+"""A full work directory and a limit on file sizes are reported, and leave no half-written file."""
 
 from __future__ import annotations
 

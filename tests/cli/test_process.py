@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 90.0
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory):
-    """An encoder and a source that keep a core busy for a while, so that a signal finds them at it."""
+    """An encoder and a source that keep a core busy for a while, so that a signal arrives while they work."""
     folder = tmp_path_factory.mktemp("slow")
     words = "many words that an encoder has to read letter by letter before it is done with them "
     write_rows(folder / "big.jsonl", rows(400, n_negatives=4, style=words))
@@ -34,7 +34,7 @@ def slow(tmp_path_factory):
 
 
 def wait_for(pattern: str, child: Child, folder: Path) -> None:
-    """Returns when the child has made a file."""
+    """Wait until the child has made a file."""
     end = time.monotonic() + PATIENCE_SECONDS
     while not list(folder.glob(pattern)):
         assert child.poll() is None, child.communicate()[1]

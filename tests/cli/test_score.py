@@ -257,7 +257,7 @@ def test_the_legend_is_printed_where_it_is_asked_for(tiny, source, invoke):
 
 
 def test_several_encoders_are_compared_and_the_first_is_the_target(tiny, tmp_path, source, invoke):
-    """Each recipe is told before its encoder begins."""
+    """Each recipe is printed before its encoder starts."""
     other = shutil.copytree(tiny, tmp_path / "other-bert")
     outcome = invoke(
         "score", source, f"again={source}", "--encoder", tiny, "--encoder", other, "--json", "--run", "run"
@@ -286,7 +286,7 @@ def test_encoders_are_compared_at_the_budget_of_the_run(tiny, tmp_path, source):
 
 
 def test_a_further_encoder_needs_no_vectors_of_the_first_ones_controls(tiny, tmp_path):
-    """The control query_echo takes queries as passages; a vectors file of the sources' texts does not hold them so."""
+    """The control query_echo uses queries as passages; a vectors file of the sources' texts lacks them in this role."""
     songs = [{"query": f"who sings {i}", "pos": [f"singer {i}"], "neg": [f"song {i}"]} for i in range(12)]
     source = write_rows(tmp_path / "songs.jsonl", songs)
     texts = [("query", row["query"]) for row in songs]
@@ -313,7 +313,7 @@ def test_two_names_of_one_encoder_are_refused_before_any_work(tiny, source, invo
 
 
 def test_an_example_is_found_in_the_row_that_lists_it(tiny, tmp_path, invoke):
-    """Two rows of one query and positive form one record; the copy of the positive stands in the second."""
+    """Two rows of one query and positive form one record; the second row has the copy of the positive."""
     record = {"query": "what is it", "pos": ["an answer"]}
     texts = [{**record, "neg": [negative]} for negative in ("unrelated words", "an answer")]
     write_rows(tmp_path / "two.jsonl", [*texts, *rows(6)])

@@ -62,7 +62,7 @@ def test_a_terminal_shows_none():
 
 
 def test_forced_colours_put_nothing_before_it(invoke: Invoke, monkeypatch):
-    """FORCE_COLOR, which CI services set, is no terminal: no bar is drawn into the log."""
+    """FORCE_COLOR, which CI services set, does not make the log a terminal: no bar is drawn."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert invoke("check", SOUND).err.splitlines()[-1].startswith("VERDICT: no_defects ")
 

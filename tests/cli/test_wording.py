@@ -20,7 +20,7 @@ from tests.unit.pages.samples import GOLDEN
 
 
 def whole(outcome: Outcome) -> str:
-    """All that a command says that exits with 0, without its time."""
+    """Return the whole output of a command that exits with 0, without its time."""
     assert outcome.code == 0, outcome.err
     return re.sub(r"\b\d+\.\d s;", "0.0 s;", outcome.out)
 

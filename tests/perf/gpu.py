@@ -5,7 +5,7 @@
     python -m tests.perf.gpu --device cpu --tiny
 
 The third line is a rehearsal on any machine, of the same code with small numbers: it shows that the script runs, and
-its figures mean nothing. A part that fails says why, the others go on, and the exit code is 1.
+its figures mean nothing. A part that fails says why, the others continue, and the exit code is 1.
 docs/performance.md says what one H100 took.
 
 Weights are random; the tokenizer is MiniLM's, that of BERT without capitals. Texts are made of random words, in
@@ -171,7 +171,7 @@ def floating_operations(lengths: np.ndarray, model: Any) -> float:
 
 
 def wait(device: str) -> None:
-    """Returns when the device has done all it was given."""
+    """Wait until the device has finished all its work."""
     if device.startswith("cuda"):
         for number in range(torch.cuda.device_count()):
             torch.cuda.synchronize(number)
@@ -203,7 +203,7 @@ def peak_operations(size: int, device: str) -> float:
 
 @contextmanager
 def part(name: str, failed: list[str]) -> Iterator[None]:
-    """One part of the script; an error is printed, its name is added to the failed ones, and the next part goes on."""
+    """One part of the script; an error is printed, its name is added to the failed ones, and the next part starts."""
     print(f"\n{name}", flush=True)
     try:
         yield
@@ -505,7 +505,7 @@ class Bench:
         )
 
     def sources(self, n_queries: int) -> list[Path]:
-        """Two files of so many queries, ten negatives each."""
+        """Write two files with n queries and ten negatives each."""
         paths = [self.folder / f"{name}-{n_queries}.jsonl" for name in ("one", "two")]
         texts = self.texts[: n_queries * (1 + NEGATIVES)]
         n = len(texts) // (1 + NEGATIVES)

@@ -30,7 +30,7 @@ def mine(folder: Path, out: str, specs: list[str] | None = None, **options: Any)
 
 
 def by_query(folder: Path) -> dict[str, dict[str, Any]]:
-    """Each file's rows by query, without ids, of which the first in the corpus stands, and the order of positives."""
+    """Return each file's rows by query, without ids and with sorted positives: both depend on the input order."""
     result = {}
     for path in sorted(folder.glob("*.jsonl")):
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]

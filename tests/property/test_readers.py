@@ -1,4 +1,4 @@
-"""Readers against anything: records survive every schema and container, and no file breaks a reader."""
+"""Test readers on any input: records survive every schema and container, and no file breaks a reader."""
 
 from __future__ import annotations
 

@@ -108,15 +108,15 @@ def test_an_order_by_place_is_noticed_by_the_test_above(tmp_path, monkeypatch):
 
 
 moved_scores = st.tuples(st.integers(0, 6), st.floats(-0.4, 0.4), st.sampled_from([-1, 0, 1]))
-"""A whole number of units, how far beside it the score lies, and which way the last place moves."""
+"""A whole number of units, the distance of the score from it, and the direction of a change in the last place."""
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(moved_scores, min_size=1, max_size=40), st.integers(-(2**30), 2**30), st.integers(1, 12))
 def test_one_unit_in_the_last_place_changes_no_selection(drawn, lowest, k):
     """This holds for scores that are not next to a rounding boundary."""
-    whole, beside, steps = (np.array(column) for column in zip(*drawn, strict=True))
-    scores = (lowest + whole + beside) * SCORE_UNIT
+    whole, distance, steps = (np.array(column) for column in zip(*drawn, strict=True))
+    scores = (lowest + whole + distance) * SCORE_UNIT
     moved = np.where(steps == 0, scores, np.nextafter(scores, np.copysign(np.inf, steps)))
     content = np.random.default_rng(len(drawn)).permutation(len(drawn))
     expected = best_first(scores, content).tolist()

@@ -1,4 +1,4 @@
-"""A run in shards is the run of one process, however it is cut. Source: METHOD 11."""
+"""A run in shards equals the run of one process, however it is cut. Source: METHOD 11."""
 
 from __future__ import annotations
 

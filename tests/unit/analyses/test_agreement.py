@@ -246,7 +246,7 @@ def test_beyond_budget_1_the_scores_on_equal_numbers_are_compared():
 
 
 def test_the_scores_of_other_weights_name_a_budget_beyond_1():
-    """A weight that lacks a source's score, and the run's own weight, are no numbers of their own."""
+    """A weight that lacks a source's score, and the run's own weight, do not count as separate numbers."""
     run = planted([1.0, 2.0, 3.0], 0.1)
     rows = {"closeness": (1.0, 2.0, 3.0), "relative": (3.0, 2.0, 1.0), "uniform": (1.0, 2.0, None)}
     scores = [SimpleNamespace(setting=k, scores=dict(zip(("s0", "s1", "s2"), v, strict=True))) for k, v in rows.items()]

@@ -1,4 +1,4 @@
-"""--by where rows of one record differ, and where a source has not the column."""
+"""--by if rows of one record differ, and if a source lacks the column."""
 
 from __future__ import annotations
 

@@ -185,7 +185,7 @@ def test_a_changed_number_in_a_segment_s_contents_is_noticed(folder: Path, name:
 def test_a_segment_that_cannot_be_read_now_is_left_alone(
     folder: Path, monkeypatch: pytest.MonkeyPatch, number: int
 ) -> None:
-    """Nothing is known to be wrong with it: this run does without, with one note, and the next one uses it."""
+    """The segment may be intact: this run works without it, with one note, and the next run uses it."""
     for part in (TEXTS[:200], TEXTS[:400], TEXTS):
         run(folder, part)
 
@@ -223,7 +223,7 @@ def test_more_segments_than_files_may_be_open(folder: Path) -> None:
 def test_files_may_change_while_they_are_read(
     folder: Path, monkeypatch: pytest.MonkeyPatch, small_blocks: None, change: str
 ) -> None:
-    """A map of them would end the process by SIGBUS where another host removes them, without a message."""
+    """A map of them would end the process by SIGBUS, without a message, if another host removes them."""
     run(folder, TEXTS[:256])
     home, real, n_read = segments(folder)[0], Segment._part, []
 

@@ -139,7 +139,7 @@ except SecidError as error:
 
 
 def test_no_network_and_no_cache_is_one_clear_message(tiny: Tiny, tmp_path: Path) -> None:
-    """A proxy on a closed port stands for an absent network, wherever the tests run.
+    """A proxy on a closed port imitates an absent network, wherever the tests run.
 
     Before it, in the same process, an encoder whose rows are cached loads no library of models.
     """

@@ -30,7 +30,7 @@ PLAIN = ("false_negative", "near_copy", "repeat", "empty", "query_echo", "hub")
 
 
 def messy(seed: int, n: int = 60) -> Rows:
-    """Rows with copies, repeats, placeholders, blanks and positives among the negatives; some list blanks alone."""
+    """Rows with copies, repeats, placeholders, blanks and positives among the negatives; some list only blanks."""
     draw = random.Random(seed)
     rows = []
     for number in range(n):
@@ -191,7 +191,7 @@ def test_findings_against_random_passages_are_shares_of_the_sampled_queries(tmp_
 
 
 def average_cosines(rows: Rows) -> dict[str, float]:
-    """By query the mean cosine with all passages of the triplets that are none of its labelled positives."""
+    """Return each query's mean cosine with all passages of the triplets except its labelled positives."""
     passages, labelled = set(), defaultdict(set)
     for row in rows:
         listed = [text for text in row["neg"] if text.strip()]

@@ -1,4 +1,4 @@
-"""The policy: where it is read, what it rejects, and that it loads nothing heavy."""
+"""Test the files that hold a policy, what a policy rejects, and that reading one loads nothing heavy."""
 
 from __future__ import annotations
 

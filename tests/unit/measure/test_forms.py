@@ -1,4 +1,4 @@
-"""The second pass: quadratic forms by query, whatever the way they are computed and the number of threads."""
+"""The second pass: quadratic forms by query do not depend on how they are computed, nor on the number of threads."""
 
 from __future__ import annotations
 

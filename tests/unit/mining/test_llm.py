@@ -97,7 +97,7 @@ def ask(server: Server, tmp_path: Path) -> Asker:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few retries: their waits are the client's own, and the tests sit through them."""
+    """Allow few retries, because the tests have to wait for the client between them."""
     monkeypatch.setattr(llm, "MAX_RETRIES", 1)
     monkeypatch.setattr(llm, "RESPONSE_SECONDS", 1.5)
 

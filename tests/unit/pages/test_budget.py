@@ -17,7 +17,7 @@ from tests.unit.pages import samples
 
 @pytest.fixture
 def run() -> Run:
-    """Sources of equal numbers that change places nowhere."""
+    """Sources of equal size that never change places."""
     golden = samples.golden()
     sources = tuple(samples.changed(source, equal_curve=()) for source in golden.sources)
     return samples.replaced(golden, sources=sources, budgets=Budgets(crossings=(), equal_numbers=None))
@@ -28,7 +28,7 @@ def said_of(run: Run) -> Section:
 
 
 def largest(run: Run) -> str:
-    """The end of the range in which no sources change places."""
+    """Return the end of the range in which no sources change places."""
     return said_of(run).paragraphs[1].split()[-1].removesuffix(".")
 
 

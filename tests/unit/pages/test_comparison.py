@@ -90,7 +90,7 @@ def test_a_comparison_of_two_runs_fits_80_columns_with_scores_whole(run):
 
 
 def repaired(run):
-    """The run with its one source to repair repaired."""
+    """The run in which the only source to repair has been repaired."""
     findings = tuple(replace(item, n_negatives=0, share=0.0) for item in run.sources[3].findings)
     clean = replace(run.sources[3], findings=findings, status="no_defects")
     return replace(run, sources=(*run.sources[:3], clean, *run.sources[4:]))

@@ -54,7 +54,7 @@ def column(table, title):
 
 
 def with_finding(name, share, n=90, source=1, **fields):
-    """A run without findings but this one."""
+    """Return a run with only this finding."""
     found = tuple(finding(name, share, n) if item.name == name else item for item in CLEAN.sources[source].findings)
     made = samples.changed(CLEAN.sources[source], findings=found, **fields)
     return replace(CLEAN, sources=(*CLEAN.sources[:source], made, *CLEAN.sources[source + 1 :]))
@@ -442,7 +442,7 @@ def test_a_source_to_repair_without_a_command_says_why_however_few_findings_are_
 
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_each_source_to_repair_comes_first_with_its_command_however_few_findings_are_shown(limit):
-    """bm25 has the most urgent findings of the run, but none that decides a status."""
+    """bm25 has the most urgent findings of the run, but no finding of bm25 decides its status."""
     run = with_status("no_defects", "repair", "repair", "unusable", "repair")
     urgent = tuple(
         replace(item, share=0.9, n_negatives=90) if FINDINGS[item.name].urgency <= 2 and not FINDINGS[item.name].counted

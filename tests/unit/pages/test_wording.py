@@ -32,7 +32,7 @@ def test_the_terminal(snapshot):
 
 
 def shortened(text):
-    """The page with the first row alone of each of its tables."""
+    """Return the page with only the first row of each table."""
     every = text.splitlines()
     is_row = [line.startswith("| ") for line in every]
     is_rule = [line.startswith("| --") for line in every]

@@ -1,4 +1,4 @@
-"""Child processes: the same results whatever their number, clear errors, and none that outlives its parent."""
+"""Child processes give the same results whatever their number, report clear errors, and end with their parent."""
 
 from __future__ import annotations
 
@@ -117,7 +117,7 @@ with workers.in_child_process(1, 2, time.sleep, 600), workers.Workers(1, 2) as s
 
 
 def start(path: Path, script: str) -> subprocess.Popen[bytes]:
-    """Run a script in a process group of its own, which a signal reaches as Ctrl-C does."""
+    """Run a script in a separate process group, so that a signal reaches the whole group as Ctrl-C does."""
     path.write_text(script, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -179,7 +179,7 @@ def test_a_child_that_is_ended_ends_its_own_children_and_leaks_nothing(tmp_path)
 
 
 def family(pid):
-    """A process and all that it has started, and they."""
+    """Return a process and all its descendants."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:  # it has ended

@@ -29,7 +29,7 @@ def alone(values: np.ndarray, group: np.ndarray = GROUP, fold: np.ndarray = FOLD
 
 
 def coverage(n_seeds: int, *deviations: float) -> tuple[float, float]:
-    """Share of 1,500 simulations in which the interval holds 0: as it is, and with the error of the queries alone."""
+    """Share of 1,500 simulations in which the interval holds 0: with both errors, and with that of the queries."""
     hits = []
     for seed in range(1500):
         item = alone(differences(seed, n_seeds, *deviations))

@@ -121,7 +121,7 @@ def name_of(
 
 
 def moved(lists: RowLists) -> RowLists:
-    """With the first two passages swapped."""
+    """Return the lists with the first two passages swapped."""
     return replace(lists, ids=np.concatenate([lists.ids[1::-1], lists.ids[2:]]))
 
 

@@ -68,7 +68,7 @@ def test_the_loss_is_that_of_sentence_transformers_where_nothing_is_masked(folde
 
 
 def plain_steps(folder: Path, n_steps: int, rate: float, clip: bool = True) -> dict[str, Tensor]:
-    """The weights after steps written with sentence-transformers and torch alone, without dropout."""
+    """Return the weights after steps written only with sentence-transformers and torch, without dropout."""
     model = SentenceTransformer(str(folder), device="cpu").eval()
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=WEIGHT_DECAY)
     rise = max(1, round(WARM_UP_SHARE * n_steps))
@@ -211,7 +211,7 @@ def test_a_loss_that_is_no_number_ends_the_training(encoder: TransformerEncoder)
 def test_a_gradient_that_is_no_number_ends_the_training(
     encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the last step no further loss would show it."""
+    """After the last step, no further loss would reveal it."""
     learner = learner_of(encoder)
     learner._weights[0].register_hook(lambda gradient: gradient * torch.nan)
     with pytest.raises(DivergedError, match="norm of its gradient nan"):

@@ -74,7 +74,7 @@ def of(outcome: Probe, name: str) -> Any:
 
 
 def two_of(task: Task) -> Task:
-    """Without the source that is there twice."""
+    """Return the task without the repeated source."""
     return replace(task, negatives={name: task.negatives[name] for name in ("hard", "easy")})
 
 

@@ -1,4 +1,4 @@
-"""One row, one item: every type is checked and nothing disappears."""
+"""Each row gives one item: every type is checked, and nothing disappears."""
 
 from __future__ import annotations
 

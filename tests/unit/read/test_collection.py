@@ -1,4 +1,4 @@
-"""Ids and their texts."""
+"""Test how ids are replaced by their texts."""
 
 from __future__ import annotations
 

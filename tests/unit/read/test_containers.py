@@ -1,4 +1,4 @@
-"""Files as they are found: odd bytes, cut ends, limits. Each gives a counted reason or one clear error."""
+"""Files as they occur: odd bytes, cut ends, limits. Each gives a counted reason or one clear error."""
 
 from __future__ import annotations
 

@@ -348,7 +348,7 @@ def test_an_evaluation_set_by_the_name_of_a_task(hub: Hub) -> None:
 
 
 def situation(hub: Hub, call: Callable[[], object]) -> str:
-    """The error, which shows no token."""
+    """Return the error, which must not show a token."""
     with pytest.raises(SecidError) as caught:
         call()
     assert isinstance(caught.value, InputError | UsageError)

@@ -118,7 +118,7 @@ def test_one_source_needs_no_list_and_a_dict_names_sources(kind, file):
 
 
 def test_a_large_batch_is_written_in_slices():
-    """Else a DataFrame, which is one batch, would be in memory twice; and views would be written whole each time."""
+    """Otherwise a DataFrame, which is one batch, would be in memory twice, and every view would be written whole."""
     texts = pa.array(["x" * 100] * 20_000)
     for column in (texts, texts.cast(pa.string_view())):
         (source,) = resolve_sources([("x", pa.table({"query": column, "pos": column, "neg": column}))], Settings())
@@ -139,11 +139,11 @@ def test_a_single_row_is_no_document_that_holds_rows():
 
 
 class DatasetDict(dict):
-    """Stands for that of the library datasets, which is a dict too."""
+    """Stand-in for the DatasetDict of the library datasets, which is a dict too."""
 
 
 class Unwritable:
-    """A value that JSON has no form for."""
+    """A value that JSON cannot hold."""
 
 
 def test_refusals(snapshot):

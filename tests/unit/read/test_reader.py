@@ -1,4 +1,4 @@
-"""Readers: what they know before, during and after the rows."""
+"""Test what readers know before, during and after the rows."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""Every long step of a run tells how far it is, and ends where it said it would."""
+"""Every long step of a run reports its progress, and ends at the total that it announced."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_every_stage_advances_to_its_total(tmp_path, ablate, monkeypatch):
 
 
 def test_the_time_left_to_encode_is_of_the_texts_that_the_cache_lacks(tmp_path):
-    """Cached rows come at once: counted as encoded, they would promise the rest as fast."""
+    """Cached rows arrive at once. If they counted as encoded, the estimate for the rest would be too short."""
     encoder = save_tiny_bert(tmp_path / "tiny")
     told = []
     for n in (9, 12, 12):

@@ -41,7 +41,7 @@ def test_a_source_that_keeps_easier_queries_does_not_change_its_place(run: secid
 
 
 def test_they_are_what_scoring_the_shared_rows_alone_gives(run: secid.Run, tmp_path: Path) -> None:
-    """But for the pool that words are counted in, which these texts leave no part in."""
+    """Scores differ only through the pool that IDF is counted over."""
     alone = score(
         write_unlike(tmp_path, {"bm25": dict.fromkeys(range(35), 0.67), "dense": dict.fromkeys(range(35), 0.79)})
     )
@@ -77,7 +77,7 @@ def test_the_page_says_which_queries_rows_are_of(run: secid.Run) -> None:
 
 
 def test_the_hardness_on_the_rest_is_of_sources_that_have_both(tmp_path: Path) -> None:
-    """c has queries of the rest alone: it says nothing of how hard the queries of b are."""
+    """c only has queries outside b, so it says nothing about how hard the queries of b are."""
     sources = {
         "a": {number: 0.6 if number < 40 else 0.5 for number in range(80)},
         "b": dict.fromkeys(range(40), 0.6),
@@ -108,7 +108,7 @@ def test_where_too_little_is_shared_only_pairs_compare(tmp_path: Path) -> None:
 
 
 def test_a_small_source_does_not_cut_the_columns_of_the_others(tmp_path: Path) -> None:
-    """On the 35 queries of `small`, of 200, bm25 and dense stand in the reverse order of all 200."""
+    """On the 35 queries of `small`, bm25 and dense have the reverse of their order on all 200."""
     hardness = {"bm25": {n: 0.5 if n < 35 else 0.9 for n in range(200)}, "dense": dict.fromkeys(range(200), 0.7)}
     run = score(write_unlike(tmp_path, {**hardness, "small": dict.fromkeys(range(35), 0.6)}))
     sources = {source.name: source for source in run.sources}

@@ -35,7 +35,7 @@ class Recording(MemoryFileSystem):
 
 
 class Unreachable(MemoryFileSystem):
-    """Fails with an error that is not one of the system."""
+    """Fails with an error that is not an OSError."""
 
     protocol = "unreachable"
 
@@ -87,7 +87,7 @@ def put(url, file, data):
 
 
 def refused(url, file, call, *words):
-    """The refusal of a call, which must name the file."""
+    """Return the error of a call, which must name the file."""
     with pytest.raises(InputError) as caught:
         call(*words)
     assert caught.value.where == f"{url}/{file}"
@@ -327,7 +327,7 @@ def test_a_path_needs_no_fsspec(tmp_path):
 
 
 def test_the_record_is_json_in_the_metadata(tmp_path):
-    """So that other tools can look into a state, and nothing in it can run."""
+    """Other tools can therefore read a state, and nothing in it can run."""
     StateDir(str(tmp_path)).write("a", HEADER, {"x": np.arange(3)})
     data = (tmp_path / "a.safetensors").read_bytes()
     head = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])

@@ -28,7 +28,7 @@ def row(number: int, n_negatives: int = 2, **more: Any) -> CopyRow:
 
 
 def written(rows: Sequence[CopyRow], schema: Any, path: Path) -> tuple[WrittenFile, list[dict[str, Any]]]:
-    """The result, and the documents as other programs read them."""
+    """Return the result, and the documents as other programs read them."""
     result = write_rows(lambda: rows, schema, path, suffix_of(path))
     if path.suffix == ".parquet":
         return result, pq.read_table(path).to_pylist()
