@@ -68,7 +68,7 @@ EQUIVALENT: dict[str, str] = {
         "span - DOT_ROUNDING), h"
     ): "no negative lies exactly 1e-12 below the limit",
     "triplets/random_reference.py near_positive(): usable = span >= DOT_ROUNDING": "likewise",
-    "triplets/random_reference.py : ROWS_AT_ONCE = 1025": "how many rows are added up together",
+    "triplets/random_reference.py : REFERENCE_ROWS_AT_ONCE = 1025": "how many rows are added up together",
     (
         "tools/probing/task.py copies_among(): rare = place < (1 - MIN_SHARED_FRACTION) * "
         "runs.sizes[owner] + SHARE_ROUNDING"
@@ -101,7 +101,7 @@ EQUIVALENT: dict[str, str] = {
     "analyses/in_batch.py _batches(): place = np.full(len(heads), -2, np.int64)": (
         "any number below 0 says that a row is in another batch"
     ),
-    "triplets/measure_set.py : NO_SUM = torch.empty(1, 0, dtype=torch.float64)": "as empty as without",
+    "triplets/measure_set.py : NO_MATRIX = torch.empty(1, 0, dtype=torch.float64)": "as empty as without",
     (
         "triplets/embedding.py FileRows.reserve(): os.posix_fallocate(file.fileno(), self._n_rows * "
         "self._row_bytes, max(0, n_bytes))"
@@ -121,7 +121,7 @@ EQUIVALENT: dict[str, str] = {
         "measure/interval.py spent(): density = _normal_density((places[:, None] + points[None, :]), now - before) "
         "@ density"
     ): "the density is symmetric, and so are the nodes and the masses before it",
-    "analyses/audit.py : DECIMALS = 13": "as far above the error of a dot product, and below the distance of scores",
+    "scoring/audit.py : DECIMALS = 13": "as far above the error of a dot product, and below the distance of scores",
 }
 """Reasons why some faults change no result. Key: module, function, and the line with the fault."""
 

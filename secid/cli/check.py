@@ -24,7 +24,7 @@ from secid.cli.options import (
 )
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import ANY_FINDING, CHECKED_FINDINGS
-from secid.results.inputs import PROBE_SETTINGS
+from secid.results.commands import PROBE_SETTINGS
 
 # `secid check`.
 
@@ -133,7 +133,7 @@ def audit(
 
 training = partial(flag, group="Training")
 PROBE_GUIDE_SETTINGS = ("guide", "guide_query_prefix", "guide_passage_prefix")
-HIDDEN_FLAGS = (
+HIDDEN_PROBE_FLAGS = (
     "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
     "query_prompt", "passage_prompt", "trust_remote_code",
 )  # fmt: skip
@@ -146,7 +146,7 @@ HELP_TEXTS = {
 """Help texts of flags that have another meaning in `secid score`."""
 
 
-@takes_settings(*PROBE_SETTINGS, *PROBE_GUIDE_SETTINGS, hidden=HIDDEN_FLAGS, texts=HELP_TEXTS)
+@takes_settings(*PROBE_SETTINGS, *PROBE_GUIDE_SETTINGS, hidden=HIDDEN_PROBE_FLAGS, texts=HELP_TEXTS)
 def probe(
     sources: Sources,
     steps: Annotated[int, training("--steps", metavar="N", text="Steps per training run.")] = 100,

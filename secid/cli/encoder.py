@@ -157,9 +157,7 @@ def _folder(settings: dict[str, Any]) -> CacheFolder:
 # `secid doctor`.
 
 
-def doctor(
-    json: Json = False,
-) -> None:
+def doctor(json: Json = False) -> None:
     """Print versions, devices and caches for a bug report."""
     from secid.run_folder.write import diagnosis
 

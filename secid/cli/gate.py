@@ -44,11 +44,7 @@ judging = partial(flag, group="Gate")
 def gate(
     sources: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="SOURCE",
-            help="Files, globs, folders, or name=path.",
-            show_default=False,
-        ),
+        typer.Argument(metavar="SOURCE", help="Files, globs, folders, or name=path.", show_default=False),
     ] = None,
     against: Annotated[
         Path | None, judging("--against", metavar="FILE", text="Baseline that `secid baseline` wrote.")
@@ -57,8 +53,7 @@ def gate(
         Path | None, judging("--policy", metavar="FILE", text="Policy file [default: the [gate] table of secid.toml].")
     ] = None,
     paired: Annotated[
-        Path | None,
-        judging("--paired", metavar="RUN", text="Run folder of the baseline, to compare by query."),
+        Path | None, judging("--paired", metavar="RUN", text="Run folder of the baseline, to compare by query.")
     ] = None,
     init: Annotated[bool, judging("--init", text="Write a commented policy for this baseline.")] = False,
     exit_zero: Annotated[bool, judging("--exit-zero", text="Exit 0 whatever the verdict, for a trial period.")] = False,

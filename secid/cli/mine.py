@@ -27,7 +27,7 @@ if TYPE_CHECKING:
     from secid.write.writer import Schema
 
 mining = partial(flag, group="Mining")
-HIDDEN_FLAGS = (
+HIDDEN_MINE_FLAGS = (
     "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
     "query_prompt", "passage_prompt", "dtype", "tokenizer", "temperature",
 )  # fmt: skip
@@ -42,7 +42,7 @@ HIDDEN_FLAGS = (
     "tokenizer",
     "temperature",
     "seed",
-    hidden=HIDDEN_FLAGS,
+    hidden=HIDDEN_MINE_FLAGS,
 )
 def mine(
     miners: Annotated[

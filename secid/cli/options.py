@@ -52,11 +52,10 @@ Sources = Annotated[
         show_default=False,
     ),
 ]
-RunFolder = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `secid score`.", show_default=False)]
+RunArgument = Annotated[Path, typer.Argument(metavar="RUN", help="Run folder of `secid score`.", show_default=False)]
 Json = Annotated[bool, flag("--json", text="Print one JSON document instead of text.")]
 Out = Annotated[
-    list[Path] | None,
-    flag("-o", "--out", metavar="FILE", text="Also write a .html, .md or .json file; repeatable."),
+    list[Path] | None, flag("-o", "--out", metavar="FILE", text="Also write a .html, .md or .json file; repeatable.")
 ]
 Quiet = Annotated[bool, flag("--quiet", "-q", text="Print no progress and no notes.")]
 Legend = Annotated[bool, flag("--legend", text="Also print what the columns and numbers mean.")]

@@ -72,9 +72,7 @@ def check_outputs(
             if path.samefile(other) or (other.is_dir() and path.resolve().is_relative_to(other.resolve())):
                 what = "an input" if path.samefile(other) else f"part of the input {other}"
                 raise UsageError(
-                    f"is also {what} and would be overwritten",
-                    where=str(path),
-                    remedy="name another output file",
+                    f"is also {what} and would be overwritten", where=str(path), remedy="name another output file"
                 )
 
 

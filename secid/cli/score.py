@@ -40,8 +40,7 @@ RunOption = Annotated[
 ]
 Force = Annotated[bool, flag("--force", text="Replace an existing run folder.")]
 StateDirOption = Annotated[
-    str | None,
-    flag("--state-dir", metavar="URL", text="Folder or bucket for the states of shards.", group="Output"),
+    str | None, flag("--state-dir", metavar="URL", text="Folder or bucket for the states of shards.", group="Output")
 ]
 Prepare = Annotated[
     bool, flag("--prepare", text="With --shard: only count this shard's part of the texts.", hidden=True)
@@ -141,11 +140,11 @@ def show(
     from secid.cli.outputs import check_outputs, print_screen, print_verdict
     from secid.errors import OutputError, RunNotWrittenError
     from secid.files import check_writable, write_whole
-    from secid.pages.formats import OF_METRICS, RUN_FORMATS, format_of
+    from secid.pages.formats import METRICS_FORMAT, RUN_FORMATS, format_of
     from secid.pages.sections import run_screen
 
     # If a file cannot be written, the result is printed before the error.
-    formats = {**RUN_FORMATS, **OF_METRICS}
+    formats = {**RUN_FORMATS, **METRICS_FORMAT}
     check_outputs(outputs, formats, inputs, "; --run names a run folder")
     problem: OutputError | None = None
     folder = run

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from secid.cli.options import Json, Quiet, RunFolder, flag
+from secid.cli.options import Json, Quiet, RunArgument, flag
 from secid.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ OUT_HELP = "New file: .jsonl, .jsonl.gz or .parquet."
 
 
 def select(
-    run: RunFolder,
+    run: RunArgument,
     out: Annotated[Path | None, flag("-o", "--out", metavar="FILE", text=f"{OUT_HELP} [required]")] = None,
     source: Annotated[
         str | None, flag("--source", metavar="SOURCE", text="Source to copy, if the run has several.")
@@ -108,7 +108,7 @@ def select(
 
 
 def flagged(
-    run: RunFolder,
+    run: RunArgument,
     finding: Annotated[
         str | None, flag("--finding", metavar="NAME", text="A finding, such as inversion; `secid explain` lists all.")
     ] = None,
@@ -147,7 +147,7 @@ SHARE = re.compile(r"(.+?)=([^=,]+)(?:,|$)")
 
 
 def mix(
-    run: RunFolder,
+    run: RunArgument,
     shares: Annotated[
         str | None,
         flag("--shares", metavar="NAME=S,…", text="Share of each source in the mixture, such as bm25=0.6,dense=0.4."),

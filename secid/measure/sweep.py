@@ -130,7 +130,6 @@ class SweepSums:
     record_gradient : (R,) ||sum_k a_k (n_k - p)||^2 of each (record, positive), where a_k are the softmax weights of
                       its negatives at `temperature`. This is METHOD 3's record form without 1/tau^2.
     weights         : sum of share * weight by variant, including triplets with u = 0.
-    n_negatives     : sum of shares by variant.
     sums            : by variant, the `SymmetricSums` that contain its sum, and the number of the sum in them.
     """
 
@@ -166,7 +165,6 @@ def sweep(
     coverages   : (T,) coverage of each triplet, by the name that variants use.
     smallest_distance : maximum ||n - p|| at which n counts as equal to p. Then u = 0, s_qn = s_qp and s_pn = 1
                   exactly.
-    temperature : temperature of the record softmax.
     position    : (T,) position of each triplet's query in the nested sample, in [0, 1); required for variants with a
                   sample below 1.
     sums        : number format of the products within a block. Sums over blocks are always float64. In float64, the
@@ -269,7 +267,6 @@ class _Totals:
         return amount.sum(0), list(products) if listed else products
 
     def add(self, block: SlotBlock, weights: Tensor, products: Iterable[PanelProduct]) -> None:
-        """Add a block's weights and products."""
         stratum = int(self.stratum[block.host.groups[0]])
         self._weights[:, stratum] += weights
         within = self._strata[stratum] if stratum < len(self._strata) else None

@@ -14,7 +14,6 @@ from typing import Any, TypeVar
 import numpy as np
 import numpy.typing as npt
 
-from secid.ahead import in_order
 from secid.arrays import Floats, Index, distinct
 from secid.pool.texts import Packed, Role, TextStore, batch_ranges, release_read_pages
 from secid.pool.tokens import (
@@ -27,6 +26,7 @@ from secid.pool.tokens import (
     term_keys,
     token_stream,
 )
+from secid.progress import in_order
 
 # Document frequencies and their IDF.
 
@@ -217,11 +217,11 @@ class Vocabulary:
 # Queries and passages are read by ranges of ids, so that texts can stay on disk. Token sets of passages, restricted to
 # the queries' vocabulary, are spooled to a file, so that memory does not grow with the passages.
 
-Texts = Callable[[int, int], Sequence[str] | Packed]
+TextRange = Callable[[int, int], Sequence[str] | Packed]
 """Function from (start, stop) to the texts with these ids. Packed texts are lexed without being unpacked."""
 Stream = Callable[[Any], tuple[Keys, Index]]
 """Function from texts to the keys of all their tokens in order, and (n,) the number of tokens in each text."""
-Counted = TypeVar("Counted", bound=Sized)
+SizedItem = TypeVar("SizedItem", bound=Sized)
 
 LEXED_AT_ONCE = 4096
 """Number of texts to lex at once. Larger chunks take more memory and are not faster."""
@@ -249,9 +249,9 @@ class Lexicon:
     def __init__(
         self,
         tokenizer: str,
-        queries: Texts,
+        queries: TextRange,
         n_queries: int,
-        passages: Texts,
+        passages: TextRange,
         counted: npt.NDArray[np.bool_],
         spool: Path,
         lex: Stream | None = None,
@@ -273,7 +273,7 @@ class Lexicon:
         # numpy releases the interpreter's lock in the slow parts, so threads run in parallel.
         with ThreadPoolExecutor(n_threads) as pool:
 
-            def parts(make: Callable[[int, int], Counted], n: int, lengths: Any) -> Iterator[Counted]:
+            def parts(make: Callable[[int, int], SizedItem], n: int, lengths: Any) -> Iterator[SizedItem]:
                 ranges = batch_ranges(n, LEXED_AT_ONCE if with_others else LEXED_WITHOUT_OTHERS, lengths)
                 for part in in_order(lambda ends: pool.submit(make, *ends), ranges, n_threads):
                     lexed(len(part))

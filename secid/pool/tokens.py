@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Index
-from secid.pool.texts import BETWEEN, Packed, Role
+from secid.pool.texts import TEXT_SEPARATOR, Packed, Role
 
 # Words of any script. Combining marks stay inside their word, and scripts without spaces give bigrams.
 #
@@ -37,9 +37,9 @@ UNSPACED_RANGES = (
 )
 """Ranges of code points in scripts without spaces between words."""
 
-SELECTORS = ((0x34F, 0x34F), (0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
+GLYPH_SELECTORS = ((0x34F, 0x34F), (0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
 """Ranges of marks that only select a glyph: the grapheme joiner and variation selectors."""
-LETTER = re.compile(r"[^\W_]").search
+find_letter = re.compile(r"[^\W_]").search
 WORD_BREAK = 0x200B
 """The zero-width space, the only format character that separates words (Khmer, Burmese, Thai)."""
 
@@ -49,7 +49,6 @@ class _Patterns:
     """Patterns of parts of words.
 
     run      : a letter or digit, then letters, digits and marks.   unspaced : characters of scripts without spaces.
-    mark     : a combining mark.
     ignored  : characters within words that do not affect spelling (joiners, soft hyphens, selectors).
     """
 
@@ -61,7 +60,7 @@ class _Patterns:
 
 @cache
 def _patterns() -> _Patterns:
-    ignored = {code for low, high in SELECTORS for code in range(low, high + 1)}
+    ignored = {code for low, high in GLYPH_SELECTORS for code in range(low, high + 1)}
     marks = []
     for code in (*range(0x80, 0x20000), *range(0xE0000, 0xE1000)):  # only letters lie between these
         kind = unicodedata.category(chr(code))
@@ -134,7 +133,7 @@ def _split(text: str, *, with_characters: bool) -> list[str]:
                 if with_characters:
                     parts.extend(part)
             # Nearly every part has only letters and digits, which one fast test shows.
-            tokens.extend(parts if part.isalnum() else filter(LETTER, parts))
+            tokens.extend(parts if part.isalnum() else filter(find_letter, parts))
     return tokens
 
 
@@ -315,7 +314,7 @@ def _packed(points: Sequence[int]) -> int:
 
 def _parts(texts: Packed) -> Iterator[Packed]:
     """Cut texts into parts of about BLOB_BYTES, of at least one text each."""
-    sizes = texts.ends() + len(BETWEEN)
+    sizes = texts.ends() + len(TEXT_SEPARATOR)
     first = before = 0
     while first < len(texts):
         end = max(first + 1, int(np.searchsorted(sizes, before + BLOB_BYTES, side="right")))
@@ -332,12 +331,12 @@ def _byte_keys(texts: Packed, rule: ByteRule) -> tuple[Keys, Index]:
 
 
 def _blob(texts: Packed, rule: ByteRule) -> tuple[bytes, Index]:
-    """Return (lower-cased texts with BETWEEN after each, start of each). Replace texts beyond ASCII by their tokens."""
+    """Return (lower-cased texts, each followed by TEXT_SEPARATOR; start of each). Replace non-ASCII texts by tokens."""
     if texts.data.isascii():
         return texts.data.lower(), texts.ends() - texts.lengths
     parts = [part.lower() if part.isascii() else " ".join(rule.split(part.decode())).encode() for part in texts.parts()]
-    sizes = np.fromiter(map(len, parts), np.int64, len(parts)) + len(BETWEEN)
-    return BETWEEN.join([*parts, b""]), np.cumsum(sizes) - sizes
+    sizes = np.fromiter(map(len, parts), np.int64, len(parts)) + len(TEXT_SEPARATOR)
+    return TEXT_SEPARATOR.join([*parts, b""]), np.cumsum(sizes) - sizes
 
 
 def _spans(blob: bytes, rule: ByteRule) -> tuple[Index, Index]:

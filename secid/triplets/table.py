@@ -36,7 +36,7 @@ from secid.pool.texts import TextStore, text_key
 from secid.progress import Progress, Silent
 from secid.results import IdfInfo
 from secid.results.catalogue import BITS
-from secid.settings import Positives, flag_of
+from secid.settings import PositivePolicy, flag_of
 from secid.triplets.estimates import Estimate, Names, Share, clustered_mean
 from secid.triplets.guide import GuideScores
 from secid.triplets.random_reference import QuerySums, RandomReference, hardness, hardness_sums
@@ -45,7 +45,7 @@ from secid.triplets.random_reference import QuerySums, RandomReference, hardness
 
 
 def triplets_of(
-    planned: PlannedSource, policy: Positives, vectors: Vectors | None = None, passages: TextStore | None = None
+    planned: PlannedSource, policy: PositivePolicy, vectors: Vectors | None = None, passages: TextStore | None = None
 ) -> Triplets:
     """Return the triplets of a source under a positive policy. Source: METHOD 1, 9.
 
@@ -123,9 +123,7 @@ def piece_stream(pieces: Pieces | None) -> Callable[[Sequence[str]], tuple[Keys,
     """
     if pieces is None:
         raise UsageError(
-            "this encoder has no tokenizer",
-            where=flag_of("tokenizer", "wordpieces"),
-            remedy="use alphanumeric",
+            "this encoder has no tokenizer", where=flag_of("tokenizer", "wordpieces"), remedy="use alphanumeric"
         )
     split = pieces
 
@@ -193,12 +191,10 @@ class CoverageTables:
     """Lexicons and document frequencies of a run, computed when first needed.
 
     triplets : scored triplets of all sources. Their distinct documents are the pool (METHOD 2).
-    folder   : folder for token sets on disk.
     frozen   : saved document frequencies by tokenizer and corpus, used instead of the run's own, so that a new source
                is scored in the pool of an earlier run.
     pieces   : function that splits texts into the encoder's word pieces, for the tokenizer "wordpieces"; None if the
                encoder has no tokenizer.
-    progress : receives the progress of each lexicon.
     lexicons : lexicons that exist already, by tokenizer, for the same texts and pool.
     """
 
@@ -324,7 +320,6 @@ class TripletTable:
     positive_coverage : (G,) lexical coverage of the scored positive.
     s_query_negative, s_positive_negative, coverage : (T,) cosines and lexical coverage of the negative.
     findings          : (T,) bit mask. Bit i is set if the negative has finding number i of the catalogue.
-    evaluated         : names of the findings that were evaluated.
     guide             : scores of the guide; None without a guide.
     """
 
@@ -367,16 +362,16 @@ class TripletTable:
         """Return (T,) number of each triplet's query among the distinct queries."""
         return np.unique(self.triplets.query, return_inverse=True)[1]
 
-    def share_of(self, flags: Flags, names: Names, among: Flags | None = None) -> Share:
+    def share_of(self, flags: Flags, names: Names, evaluated: Flags | None = None) -> Share:
         """Return the number and share of flagged negatives. flags: (T,).   names: as in `mean`.
 
-        among : (T,) flags of the triplets that were evaluated, at least one; None for all.
+        evaluated : (T,) flags of the triplets that were evaluated, at least one; None for all.
         """
         weight: Floats = np.ones(len(self)) if self.share is None else self.share
         cluster = self.cluster()
-        if among is not None:
-            present, cluster = np.unique(cluster[among], return_inverse=True)
-            weight, flags, names = weight[among], flags[among], names[present]
+        if evaluated is not None:
+            present, cluster = np.unique(cluster[evaluated], return_inverse=True)
+            weight, flags, names = weight[evaluated], flags[evaluated], names[present]
         return Share.of(flags * weight, weight, cluster, names)
 
     def in_slice(self, number: int) -> Index:
@@ -398,7 +393,6 @@ class TripletTable:
         )
 
     def gates(self) -> Gates:
-        """Return the gates of all triplets at the table's temperature."""
         return gates(self.dots(), torch.from_numpy(self.coverage), self.temperature)
 
     def pair_loss(self) -> Tensor:

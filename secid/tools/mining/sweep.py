@@ -23,8 +23,8 @@ from secid.settings import Settings
 from secid.tools.mining.choose import Picks
 from secid.tools.mining.find import find_negatives, options_of, score_means
 from secid.tools.mining.methods import Dense, Method, Miner, MiningPlan, Random
+from secid.tools.mining.mine import LoadEncoder, run_fields
 from secid.tools.mining.questions import Questions
-from secid.tools.mining.run import Load, run_fields
 from secid.triplets.estimates import comparable_keys, wilson_interval
 from secid.triplets.guide import GuideScores, guide_scores, sample_of
 
@@ -49,7 +49,7 @@ def swept_methods(miner: Miner, k: int) -> list[Miner]:
 
 
 def sweep_all(
-    plan: MiningPlan, questions: Questions, load: Load, settings: Settings, work: Path, progress: Progress
+    plan: MiningPlan, questions: Questions, load: LoadEncoder, settings: Settings, work: Path, progress: Progress
 ) -> Sweep:
     """Search the negatives of all variants of all dense sources, of which there is at least one. Raises SecidError.
 
@@ -81,11 +81,7 @@ def sweep_all(
         for miner, picks, s_qn, suspects in zip(every, lists.picks, lists.s_qn, guided, strict=True)
     }
     sources = tuple(
-        SweptSource(
-            name=miner.name,
-            own=swept[miner.method],
-            variants=tuple(swept[each.method] for each in variants),
-        )
+        SweptSource(name=miner.name, own=swept[miner.method], variants=tuple(swept[each.method] for each in variants))
         for miner, variants in zip(dense, grids, strict=True)
     )
     return Sweep(

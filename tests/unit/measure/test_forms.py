@@ -1,4 +1,4 @@
-"""The second pass: quadratic forms by query, whatever the way they are computed and the number of threads."""
+"""The second pass: quadratic forms by query do not depend on how they are computed, nor on the number of threads."""
 
 from __future__ import annotations
 
@@ -197,7 +197,7 @@ def test_scratch_is_kept_and_grows():
     assert scratch.take("rows", 50, 4).shape == (50, 4)
 
 
-def test_a_copy_of_a_positive_that_equals_its_query_is_no_nearer_to_the_query():
+def test_a_copy_of_a_positive_that_equals_its_query_is_not_nearer_to_the_query():
     """Rounding lifts half of the cosines of equal rows above 1, where s_pn of a copy is exactly 1."""
     drawn = np.random.default_rng(6).standard_normal((500, 12)).astype(np.float32)
     unit = torch.from_numpy(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))

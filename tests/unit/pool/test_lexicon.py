@@ -88,7 +88,7 @@ def test_no_tables_merge_to_the_empty_one():
 
 
 @pytest.mark.parametrize(("query", "passage", "shared"), [("a", "b", True), ("é", "b", False), ("a", "हिन्दी", False)])
-def test_texts_of_ascii_alone_share_their_tokens(tmp_path, query, passage, shared):
+def test_texts_of_only_ascii_share_their_tokens(tmp_path, query, passage, shared):
     stores = []
     for role, texts in (("query", ["one two", query]), ("passage", ["two", "three", passage])):
         spool = TextSpool(role, tmp_path / role)

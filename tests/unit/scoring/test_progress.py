@@ -1,4 +1,4 @@
-"""Every long step of a run tells how far it is, and ends where it said it would."""
+"""Every long step of a run reports its progress, and ends at the total that it announced."""
 
 from __future__ import annotations
 
@@ -65,7 +65,7 @@ def test_every_stage_advances_to_its_total(tmp_path, ablate, monkeypatch):
 
 
 def test_the_time_left_to_encode_is_of_the_texts_that_the_cache_lacks(tmp_path):
-    """Cached rows come at once: counted as encoded, they would promise the rest as fast."""
+    """Cached rows arrive at once. If they counted as encoded, the estimate for the rest would be too short."""
     encoder = save_tiny_bert(tmp_path / "tiny")
     told = []
     for n in (9, 12, 12):
@@ -119,7 +119,7 @@ def test_what_is_not_read_and_flags_that_do_nothing_are_noted(tmp_path):
     assert [note for note in told.notes if "is ignored" in note] == []
 
 
-def test_a_run_that_judges_texts_beside_the_encoder_gives_the_same_report(tmp_path, monkeypatch):
+def test_text_rules_during_encoding_give_the_same_report(tmp_path, monkeypatch):
     source = write_rows(tmp_path / "in.jsonl", rows(12))
     reports = []
     for n_texts in (workers.MIN_TEXTS_FOR_PROCESSES, 0):
