@@ -257,16 +257,10 @@ class Measurer:
         return effect, spectral_nats(values, budget)
 
     def _coverages(self, rows: Triplets, variants: Sequence[Variant]) -> dict[str, Floats]:
-        """Return (T,) coverage of each negative by variants' names. All IDF corpora share one comparison of texts."""
-        corpora: dict[str, dict[str, None]] = {}
-        for variant in variants:
-            tokenizer, corpus = variant.coverage.split("/")
-            corpora.setdefault(tokenizer, {})[corpus] = None
-        return {
-            coverage_name(tokenizer, corpus): coverage
-            for tokenizer, names in corpora.items()
-            for corpus, coverage in zip(names, self.coverages.negatives(rows, tokenizer, list(names)), strict=True)
-        }
+        """Return (T,) coverage of each negative by variants' names."""
+        names = list(dict.fromkeys(variant.coverage for variant in variants))
+        parts = [(tokenizer, corpus) for tokenizer, corpus in (name.split("/") for name in names)]
+        return dict(zip(names, self.coverages.negatives(rows, parts), strict=True))
 
     def _sweep(
         self,
