@@ -108,9 +108,10 @@ EQUIVALENT: dict[str, str] = {
         "(order.ids < 0).all(axis=1)"
     ): "lists that end early are made longer until they hold all candidates",
     "measure/blocks.py : ROWS_HINT = 1023": "rows that the layout is chosen for; others work as well",
-    "findings/copies.py LabelledPositives.of_queries(): starts = np.where(known, np.append(self.offsets, 1)[place], 0)": (
-        "beyond the last offset only where there is no query, and none is known"
-    ),
+    (
+        "findings/copies.py LabelledPositives.of_queries(): starts = np.where(known, np.append(self.offsets, "
+        "1)[place], 0)"
+    ): ("beyond the last offset only where there is no query, and none is known"),
     "measure/sweep.py SymmetricSums.matrix(): total = self._panels[-0].new_empty(d, d)": (
         "all panels have one device and one type"
     ),
