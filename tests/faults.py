@@ -111,15 +111,15 @@ EQUIVALENT: dict[str, str] = {
     (
         "findings/copies.py LabelledPositives.of_queries(): starts = np.where(known, np.append(self.offsets, "
         "1)[place], 0)"
-    ): ("beyond the last offset only where there is no query, and none is known"),
+    ): "beyond the last offset only where there is no query, and none is known",
     "measure/sweep.py SymmetricSums.matrix(): total = self._panels[-0].new_empty(d, d)": (
         "all panels have one device and one type"
     ),
     (
-        "measure/interval.py error_spent(): density = _normal_density((places[:, None] + points[None, :]), now - before) "
-        "@ density"
+        "measure/interval.py error_spent(): density = _normal_density((places[:, None] + points[None, :]), now - "
+        "before) @ density"
     ): "the density is symmetric, and so are the nodes and the masses before it",
-    "scoring/audit.py : SCORE_DECIMALS = 13": "as far above the error of a dot product, and below the distance of scores",
+    "scoring/audit.py : SCORE_DECIMALS = 13": "far above the error of a dot product, and below the distance of scores",
 }
 """Reasons why some faults change no result. Key: module, function, and the line with the fault."""
 
