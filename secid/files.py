@@ -52,7 +52,9 @@ def partial_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
     partials = [partial_of(path) for path in paths]
     with ExitStack() as cleared:
         for path, partial in zip(paths, partials, strict=True):
-            _clear_partials(path.parent)
+            for old in path.parent.glob(".*.partial"):
+                if PARTIAL.search(old.name):
+                    _remove_abandoned(old)
             cleared.callback(partial.unlink, missing_ok=True)
             try:
                 partial.touch(exist_ok=False)
@@ -60,13 +62,6 @@ def partial_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
                 raise write_error(error, path) from error
             cleared.enter_context(locked(partial))
         yield partials
-
-
-def _clear_partials(folder: Path) -> None:
-    """Remove partial files from a folder, except those that a running process has locked."""
-    for file in folder.glob(".*.partial"):
-        if PARTIAL.search(file.name):
-            _remove_abandoned(file)
 
 
 def make_folder(path: Path) -> None:
@@ -150,7 +145,9 @@ def work_folder(inside: Path | None = None) -> Iterator[Path]:
         ) from error
     with folder as name, locked(Path(name)):
         if inside is None:
-            _clear_abandoned(Path(name).parent)
+            for old in Path(name).parent.glob(f"{glob.escape(WORK_PREFIX)}*"):
+                if old.is_dir():
+                    _remove_abandoned(old)
         try:
             yield Path(name)
         except (OSError, sqlite3.OperationalError) as error:
@@ -191,13 +188,6 @@ def locked(path: Path) -> Iterator[bool]:
         yield locked
     finally:
         os.close(descriptor)
-
-
-def _clear_abandoned(parent: Path) -> None:
-    """Remove this user's work folders that no running process has locked."""
-    for folder in parent.glob(f"{glob.escape(WORK_PREFIX)}*"):
-        if folder.is_dir():
-            _remove_abandoned(folder)
 
 
 def _remove_abandoned(path: Path) -> None:

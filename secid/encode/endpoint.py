@@ -260,7 +260,9 @@ def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
     Raises EncoderError if the endpoint cannot be reached, rejects the request, or returns anything but vectors.
     """
     base, model = parse_address(settings.encoder or "")
-    withheld = settings.encoder in settings.keyless and not _is_openai(base)
+    address = urllib.parse.urlsplit(base)
+    is_openai = (address.scheme, address.netloc.lower()) == ("https", OPENAI_HOST)
+    withheld = settings.encoder in settings.keyless and not is_openai
     key = None if withheld else environment_key(KEY_VARIABLES)
     http = Http(key, progress.note, _named_remedy(settings) if withheld else KEY_REMEDY)
     model = model or _only_model(http, base)
@@ -299,11 +301,6 @@ def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
         facts=tuple(facts),
     )
     return EndpointEncoder(http, url, model, info, settings.truncate_dim)
-
-
-def _is_openai(base: str) -> bool:
-    address = urllib.parse.urlsplit(base)
-    return (address.scheme, address.netloc.lower()) == ("https", OPENAI_HOST)
 
 
 def _named_remedy(settings: Settings) -> str:

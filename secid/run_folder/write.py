@@ -177,7 +177,8 @@ class RunFolder:
             return self
         if self.path.exists() and not self._force:
             raise OutputError("already exists", where=str(self.path), remedy="name another --run, or add --force")
-        if self.path.exists() and not (self.path.is_dir() and _is_run(self.path)):
+        is_run = (self.path / "report.json").is_file() or (self.path.is_dir() and not any(self.path.iterdir()))
+        if self.path.exists() and not is_run:
             raise OutputError(
                 "is not a run folder, so --force does not replace it",
                 where=str(self.path),
@@ -259,10 +260,6 @@ def _timing_lines(scored: Scored) -> list[str]:
         f"{stage}: " + ", ".join(f"{name} {value:g}" for name, value in entry.items())
         for stage, entry in scored.run.timing.items()
     ]
-
-
-def _is_run(path: Path) -> bool:
-    return (path / "report.json").is_file() or not any(path.iterdir())
 
 
 def _remove_abandoned(parent: Path) -> None:

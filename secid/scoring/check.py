@@ -154,6 +154,7 @@ class _Checker:
             "negative": (self._passages, distinct(planned.negatives)),
         }
         summary = text_findings(self._plan, planned, self._matcher, settings)
+        n_changed = len(changed_files([file.path for file in reader.files]))
         report = SourceReport(
             name=planned.name,
             files=reader.content(),
@@ -180,7 +181,7 @@ class _Checker:
                     **_row_cautions(planned, settings.examples),
                     "tokenizer_misfit": self._misfit(planned),
                     "inactive_lexical_gate": gate,
-                    "changed_since_mined": _changed_files(reader),
+                    "changed_since_mined": CautionEvidence(n_changed, n_changed / len(reader.files)),
                     **({} if self._leaks is None else self._leaks.cases(planned, settings.examples)),
                 }.items()
             ),
@@ -206,13 +207,6 @@ def _caution(name: str, case: CautionEvidence, settings: Settings) -> SourceCaut
         values=case.values,
         examples=case.examples,
     )
-
-
-def _changed_files(reader: Reader) -> CautionEvidence:
-    """Return how many of a source's files differ from the hash in their manifest. Ignore files without a manifest."""
-    paths = [file.path for file in reader.files]
-    n = len(changed_files(paths))
-    return CautionEvidence(n, n / len(paths))
 
 
 def _row_cautions(planned: PlannedSource, n_examples: int) -> dict[str, CautionEvidence]:

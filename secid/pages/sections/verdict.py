@@ -276,10 +276,13 @@ def cautions(run: Run) -> list[str]:
     hard = [
         source.name for source in run.sources if source.in_table(run.budget).inversion_fraction > MIN_MAJORITY_SHARE
     ]
-    weak = [source.name for source in run.sources if _has_weak_positives(source)]
+    findings = {source.name: source.finding("weak_positive") for source in run.sources}
+    weak = [name for name, item in findings.items() if item and FINDINGS["weak_positive"].exceeded_by(item.share)]
     outscored = f"In {sources_listed(hard)}, most negatives outscore the positive." if hard else ""
     which = "every source" if len(weak) == len(run.sources) else sources_listed(weak)
-    facts = (outscored, _label_caution(run) if _one_label(run) else "")
+    facts = [outscored]
+    if _one_label(run):  # without a guide, also how to check more
+        facts += [ONE_LABEL] if GUIDE.of(run) is not None else [ONE_LABEL, _labels(run)]
     every = (
         *warning_sentences(run),
         _truncated(run),
@@ -305,12 +308,6 @@ def notes(run: Run) -> tuple[str, ...]:
     return tuple(filter(None, every))
 
 
-def _has_weak_positives(source: SourceReport) -> bool:
-    """Return True if more positives than its limit allows look no better than random passages."""
-    finding = source.finding("weak_positive")
-    return finding is not None and FINDINGS["weak_positive"].exceeded_by(finding.share)
-
-
 def _truncated(run: Run) -> str:
     """Return a sentence on the sources whose negatives the encoder mostly cuts; "" if there are none."""
     shares = {source.name: finding.share for source in run.sources if (finding := source.finding("truncated"))}
@@ -324,11 +321,6 @@ def _one_label(run: Run) -> bool:
     """Return True if no query has a second labelled positive, and no guide is evidence on any source."""
     guide = GUIDE.of(run)
     return run.one_positive and not (guide and any(source.is_evidence for source in guide.sources))
-
-
-def _label_caution(run: Run) -> str:
-    """Return the caution that only one label per query was checked, with the way to check more if no guide was used."""
-    return ONE_LABEL if GUIDE.of(run) is not None else f"{ONE_LABEL} {_labels(run)}"
 
 
 def _unevaluated(run: Run) -> str:

@@ -167,7 +167,8 @@ def run_probe(
     Raises EncoderError if the model does not fit in memory, NotEvaluatedError if training diverged at every rate.
     Source: METHOD 13.
     """
-    test_rows = _chosen_rows(task, options.n_held_out, settings.seed)
+    order = np.argsort(sample_order(task.queries.keys[task.query], settings.seed), kind="stable")
+    test_rows = np.sort(order[: options.n_held_out])  # those that are ranked, by a hash of their query
     reason = _too_little(task, test_rows, options.batch)
     guide_info = None if guide is None else guide.info
     untrained = _untrained(task, test_rows, encoder.info, guide_info, options, settings, reason)
@@ -233,12 +234,6 @@ def _interrupted_note(runs: TrainingRuns) -> str:
     if n_missing < n:
         return f"{n - n_missing:,} of {n:,} training runs are kept; the same command continues with the others"
     return f"0 of {n:,} training runs are kept"
-
-
-def _chosen_rows(task: Task, n: int, seed: int) -> Index:
-    """Return up to n rows that are ranked when held out, chosen by a hash of their query."""
-    order = np.argsort(sample_order(task.queries.keys[task.query], seed), kind="stable")
-    return np.sort(order[:n])
 
 
 def _too_little(task: Task, test_rows: Index, batch: int) -> str | None:
