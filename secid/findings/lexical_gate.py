@@ -250,7 +250,7 @@ def _under_others(
 
     def mean_coverage(rows: Triplets, name: str) -> MeanCoverage:
         of_positives = np.repeat(other.positives(rows, name, settings.idf), np.diff(rows.record_offsets))
-        covered = (of_positives, *other.negatives(rows, name, [settings.idf]))
+        covered = (of_positives, *other.negatives(rows, [(name, settings.idf)]))
         return MeanCoverage(*(float(np.average(values, weights=rows.share)) for values in covered))
 
     try:

@@ -234,7 +234,7 @@ BothFlags = tuple[Flags, Flags]
 class PassageFacts:
     """Facts about n passages, by id. Each passage is read once.
 
-    language   : (n,) place in LANGUAGES, or UNDECIDED.   characters : (n,) length in characters.
+    language   : (n,) place in LANGUAGES, or UNCERTAIN_LANGUAGE.   characters : (n,) length in characters.
     flags      : finding -> (n,) flags, for the findings in FORM_FINDINGS.
     """
 

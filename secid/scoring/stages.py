@@ -196,7 +196,7 @@ def during_encoding(plan: Plan, settings: Settings, folder: Path) -> Iterator[tu
     counted = pool_flags(plan, triplets)
     names = [name for name in tokenizers_of(settings, aspects(settings)) if name in SPLITTERS]
     with child_process(len(plan.passages), settings.threads) as call:
-        wait_for_lexicons = call(lexicons_of, names, plan.queries, plan.passages, counted, folder)
+        wait_for_lexicons = call(lexicons_of, names, plan.queries, plan.passages, counted, folder, settings.tokenizer)
         has_bm25 = "bm25_pool" in chosen_kinds(settings.controls)
         yield wait_for_lexicons, call(bm25_control, plan, triplets, settings) if has_bm25 else None
 
@@ -228,7 +228,7 @@ def measurer_of(
     with clock.stage("lex", n_texts=len(plan.queries) + len(plan.passages)):
         coverages = CoverageTables(plan, triplets, folder, known, pieces, progress, wait_for_lexicons())
         for tokenizer in tokenizers_of(settings, suite):
-            coverages.lexicon(tokenizer)
+            coverages.lexicon(tokenizer, with_others=tokenizer == settings.tokenizer)
         coverages.info(settings.tokenizer, settings.idf)
     return Measurer(embedder.vectors, plan.queries.keys, coverages, settings, smallest_distance(encoder)), suite
 

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from secid.arrays import Floats, Index, distinct
-from secid.measure.blocks import Triplets, Vectors, side_by_side
+from secid.measure.blocks import Triplets, Vectors, parallel_map
 from secid.measure.gates import UNBOUNDED_WEIGHTS, WEIGHT_FORMULAS
 from secid.measure.information import Eigen, InformationState, eigenvalues, log_det_nats, spectral_nats
 from secid.measure.interval import MIN_QUERIES
@@ -257,16 +257,10 @@ class Measurer:
         return effect, spectral_nats(values, budget)
 
     def _coverages(self, rows: Triplets, variants: Sequence[Variant]) -> dict[str, Floats]:
-        """Return (T,) coverage of each negative by variants' names. All IDF corpora share one comparison of texts."""
-        corpora: dict[str, dict[str, None]] = {}
-        for variant in variants:
-            tokenizer, corpus = variant.coverage.split("/")
-            corpora.setdefault(tokenizer, {})[corpus] = None
-        return {
-            coverage_name(tokenizer, corpus): coverage
-            for tokenizer, names in corpora.items()
-            for corpus, coverage in zip(names, self.coverages.negatives(rows, tokenizer, list(names)), strict=True)
-        }
+        """Return (T,) coverage of each negative by variants' names."""
+        names = list(dict.fromkeys(variant.coverage for variant in variants))
+        parts = [(tokenizer, corpus) for tokenizer, corpus in (name.split("/") for name in names)]
+        return dict(zip(names, self.coverages.negatives(rows, parts), strict=True))
 
     def _sweep(
         self,
@@ -318,7 +312,7 @@ def variant_scores(
     if not distinct_variants:
         return {}
     d = sums.dimension
-    with side_by_side(device, 3 * 8 * d * d) as each:  # a matrix, its copy, and workspace for the decomposition
+    with parallel_map(device, 3 * 8 * d * d) as each:  # a matrix, its copy, and workspace for the decomposition
         return dict(zip(distinct_variants, each(score, distinct_variants), strict=True))
 
 

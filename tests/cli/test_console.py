@@ -26,7 +26,7 @@ def lines_after(capsys, n: int) -> list[str]:
     return said.splitlines()
 
 
-def test_a_stage_that_does_not_advance_is_told_to_be_alive(quick, capsys):
+def test_a_stage_that_does_not_advance_shows_that_it_is_alive(quick, capsys):
     with ConsoleProgress(quiet=False) as progress:
         progress.start("load minilm", None, "")
         lines = lines_after(capsys, 1)

@@ -566,7 +566,7 @@ def test_a_file_that_was_changed_since_it_was_mined_is_a_caution(invoke):
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"files": {"lex.jsonl": 1}}', '{"files": {"lex.jsonl": {}}}', "[" * 10**5]
 )
-def test_what_is_no_manifest_of_secid_says_nothing(text):
+def test_a_file_that_is_not_secid_s_manifest_says_nothing(text):
     mine(["lex=bm25"])
     Path("out/.manifest.json").write_text(text, encoding="utf-8")
     assert api.check(["out/lex.jsonl"]).texts["lex"].caution("changed_since_mined").n == 0

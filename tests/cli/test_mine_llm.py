@@ -206,7 +206,7 @@ def test_a_placeholder_for_a_key_is_not_hidden_in_texts(server, monkeypatch):
     assert not any("*" in text for row in lines("out/gpt.jsonl") for text in row["neg"])
 
 
-def test_a_language_model_writes_negatives_beside_other_sources(server):
+def test_a_language_model_writes_negatives_next_to_other_sources(server):
     mined = ask(server, specs=["near=dense:relative=none"])
     gpt, near = mined.sources
     assert (gpt.n_rows, gpt.n_negatives, gpt.n_short) == (N, 3 * N, 0)

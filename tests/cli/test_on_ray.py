@@ -161,7 +161,7 @@ def test_a_killed_worker_of_two_loses_its_shard_and_another_one_takes_it(job):
 
 
 @needs_ray
-def test_a_killed_driver_goes_on_from_the_states(job):
+def test_a_killed_driver_resumes_from_the_states(job):
     child = job.start()
     workers = job.waiting(2, child)
     child.kill()

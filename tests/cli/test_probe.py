@@ -327,7 +327,7 @@ def test_a_score_offers_a_probe_where_one_can_be_typed_and_has_enough_queries(so
     assert secid.score([FIXTURES / "sources" / "bm25.jsonl.gz"], str(small)).probe is None, "66 queries"
 
 
-def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(sources, small, tmp_path):
+def test_ctrl_c_keeps_finished_runs_and_the_same_command_resumes(sources, small, tmp_path):
     cache = tmp_path / "cache"
     given = ("probe", *sources, "--encoder", small, *SHORT, "--steps", 8, "--set", f"cache_dir={cache}")
     child = fork(given, tmp_path, tmp_path / "said")

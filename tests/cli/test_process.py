@@ -84,7 +84,7 @@ def test_a_miner_that_is_ended_while_it_writes_leaves_nothing(tmp_path):
     assert listing(tmp_path / "here") == []
 
 
-def test_an_error_on_the_way_out_is_no_error_of_ours():
+def test_an_error_at_exit_is_not_reported_as_ours():
     def broken_off(first):
         try:
             try:
@@ -100,7 +100,7 @@ def test_an_error_on_the_way_out_is_no_error_of_ours():
     assert code_of_ending(broken_off(ValueError("ours"))) is None
 
 
-def test_a_reader_that_leaves_early_is_no_error(tmp_path):
+def test_a_reader_that_leaves_early_is_not_an_error(tmp_path):
     """More JSON than a pipe holds, and a reader that closes it after the first line."""
     with start("schema", "report", cwd=tmp_path) as child:
         assert child.stdout is not None
@@ -142,7 +142,7 @@ def test_an_uncaught_exception_of_the_process_exits_3_not_1(tmp_path):
     assert "RuntimeError: planted" in done.stderr
 
 
-def test_quiet_prints_the_table_alone(tiny, source, invoke):
+def test_quiet_prints_only_the_table(tiny, source, invoke):
     outcome = invoke("score", source, "--encoder", tiny, "--quiet", "--run", "run")
     assert outcome.code == 0
     assert outcome.err == ""

@@ -127,7 +127,7 @@ def test_standard_input_is_a_source(tiny, tmp_path, source, invoke, monkeypatch)
     assert len(listing(tmp_path / "secid-runs")) == 1
 
 
-def test_an_existing_run_folder_is_not_replaced_unless_told_to(tiny, source, invoke):
+def test_an_existing_run_folder_is_replaced_only_with_force(tiny, source, invoke):
     arguments = ("score", source, "--encoder", tiny, "--run", "run", "--quiet")
     assert invoke(*arguments).code == 0
     before = Path("run/report.json").stat().st_mtime_ns
@@ -209,7 +209,7 @@ def test_the_winner_of_every_setting_is_recorded(tiny, tmp_path, source, invoke,
     assert settings["tokenizer"]["from"] == "default"
 
 
-def test_settings_may_stand_in_pyproject(tiny, tmp_path, source, invoke):
+def test_settings_may_be_in_pyproject(tiny, tmp_path, source, invoke):
     (tmp_path / "pyproject.toml").write_text(f'[tool.secid]\nencoder = "{tiny}"\nseed = 4\n', encoding="utf-8")
     outcome = invoke("score", source, "--json", "--run", "run")
     settings = json.loads(outcome.out)["settings"]
@@ -250,7 +250,7 @@ def test_the_result_is_printed_where_no_default_run_folder_can_be_made(tiny, sou
     assert "secid-runs" in outcome.err
 
 
-def test_the_legend_is_printed_where_it_is_asked_for(tiny, source, invoke):
+def test_the_legend_is_printed_on_request(tiny, source, invoke):
     arguments = ("score", source, "--encoder", tiny, "--force", "--run", "run", "--quiet")
     plain, explained = invoke(*arguments).out, invoke(*arguments, "--legend").out
     assert len(explained) > len(plain)

@@ -98,7 +98,7 @@ def _code(invoke: Invoke, arguments: list[str]) -> object:
         return error.code
 
 
-def test_a_program_that_outlives_its_terminal_goes_on(work: Path, invoke: Invoke) -> None:
+def test_a_program_that_outlives_its_terminal_continues(work: Path, invoke: Invoke) -> None:
     """The program is started as by nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:

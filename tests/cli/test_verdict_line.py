@@ -75,7 +75,7 @@ def test_a_reader_that_stops_early_misses_neither_the_run_folder_nor_the_verdict
     assert verdict.startswith("VERDICT: no_defects command=score ")
 
 
-def test_a_closed_stderr_leaves_the_document_alone():
+def test_a_closed_stderr_does_not_change_the_document():
     """Python sets sys.stderr to None if the program starts without one."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(None):

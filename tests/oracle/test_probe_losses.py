@@ -120,7 +120,7 @@ def test_a_query_whose_negatives_are_all_masked_has_no_loss_and_no_gradient() ->
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_score_that_is_no_number_gives_a_loss_that_is_none(loss: str) -> None:
+def test_a_score_that_is_not_finite_gives_a_loss_that_is_nan(loss: str) -> None:
     queries = rows(0, 4)
     queries[2, 0] = torch.nan
     assert training_loss(queries, rows(1, 8), sides_of(0, "batch", 1), loss, TEMPERATURE).isnan()

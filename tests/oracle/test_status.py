@@ -194,7 +194,7 @@ def test_a_copy_without_the_flagged_rows_has_these_numbers_in_the_pool_of_the_ru
     assert outside.score.nats != pytest.approx(theirs.eci_nats, rel=1e-5)
 
 
-def test_a_share_at_the_limit_is_no_defect_and_above_it_is_not(tmp_path):
+def test_a_share_at_the_limit_is_allowed_and_above_it_is_not(tmp_path):
     """100 negatives: one empty one is 1 %, two are 2 %; two defects of 1 % each are 2 % flagged, each at its limit."""
     at, above, two = clean(50, 2), clean(50, 2), clean(50, 2)
     at[0]["neg"][0] = above[0]["neg"][0] = above[1]["neg"][0] = two[0]["neg"][0] = "N/A"
@@ -205,7 +205,7 @@ def test_a_share_at_the_limit_is_no_defect_and_above_it_is_not(tmp_path):
     }  # fmt: skip
 
 
-def test_half_of_the_records_is_enough_and_queries_of_blanks_alone_are_records(tmp_path):
+def test_half_of_the_records_is_enough_and_queries_of_only_blanks_are_records(tmp_path):
     """Ten records, of which five keep a negative; with one more query that lists only blanks five of eleven do."""
     half = clean(10, 1)
     for row in half[:5]:

@@ -257,7 +257,7 @@ def test_the_size_of_a_block_changes_nothing(base, tmp_path, block, monkeypatch)
     assert_same(score(tmp_path / "blocks", SOURCES), base, FLOAT32_RELATIVE)
 
 
-def test_a_source_scores_the_same_beside_its_own_copy(base, tmp_path):
+def test_a_source_scores_the_same_next_to_its_own_copy(base, tmp_path):
     """The pool of documents stays the same, so the coverage does."""
     doubled = score(tmp_path / "doubled", {**SOURCES, "copy": SOURCES["one"]})
     by_name = {source.name: source.score.nats for source in doubled.sources}

@@ -12,7 +12,7 @@ from secid.progress import download_bars
 
 
 @pytest.mark.parametrize("is_terminal", [True, False])
-def test_a_bar_shows_names_without_escapes_and_on_a_terminal_alone(monkeypatch, is_terminal):
+def test_a_bar_shows_names_without_escapes_and_only_on_a_terminal(monkeypatch, is_terminal):
     shown = io.StringIO()
     monkeypatch.setattr(shown, "isatty", lambda: is_terminal)
     monkeypatch.setattr(sys, "stderr", shown)

@@ -377,7 +377,7 @@ def test_only_update_changes_a_baseline(prepared, tmp_path, invoke):
     assert (tmp_path / "real.json").read_bytes() == before
 
 
-def test_a_baseline_needs_the_run_folder_alone(tmp_path, invoke):
+def test_a_baseline_needs_only_the_run_folder(tmp_path, invoke):
     """It works from any folder, even without the files: shares come from the report, and nothing is read again."""
     rows = items(60, known=5, duplicate=3)
     source, encoder = write_rows(tmp_path / "used.jsonl", rows), save_vectors(tmp_path / "v.npz", rows)

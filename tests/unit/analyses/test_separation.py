@@ -90,7 +90,7 @@ def test_the_best_of_the_corpus_are_those_of_a_search_by_definition(tmp_path, mo
         assert_close(ours, expected(rows, best - 1 if best < 500 else 100), rel=1e-6, abs=1e-7)
 
 
-def test_a_corpus_that_is_not_encoded_is_no_part_of_the_run_until_the_cache_has_it(tmp_path, monkeypatch, rows):
+def test_a_corpus_that_is_not_encoded_is_left_out_until_the_cache_has_it(tmp_path, monkeypatch, rows):
     folder = collection(tmp_path / "collection", rows, FURTHER_TEXTS)
     given = {"collection": str(folder), "cache": True, "cache_dir": str(tmp_path / "cache")}
     encoder = PieceEncoder()

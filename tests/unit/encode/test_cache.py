@@ -182,9 +182,7 @@ def test_a_changed_number_in_a_segment_s_contents_is_noticed(folder: Path, name:
 
 
 @pytest.mark.parametrize("number", [errno.EIO, errno.EACCES, errno.EMFILE, errno.ESTALE])
-def test_a_segment_that_cannot_be_read_now_is_left_alone(
-    folder: Path, monkeypatch: pytest.MonkeyPatch, number: int
-) -> None:
+def test_a_segment_that_cannot_be_read_now_is_kept(folder: Path, monkeypatch: pytest.MonkeyPatch, number: int) -> None:
     """The segment may be intact: this run works without it, with one note, and the next run uses it."""
     for part in (TEXTS[:200], TEXTS[:400], TEXTS):
         run(folder, part)
@@ -245,7 +243,7 @@ def test_files_may_change_while_they_are_read(
 
 
 @pytest.mark.parametrize("fingerprint", ["model/v1", "../outside", "CON", "x" * 300])
-def test_a_fingerprint_is_no_path(tmp_path: Path, fingerprint: str) -> None:
+def test_a_fingerprint_is_not_a_path(tmp_path: Path, fingerprint: str) -> None:
     folder = CacheFolder(tmp_path / "cache", 10**9)
     cache = Cache(folder, fingerprint)
     cache.expect(700, 16)
@@ -367,7 +365,7 @@ def test_info_and_clear(folder: Path) -> None:
     assert own.info().n_bytes == 0
 
 
-def test_what_the_cache_did_not_make_is_left_alone(tmp_path: Path) -> None:
+def test_files_that_the_cache_did_not_make_are_kept(tmp_path: Path) -> None:
     (tmp_path / "letters" / "2026").mkdir(parents=True)
     (tmp_path / "letters" / "2026" / "one.txt").write_text("dear", encoding="utf-8")
     write(tmp_path, ["a", "b"])

@@ -454,7 +454,7 @@ def test_when_all_devices_fail_it_is_an_error(tiny: Tiny, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("device", ["cpu", "cpu,cpu"])
-def test_an_error_of_the_tokenizer_is_no_failure_of_a_device(
+def test_an_error_of_the_tokenizer_is_not_a_failure_of_a_device(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch, device: str
 ) -> None:
     monkeypatch.setattr("secid.encode.transformer.CPU_CHUNK", 8)

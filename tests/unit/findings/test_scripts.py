@@ -39,7 +39,7 @@ def minilm() -> Tokeniser:
     return Tokeniser(core, frozenset(), 0, core.token_to_id("[UNK]"))
 
 
-def test_minilm_knows_latin_script_alone():
+def test_minilm_knows_only_latin_script():
     shares = dict(zip(SENTENCES, minilm().unknown_shares(list(SENTENCES.values())), strict=True))
     assert [name for name, share in shares.items() if share < UNKNOWN_SCRIPT_SHARE] == list(KNOWN)
     assert all(shares[name] < 0.05 for name in KNOWN)

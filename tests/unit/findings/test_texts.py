@@ -177,7 +177,7 @@ def test_one_kind_of_planted_copy(kind, language):
             assert np.array_equal(flags_of(mask, each), expected & (each == name))
 
 
-def test_a_positive_of_another_query_is_no_false_negative():
+def test_a_positive_of_another_query_is_not_a_false_negative():
     with pooled([("a", [passage(1)], [passage(2)]), ("b", [passage(2)], [passage(1)])]) as plan:
         assert text_masks(plan.queries, plan.passages, plan.sources)[0].tolist() == [0, 0]
 

@@ -107,7 +107,7 @@ def test_a_source_that_now_needs_repair_is_the_headline_with_its_defect(run, nam
     assert headline(both).index("poisoned") < headline(both).index("bm25 and dense")
 
 
-def test_scores_statuses_and_findings_of_two_runs_stand_with_their_difference(run):
+def test_scores_statuses_and_findings_of_two_runs_have_their_difference(run):
     dirty = next(source for source in run.sources if source.finding("false_negative").n_negatives)
     findings = tuple(replace(item, n_negatives=0, share=0.0) for item in dirty.findings)
     curve = tuple(replace(point, nats=point.nats + 0.25) for point in dirty.score.budget_curve)
@@ -196,7 +196,7 @@ def test_another_device_or_alias_of_the_encoder_leaves_scores_comparable(run, fi
     assert f"encoder ({field})" in said(found)
 
 
-def test_sources_of_one_run_alone_are_kept_with_gaps(run):
+def test_sources_of_only_one_run_are_kept_with_gaps(run):
     found = compare([("a", run), ("b", replace(run, sources=run.sources[:2]))])
     assert [item.ranks for item in found.sources][2:] == [(3, None), (4, None), (5, None)]
     assert "(dense, poisoned and counterfactual)" in said(found)

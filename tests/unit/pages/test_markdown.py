@@ -116,7 +116,7 @@ def test_untrusted_marks_make_no_code():
     assert "`" not in markdown(hostile).replace("\\`", "")
 
 
-def test_an_example_without_text_has_its_place_alone():
+def test_an_example_without_text_has_only_its_place():
     blank = TripletExample(path="a.jsonl", line=7, query="", positive="", negative="")
     item = SourceFinding(
         name="empty", n_negatives=1, share=0.1, standard_error=0.1, interval_95=(0.0, 0.2), examples=(blank,)

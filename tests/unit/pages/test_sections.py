@@ -206,7 +206,7 @@ def test_objectives_have_a_row_a_source_and_objective_and_the_extremes_of_outsco
     ]
 
 
-def test_where_no_record_has_two_positives_there_is_no_column_of_them():
+def test_without_a_record_with_two_positives_they_have_no_column():
     run = samples.lensed(RUN)
     alone = tuple(item for item in run.analyses["objectives"].objectives if item.strongest_positive is None)
     lens = replace(run.analyses["objectives"], objectives=alone)
@@ -286,7 +286,7 @@ def _suspected(run, share=0.3):
     return replace(run, sources=sources)
 
 
-def test_suspects_leave_the_findings_where_they_are_no_evidence():
+def test_suspects_leave_the_findings_if_they_are_not_evidence():
     runs = [_suspected(samples.guided(RUN, **numbers)) for numbers in ({}, {"random_share": 0.5})]
     listed = [_titles(trusted(run)) - _titles(RUN) for run in runs]
     assert [len(names) for names in listed] == [1, 0]

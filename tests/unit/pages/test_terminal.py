@@ -127,7 +127,7 @@ def test_the_repair_follows_the_defects_that_it_drops():
     assert "--finding length" in "".join(lines[repair:])
 
 
-def test_the_legend_is_printed_where_it_is_asked_for():
+def test_the_legend_is_printed_on_request():
     assert not any(f"\n{term}: " in printed(RUN) for term in ANSWER_TERMS)
     assert all(f"\n{term}: " in printed(RUN, legend=True) for term in ANSWER_TERMS)
 

@@ -60,7 +60,7 @@ def with_finding(name, share, n=90, source=1, **fields):
     return replace(CLEAN, sources=(*CLEAN.sources[:source], made, *CLEAN.sources[source + 1 :]))
 
 
-def test_sources_to_leave_come_before_those_to_repair_and_others_are_not_named_beside_them():
+def test_sources_not_to_use_come_before_those_to_repair_and_others_are_not_named():
     run = with_status("no_defects", "repair", "unusable", "repair")
     text = without_isolates(statuses_line(run.sources))
     left, repaired = text.split(", and repair ")
@@ -141,7 +141,7 @@ def test_sources_with_defects_within_the_limits_are_not_called_free_of_them():
     assert statuses((first, second)).startswith("Repair ")
 
 
-def test_one_label_per_query_is_said_beside_the_status_with_the_cheapest_check_next():
+def test_one_label_per_query_is_named_with_the_status_and_the_cheapest_check_follows():
     one = replace(CLEAN, one_positive=True)
     assert answer(one).startswith("No defects found with one label per query in ")
     text = verdict(one)[1]
@@ -176,7 +176,7 @@ def test_where_random_passages_score_is_a_note(differences, said):
     assert bool(text) is bool(said)
 
 
-def test_what_is_not_ranked_stands_below_the_others_with_its_reason_and_competes_with_none():
+def test_a_source_that_is_not_ranked_comes_last_with_its_reason_and_competes_with_none():
     run = samples.profiled(CLEAN)
     *others, last = (source.name for source in run.sources)
     assert [row[0] for row in answer_table(run, full=True).rows][:5] == [*others, last]
@@ -242,7 +242,7 @@ def test_the_verdict_says_which_sources_have_the_highest_score():
         assert said(apart)[-1].startswith("Of those ranked without defects, ")
 
 
-def test_a_sample_is_named_beside_the_score():
+def test_a_sample_is_named_with_the_score():
     sampled = samples.changed(RUN.sources[0], n_records=20, n_not_sampled=46)
     run = replace(RUN, sources=(sampled, *RUN.sources[1:]))
     assert "Sample: up to 20 of 66 records per source;" in scored_line(run)
@@ -348,7 +348,7 @@ def test_the_answer_has_a_row_a_source_with_its_numbers():
 
 
 @pytest.mark.parametrize("entry", FINDINGS.values(), ids=FINDINGS.keys())
-def test_a_finding_is_listed_above_its_limit_alone(entry):
+def test_a_finding_is_listed_only_above_its_limit(entry):
     def listed(share):
         run = with_finding(entry.name, share)
         return [item.name for _, item in ranked(run, run.sources[1])]
@@ -559,7 +559,7 @@ def test_a_source_without_a_value_against_a_control_is_named(difference):
     assert outcome(some, "random").missing == NAMES[3:]
 
 
-def test_a_source_without_a_hardness_is_named_beside_the_range():
+def test_a_source_without_a_hardness_is_named_with_the_range():
     sources = (replace(RUN.sources[0], hardness=None), *RUN.sources[1:])
     (text,) = [line for line in notes(replace(RUN, sources=sources)) if "Hardness runs" in line]
     assert f"not evaluated: {NAMES[0]}" in without_isolates(text)

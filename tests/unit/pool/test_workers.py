@@ -60,7 +60,7 @@ def test_an_error_of_a_worker_is_that_of_the_function():
         list(some.map(int, ["1", "ham"]))
 
 
-def test_what_runs_beside_gives_its_result_or_its_error():
+def test_a_child_process_gives_its_result_or_its_error():
     with workers.in_child_process(1, 2, pow, 2, 5) as result:
         assert [result(), result()] == [32, 32]
     with workers.in_child_process(1, 2, int, "ham") as result, pytest.raises(ValueError, match="ham"):
@@ -72,7 +72,7 @@ def test_what_runs_beside_gives_its_result_or_its_error():
         result()
 
 
-def test_what_runs_beside_ends_with_the_block():
+def test_a_child_process_ends_with_the_block():
     began = time.monotonic()
     with pytest.raises(KeyError), workers.in_child_process(1, 2, time.sleep, 600):
         raise KeyError

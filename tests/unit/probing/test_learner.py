@@ -165,7 +165,7 @@ def test_ranking_needs_no_more_memory_than_there_is(
     assert (rows_of(learner) - expected).abs().max() < 1e-6
 
 
-def test_a_text_that_does_not_fit_alone_is_an_error(
+def test_a_single_text_that_does_not_fit_is_an_error(
     encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner = learner_of(encoder)
@@ -197,7 +197,7 @@ def test_other_errors_are_not_taken_for_memory(encoder: TransformerEncoder, monk
         fit(learner)
 
 
-def test_a_loss_that_is_no_number_ends_the_training(encoder: TransformerEncoder) -> None:
+def test_a_loss_that_is_not_finite_ends_the_training(encoder: TransformerEncoder) -> None:
     learner = learner_of(encoder)
     with pytest.raises(DivergedError, match="step 2"):
         fit(learner, 3, 1e38)
@@ -208,7 +208,7 @@ def test_a_loss_that_is_no_number_ends_the_training(encoder: TransformerEncoder)
     assert torch.equal(rows_of(learner), rows_of(other)), "nothing of it is left"
 
 
-def test_a_gradient_that_is_no_number_ends_the_training(
+def test_a_gradient_that_is_not_finite_ends_the_training(
     encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """After the last step, no further loss would reveal it."""
@@ -248,7 +248,7 @@ def test_the_encoder_itself_is_not_trained(folder: Path) -> None:
     assert np.array_equal(own.encode(PASSAGES, "passage"), before)
 
 
-def test_lora_trains_adapters_alone(encoder: TransformerEncoder) -> None:
+def test_lora_trains_only_adapters(encoder: TransformerEncoder) -> None:
     learner = learner_of(encoder, lora=True)
     parameters = dict(learner._replica.model.named_parameters())
     before = {name: weight.detach().clone() for name, weight in parameters.items()}

@@ -406,7 +406,7 @@ def test_what_the_hub_refuses(hub: Hub, monkeypatch: pytest.MonkeyPatch, snapsho
     snapshot("hub-refusals.txt", situations(texts))
 
 
-def test_a_transfer_that_is_cut_once_goes_on_without_a_warning_that_shows_its_url(
+def test_a_transfer_that_is_cut_once_continues_without_a_warning_that_shows_its_url(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []

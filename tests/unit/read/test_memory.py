@@ -137,7 +137,7 @@ def test_parts_of_short_rows_are_short() -> None:
     assert len(next(in_parts((n, [], rows.PART_BYTES // 2) for n in itertools.count())).rows) == 3
 
 
-def test_ranges_hold_so_many_texts_and_bytes() -> None:
+def test_ranges_respect_the_limits_of_texts_and_bytes() -> None:
     lengths = np.array([5, 5, 5, 30, 5, 5, 5, 5, 5])
     assert list(batch_ranges(9, 4, lengths, 12)) == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 8), (8, 9)]
     assert list(batch_ranges(9, 4)) == [(0, 4), (4, 8), (8, 9)]

@@ -185,7 +185,7 @@ def test_labelled_pairs_count_as_the_rows_that_they_are(tmp_path):
     assert source.finding("empty").n_negatives == 1  # no malformed row, but a finding
 
 
-def test_a_positive_of_another_source_is_a_false_negative_of_this_one_alone(tmp_path):
+def test_a_positive_of_another_source_is_a_false_negative_only_of_this_one(tmp_path):
     rows, others = clean_rows(), clean_rows()
     others[3]["pos"] = ["the other answer to the question of that hall"]
     rows[3]["neg"][1] = "The other answer  to the question of that hall"
@@ -195,7 +195,7 @@ def test_a_positive_of_another_source_is_a_false_negative_of_this_one_alone(tmp_
     assert (example.path, example.line) == (str(tmp_path / "one.jsonl"), 4)
 
 
-def test_a_positive_of_another_query_is_no_defect(tmp_path):
+def test_a_positive_of_another_query_is_not_a_defect(tmp_path):
     rows = clean_rows()
     rows[0]["neg"][0] = rows[1]["pos"][0]
     assert counts(*check_one(tmp_path, rows)) == {}
@@ -212,7 +212,7 @@ def test_four_alike_are_chance_and_what_positives_share_is_style(tmp_path):
     assert counts(*check_one(tmp_path, rows)) == {}
 
 
-def test_one_query_whose_subject_opens_many_passages_is_no_shared_opening(tmp_path):
+def test_one_query_whose_subject_opens_many_passages_makes_no_shared_opening(tmp_path):
     rows = clean_rows()
     rows[0]["neg"] = [f"The great works of somebody famous {passage(n)}" for n in range(500, 508)]
     assert counts(*check_one(tmp_path, rows)) == {}
@@ -361,7 +361,7 @@ def test_limits(text, limits):
 
 
 @pytest.mark.parametrize("text", ["repeat=", "any=x", "empty=2", "empty=-1%", "empty=nan"])
-def test_a_limit_that_is_no_share_is_refused(text):
+def test_a_limit_that_is_not_a_share_is_refused(text):
     assert f"'{text}'" in refusal(lambda: parse_limits([text]), UsageError, "--fail-on")
 
 

@@ -40,7 +40,7 @@ def test_a_source_that_keeps_easier_queries_does_not_change_its_place(run: secid
     assert [pair.first, pair.second] == [source.name for source in run.sources]
 
 
-def test_they_are_what_scoring_the_shared_rows_alone_gives(run: secid.Run, tmp_path: Path) -> None:
+def test_they_equal_the_scores_of_only_the_shared_rows(run: secid.Run, tmp_path: Path) -> None:
     """Scores differ only through the pool that IDF is counted over."""
     alone = score(
         write_unlike(tmp_path, {"bm25": dict.fromkeys(range(35), 0.67), "dense": dict.fromkeys(range(35), 0.79)})

@@ -209,7 +209,7 @@ def test_rows_arrive_in_any_order_and_are_read_by_id(
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="needs posix_fallocate")
-def test_room_is_reserved_for_the_rows_that_are_to_come_alone(tmp_path: Path) -> None:
+def test_room_is_reserved_only_for_the_rows_to_come(tmp_path: Path) -> None:
     rows = FileRows(tmp_path / "rows", 100_000, D)
     sizes = []
     for n in (0, 1000, 2000):

@@ -60,7 +60,7 @@ def test_a_difference_of_equal_samples_is_certain():
     assert unpaired_difference(found, 7 / 3, found.standard_error, 3).standard_error > found.standard_error
 
 
-def test_queries_of_one_side_alone_count_too():
+def test_queries_of_only_one_side_count_too():
     first = Estimate(1.0, names(1, 2), np.array([0.1, -0.1]))
     second = Estimate(0.5, names(2, 3), np.array([0.1, -0.1]))
     gap = estimated_gap(first, second)

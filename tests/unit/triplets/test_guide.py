@@ -88,7 +88,7 @@ def test_equal_scores_are_drawn_at_random(tied_by, fails, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [None, 400, 1000])
-def test_all_are_scored_where_the_sample_is_no_smaller(size):
+def test_all_are_scored_if_the_sample_is_not_smaller(size):
     made, rows, near = rows_of()
     keep, stratum = sample_of(made.plan, rows, near, size, 0)
     assert keep.tolist() == list(range(400))
@@ -108,7 +108,7 @@ def test_combinations_without_meaning_are_refused(names, where):
     assert refusal.value.where == where
 
 
-def test_the_target_is_no_guide(tmp_path):
+def test_the_target_cannot_be_the_guide(tmp_path):
     rows = clean_rows(6)
     path = vectors(tmp_path / "own.npz", rows)
     with pytest.raises(UsageError) as refusal:
@@ -117,7 +117,7 @@ def test_the_target_is_no_guide(tmp_path):
 
 
 @pytest.mark.parametrize("recipe", [{}, {"query_prefix": "query: "}, {"pooling": "cls"}, {"max_length": 20}])
-def test_a_copy_of_the_target_is_no_guide_whatever_its_recipe(recipe, tmp_path):
+def test_a_copy_of_the_target_cannot_be_the_guide_whatever_its_recipe(recipe, tmp_path):
     target, copy = (save_tiny_bert(tmp_path / name) for name in ("own", "copy"))
     with pytest.raises(UsageError) as refusal:
         load_guide(Settings(guide=str(copy), device="cpu"), load(Settings(encoder=str(target), **recipe)), Silent())

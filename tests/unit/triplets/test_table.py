@@ -146,7 +146,7 @@ def test_a_finding_is_kept_as_it_was_given(name):
 
 
 @pytest.mark.parametrize("name", FINDINGS)
-def test_a_finding_that_was_not_looked_for_is_no_finding_of_zero(name):
+def test_a_finding_that_was_not_evaluated_is_not_zero(name):
     table = plain(2, "first").table(frozenset(FINDINGS) - {name})
     with pytest.raises(KeyError, match=name):
         table.has(name)
@@ -159,7 +159,7 @@ def test_a_control_has_no_rows_in_a_file():
 
 
 @given(st.integers(0, 999), st.sampled_from(["first", "all"]), st.data())
-def test_some_rows_are_the_table_of_these_rows_alone(seed, policy, data):
+def test_some_rows_equal_the_table_of_only_these_rows(seed, policy, data):
     written = plain(seed, policy)
     n = len(written.record)
     keep = np.flatnonzero(data.draw(st.lists(st.booleans(), min_size=n, max_size=n).filter(any)))

@@ -288,7 +288,7 @@ def test_other_suffixes_are_refused(name):
         suffix_of(Path(name))
 
 
-def test_the_schema_is_the_sources_own_where_it_is_one_of_the_three():
+def test_the_schema_is_the_source_s_if_it_is_one_of_the_three():
     assert [schema_of(None, {name}) for name in ("triplet", "tevatron", "dpr")] == ["st-ntuple", "tevatron", SCHEMAS[1]]
     assert schema_of(None, {"triplet", "tevatron"}) == "flagembedding"
     assert schema_of("tevatron", {"triplet"}) == "tevatron"
