@@ -225,11 +225,7 @@ def select(
 
 
 def flagged(
-    run: str | PathLike[str],
-    finding: str,
-    path: str | PathLike[str] | TextIO,
-    *,
-    source: str | None = None,
+    run: str | PathLike[str], finding: str, path: str | PathLike[str] | TextIO, *, source: str | None = None
 ) -> Flagged:
     """Write a run's negatives that have a finding, one JSON line each, with their texts and numbers.
 

@@ -55,16 +55,24 @@ from secid.analyses.agreement import kendall_tau_b, pairs_ordered_alike, top_1_r
 from secid.arrays import Flags, Floats, Index
 from secid.encode import load
 from secid.encode.transformer import TransformerEncoder
+from secid.measure.false_negatives import margin_flags
 from secid.measure.gates import WEIGHT_FORMULAS, WeightFormula
-from secid.measure.margins import margin_flags
 from secid.pool.reading import read_draft
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.results.probe import Gap, ProbedPair, sign
 from secid.settings import Settings, resolve
 from secid.tools.probing.judge import BetweenRuns, Judge, between_runs, clustered_covariance, gap
-from secid.tools.probing.learner import DivergedError, HeldOut, Learner, TrainingRun, held_out, measures, steps_of
-from secid.tools.probing.losses import Objective
+from secid.tools.probing.learner import (
+    DivergedError,
+    HeldOut,
+    Learner,
+    Objective,
+    TrainingRun,
+    held_out,
+    measures,
+    steps_of,
+)
 from secid.tools.probing.task import NegativeSource, Task, read_task
 
 BATCH, LOSS = 32, "infonce"

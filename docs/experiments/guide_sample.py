@@ -21,8 +21,8 @@ import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from secid.encode import load
+from secid.measure.false_negatives import margin_flags
 from secid.measure.interval import reach_95
-from secid.measure.margins import margin_flags
 from secid.pool.reading import read_draft
 from secid.progress import Silent
 from secid.read import open_source, resolve_sources

@@ -116,7 +116,6 @@ def _queries_needed(gap: Difference, step: int, power: float) -> int | None:
     """Return the number of distinct queries needed to establish this difference; None if its z is None or 0.
 
     The number is n ((z* + power) / z)^2, where z* is the critical value at the pair's step.
-    power : normal quantile of the power.
     """
     return None if not gap.z else ceil(gap.n_queries * ((float(-ndtri(ESTABLISHED_P / 2 / step)) + power) / gap.z) ** 2)
 
@@ -292,7 +291,6 @@ class Looks:
 def looks_of(queries: Sequence[Index], position: Floats, n_read: Sequence[int], n_read_together: int) -> Looks:
     """Plan the looks. The first look is the smallest at which two sources are ready.
 
-    queries  : distinct query ids of each source.
     position : (Q,) position of each query in the nested sample, in [0, 1).
     n_read   : number of distinct queries in each source's files.
     n_read_together : number of distinct queries in the files of all sources together.

@@ -260,7 +260,7 @@ def token_chunks(
 
 # The tokenizer of an encoder, used in bulk and without padding. Its Rust core returns ids as lists.
 
-OTHER, LETTER, IDEOGRAPH, MARK = range(4)
+OTHER_KIND, LETTER_KIND, IDEOGRAPH_KIND, MARK_KIND = range(4)
 IDEOGRAPHS = ((0x3400, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
 LAST_ASCII = 0x7F
 
@@ -301,7 +301,7 @@ class Tokeniser:
         )
         return Tokens(ids, lengths, truncated)
 
-    def pieces(self, texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def word_pieces(self, texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the ids of all texts, cut and without special tokens, and (n,) the number of ids of each text."""
         tokens = self._read(texts)
         is_text = ~np.isin(tokens.ids, list(self._special_ids))
@@ -380,8 +380,8 @@ def load_tokeniser(recipe: Recipe, trust_remote_code: bool) -> Tokeniser:
 def _kind(character: str) -> int:
     category = unicodedata.category(character)[0]
     if category == "L":
-        return IDEOGRAPH if any(low <= ord(character) <= high for low, high in IDEOGRAPHS) else LETTER
-    return MARK if category == "M" else OTHER
+        return IDEOGRAPH_KIND if any(low <= ord(character) <= high for low, high in IDEOGRAPHS) else LETTER_KIND
+    return MARK_KIND if category == "M" else OTHER_KIND
 
 
 def _unknown_share(text: str, encoding: Any, unknown: int | None) -> float:
@@ -400,11 +400,11 @@ def _unknown_share(text: str, encoding: Any, unknown: int | None) -> float:
         np.add.at(changes, ends[flags], -1)
         return np.asarray(np.cumsum(changes)[:-1])
 
-    known = (inside(kinds != OTHER) > 1) | (inside(kinds == IDEOGRAPH) > 0)
+    known = (inside(kinds != OTHER_KIND) > 1) | (inside(kinds == IDEOGRAPH_KIND) > 0)
     if unknown is not None:
         known &= np.array(encoding.ids, np.int64) != unknown
     n_read = int(ends.max(initial=0)) if encoding.overflowing else len(text)
-    letters = ((kinds == LETTER) | (kinds == IDEOGRAPH))[:n_read]
+    letters = ((kinds == LETTER_KIND) | (kinds == IDEOGRAPH_KIND))[:n_read]
     split = covering(np.ones(len(starts), np.bool_)) > 1
     strange = letters & ((covering(known) == 0) | split)[:n_read] & (np.array([*map(ord, text)]) > LAST_ASCII)[:n_read]
     return float(strange.sum() / max(1, letters.sum()))

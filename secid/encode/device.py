@@ -30,7 +30,7 @@ CPU_BF16_BUDGET = 2_048
 GPU_BUDGET = 131_072
 """Padded tokens per batch on a CUDA GPU. `Replica.work` halves them if the GPU runs out of memory."""
 
-OTHER_BUDGET = 16_384
+OTHER_GPU_BUDGET = 16_384
 """Padded tokens per batch (200 passages) on Apple's and Intel's GPUs, which share the host's memory or have little
 memory. Not measured."""
 
@@ -55,8 +55,8 @@ def is_gpu(device: torch.device) -> bool:
 def without_cudnn_attention(device: torch.device) -> Iterator[None]:
     """Keep torch from computing attention on a GPU with cuDNN, which builds a plan for each new shape of a batch.
 
-    Batches differ in both sizes, so nearly every batch would need a plan. The switch is one for all threads and
-    devices. Source: docs/decisions/gpu-attention.md.
+    Batches differ in both sizes, so nearly every batch would need a plan. The switch applies to all threads
+    and devices. Source: docs/decisions/gpu-attention.md.
     """
     enabled = is_gpu(device) and torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
     if enabled:
@@ -148,7 +148,7 @@ def default_budget(device: torch.device, dtype: torch.dtype = torch.float32) -> 
     """Return the number of padded tokens per batch for a device and number format."""
     if device.type == "cpu" and dtype == torch.bfloat16:
         return CPU_BF16_BUDGET
-    return {"cuda": GPU_BUDGET, "cpu": CPU_BUDGET}.get(device.type, OTHER_BUDGET)
+    return {"cuda": GPU_BUDGET, "cpu": CPU_BUDGET}.get(device.type, OTHER_GPU_BUDGET)
 
 
 def n_devices(available: int, n_texts: int) -> int:

@@ -22,7 +22,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secid.encode.encoder import MODEL_FIELDS, Float32Rows, Role, as_rows, cut_dimension, finish_rows, unused_flags
-from secid.encode.segment import Keys, Words, file_sha256, find_keys, key_words, sha256_keys
+from secid.encode.segment import KeyBytes, Words, file_sha256, find_keys, key_words, sha256_keys
 from secid.errors import EncoderError, is_encryption_error, plain_message
 from secid.records import Fact
 from secid.results import EncoderInfo
@@ -31,9 +31,9 @@ from secid.settings import RECIPE_FIELDS, Settings
 VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
 TEXT_NAMES = ("text", "texts")
 SHA256 = "text_sha256"
-WANTED = (*VECTOR_NAMES, *TEXT_NAMES, SHA256, "role")
+READ_ARRAYS = (*VECTOR_NAMES, *TEXT_NAMES, SHA256, "role")
 
-UNUSED_SETTINGS = (*(name for name in RECIPE_FIELDS if name not in ("normalize", "truncate_dim")), *MODEL_FIELDS)
+FIXED_BY_FILE = (*(name for name in RECIPE_FIELDS if name not in ("normalize", "truncate_dim")), *MODEL_FIELDS)
 """Settings that have no effect, because they were fixed when the rows were computed."""
 
 STORED_UNIT_TOLERANCE = 1e-3
@@ -60,7 +60,7 @@ class VectorTable(NamedTuple):
     """
 
     vectors: NDArray[Any]
-    keys: Keys
+    keys: KeyBytes
     roles: NDArray[np.str_] | None
     rule: str
 
@@ -148,7 +148,7 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
             "normalize": "flag" if settings.normalize is not None else "stored rows",
             "truncate_dim": "default" if settings.truncate_dim is None else "flag",
         },
-        facts=(*unused_flags(settings, "unused_by_file", UNUSED_SETTINGS), *raw),
+        facts=(*unused_flags(settings, "unused_by_file", FIXED_BY_FILE), *raw),
     )
     return PrecomputedEncoder(table, info, settings.truncate_dim, np.array(bad, np.int64))
 
@@ -167,9 +167,7 @@ def _index(table: VectorTable, role: str, where: str) -> tuple[Words, Words, NDA
         first, second = rows[order[place]], rows[order[place + 1]]
         if not np.array_equal(table.vectors[first], table.vectors[second]):
             raise EncoderError(
-                f"rows {first} and {second} differ but share a text",
-                where=where,
-                remedy="keep one vector per text",
+                f"rows {first} and {second} differ but share a text", where=where, remedy="keep one vector per text"
             )
     return high, low, rows[order]
 
@@ -182,10 +180,10 @@ def _read_npz(path: Path) -> VectorTable:
     try:
         with zipfile.ZipFile(path) as archive:  # np.load would accept other kinds of files too
             members = {name.removesuffix(".npy"): name for name in archive.namelist()}
-            for name in members.keys() & {*WANTED}:
+            for name in members.keys() & {*READ_ARRAYS}:
                 _refuse_wrong_size(path, archive, members[name])
         with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files if name in WANTED}
+            arrays = {name: file[name] for name in file.files if name in READ_ARRAYS}
     except NPZ_ERRORS as error:
         raise EncoderError(
             f"cannot be read: {plain_message(error)}", where=str(path), remedy="write it with np.savez"
@@ -293,7 +291,7 @@ def _table(path: Path, vectors: NDArray[Any], columns: dict[str, Any], present: 
     return VectorTable(vectors, keys, roles, rule)
 
 
-def _keys(path: Path, columns: dict[str, Any], present: Iterable[str]) -> tuple[Keys, str]:
+def _keys(path: Path, columns: dict[str, Any], present: Iterable[str]) -> tuple[KeyBytes, str]:
     """Return the keys of the rows, and the column or file that they come from. Raises EncoderError without either."""
     if SHA256 in columns:
         return _sha256_column(np.asarray(columns[SHA256], np.str_).tolist(), path), SHA256
@@ -317,7 +315,7 @@ def _keys(path: Path, columns: dict[str, Any], present: Iterable[str]) -> tuple[
     return sha256_keys(_lines(text_file)), f"row order of {text_file.name}"
 
 
-def _sha256_column(values: Sequence[str], path: Path) -> Keys:
+def _sha256_column(values: Sequence[str], path: Path) -> KeyBytes:
     """Return the first halves of hexadecimal SHA-256 as (n, 16) uint8. Raises EncoderError for an invalid value."""
     wrong = next((place for place, value in enumerate(values) if not HEX_DIGITS.fullmatch(str(value))), None)
     if wrong is not None:

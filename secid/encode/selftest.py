@@ -45,7 +45,7 @@ SELF_TEST_CHECKS = ("finite", "unit", "texts", "roles", "batch")
 rows. roles: rows of the two roles differ only if their prefixes do, or match sentence-transformers. batch: the row of a
 text does not depend on its batch."""
 
-Outcome = Literal["pass", "fail", "not evaluated"]
+SelfTestOutcome = Literal["pass", "fail", "not evaluated"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class SelfTestCheck:
     """Result of one check of the self-test. fact: the comparison; pages.encoder_page.CHECK_RESULTS lists its kinds."""
 
     name: str
-    outcome: Outcome
+    outcome: SelfTestOutcome
     fact: Fact
 
 

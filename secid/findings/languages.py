@@ -41,7 +41,7 @@ MODEL = Path(__file__).with_name("languages.arrow")
 """py3langid's model for these languages. languages.LICENSE has its licence."""
 NO_LANGUAGE = "zxx"
 """The library's class for numbers, markup and identifiers."""
-UNDECIDED = -1
+UNCERTAIN_LANGUAGE = -1
 MIN_CONFIDENCE = 0.9
 """Minimum probability of a decision. With it, no passage cut to eight words got a wrong language, in six languages;
 with 0.7, up to 0.4 % did. Of whole passages, 99 to 100 % are decided (docs/decisions/languages.md)."""
@@ -74,7 +74,9 @@ Without \\s, \\w and ^, the pattern matches more."""
 def languages_of(passages: TextStore, negatives: Index, seed: int) -> Languages:
     """Return the languages of a sample of a source's distinct negatives. negatives: (T,) passage ids."""
     texts = passages.packed_of(first_sampled(distinct(negatives), passages.keys, seed, SAMPLED_TEXTS))
-    counts = Counter("" if number == UNDECIDED else LANGUAGES[number] for number in language_numbers(texts).tolist())
+    counts = Counter(
+        "" if number == UNCERTAIN_LANGUAGE else LANGUAGES[number] for number in language_numbers(texts).tolist()
+    )
     n = max(1, len(texts))
     return Languages(
         n_texts=len(texts),
@@ -83,7 +85,7 @@ def languages_of(passages: TextStore, negatives: Index, seed: int) -> Languages:
 
 
 def language_numbers(texts: Packed, saved: Path | None = None) -> npt.NDArray[np.int16]:
-    """Return (n,), the place of each text's language in LANGUAGES; UNDECIDED for an uncertain text.
+    """Return (n,), the place of each text's language in LANGUAGES; UNCERTAIN_LANGUAGE for an uncertain text.
 
     saved : folder of `save_model` with the model; None to read MODEL.
 
@@ -95,7 +97,7 @@ def language_numbers(texts: Packed, saved: Path | None = None) -> npt.NDArray[np
     more = np.flatnonzero((confidence < MIN_CONFIDENCE) & (texts.lengths > FIRST_CHARACTERS))
     numbers[more], confidence[more] = _classified(_heads(texts, more, MORE_CHARACTERS), saved)
     decided = (confidence >= MIN_CONFIDENCE) & (numbers != LANGUAGES.index(NO_LANGUAGE))
-    return np.where(decided, numbers, UNDECIDED).astype(np.int16)
+    return np.where(decided, numbers, UNCERTAIN_LANGUAGE).astype(np.int16)
 
 
 def _classified(heads: Sequence[bytes], saved: Path | None) -> tuple[Index, npt.NDArray[np.float32]]:

@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags
-from secid.pool.texts import BETWEEN, Packed, is_plain_ascii
+from secid.pool.texts import TEXT_SEPARATOR, Packed, is_plain_ascii
 
 HEAD_WORDS = 12
 """Number of words to search at the beginning of a passage, so that quotations in its middle do not count.
@@ -117,7 +117,7 @@ PHRASES_OF: Mapping[str, Phrases] = {
 }
 """ISO 639-1 code -> phrases, tested on preambles and on passages of the language."""
 
-BETWEEN_WORDS = r"(?:[^\s.!?:。]+\ ){0,6}?"
+UP_TO_SIX_WORDS = r"(?:[^\s.!?:。]+\ ){0,6}?"
 BETWEEN_CHARACTERS = rf"[^.!?:。！？：\n]{{0,{FILLER_CHARACTERS}}}?"
 PAUSE = r"[,.!:–—，。、！：؛،\s-]"
 COLON = r"[*_]*(?:\ ?[\(（][^()（）]{0,30}[\)）])?[*_]*\ ?[:：]"
@@ -127,7 +127,7 @@ ENDS = r"(?![^\W_])"
 
 def _of(language: Phrases) -> str:
     """Return the pattern of one language, without refusals."""
-    between = BETWEEN_WORDS if language.spaced else BETWEEN_CHARACTERS
+    between = UP_TO_SIX_WORDS if language.spaced else BETWEEN_CHARACTERS
     blank, ends = (r"\ ", ENDS) if language.spaced else (r"\ ?", "")
     return rf"""(?:
       (?:(?:{language.yes}){PAUSE}+)?(?:{language.here}){blank}{between}(?:{language.thing}){ends}
@@ -137,7 +137,6 @@ def _of(language: Phrases) -> str:
 
 
 def _refusal(language: Phrases) -> str:
-    """Return the pattern of refusals in one language."""
     return rf"(?=(?:{language.sorry}))(?:[^\s]+\ ){{0,9}}?[^\s]*?{language.unable}"
 
 
@@ -354,5 +353,5 @@ def trailing_notes(texts: Packed) -> Flags:
     for place, text in zip(beyond.tolist(), texts.take(beyond), strict=True):
         tails[place] = text[-TAIL_CHARACTERS:].lower().encode()
     lengths = np.fromiter(map(len, tails), np.int64, len(tails))
-    has_sign = Packed(BETWEEN.join([*tails, b""]).lower(), lengths).may_match(NOTE_SIGNS)
+    has_sign = Packed(TEXT_SEPARATOR.join([*tails, b""]).lower(), lengths).may_match(NOTE_SIGNS)
     return texts.flags(lambda text: trailing_phrase(text) is not None, has_sign)

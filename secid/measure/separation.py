@@ -1,4 +1,4 @@
-"""How well scores separate positives from negatives: AUC and the MW loss over all pairs, without forming the pairs."""
+"""Measure how well scores separate positives from negatives: AUC and MW loss over all pairs, without forming them."""
 
 from __future__ import annotations
 

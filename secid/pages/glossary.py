@@ -6,19 +6,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from secid.analyses.budgets import BUDGETS
 from secid.analyses.equal_hardness import EQUAL_HARDNESS
-from secid.pages.text import budget as budget_text
 from secid.pages.text import code, count, listed, named, plain, plural, short
 from secid.results import ControlResult, EncoderInfo, Merged, Run, SourceReport, control_name
 from secid.results.catalogue import FINDINGS, NEAR_HARDNESS
 from secid.settings import flag_of
 
-CAUTION = (
+SCORE_CAUTION = (
     "The score prefers safe negatives near the positive. Which source trains better depends on how much you train, "
     "and no number here predicts it."
 )
 ONE_LABEL = "False negatives are checked against one label per query; unlabelled ones may remain."
 GUIDE_OFFER = f"Add {code('--guide NAME')} to list negatives that look relevant to a second model."
-TO_CHECK = (
+CHECK_OFFER = (
     f"To check, add {code('--collection DIR')} if these queries have relevance judgements, otherwise "
     f"{code('--guide NAME')}."
 )
@@ -123,7 +122,7 @@ EXPLANATIONS = {
     "batches of that many rows drawn at random; 0 to 100 %.",
     "flagged in batch": "share of the passages of other rows whose cosine to the query is within 5 % of its "
     "positive's, or above; 0 to 100 %, in a sample of batches, with 95 % CI. A mask by this encoder's own "
-    "scores would remove them. The run's guide does not score them. Some are sound negatives.",
+    "scores would remove them. The run's guide does not score them. Some are valid negatives.",
     "shared": "queries and documents that both sources have, as a share of the smaller source's, 0 to 100 %.",
     "rows, records": "every row read is used or left out; used rows with the same query and positive form one record.",
     "suspects": f"share of the negatives whose hardness under the guide is at least {NEAR_HARDNESS} ({HARDNESS_ENDS}), "
@@ -357,18 +356,11 @@ def sources_listed(names: Sequence[str]) -> str:
 
 
 def kind_name(kind: str) -> str:
-    """Return the words for a kind of control."""
     return REFERENCES.get(kind) or plain(control_name(kind, None))
 
 
 def control_title(control: ControlResult) -> str:
-    """Return the name of a control for a table."""
     return kind_name(control.kind) if control.of is None else control_name(plain(control.kind), named(control.of))
-
-
-def score_name(run: Run) -> str:
-    """Return the name of the score that the run ranks by."""
-    return "ECI_sem" if run.budget == 1.0 else f"ECI at B = {budget_text(run.budget)}"
 
 
 def compares(run: Run, control: ControlResult, at: float) -> bool:
@@ -468,7 +460,6 @@ def merged_sentence(merged: Merged) -> str:
 
 
 def recipe_line(encoder: EncoderInfo) -> str:
-    """Format an encoder and its recipe as one line."""
     prefixes = f"query prefix {encoder.query_prefix!r}, passage prefix {encoder.passage_prefix!r}"
     return plain(
         f"{encoder.name}: {encoder.pooling} pooling, {prefixes}, max length {encoder.max_length}, "

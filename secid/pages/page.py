@@ -16,7 +16,7 @@ from markupsafe import Markup
 from secid.pages.text import plural, short
 from secid.results import Match, TripletExample
 
-MOST_DESCRIBED, SHOWN_CHARACTERS = 20, 30
+MAX_DESCRIBED, MAX_DESCRIBED_CHARACTERS = 20, 30
 """Maximum number of names in the description of a chart, and characters of each; the table has all of them."""
 
 MAX_EXAMPLES = 3
@@ -207,7 +207,9 @@ def _key(example: TripletExample) -> tuple[str, int, str]:
 
 def described(items: Iterable[tuple[str, str]]) -> str:
     """Return the text alternative of a chart, with a clause for each of the first names. items: (name, clause)."""
-    return "; ".join(f"{short(name, SHOWN_CHARACTERS)}: {clause}" for name, clause in islice(items, MOST_DESCRIBED))
+    return "; ".join(
+        f"{short(name, MAX_DESCRIBED_CHARACTERS)}: {clause}" for name, clause in islice(items, MAX_DESCRIBED)
+    )
 
 
 def showing_equal_positive(example: TripletExample) -> TripletExample:

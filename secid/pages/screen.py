@@ -46,23 +46,18 @@ class Line:
     mark: str = ""
 
 
-Block = Line | Table
-Screen = tuple[tuple[Block, ...], ...]
+ScreenBlock = Line | Table
+Screen = tuple[tuple[ScreenBlock, ...], ...]
 
 
-def screen(*parts: Iterable[Block | str]) -> Screen:
+def screen(*parts: Iterable[ScreenBlock | str]) -> Screen:
     """Return a screen of these parts. A string is a sentence. Empty lines and tables without rows are left out."""
     every = (tuple(Line(block) if isinstance(block, str) else block for block in part) for part in parts)
-    shown = (tuple(filter(_says_something, part)) for part in every)
+    shown = (tuple(item for item in part if (item.rows if isinstance(item, Table) else item.text)) for part in every)
     return tuple(filter(None, shown))
 
 
-def _says_something(block: Block) -> bool:
-    return bool(block.rows if isinstance(block, Table) else block.text)
-
-
 def strong(text: str) -> Line:
-    """Return a headline."""
     return Line(text, "strong")
 
 
@@ -77,7 +72,6 @@ def command(text: str, indent: int = 0) -> Line:
 
 
 def bullet(text: str, indent: int = 0) -> Line:
-    """Return an item of a list."""
     return Line(text, indent=indent, mark="- ")
 
 
@@ -93,7 +87,7 @@ def screen_of(page: Page) -> Screen:
     )
 
 
-def _section(section: Section) -> Iterator[Block]:
+def _section(section: Section) -> Iterator[ScreenBlock]:
     yield strong(section.title)
     yield from map(Line, (*section.paragraphs, *section.bullets))
     yield from section.tables
@@ -128,9 +122,9 @@ def _example(item: TripletExample) -> str:
 
 # Print a screen. Nothing is cut. If a table is too wide, the first cells of a row are on a separate line.
 
-GAPS = (2, 1)
+COLUMN_GAPS = (2, 1)
 """Spaces between two columns; the second number is used if the table is too wide with the first."""
-UNBROKEN = "\ue000"
+PROTECTED_SPACE = "\ue000"
 """Replaces a space where a line must not break. `plain` removes it from untrusted text."""
 STYLES = {"good": "green", "warn": "yellow", "bad": "red"}
 TONES = {"sentence": "", "strong": "bold", "warning": "yellow", "command": "cyan", "literal": ""}
@@ -149,18 +143,17 @@ def print_page(console: Console, screen: Screen) -> None:
 
 
 def _of_line(line: Line, console: Console) -> Iterator[Text]:
-    """Yield the wrapped lines of a sentence, or the single line of a command."""
     style, start = TONES[line.kind], " " * line.indent
     text = plain(without_isolates(CODE.sub(r"`\1`", line.text)))
     if line.kind in ("command", "literal"):
         yield Text(f"{start}{text}", style=style)
         return
-    parts = Text(text.replace(NO_BREAK_SPACE, UNBROKEN)).wrap(
+    parts = Text(text.replace(NO_BREAK_SPACE, PROTECTED_SPACE)).wrap(
         console, max(1, console.width - line.indent - len(line.mark))
     )
     for place, part in enumerate(parts):
         head = line.mark if place == 0 else " " * len(line.mark)
-        yield Text(f"{start}{head}{part.plain.rstrip().replace(UNBROKEN, ' ')}", style=style)
+        yield Text(f"{start}{head}{part.plain.rstrip().replace(PROTECTED_SPACE, ' ')}", style=style)
 
 
 def _of_table(table: Table, console: Console) -> Iterator[Text]:
@@ -185,7 +178,7 @@ def table_lines(table: Table, width: int) -> list[Text]:
         shown = rows if start else in_columns
         every = [row for lines in shown for row in lines]
         widths = [max(map(cell_len, column)) for column in zip(titles, *every, strict=True)][start:]
-        for gap in GAPS:
+        for gap in COLUMN_GAPS:
             if indent + sum(widths) + gap * (len(widths) - 1) <= width:
                 write = partial(_lines, right=right, widths=widths, start=start, indent=indent, gap=gap)
                 head = list(write([titles]))
@@ -253,5 +246,4 @@ def _styled(cell: str) -> Text:
 
 
 def _cell(text: str) -> str:
-    """Return a cell as one line."""
     return plain(without_isolates(text)).replace(NO_BREAK_SPACE, " ")

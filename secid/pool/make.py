@@ -32,7 +32,7 @@ REMEDIES = {
 }
 """Reason -> remedy if all rows are left out for this reason."""
 
-BROKEN = frozenset({"broken_line", "too_large", "too_deep", "duplicate_key", "extra_columns"})
+BROKEN_LINE_REASONS = frozenset({"broken_line", "too_large", "too_deep", "duplicate_key", "extra_columns"})
 """Reasons why a line itself is broken, whatever its columns mean."""
 COUNTED_AS_FINDINGS = ("empty_negative",)
 """Reasons that a finding with its own limit (`empty`) reports. Even many such passages do not mean that a file was
@@ -73,7 +73,7 @@ def refuse_bad(name: str, tally: Tally, settings: Settings) -> None:
 def _remedy(bad: Mapping[str, int], fraction: float) -> str:
     """Return the remedy for malformed rows. It mentions the schema only if the lines themselves are intact."""
     skip = f"skip such rows with {flag_of('max_bad_fraction', ceil(100 * fraction) / 100)}"
-    if BROKEN.issuperset(bad):
+    if BROKEN_LINE_REASONS.issuperset(bad):
         return f"fix {'this line' if sum(bad.values()) == 1 else 'these lines'}, or {skip}"
     return f"fix these rows; if columns were misread, name them or the schema (--format); or {skip}"
 
@@ -272,7 +272,6 @@ class DraftPlan:
     plan   : texts to encode and triplets to score, without findings.
     read   : every source with all of its rows, before a sample or a policy leaves out records and positives.
     labels : labelled positives from a collection's qrels.
-    whole  : plan with all rows of the plan's sources.
     """
 
     plan: Plan
@@ -310,7 +309,6 @@ class DraftPlan:
         return replace(self, plan=plan, read=read, whole=replace(self.whole, sources=all_rows(self.whole.sources)))
 
     def close(self) -> None:
-        """Close the spool files."""
         self.plan.close()
         self.whole.close()
 
@@ -462,7 +460,6 @@ def _compacted(
 
 
 def _used(pointed: Sequence[Index], n: int) -> Index:
-    """Return the sorted ids below n that occur in `pointed`."""
     used = np.zeros(n, np.bool_)
     for ids in pointed:
         used[ids] = True

@@ -60,7 +60,6 @@ Spec = str | ObjectSpec
 def specs_of(sources: Any) -> list[Spec]:
     """Return the sources of an API call: paths and `name=path` as text, and objects as ObjectSpec.
 
-    sources : one source, a list of sources, or a dict of name -> source.
     An object without a name is named after its position in the list: source-1, source-2.
     Raises UsageError for anything else, and lists what a source can be.
     """

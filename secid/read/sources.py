@@ -116,7 +116,7 @@ def resolve_sources(sources: Any, settings: Settings) -> tuple[Source, ...]:
     """Return the named sources of a command line or an API call (see `specs_of`) in the same order.
 
     Raises InputError if a pattern or path matches nothing or may not be read, or a shard is missing. Raises UsageError
-    if a file is given twice, two sources have the same name, or several sources are standard input or the same pipe.
+    if a file is named twice, two sources have the same name, or several sources are standard input or the same pipe.
     """
     try:
         entries = _entries(specs_of(sources))
@@ -256,7 +256,6 @@ def _expand(pattern: str) -> list[str]:
 
 
 def _similar_names(path: Path) -> str:
-    """Return a remedy that lists similar names, if there are any."""
     if not path.parent.is_dir():
         return f"check the path: there is no directory {path.parent}"
     names = {child.name: stem(child.name) for child in sorted(path.parent.iterdir()) if child.name[0] != "."}
@@ -266,7 +265,6 @@ def _similar_names(path: Path) -> str:
 
 
 def _folder(path: str) -> list[_Entry]:
-    """Return the sources of a folder."""
     files, name, folder = _folder_files(path), Path(path).resolve().name, Path(path)
     return [_Entry(name, files, folder.parent)] if _is_saved_dataset(folder) else _groups(name, folder, files)
 

@@ -30,7 +30,7 @@ HUB_PREFIX = "hf://"
 CHUNK_BYTES = 1 << 20
 """Bytes per read. Larger reads are not faster, and take more memory."""
 
-BLOCK_BYTES = 1 << 18
+PARSE_BLOCK_BYTES = 1 << 18
 """Maximum bytes of lines to parse at once, so that their rows stay in the processor's cache."""
 
 SPOOL_LIMIT = 16 << 30
@@ -137,12 +137,12 @@ class ByteStream:
                 yield None
 
     def line_blocks(self, limit: int) -> Iterator[bytes | None]:
-        """Yield blocks of whole lines, of at most BLOCK_BYTES, or one longer line; None for a line over `limit`."""
+        """Yield blocks of whole lines, up to PARSE_BLOCK_BYTES, or one longer line; None for a line over `limit`."""
         plain, lines = self._plain, self.lines(limit)
         while True:
             with self._errors():
                 ahead = plain.peek(1)
-                block = plain.read(ahead.rfind(b"\n", 0, BLOCK_BYTES) + 1)
+                block = plain.read(ahead.rfind(b"\n", 0, PARSE_BLOCK_BYTES) + 1)
             if block:
                 yield block
             elif not ahead:
@@ -249,8 +249,8 @@ JSON_TYPES = {dict: "object", list: "list", tuple: "list", str: "text", bool: "t
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A row that could not be parsed. `reason` is a key of REASONS. It must not be subscriptable, because extractors
-    rely on a TypeError.
+    """A row that could not be parsed. `reason` is a key of SKIP_REASONS. It must not be subscriptable, because
+    extractors rely on a TypeError.
     """
 
     reason: str
@@ -268,10 +268,10 @@ class Part(NamedTuple):
     done: float = 0.0
 
 
-Parts = Iterator[Part]
+PartIterator = Iterator[Part]
 
 
-def in_parts(rows: Iterator[tuple[int, Row | Broken, int]]) -> Parts:
+def in_parts(rows: Iterator[tuple[int, Row | Broken, int]]) -> PartIterator:
     """Group rows into parts of PART_BYTES or PART_ROWS. rows: tuples (number, row, size in bytes)."""
     numbers: list[int] = []
     values: list[Row | Broken] = []

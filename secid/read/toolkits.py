@@ -23,8 +23,8 @@ from secid.read.binding import (
     QUERY_NAMES,
     SCALARS,
     Binding,
+    ColumnKey,
     Head,
-    Key,
     bind_columns,
     columns_named,
     has_word,
@@ -63,19 +63,19 @@ def as_number(value: Any) -> float | None:
         return None
 
 
-def are_numbers(head: Head, key: Key) -> bool:
+def are_numbers(head: Head, key: ColumnKey) -> bool:
     """Tell whether a column holds only numbers, at least one. True, false and numbers written as text count."""
     values = head.column(key)
     return bool(values) and all(as_number(value) is not None for value in values)
 
 
-def is_score(head: Head, key: Key) -> bool:
+def is_score(head: Head, key: ColumnKey) -> bool:
     """Tell whether a column holds only numbers, with at least one fraction."""
     values = head.column(key)
     return are_numbers(head, key) and any(isinstance(v, float) or (isinstance(v, str) and "." in v) for v in values)
 
 
-def flag_columns(head: Head) -> list[Key]:
+def flag_columns(head: Head) -> list[ColumnKey]:
     """Return the columns whose labels are only 0 and 1, or words for them, and include both."""
     return [key for key in head.kinds if {*map(as_label, leaves(head.column(key)))} - {None} == BINARY_LABELS]
 
@@ -118,7 +118,7 @@ def _lists(head: Head, query: str, docs: str) -> Iterator[Binding]:
             yield labelled_objects(query, docs, names[0])
 
 
-def labelled_objects(query: Key, docs: Key, label: str) -> Binding:
+def labelled_objects(query: ColumnKey, docs: ColumnKey, label: str) -> Binding:
     """Return the binding of a list of objects that hold a passage and its label."""
     columns = (str(query), str(docs)) if isinstance(query, str) else None
     return _list(
@@ -127,8 +127,7 @@ def labelled_objects(query: Key, docs: Key, label: str) -> Binding:
     )  # fmt: skip
 
 
-def list_binding(query: Key, docs: Key, label: Key) -> Binding:
-    """Return the binding of a list of passages and a list of their labels."""
+def list_binding(query: ColumnKey, docs: ColumnKey, label: ColumnKey) -> Binding:
     columns = tuple(map(str, (query, docs, label))) if isinstance(query, str) else None
     return _list(str(query), str(docs), str(label), columns, itemgetter(query, docs, label))
 
@@ -153,7 +152,7 @@ def labelled_pair(head: Head) -> list[Binding]:
     ]
 
 
-def pair_binding(query: Key, passage: Key, label: Key, title: Key | None = None) -> Binding:
+def pair_binding(query: ColumnKey, passage: ColumnKey, label: ColumnKey, title: ColumnKey | None = None) -> Binding:
     """Return the binding of labelled pairs; `title` is joined before the passage."""
     get = itemgetter(query, passage, label)
 
@@ -242,7 +241,7 @@ def miner_columns(head: Head) -> list[str]:
     return [name for name in names if OF_A_MINER.fullmatch(name) and not has_word(name, ABOUT)]
 
 
-def are_miners(head: Head, key: Key) -> bool:
+def are_miners(head: Head, key: ColumnKey) -> bool:
     """Tell whether the keys in a column of objects may name miners.
 
     Return False if any object is a passage, if all keys are fields of a passage, if numeric keys hold single texts, or

@@ -1,6 +1,4 @@
-"""HTML pages in a real browser: short, sortable, readable without script, self-contained, accessible, and deaf to what
-sources try.
-"""
+"""HTML pages in a real browser: short, sortable, readable without script, accessible, and safe from hostile sources."""
 
 from __future__ import annotations
 
@@ -13,11 +11,11 @@ from xml.etree import ElementTree
 import pytest
 
 from secid import api
-from secid.pages.charts import NAME_CHARACTERS
+from secid.pages.charts import CHART_NAME_CHARACTERS
 from secid.pages.check_page import CHECK_FORMATS
 from secid.pages.comparison import COMPARISON_FORMATS, compare
-from secid.pages.examples import example_rows
 from secid.pages.explain import head_words
+from secid.pages.findings import example_rows
 from secid.pages.formats import MAX_CHARACTERS, RUN_FORMATS, to_html
 from secid.pages.gate_ci import GATE_FORMATS
 from secid.pages.sections import page_of
@@ -244,8 +242,8 @@ def test_every_figure_is_saved_as_a_drawing_and_as_numbers(visit, pages, tmp_pat
             }  # fmt: skip
             records = json.loads(numbers)
             shown = figure.locator("bdi").all_text_contents()
-            names = [short(record["source"], NAME_CHARACTERS) for record in records]
-            assert names == [short(text, NAME_CHARACTERS) for text in shown if text.strip()]
+            names = [short(record["source"], CHART_NAME_CHARACTERS) for record in records]
+            assert names == [short(text, CHART_NAME_CHARACTERS) for text in shown if text.strip()]
             texts = [text.text for text in root.iter(f"{of}text")]
             assert set(filter(str.strip, shown)) <= set(texts)
         assert seen.events == []

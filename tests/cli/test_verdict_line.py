@@ -1,4 +1,4 @@
-"""Where the verdict line is printed: last on stderr, for scripts alone, and only where there is a verdict."""
+"""Test where the verdict line is printed: last on stderr, only for scripts, and only if there is a verdict."""
 
 from __future__ import annotations
 
@@ -62,7 +62,7 @@ def test_a_terminal_shows_none():
 
 
 def test_forced_colours_put_nothing_before_it(invoke: Invoke, monkeypatch):
-    """FORCE_COLOR, which CI services set, is no terminal: no bar is drawn into the log."""
+    """FORCE_COLOR, which CI services set, does not make the log a terminal: no bar is drawn."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert invoke("check", SOUND).err.splitlines()[-1].startswith("VERDICT: no_defects ")
 
@@ -75,7 +75,7 @@ def test_a_reader_that_stops_early_misses_neither_the_run_folder_nor_the_verdict
     assert verdict.startswith("VERDICT: no_defects command=score ")
 
 
-def test_a_closed_stderr_leaves_the_document_alone():
+def test_a_closed_stderr_does_not_change_the_document():
     """Python sets sys.stderr to None if the program starts without one."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(None):

@@ -1,4 +1,4 @@
-"""Readers against anything: records survive every schema and container, and no file breaks a reader."""
+"""Test readers on any input: records survive every schema and container, and no file breaks a reader."""
 
 from __future__ import annotations
 
@@ -97,7 +97,7 @@ CONTAINERS = {".jsonl": json_lines, ".json": json_array, ".txt": escaped_lines, 
 
 
 def round_trip(data: bytes, suffix: str, schema: str) -> list[Triple]:
-    """What a file of those bytes reads as. Fails where anything was left out."""
+    """Return the records of a file with these bytes. Fail if anything was left out."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"source{suffix}"
         path.write_bytes(data)

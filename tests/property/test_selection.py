@@ -1,4 +1,4 @@
-"""What must not change a selection: the order of passages, blocks, threads, and the last bits of any score."""
+"""Test that selections do not depend on the order of passages, blocks, threads, or the last bits of scores."""
 
 from __future__ import annotations
 
@@ -89,9 +89,9 @@ def test_the_pool_s_controls_depend_on_no_order_blocks_or_threads(seed, tmp_path
     before = torch.get_num_threads()
     for number, size in enumerate((1, 3, 1_000)):
         np.random.default_rng([seed, number]).shuffle(rows)
-        for module, name in ((search, "QUERY_BLOCK"), (search, "WINDOW"), (search, "PAIRS_AT_ONCE")):
+        for module, name in ((search, "QUERY_BLOCK"), (search, "WINDOW"), (search, "EXACT_PAIRS_AT_ONCE")):
             monkeypatch.setattr(module, name, size)
-        monkeypatch.setattr(search, "COMPARED_BEYOND", size - 1)
+        monkeypatch.setattr(search, "EXTRA_COMPARED", size - 1)
         torch.set_num_threads(1 + number)
         try:
             assert controls(rows, tmp_path / str(number)) == expected
@@ -108,15 +108,15 @@ def test_an_order_by_place_is_noticed_by_the_test_above(tmp_path, monkeypatch):
 
 
 moved_scores = st.tuples(st.integers(0, 6), st.floats(-0.4, 0.4), st.sampled_from([-1, 0, 1]))
-"""A whole number of units, how far beside it the score lies, and which way the last place moves."""
+"""A whole number of units, the distance of the score from it, and the direction of a change in the last place."""
 
 
 @settings(max_examples=200, deadline=None)
 @given(st.lists(moved_scores, min_size=1, max_size=40), st.integers(-(2**30), 2**30), st.integers(1, 12))
 def test_one_unit_in_the_last_place_changes_no_selection(drawn, lowest, k):
-    """Of scores that lie further than this from where rounding changes."""
-    whole, beside, steps = (np.array(column) for column in zip(*drawn, strict=True))
-    scores = (lowest + whole + beside) * SCORE_UNIT
+    """This holds for scores that are not next to a rounding boundary."""
+    whole, distance, steps = (np.array(column) for column in zip(*drawn, strict=True))
+    scores = (lowest + whole + distance) * SCORE_UNIT
     moved = np.where(steps == 0, scores, np.nextafter(scores, np.copysign(np.inf, steps)))
     content = np.random.default_rng(len(drawn)).permutation(len(drawn))
     expected = best_first(scores, content).tolist()
@@ -149,7 +149,7 @@ def test_a_dot_product_has_the_bits_of_one_order_of_exact_products(d):
 @pytest.mark.parametrize("scale", [1.0, 30.0])
 @pytest.mark.parametrize("k", [1, 10, 60])
 def test_any_rounding_in_float32_leaves_the_selection_as_it_is(k, scale, monkeypatch):
-    """As another processor's: each rough product is off by as much as d roundings may be."""
+    """Imitate another processor: each rough product is off by up to the error of d roundings."""
     draw, d = np.random.default_rng(0), 64
     rows = draw.standard_normal((1, d)) + 3e-6 * draw.standard_normal((300, d))
     rows = (scale * rows / np.linalg.norm(rows, axis=1, keepdims=True)).astype(np.float32)
@@ -168,7 +168,7 @@ def test_any_rounding_in_float32_leaves_the_selection_as_it_is(k, scale, monkeyp
         found = nearest_passages(vectors, np.arange(5), np.arange(300), k)
         assert all(np.array_equal(a, b) for a, b in zip(found, expected, strict=True))
     monkeypatch.setattr(search, "FLOAT32_ROUNDING", 0.0)
-    monkeypatch.setattr(search, "COMPARED_BEYOND", 0)
+    monkeypatch.setattr(search, "EXTRA_COMPARED", 0)
     others = [nearest_passages(vectors, np.arange(5), np.arange(300), k)[0] for _ in range(5)]
     assert any(not np.array_equal(own, expected[0]) for own in others), "the margin is needed"
 
@@ -190,7 +190,7 @@ def tied(n: int = 30) -> list[dict[str, Any]]:
 
 
 def turned(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The same with each list, and the file, the other way round."""
+    """Return the rows in reverse order, each list reversed, too."""
     return [{**row, "pos": row["pos"][::-1], "neg": row["neg"][::-1]} for row in rows[::-1]]
 
 
@@ -275,7 +275,7 @@ def test_of_evaluation_texts_that_match_equally_the_text_decides(tmp_path):
 
 
 def test_candidates_are_taken_in_the_order_of_their_keys():
-    """What the searches rely on: places rise with the rank of the text's key."""
+    """Searches rely on this: places rise with the rank of the text's key."""
     keys = np.random.default_rng(0).integers(0, 256, (50, 16), np.uint8)
     order = np.argsort(key_ranks(keys))
     assert (np.diff(np.array([int.from_bytes(bytes(row[:8])) for row in keys[order]], dtype=object)) > 0).all()

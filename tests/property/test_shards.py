@@ -1,4 +1,4 @@
-"""A run in shards is the run of one process, however it is cut. Source: METHOD 11."""
+"""A run in shards equals the run of one process, however it is cut. Source: METHOD 11."""
 
 from __future__ import annotations
 
@@ -211,7 +211,7 @@ def split_rows(n_queries: int) -> list[dict[str, Any]]:
     return [*rows, {**rows[0], "src": None}]
 
 
-def test_what_one_shard_alone_has(tmp_path: Path) -> None:
+def test_facts_that_only_one_shard_has(tmp_path: Path) -> None:
     """Shards without a row of a source, with nothing but blanks of it, or with too few passages for a reference.
 
     Of six shards two have no row of `b`, one has none of `a`, and one has only blanks of `b`.

@@ -1,4 +1,4 @@
-"""Odd inputs through the whole way: what is scored, what is refused before any encoding, what memory it takes."""
+"""Run odd inputs end to end: what is scored, what is refused before encoding, and how much memory it takes."""
 
 from __future__ import annotations
 

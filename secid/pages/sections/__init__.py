@@ -8,8 +8,7 @@ from typing import Any
 
 from secid.analyses.registry import ANALYSES
 from secid.pages.charts import forest_chart, gains_chart, gates_chart, hardness_chart
-from secid.pages.examples import example_rows, rows_note
-from secid.pages.findings import findings_of, findings_section, heat_table, most_urgent
+from secid.pages.findings import example_rows, findings_of, findings_section, heat_table, most_urgent, rows_note
 from secid.pages.glossary import ANSWER_TERMS, EXPLANATIONS, missing_lines, skipped_lines, terms
 from secid.pages.page import Page, Section, each_term_once
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, findings_lines, screen, strong, warning
@@ -25,7 +24,7 @@ from secid.pages.sections.ranking import (
     pairs_section,
     ranking_section,
 )
-from secid.pages.sections.verdict import answer_table, below_table, notes_section, scored_line, verdict
+from secid.pages.sections.verdict import answer_table, below_table, notes, scored_line, verdict
 from secid.pages.text import count, plain, plural
 from secid.results import Run
 from secid.results.probe import Probe
@@ -45,11 +44,10 @@ def of_analysis(run: Run, name: str, part: str = "section") -> Any:
 
 
 def page_of(run: Run, probe: Probe | None = None) -> Page:
-    """Build the page of a run, with its probe if it has one."""
     run = trusted(run)
     sections = (
         Section(anchor="columns", title="Columns of the answer table", terms=terms(*ANSWER_TERMS)),
-        notes_section(run),
+        Section(anchor="notes", title="What the numbers say and what they do not", bullets=notes(run)),
         ranking_section(run),
         pairs_section(run),
         probe_section(run, probe),
@@ -107,7 +105,6 @@ def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Sc
 
 
 def _urgent(run: Run) -> Iterator[Line]:
-    """Yield the most urgent findings, and where to find the others."""
     groups, n_more = most_urgent(run, SHOWN_FINDINGS)
     if groups:
         where = f" ({count(n_more)} more in report.html)" if n_more else ""

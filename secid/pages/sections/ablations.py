@@ -15,9 +15,9 @@ from secid.settings import display_name
 
 N_SHADES = 10
 WEIGHT, SAMPLE = "weight", "sample"
-SHOWN_SETTINGS, SHOWN_PAIRS = 3, 3
-OF_SAMPLE = "document frequencies are those of the whole run"
-OF_ENCODERS = "only encoders of the target's family allow conclusions about the target"
+SHOWN_SETTINGS, MAX_SWAPPED_PAIRS = 3, 3
+SAMPLE_NOTE = "document frequencies are those of the whole run"
+ENCODERS_NOTE = "only encoders of the target's family allow conclusions about the target"
 MAX_ONE_LINE = 8
 """Maximum number of sources whose order is kept on one line."""
 
@@ -93,12 +93,11 @@ def _kept(item: Ablation) -> str:
 
 
 def _swapped(item: Ablation) -> str:
-    """Format the pairs that change places, and the settings."""
     rows = [row for row in _others(item) if row.swapped]
     if not rows:
         return "–"
     pairs = list(dict.fromkeys(pair for row in rows for pair in row.swapped))
-    which = listed([f"{plain(first)} with {plain(second)}" for first, second in pairs], SHOWN_PAIRS)
+    which = listed([f"{plain(first)} with {plain(second)}" for first, second in pairs], MAX_SWAPPED_PAIRS)
     return f"{which} under {listed([plain(display_name(row.setting)) for row in rows], SHOWN_SETTINGS)}"
 
 
@@ -115,11 +114,11 @@ def _remark(item: Ablation) -> str:
     if item.name == SAMPLE:
         n_swaps, n_noise = sum(len(row.swapped) for row in rows), sum(len(row.open_swaps) for row in rows)
         clauses += [f"{count(n_noise)} of {plural(n_swaps, 'swap is', 'swaps are')} not significant"] if n_swaps else []
-        clauses.append(OF_SAMPLE)
+        clauses.append(SAMPLE_NOTE)
     if item.kendall_tau_b:
         taus = {named(name): "undefined" if tau is None else f"{tau:+.2f}" for name, tau in item.kendall_tau_b.items()}
         every = ", ".join(f"{name} {tau}" for name, tau in taus.items())
-        clauses += [f"Kendall tau-b with {named(item.base)}: {every}", OF_ENCODERS]
+        clauses += [f"Kendall tau-b with {named(item.base)}: {every}", ENCODERS_NOTE]
     for block in dict.fromkeys(block for row in rows for block in row.block_stability):
         known = [(value, row.setting) for row in rows if (value := row.block_stability.get(block)) is not None]
         if known:
@@ -129,7 +128,6 @@ def _remark(item: Ablation) -> str:
 
 
 def _terms(run: Run, ablations: Sequence[Ablation]) -> tuple[tuple[str, str], ...]:
-    """Return explanations of the varied settings and of the numbers in the tables."""
     names = [item.name for item in ablations]
     return (
         *(SETTING_MEANINGS[name] for name in names if name in SETTING_MEANINGS),
@@ -138,7 +136,6 @@ def _terms(run: Run, ablations: Sequence[Ablation]) -> tuple[tuple[str, str], ..
 
 
 def _table(run: Run, item: Ablation) -> Table:
-    """Return the heat table of one varied setting."""
     names = [source.name for source in run.sources]
     blocks = list(dict.fromkeys(block for row in item.rows for block in row.block_stability))
     sampled = any(row.n_queries for row in item.rows)

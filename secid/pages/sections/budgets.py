@@ -68,7 +68,6 @@ def _at_own_number(curve: Curve, shared: list[float]) -> str:
 
 
 def _meaning(run: Run) -> str:
-    """Return sentences on the meaning of B and of the curves."""
     numbers = equal_numbers_text(run)
     sizes = {(source.n_queries, source.n_triplets) for source in run.sources}
     if numbers and "crossings" not in run.not_evaluated:

@@ -22,7 +22,7 @@ from secid.tools.gating.collect import Sample
 from secid.tools.gating.limits import AT_LEAST, Bound, GateLimits
 from secid.tools.gating.policy import Policy
 from secid.triplets.estimates import Estimate, paired_difference, unpaired_difference, wilson_interval
-from secid.triplets.random_reference import MAX_QUERIES as SAMPLED_QUERIES
+from secid.triplets.random_reference import MAX_REFERENCE_QUERIES as SAMPLED_QUERIES
 
 # The input of a check, its decision, and its examples.
 
@@ -60,13 +60,11 @@ class Subject:
     """A source and everything that its checks need.
 
     previous  : the source's predecessor; None for a new source.
-    limits    : limits of its checks.
     known_languages : languages of the predecessor, or of the whole baseline for a new source.
     hardness  : None if hardness or its interval cannot be computed.
     missing   : reason why hardness or a finding could not be evaluated, by name.
     example   : function that returns the row and the texts of a triplet, without cosines.
     content   : (T,) hash of the texts of each triplet.
-    left_out  : rows that were not used.
     guide     : evidence that the guide's flags are reliable; None without a guide.
     """
 
@@ -248,7 +246,6 @@ def _suspect(subject: Subject) -> Iterator[GateCheck]:
 
 
 def _limits(subject: Subject) -> Iterator[GateCheck]:
-    """Yield a check for each limit."""
     for name, bound in subject.limits.bounds.items():
         if name == "hardness":
             yield _hardness(subject, bound)
@@ -340,7 +337,6 @@ def _examples(finding: SourceFinding) -> tuple[CheckExample, ...]:
 
 
 def _drift(subject: Subject, previous: Reference, name: str, bound: Bound) -> GateCheck:
-    """Check the distance of the source from its predecessor."""
     known, baseline_sample, sample = previous.source, previous.sample, subject.sample
     if name == "drift.unrelated":
         tail = known.unrelated

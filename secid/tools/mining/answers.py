@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from secid.errors import InputError, SecidError
 from secid.findings.copies import near_copies, run_sets
-from secid.findings.languages import UNDECIDED, language_numbers
+from secid.findings.languages import UNCERTAIN_LANGUAGE, language_numbers
 from secid.findings.phrases import is_refusal, phrase
 from secid.pages.text import plural
 from secid.pool.normal_form import FormKeys, is_empty, normal_form
@@ -278,8 +278,8 @@ def _near_copies(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[
 def _foreign(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[np.bool_]:
     """Return (n,) flags of texts in another language than all positives. An undecided language flags nothing."""
     language = language_numbers(Packed.of(texts))
-    known = np.setdiff1d(language_numbers(Packed.of(positives)), [UNDECIDED])
-    return np.asarray((language != UNDECIDED) & (len(known) > 0) & ~np.isin(language, known))
+    known = np.setdiff1d(language_numbers(Packed.of(positives)), [UNCERTAIN_LANGUAGE])
+    return np.asarray((language != UNCERTAIN_LANGUAGE) & (len(known) > 0) & ~np.isin(language, known))
 
 
 # Answers are written to disk before they are used, so that no answer is paid for twice.
@@ -307,7 +307,6 @@ class Journal:
         return request in self._places
 
     def __len__(self) -> int:
-        """Return the number of usable answers."""
         return len(self._places)
 
     def _read(self) -> dict[str, int]:
@@ -377,7 +376,6 @@ def resume_hint(journals: Sequence[Path], progress: Progress) -> Iterator[None]:
 
 
 def _n_lines(path: Path) -> int:
-    """Count the complete answers in a journal, of any recipe."""
     with suppress(OSError), path.open("rb") as lines:
         return sum(line.endswith(b"}\n") for line in lines)
     return 0

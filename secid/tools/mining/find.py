@@ -25,7 +25,7 @@ from secid.errors import InputError
 from secid.files import sha256_of
 from secid.findings.copies import ranges_of
 from secid.pages.glossary import by_reason
-from secid.pages.mine_text import NO_MARGIN, short_words
+from secid.pages.mine_text import NO_MARGIN_ADVICE, short_words
 from secid.pages.text import plural
 from secid.pool import sample_order
 from secid.progress import Progress
@@ -33,9 +33,9 @@ from secid.read.sources import MANIFEST, files_of_killed_run
 from secid.results.mine import Mined, MinedSource
 from secid.settings import Settings
 from secid.tools.mining.choose import (
-    EXCLUDED,
-    FILL,
-    WHY,
+    EXCLUSION_REASONS,
+    FILL_NUMBER,
+    SHORT_ROW_REASONS,
     Bm25Ranking,
     CandidateLists,
     Choice,
@@ -50,7 +50,7 @@ from secid.tools.mining.choose import (
 )
 from secid.tools.mining.llm import PROMPT, Answers
 from secid.tools.mining.methods import (
-    FILLED,
+    FILL_MINER,
     METHODS,
     REJECTED,
     Bm25,
@@ -65,12 +65,12 @@ from secid.tools.mining.methods import (
 from secid.tools.mining.questions import Questions
 from secid.triplets.embedding import Embedder
 from secid.triplets.search import dots
-from secid.write.rows import Passage, Row
+from secid.write.rows import CopyRow, Passage
 from secid.write.writer import WrittenFile, new_files, write_rows, writing
 
 # Search the negatives of each source. `secid mine` writes them, and `--sweep` counts them.
 
-ROWS_AT_ONCE = 4_096
+SEARCHED_ROWS_AT_ONCE = 4_096
 """Maximum number of rows that are searched together. Each ranking then takes 15 MB at the default window."""
 MIN_BATCHES = 20
 """Minimum number of batches of rows, so that progress is shown. Each batch reads all candidates' vectors once."""
@@ -157,7 +157,7 @@ def search(
     at_random = RandomRanking(questions.queries, n, plan.seed)
     groups = _rankings(plan, questions, embedder, at_random, settings, progress)
     progress.start("mine", n_rows, "queries")
-    n_at_once = min(ROWS_AT_ONCE, ceil(n_rows / MIN_BATCHES))
+    n_at_once = min(SEARCHED_ROWS_AT_ONCE, ceil(n_rows / MIN_BATCHES))
     for start in range(0, n_rows, n_at_once):
         rows = order[start : start + n_at_once]
         query, limit = questions.query[rows], s_qp[rows]
@@ -185,7 +185,7 @@ def search(
             for row in rows.tolist():
                 query = questions.query[row : row + 1]
                 passes = partial(_passes, miner.method, embedder, query, s_qp[row])
-                fill(source_picks, row, FILL, query, passes, at_random, exclusions)
+                fill(source_picks, row, FILL_NUMBER, query, passes, at_random, exclusions)
                 progress.advance(1)
     return picks
 
@@ -232,7 +232,7 @@ def _scores(embedder: Embedder | None, queries: Index, ids: Index | npt.NDArray[
 
 # Write the files of the sources and the manifest.
 
-WRITTEN_AT_ONCE = 1_024
+WRITTEN_ROWS_AT_ONCE = 1_024
 """Number of rows whose texts are read together."""
 FILE_DECIMALS = 6
 """Decimals of scores and margins in the files. If texts are encoded in other batches, scores differ in the seventh
@@ -258,7 +258,6 @@ class MinedNegatives:
 
     @property
     def miner(self) -> Miner:
-        """Return the source's miner."""
         return self.plan.miners[self.number]
 
     @property
@@ -277,8 +276,7 @@ class MinedNegatives:
 
     @property
     def short(self) -> dict[str, int]:
-        """Count the short rows by reason."""
-        return _by_name(WHY, np.bincount(self.picks.why, minlength=len(WHY) + 1))
+        return _by_name(SHORT_ROW_REASONS, np.bincount(self.picks.why, minlength=len(SHORT_ROW_REASONS) + 1))
 
     def refuse_none(self) -> None:
         """Raise InputError if the file would have no row."""
@@ -288,7 +286,7 @@ class MinedNegatives:
         method, margins = self.miner.method, ""
         if isinstance(method, Dense):
             margins = "; --sweep shows other ranks and margins"
-            margins += "" if method.relative is None else f", {NO_MARGIN}"
+            margins += "" if method.relative is None else f", {NO_MARGIN_ADVICE}"
         if self.picks.counts.any():
             raise InputError(
                 f"each of {n} has fewer than {self.plan.k} negatives, so --on-short drop drops all: {why}",
@@ -304,7 +302,7 @@ class MinedNegatives:
             )
         raise InputError(f"found no negative for any of {n}: {why}", where=self.miner.name, remedy=margins[2:] or None)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[CopyRow]:
         """Yield the rows of the file, the same at each call."""
         ids = self.picks.ids.astype(np.int64)
         used = distinct(ids[self.in_file].ravel())
@@ -312,10 +310,14 @@ class MinedNegatives:
         names = dict(zip(used.tolist(), self.questions.ids(used[used < self.questions.n_candidates]), strict=False))
         methods = [miner.method for miner in self.plan.miners]
         written = {number for number, method in enumerate(methods) if isinstance(method, Llm)}
-        unranked = {FILL, *written, *(number for number, method in enumerate(methods) if isinstance(method, Random))}
-        miners = {FILL: FILLED, **{number: miner.name for number, miner in enumerate(self.plan.miners)}}
+        unranked = {
+            FILL_NUMBER,
+            *written,
+            *(number for number, method in enumerate(methods) if isinstance(method, Random)),
+        }
+        miners = {FILL_NUMBER: FILL_MINER, **{number: miner.name for number, miner in enumerate(self.plan.miners)}}
         rows = (item for item in enumerate(self.questions.rows()) if self.in_file[item[0]])
-        while part := list(islice(rows, WRITTEN_AT_ONCE)):
+        while part := list(islice(rows, WRITTEN_ROWS_AT_ONCE)):
             places = np.array([place for place, _ in part])
             passages = ids[places]
             texts = iter(self.questions.passages.take(passages[passages >= 0]))
@@ -358,12 +360,12 @@ class MinedNegatives:
             n_missing=n_missing,
             n_dropped=int((~in_file).sum()) - n_missing,
             n_negatives=int(picks.counts[in_file].sum()),
-            n_filled=int((picks.by[present] == FILL).sum()),
+            n_filled=int((picks.by[present] == FILL_NUMBER).sum()),
             n_short=int((picks.why > 0).sum()),
             n_still_short=int((picks.counts[in_file] < self.plan.k).sum()),
             n_lacking=n_lacking,
             short=self.short,
-            excluded=_by_name(EXCLUDED, picks.excluded),
+            excluded=_by_name(EXCLUSION_REASONS, picks.excluded),
             **score_means(self.s_qn, self.lists.s_first, present, self.temperature),
             n_passages=len(uses),
             most_used=int(uses.max(initial=0)),

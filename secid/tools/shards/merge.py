@@ -50,7 +50,7 @@ from secid.results.document import adapter_of
 from secid.results.run import Merged
 from secid.results.sources import TableNumbers, WithoutFlagged
 from secid.scoring.publish import SHOWN_GATES, comparison_warnings, few_query_warnings, repair_of, score_fields
-from secid.tools.shards.between import NO_SUM, MergedPairs, MergedScore, ShardPart
+from secid.tools.shards.between import EMPTY_STATE, MergedPairs, MergedScore, ShardPart
 from secid.tools.shards.counts import Counts
 from secid.tools.shards.shard import ROWS
 from secid.tools.shards.state import Arrays, ListedNumbers, ShardNumbers, SourceNumbers, StoredSet, stored_vectors
@@ -64,7 +64,7 @@ from secid.triplets.measure_set import Measured, curve_budgets
 
 
 @dataclass
-class Sums:
+class SourceSums:
     """Sums of one source in the first pass.
 
     parts : numbers of the source in each shard where it has triplets, in order.
@@ -73,8 +73,8 @@ class Sums:
     """
 
     parts: list[SourceNumbers] = field(default_factory=list)
-    total: InformationState = NO_SUM
-    sound: InformationState = NO_SUM
+    total: InformationState = EMPTY_STATE
+    sound: InformationState = EMPTY_STATE
     priorities: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
 
     def add(self, part: SourceNumbers, arrays: Arrays, number: int, sample: int) -> None:
@@ -90,14 +90,12 @@ class MergedSource:
     """One source, added up over shards.
 
     parts    : numbers of the source in each shard where it has triplets, in order.
-    without_triplets : its numbers in the other shards.
-    score    : score of all its triplets.
     sound    : score of the triplets without a counted defect; the same object as `score` if none has a defect.
     weights, information : sums over the triplets with each finding, by name; under "" over all triplets.
     keys, per_query : for each shard, the keys of its queries and their influence at the first budget.
     """
 
-    def __init__(self, sums: Sums, without_triplets: list[ListedNumbers], device: torch.device | None) -> None:
+    def __init__(self, sums: SourceSums, without_triplets: list[ListedNumbers], device: torch.device | None) -> None:
         n = int(sums.total.n_negatives)
         self.parts, self.without_triplets, self.priorities = sums.parts, without_triplets, sums.priorities
         self.score = self.sound = MergedScore.of(sums.total, curve_budgets(1.0, n), device)
@@ -166,7 +164,7 @@ def merge_states(
     folder  : an empty folder for downloaded rows.   device, dtype : device and dtype of the influence pass.
     """
     shards = {name: adapter_of(ShardNumbers).validate_python(header["numbers"]) for name, header in headers.items()}
-    sums: defaultdict[str, Sums] = defaultdict(Sums)
+    sums: defaultdict[str, SourceSums] = defaultdict(SourceSums)
     tallies: dict[str, Tally] = {}
     between = MergedPairs(tuple(sorted({part.result.name for state in shards.values() for part in state.sources})))
     progress.start("merge", 2 * len(shards), "shards")

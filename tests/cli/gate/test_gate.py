@@ -73,7 +73,7 @@ def gated(prepared: Prepared, invoke: Invoke, path: Path, *flags: object) -> tup
 
 
 def judged(prepared: Prepared, invoke: Invoke, path: Path, *flags: object) -> tuple[int, Checks, str]:
-    """The same, and what is printed, in one line."""
+    """Judge as above, and return the output as one line."""
     result = invoke("gate", path, "--against", prepared.baseline, "-o", "judged.json", *flags)
     assert result.code != 2, result.err
     (source,) = json.loads(Path("judged.json").read_text(encoding="utf-8"))["sources"]
@@ -122,7 +122,7 @@ def test_no_repair_is_printed_that_widens_the_difference_from_the_positives(prep
 
 
 def test_what_a_damaged_source_fails_is_what_is_wrong_with_it(prepared, tmp_path, invoke):
-    """Nothing else: the languages, of a wholly German source."""
+    """It fails nothing else, except `languages` for an entirely German source."""
     _, checks = gated(prepared, invoke, variant(tmp_path, "German", "new"))
     assert [name for name, check in checks.items() if check["outcome"] != "pass"] == ["languages"]
     assert (checks["languages"]["measured"], checks["languages"]["limit"]) == (1.0, 0.05)
@@ -377,8 +377,8 @@ def test_only_update_changes_a_baseline(prepared, tmp_path, invoke):
     assert (tmp_path / "real.json").read_bytes() == before
 
 
-def test_a_baseline_needs_the_run_folder_alone(tmp_path, invoke):
-    """From any folder, whatever has become of the files: every share is the report's, nothing is read again."""
+def test_a_baseline_needs_only_the_run_folder(tmp_path, invoke):
+    """It works from any folder, even without the files: shares come from the report, and nothing is read again."""
     rows = items(60, known=5, duplicate=3)
     source, encoder = write_rows(tmp_path / "used.jsonl", rows), save_vectors(tmp_path / "v.npz", rows)
     assert invoke("score", source, "--encoder", encoder, "--run", "run", "--quiet").code == 0
@@ -435,7 +435,7 @@ def test_score_overwrites_no_source(prepared, tmp_path, invoke):
 
 
 def test_a_failed_update_leaves_the_old_pair(prepared, tmp_path, invoke, monkeypatch):
-    """The document cannot be written, as on a full disk: its table stays the one that it names."""
+    """If the document cannot be written, as on a full disk, its table stays, too."""
     out = tmp_path / "b.json"
     assert invoke("baseline", prepared.run, "-o", out).code == 0
     source = write_rows(tmp_path / "used.jsonl", items(150))
@@ -457,7 +457,7 @@ def test_a_failed_update_leaves_the_old_pair(prepared, tmp_path, invoke, monkeyp
 
 
 def test_only_the_baseline_s_own_run_is_paired(prepared, tmp_path, invoke):
-    """The same pool, with other files under the names: paired, their scores would be the other source's."""
+    """Two files with swapped names have the same pool. If they were paired, each would get the other's scores."""
     write_rows(tmp_path / "x.jsonl", items(80))
     write_rows(tmp_path / "y.jsonl", items(80, 80))
     for run, first, second in (("xy", "x", "y"), ("yx", "y", "x")):
@@ -522,7 +522,7 @@ def test_false_negatives_are_the_run_s_and_the_baseline_s(prepared, tmp_path, in
 
 
 def test_a_source_is_read_once(prepared, tmp_path, invoke, monkeypatch):
-    """So it may be a pipe."""
+    """A source may therefore be a pipe."""
     rows = write_rows(tmp_path / "used.jsonl", items(140, 1000)).read_bytes()
     monkeypatch.setattr("sys.stdin", io.TextIOWrapper(io.BytesIO(rows)))
     result = invoke("gate", "used=-", "--against", prepared.baseline)
@@ -532,7 +532,7 @@ def test_a_source_is_read_once(prepared, tmp_path, invoke, monkeypatch):
 
 @pytest.mark.parametrize("command", ["score", "check", "gate"])
 def test_a_file_s_name_need_not_be_utf_8(prepared, tmp_path, command, invoke):
-    """What is printed must be UTF-8."""
+    """The output is UTF-8 even if the name is not."""
     name = os.fsdecode(b"ne\xffw.jsonl")
     write_rows(tmp_path / name, items(140, 1000))
     words = {

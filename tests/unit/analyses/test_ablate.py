@@ -1,4 +1,4 @@
-"""What an ablation says of an order: ties, gaps, blocks, and the run's own budget."""
+"""Test what an ablation says about an order: ties, gaps, blocks, and the run's own budget."""
 
 from __future__ import annotations
 
@@ -85,7 +85,7 @@ def test_ties_keep_the_order_of_the_base_and_are_no_swaps():
     assert both.rows[1].swapped == (("d", "e"),)
 
 
-def test_a_setting_that_orders_no_pair_is_no_evidence():
+def test_a_setting_that_orders_no_pair_is_not_evidence():
     lacking = ablation("sample", "100 %", {"1 %": dict.fromkeys(DOWN), "2 %": {**DOWN, "a": None}, "100 %": DOWN})
     assert [row.stability for row in lacking.rows] == [None, 1.0, 1.0]
     alone = ablation("temperature", "0.05", {"0.05": {"a": 1.0}, "0.1": {"a": 2.0}})

@@ -1,4 +1,4 @@
-"""--by where rows of one record differ, and where a source has not the column."""
+"""--by if rows of one record differ, and if a source lacks the column."""
 
 from __future__ import annotations
 
@@ -34,7 +34,7 @@ def planned(folder: Path, rows: dict[str, list[tuple[str, str | None]]], setting
     return plan
 
 
-def test_rows_of_a_record_that_differ_are_told_and_the_first_counts(tmp_path):
+def test_rows_of_a_record_that_differ_are_reported_and_the_first_counts(tmp_path):
     plan = planned(tmp_path, {"a": [("q", "x"), ("q", "y"), ("r", "y"), ("r", "y"), ("q", "x")]})
     assert [plan.slices[number] for number in plan.sources[0].slice] == ["x", "y"]
     (note,) = slice_warnings(plan, BY_KIND)

@@ -112,7 +112,7 @@ def test_roles_tell_two_vectors_of_a_text_apart(tmp_path: Path) -> None:
     assert np.abs(found.encode(["same"], "passage") - UNIT[1:2]).max() < 1e-6
 
 
-def test_texts_beside_the_file_are_part_of_it(tmp_path: Path) -> None:
+def test_texts_in_the_neighbouring_file_are_part_of_it(tmp_path: Path) -> None:
     """Rows put into another order give other numbers: the fingerprint says so, and no cache hides it."""
     path = save(tmp_path, "npz row order")
     before = encoder(path)
@@ -310,7 +310,7 @@ def test_damaged_npz_files(tmp_path: Path, damage: str) -> None:
     assert caught.value.__cause__ is not None  # reading failed, not a check of what was read
 
 
-def test_texts_beside_the_file_that_are_no_text(tmp_path: Path) -> None:
+def test_texts_in_the_neighbouring_file_that_are_not_strings(tmp_path: Path) -> None:
     path = save(tmp_path, "npz row order")
     lines = tmp_path / "v.jsonl"
     lines.write_bytes(b"\xef\xbb\xbf" + lines.read_bytes())  # a byte order mark is none of the first text

@@ -152,7 +152,7 @@ def test_brackets_of_fewer_than_twelve_characters_are_no_note() -> None:
     assert [_note(text, text) for text in ("goats (are a few)", "goats (were a few)")] == ["", "(were a few)"]
 
 
-def test_a_title_in_brackets_is_no_array() -> None:
+def test_a_title_in_brackets_is_not_an_array() -> None:
     assert not is_wrapped('["Song 3"] is a song of 1 by [w3]')
     assert is_wrapped('["Goats climb.", "Goats eat."]')
     assert is_wrapped('["Goats climb."]')

@@ -8,7 +8,7 @@ import unicodedata
 import numpy as np
 import pytest
 
-from secid.pages.sections.verdict import warning_sentences
+from secid.pages.warnings import warning_sentences
 from secid.pool import SPLITTERS
 from secid.pool.tokens import fault
 from secid.progress import Silent
@@ -234,7 +234,7 @@ def test_a_query_of_one_character_meets_the_passages_that_hold_it(tmp_path):
     assert {term for item in examples for term, _ in item.matched_terms} == set()  # nothing of 小狗在家
 
 
-def test_longer_queries_are_covered_by_pairs_alone(tmp_path):
+def test_longer_queries_are_covered_only_by_pairs(tmp_path):
     whole = run_of(("黑猫", "黑猫在家", "猫黑在家"), tmp_path, tokenizer="multilingual", idf="uniform").sources[0]
     means = whole.score.positive_coverage_mean, whole.score.coverage_mean
     assert means == (0.5, 0.0)  # the number of the query is the rest

@@ -140,7 +140,7 @@ REFUSALS = dict.fromkeys(PREAMBLES, 1) | {"en": 3, "de": 2, "tr": 0}
 
 
 @pytest.mark.parametrize("language", PREAMBLES)
-def test_refusals_are_told_from_other_preambles(language):
+def test_refusals_are_distinguished_from_other_preambles(language):
     n = len(PREAMBLES[language]) - REFUSALS[language]
     assert [is_refusal(text) for text in PREAMBLES[language]] == [False] * n + [True] * REFUSALS[language]
     assert not any(map(is_refusal, PASSAGES[language]))
@@ -306,7 +306,7 @@ def test_the_chance_is_the_chernoff_bound_of_a_poisson_count():
     assert bound[2:].tolist() == [1, 1, 1]
 
 
-def test_the_number_of_copies_of_one_text_is_no_shared_opening(tmp_path):
+def test_many_copies_of_one_text_are_not_a_shared_opening(tmp_path):
     rows = rows_with(lambda n: [f"{OPENING}, always the same", f"{n} rivers flow to the sea"])
     assert flags_of(tmp_path, rows, name="shared_opening") == [set()]
 

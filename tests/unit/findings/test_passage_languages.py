@@ -68,9 +68,10 @@ UNDECIDED = [
 
 
 def languages_of(texts):
-    """Code of each text's language, None where it is undecided."""
+    """Return the code of each text's language; None if it is uncertain."""
     return [
-        None if number == languages.UNDECIDED else LANGUAGES[number] for number in language_numbers(Packed.of(texts))
+        None if number == languages.UNCERTAIN_LANGUAGE else LANGUAGES[number]
+        for number in language_numbers(Packed.of(texts))
     ]
 
 

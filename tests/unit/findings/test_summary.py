@@ -18,7 +18,7 @@ Statement = tuple[str, int, float, tuple[float, float], list[tuple[str, int]]]
 
 
 def statement(finding: SourceFinding) -> Statement:
-    """What a finding states, and where its examples are."""
+    """Return the numbers of a finding, and the places of its examples."""
     places = [(example.path, example.line) for example in finding.examples]
     return finding.name, finding.n_negatives, finding.share, finding.interval_95, places
 

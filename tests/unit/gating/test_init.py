@@ -51,7 +51,7 @@ def test_settings_are_kept_and_a_policy_is_not_written_over(tmp_path):
     assert "[gate]" in refusal(lambda: write_policy(BASELINE, "b.json", path), UsageError, path)
 
 
-def test_a_policy_goes_where_it_is_read(tmp_path):
+def test_a_policy_is_written_to_the_file_that_is_read(tmp_path):
     path = tmp_path / "pyproject.toml"
     path.write_text('[project]\nname = "x"\n[tool.secid]\nseed = 3\n', encoding="utf-8")
     write_policy(BASELINE, "b.json", path)

@@ -23,7 +23,8 @@ from secid.pages.gate_ci import (
 )
 from secid.pages.gate_page import gate_page
 from secid.pages.screen import print_page, screen_of
-from secid.results.gate import CheckExample, GateCheck, GateVerdict, overall_outcome
+from secid.results.gate import CheckExample, GateCheck, GateVerdict
+from secid.tools.gating.judge import overall_outcome
 from tests.snapshots import Snapshot, situations
 from tests.unit.gating.conftest import UNKNOWN, check, verdict
 

@@ -38,7 +38,7 @@ def test_the_whole_interval_decides(interval, expected):
 
 
 @pytest.mark.parametrize(("measured", "expected"), [(0.31, "fail"), (0.3, "pass"), (0.29, "pass")])
-def test_a_counted_share_decides_alone(measured, expected):
+def test_only_the_number_of_a_counted_share_decides(measured, expected):
     for interval in ((0.0, 1.0), (-inf, inf)):
         check = outcome("at most", interval, measured=measured, counted=True)
         assert (check.outcome, check.interval_95, check.n_queries_needed) == (expected, None, None)

@@ -42,7 +42,7 @@ def server(monkeypatch: pytest.MonkeyPatch) -> Iterator[Server]:
 
 
 def usage(n: int, n_uncounted: int = 0, cost: float | None = None) -> Usage:
-    """Of n answers, with the tokens that the server counts."""
+    """Return the usage of n answers, with the server's token counts."""
     n_in, n_out = 100 * (n - n_uncounted), 20 * (n - n_uncounted)
     return Usage(n_answers=n, n_uncounted=n_uncounted, n_tokens_in=n_in, n_tokens_out=n_out, cost=cost)
 
@@ -83,7 +83,7 @@ class Asker:
         return [written for _, written in results]
 
     def reasons(self, content: str, pair: PromptPair | None = None, **answer: Any) -> tuple[int, dict[str, int]]:
-        """How many negatives an answer gives, and the reasons of what is kept beside."""
+        """Return the number of negatives in an answer, and the reasons of rejected texts."""
         self.journal.unlink(missing_ok=True)
         self.server.script = [lambda query, n: (200, completion(content, **answer))]
         (written,) = self([pair] if pair else 1)
@@ -97,9 +97,9 @@ def ask(server: Server, tmp_path: Path) -> Asker:
 
 @pytest.fixture
 def impatient(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Few retries: their waits are the client's own, and the tests sit through them."""
-    monkeypatch.setattr(llm, "RETRIES", 1)
-    monkeypatch.setattr(llm, "TIMEOUT_SECONDS", 1.5)
+    """Allow few retries, because the tests have to wait for the client between them."""
+    monkeypatch.setattr(llm, "MAX_RETRIES", 1)
+    monkeypatch.setattr(llm, "RESPONSE_SECONDS", 1.5)
 
 
 # what comes back
@@ -415,7 +415,7 @@ def test_a_server_that_refuses_every_query_stops_the_run(ask: Asker, n: int) -> 
 def test_refusals_that_come_before_slow_answers_do_not_stop_the_run(ask: Asker) -> None:
     ask.server.delay = lambda query: 0.5 if query == "question 0" else 0.0
     ask.server.usual = lambda query, n: right(query, n) if query == "question 0" else (400, {"error": "too long"})
-    assert [len(item.texts) for item in ask(2 * llm.REFUSED_AT_ONCE)] == [3] + [0] * (2 * llm.REFUSED_AT_ONCE - 1)
+    assert [len(item.texts) for item in ask(2 * llm.MAX_FIRST_REFUSALS)] == [3] + [0] * (2 * llm.MAX_FIRST_REFUSALS - 1)
 
 
 def test_no_server(ask: Asker, impatient: None) -> None:
@@ -576,7 +576,7 @@ def test_the_key_is_sent_and_never_shown(ask: Asker, tmp_path: Path, monkeypatch
     assert set(ask.server.keys) == {f"Bearer {SECRET}"}
     assert any("http" in note for note in ask.progress.notes)
     shown = [*ask.progress.notes]
-    monkeypatch.setattr(llm, "RETRIES", 0)
+    monkeypatch.setattr(llm, "MAX_RETRIES", 0)
     for code in (401, 400, 500, 429):
         ask.server.usual = lambda query, n, code=code: (code, {"error": "x" * 150 + f" invalid key {SECRET}"})
         with pytest.raises(EndpointError) as caught:
@@ -594,7 +594,7 @@ def test_the_key_is_sent_and_never_shown(ask: Asker, tmp_path: Path, monkeypatch
 def test_not_even_the_clients_own_log_shows_it(
     ask: Asker, monkeypatch: pytest.MonkeyPatch, caplog: pytest.LogCaptureFixture
 ) -> None:
-    """As OPENAI_LOG=debug has it."""
+    """The client logs as with OPENAI_LOG=debug."""
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
     for name in ("openai", "httpx"):
         caplog.set_level("DEBUG", name)
@@ -681,7 +681,7 @@ def test_the_largest_count_counts(ask: Asker) -> None:
 
 
 def test_wording(ask: Asker, monkeypatch: pytest.MonkeyPatch, snapshot: Snapshot) -> None:
-    monkeypatch.setattr(llm, "RETRIES", 1)
+    monkeypatch.setattr(llm, "MAX_RETRIES", 1)
     url = ask.server.url
     ask.server.refuses = ("response_format", "seed")
     ask.server.script = [lambda query, n: (503, {"error": "later"}), lambda query, n: (200, completion("", usage=None))]

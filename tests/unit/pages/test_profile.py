@@ -12,13 +12,13 @@ RUN = samples.profiled(samples.golden())
 NAMES = [source.name for source in RUN.sources]
 
 
-def test_controls_stand_below_the_sources():
+def test_controls_are_below_the_sources():
     (means,) = of_analysis(RUN, "profile").tables
     assert [row[0] for row in means.rows] == [*NAMES, "random passages", "known positives"]
     assert means.rows[0][1] == "0.500\n(0.400 to 0.600)"
 
 
-def test_the_parts_of_the_gates_stand_beside_the_gap_that_they_add_up_to():
+def test_the_parts_of_the_gates_are_next_to_the_gap_that_they_add_up_to():
     table = of_analysis(RUN, "profile", "gaps")
     assert [row[0] for row in table.rows] == NAMES
     assert table.rows[0][1:] == ("−0.200 ±0.100", "−0.200", "+0.500", "+0.100")

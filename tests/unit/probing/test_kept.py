@@ -49,7 +49,7 @@ def files(folder: Path) -> list[Path]:
     return sorted((folder / "cache" / "probes").glob("*.json"))
 
 
-def test_a_killed_probe_goes_on_to_the_same_table(tmp_path: Path, runs: list[TrainingRun]) -> None:
+def test_a_killed_probe_resumes_with_the_same_table(tmp_path: Path, runs: list[TrainingRun]) -> None:
     tiny_encoder(tmp_path / "encoder")
     child = fork([], tmp_path, tmp_path / "said", probe_planted)
     end = time.monotonic() + 120
@@ -121,7 +121,7 @@ def name_of(
 
 
 def moved(lists: RowLists) -> RowLists:
-    """With the first two passages swapped."""
+    """Return the lists with the first two passages swapped."""
     return replace(lists, ids=np.concatenate([lists.ids[1::-1], lists.ids[2:]]))
 
 

@@ -74,7 +74,7 @@ def of(outcome: Probe, name: str) -> Any:
 
 
 def two_of(task: Task) -> Task:
-    """Without the source that is there twice."""
+    """Return the task without the repeated source."""
     return replace(task, negatives={name: task.negatives[name] for name in ("hard", "easy")})
 
 
@@ -199,7 +199,7 @@ def test_without_a_gain_nothing_is_ranked(task: Task, encoder: TransformerEncode
     assert len(outcome.doses[0].pairs) == 3
 
 
-def test_a_gain_of_a_control_is_none_of_a_source(
+def test_a_gain_of_a_control_does_not_count_for_a_source(
     task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = training.train_and_rank
@@ -296,10 +296,10 @@ def test_a_dose_that_diverges_says_at_which_run_and_step_and_the_others_go_on(
     assert totals == sorted(totals, reverse=True)
 
 
-def test_a_vector_that_is_no_number_is_not_ranked(
+def test_a_vector_that_is_not_finite_is_not_ranked(
     task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the frozen encoder it is an error that names the text; after training the dose is lost."""
+    """Before training, the error names the text. After training, the dose has no result."""
     runs: list[TrainingRun] = []
     damaged = {3e-3}
     real = Learner.rows

@@ -64,7 +64,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 
 def forget() -> None:
-    """What a new process does not know."""
+    """Clear what a new process would not know."""
     for cached in (hub_module.fetch_files, hub_module.collection, hub_module._repository):
         cached.cache_clear()
 
@@ -348,7 +348,7 @@ def test_an_evaluation_set_by_the_name_of_a_task(hub: Hub) -> None:
 
 
 def situation(hub: Hub, call: Callable[[], object]) -> str:
-    """The error, which shows no token."""
+    """Return the error, which must not show a token."""
     with pytest.raises(SecidError) as caught:
         call()
     assert isinstance(caught.value, InputError | UsageError)
@@ -406,7 +406,7 @@ def test_what_the_hub_refuses(hub: Hub, monkeypatch: pytest.MonkeyPatch, snapsho
     snapshot("hub-refusals.txt", situations(texts))
 
 
-def test_a_transfer_that_is_cut_once_goes_on_without_a_warning_that_shows_its_url(
+def test_a_transfer_that_is_cut_once_continues_without_a_warning_that_shows_its_url(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []

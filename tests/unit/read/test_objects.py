@@ -85,7 +85,7 @@ SPARSE = [
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "dataset", "dicts"])
-def test_what_is_missing_is_counted_with_its_row_and_is_no_text(kind, tmp_path):
+def test_missing_values_are_counted_with_their_row_and_are_not_texts(kind, tmp_path):
     rows = SPARSE
     if kind in ("pandas", "dicts"):  # which have NaN in its place
         rows = [{key: math.nan if value is None else value for key, value in row.items()} for row in SPARSE]
@@ -118,7 +118,7 @@ def test_one_source_needs_no_list_and_a_dict_names_sources(kind, file):
 
 
 def test_a_large_batch_is_written_in_slices():
-    """Else a DataFrame, which is one batch, would be in memory twice; and views would be written whole each time."""
+    """Otherwise a DataFrame, which is one batch, would be in memory twice, and every view would be written whole."""
     texts = pa.array(["x" * 100] * 20_000)
     for column in (texts, texts.cast(pa.string_view())):
         (source,) = resolve_sources([("x", pa.table({"query": column, "pos": column, "neg": column}))], Settings())
@@ -133,17 +133,17 @@ def test_the_first_row_may_be_larger_than_what_a_file_is_recognised_by():
     assert len(read(("x", rows))[0][1]) == len(rows)
 
 
-def test_a_single_row_is_no_document_that_holds_rows():
+def test_a_single_row_is_not_a_document_of_rows():
     row = {"query": "q", "pos": ["p"], "neg": ["n"], "data": [{"query": "a", "pos": "b", "neg": "c"}]}
     assert [item.query for item in read(("x", [row]))[0][1]] == ["q"]
 
 
 class DatasetDict(dict):
-    """Stands for that of the library datasets, which is a dict too."""
+    """Stand-in for the DatasetDict of the library datasets, which is a dict too."""
 
 
 class Unwritable:
-    """A value that JSON has no form for."""
+    """A value that JSON cannot hold."""
 
 
 def test_refusals(snapshot):
@@ -187,7 +187,7 @@ def test_a_row_that_the_quick_writer_refuses_is_written_by_another():
     assert [item.line for item in items if isinstance(item, Defect)] == [5, 6]
 
 
-def test_commands_are_offered_for_files_alone(tmp_path):
+def test_commands_are_offered_only_for_files(tmp_path):
     rows = [{"query": f"q {n}", "pos": [f"p {n}"], "neg": [f"p {n}", f"n {n}"]} for n in range(30)]
     write_jsonl(tmp_path / "rows.jsonl", rows)
     assert "rows.jsonl" in str(secid.check(tmp_path / "rows.jsonl").save)

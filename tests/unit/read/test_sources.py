@@ -1,4 +1,4 @@
-"""What the user types, made into sources."""
+"""Test how typed words become sources."""
 
 from __future__ import annotations
 
@@ -122,7 +122,7 @@ def test_what_gives_its_bytes_once_is_one_source(pipes: tuple[str, str], folder:
         names(*pipes)
 
 
-def test_an_equals_sign_in_a_path_is_no_name(folder: Path) -> None:
+def test_an_equals_sign_in_a_path_does_not_make_a_name(folder: Path) -> None:
     touch(folder, "lr=0.1.jsonl", "lr=1/x.jsonl", "y=z/w.jsonl")
     assert names("lr=0.1.jsonl", "lr=1/x.jsonl") == {"lr=0.1": ["lr=0.1.jsonl"], "x": ["x.jsonl"]}
     assert names("n=y=z/w.jsonl") == {"n": ["w.jsonl"]}

@@ -29,7 +29,7 @@ def files_of(folder: Path, sources: Sources) -> list[Path]:
 
 
 def checked(folder: Path, sources: Sources, **settings: Any) -> Check:
-    """What `secid.check` says of the rows."""
+    """Return the result of `secid.check` for these rows."""
     return api.check(files_of(folder, sources), **settings)
 
 
