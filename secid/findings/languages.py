@@ -32,11 +32,11 @@ LANGUAGES = (
 Wu, Nigerian Pidgin and Malay count as Arabic, Chinese, English and Indonesian. With all 139 languages, 4.6 % of Chinese
 paragraphs were classified as Wu."""
 LATIN = (
-    "az", "ca", "cs", "da", "de", "en", "es", "et", "eu", "fi", "fr", "ha", "hu", "id", "is", "it", "lt", "lv", "nl", "no",
-    "pl", "pt", "ro", "sk", "sl", "so", "sq", "sr", "sv", "sw", "tl", "tr", "uz", "vi", "yo", "zu", "zxx",
+    "az", "ca", "cs", "da", "de", "en", "es", "et", "eu", "fi", "fr", "ha", "hu", "id", "is", "it", "lt", "lv", "nl",
+    "no", "pl", "pt", "ro", "sk", "sl", "so", "sq", "sr", "sv", "sw", "tl", "tr", "uz", "vi", "yo", "zu", "zxx",
 )  # fmt: skip
-"""Candidate languages of ASCII texts: those written in Latin letters. With these alone, classifying takes a quarter less
-time, and one undecided passage of 19,071 became English (docs/decisions/languages.md)."""
+"""Candidate languages of ASCII texts: those written in Latin letters. With these alone, classifying takes a quarter
+less time, and one undecided passage of 19,071 became English (docs/decisions/languages.md)."""
 MODEL = Path(__file__).with_name("languages.arrow")
 """py3langid's model for these languages. languages.LICENSE has its licence."""
 NO_LANGUAGE = "zxx"
