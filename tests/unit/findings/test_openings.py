@@ -90,7 +90,7 @@ PREAMBLES = {
     "th": ["นี่คือข้อความเกี่ยวกับแพะที่ไม่ตอบคำถาม:", "แน่นอนครับ! ต่อไปนี้คือย่อหน้าเกี่ยวกับแพะ",
         "ขออภัย ฉันไม่สามารถช่วยเรื่องนี้ได้"],
 }  # fmt: skip
-"""How generators open, by language. Written for these tests."""
+"""Openings of generators, by language. Written for these tests."""
 
 PASSAGES = {
     "en": ["Here the river turns south and widens.", "Here is where the treaty was signed in 1648.",
@@ -136,7 +136,7 @@ def test_preambles_are_recognised(language):
 
 
 REFUSALS = dict.fromkeys(PREAMBLES, 1) | {"en": 3, "de": 2, "tr": 0}
-"""How many of the preambles, the last ones, decline."""
+"""Language -> the number of preambles that decline. They are the last ones in its list."""
 
 
 @pytest.mark.parametrize("language", PREAMBLES)
