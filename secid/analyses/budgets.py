@@ -18,7 +18,7 @@ if TYPE_CHECKING:
 
 STEPS_PER_DECADE = 50
 """Number of budgets per decade at which curves are compared. Two crossings within a factor of 1.05 may be missed."""
-LEVEL_FRACTION = 1e-6
+EQUAL_CURVES_FRACTION = 1e-6
 """Relative gap up to which two curves count as equal: the precision of METHOD 11. Without it, the curves of two copies
 of a source could cross because of rounding."""
 NOT_EQUAL_SIZE, OTHER_QUERIES = "not_level", "other_queries"
@@ -83,7 +83,7 @@ def crossings(items: Sequence[Measured], largest: float) -> tuple[Crossing, ...]
     curves = np.array([[item.nats(budget) for budget in grid.tolist()] for item in items])
     for place, (first, curve) in enumerate(zip(items, curves, strict=True)):
         gaps = curve - curves[place + 1 :]
-        signs = np.where(np.abs(gaps) > LEVEL_FRACTION * curve, np.sign(gaps), 0)
+        signs = np.where(np.abs(gaps) > EQUAL_CURVES_FRACTION * curve, np.sign(gaps), 0)
         crossed = np.flatnonzero((signs > 0).any(axis=1) & (signs < 0).any(axis=1))
         for other in crossed.tolist():
             second, sign = items[place + 1 + other], signs[other]

@@ -19,8 +19,7 @@ import typer
 from typer.main import get_command
 
 from secid import __version__
-from secid.cli.options import GroupedCommand, refuse_repeated, refuse_second_output
-from secid.cli.outputs import print_stderr
+from secid.cli.command import GroupedCommand, print_stderr, refuse_repeated, refuse_second_output
 from secid.errors import SecidError
 from secid.settings import FIELDS, flag_of
 

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from secid.cli.options import (
+from secid.cli.command import (
     ENCODING_SETTINGS,
     GUIDE_SETTINGS,
     INPUT,
@@ -19,8 +19,15 @@ from secid.cli.options import (
     Quiet,
     Sources,
     Split,
+    check_outputs,
+    files_read,
     flag,
+    print_json,
+    print_result,
+    print_screen,
+    print_verdict,
     takes_settings,
+    write_results,
 )
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import ANY_FINDING, CHECKED_FINDINGS
@@ -68,7 +75,6 @@ def check(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict, write_results
     from secid.pages.check_page import CHECK_FORMATS, check_screen
 
     files = out or []
@@ -116,7 +122,6 @@ def audit(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict, write_results
     from secid.pages.evidence import AUDIT_FORMATS, audit_page
     from secid.pages.screen import screen_of
 
@@ -209,7 +214,6 @@ def probe(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict, write_results
     from secid.pages.evidence import PROBE_FORMATS, probe_screen
 
     files = out or []
@@ -255,7 +259,6 @@ def explain(
 
     Example: secid explain false_negative
     """
-    from secid.cli.outputs import print_json, print_screen
     from secid.pages.explain import explained, explained_screen
 
     if json:

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.options import (
+from secid.cli.command import (
     ENCODING_SETTINGS,
     GUIDE_SETTINGS,
     OUTPUT,
@@ -18,6 +18,7 @@ from secid.cli.options import (
     Quiet,
     Split,
     flag,
+    print_result,
     takes_settings,
 )
 from secid.settings import flag_of
@@ -112,7 +113,6 @@ def mine(
 
     import secid
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import print_result
     from secid.errors import UsageError
     from secid.pages.mine_text import mined_screen, sweep_screen
 

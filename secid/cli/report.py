@@ -9,7 +9,7 @@ from typing import Annotated
 
 import typer
 
-from secid.cli.options import Json, Legend, flag
+from secid.cli.command import Json, Legend, check_outputs, flag, print_json, print_json_text, print_screen, print_stderr
 from secid.errors import UsageError
 from secid.results import Run
 from secid.results.commands import with_run_folder
@@ -40,7 +40,6 @@ def report(
     Example: secid report secid-runs/monday secid-runs/friday -o changes.html -o changes.md
     """
     from secid.analyses.registry import read_run
-    from secid.cli.outputs import check_outputs, print_json_text, print_screen, print_stderr
     from secid.files import write_whole
     from secid.pages.comparison import COMPARISON_FORMATS, compare, labels, page_of_comparison
     from secid.pages.formats import METRICS_FORMAT, format_of, run_formats
@@ -129,7 +128,6 @@ def compare(
 
     from secid.analyses.agreement import agree, outcomes_of, unmatched_names
     from secid.analyses.registry import read_run
-    from secid.cli.outputs import print_json, print_screen, print_stderr
     from secid.pages.evidence import agreement_screen, conclusion
 
     scored, outcomes = read_run(run), outcomes_of(against)

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from secid.cli.options import Json, Quiet, RunArgument, flag
+from secid.cli.command import Json, Quiet, RunArgument, flag, print_json, print_screen
 from secid.errors import UsageError
 
 if TYPE_CHECKING:
@@ -79,7 +79,6 @@ def select(
 
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import print_json, print_screen
     from secid.tools.export.screens import selection_screen
 
     if out is None:
@@ -125,7 +124,6 @@ def flagged(
     """
     from secid import api
     from secid.analyses.registry import read_run_folder
-    from secid.cli.outputs import print_screen
     from secid.tools.export.screens import flagged_screen
 
     sources = read_run_folder(run)[1].sources
@@ -190,7 +188,6 @@ def mix(
     from secid import api
     from secid.analyses.registry import read_run
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import print_json, print_screen
     from secid.tools.export.screens import mixture_screen
 
     report = read_run(run)

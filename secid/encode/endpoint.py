@@ -89,9 +89,6 @@ class Http:
                 remedy="correct or unset HTTPS_PROXY and ALL_PROXY",
             ) from None
 
-    def __repr__(self) -> str:
-        return f"Http(key={'set' if self._key else 'none'})"
-
     def ask(self, url: str, document: Mapping[str, Any] | None = None) -> Any:
         """Return the JSON answer to a GET, or to a POST of `document`.
 

@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
-import math
 import zipfile
 import zlib
 from collections.abc import Collection, Iterable, Sequence
@@ -45,9 +44,6 @@ LINE_REMEDY = "write each text as a JSON string on its own line"
 HEX_VALUES = np.full(256, 16, np.uint8)
 """Value of each hexadecimal digit by its code; 16 for other characters."""
 HEX_VALUES[np.frombuffer(b"0123456789abcdefABCDEF", np.uint8)] = [*range(16), *range(10, 16)]
-
-READ_BYTES = 1 << 20
-"""Bytes of a .npz file to hold in memory at once while counting them."""
 
 HALF_ROUNDING = 2.0**-11
 """Maximum relative rounding error of a half-precision number, and so of a unit row."""
@@ -122,12 +118,9 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
     if not path.is_file():
         raise EncoderError("no such file", where=str(path), remedy="give a .npz or .parquet file of vectors")
     table = _read_npz(path) if path.suffix == ".npz" else _read_parquet(path)
-    wide = np.promote_types(table.vectors.dtype, np.float32)
-    with np.errstate(over="ignore"):
-        lengths = np.sqrt(np.einsum("ij,ij->i", table.vectors, table.vectors, dtype=wide))
+    lengths = np.sqrt(np.einsum("ij,ij->i", table.vectors, table.vectors, dtype=np.float64))
     unit = bool((np.abs(lengths - 1) <= STORED_UNIT_TOLERANCE).all())
-    suspects = np.flatnonzero(~((lengths > 0) & (lengths < np.inf)))  # squares overflow early
-    bad = [row for row in suspects if not (np.isfinite(table.vectors[row]).all() and table.vectors[row].any())]
+    bad = np.flatnonzero(~((lengths > 0) & (lengths < np.inf)))
     normalize = settings.normalize if settings.normalize is not None else unit or settings.truncate_dim is not None
     sha256 = file_sha256(path)
     keys = hashlib.sha256(table.keys.tobytes()).hexdigest()  # texts may be in a separate file
@@ -153,7 +146,7 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
         },
         facts=(*unused_flags(settings, "unused_by_file", FIXED_BY_FILE), *raw),
     )
-    return PrecomputedEncoder(table, info, settings.truncate_dim, np.array(bad, np.int64))
+    return PrecomputedEncoder(table, info, settings.truncate_dim, bad)
 
 
 def _index(table: VectorTable, role: str, where: str) -> tuple[Words, Words, NDArray[np.int64]]:
@@ -182,9 +175,7 @@ NPZ_ERRORS = (OSError, ValueError, EOFError, MemoryError, RuntimeError, zipfile.
 def _read_npz(path: Path) -> VectorTable:
     try:
         with zipfile.ZipFile(path) as archive:  # np.load would accept other kinds of files too
-            members = {name.removesuffix(".npy"): name for name in archive.namelist()}
-            for name in members.keys() & {*READ_ARRAYS}:
-                _refuse_wrong_size(path, archive, members[name])
+            members = [name.removesuffix(".npy") for name in archive.namelist()]
         with np.load(path, allow_pickle=False) as file:
             arrays = {name: file[name] for name in file.files if name in READ_ARRAYS}
     except NPZ_ERRORS as error:
@@ -204,27 +195,6 @@ def _read_npz(path: Path) -> VectorTable:
         raise EncoderError(f"{', '.join(wrong)}, expected one value per vector", where=str(path), remedy=COUNT_REMEDY)
     columns = {key: array if key == SHA256 else array.tolist() for key, array in arrays.items() if key != name}
     return _table(path, vectors, columns, members)
-
-
-def _refuse_wrong_size(path: Path, archive: zipfile.ZipFile, member: str) -> None:
-    """Raise ValueError if the number of bytes of an array does not match the shape in its header.
-
-    NumPy allocates memory for this shape before it reads, so the bytes of a compressed array are counted first. An
-    uncompressed array cannot be larger than the file.
-    """
-    info = archive.getinfo(member)
-    with archive.open(member) as file:
-        major, _ = np.lib.format.read_magic(file)
-        read_header = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read_header(file)
-        if dtype.hasobject:
-            raise ValueError(f"{member} contains Python objects")
-        if info.compress_type == zipfile.ZIP_STORED:
-            n_bytes = min(info.compress_size, info.file_size, path.stat().st_size) - file.tell()
-        else:
-            n_bytes = sum(map(len, iter(lambda: file.read(READ_BYTES), b"")))
-    if math.prod(shape) * dtype.itemsize != n_bytes:
-        raise ValueError(f"{member} should have shape {shape} of {dtype}, but contains {n_bytes:,} bytes")
 
 
 def _read_parquet(path: Path) -> VectorTable:

@@ -30,7 +30,7 @@ from secid.triplets.estimates import GapMoments, HasError, Share, comparable_key
 
 LENGTHS_AT_ONCE = 4096
 TOKENS_BY = "bytes"
-"""Name of the method by which tokens are counted: a key of pages.check_page.TOKENS."""
+"""Name of the method by which tokens are counted: a key of pages.check_page.TOKEN_NOTES."""
 ASCII_PER_TOKEN, TWO_BYTE_PER_TOKEN = 4.5, 2.0
 """Number of characters per token, for ASCII and for characters of two bytes in UTF-8. WordPiece makes one token of 4.4
 to 5.2 ASCII characters on English abstracts and short articles. Characters of two bytes are accented, Greek, Cyrillic,

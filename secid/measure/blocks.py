@@ -28,7 +28,7 @@ PARALLEL_BYTES = 1 << 30
 
 
 @contextmanager
-def side_by_side(device: torch.device, n_bytes: int = 0) -> Iterator[Callable[..., Iterator[Any]]]:
+def parallel_map(device: torch.device, n_bytes: int = 0) -> Iterator[Callable[..., Iterator[Any]]]:
     """Yield a `map` that computes items in parallel, one per torch thread, on a CPU; else the built-in `map`.
 
     n_bytes : memory of a pending item. If all pending items would exceed PARALLEL_BYTES, the built-in `map` is used,

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from secid.arrays import FLOAT32_DISTANCE, Floats
 from secid.errors import NumericalError
-from secid.measure.blocks import SlotBlock, Triplets, Vectors, Window, block_plan, side_by_side, windows
+from secid.measure.blocks import SlotBlock, Triplets, Vectors, Window, block_plan, parallel_map, windows
 from secid.measure.gates import WEIGHT_FORMULAS, Dots, Gates, gates
 from secid.measure.information import InformationState
 from secid.settings import DEFAULTS
@@ -188,7 +188,7 @@ def sweep(
         return dots, of_records, totals.of_block(block, dots, difference, scale, listed) if variants else None
 
     several_blocks = n > block_plan(device).n_triplets  # a single block is not worth a thread pool
-    with side_by_side(device, totals.block_bytes) if several_blocks else nullcontext(map) as each:
+    with parallel_map(device, totals.block_bytes) if several_blocks else nullcontext(map) as each:
         for window in windows(vectors, triplets, triplets.record_offsets, stratum=totals.stratum):
             for block, (dots, of_records, sums_of_block) in zip(
                 window.blocks, each(partial(one, each is not map, window), window.blocks), strict=True

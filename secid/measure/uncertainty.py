@@ -23,7 +23,7 @@ from secid.measure.blocks import (
     Window,
     block_plan,
     can_pack,
-    side_by_side,
+    parallel_map,
     windows,
 )
 from secid.measure.information import Eigen, InformationState, eigendecomposition, factor_nats, factor_of
@@ -137,7 +137,7 @@ def by_query(
             rows = rows @ narrow if packed is None else packed.product(rows)
         return work(block, rows)
 
-    with side_by_side(device) if in_parallel else nullcontext(map) as each:
+    with parallel_map(device) if in_parallel else nullcontext(map) as each:
         for window in windows(vectors, triplets, offsets, order, with_queries=False):
             for block, result in zip(window.blocks, each(partial(one, window), window.blocks), strict=True):
                 yield block, result

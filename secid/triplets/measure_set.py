@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from secid.arrays import Floats, Index, distinct
-from secid.measure.blocks import Triplets, Vectors, side_by_side
+from secid.measure.blocks import Triplets, Vectors, parallel_map
 from secid.measure.gates import UNBOUNDED_WEIGHTS, WEIGHT_FORMULAS
 from secid.measure.information import Eigen, InformationState, eigenvalues, log_det_nats, spectral_nats
 from secid.measure.interval import MIN_QUERIES
@@ -312,7 +312,7 @@ def variant_scores(
     if not distinct_variants:
         return {}
     d = sums.dimension
-    with side_by_side(device, 3 * 8 * d * d) as each:  # a matrix, its copy, and workspace for the decomposition
+    with parallel_map(device, 3 * 8 * d * d) as each:  # a matrix, its copy, and workspace for the decomposition
         return dict(zip(distinct_variants, each(score, distinct_variants), strict=True))
 
 

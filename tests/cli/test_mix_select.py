@@ -205,14 +205,14 @@ def test_the_mixed_file_has_the_shares_and_tells_where_each_negative_is_from(sco
     assert written["n_drawn"]["plain"] == pytest.approx(0.35 * 48, abs=6)
     mixed = records("mixed.jsonl")
     assert [record.query for record in mixed] == [record.query for record in records("plain.jsonl")]
-    told = [json.loads(line) for line in Path("mixed.jsonl.provenance.jsonl").read_text("utf-8").splitlines()]
+    logged = [json.loads(line) for line in Path("mixed.jsonl.provenance.jsonl").read_text("utf-8").splitlines()]
     originals = {style: {record.line: record for record in records(f"{style}.jsonl")} for style in STYLES}
-    for number, (record, line) in enumerate(zip(mixed, told, strict=True), 1):
+    for number, (record, line) in enumerate(zip(mixed, logged, strict=True), 1):
         assert line["row"] == number
         found = [originals[n["source"]][n["line"]].negatives[n["ordinal"]] for n in line["negatives"]]
         assert list(record.negatives) == found
         assert len(set(found)) == 4
-    assert Counter(n["source"] for line in told for n in line["negatives"]) == written["n_drawn"]
+    assert Counter(n["source"] for line in logged for n in line["negatives"]) == written["n_drawn"]
 
 
 def test_the_provenance_of_rows_of_unequal_numbers_joins_on_the_rows_of_the_file(tmp_path, tiny, scored):
@@ -223,11 +223,11 @@ def test_the_provenance_of_rows_of_unequal_numbers_joins_on_the_rows_of_the_file
     write_rows(tmp_path / "ragged.jsonl", lines)
     api.score(["ragged.jsonl", "terse.jsonl"], str(tiny), run="both", controls="none")
     blend = api.write_mixture("both", {"ragged": 0.5, "terse": 0.5}, "t.jsonl", base="ragged", schema="st-ntuple")
-    told = [json.loads(line) for line in Path("t.jsonl.provenance.jsonl").read_text("utf-8").splitlines()]
+    logged = [json.loads(line) for line in Path("t.jsonl.provenance.jsonl").read_text("utf-8").splitlines()]
     originals = {name: {record.line: record for record in records(f"{name}.jsonl")} for name in ("ragged", "terse")}
     assert (blend.layout, blend.n_rows) == ("triplets", 5 * 2 + 7 * 4)
-    assert [line["row"] for line in told] == list(range(1, blend.n_rows + 1))
-    for record, line in zip(records("t.jsonl"), told, strict=True):
+    assert [line["row"] for line in logged] == list(range(1, blend.n_rows + 1))
+    for record, line in zip(records("t.jsonl"), logged, strict=True):
         (origin,) = line["negatives"]
         original = originals[origin["source"]][origin["line"]]
         assert (record.query, record.negatives) == (original.query, (original.negatives[origin["ordinal"]],))
@@ -337,11 +337,11 @@ def test_select_keeps_the_best_of_each_record(scored, invoke):
         by_line.setdefault(row["line"], []).append((row["weight"], text))
     best = {(originals[line].query, text) for line, found in by_line.items() for _, text in sorted(found)[-2:]}
     assert listed("kept.jsonl") == best
-    told = [json.loads(line) for line in Path("kept.jsonl.left-out.jsonl").read_text("utf-8").splitlines()]
-    gone = {(originals[t["line"]].query, originals[t["line"]].negatives[t["ordinal"]]) for t in told}
+    logged = [json.loads(line) for line in Path("kept.jsonl.left-out.jsonl").read_text("utf-8").splitlines()]
+    gone = {(originals[t["line"]].query, originals[t["line"]].negatives[t["ordinal"]]) for t in logged}
     assert gone == listed("plain.jsonl") - best
-    assert {t["reason"] for t in told} == {"top"}
-    assert all(t["path"] == "plain.jsonl" and t["weight"] is not None for t in told)
+    assert {t["reason"] for t in logged} == {"top"}
+    assert all(t["path"] == "plain.jsonl" and t["weight"] is not None for t in logged)
 
 
 def test_the_row_before_is_the_report_s_and_the_copy_has_no_score(scored, invoke):
@@ -446,16 +446,16 @@ def test_select_round_trips(tmp_path, tiny, shape, suffix):
     api.score([path], str(tiny), run="run", controls="none")
     out = tmp_path / f"out{suffix}"
     found = api.select("run", out, max_negatives=13, by="weight")
-    told = [json.loads(line) for line in Path(found.left_out_path).read_text("utf-8").splitlines()]
+    logged = [json.loads(line) for line in Path(found.left_out_path).read_text("utf-8").splitlines()]
     originals = {record.line: record for record in records(path)}
-    gone = {(originals[t["line"]].query, originals[t["line"]].negatives[t["ordinal"]]) for t in told}
+    gone = {(originals[t["line"]].query, originals[t["line"]].negatives[t["ordinal"]]) for t in logged}
     assert len(gone) == 11
     assert listed(out) == listed(path) - gone
     assert {r.schema for r in api.score([out], str(tiny), controls="none").sources} == {
         read_run(Path("run")).sources[0].schema
     }
     weights = sorted((row["weight"] for row in numbers_of(Path("run"), "in")), reverse=True)
-    assert np.allclose(sorted((t["weight"] for t in told), reverse=True), weights[13:])
+    assert np.allclose(sorted((t["weight"] for t in logged), reverse=True), weights[13:])
 
 
 Items = list[dict[str, Any]]

@@ -188,8 +188,8 @@ def compare(folder: Path, n_triplets: int, repeats: int) -> None:
             for unit in ("seconds", "cpu_seconds", "seconds_with_coverage"):
                 base = unit.removesuffix("_with_coverage")
                 ratios = [plain[base] / run[unit] for plain, run in zip(found["plain"], runs, strict=True)]
-                told = ", ".join(f"{ratio:.2f}" for ratio in sorted(ratios))
-                print(f"        {unit}: {statistics.median(ratios):.2f} times the plain loop ({told})")
+                shown = ", ".join(f"{ratio:.2f}" for ratio in sorted(ratios))
+                print(f"        {unit}: {statistics.median(ratios):.2f} times the plain loop ({shown})")
     print(f"asked for: at most {ASKED_BYTES_PER_TEXT} bytes a distinct text")
 
 

@@ -269,8 +269,9 @@ def _smallest_difference(probe: Probe) -> Iterator[str]:
         shown += [f"{halves[len(halves) // 2]:.2g} at {dose.rate:g}"] if halves else []
     if shown:
         yield (
-            f"Sources that differ by less than about {listed(shown)} cannot be told apart here (95{NO_BREAK_SPACE}% CI "
-            f"of a pair). More held-out queries lower this limit; more {code('--seeds')} lower it a little."
+            f"Sources that differ by less than about {listed(shown)} cannot be distinguished here "
+            f"(95{NO_BREAK_SPACE}% CI of a pair). More held-out queries lower this limit; more {code('--seeds')} lower "
+            "it a little."
         )
 
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from secid.cli.outputs import check_outputs
+from secid.cli.command import check_outputs
 from secid.errors import OutputError, UsageError
 from secid.files import check_writable, write_whole
 from secid.pages.comparison import COMPARISON_FORMATS, compare, labels

@@ -765,17 +765,17 @@ def test_values_nested_deep_end_no_reader(row: Any, odd: Any, tmp_path: Path) ->
 
         try:
             _, found = read(path)
-            told = [fault_text(item.fact) for item in found if isinstance(item, Defect)]
+            faults = [fault_text(item.fact) for item in found if isinstance(item, Defect)]
         except SecidError as error:
-            told = [str(error)]
-        assert told
-        assert max(map(len, told)) < 1000
+            faults = [str(error)]
+        assert faults
+        assert max(map(len, faults)) < 1000
 
 
 def test_a_deeply_nested_object_is_reported_by_its_columns(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"a":' * 950 + "1" + "}" * 950, encoding="utf-8")
 
-    # Which of the two is told depends on the depth of the caller's own stack; neither is a traceback.
+    # Which of the two errors is raised depends on the depth of the caller's own stack; neither is a traceback.
     with pytest.raises(InputError):
         read(tmp_path / "a.json")
 
