@@ -1,4 +1,4 @@
-"""What commands share: options made from the settings, and results that are checked, written and printed."""
+"""Code that commands share: make options from the settings; check, write and print results."""
 
 from __future__ import annotations
 

@@ -69,7 +69,7 @@ ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
     ),
     "one_seed": lambda _: f"one seed gives no intervals. Use {code('--seeds 3')}",
 }
-"""Why nothing can be ranked, and what to do, by the kind in `not_evaluated`."""
+"""Kind in `not_evaluated` -> the reason why nothing can be ranked, and what to do."""
 LOSS_TITLES = {
     "infonce": "InfoNCE",
     "mw": "Mann-Whitney loss",
