@@ -35,7 +35,7 @@ LATIN = (
     "az", "ca", "cs", "da", "de", "en", "es", "et", "eu", "fi", "fr", "ha", "hu", "id", "is", "it", "lt", "lv", "nl",
     "no", "pl", "pt", "ro", "sk", "sl", "so", "sq", "sr", "sv", "sw", "tl", "tr", "uz", "vi", "yo", "zu", "zxx",
 )  # fmt: skip
-"""Candidate languages of ASCII texts: those written in Latin letters. With these alone, classifying takes a quarter
+"""Candidate languages of ASCII texts: those written in Latin letters. With only these, classifying takes a quarter
 less time, and one undecided passage of 19,071 became English (docs/decisions/languages.md)."""
 MODEL = Path(__file__).with_name("languages.arrow")
 """py3langid's model for these languages. languages.LICENSE has its licence."""
