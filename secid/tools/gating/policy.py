@@ -93,8 +93,7 @@ class Policy(PolicyTable):
 POLICY_TABLES: Mapping[str, tuple[str, ...]] = {"secid.toml": ("gate",), "pyproject.toml": ("tool", "secid", "gate")}
 """Settings files that may contain a policy, and the path of its table."""
 MIN_KEY_SIMILARITY = 0.85
-"""Minimum similarity to a key of the policy at which a key counts as misspelt: one wrong letter in seven. The tables of
-other tools are less similar."""
+"""Minimum similarity at which a key counts as a misspelt key of the policy: one wrong letter in seven."""
 
 
 def read_policy(path: Path | None, directory: Path | None = None) -> tuple[Policy, str]:
