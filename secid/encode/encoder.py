@@ -125,12 +125,6 @@ def own_stream(rows: Any) -> Iterator[None]:
 MODEL_FIELDS = ("dtype", "device", "batch_tokens", "trust_remote_code", "allow_pickle")
 """Settings for loading and running a model. They have no effect if secid does not run the model."""
 
-MIN_ROW_MAXIMUM, MAX_ROW_MAXIMUM = 1e-15, 1e15
-"""Range for the largest number of a row that keeps sums of squares far from float32's limits, in any dimension."""
-
-MIN_SQUARE, MAX_SQUARE = 1e-250, 1e250
-"""Range of squared lengths that are far from the limits of float64."""
-
 BLOCK_ROWS = 512
 """Number of rows to scale at once. Their float64 copy stays in the processor's cache."""
 
@@ -158,21 +152,12 @@ def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Vec
 def finish_rows(rows: VectorRows, truncate_dim: int | None, normalize: bool) -> Float32Rows:
     """Return the first `truncate_dim` numbers of each row, at unit length if `normalize`. A zero row stays zero.
 
-    Rows that float32 cannot hold are always scaled to unit length, because the score uses only directions.
-    NaN and infinity stay NaN or infinity. `embed` stops on them and names the text.
+    NaN, infinity and numbers that float32 cannot hold stay NaN or infinity. `embed` stops on them and names the text.
     """
     if truncate_dim is not None:
         rows = rows[:, :truncate_dim]
-    if normalize:
-        return _unit_rows(rows)
-    if rows.dtype.itemsize <= np.dtype(np.float32).itemsize:
-        return rows.astype(np.float32, copy=False)
-    largest = np.abs(rows).max(axis=1)
-    outside = (largest > 0) & (largest < np.inf) & ((largest < MIN_ROW_MAXIMUM) | (largest > MAX_ROW_MAXIMUM))
     with np.errstate(over="ignore"):
-        finished = rows.astype(np.float32)
-    finished[outside] = _unit_rows(rows[outside])
-    return finished
+        return _unit_rows(rows) if normalize else rows.astype(np.float32, copy=False)
 
 
 def _unit_rows(rows: VectorRows) -> Float32Rows:
@@ -181,14 +166,9 @@ def _unit_rows(rows: VectorRows) -> Float32Rows:
     for start in range(0, len(rows), BLOCK_ROWS):
         block = slice(start, start + BLOCK_ROWS)
         part = rows[block].astype(np.float64)
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            squares = np.einsum("ij,ij->i", part, part)
-            if not ((squares > MIN_SQUARE) & (squares < MAX_SQUARE)).all():
-                _, exponent = np.frexp(np.abs(part).max(axis=1, keepdims=True))
-                part = np.ldexp(part, -exponent)  # exact; the largest number of each row is now 0.5 to 1
-                squares = np.einsum("ij,ij->i", part, part)
-            part /= np.sqrt(np.where(squares == 0, 1, squares))[:, None]
-            unit[block] = part
+        squares = np.einsum("ij,ij->i", part, part)
+        with np.errstate(invalid="ignore"):
+            unit[block] = part / np.sqrt(np.where(squares == 0, 1, squares))[:, None]
     return unit
 
 

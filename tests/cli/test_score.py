@@ -103,6 +103,11 @@ def test_the_printed_json_is_the_written_one(tiny, source, invoke):
     assert outcome.out == Path("run/report.json").read_text(encoding="utf-8")
 
 
+def test_a_score_prints_what_a_report_of_its_run_prints(tiny, source, invoke):
+    outcome = invoke("score", source, "--encoder", tiny, "--run", "run", "--quiet")
+    assert outcome.out == invoke("report", "run").out
+
+
 def names_in(outcome) -> list[str]:
     return sorted(source["name"] for source in json.loads(outcome.out)["sources"])
 

@@ -192,13 +192,6 @@ def test_drafts_in_a_models_thoughts_are_not_taken(ask: Asker) -> None:
     assert ask.reasons('{"negatives": ["draft"]}</think>I cannot answer.') == (0, {"not_json": 1})
 
 
-def test_the_end_of_thoughts_within_a_text_cuts_nothing(ask: Asker) -> None:
-    whole = json.dumps({"negatives": ["a baker </think> bakes", *ENGLISH[1:]]})
-    for before, after in (("", ""), ("<think>[1] </think> or not</think>\n", ""), ("```json\n", "\n```\n")):
-        assert ask.reasons(before + whole + after) == (3, {})
-        assert json.loads(ask.journal.read_text("utf-8"))["answer"]["content"] == before + whole + after
-
-
 def test_the_last_list_counts_unless_one_is_named_negatives(ask: Asker) -> None:
     assert ask.reasons(f'first ["draft"], better {GOOD}') == (3, {})
     named = json.dumps({"negatives": ENGLISH})
@@ -211,17 +204,15 @@ def test_a_long_answer_is_not_read(ask: Asker) -> None:
     assert ask.reasons(json.dumps(["a" * llm.MAX_BYTES])) == (0, {"too_long": 1})
 
 
-@pytest.mark.parametrize(("content", "n_tries"), [('[ "a" ' * 30_000, 1), ("[</think>" * 9_000 + '[ "a" ' * 9_000, 2)])
-def test_the_search_for_a_list_ends(monkeypatch: pytest.MonkeyPatch, content: str, n_tries: int) -> None:
-    """n_tries : in thousands; ends of thoughts are tried first."""
+def test_the_search_for_a_list_ends(monkeypatch: pytest.MonkeyPatch) -> None:
     tries: list[int] = []
     decode = answers.JSON_DECODER.raw_decode
     monkeypatch.setattr(
         answers, "JSON_DECODER", SimpleNamespace(raw_decode=lambda *at: tries.append(at[1]) or decode(*at))
     )
-    answer = answers.ServerAnswer(content, "", "stop", None, None)
+    answer = answers.ServerAnswer('[ "a" ' * 30_000, "", "stop", None, None)
     assert answers.written(answer, pairs_of(1)[0], 3).texts == ()
-    assert len(tries) == n_tries * answers.MAX_SEARCHED_PLACES
+    assert len(tries) == answers.MAX_SEARCHED_PLACES
 
 
 def test_a_query_that_is_never_answered_in_the_format_stops_no_run(ask: Asker) -> None:
@@ -653,7 +644,7 @@ def test_a_cost_is_known_where_a_price_is_given(ask: Asker) -> None:
 ABSURD: list[Any] = [
     None, "100", [], 7, {}, {"prompt_tokens": 100}, {"completion_tokens": 20},
     *({"prompt_tokens": value, "completion_tokens": 20}
-      for value in (-1, 1e300, 100.0, True, "100", None, [100], 2**53 + 1, float("nan"), float("inf"))),
+      for value in (-1, 1e300, 100.0, True, "100", None, [100], float("nan"), float("inf"))),
 ]  # fmt: skip
 
 
@@ -668,13 +659,6 @@ def test_absurd_token_counts_are_not_counted_and_cost_no_answer(ask: Asker, absu
     assert ask.usage == usage(2, n_uncounted=1, cost=1.0)
     ask(2, price=(0.0, 50_000.0))  # from the journal
     assert ask.usage == usage(2, n_uncounted=1, cost=1.0)
-
-
-def test_the_largest_count_counts(ask: Asker) -> None:
-    most = {"prompt_tokens": 2**53, "completion_tokens": 0}
-    ask.server.script = [lambda query, n: (200, completion(json.dumps(texts(query, n)), usage=most))]
-    ask()
-    assert (ask.usage.n_uncounted, ask.usage.n_tokens_in) == (0, 2**53)
 
 
 # wording

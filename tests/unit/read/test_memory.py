@@ -61,7 +61,7 @@ def test_long_words_that_many_rows_share_are_read_whole(kind: str, tmp_path: Pat
 
 
 def long_rows(path: Path, n_bytes: int, n_long: int = N_ROWS) -> Path:
-    """N_ROWS rows, the first ones with a text of their own, of so many bytes."""
+    """Write N_ROWS rows, whose first n_long negatives have n_bytes each."""
     names = [f"number {n}" for n in range(N_ROWS)]
     texts = [f"{name} " + "x" * n_bytes * (n < n_long) for n, name in enumerate(names)]
     table = pa.table({"query": names, "pos": [[name] for name in names], "neg": [[text] for text in texts]})
