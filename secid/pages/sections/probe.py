@@ -34,7 +34,6 @@ from secid.results.probe import (
     Dose,
     Means,
     Probe,
-    ProbedPair,
     ReversedPair,
     established_at,
     sign,
@@ -323,16 +322,15 @@ def pairs_table(dose: Dose) -> Table:
     return Table(
         caption=f"Differences in nDCG@10 between sources at the learning rate {dose.rate:g}",
         columns=columns,
-        rows=tuple(_pair_cells(pair) for pair in dose.pairs),
-    )
-
-
-def _pair_cells(pair: ProbedPair) -> tuple[str, ...]:
-    return (
-        f"{short(pair.first)} − {short(pair.second)}",
-        gain(pair.gap.value, pair.gap.interval_95),
-        UNKNOWN_INTERVAL if pair.p_holm is None else probability(pair.p_holm),
-        "yes" if pair.established else "no",
+        rows=tuple(
+            (
+                f"{short(pair.first)} − {short(pair.second)}",
+                gain(pair.gap.value, pair.gap.interval_95),
+                UNKNOWN_INTERVAL if pair.p_holm is None else probability(pair.p_holm),
+                "yes" if pair.established else "no",
+            )
+            for pair in dose.pairs
+        ),
     )
 
 
