@@ -246,12 +246,12 @@ class Broken:
 class Part(NamedTuple):
     """Consecutive rows of a file. numbers: their 1-based line or row numbers.
 
-    done : share of the file read up to the last row; 0.0 if the container's progress is measured in bytes instead.
+    fraction_read : of the file, up to the last row; 0.0 if the container's progress is measured in bytes instead.
     """
 
     numbers: Sequence[int]
     rows: Sequence[Row | Broken]
-    done: float = 0.0
+    fraction_read: float = 0.0
 
 
 PartIterator = Iterator[Part]
