@@ -32,7 +32,7 @@ STOPPERS = {
     r"\b(?<!by )so many (of|held|trainings|per cent|units|runs|rows)\b": "say: that many, or give the number its name",
     r"\bbesides?\b": "say: next to, or: in addition to, or: compared with",
     r"\bwhere (it|they) (is|are)\b": "say: if it is, or name the place",
-    r"\btold\b(?! apart)": "say: reported, printed or detected",
+    r"\btold\b": "say: reported, printed, detected or distinguished",
     r"\bstands\b(?! (for|in|out)\b)": "say: is",
 }
 """Words that are not used, with what to write in their place."""

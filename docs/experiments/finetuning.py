@@ -186,7 +186,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
 
 def task_of(sources: list[str], settings: Settings, n_folds: int, folder: Path) -> Task:
     """Return the queries that all sources have, in folds."""
-    return read_task(resolve_sources(sources, settings), settings, folder, Silent(), n_folds)[0]
+    return read_task(resolve_sources(sources), settings, folder, Silent(), n_folds)[0]
 
 
 @dataclass(frozen=True)
@@ -364,7 +364,7 @@ def write_guide(arguments: argparse.Namespace) -> None:
     import wordllama
 
     settings = replace(settings_of(arguments), controls="none")
-    sources = resolve_sources([*arguments.sources, random_file(arguments)], settings)
+    sources = resolve_sources([*arguments.sources, random_file(arguments)])
     with tempfile.TemporaryDirectory() as folder:
         plan = read_draft(sources, settings, Path(folder), Silent())[0].plan
         texts = sorted({text for store in (plan.queries, plan.passages) for text in store.take(np.arange(len(store)))})

@@ -1,4 +1,4 @@
-"""What commands share: options made from the settings, and results that are checked, written and printed."""
+"""Code that commands share: make options from the settings; check, write and print results."""
 
 from __future__ import annotations
 
@@ -282,7 +282,7 @@ def files_read(specs: Sequence[str], settings: Mapping[str, Any]) -> Iterator[Pa
     from secid.settings import FIELDS, resolve
 
     values = resolve({name: value for name, value in settings.items() if name in FIELDS}).values
-    sources = [path for source in resolve_sources(specs, values) for path in source.paths]
+    sources = [path for source in resolve_sources(specs) for path in source.paths]
     yield from map(Path, (*sources, *filter(None, (values.encoder, values.corpus, values.queries))))
 
 

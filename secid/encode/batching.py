@@ -44,8 +44,6 @@ batches of 131,072 tokens), padding is 6 % with chunks of 4,096 texts, 11 % with
 
 CHUNKS_AHEAD = 4
 """Number of tokenised chunks to keep ready for the device."""
-GOOD_BATCHES = 64
-"""Number of successful batches after which a lowered budget is doubled, in case another process has freed memory."""
 
 
 class TokenBatch(NamedTuple):
@@ -104,11 +102,10 @@ class BatchQueue:
     """
 
     def __init__(self, chunks: Iterator[tuple[NDArray[np.int64], Tokens]], budget: int, padding: int) -> None:
-        self.budget = self._first_budget = budget
+        self.budget = budget
         self._batches = self._cut(chunks, padding)
         self._returned: list[TokenBatch] = []
-        self._n_taken = self._n_good = 0
-        self._n_wanted = GOOD_BATCHES
+        self._n_taken = 0
         self._changed = threading.Condition()
         self._error: Exception | None = None
 
@@ -140,10 +137,6 @@ class BatchQueue:
         """Report that n batches are encoded, or lost to an error that ends the stream."""
         with self._changed:
             self._n_taken -= n
-            self._n_good += n
-            if self.budget < self._first_budget and self._n_good >= self._n_wanted:
-                self.budget = min(2 * self.budget, self._first_budget)
-                self._n_good = 0
             self._changed.notify_all()
 
     def give_back(self, batch: TokenBatch, *parts: TokenBatch) -> None:
@@ -158,8 +151,6 @@ class BatchQueue:
         with self._changed:
             while self.budget >= size and self.budget > 1:
                 self.budget //= 2
-            self._n_good = 0
-            self._n_wanted *= 2  # retry larger batches less and less often
 
     def _cut(self, chunks: Iterator[tuple[NDArray[np.int64], Tokens]], padding: int) -> Iterator[TokenBatch]:
         for positions, tokens in chunks:

@@ -13,7 +13,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -84,14 +83,6 @@ class Cache:
     def open(cls, settings: Settings, fingerprint: str, name: str = "", half: bool = False) -> Cache:
         """Open the cache of the encoder with this fingerprint, in the folder from the settings."""
         return cls(CacheFolder.of(settings), fingerprint, name, half)
-
-    @property
-    def dimension(self) -> int | None:
-        """Length of a cached row; None if no segment can be read."""
-        for folder in readable_segments(self._home):
-            with suppress(DamagedSegmentError, OSError):
-                return int(Segment(folder).meta["dimension"])
-        return None
 
     def lookup(self, keys: KeyBytes, dimension: int, put: RowSink) -> NDArray[np.bool_]:
         """Pass the rows of cached keys to `put`, block by block. Return (n,) flags of cached keys.

@@ -310,7 +310,10 @@ class Replica(NamedTuple):
             if not is_out_of_memory(error):
                 raise
             if len(batch.positions) == 1:
-                raise self._out_of_memory(batch) from error
+                raise EncoderError(
+                    f"out of memory on {self.device} with a single text of {int(batch.lengths[0])} tokens",
+                    remedy="use a smaller --max-length, a smaller encoder or --device cpu",
+                ) from error
             return None
 
     def _bind_thread(self) -> None:
@@ -319,12 +322,6 @@ class Replica(NamedTuple):
             torch.set_num_threads(1)
         elif is_gpu(self.device):
             torch.cuda.set_device(self.device)
-
-    def _out_of_memory(self, batch: TokenBatch) -> EncoderError:
-        return EncoderError(
-            f"out of memory on {self.device} with a single text of {int(batch.lengths[0])} tokens",
-            remedy="use a smaller --max-length, a smaller encoder or --device cpu",
-        )
 
     @torch.inference_mode()
     def forward(self, batch: TokenBatch, recipe: Recipe, skip: int) -> Tensor:

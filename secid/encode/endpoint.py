@@ -98,7 +98,9 @@ class Http:
         problem, wait = "", 0.0
         for attempt in range(self._tries):
             if attempt:
-                self._notify_once(f"{url}: {problem}; retrying up to {self._tries - 1} times; {SERVER_CHECK}")
+                if not self._notified:
+                    self._notified = True
+                    self._notify(f"{url}: {problem}; retrying up to {self._tries - 1} times; {SERVER_CHECK}")
                 self._sleep(wait)
             wait = FIRST_WAIT_SECONDS * 2**attempt * random.uniform(1, 1.25)  # noqa: S311
             try:
@@ -140,11 +142,6 @@ class Http:
         elif 300 <= code < 400:
             remedy = "use the final address: secid does not follow redirects, which could send the key to another host"
         return EncoderError(f"the endpoint rejected the request: {problem}", where=url, remedy=remedy)
-
-    def _notify_once(self, text: str) -> None:
-        if not self._notified:
-            self._notified = True
-            self._notify(text)
 
     def _scrub(self, text: str) -> str:
         """Hide the key, which a server may repeat in its message."""

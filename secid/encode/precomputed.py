@@ -10,7 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
-import re
 import zipfile
 import zlib
 from collections.abc import Collection, Iterable, Sequence
@@ -42,7 +41,9 @@ VECTOR_REMEDY = "write one vector per text, all of one length, as float32 or flo
 COUNT_REMEDY = "write one text, or its hash, for each vector, and one role if there are roles"
 LINE_REMEDY = "write each text as a JSON string on its own line"
 
-HEX_DIGITS = re.compile(r"[0-9a-fA-F]{64}")
+HEX_VALUES = np.full(256, 16, np.uint8)
+"""Value of each hexadecimal digit by its code; 16 for other characters."""
+HEX_VALUES[np.frombuffer(b"0123456789abcdefABCDEF", np.uint8)] = [*range(16), *range(10, 16)]
 
 HALF_ROUNDING = 2.0**-11
 """Maximum relative rounding error of a half-precision number, and so of a unit row."""
@@ -73,7 +74,9 @@ class PrecomputedEncoder:
         self.rounding = HALF_ROUNDING if table.vectors.dtype == np.float16 else 0.0
         self._vectors = table.vectors
         self._truncate_dim, self._bad = truncate_dim, bad
-        self._index = {role: _index(table, role, info.name) for role in ("query", "passage")}
+        of_queries = _index(table, "query", info.name)
+        of_passages = of_queries if table.roles is None else _index(table, "passage", info.name)
+        self._index = {"query": of_queries, "passage": of_passages}
 
     def stored(self) -> Float32Rows:
         """Return all rows, (n, info.dim) float32, in the form that `encode` returns. The self-test checks them."""
@@ -190,7 +193,7 @@ def _read_npz(path: Path) -> VectorTable:
     wrong = [f"{key} has shape {array.shape}" for key, array in arrays.items() if key != name and array.ndim != 1]
     if wrong:
         raise EncoderError(f"{', '.join(wrong)}, expected one value per vector", where=str(path), remedy=COUNT_REMEDY)
-    columns = {key: array.tolist() for key, array in arrays.items() if key != name}
+    columns = {key: array if key == SHA256 else array.tolist() for key, array in arrays.items() if key != name}
     return _table(path, vectors, columns, members)
 
 
@@ -264,7 +267,7 @@ def _table(path: Path, vectors: NDArray[Any], columns: dict[str, Any], present: 
 def _keys(path: Path, columns: dict[str, Any], present: Iterable[str]) -> tuple[KeyBytes, str]:
     """Return the keys of the rows, and the column or file that they come from. Raises EncoderError without either."""
     if SHA256 in columns:
-        return _sha256_column(np.asarray(columns[SHA256], np.str_).tolist(), path), SHA256
+        return _sha256_column(np.asarray(columns[SHA256], np.str_), path), SHA256
     for name in TEXT_NAMES:
         if name in columns:
             wrong = [place for place, text in enumerate(columns[name]) if not isinstance(text, str)]
@@ -285,16 +288,20 @@ def _keys(path: Path, columns: dict[str, Any], present: Iterable[str]) -> tuple[
     return sha256_keys(_lines(text_file)), f"row order of {text_file.name}"
 
 
-def _sha256_column(values: Sequence[str], path: Path) -> KeyBytes:
+def _sha256_column(values: NDArray[np.str_], path: Path) -> KeyBytes:
     """Return the first halves of hexadecimal SHA-256 as (n, 16) uint8. Raises EncoderError for an invalid value."""
-    wrong = next((place for place, value in enumerate(values) if not HEX_DIGITS.fullmatch(str(value))), None)
-    if wrong is not None:
+    width = values.itemsize // 4  # number of characters
+    codes = np.ascontiguousarray(values, f"=U{width}").view(np.uint32).reshape(len(values), width)
+    digits = HEX_VALUES[np.minimum(codes[:, :64], 255)]
+    is_valid = (digits < 16).all(axis=1) & (width >= 64) & ~codes[:, 64:].any(axis=1)
+    if not is_valid.all():
+        wrong = int(is_valid.argmin())
         raise EncoderError(
             f"text_sha256 of row {wrong} is {str(values[wrong])!r}, expected 64 hexadecimal digits",
             where=str(path),
             remedy="write the hexadecimal SHA-256 of each text in UTF-8",
         )
-    return np.frombuffer(bytes.fromhex("".join(value[:32] for value in values)), np.uint8).reshape(-1, 16)
+    return digits[:, :32:2] << np.uint8(4) | digits[:, 1:32:2]
 
 
 def _lines(path: Path) -> list[str]:

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from secid.arrays import Flags, Index, distinct, is_known, pairs
 from secid.findings.copies import RunBits
 from secid.findings.form import form_flags
-from secid.findings.languages import LANGUAGES, UNCERTAIN_LANGUAGE, is_mojibake, language_numbers, save_model
+from secid.findings.languages import LANGUAGES, UNCERTAIN_LANGUAGE, language_numbers, mojibake_flags, save_model
 from secid.findings.phrases import may_be_phrases, phrase
 from secid.pool import DocumentFrequencies, Keys, PlannedSource
 from secid.pool.normal_form import FORMS_AT_ONCE, STEP, FormKeys, TextForms, form_columns, mixed_bits
@@ -291,7 +291,7 @@ def _facts_of(store: TextStore, model: Path | None) -> dict[str, npt.NDArray[Any
         **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
         **form_flags(texts),
         "phrase": phrase_keys(texts),
-        "mojibake": texts.flags(is_mojibake, texts.n_bytes(0x80, 0x100) > 0),
+        "mojibake": mojibake_flags(texts),
         "language": language_numbers(texts, model),
         "characters": texts.lengths - texts.n_bytes(0x80, 0xC0),
     }

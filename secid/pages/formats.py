@@ -167,7 +167,7 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "bdi": _bdi,
-        "direction": _direction,
+        "direction": lambda cell, kind: "auto" if kind == "foreign" and ISOLATE not in cell else None,  # untrusted text
         "breakable": lambda cell: cell.replace("_", Markup("_<wbr>")),
         "fraction": fraction,
         "head": head_words,
@@ -194,11 +194,6 @@ def _bdi(text: str) -> Markup:
         .replace(ISOLATE, '<bdi class="name">')
         .replace(END_ISOLATE, "</bdi>")
     )
-
-
-def _direction(cell: str, kind: str) -> str | None:
-    """Return the text direction of a cell: "auto" for untrusted text; None for secid's own sentences."""
-    return "auto" if kind == "foreign" and ISOLATE not in cell else None
 
 
 def _is_long(example: TripletExample) -> bool:
@@ -267,7 +262,8 @@ def _smaller(page: Page) -> Iterator[Page]:
         short_page = replace(short_page, details=tuple(item for item in short_page.details if item is not section))
         yield short_page
     if any(item.examples for group in page.findings for item in group.items):
-        yield replace(short_page, findings=tuple(map(_without_examples, page.findings)))
+        groups = ((group, tuple(replace(item, examples=()) for item in group.items)) for group in page.findings)
+        yield replace(short_page, findings=tuple(replace(group, items=items) for group, items in groups))
 
 
 def _without_defaults(page: Page) -> Page:
@@ -276,10 +272,6 @@ def _without_defaults(page: Page) -> Page:
         for section in page.details
     )
     return replace(page, details=tuple(details))
-
-
-def _without_examples(group: ShownFindings) -> ShownFindings:
-    return replace(group, items=tuple(replace(item, examples=()) for item in group.items))
 
 
 def _fill(page: Page) -> str:

@@ -135,17 +135,14 @@ def _command(level: str, message: str, **properties: str | None) -> str:
     """Return `::level name=value,…::message`. Each line of the message is sanitised before it is escaped."""
     text = "\n".join(plain(line) for line in message.split("\n"))
     cut = text.encode("utf-8")[:MESSAGE_BYTES].decode("utf-8", "ignore")
-    named = ",".join(f"{name}={_property(plain(value))}" for name, value in properties.items() if value)
+    escaped = {name: _data(plain(value)) for name, value in properties.items() if value}
+    named = ",".join(f"{name}={value.replace(':', '%3A').replace(',', '%2C')}" for name, value in escaped.items())
     return f"::{level} {named}::{_data(cut)}"
 
 
 def _data(text: str) -> str:
     """Escape a command's message. % is escaped first; otherwise the other escapes would be escaped again."""
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
-
-
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
 
 
 def append_step_summary(verdict: GateVerdict, environment: dict[str, str] | None = None) -> bool:

@@ -294,7 +294,7 @@ SETTING_MEANINGS = {
     ),
     "encoder": ("encoders", "models whose vectors are scored, each by its own recipe; compare only orders."),
 }
-"""What an ablation varies: the plural of its name, and an explanation."""
+"""Name of an ablation -> (plural of the settings that it varies, explanation)."""
 
 
 REASON_TEXTS: Mapping[str, str] = {

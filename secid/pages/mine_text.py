@@ -24,7 +24,7 @@ SHORT_REASONS = {
 }
 NO_MARGIN_ADVICE = "relative=none removes the margin"
 LOOSER_TESTS = {"margin": "a smaller margin", "maximum": "a higher maximum"}
-"""What makes each test of a dense source reject fewer candidates."""
+"""Test of a dense source -> the change with which it rejects fewer candidates."""
 EXCLUSION_TEXTS = {
     "false_negative": "labelled positives",
     "near_copy": "near copies of labelled positives",

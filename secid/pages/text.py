@@ -71,7 +71,8 @@ def log_line(text: str) -> str:
 def json_shown(text: str) -> str:
     """Return an equivalent JSON document for a terminal or a log. Hidden characters become \\u escapes."""
     if not text.replace("\n", "").isprintable():
-        text = "".join(_escaped(char) for char in text)
+        hidden = {char for char in text if char != "\n" and has_hidden_characters(char)}
+        text = "".join(json.dumps(char)[1:-1] if char in hidden else char for char in text)
     return text.replace("##[", "#\\u0023[")
 
 
@@ -144,10 +145,6 @@ def _parted(match: re.Match[str]) -> str:
 def _unlisted(match: re.Match[str]) -> str:
     space, start = match.groups()
     return f"{space}{start}&#8288;" if start.isdigit() else f"{space}\\{start}"
-
-
-def _escaped(char: str) -> str:
-    return json.dumps(char)[1:-1] if char != "\n" and has_hidden_characters(char) else char
 
 
 @lru_cache(4096)

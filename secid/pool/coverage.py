@@ -226,8 +226,8 @@ SizedItem = TypeVar("SizedItem", bound=Sized)
 LEXED_AT_ONCE = 4096
 """Number of texts to lex at once. Larger chunks take more memory and are not faster."""
 LEXED_WITHOUT_OTHERS = 384
-"""The same without the frequencies of other tokens, whose tables are merged once per chunk. The trigrams of 384 texts
-stay in the cache, which takes three quarters of the time."""
+"""Number of texts to lex at once if the frequencies of other tokens, whose tables are merged once per chunk, are not
+needed. The trigrams of 384 texts stay in the processor's cache, so it takes three quarters of the time."""
 
 MAX_THREADS = 4
 """Maximum number of threads that lex. With more, work under the interpreter's lock dominates."""

@@ -181,6 +181,8 @@ ALPHANUMERIC_2 = re.compile(r"[^\W_]{2,}")
 
 # With blobs of this size, intermediate arrays stay in the cache of one core.
 BLOB_BYTES = 1 << 17
+MIN_FOR_ARROW = 1 << 15
+"""Minimum number of keys to encode with Arrow. Arrow imports its functions for it, which takes 0.05 s."""
 # A sort of this many tokens stays in the cache too.
 SORTED_TOKENS = 1 << 13
 # Odd numbers, which have inverses modulo 2^64, with the bits of the fractions of the golden ratio and of two roots.
@@ -416,11 +418,12 @@ def _collapsed(texts: Packed) -> tuple[npt.NDArray[Any], Index]:
 
 
 def dictionary_encode(keys: Keys) -> tuple[Keys, npt.NDArray[np.int32]]:
-    """Return the distinct keys, and (n,) place of each key among them."""
+    """Return the distinct keys, in any order, and (n,) place of each key among them."""
+    if len(keys) < MIN_FOR_ARROW:
+        table, places = np.unique(keys, return_inverse=True)
+        return table, places.astype(np.int32)
     import pyarrow as pa  # buffers are used, because `pyarrow.array` and `to_numpy` import pandas
 
-    if not len(keys):
-        return keys, np.zeros(0, np.int32)
     column: Any = pa.Array.from_buffers(pa.uint64(), len(keys), [None, pa.py_buffer(np.ascontiguousarray(keys))])
     encoded = column.dictionary_encode()
     table = np.frombuffer(encoded.dictionary.buffers()[1], np.uint64, len(encoded.dictionary))

@@ -1,6 +1,6 @@
 """Read files as a stream of records and defects.
 
->>> sources = resolve_sources(["negatives/*.parquet"], settings)      # doctest: +SKIP
+>>> sources = resolve_sources(["negatives/*.parquet"])      # doctest: +SKIP
 >>> for item in open_source(sources[0], settings): ...                # doctest: +SKIP
 """
 

@@ -64,10 +64,10 @@ class Head:
         """Return the values of a column that have its commonest kind."""
         return [value for value in self.column(key) if kind_of(value) == self.kinds[key]]
 
-    def is_tag(self, query: ColumnKey, key: ColumnKey) -> bool:
-        """Tell whether a column holds a few short words for many queries: topics or classes, such as "entailment"."""
-        pairs = {(cell(row, query), value) for row in self.rows if isinstance(value := cell(row, key), str)
-                 if isinstance(cell(row, query), str | int)}  # fmt: skip
+    def is_tag(self, key: int) -> bool:
+        """Tell whether column 0 holds many queries for a few short words of a column, such as "entailment"."""
+        pairs = {(cell(row, 0), value) for row in self.rows if isinstance(value := cell(row, key), str)
+                 if isinstance(cell(row, 0), str | int)}  # fmt: skip
         values = {value for _, value in pairs}
         return 0 < len(values) * MIN_QUERIES_PER_TAG <= len(pairs) and all(
             len(value) <= MAX_TAG_CHARS for value in values

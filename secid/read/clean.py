@@ -183,7 +183,7 @@ class Cleaner:
         if not negatives:
             yield self._defect(line, _Unusable("no_negatives"), None, left_out)
         for key, values in negatives.items():
-            name = self._split_name(row, key)
+            name = f"{self._split_of(row)}:{key}" if self._source_column else str(key)
             item = self._record(line, query, positives, values, name, self._fields(row), left_out)
             yield self._with_extras(item, row, query, positives, values)
             left_out = Counter()
@@ -232,9 +232,6 @@ class Cleaner:
     def _cells_used(self, cells: Any, empty: str) -> list[tuple[int, Any]]:
         """Return (position, value) of each cell with a usable text. empty: reason for blank texts, as in `_passage`."""
         return [(place, cell) for place, cell in enumerate(cells) if self._usable((cell,), empty)[0]]
-
-    def _split_name(self, row: Any, key: Any) -> str:
-        return f"{self._split_of(row)}:{key}" if self._source_column else str(key)
 
     def _fields(self, row: Any) -> Mapping[str, Scalar]:
         """Return {slicing column: value}, with None for a value that is not a scalar; {} without slices."""

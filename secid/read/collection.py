@@ -153,7 +153,8 @@ def texts_with_ids(
             if isinstance(pair, str):
                 bad.append((line, pair))
                 if len(bad) > MAX_BAD_ROWS or not n_read:
-                    _refuse(role, file, bad)
+                    where, what = f"{file}:{bad[0][0]}", f"not a file of {role} with ids: {bad[0][1]}"
+                    raise InputError(what, where=where, remedy=ROWS_REMEDY)
                 if skipped is not None:
                     skipped.append(f"{file}:{line}: {pair}")
                 continue
@@ -161,11 +162,6 @@ def texts_with_ids(
             yield pair
     if not n_read:
         raise InputError(f"holds no {role}", where=files[0], remedy=ROWS_REMEDY)
-
-
-def _refuse(role: FileKind, file: str, bad: list[tuple[int, str]]) -> None:
-    line, problem = bad[0]
-    raise InputError(f"not a file of {role} with ids: {problem}", where=f"{file}:{line}", remedy=ROWS_REMEDY)
 
 
 def _id_and_text(row: Row | Broken, role: FileKind, *, titles: bool) -> tuple[str, str] | str:

@@ -70,14 +70,11 @@ def _listed(sources: Any) -> list[Any]:
     """Return sources as a list, with items of a dict as (name, source). A list of dicts is one source."""
     if isinstance(sources, Mapping):
         return list(sources.items())
-    if isinstance(sources, str | PathLike) or _is_table(sources) or not isinstance(sources, Iterable):
+    is_table = hasattr(sources, "__arrow_c_stream__") or _is_dataset(sources)
+    if isinstance(sources, str | PathLike) or is_table or not isinstance(sources, Iterable):
         return [sources]
     items = list(sources)
     return [items] if items and all(type(row) is dict for row in items) else items
-
-
-def _is_table(value: Any) -> bool:
-    return hasattr(value, "__arrow_c_stream__") or _is_dataset(value)
 
 
 def _spec(source: Any, place: int) -> Spec:

@@ -161,7 +161,7 @@ class Reader:
             if file.cleaner is not None:
                 parts = file.parts or open_parts(stream, file.container, self._columns(file))
                 for part in parts:
-                    self._bytes_within = int(part.done * n_bytes)
+                    self._bytes_within = int(part.fraction_read * n_bytes)
                     yield from _items(part, file, file.cleaner, groups)
             stream.drain()
         finally:

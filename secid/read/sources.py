@@ -19,7 +19,6 @@ from secid.progress import Progress
 from secid.read.objects import ObjectSpec, Spec, specs_of
 from secid.read.stream import HUB_PREFIX, STDIN, once_only
 from secid.records import Source, encodable
-from secid.settings import Settings
 
 if TYPE_CHECKING:
     from secid.read.hub import HubFiles
@@ -89,20 +88,20 @@ class _Entry:
     data: ObjectSpec | None = None
 
 
-def sources_and_words(sources: Any, settings: Settings, progress: Progress) -> tuple[tuple[Source, ...], list[str]]:
+def sources_and_words(sources: Any, progress: Progress) -> tuple[tuple[Source, ...], list[str]]:
     """Return sources as `resolve_sources` does, and the words that name them on a command line. Note unread files.
 
     The word for an object is `-`, as for standard input, because no command can read it again.
     """
     specs = specs_of(sources)
-    resolved = resolve_sources(specs, settings)
+    resolved = resolve_sources(specs)
     words = [spec if isinstance(spec, str) else STDIN for spec in specs]
     for line in notes_on_unread_files(words):
         progress.note(line)
     return resolved, words
 
 
-def resolve_sources(sources: Any, settings: Settings) -> tuple[Source, ...]:
+def resolve_sources(sources: Any) -> tuple[Source, ...]:
     """Return the named sources of a command line or an API call (see `specs_of`) in the same order.
 
     Raises InputError if a pattern or path matches nothing or may not be read, or a shard is missing. Raises UsageError

@@ -33,9 +33,6 @@ CHUNK_BYTES = 1 << 20
 PARSE_BLOCK_BYTES = 1 << 18
 """Maximum bytes of lines to parse at once, so that their rows stay in the processor's cache."""
 
-SPOOL_LIMIT = 16 << 30
-"""Maximum size of a temporary copy in bytes (16 GiB). Parquet and Arrow need random access."""
-
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
 """Pattern of the start of a zstd frame, or of an empty frame, which pzstd writes first."""
@@ -104,10 +101,14 @@ class ByteStream:
         with self._errors():
             magic = self._packed.peek(4)[:4]
         self.compression = "gz" if magic.startswith(GZIP_MAGIC) else "zst" if ZSTD_MAGIC.match(magic) else ""
-        self._plain = self._packed
-        if self.compression:
-            unpacked = _gzip(self._packed) if self.compression == "gz" else _zstd(self._packed)
-            self._plain = io.BufferedReader(unpacked, CHUNK_BYTES)
+        unpacked: Any = None
+        if self.compression == "gz":
+            unpacked = gzip.GzipFile(fileobj=self._packed, mode="rb")
+        elif self.compression == "zst":
+            import pyarrow as pa  # only if a file needs it
+
+            unpacked = pa.CompressedInputStream(pa.PythonFile(self._packed, "r"), "zstd")
+        self._plain = self._packed if unpacked is None else io.BufferedReader(unpacked, CHUNK_BYTES)
 
     @property
     def n_bytes_read(self) -> int:
@@ -162,9 +163,6 @@ class ByteStream:
         if self._random is None:
             self._random = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
             while chunk := self.read():
-                if self._random.tell() > SPOOL_LIMIT:
-                    message = f"unpacks to more than {SPOOL_LIMIT >> 30} GiB"
-                    raise InputError(message, where=self.path, remedy="unpack it first, and name the unpacked file")
                 self._random.write(chunk)
         self._random.seek(0)
         return self._random
@@ -199,17 +197,6 @@ class ByteStream:
             raise InputError(
                 f"cannot be read ({plain_message(error)})", where=self.path, remedy="copy the file again"
             ) from error
-
-
-def _gzip(packed: BinaryIO) -> io.RawIOBase:
-    return cast("io.RawIOBase", gzip.GzipFile(fileobj=packed, mode="rb"))
-
-
-def _zstd(packed: BinaryIO) -> io.RawIOBase:
-    # Imported only if a file needs it.
-    import pyarrow as pa
-
-    return cast("io.RawIOBase", pa.CompressedInputStream(pa.PythonFile(packed, "r"), "zstd"))
 
 
 def _open(path: str) -> BinaryIO:
@@ -260,12 +247,12 @@ class Broken:
 class Part(NamedTuple):
     """Consecutive rows of a file. numbers: their 1-based line or row numbers.
 
-    done : share of the file read up to the last row; 0.0 if the container's progress is measured in bytes instead.
+    fraction_read : of the file, up to the last row; 0.0 if the container's progress is measured in bytes instead.
     """
 
     numbers: Sequence[int]
     rows: Sequence[Row | Broken]
-    done: float = 0.0
+    fraction_read: float = 0.0
 
 
 PartIterator = Iterator[Part]

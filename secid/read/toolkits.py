@@ -217,7 +217,11 @@ def several_miners(head: Head) -> list[Binding]:
                 (query, positive, negative), splits=True, either=True, note="one source each")
         for query, positive, negative in product(query_columns(head), positives, negatives)
     ]  # fmt: skip
-    return bindings if columns_named(head, NEGATIVE_NAMES) else bindings + _a_source_each(head, miner_columns(head))
+    if columns_named(head, NEGATIVE_NAMES):
+        return bindings
+    names = [key for key, kind in head.kinds.items() if isinstance(key, str) and kind in LISTS | {"text"}]
+    of_miners = [name for name in names if OF_A_MINER.fullmatch(name) and not has_word(name, ABOUT)]
+    return bindings + _a_source_each(head, of_miners)
 
 
 def all_miners(head: Head) -> list[Binding]:
@@ -233,12 +237,6 @@ def _a_source_each(head: Head, columns: list[str]) -> list[Binding]:
     splits = {name: name for name in columns}
     both = product(query_columns(head), positives)
     return [_split(query, positive, splits, either=True) for query, positive in both] if splits else []
-
-
-def miner_columns(head: Head) -> list[str]:
-    """Return the columns of lists or texts that are named as one miner's negatives."""
-    names = [key for key, kind in head.kinds.items() if isinstance(key, str) and kind in LISTS | {"text"}]
-    return [name for name in names if OF_A_MINER.fullmatch(name) and not has_word(name, ABOUT)]
 
 
 def are_miners(head: Head, key: ColumnKey) -> bool:
@@ -375,7 +373,7 @@ def positional_triplet(head: Head) -> list[Binding]:
     ids = [look_like_ids(values) or are_numbers(head, key) for key, values in enumerate(scalars)]
     if len(set(ids)) > 1 and not all(map(look_like_words, scalars)):
         return []
-    if not ids[0] and any(head.is_tag(0, key) for key in (1, 2)):
+    if not ids[0] and any(head.is_tag(key) for key in (1, 2)):
         return []
     return [refuse_wider_rows(bind_columns(head, 0, 1, [2]), head)]
 

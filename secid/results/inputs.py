@@ -88,7 +88,7 @@ class Example:
 
 @dataclass(frozen=True, kw_only=True)
 class Match:
-    """What a negative with a finding repeats. Texts are compared by their normal forms.
+    """The text that a negative with a finding repeats. Texts are compared by their normal forms.
 
     kind : "positive": the negative repeats a labelled positive of its query. The row at path and line has this
            positive. In a sample, or with a baseline, path and line may be None because that row was not read.

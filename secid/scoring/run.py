@@ -112,7 +112,7 @@ def read_sources(
         separates = settings.collection is not None and settings.shard is None  # for shards, the merge does it
         resolved = choose_tokenizer(plan, resolved, progress)
         rules = settings, background.known, background.run_texts
-        with in_child_process(len(draft.whole.passages), settings.threads, judge_texts, draft, *rules) as wait:
+        with in_child_process(len(draft.full_plan.passages), settings.threads, judge_texts, draft, *rules) as wait:
             yield ReadSources(
                 draft=draft,
                 wait_for_findings=wait,

@@ -129,8 +129,9 @@ def _idf(n: int, having: int) -> float:
 # dots                dot products in float64, equal to the last bit on every processor
 # nearest_passages    the k best candidates: preselected by `nearest`, then ordered by `dots`
 
-QUERY_BLOCK, WINDOW = 1_024, 16_384
-"""Number of queries, and of candidates, that are compared at a time: 64 MB of scores."""
+QUERY_BLOCK, WINDOW, CPU_WINDOW = 1_024, 16_384, 4_096
+"""Number of queries, and of candidates, that are compared at a time: 64 MB of scores. On a CPU, 16 MB take four fifths
+of the time, because memory of this size is used again instead of being cleared by the system each time."""
 EXACT_PAIRS_AT_ONCE = 1 << 11
 """Number of pairs of rows multiplied in float64 at a time: 6 MB at 384 dimensions, which fit the CPU's cache."""
 EXTRA_COMPARED = 8
@@ -217,7 +218,8 @@ def _compared(vectors: Vectors, queries: Index, candidates: Index, n: int) -> tu
     lengths: list[Tensor] = []
 
     def parts() -> Iterator[Tensor]:
-        for rows in rows_of_ids(vectors, "passage", candidates, WINDOW):
+        at_once = CPU_WINDOW if vectors.computes_on.type == "cpu" else WINDOW
+        for rows in rows_of_ids(vectors, "passage", candidates, at_once):
             lengths.append(rows.norm(dim=1).max())
             yield rows
 

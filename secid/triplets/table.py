@@ -111,7 +111,7 @@ Pieces = Callable[[list[str]], tuple[Index, Index]]
 """Token ids of texts, end to end, and (n,) how many each text has."""
 WORDPIECES = "wordpieces"
 SAME_IN_ASCII = frozenset({"alphanumeric", "multilingual"})
-"""Tokenizers that give the same tokens for ASCII texts. Without its tokens of one character, their token sets are those
+"""Tokenizers that give the same tokens for ASCII texts. Without those of one character, these are the tokens
 of "alphanumeric2"."""
 ONE_CHARACTER = [*"0123456789abcdefghijklmnopqrstuvwxyz"]
 

@@ -29,7 +29,7 @@ STYLES = ("plain", "terse")
 
 
 def records(path: Path | str) -> list[Record]:
-    (source,) = resolve_sources([str(path)], Settings())
+    (source,) = resolve_sources([str(path)])
     return [item for item in open_source(source, Settings()) if isinstance(item, Record)]
 
 

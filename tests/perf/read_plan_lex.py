@@ -104,7 +104,7 @@ def whole_way(path: Path) -> dict[str, float]:
     loaded = memory_bytes()
     start, cpu = time.perf_counter(), cpu_seconds()
     with tempfile.TemporaryDirectory() as folder:
-        sources = resolve_sources([str(path)], settings)
+        sources = resolve_sources([str(path)])
         plan = read_draft(sources, settings, Path(folder), Silent())[0].plan
         planned, planned_cpu = time.perf_counter(), cpu_seconds()
         held = memory_bytes() - loaded

@@ -150,7 +150,7 @@ def assert_same(found: Any, expected: Any, relative: float = RELATIVE, leave_out
 
 
 OF_PLACE = {"examples", "files", "timing", "environment", "settings", "cost", "folder"}
-"""What a report says of files, rows and the machine."""
+"""Fields of a report that describe files, rows and the machine."""
 
 
 def everything(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:

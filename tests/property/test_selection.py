@@ -94,7 +94,7 @@ def test_the_pool_s_controls_depend_on_no_order_blocks_or_threads(tmp_path, monk
     before = torch.get_num_threads()
     for number, size in enumerate((1, 3, 1_000)):
         np.random.default_rng([0, number]).shuffle(rows)
-        for module, name in ((search, "QUERY_BLOCK"), (search, "WINDOW"), (search, "EXACT_PAIRS_AT_ONCE")):
+        for module, name in ((search, "QUERY_BLOCK"), (search, "CPU_WINDOW"), (search, "EXACT_PAIRS_AT_ONCE")):
             monkeypatch.setattr(module, name, size)
         monkeypatch.setattr(search, "EXTRA_COMPARED", size - 1)
         torch.set_num_threads(1 + number)

@@ -61,7 +61,7 @@ def sources() -> dict[str, list[Record]]:
     """Records of every source, read as a user's run reads them."""
     settings = Settings()
     read = {}
-    for source in resolve_sources([str(SOURCES / "*")], settings):
+    for source in resolve_sources([str(SOURCES / "*")]):
         items = list(open_source(source, settings))
         assert all(isinstance(item, Record) for item in items), source.name
         read[source.name] = items
@@ -199,5 +199,5 @@ def test_broken_files_do_what_their_readme_says(pattern: str, records: str, skip
 
 
 def _read(pattern: str, settings: Settings) -> list[Record | Defect]:
-    (source,) = resolve_sources([str(BROKEN / pattern)], settings)
+    (source,) = resolve_sources([str(BROKEN / pattern)])
     return list(open_source(source, settings))

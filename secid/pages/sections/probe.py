@@ -34,7 +34,6 @@ from secid.results.probe import (
     Dose,
     Means,
     Probe,
-    ProbedPair,
     ReversedPair,
     established_at,
     sign,
@@ -70,7 +69,7 @@ ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
     ),
     "one_seed": lambda _: f"one seed gives no intervals. Use {code('--seeds 3')}",
 }
-"""Why nothing can be ranked, and what to do, by the kind in `not_evaluated`."""
+"""Kind in `not_evaluated` -> the reason why nothing can be ranked, and what to do."""
 LOSS_TITLES = {
     "infonce": "InfoNCE",
     "mw": "Mann-Whitney loss",
@@ -269,8 +268,9 @@ def _smallest_difference(probe: Probe) -> Iterator[str]:
         shown += [f"{halves[len(halves) // 2]:.2g} at {dose.rate:g}"] if halves else []
     if shown:
         yield (
-            f"Sources that differ by less than about {listed(shown)} cannot be told apart here (95{NO_BREAK_SPACE}% CI "
-            f"of a pair). More held-out queries lower this limit; more {code('--seeds')} lower it a little."
+            f"Sources that differ by less than about {listed(shown)} cannot be distinguished here "
+            f"(95{NO_BREAK_SPACE}% CI of a pair). More held-out queries lower this limit; more {code('--seeds')} lower "
+            "it a little."
         )
 
 
@@ -322,16 +322,15 @@ def pairs_table(dose: Dose) -> Table:
     return Table(
         caption=f"Differences in nDCG@10 between sources at the learning rate {dose.rate:g}",
         columns=columns,
-        rows=tuple(_pair_cells(pair) for pair in dose.pairs),
-    )
-
-
-def _pair_cells(pair: ProbedPair) -> tuple[str, ...]:
-    return (
-        f"{short(pair.first)} − {short(pair.second)}",
-        gain(pair.gap.value, pair.gap.interval_95),
-        UNKNOWN_INTERVAL if pair.p_holm is None else probability(pair.p_holm),
-        "yes" if pair.established else "no",
+        rows=tuple(
+            (
+                f"{short(pair.first)} − {short(pair.second)}",
+                gain(pair.gap.value, pair.gap.interval_95),
+                UNKNOWN_INTERVAL if pair.p_holm is None else probability(pair.p_holm),
+                "yes" if pair.established else "no",
+            )
+            for pair in dose.pairs
+        ),
     )
 
 

@@ -162,10 +162,6 @@ def without_defects(run: Run) -> str:
     return f"Score{at} without defects: {', '.join(scores)}." if scores else ""
 
 
-def _tie(_: Run, source: SourceReport) -> str:
-    return source.scored.tie or "–"
-
-
 def gate(name: str) -> Cell:
     """Return a function that formats a source's mean of a gate, over the table's queries, or all without a profile."""
 
@@ -183,7 +179,7 @@ ANSWER_COLUMNS: dict[Column, Cell] = {
     status("status"): status_and_problem,
     **{number(name): gate(name) for name in FACTORS},
     number("score ± CI"): own_score,
-    text("tie"): _tie,
+    text("tie"): lambda _, source: source.scored.tie or "–",
     number("hardness"): lambda run, source: fraction(source.in_table(run.budget).hardness_value, 2),
     number("outscoring"): lambda run, source: percent(source.in_table(run.budget).inversion_fraction),
     number("defects"): lambda _, source: percent(source.flagged_share),
@@ -193,7 +189,7 @@ SHORT_COLUMNS: dict[Column, Cell] = {
     foreign("source"): ANSWER_COLUMNS[foreign("source")],
     status("status"): ANSWER_COLUMNS[status("status")],
     **{number(SHORT_HEADS[name]): gate(name) for name in FACTORS},
-    text("score ± CI tie"): lambda run, source: f"{own_score(run, source)} {_tie(run, source)}",
+    text("score ± CI tie"): lambda run, source: f"{own_score(run, source)} {source.scored.tie or '–'}",
     number("hard."): ANSWER_COLUMNS[number("hardness")],
     number("defects"): ANSWER_COLUMNS[number("defects")],
 }

@@ -199,15 +199,21 @@ GUIDE_FLAGS_RANDOM, GUIDE_REPEATS = "guide_flags_random", "guide_repeats_target"
 
 def all_checks(subject: Subject) -> Iterator[GateCheck]:
     """Yield every check that the policy does not switch off, in the order of CHECK_NAMES."""
-    for check in (
-        _queries(subject),
-        *_unchecked(subject),
-        *_limits(subject),
-        *_suspect(subject),
-        *_new_source(subject),
-    ):
+    for check in _checks(subject):
         excused = check.outcome == "undecided" and check.name in subject.policy.allow_undecided
         yield replace(check, excused=True) if excused else check
+
+
+def _checks(subject: Subject) -> Iterator[GateCheck]:
+    is_new = subject.previous is None
+    yield _queries(subject)
+    if is_new and "hardness" in subject.limits.left_out:  # nothing else would detect random passages
+        yield GateCheck(name="hardness", outcome="undecided", unit="hardness", reason=WEAK_BASELINE)
+    yield from _limits(subject)
+    if subject.missing.get("suspect") == NO_GUIDE_BEFORE:  # the baseline has no guide, so there is no limit
+        yield GateCheck(name="findings.suspect", outcome="undecided", unit="share", reason=NO_GUIDE_BEFORE)
+    if is_new and subject.policy.new_source == "hold":
+        yield GateCheck(name="new_source", outcome="undecided")
 
 
 def _queries(subject: Subject) -> GateCheck:
@@ -225,24 +231,6 @@ def _queries(subject: Subject) -> GateCheck:
         n_queries_needed=None if enough else least,
         examples=() if enough else subject.left_out,
     )
-
-
-def _unchecked(subject: Subject) -> Iterator[GateCheck]:
-    """Leave a new source undecided if the baseline cannot judge hardness. Nothing else would detect random passages."""
-    if subject.previous is None and "hardness" in subject.limits.left_out:
-        yield GateCheck(name="hardness", outcome="undecided", unit="hardness", reason=WEAK_BASELINE)
-
-
-def _new_source(subject: Subject) -> Iterator[GateCheck]:
-    """Leave a new source undecided if the policy holds new sources for review."""
-    if subject.previous is None and subject.policy.new_source == "hold":
-        yield GateCheck(name="new_source", outcome="undecided")
-
-
-def _suspect(subject: Subject) -> Iterator[GateCheck]:
-    """Leave suspects undecided if there is a guide but the baseline has none, since then there is no limit."""
-    if subject.missing.get("suspect") == NO_GUIDE_BEFORE:
-        yield GateCheck(name="findings.suspect", outcome="undecided", unit="share", reason=NO_GUIDE_BEFORE)
 
 
 def _limits(subject: Subject) -> Iterator[GateCheck]:

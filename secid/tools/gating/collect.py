@@ -193,6 +193,7 @@ def read_baseline_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, 
 
 def _source(source: SourceReport, sample: Sample) -> BaselineSource:
     low = float(np.quantile(sample.relation(), UNRELATED_QUANTILE))
+    tail = sample.unrelated(low)
     n_queries = source.n_queries
     return BaselineSource(
         n_records=source.rows.n_records,
@@ -211,15 +212,14 @@ def _source(source: SourceReport, sample: Sample) -> BaselineSource:
             for finding in source.findings
         },
         positives={item.name: item.positives.share for item in source.findings if item.positives is not None},
-        unrelated=Tail(bound=low, share=_measurement(sample.unrelated(low))),
+        unrelated=Tail(
+            bound=low,
+            share=Measurement(value=tail.value, standard_error=tail.standard_error, n_queries=len(tail.queries)),
+        ),
         languages={code: share for code, share in source.languages.shares.items() if code},
         schema=source.schema,
         files=file_hashes(source),
     )
-
-
-def _measurement(estimate: Estimate) -> Measurement:
-    return Measurement(value=estimate.value, standard_error=estimate.standard_error, n_queries=len(estimate.queries))
 
 
 def _hardness(source: SourceReport) -> Measurement | None:

@@ -479,13 +479,11 @@ def _combined(before: str, text: str, path: Path) -> str:
     whole = f"{before.rstrip()}{end * 2}{text.replace(chr(10), end)}" if before.strip() else text
     remedy = "name another file with --policy"
     try:
-        policy = policy_in(tomllib.loads(whole), path.name, str(path))
+        policy_in(tomllib.loads(whole), path.name, str(path))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"a table cannot be added: {error}", where=str(path), remedy=remedy) from error
     except SettingsError as error:
         raise UsageError(f"already contains a policy: {error.message}", where=str(path), remedy=remedy) from error
-    if policy is None:
-        raise UsageError("a policy table in this file would not be read", where=str(path), remedy=remedy)
     return whole
 
 

@@ -179,7 +179,7 @@ def search(
                 picks[number].excluded = sum((picks[part].excluded for part, _ in parts), 0 * picks[number].excluded)
         progress.advance(len(rows))
     if plan.on_short == "random":
-        short = [order[source_picks.why[order] > 0] for source_picks in picks]
+        short = [order[source_picks.short_reason[order] > 0] for source_picks in picks]
         progress.start("fill", sum(map(len, short)), "queries")
         for miner, source_picks, rows in zip(plan.miners, picks, short, strict=True):
             for row in rows.tolist():
@@ -272,11 +272,11 @@ class MinedNegatives:
     def in_file(self) -> Flags:
         """Return flags of the input rows that are in the file, (R,)."""
         has_any = self.picks.counts > 0
-        return has_any & (self.picks.why == 0) if self.plan.on_short == "drop" else has_any
+        return has_any & (self.picks.short_reason == 0) if self.plan.on_short == "drop" else has_any
 
     @property
     def short(self) -> dict[str, int]:
-        return _by_name(SHORT_ROW_REASONS, np.bincount(self.picks.why, minlength=len(SHORT_ROW_REASONS) + 1))
+        return _by_name(SHORT_ROW_REASONS, np.bincount(self.picks.short_reason, minlength=len(SHORT_ROW_REASONS) + 1))
 
     def refuse_none(self) -> None:
         """Raise InputError if the file would have no row."""
@@ -361,7 +361,7 @@ class MinedNegatives:
             n_dropped=int((~in_file).sum()) - n_missing,
             n_negatives=int(picks.counts[in_file].sum()),
             n_filled=int((picks.by[present] == FILL_NUMBER).sum()),
-            n_short=int((picks.why > 0).sum()),
+            n_short=int((picks.short_reason > 0).sum()),
             n_still_short=int((picks.counts[in_file] < self.plan.k).sum()),
             n_lacking=n_lacking,
             short=self.short,

@@ -250,7 +250,7 @@ def read_questions(
     with ExitStack() as stack:
         readers = [
             stack.enter_context(closing(open_source(source, settings, keep=True, without_negatives=True)))
-            for source in resolve_sources([plan.pairs], settings)
+            for source in resolve_sources([plan.pairs])
         ]
         refuse()
         has_collection = settings.collection or settings.corpus

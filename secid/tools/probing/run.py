@@ -128,15 +128,15 @@ def _refuse_other_files(files: Iterable[tuple[str, InputFile]], run: Run) -> Non
     )
 
 
-def _refuse_other_encoder(here: EncoderInfo, there: EncoderInfo) -> None:
+def _refuse_other_encoder(own: EncoderInfo, of_run: EncoderInfo) -> None:
     """Raise UsageError if the encoder has other weights or another recipe than the run's encoder."""
     for name in ("weights_sha256", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "dim"):
-        current, other = getattr(here, name), getattr(there, name)
+        current, other = getattr(own, name), getattr(of_run, name)
         if current != other:
             message = f"the run was scored with {name.replace('_', ' ')} {other!r}, this probe has {current!r}"
             if name == "weights_sha256":
                 message = (
-                    f"the run was scored with {there.name} (weights {str(other)[:12]}), this probe has {here.name} "
+                    f"the run was scored with {of_run.name} (weights {str(other)[:12]}), this probe has {own.name} "
                     f"(weights {str(current)[:12]})"
                 )
             raise UsageError(

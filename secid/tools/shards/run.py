@@ -95,9 +95,9 @@ def score_shard(
         refuse_no_encoder(encoder, values)
     kind, recorder, clock = COUNTS if prepare else SHARD, Recorder(progress), Clock()
     job.state.check_writable()
-    skipped = job.is_done(kind, part) and (run is None or Path(run).exists())
+    skipped = bool(job.done(kind, [part])) and (run is None or Path(run).exists())
     if not skipped:
-        files, _ = sources_and_words(list(sources), values, recorder)
+        files, _ = sources_and_words(list(sources), recorder)
         with RunFolder(None if run is None else Path(run), force) as folder, work_folder(folder.work) as work:
             if not prepare:
                 with open_sources(files, values):
@@ -272,7 +272,7 @@ def _source_files(job: Job, recorder: Recorder) -> tuple[Source, ...]:
     from secid.read import sources_and_words
 
     try:
-        return sources_and_words(job.words, job.resolved.values, recorder)[0]
+        return sources_and_words(job.words, recorder)[0]
     except InputError as error:
         error.remedy = "run merge in the folder where the shards were run, since file names are stored as typed"
         raise

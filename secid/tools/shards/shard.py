@@ -161,7 +161,7 @@ class Job:
         """
         refuse_in_shards(resolved.values, sources)
         if resolved.origin["tokenizer"] == "default":
-            files, _ = sources_and_words(list(sources), resolved.values, Silent())
+            files, _ = sources_and_words(list(sources), Silent())
             with open_sources(files, resolved.values) as readers:
                 resolved = _with_one_tokenizer(readers, resolved, progress)
         return Job(StateDir(fspath(state_dir)), tuple(map(str, sources)), resolved)
@@ -183,10 +183,6 @@ class Job:
         finished = {name: part for part in parts if (name := name_of(kind, part)) in existing}
         check_same(self.state, {name: self.state.header(name) for name in finished}, self.run)
         return set(finished.values())
-
-    def is_done(self, kind: str, shard: Shard) -> bool:
-        """Return True if a state exists. Raises InputError for a state of another run."""
-        return bool(self.done(kind, [shard]))
 
     def count(self, readers: Sequence[Reader], shard: Shard, folder: Path, progress: Progress) -> Counts:
         from secid.tools.shards.counts import count_part, summed_counts
@@ -211,7 +207,7 @@ class Job:
         from secid.tools.shards.counts import summed_counts
         from secid.tools.shards.state import counts_of_state
 
-        if self.is_done(COUNTS, WHOLE_RUN):
+        if self.done(COUNTS, [WHOLE_RUN]):
             return counts_of_state(self.state, name_of(COUNTS, WHOLE_RUN))
         existing = set(self.state.names())
         parts = all_parts(COUNTS, self.shard.of)

@@ -28,7 +28,7 @@ def planned(folder: Path, rows: dict[str, list[tuple[str, str | None]]], setting
             for n, (query, kind) in enumerate(given)
         ]
         (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    sources = resolve_sources([str(folder / f"{name}.jsonl") for name in rows], settings)
+    sources = resolve_sources([str(folder / f"{name}.jsonl") for name in rows])
     plan = make_plan([(source, open_source(source, settings).blocks()) for source in sources], settings, folder)
     plan.close()
     return plan
@@ -78,7 +78,7 @@ def test_whole_numbers_and_truth_values_of_json_parquet_and_csv_meet_in_one_slic
     pq.write_table(table, tmp_path / "b.parquet")
     lines = ["query,positive,negative,kind", *(",".join(map(str, row.values())) for row in rows)]
     (tmp_path / "c.csv").write_text("\n".join(lines), encoding="utf-8")
-    sources = resolve_sources([str(tmp_path / name) for name in ("a.jsonl", "b.parquet", "c.csv")], BY_KIND)
+    sources = resolve_sources([str(tmp_path / name) for name in ("a.jsonl", "b.parquet", "c.csv")])
     plan = make_plan([(source, open_source(source, BY_KIND).blocks()) for source in sources], BY_KIND, tmp_path)
     plan.close()
     assert plan.slices == ("0", "1")

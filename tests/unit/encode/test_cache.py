@@ -175,7 +175,6 @@ def test_a_changed_number_in_a_segment_s_contents_is_noticed(folder: Path, name:
     meta = json.loads(victim.read_text(encoding="utf-8"))
     meta[name] = "0" if name == "keys" else meta[name] + 4
     victim.write_text(json.dumps(meta), encoding="utf-8")
-    assert Cache(CacheFolder(folder, 10**9), FINGERPRINT).dimension is None
     assert run(folder, TEXTS).n_cached == 0
     assert run(folder, TEXTS).n_cached == 700
     assert CacheFolder(folder, 10**9).verify().n_whole == 1
@@ -251,8 +250,6 @@ def test_a_fingerprint_is_not_a_path(tmp_path: Path, fingerprint: str) -> None:
     cache.close()
     assert [path.name for path in tmp_path.iterdir()] == ["cache"]
     assert [use.n_rows for use in folder.info().encoders] == [700]
-    assert Cache(folder, fingerprint).dimension == 16
-    assert Cache(folder, fingerprint + "x").dimension is None
     assert folder.clear().n_bytes_freed > 0
 
 

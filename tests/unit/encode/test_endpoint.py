@@ -170,7 +170,7 @@ WRONG: dict[str, Any] = {
     "three vectors": {"data": [{"index": 0, "embedding": [1, 2, 3]}] * 3},
 }
 CAUSES = re.compile(r"(not JSON \(|equal length: |format \().*?(?=\n|$)")
-"""What other libraries and Python say, which differs from version to version."""
+"""Messages of Python and other libraries, which differ between versions."""
 
 
 def test_wrong_responses_are_refused(server: Server, waits: list[float], snapshot: Snapshot) -> None:

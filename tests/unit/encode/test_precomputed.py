@@ -225,6 +225,8 @@ ARRAYS: dict[str, dict[str, Any]] = {
     "a single vector": {"vectors": UNIT[0], "text": np.array(TEXTS)},
     "whole numbers": {"vectors": np.ones((4, 2), dtype=np.int64), "text": np.array(TEXTS)},
     "hashes of letters": {"vectors": UNIT, "text_sha256": np.array(["zz"] * 4)},
+    "a long hash": {"vectors": UNIT, "text_sha256": np.array([*HASHES[:3], HASHES[3] + "0"])},
+    "a hash beyond ASCII": {"vectors": UNIT, "text_sha256": np.array([*HASHES[:3], "é" * 64])},
     "short hashes": {"vectors": UNIT, "text_sha256": np.array(["ab"] * 4)},
     "no rows": {"vectors": UNIT[:0], "text": np.array([], dtype=str)},
     "a table of roles": {"vectors": UNIT, "text": np.array(TEXTS), "role": np.array([["query"]] * 4)},

@@ -49,9 +49,7 @@ def run_of_lists(lists, folder, encoder=None, **settings):
     resolved = resolve(given, environment={}, directory=folder)
     work = folder / "work"
     work.mkdir(exist_ok=True)
-    return score_sources(
-        resolve_sources([str(path)], resolved.values), encoder or HashEncoder(), resolved, work, Silent()
-    ).run
+    return score_sources(resolve_sources([str(path)]), encoder or HashEncoder(), resolved, work, Silent()).run
 
 
 @pytest.mark.parametrize("script", TEXTS)
@@ -141,7 +139,7 @@ def test_a_run_is_advised_one_tokenizer_and_multilingual_where_it_helps(tmp_path
     given = {"cache": False, "controls": "none", "tokenizer": "alphanumeric"}
     resolved = resolve(given, environment={}, directory=tmp_path)
     (tmp_path / "work").mkdir()
-    sources = resolve_sources([str(path) for path in paths], resolved.values)
+    sources = resolve_sources([str(path) for path in paths])
     warnings = [
         item
         for item in score_sources(sources, Characters(), resolved, tmp_path / "work", Silent()).run.warnings

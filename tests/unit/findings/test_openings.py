@@ -22,12 +22,12 @@ from secid.findings.openings import (
 from secid.findings.phrases import (
     ENGLISH,
     ENGLISH_REFUSAL,
-    PATTERN,
     PHRASE,
     PHRASES_OF,
     head_of,
     is_refusal,
     may_be_phrases,
+    opening_pattern,
     phrase,
     without_dotless,
 )
@@ -90,7 +90,7 @@ PREAMBLES = {
     "th": ["นี่คือข้อความเกี่ยวกับแพะที่ไม่ตอบคำถาม:", "แน่นอนครับ! ต่อไปนี้คือย่อหน้าเกี่ยวกับแพะ",
         "ขออภัย ฉันไม่สามารถช่วยเรื่องนี้ได้"],
 }  # fmt: skip
-"""How generators open, by language. Written for these tests."""
+"""Openings of generators, by language. Written for these tests."""
 
 PASSAGES = {
     "en": ["Here the river turns south and widens.", "Here is where the treaty was signed in 1648.",
@@ -136,7 +136,7 @@ def test_preambles_are_recognised(language):
 
 
 REFUSALS = dict.fromkeys(PREAMBLES, 1) | {"en": 3, "de": 2, "tr": 0}
-"""How many of the preambles, the last ones, decline."""
+"""Language -> the number of preambles that decline. They are the last ones in its list."""
 
 
 @pytest.mark.parametrize("language", PREAMBLES)
@@ -176,7 +176,7 @@ def test_phrases_that_differ_in_marks_case_and_numbers_are_one():
 @settings(max_examples=50, deadline=None)
 def test_every_phrase_has_a_start_that_is_listed(text):
     for written in (text, text.upper(), text.title(), text.replace(" ", "\n"), f" {text}"):
-        assert may_be_phrases(Packed.of([written])).all() or not PATTERN.match(head_of(written))
+        assert may_be_phrases(Packed.of([written])).all() or not opening_pattern().match(head_of(written))
 
 
 ALTERNATIVES = {"en": f"{ENGLISH}|{ENGLISH_REFUSAL}"} | {

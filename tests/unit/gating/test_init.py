@@ -64,7 +64,6 @@ def test_a_policy_is_written_to_the_file_that_is_read(tmp_path):
     ("name", "text", "part"),
     [
         ("pyproject.toml", '[tool]\nsecid = {encoder="minilm"}\n', "table"),
-        ("pyproject.toml", "[[tool.secid]]\nseed = 3\n", "table"),
         ("p.toml", "minimum_queries = 9\n", ": 'minimum_queries' "),
     ],
 )

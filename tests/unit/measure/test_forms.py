@@ -39,7 +39,7 @@ def test_forms_and_pairs_are_the_definition_with_many_negatives_or_few(k, monkey
 
 
 def source(counts: np.ndarray) -> tuple[Vectors, Triplets]:
-    """Query i with so many negatives, all texts distinct."""
+    """Return vectors and triplets in which query i has counts[i] negatives. All texts are distinct."""
     generator = np.random.default_rng(4)
     n_queries, n = len(counts), int(counts.sum())
     drawn = generator.standard_normal((2 * n_queries + n, D)).astype(np.float32) + 0.3

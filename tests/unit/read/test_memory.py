@@ -61,7 +61,7 @@ def test_long_words_that_many_rows_share_are_read_whole(kind: str, tmp_path: Pat
 
 
 def long_rows(path: Path, n_bytes: int, n_long: int = N_ROWS) -> Path:
-    """N_ROWS rows, the first ones with a text of their own, of so many bytes."""
+    """Write N_ROWS rows, whose first n_long negatives have n_bytes each."""
     names = [f"number {n}" for n in range(N_ROWS)]
     texts = [f"{name} " + "x" * n_bytes * (n < n_long) for n, name in enumerate(names)]
     table = pa.table({"query": names, "pos": [[name] for name in names], "neg": [[text] for text in texts]})
@@ -80,7 +80,7 @@ def test_few_long_rows_are_handed_on_at_once(name: str, tmp_path: Path, monkeypa
     assert sum(len(part.rows) for part in parts) == N_ROWS
     assert max(len(part.rows) for part in parts) in (3, 4)
     assert [number for part in parts for number in part.numbers] == list(range(1, N_ROWS + 1))
-    assert 0.0 < parts[0].done <= parts[-1].done == pytest.approx(1.0, abs=1e-3)
+    assert 0.0 < parts[0].fraction_read <= parts[-1].fraction_read == pytest.approx(1.0, abs=1e-3)
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])

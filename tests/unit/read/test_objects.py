@@ -51,7 +51,7 @@ MAKERS = {
 
 def read(*sources):
     """Name, items and content of each source."""
-    files = resolve_sources(sources, Settings())
+    files = resolve_sources(sources)
     readers = [open_source(source, Settings()) for source in files]
     return [(reader.source.name, list(reader), reader.content()) for reader in readers]
 
@@ -110,10 +110,10 @@ def test_one_source_needs_no_list_and_a_dict_names_sources(kind, file):
 
     expected = as_rows(read(file)[0][1], str(file))
     for given, name in ((source(), "rows" if kind == "path" else "source-1"), ({"mine": source()}, "mine")):
-        (one,) = resolve_sources(given, Settings())
+        (one,) = resolve_sources(given)
         assert one.name == name
         assert as_rows([*open_source(one, Settings())], str(file) if kind == "path" else f"<{name}>") == expected
-    names = [one.name for one in resolve_sources({"a": source(), "b": ROWS, "c": str(file)}, Settings())]
+    names = [one.name for one in resolve_sources({"a": source(), "b": ROWS, "c": str(file)})]
     assert names == ["a", "b", "c"]
 
 
@@ -121,7 +121,7 @@ def test_a_large_batch_is_written_in_slices():
     """Otherwise a DataFrame, which is one batch, would be in memory twice, and every view would be written whole."""
     texts = pa.array(["x" * 100] * 20_000)
     for column in (texts, texts.cast(pa.string_view())):
-        (source,) = resolve_sources([("x", pa.table({"query": column, "pos": column, "neg": column}))], Settings())
+        (source,) = resolve_sources([("x", pa.table({"query": column, "pos": column, "neg": column}))])
         with source.data.open() as file:
             assert len(file.read()) < 1.2 * 3 * texts.nbytes
             file.seek(0)
@@ -167,7 +167,7 @@ def test_refusals(snapshot):
     texts = {}
     for what, sources in cases.items():
         with pytest.raises(SecidError) as caught:
-            read(*sources) if isinstance(sources, list) else resolve_sources(sources, Settings())
+            read(*sources) if isinstance(sources, list) else resolve_sources(sources)
         texts[what] = str(caught.value)
     snapshot("object-refusals.txt", situations(texts))
 

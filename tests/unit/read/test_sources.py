@@ -13,7 +13,6 @@ from secid.errors import UsageError
 from secid.read import resolve_sources
 from secid.read.sources import notes_on_unread_files
 from secid.records import Record
-from secid.settings import Settings
 from tests.snapshots import Snapshot, situations
 
 from .conftest import read, refused, write_arrow
@@ -23,7 +22,7 @@ ROW = {"query": "q", "positive": "p", "negative": "n"}
 
 def names(*specs: str) -> dict[str, list[str]]:
     """Source names with the names of their files."""
-    sources = resolve_sources(specs, Settings())
+    sources = resolve_sources(specs)
     return {source.name: [os.path.basename(path) for path in source.paths] for source in sources}  # noqa: PTH119
 
 

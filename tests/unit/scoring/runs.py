@@ -43,6 +43,6 @@ def scored(
     files = files_of(folder, sources)
     resolved = resolve({"cache": False, "controls": "none", **settings}, environment={}, directory=folder)
     with tempfile.TemporaryDirectory() as work:
-        found = resolve_sources(list(map(str, files)), resolved.values)
+        found = resolve_sources(list(map(str, files)))
         taken = {} if before is None else {"frequencies": before.frequencies}
         return score_sources(found, encoder or PieceEncoder(), resolved, Path(work), Silent(), **taken)

@@ -20,7 +20,7 @@ from secid.triplets.table import TripletTable
 from tests.unit.scoring.runs import scored
 
 MOST_BYTES = 106
-"""Of a triplet in memory, with 10 negatives a record: 102 here, at most 120 anywhere. One more column breaks it."""
+"""Maximum size of a triplet in memory with 10 negatives per record. It takes 102; one more column exceeds this."""
 
 
 @dataclass(frozen=True)
