@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-import pickle
+import copy
 import random
 from pathlib import Path
 from types import SimpleNamespace
@@ -123,7 +123,7 @@ def test_coverage_by_shared_or_partial_token_sets_equals_that_by_separate_ones(t
 
 
 def test_lexicons_that_another_process_gets_give_the_same_coverage(tmp_path):
-    """tests/unit/scoring/test_progress.py counts in a real one."""
+    """A deep copy has what a process would get. tests/unit/scoring/test_progress.py counts in a real one."""
     stores = []
     for role, texts in (("query", ["one two", "drei vier é"]), ("passage", ["two three", "vier", "one", "é two"])):
         spool = TextSpool(role, tmp_path / role)
@@ -131,7 +131,7 @@ def test_lexicons_that_another_process_gets_give_the_same_coverage(tmp_path):
         stores.append(spool.store()[0])
     names, counted = ["alphanumeric", "trigrams"], np.array([True, True, False, True])
     expected = lexicons_of(names, *stores, counted, tmp_path, "alphanumeric")
-    found = pickle.loads(pickle.dumps(expected))
+    found = copy.deepcopy(expected)
     pairs = np.array([0, 0, 1, 1]), np.array([0, 2, 1, 3])
     for name in names:
         own, other = expected[name], found[name]
