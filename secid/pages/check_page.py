@@ -26,9 +26,8 @@ from secid.pages.page import (
 )
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, screen, strong, warning
 from secid.pages.sections.overlap import overlap_section
-from secid.pages.statuses import REPAIR_FIRST, STATUS, above_limits, statuses_line, urgency
+from secid.pages.statuses import MISREADS, REPAIR_FIRST, STATUS, above_limits, damaged_positives, statuses_line, urgency
 from secid.pages.text import capital, code, count, fraction, listed, named, percent, plain, plural, short
-from secid.pages.warnings import MISREADS, damaged_positives
 from secid.results import Example, SourceFinding, SourceReport, TripletExample
 from secid.results.catalogue import CAUTIONS, DEFECTS, FINDINGS
 from secid.results.check import Check, SourceCaution, Spread, TextFacts, repair_defects

@@ -9,8 +9,8 @@ from shlex import quote
 from secid.pages.findings import advice
 from secid.pages.glossary import reason_list, reason_text, reason_words
 from secid.pages.page import QUOTED_CHARACTERS, Item, Page, Section, ShownFindings, Table, foreign, number, status, text
+from secid.pages.statuses import damaged_positives
 from secid.pages.text import code, count, fraction, listed, named, nats, percent, plain, plural, short, shown_interval
-from secid.pages.warnings import damaged_positives
 from secid.records import fault_text
 from secid.results import TripletExample
 from secid.results.catalogue import DEFECTS, FINDINGS
