@@ -237,7 +237,7 @@ class SourcePairs:
         compared = {name for gap in self.gaps for name in (gap.first, gap.second)}
         return sorted(scores, key=lambda name: (name not in compared, -wins[name], -scores[name], name))
 
-    def in_order(self, names: Sequence[str]) -> SourcePairs:
+    def sorted_by(self, names: Sequence[str]) -> SourcePairs:
         """Sort the pairs by the places of their sources in `names`."""
         place = {name: number for number, name in enumerate(names)}
 

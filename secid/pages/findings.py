@@ -14,7 +14,7 @@ from math import isfinite
 from operator import itemgetter
 
 from secid.analyses.guide import GUIDE
-from secid.pages.glossary import by_reason, rule_of, terms
+from secid.pages.glossary import reason_list, rule_of, terms
 from secid.pages.page import (
     ExampleRow,
     Item,
@@ -139,12 +139,12 @@ def ranked(run: Run, source: SourceReport) -> list[Ranked]:
     """List the findings of one source that stand out, the most urgent first."""
     entries = [entry for finding in source.findings if (entry := _above_limit(run, source, finding)) is not None]
     entries.sort(key=itemgetter(0))
-    items = with_number([item for _, item in entries], source)
+    items = with_drop_count([item for _, item in entries], source)
     entries = [(place, item) for (place, _), item in zip(entries, items, strict=True)]
     return sorted([*entries, *_no_command(source, entries), *_skipped(source)], key=itemgetter(0))
 
 
-def with_number(items: Sequence[Item], source: SourceReport) -> list[Item]:
+def with_drop_count(items: Sequence[Item], source: SourceReport) -> list[Item]:
     """Add the number of negatives that the repair drops to the first finding that it drops."""
     words = drops(source)
     first = next((item for item in items if source.repair and item.n_negatives and not item.command), None)
@@ -284,7 +284,7 @@ def _skipped(source: SourceReport) -> list[Ranked]:
     paths = [file.path for file in source.files[:1] if plain(file.path) == file.path and not file.read_once]
     item = Item(
         name="rows left out",
-        sentence=f"Left out of {plural(source.rows.n_read, 'row')}: {by_reason(source.rows.skipped)}. {FIX_THE_FILE}",
+        sentence=f"Left out of {plural(source.rows.n_read, 'row')}: {reason_list(source.rows.skipped)}. {FIX_THE_FILE}",
         command=shlex.join(["secid", "check", *paths]) if paths else "",
         examples=(),
         n_negatives=0,

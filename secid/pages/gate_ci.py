@@ -102,10 +102,10 @@ def github_annotations(verdict: GateVerdict) -> list[str]:
             levels["notice"].append(
                 _command("notice", f"{source_line(source)} {facts(source)}", title="secid gate", file=_file(source))
             )
-    return [line for level, lines in levels.items() for line in _within(level, lines, verdict)]
+    return [line for level, lines in levels.items() for line in _limited(level, lines, verdict)]
 
 
-def _within(level: str, lines: list[str], verdict: GateVerdict) -> list[str]:
+def _limited(level: str, lines: list[str], verdict: GateVerdict) -> list[str]:
     if len(lines) <= MAX_ANNOTATIONS:
         return lines
     left_out = len(lines) - MAX_ANNOTATIONS + 1

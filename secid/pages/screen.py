@@ -171,7 +171,7 @@ def table_lines(table: Table, width: int) -> list[Text]:
     """
     titles = [plain(column.title) for column in table.columns]
     rows = [[[_cell(cell) for cell in row]] for row in table.rows]
-    in_columns = [[[_cell(cell) for cell in row] for row in _in_two(part, table.columns)] for part in table.rows]
+    in_columns = [[[_cell(cell) for cell in row] for row in _status_lines(part, table.columns)] for part in table.rows]
     right = [column.kind in ("number", "wrapped") for column in table.columns]
     heads = 1 if len(titles) < 3 or right[1] else 2
     for start, indent in ((0, 0), (heads, 2)):
@@ -187,7 +187,7 @@ def table_lines(table: Table, width: int) -> list[Text]:
     return _grouped([list(_stacked(titles, row, heads)) for (row,) in rows], table)
 
 
-def _in_two(row: Sequence[str], columns: Sequence[Column]) -> Iterator[Sequence[str]]:
+def _status_lines(row: Sequence[str], columns: Sequence[Column]) -> Iterator[Sequence[str]]:
     """Yield the row, then a row with the second line of its status if the status has two lines."""
     parts = [cell.split("\n") if column.kind == "status" else [cell] for cell, column in zip(row, columns, strict=True)]
     for line in range(max(map(len, parts))):

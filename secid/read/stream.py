@@ -47,7 +47,7 @@ def on_disk(path: str) -> str:
     return local(path)
 
 
-def once_only(path: str) -> bool:
+def is_read_once(path: str) -> bool:
     """Tell whether a path can be read only once: standard input, an object, a pipe (`<(command)`, mkfifo), a device."""
     file = Path(path)
     return path == STDIN or is_object(path) or (file.exists() and not file.is_file())
@@ -94,7 +94,7 @@ class ByteStream:
     def __init__(self, path: str, raw: BinaryIO | None = None) -> None:
         self.path = path
         self._raw = _open(path) if raw is None else raw
-        self._in_place = raw is not None or not once_only(path)
+        self._in_place = raw is not None or not is_read_once(path)
         self._counted = _Counted(self._raw)
         self._packed = io.BufferedReader(cast("io.RawIOBase", self._counted), CHUNK_BYTES)
         self._random: BinaryIO | None = None
@@ -204,7 +204,7 @@ def _open(path: str) -> BinaryIO:
         return sys.stdin.buffer
     try:
         # An unbuffered read of a pipe may return fewer bytes than requested; a buffered read waits for all of them.
-        return Path(on_disk(path)).open("rb", buffering=CHUNK_BYTES if once_only(path) else 0)
+        return Path(on_disk(path)).open("rb", buffering=CHUNK_BYTES if is_read_once(path) else 0)
     except OSError as error:
         raise InputError(f"cannot be opened ({error.strerror})", where=path, remedy=OPEN_REMEDY) from error
 

@@ -149,7 +149,7 @@ def assemble_run(
     settings = resolved.values
     names = [item.name for item in ranked]
     with clock.stage("publish"):
-        compared = comparisons(context.pairs.in_order(names), settings.budget, context.early_stop)
+        compared = comparisons(context.pairs.sorted_by(names), settings.budget, context.early_stop)
         sources = source_reports(context, compared, read.files, run_folder)
         controls = control_results(context)
     results, missing = analyse(context, clock.stage)

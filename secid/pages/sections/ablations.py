@@ -69,7 +69,7 @@ def _summary(run: Run, ablations: Sequence[Ablation]) -> Table:
         rows=tuple(
             (
                 plain(display_name(item.name)),
-                _kept(item),
+                _same_order_count(item),
                 *(_range(item, source.name) for source in run.sources),
                 _swapped(item),
             )
@@ -86,7 +86,7 @@ def _others(item: Ablation) -> list[AblationRow]:
     return [row for row in item.rows if row.setting != item.base]
 
 
-def _kept(item: Ablation) -> str:
+def _same_order_count(item: Ablation) -> str:
     """Format the number of other settings that order all pairs as the run does."""
     known = [row for row in _others(item) if row.stability is not None]
     return f"{count(sum(not row.swapped for row in known))} of {count(len(known))}" if known else "–"

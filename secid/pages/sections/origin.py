@@ -8,10 +8,10 @@ from typing import Any
 from secid.pages.encoder_page import fact_lines
 from secid.pages.glossary import (
     DEFAULTS_CAPTION,
-    by_reason,
-    in_plain_words,
     merged_sentence,
     missing_lines,
+    reason_list,
+    reason_words,
     recipe_line,
     terms,
 )
@@ -35,7 +35,7 @@ def read_section(run: Run) -> Section:
             count(source.rows.n_records),
             count(source.n_queries),
             count(source.n_triplets),
-            by_reason({**source.rows.skipped, **source.rows.dropped_negatives}) or "nothing",
+            reason_list({**source.rows.skipped, **source.rows.dropped_negatives}) or "nothing",
         )
         for source in run.sources
     )
@@ -52,7 +52,7 @@ def read_section(run: Run) -> Section:
         anchor="read",
         title="What was read",
         bullets=(
-            *(f"{in_plain_words(reason)}: {SKIP_REASONS[reason].text}" for reason in reasons),
+            *(f"{reason_words(reason)}: {SKIP_REASONS[reason].text}" for reason in reasons),
             *missing_lines(run),
         ),
         tables=(
@@ -68,7 +68,7 @@ def _left_out(run: Run) -> tuple[Table, ...]:
     rows = tuple(
         (
             plain(source.name),
-            in_plain_words(item.reason),
+            reason_words(item.reason),
             plain(f"{short(item.path, PATH_LIMIT)}:{item.line}"),
             plain(fault_text(item.fact), DETAIL_LIMIT),
         )

@@ -24,7 +24,7 @@ from secid.encode import Encoder
 from secid.errors import InputError
 from secid.files import sha256_of
 from secid.findings.copies import ranges_of
-from secid.pages.glossary import by_reason
+from secid.pages.glossary import reason_list
 from secid.pages.mine_text import NO_MARGIN_ADVICE, short_words
 from secid.pages.text import plural
 from secid.pool import sample_order
@@ -294,7 +294,7 @@ class MinedNegatives:
                 remedy=f"use --on-short keep, or a smaller -k{margins}",
             )
         if self.answers is not None:
-            faults = by_reason(self.answers.reasons)
+            faults = reason_list(self.answers.reasons)
             raise InputError(
                 f"the language model gave no usable negative for any of {n}: {faults}",
                 where=self.miner.name,
@@ -334,9 +334,9 @@ class MinedNegatives:
                         next(texts),
                         "" if by in written else names[key],
                         "",
-                        _known(score),
+                        _nan_to_none(score),
                         None if by in unranked else rank,
-                        _known(margin),
+                        _nan_to_none(margin),
                         miners[by],
                     )
                     for key, rank, by, score, margin in cells
@@ -405,7 +405,7 @@ def write_sources(sources: Sequence[MinedNegatives], run: Mined, folder: Path, p
     return run
 
 
-def _known(value: float) -> float | None:
+def _nan_to_none(value: float) -> float | None:
     return None if value != value else value
 
 

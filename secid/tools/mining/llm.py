@@ -255,7 +255,7 @@ class Endpoint:
                 raw = create(model=self.method.model, messages=[message], **self._fixed, **optional)
             except self._openai.APIStatusError as error:
                 problem = self._shown(error.response.text)
-                if self._with_less(optional, error.response.text):
+                if self._drop_refused_field(optional, error.response.text):
                     continue
                 if error.status_code in REFUSAL_STATUS_CODES:
                     return f"HTTP {error.status_code} {problem}".rstrip()
@@ -298,7 +298,7 @@ class Endpoint:
     def close(self) -> None:
         self._client.close()
 
-    def _with_less(self, optional: Mapping[str, Any], text: str) -> bool:
+    def _drop_refused_field(self, optional: Mapping[str, Any], text: str) -> bool:
         """Stop sending the optional field that the server's message names. Return True to repeat the request."""
         with self._lock:
             if self._optional is not optional:  # another thread has already dropped one

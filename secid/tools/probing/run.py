@@ -108,8 +108,8 @@ def _by_source(readers: Iterable[Reader], task: Task, settings: Settings) -> lis
 
 def _refuse_other_files(files: Iterable[tuple[str, InputFile]], run: Run) -> None:
     """Raise UsageError unless the run has exactly these sources, with the same names and files (SHA-256)."""
-    scored = _by_content((source.name, file) for source in run.sources for file in source.files)
-    probed = _by_content(files)
+    scored = _file_descriptions((source.name, file) for source in run.sources for file in source.files)
+    probed = _file_descriptions(files)
     other = [path for key, path in probed.items() if key not in scored]
     missing = [path for key, path in scored.items() if key not in probed]
     if not other and not missing:
@@ -146,7 +146,7 @@ def _refuse_other_encoder(own: EncoderInfo, of_run: EncoderInfo) -> None:
             )
 
 
-def _by_content(files: Iterable[tuple[str, InputFile]]) -> dict[tuple[str, str], str]:
+def _file_descriptions(files: Iterable[tuple[str, InputFile]]) -> dict[tuple[str, str], str]:
     """Return each file's description for messages, by the name of its source and its SHA-256."""
     return {(name, file.sha256): f"{file.path} as {name}" for name, file in files}
 

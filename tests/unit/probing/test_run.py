@@ -147,7 +147,7 @@ def test_other_batches_for_each_source_are_noticed(
 
 
 def test_lora_learns_the_signal_too(task: Task, encoder: TransformerEncoder) -> None:
-    lora = probed(two_of(task), encoder, replace(PLANTED, lora=True, rates=(2e-2,)))
+    lora = probed(replace(two_of(task), controls={}), encoder, replace(PLANTED, lora=True, rates=(2e-2,)))
     assert pair(lora, "hard", "easy").gap.value > 0
 
 
@@ -262,7 +262,7 @@ def test_sources_that_change_places_are_named(
     task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the second rate each source is trained on the negatives of the other."""
-    real, own = training.steps_of, two_of(task)
+    real, own = training.steps_of, replace(two_of(task), controls={})
 
     def swapped(task: Task, negatives: RowLists, run: TrainingRun, *rest: Any) -> Iterator[Step]:
         other = {NegativeSource("hard"): NegativeSource("easy"), NegativeSource("easy"): NegativeSource("hard")}
