@@ -248,7 +248,7 @@ def tiny(tmp_path_factory):
 
 @pytest.mark.parametrize("name", ["how-to.md", "skill/SKILL.md", "tutorial.md"])
 def test_commands_of_a_page_run_as_typed(here, name, tiny, monkeypatch):
-    """With a tiny model behind the name "minilm"; mining's margins need the real one."""
+    """A tiny model replaces "minilm", except for mining, whose margins need the real one."""
     from secid.cli.app import main
 
     assert len(commands_in(ROOT / "docs" / name)) >= 2

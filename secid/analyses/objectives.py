@@ -458,8 +458,8 @@ def one_more_positive(rows: Triplets, influence: Floats) -> float | None:
     return _narrowing(now, max(0.0, now - within * float((1 / m - 1 / (m + 1)).sum())))
 
 
-def _narrowing(now: float, then: float) -> float | None:
-    return float(1.0 - np.sqrt(then / now)) if now > 0 else None
+def _narrowing(before: float, after: float) -> float | None:
+    return float(1.0 - np.sqrt(after / before)) if before > 0 else None
 
 
 OBJECTIVE_LENS = Analysis("objectives", ObjectiveLens, compute)

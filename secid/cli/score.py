@@ -117,7 +117,7 @@ def _refuse_on_ray(
     if len(encoders or ()) > 1:
         raise UsageError("shards are scored with one encoder", where="--encoder", remedy="name one encoder")
     if prepare:
-        raise UsageError("--on counts the texts itself", where="--prepare", remedy="remove --prepare")
+        raise UsageError("--on already counts the texts", where="--prepare", remedy="remove --prepare")
 
 
 def show(

@@ -28,7 +28,7 @@ CPU_BF16_BUDGET = 2_048
 0.69 at 1,024, 0.65 at 2,048, 0.70 at 4,096."""
 
 GPU_BUDGET = 131_072
-"""Padded tokens per batch on a CUDA GPU. `Replica.work` halves them if the GPU runs out of memory."""
+"""Padded tokens per batch on a CUDA GPU. `Replica.work` halves the number if the GPU runs out of memory."""
 
 OTHER_GPU_BUDGET = 16_384
 """Padded tokens per batch (200 passages) on Apple's and Intel's GPUs, which share the host's memory or have little

@@ -125,7 +125,7 @@ ENDS = r"(?![^\W_])"
 """Pattern of the end of a word: no letter follows. A combining mark may, as in Hindi."""
 
 
-def _of(language: Phrases) -> str:
+def _language_pattern(language: Phrases) -> str:
     """Return the pattern of one language, without refusals."""
     between = UP_TO_SIX_WORDS if language.spaced else BETWEEN_CHARACTERS
     blank, ends = (r"\ ", ENDS) if language.spaced else (r"\ ?", "")

@@ -270,9 +270,9 @@ class _ExampleWriter:
         return tuple(self._example(int(row)) for row in inside[first])
 
     def measured(self, examples: Sequence[TripletExample], places: Sequence[RowPlace]) -> tuple[TripletExample, ...]:
-        """Return a text finding's examples. Those whose triplet was scored get its numbers.
+        """Return a text finding's examples. An example whose triplet was scored gets its numbers.
 
-        places : row places of the first examples. Examples after them have no triplet.
+        places : location of the negative of each of the first examples. The other examples have no triplet.
         """
         shown = [
             example if row is None else replace(self._example(row), match=example.match, negative=example.negative)

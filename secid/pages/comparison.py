@@ -349,7 +349,9 @@ def _difference(values: Sequence[float | None], write: Callable[[float], str]) -
 def _scores(runs: RunComparison) -> Table:
     two = len(runs.runs) == 2
     places = [place for item in runs.sources for place in zip(item.numbers, item.ranks, strict=True)]
-    apart = "; without a rank if not ranked" if any(numbers and rank is None for numbers, rank in places) else ""
+    caption = "Rank, and score in nats ± 95 % CI, by run"
+    if any(numbers and rank is None for numbers, rank in places):
+        caption = "Rank, and score in nats ± 95 % CI, by run; sources that are not ranked have only a score"
     rows = []
     for item in runs.sources:
         cells = [_score(runs, item, place) for place in range(len(runs.runs))]
@@ -361,7 +363,7 @@ def _scores(runs: RunComparison) -> Table:
         *([number("difference")] * (two and not runs.unlike)),
     )
     return Table(
-        caption=f"Rank, and score in nats ± 95 % CI, by run{apart}",
+        caption=caption,
         columns=(foreign("source"), status("status"), *columns, text("hardness")),
         rows=tuple(rows),
     )

@@ -135,8 +135,10 @@ def _quoted(prefix: str) -> str:
 def _verdict(encoder: Description) -> str:
     if encoder.unsettled:
         return f"did not pass: {', '.join(encoder.unsettled)}"
-    skipped = f"; not possible with stored rows: {', '.join(encoder.not_asked)}" if encoder.not_asked else ""
-    return f"all {len(encoder.checks)} checks pass{skipped}"
+    passed = f"all {len(encoder.checks)} checks pass"
+    if encoder.not_asked:
+        return f"{passed}; not possible with stored rows: {', '.join(encoder.not_asked)}"
+    return passed
 
 
 def cache_screen(usage: CacheInfo) -> Screen:

@@ -152,9 +152,11 @@ def _fact(label: str, text: str) -> Line:
 
 
 def finding_facts(entry: Finding) -> dict[str, str]:
-    settings = f"; thresholds are the settings {listed(entry.settings)}" if entry.settings else ""
+    rule = entry.rule
+    if entry.settings:
+        rule = f"{entry.rule}; thresholds are the settings {listed(entry.settings)}"
     return {
-        "rule": entry.rule + settings,
+        "rule": rule,
         "needs": NEEDS[entry.needs],
         "defect": "yes" if entry.counted else "no, a source with it can still have no defects",
         "limit": "none" if entry.limit is None else default_limit(entry.limit, "source's negatives"),

@@ -217,9 +217,10 @@ def left_out(source: SourceVerdict) -> str:
 def basis(verdict: GateVerdict) -> str:
     """Return sentences about the baseline, policy and encoder that were used."""
     shared = any(check.n_shared for source in verdict.sources for check in source.checks)
-    guide = "" if verdict.guide is None else f"; guide: {verdict.guide}"
     policy = verdict.policy_from or "derived from the baseline"
-    sentences = [f"Baseline: {verdict.baseline}; policy: {policy}; encoder: {verdict.encoder}{guide}."]
+    sentences = [f"Baseline: {verdict.baseline}; policy: {policy}; encoder: {verdict.encoder}."]
+    if verdict.guide is not None:
+        sentences.append(f"Guide: {verdict.guide}.")
     if verdict.paired:
         none = f"Not paired with {verdict.paired}, because no source shares queries with its predecessor there."
         sentences.append(f"Paired with {verdict.paired}." if shared else none)

@@ -324,7 +324,7 @@ REASON_TEXTS: Mapping[str, str] = {
     f"{flag_of('guide')} the gate uses the baseline's guide",
     "weak_baseline": "this baseline is too small or too varied to detect even 70 % random passages",
     "no_guide_before": "the baseline was made without a guide, so its suspects are not known",
-    "guide_flags_random": "the guide flags random passages too, or had none to be measured on",
+    "guide_flags_random": "the guide also flags random passages, or there were none to test it on",
     "guide_repeats_target": "the guide orders all negatives as the encoder does",
     "guide_sample": "the guide scored a sample of the negatives",
     "no_judged_query": "the qrels judge none of its queries",

@@ -157,8 +157,12 @@ def _counted(reasons: Mapping[str, int], words: Mapping[str, str] | None = None)
 def usage_words(usage: Usage) -> str:
     """Return the tokens and cost of the answers, in one line."""
     text = f"{plural(usage.n_answers, 'answer')}, {count(usage.n_tokens_in)} tokens in, {count(usage.n_tokens_out)} out"
-    text += "" if usage.cost is None else f", cost {usage.cost:,.4f}"
-    return text + (f"; {plural(usage.n_uncounted, 'answer')} without token counts" if usage.n_uncounted else "")
+    parts = [
+        text,
+        "" if usage.cost is None else f"cost {usage.cost:,.4f}",
+        f"{plural(usage.n_uncounted, 'answer')} without token counts" if usage.n_uncounted else "",
+    ]
+    return "; ".join(filter(None, parts))
 
 
 def sweep_screen(sweep: Sweep) -> Screen:

@@ -214,9 +214,9 @@ def _inactive(source: str, values: Mapping[str, Any]) -> str:
     best, positives = values["best"], fraction(values["best_positives"], 2)
     if not values["helps"]:
         return f"{low} No tokenizer that leaves words whole helps (most: {plain(best)}, {positives})."
-    apart = "" if values["for_all"] else " in a separate run"
+    run = "" if values["for_all"] else " in a separate run"
     negatives = fraction(values["best_negatives"], 2)
-    return f"{low} Use {flag_of('tokenizer', best)}{apart}: positives then cover {positives}, negatives {negatives}."
+    return f"{low} Use {flag_of('tokenizer', best)}{run}: positives then cover {positives}, negatives {negatives}."
 
 
 def _misread(_: str, values: Mapping[str, Any]) -> str:
@@ -227,11 +227,11 @@ def _misread(_: str, values: Mapping[str, Any]) -> str:
 
 
 def _chosen(_: str, values: Mapping[str, Any]) -> str:
-    apart = sorted(values["sources"].items(), key=lambda item: -abs(item[1][1] - item[1][2]))
+    sources = sorted(values["sources"].items(), key=lambda item: -abs(item[1][1] - item[1][2]))
     parts = [
         f"{named(name)} has {count(n)} of the {count(values['n_queries'])} queries (hardness of the other sources: "
         f"{fraction(on_them, 2)} on these, {fraction(on_rest, 2)} on the rest)"
-        for name, (n, on_them, on_rest) in apart
+        for name, (n, on_them, on_rest) in sources
     ]
     return f"{listed(parts, MAX_WARNED_NAMES)}."
 

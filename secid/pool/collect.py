@@ -139,7 +139,7 @@ class Collected:
             rows.drop(item, self._files.get(item.path, 0), queries)
 
     def rows(self) -> list[SourceRows]:
-        """Return the rows of each split. Without any split yet, add the split ""."""
+        """Return the rows of each split. If there is no split yet, add one with the name ""."""
         if not self._by_split:
             self._rows_of("")
         return list(self._by_split.values())

@@ -71,7 +71,7 @@ PARQUET_TYPES: Mapping[str, Set[str]] = {
 PASSAGE_IDS, SCORES, FURTHER_POSITIVES = "ids of passages", "scores of passages", "further positives"
 POSITIVE_SCORES = "scores of positives"
 MINED = "rank, margin and miner of negatives"
-"""PASSAGE_IDS to MINED: names of contents that only some schemas can hold."""
+"""Names of contents that some schemas cannot hold. A message lists those that a file loses."""
 
 
 @dataclass(frozen=True, kw_only=True)

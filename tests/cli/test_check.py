@@ -49,7 +49,7 @@ def test_five_sources_fit_a_screen(columns):
 
 
 def test_the_commands_repair_the_source(invoke, tmp_path):
-    """The flags and files given are in the command that saves the check, and both run as they are printed."""
+    """The saved and the repair command repeat the flags and files, and run as printed."""
     table = [{**row, "hard": row["neg"], "other": "x"} for row in rows(12, 4)]
     table[0]["hard"] = [*table[0]["hard"], table[0]["pos"][0].upper()]
     path = tmp_path / "my rows.jsonl"

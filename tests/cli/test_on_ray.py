@@ -73,7 +73,7 @@ def processes(folder):
 
 @pytest.fixture(scope="module")
 def ray_environment():
-    """For children: folders of Ray alone, with a short name for its sockets, and a key and cache of its own."""
+    """Give child processes a folder for Ray with a short name, as its sockets need, and a separate key and cache."""
     folder = Path(tempfile.mkdtemp(prefix="ray-", dir="/tmp"))
     key = {"RAY_AUTH_MODE": "token", "RAY_AUTH_TOKEN": secrets.token_hex(16)}
     key["XDG_CACHE_HOME"] = str(folder / "cache")  # rows of an earlier test run would leave nothing to encode

@@ -221,7 +221,7 @@ def test_hardness_is_not_evaluated_where_positives_are_farther_than_random_passa
 
 
 def test_the_worlds_hold_every_case() -> None:
-    """Without all cases, the tests above show little."""
+    """The tests above are weak if a case does not occur."""
     apart, compared, shares = 0, 0, set()
     for seed in range(6):
         theirs = expected(world(seed))

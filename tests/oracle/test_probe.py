@@ -1,4 +1,4 @@
-"""The probe's groups and measures against plain Python, and that damage to either is noticed."""
+"""Test the probe's groups and metrics against plain Python, and that the test notices damage to either."""
 
 from __future__ import annotations
 

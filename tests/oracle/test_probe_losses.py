@@ -1,4 +1,4 @@
-"""The losses of the probe against their definitions in plain loops, and that damage to either is noticed."""
+"""Test the probe's losses against their definitions in plain loops, and that the test notices damage to either."""
 
 from __future__ import annotations
 
@@ -59,7 +59,7 @@ def expected_loss(queries: Tensor, passages: Tensor, sides: Sides, loss: str) ->
 
 
 def both(loss: str, passages: str, seed: int, damage: str = "") -> tuple[float, float]:
-    """The largest difference of the losses, and of their gradients by the rows of queries and passages."""
+    """Return the largest difference between the losses, and between their gradients for all query and passage rows."""
     sides = sides_of(seed, passages, Objective(loss, passages, None).n_positives)
     queries, texts = rows(seed, 4).requires_grad_(), rows(seed + 100, sides.positive.shape[1]).requires_grad_()
     other = loss
@@ -89,7 +89,7 @@ def test_losses_and_gradients_are_those_of_their_definitions(loss: str, passages
 @pytest.mark.parametrize("damage", ["another loss", "temperature", "a lost negative"])
 @pytest.mark.parametrize("loss", LOSSES)
 def test_damage_to_a_loss_is_noticed(loss: str, damage: str) -> None:
-    """Over seeds, since with all negatives of a query masked GIST has nothing to lose."""
+    """Damage must show for at least one seed: if every negative of a query is masked, GIST's loss is constant."""
     seen = np.array([both(loss, "batch", seed, damage) for seed in range(4)])
     assert (seen.max(axis=0) > 1e-4).all()
 

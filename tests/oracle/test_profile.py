@@ -301,7 +301,7 @@ def test_what_is_compared_with_nothing_is_not_ranked():
 
 
 def test_shards_together_decide_what_is_compared():
-    """In the sample of the queries, d was compared with nothing and b was too easy; in all, c is compared with none."""
+    """In the sample, d was not compared and b was too easy. Over all queries, c is not compared."""
     sample = EqualHardness(pairs=(), unranked={"d": "few_shared", "b": "too_easy"})
     gaps = [PairGap(*names, Difference(0.1, 0.01, 50, 50)) for names in ("ab", "ad")]
     assert sample.with_gaps(["a", "b", "c", "d"], gaps).unranked == {"c": "few_shared", "b": "too_easy"}

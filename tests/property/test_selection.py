@@ -113,7 +113,7 @@ def test_an_order_by_place_is_noticed_by_the_test_above(tmp_path, monkeypatch):
 
 
 moved_scores = st.tuples(st.integers(0, 6), st.floats(-0.4, 0.4), st.sampled_from([-1, 0, 1]))
-"""A whole number of units, the distance of the score from it, and the direction of a change in the last place."""
+"""Scores: a number of units, an offset from it in units, and the direction of a change in the last binary digit."""
 
 
 @settings(max_examples=200, deadline=None)

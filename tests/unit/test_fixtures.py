@@ -45,7 +45,7 @@ def queries() -> dict[str, str]:
 
 @pytest.fixture(scope="module")
 def relevant(queries: dict[str, str], passages: dict[str, str]) -> dict[str, list[str]]:
-    """Query text to the texts of its relevant passages."""
+    """Map each query text to the texts of its relevant passages."""
     found: dict[str, list[str]] = {}
     header, *lines = (COLLECTION / "qrels" / "test.tsv").read_text(encoding="utf-8").splitlines()
     assert header == "query-id\tcorpus-id\tscore"

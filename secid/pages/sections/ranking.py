@@ -116,7 +116,10 @@ def pairs_section(run: Run) -> Section | None:
         for pair in run.comparisons
         if whole or (pair.first, pair.second) in following
     )
-    which = "" if whole else f"; neighbors in the ranking, of {count(len(run.comparisons))} pairs in report.json"
+    caption = "Pairs of sources, the higher score first"
+    if not whole:
+        n_pairs = plural(len(run.comparisons), "pair")
+        caption = f"Neighbors in the ranking, the higher score first; report.json has all {n_pairs}"
     heads = ("difference (nats)", "95 % CI", "Holm p")
     columns = (
         foreign("pair"),
@@ -131,7 +134,7 @@ def pairs_section(run: Run) -> Section | None:
         anchor="pairs",
         title="Differences between sources",
         paragraphs=(pairs_sentence(run),),
-        tables=(Table(caption=f"Pairs of sources, the higher score first{which}", columns=columns, rows=rows),),
+        tables=(Table(caption=caption, columns=columns, rows=rows),),
         terms=terms("difference", "95 % CI", "Holm p", "queries for 80 %", "hardness, outscoring of a pair"),
     )
 
@@ -159,7 +162,7 @@ def _needed(number: float | None) -> str:
     return f"over {count(MAX_SHOWN_QUERIES)}" if number > MAX_SHOWN_QUERIES else count(-(-number // step) * step)
 
 
-# What the controls say of the sources: one line, and two tables.
+# What the controls show about the sources: one line and two tables.
 
 CONTROL_NAMES = {
     "random": "Random passages",
@@ -383,7 +386,9 @@ def early_section(run: Run) -> Section | None:
         )
         for pair in stop.pairs
     )
-    ties = "" if stop.tie_nats is None else f"; differences below {nats(stop.tie_nats)} nats count as ties"
+    decided = "Decided pairs"
+    if stop.tie_nats is not None:
+        decided = f"Decided pairs; differences below {nats(stop.tie_nats)} nats count as ties"
     look_columns = tuple(map(number, ("queries", "texts needed", "error spent", "pairs decided")))
     pair_columns = (foreign("pair"), text("outcome"), number("queries"), number("difference (nats)"))
     return Section(
@@ -392,7 +397,7 @@ def early_section(run: Run) -> Section | None:
         paragraphs=tuple(early_sentences(stop)),
         tables=(
             Table(caption="Looks", columns=look_columns, rows=looks),
-            Table(caption=f"Decided pairs{ties}", columns=pair_columns, rows=pairs),
+            Table(caption=decided, columns=pair_columns, rows=pairs),
         ),
         terms=(
             *terms("queries", "difference"),

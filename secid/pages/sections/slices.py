@@ -69,9 +69,11 @@ def _findings(slices: Sequence[Slice]) -> tuple[Table, ...]:
         (f"{named(_value(part))}, {named(item.name)}", *(percent(item.finding_shares.get(name)) for name in used))
         for part, item in every
     )
-    cut = f", the {len(slices)} largest slices" if len(slices) == FINDING_SLICES else ""
+    caption = "Share of negatives by failure bucket"
+    if len(slices) == FINDING_SLICES:
+        caption = f"Share of negatives by failure bucket in the {len(slices)} largest slices"
     columns = (foreign("slice and source"), *(number(plain(name)) for name in used))
-    return (Table(caption=f"Share of negatives by failure bucket{cut}", columns=columns, rows=rows),)
+    return (Table(caption=caption, columns=columns, rows=rows),)
 
 
 def _sorted(slices: Sequence[Slice]) -> Sequence[Slice]:

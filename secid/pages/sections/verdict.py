@@ -229,8 +229,8 @@ def _highest(run: Run, names: Sequence[str], of: str) -> list[str]:
     if not pairs:
         return []
     if any(frozenset(pair) not in compared for pair in combinations(top, 2)):
-        apart = f"{of}no score is significantly above those of {sources_listed(top)}, which are not all compared."
-        return [capital(apart)]
+        sentence = f"{of}no score is significantly above those of {sources_listed(top)}, which are not all compared."
+        return [capital(sentence)]
     if len(top) == 1:
         return [f"{of}{named(top[0])} has the highest score."]
     first = (

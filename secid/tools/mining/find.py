@@ -281,15 +281,14 @@ class MinedNegatives:
         if self.in_file.any():
             return
         n, why = plural(len(self.in_file), "row"), short_words(self.short)
-        method, margins = self.miner.method, ""
+        method, other_ranks = self.miner.method, None
         if isinstance(method, Dense):
-            margins = "; --sweep shows other ranks and margins"
-            margins += "" if method.relative is None else f", {NO_MARGIN_ADVICE}"
+            other_ranks = SWEEP_ADVICE if method.relative is None else f"{SWEEP_ADVICE}, {NO_MARGIN_ADVICE}"
         if self.picks.counts.any():
             raise InputError(
                 f"each of {n} has fewer than {self.plan.k} negatives, so --on-short drop drops all: {why}",
                 where=self.miner.name,
-                remedy=f"use --on-short keep, or a smaller -k{margins}",
+                remedy=f"{FEWER_ADVICE}; {other_ranks}" if other_ranks else FEWER_ADVICE,
             )
         if self.answers is not None:
             faults = reason_list(self.answers.reasons)
@@ -298,7 +297,7 @@ class MinedNegatives:
                 where=self.miner.name,
                 remedy=f"read {REJECTED.format(self.miner.name)} in the folder, and change the model or --prompt",
             )
-        raise InputError(f"found no negative for any of {n}: {why}", where=self.miner.name, remedy=margins[2:] or None)
+        raise InputError(f"found no negative for any of {n}: {why}", where=self.miner.name, remedy=other_ranks)
 
     def rows(self) -> Iterator[CopyRow]:
         """Yield the rows of the file, the same at each call."""

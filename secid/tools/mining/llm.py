@@ -362,7 +362,7 @@ def _address_and_key(url: str | None) -> tuple[str, str | None]:
 def _usage(tokens: Collection[tuple[int, int] | None], price: tuple[float, float] | None) -> Usage:
     """Return the usage of all answers.
 
-    tokens : token counts of prompt and answer; None if unknown.   price : price of a million tokens of each.
+    tokens : token counts of prompt and answer; None if unknown.   price : price per million tokens of each.
     """
     n_in, n_out = (sum(pair[side] for pair in tokens if pair) for side in (0, 1))
     return Usage(

@@ -82,7 +82,7 @@ class Llm:
     """Negatives that a language model writes.
 
     url   : base URL of the endpoint; None for that in OPENAI_BASE_URL, or OpenAI's if it is not set.
-    price : price of a million tokens of prompt and of answer, in any currency.
+    price : prices per million tokens of prompt and of answer, in any currency.
     thinking : False to ask the model not to think first.
     """
 
@@ -122,7 +122,7 @@ class Miner:
 
 
 JOURNAL, REJECTED = ".llm-{}.jsonl", ".{}.rejected.jsonl"
-"""Hidden files of all answers of a language model, and of the rejected texts. FOLDER/* matches only files of rows."""
+"""Files of a language model's answers and of its rejected texts. They are hidden, so FOLDER/* does not match them."""
 
 
 @dataclass(frozen=True)
@@ -335,7 +335,7 @@ OPTIONS: Mapping[str, Option] = {
     "price": Option(
         lambda value: TypeAdapter(tuple[Amount, Amount]).validate_python(tuple(value.split("/"))),
         "IN/OUT, each 0 or more",
-        "give the prices of a million tokens, such as price=0.15/0.60",
+        "give prices per million tokens, such as price=0.15/0.60",
     ),
 }
 

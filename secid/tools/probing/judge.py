@@ -80,25 +80,25 @@ def gap(values: Floats, group: Index, runs: BetweenRuns | None) -> Gap:
     by_query = values.mean(axis=0)
     mean = float(by_query.mean())
     n_groups = len(np.unique(group))
-    of_queries = float(clustered_covariance(by_query[None], group)[0, 0])
+    query_variance = float(clustered_covariance(by_query[None], group)[0, 0])
     if runs is None or n_groups < 2:
-        error = sqrt(of_queries)
+        error = sqrt(query_variance)
         return Gap(value=mean, standard_error=error, error_queries=error, error_runs=None, interval_95=None, p=None)
-    of_runs = max(0.0, runs.variance) / n_seeds
-    variance = of_queries + of_runs
+    run_variance = max(0.0, runs.variance) / n_seeds
+    variance = query_variance + run_variance
     error = sqrt(variance)
     if (
         not np.abs(values).max() > DIFFERENCE_ROUNDING or error <= DIFFERENCE_ROUNDING
     ):  # the same texts, or one difference everywhere
         p = float(abs(mean) <= DIFFERENCE_ROUNDING)
         return Gap(value=mean, standard_error=0.0, error_queries=0.0, error_runs=0.0, interval_95=(mean, mean), p=p)
-    freedom = variance**2 / (of_queries**2 / (n_groups - 1) + of_runs**2 / runs.degrees)
+    freedom = variance**2 / (query_variance**2 / (n_groups - 1) + run_variance**2 / runs.degrees)
     half = float(stdtrit(freedom, 0.975)) * error
     return Gap(
         value=mean,
         standard_error=error,
-        error_queries=sqrt(of_queries),
-        error_runs=sqrt(of_runs),
+        error_queries=sqrt(query_variance),
+        error_runs=sqrt(run_variance),
         interval_95=(mean - half, mean + half),
         p=float(2.0 * stdtr(freedom, -abs(mean) / error)),
     )

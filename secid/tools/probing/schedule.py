@@ -134,7 +134,7 @@ class TrainingRuns:
         return n * self._step_seconds * (self._options.steps + self._ranking_steps) / len(self._learners)
 
     def _time_steps(self) -> tuple[float, int]:
-        """Measure the seconds of a step, and the time of a ranking as a number of steps. Return both."""
+        """Time a training step and a ranking. Return the seconds per step, and the ranking time in steps."""
         learner, (fold, test) = self._learners[0], next(iter(self._tests.items()))
         negatives = next(iter(self._task.negatives.values()))
         run = TrainingRun(None, fold, 0, 0.0)

@@ -84,7 +84,7 @@ class Counts:
         keys = sorted(both[0].keys() | both[1].keys())
         return Counts(
             {key: merge_frequencies([part[key] for part in both if key in part]) for key in keys},
-            {name: _added(self.formal.get(name), other.formal.get(name)) for name in {**self.formal, **other.formal}},
+            {name: _sums(self.formal.get(name), other.formal.get(name)) for name in {**self.formal, **other.formal}},
             distinct(np.concatenate([self.phrases, other.phrases])),
             dict(sorted((Counter(self.shared) + Counter(other.shared)).items())),
             self.n_texts + other.n_texts,
@@ -115,10 +115,10 @@ class Counts:
         return RunTexts(RunOpenings(common_phrases(self.phrases), shared), hubs, lengths, excess)
 
 
-def _added(one: tuple[GapMoments, ...] | None, other: tuple[GapMoments, ...] | None) -> tuple[GapMoments, ...]:
-    if not one or not other:
-        return one or other or ()
-    return tuple(a.plus(b) for a, b in zip(one, other, strict=True))
+def _sums(first: tuple[GapMoments, ...] | None, second: tuple[GapMoments, ...] | None) -> tuple[GapMoments, ...]:
+    if not first or not second:
+        return first or second or ()
+    return tuple(a.plus(b) for a, b in zip(first, second, strict=True))
 
 
 def summed_counts(parts: Callable[[], Iterable[Counts]]) -> Counts:
@@ -141,7 +141,7 @@ def summed_counts(parts: Callable[[], Iterable[Counts]]) -> Counts:
 
 
 def count_part(readers: Sequence[Reader], settings: Settings, shard: Shard, folder: Path, progress: Progress) -> Counts:
-    """Count one part: the rows of its queries, and its passages in all rows.
+    """Count the texts of one shard: rows whose query is in the shard, and the shard's passages in all rows.
 
     readers : opened readers that have not been read.   folder : an empty folder for spool files.
     """

@@ -550,7 +550,7 @@ def halves(path: Path) -> list[list[dict[str, Any]]]:
 
 
 def test_the_fixtures_pass_the_gate_that_they_are_the_baseline_of(fixture_run, tiny, invoke):
-    """Not the poisoned one: its defects fail whatever the baseline has."""
+    """Only the poisoned source fails, because its defects fail with any baseline."""
     listed = invoke("baseline", fixture_run.folder, "-o", "b.json")
     assert listed.code == 0
     (poisoned,) = [line for line in listed.out.splitlines() if line.startswith("poisoned: ")]

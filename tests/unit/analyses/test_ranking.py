@@ -114,7 +114,7 @@ def test_a_source_that_was_not_compared_with_all_others_has_no_letter():
 
 
 def letters_are_right(letters: Mapping[str, set[str]], apart: Collection[tuple[str, str]]) -> bool:
-    """By every pair: a letter is shared if and only if the pair is not established, and each source has one."""
+    """Return whether pairs share a letter if and only if they are not established, and each source has a letter."""
     shared = {(a, b): bool(letters[a] & letters[b]) for a, b in combinations(letters, 2)}
     return all(letters.values()) and all(shares == (own not in apart) for own, shares in shared.items())
 

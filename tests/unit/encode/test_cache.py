@@ -105,7 +105,7 @@ def folder(tmp_path: Path) -> Path:
 
 @pytest.fixture
 def small_blocks(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of ten rows, read one after another; segments of 256 rows, which is a call of the encoder."""
+    """Use blocks of ten rows, read one after another, and seal a segment after each 256 rows."""
     monkeypatch.setattr(segment_module, "CHECKSUM_BLOCK_BYTES", 640)
     monkeypatch.setattr(segment_module, "N_READERS", 1)
     monkeypatch.setattr(cache_module, "SEAL_BYTES", 256 * ROW_BYTES)

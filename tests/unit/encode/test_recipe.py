@@ -69,7 +69,7 @@ def encoder_in(folder: Path, **settings: Any) -> TransformerEncoder:
 
 
 def changed(folder: Path, to: Path, **documents: Any) -> Path:
-    """A copy with other fields in its JSON files. documents: fields by file, as in config={...}; None removes it."""
+    """Copy an encoder, and change fields of its JSON files. documents: fields by file, as in config={...}; None removes it."""
     files = {"config": "config.json", "prompts": PROMPTS, "sentence": SENTENCE, "tokenizer": "tokenizer_config.json",
              "pooling": POOLING, "modules": "modules.json"}  # fmt: skip
     shutil.copytree(folder, to)
@@ -88,7 +88,7 @@ def recipe(folder: Path, **settings: Any) -> Recipe:
 
 
 def kinds(found: Recipe) -> set[str]:
-    """The kinds of what a recipe says of the encoder."""
+    """Return the kinds of facts that a recipe states about the encoder."""
     return {fact.kind for fact in found.facts}
 
 

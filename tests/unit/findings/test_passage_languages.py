@@ -155,7 +155,7 @@ def rows_of(pairs):
 
 
 def flags_of(folder, *sources, name):
-    """By source the flagged (query, negative) pairs."""
+    """Return the flagged (query, negative) pairs of each source."""
     with pool_of(folder, *sources) as plan:
         found = []
         for planned, mask in zip(plan.sources, text_masks(plan.queries, plan.passages, plan.sources), strict=True):

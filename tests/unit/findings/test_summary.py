@@ -1,4 +1,4 @@
-"""Findings of a source: `check` and `score` say the same of one file, and examples are chosen alike everywhere."""
+"""Findings of a source: `check` and `score` report the same for one file, and choose examples the same way."""
 
 from __future__ import annotations
 

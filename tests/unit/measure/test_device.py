@@ -1,4 +1,4 @@
-"""On a device: nothing inside the loops over blocks waits for it or mixes devices, shown on tensors without content."""
+"""Test on meta tensors that the loops over blocks never wait for the device and never mix devices."""
 
 from __future__ import annotations
 

@@ -91,7 +91,7 @@ def test_the_bias_is_the_definition_and_adds_up_over_parts_under_the_state_of_th
 
 @pytest.mark.parametrize("counts", [[1] * 40, [40], [1, 30, 2, 7]], ids=["one negative", "one query", "k above d"])
 def test_shared_negatives_weights_of_zero_and_copies_are_the_definition(counts, monkeypatch):
-    """On one thread and on more threads than blocks; d = 24, two budgets."""
+    """Use one thread, then more threads than blocks; d = 24, two budgets."""
     monkeypatch.setitem(blocks.PLANS, "cpu", replace(blocks.PLANS["cpu"], n_triplets=16))
     vectors, rows = source(np.array(counts))
     generator, n = np.random.default_rng(6), len(rows)

@@ -1,4 +1,4 @@
-"""Closed forms of METHOD 9 against autograd of the definitions, and what they say of a source."""
+"""Test the closed forms of METHOD 9 against autograd of the definitions, and the results for a source."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def test_what_is_spent_rises_and_ends_at_the_chance_allowed():
 
 
 def brute_most_equal(names: list[str], open_pairs: set[tuple[str, str]]) -> int:
-    """Over all ways to give sources a value, the most pairs of equal value among which none is known to be apart."""
+    """Try all assignments of values to sources; return the most equal pairs such that no equal pair is decided."""
     best = 0
     for values in product(range(len(names)), repeat=len(names)):
         equal = {pair for pair in combinations(range(len(names)), 2) if values[pair[0]] == values[pair[1]]}

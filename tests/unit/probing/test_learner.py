@@ -211,7 +211,7 @@ def test_a_loss_that_is_not_finite_ends_the_training(encoder: TransformerEncoder
 def test_a_gradient_that_is_not_finite_ends_the_training(
     encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """After the last step, no further loss would reveal it."""
+    """No later loss would reveal NaN weights after the last step."""
     learner = learner_of(encoder)
     learner._weights[0].register_hook(lambda gradient: gradient * torch.nan)
     with pytest.raises(DivergedError, match="norm of its gradient nan"):

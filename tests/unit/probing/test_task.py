@@ -152,7 +152,7 @@ def test_many_passages_are_cut_to_the_deepest_lists_that_fit(
     dense = np.argsort(-scores, axis=1, kind="stable")
 
     def listed(depth: int) -> set[int]:
-        """Without BM25's."""
+        """Return the passages that are candidates without BM25."""
         own = {int(place) for row in rows for place in many.positives.of(row)}
         own |= {int(place) for row in dense for place in row[:depth]}
         return own | {int(id_) for lists in many.negatives.values() for row in rows for id_ in lists.of(row)[:depth]}

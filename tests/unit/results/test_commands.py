@@ -1,4 +1,4 @@
-"""Commands on a source: no two sources share a file, and a name that no line can hold has none."""
+"""Test commands on a source: no two sources share a file, and a name that does not fit on one line has no command."""
 
 from __future__ import annotations
 

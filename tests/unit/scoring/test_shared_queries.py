@@ -1,4 +1,4 @@
-"""Sources of different queries: what the table, the pairs and the sentences say of them. Source: METHOD 16.1."""
+"""Test the table, the pairs and the sentences for sources with different queries. Source: METHOD 16.1."""
 
 from __future__ import annotations
 

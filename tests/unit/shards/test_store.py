@@ -35,7 +35,7 @@ class Recording(MemoryFileSystem):
 
 
 class Unreachable(MemoryFileSystem):
-    """Fails with an error that is not an OSError."""
+    """File system whose calls fail with an error that is not an OSError."""
 
     protocol = "unreachable"
 
