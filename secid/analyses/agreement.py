@@ -170,8 +170,8 @@ def pairs_ordered_alike(first: Mapping[str, float], second: Mapping[str, float])
     A pair that ties on both sides is ordered alike; a pair that ties on only one side is not. Source: METHOD 12.
     """
     names = sorted(first.keys() & second.keys())
-    alike = [np.sign(first[a] - first[b]) == np.sign(second[a] - second[b]) for a, b in combinations(names, 2)]
-    return sum(map(bool, alike)), len(alike)
+    same_order = [np.sign(first[a] - first[b]) == np.sign(second[a] - second[b]) for a, b in combinations(names, 2)]
+    return sum(map(bool, same_order)), len(same_order)
 
 
 def kendall_tau_b(first: Floats, second: Floats) -> float | None:
@@ -288,7 +288,7 @@ def _compare(run: Run, name: str, values: Mapping[str, float], outcome: Outcomes
     a = np.array([values[source] for source in names])
     b = np.array([outcome.values[source] for source in names])
     errors = np.array([outcome.errors.get(source, 0.0) for source in names])
-    alike, n_pairs = pairs_ordered_alike(values, {source: outcome.values[source] for source in names})
+    n_alike, n_pairs = pairs_ordered_alike(values, {source: outcome.values[source] for source in names})
     of_scores, of_outcomes = name == _ranked_by(run), bool(errors.any())
     n_sides = of_scores + of_outcomes
     rate = ERROR_RATE / max(1, n_sides * n_pairs)
@@ -305,7 +305,7 @@ def _compare(run: Run, name: str, values: Mapping[str, float], outcome: Outcomes
         spearman_rho=rho,
         spearman_interval_95=_rho_interval(first, second, rho) if n_sides else None,
         n_pairs=n_pairs,
-        n_pairs_alike=alike,
+        n_pairs_alike=n_alike,
         first=None if top is None else names[top],
         best=None if best is None or outcome.abstained or outcome.is_open else names[best],
         top_1_regret=top_1_regret(a, b),
@@ -389,14 +389,14 @@ def _critical_value(rate: float) -> float:
 def _half_widths(run: Run, names: Sequence[str], rate: float) -> Floats:
     """Return (S, S) half-widths of score differences at this error rate; infinite for pairs that were not compared."""
     place = {name: number for number, name in enumerate(names)}
-    wide = np.full((len(names), len(names)), np.inf)
-    np.fill_diagonal(wide, 0.0)
+    widths = np.full((len(names), len(names)), np.inf)
+    np.fill_diagonal(widths, 0.0)
     for pair in run.comparisons:
         if pair.first in place and pair.second in place:
             i, j = place[pair.first], place[pair.second]
             low, high = pair.interval_95
-            wide[i, j] = wide[j, i] = (high - low) / 2.0 * _critical_value(rate) / _critical_value(ERROR_RATE)
-    return wide
+            widths[i, j] = widths[j, i] = (high - low) / 2.0 * _critical_value(rate) / _critical_value(ERROR_RATE)
+    return widths
 
 
 def unlike_chance(items: Sequence[Agreement]) -> list[Agreement]:

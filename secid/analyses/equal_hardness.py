@@ -85,9 +85,9 @@ class EqualHardness:
         If this would leave no source in the ranking, the other reasons are dropped.
         """
         others = {name: reason for name, reason in self.unranked.items() if reason != FEW_SHARED}
-        few = few_shared(names, [(gap.first, gap.second) for gap in gaps])
-        reasons = few | {name: reason for name, reason in others.items() if name not in few}
-        return replace(self, unranked=few if len(reasons) == len(names) else reasons)
+        isolated = few_shared(names, [(gap.first, gap.second) for gap in gaps])
+        reasons = isolated | {name: reason for name, reason in others.items() if name not in isolated}
+        return replace(self, unranked=isolated if len(reasons) == len(names) else reasons)
 
 
 def equal_hardness(
@@ -127,13 +127,13 @@ def unranked(names: Sequence[str], upper: Mapping[str, float], pairs: Sequence[E
     upper : upper end of the hardness interval by source, for sources that have one. If no source has one, only sources
             in no pair are not ranked.   pairs : the compared pairs; if there is none, all sources are judged.
     """
-    few = few_shared(names, [(pair.first, pair.second) for pair in pairs])
-    judged = [name for name in names if name not in few]
+    isolated = few_shared(names, [(pair.first, pair.second) for pair in pairs])
+    judged = [name for name in names if name not in isolated]
     reasons = {name: "too_easy" for name in judged if upper.get(name, MIN_RANKED_HARDNESS) < MIN_RANKED_HARDNESS}
     if len(judged) >= MIN_PAIRED_SOURCES and upper and pairs:
         overlapping = {name for pair in pairs if pair.overlap >= MIN_OVERLAP for name in (pair.first, pair.second)}
         reasons |= {name: "apart" for name in judged if name not in overlapping and name not in reasons}
-    return few if len(reasons) == len(judged) else few | reasons
+    return isolated if len(reasons) == len(judged) else isolated | reasons
 
 
 def few_shared(names: Sequence[str], compared: Sequence[tuple[str, str]]) -> dict[str, str]:

@@ -448,14 +448,14 @@ def one_more_positive(rows: Triplets, influence: Floats) -> float | None:
     heads = rows.record_offsets[:-1]
     _, record = np.unique(rows.record[heads], return_inverse=True)
     m = np.bincount(record)
-    alone = np.add.reduceat(influence, heads) * m[record]
+    single_effects = np.add.reduceat(influence, heads) * m[record]
     query = np.unique(rows.query, return_inverse=True)[1]
     if query.max() + 1 < MIN_QUERIES or m.max() < 2:
         return None
-    mean = np.bincount(record, alone) / m
-    within = float(((alone - mean[record]) ** 2).sum() / (m - 1).sum())
-    now = float((np.bincount(query, influence) ** 2).sum())
-    return _narrowing(now, max(0.0, now - within * float((1 / m - 1 / (m + 1)).sum())))
+    mean = np.bincount(record, single_effects) / m
+    within = float(((single_effects - mean[record]) ** 2).sum() / (m - 1).sum())
+    current = float((np.bincount(query, influence) ** 2).sum())
+    return _narrowing(current, max(0.0, current - within * float((1 / m - 1 / (m + 1)).sum())))
 
 
 def _narrowing(before: float, after: float) -> float | None:

@@ -94,10 +94,10 @@ def _shared_queries(sources: Sequence[SourceNegatives]) -> tuple[Index, Floats]:
         known[triplet[start:stop]] = True
         both = np.bincount(cell[stop:], known[triplet[stop:]], len(size))
         known[triplet[start:stop]] = False
-        here = of_source == a
-        n_negatives[of_query[here]] = size[here]
+        is_own = of_source == a
+        n_negatives[of_query[is_own]] = size[is_own]
         n_own = np.where(of_source > a, n_negatives[of_query], 0)
-        n_negatives[of_query[here]] = 0
+        n_negatives[of_query[is_own]] = 0
         shared = n_own > 0
         n_shared[a] = np.bincount(of_source, shared, len(sources))
         sums[a] = np.bincount(of_source[shared], (both / (n_own + size - both))[shared], len(sources))

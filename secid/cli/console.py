@@ -117,7 +117,7 @@ class ConsoleProgress:
                 parts = (
                     short(self._place, MAX_DESCRIPTION_COLUMNS),
                     self._count(),
-                    self._left(seconds),
+                    self._time_left(seconds),
                     f"{duration(seconds)} so far",
                 )
                 self._console.print(Text(log_line(f"{self._stage}: {', '.join(filter(None, parts))}")))
@@ -132,7 +132,7 @@ class ConsoleProgress:
         per_second = f", {amount(rate, self._unit)}/s" if rate and not (self._bars and self._is_narrow) else ""
         return f"{done.split()[0] if total else done}{total}{per_second}"
 
-    def _left(self, seconds: float) -> str:
+    def _time_left(self, seconds: float) -> str:
         if not self._done or self._total is None:
             return ""
         return f"{duration(seconds * (self._total - self._done) / self._done)} left"

@@ -107,8 +107,8 @@ def _classified(heads: Sequence[bytes], saved: Path | None) -> tuple[Index, npt.
     for candidates, chosen in ((LATIN, np.flatnonzero(is_ascii)), (LANGUAGES, np.flatnonzero(~is_ascii))):
         for start in range(0, len(chosen), CLASSIFIED_AT_ONCE):
             places = chosen[start : start + CLASSIFIED_AT_ONCE]
-            some = [heads[place] for place in places.tolist()]
-            numbers[places], confidence[places] = _model_of(candidates, saved).classify(some)
+            texts = [heads[place] for place in places.tolist()]
+            numbers[places], confidence[places] = _model_of(candidates, saved).classify(texts)
     return numbers, confidence
 
 

@@ -333,8 +333,8 @@ def _other_language(planned: PlannedSource, language: npt.NDArray[np.int16]) -> 
     spoken = record_of_positive * len(LANGUAGES) + of_positive
     labels, counts = np.unique(spoken[decided], return_counts=True)
     known = is_known(record * len(LANGUAGES) + negative_language, labels)
-    alone = is_known(spoken, labels[counts == 1])
+    is_single = is_known(spoken, labels[counts == 1])
     return (
         (negative_language != UNCERTAIN_LANGUAGE) & (decided_in[record] > 0) & ~known,
-        decided & (decided_in[record_of_positive] > 1) & alone,
+        decided & (decided_in[record_of_positive] > 1) & is_single,
     )

@@ -127,10 +127,10 @@ ENDS = r"(?![^\W_])"
 
 def _language_pattern(language: Phrases) -> str:
     """Return the pattern of one language, without refusals."""
-    between = UP_TO_SIX_WORDS if language.spaced else BETWEEN_CHARACTERS
+    gap = UP_TO_SIX_WORDS if language.spaced else BETWEEN_CHARACTERS
     blank, ends = (r"\ ", ENDS) if language.spaced else (r"\ ?", "")
     return rf"""(?:
-      (?:(?:{language.yes}){PAUSE}+)?(?:{language.here}){blank}{between}(?:{language.thing}){ends}
+      (?:(?:{language.yes}){PAUSE}+)?(?:{language.here}){blank}{gap}(?:{language.thing}){ends}
     | (?:{language.yes})\ ?[,.!，。、！،]\ ?(?:{language.here}){ends}
     | (?:{language.label})(?:\ ?(?:\#|n[.º°]|№)?\ ?\d{{1,3}})?{COLON}
     )"""
@@ -147,7 +147,7 @@ def without_dotless(pattern: str) -> str:
 
 LEADING_MARKS = r"[\s\"'“”„«»「『【\[¡¿*#>_`-]*"
 REFUSAL = "|".join([ENGLISH_REFUSAL, *map(_refusal, PHRASES_OF.values())])
-PHRASE = without_dotless(rf"{'|'.join([ENGLISH, *map(_of, PHRASES_OF.values())])}|(?P<refusal>{REFUSAL})")
+PHRASE = without_dotless(rf"{'|'.join([ENGLISH, *map(_language_pattern, PHRASES_OF.values())])}|(?P<refusal>{REFUSAL})")
 ENGLISH_STARTS = (
     "absol all_ alrig as_a assis below certa docum easy_ gener got_ great hard here_ here' i_am i'm i_apo i_can i_cou "
     "i_wil i_won neg no_pr of_co ok passa query re-w regre requi rewri sure synth the_a the_f the_g "

@@ -49,10 +49,10 @@ def sound_negatives(planned: PlannedSource) -> Flags:
 
     A formal defect counts if the source's negatives have more of it than its positives.
     """
-    return _without(planned, planned.excess)
+    return _without_defects(planned, planned.excess)
 
 
-def _without(planned: PlannedSource, formal: Iterable[str]) -> Flags:
+def _without_defects(planned: PlannedSource, formal: Iterable[str]) -> Flags:
     """Return (T,) flags of negatives without these formal defects and without defects that count in all sources."""
     mask = DEFECT_MASK | np.uint32(sum(1 << BITS[name] for name in formal))
     return np.asarray(planned.findings & mask == 0)
@@ -79,7 +79,7 @@ def records_left(planned: PlannedSource) -> tuple[int, int]:
     with only blank negatives counts as a record.
     """
     dropped = tuple(name for name, helps in planned.excess.items() if helps)
-    n_left = len(distinct(planned.triplet_record()[_without(planned, dropped)]))
+    n_left = len(distinct(planned.triplet_record()[_without_defects(planned, dropped)]))
     blank = planned.blanks.keys[~is_known(planned.blanks.query, distinct(planned.query))]
     return n_left, planned.n_records + len(np.unique(comparable_keys(blank)))
 

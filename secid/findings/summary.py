@@ -111,12 +111,12 @@ class Matcher:
 
     def copies(self, planned: PlannedSource, place: int) -> Match | None:
         """Return how often the record lists the text; None if `place` is not its first listing."""
-        same = self._same(planned, place)
+        same = self._equal_listings(planned, place)
         return Match(kind="copies", n=int(planned.copies[same].sum())) if same[0] == place else None
 
     def earlier(self, planned: PlannedSource, place: int) -> Match:
         """Return the place where the record lists the text first."""
-        first = self._same(planned, place)[0]
+        first = self._equal_listings(planned, place)[0]
         return Match(
             kind="earlier",
             path=planned.source.paths[int(planned.negative_file[first])],
@@ -124,7 +124,7 @@ class Matcher:
             n=int(planned.negative_ordinal[first]) + 1,
         )
 
-    def _same(self, planned: PlannedSource, place: int) -> Index:
+    def _equal_listings(self, planned: PlannedSource, place: int) -> Index:
         record = _record(planned, place)
         low, high = planned.negative_offsets[record : record + 2]
         forms = self._forms(planned.negatives[low:high])

@@ -119,9 +119,9 @@ def listed_before(source: PlannedSource, passages: TextForms) -> Flags:
     """
     keys = source.triplet_record() * max(1, passages.n_forms) + passages.number[source.negatives]
     order = np.argsort(keys, kind="stable")
-    again = np.zeros(len(keys), np.bool_)
-    again[order[1:]] = keys[order[1:]] == keys[order[:-1]]
-    return again
+    is_repeat = np.zeros(len(keys), np.bool_)
+    is_repeat[order[1:]] = keys[order[1:]] == keys[order[:-1]]
+    return is_repeat
 
 
 def echo_flags(source: PlannedSource, queries: TextForms, passages: TextForms) -> Flags:

@@ -121,6 +121,6 @@ def unit(rows: Tensor) -> Tensor:
     """Scale rows, (n, d), to length 1 in float64."""
     import torch
 
-    wide = rows.double()
-    scaled: Tensor = wide / torch.linalg.vector_norm(wide, dim=1, keepdim=True)
+    rows64 = rows.double()
+    scaled: Tensor = rows64 / torch.linalg.vector_norm(rows64, dim=1, keepdim=True)
     return scaled

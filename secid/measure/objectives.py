@@ -1,9 +1,9 @@
 """Losses and gradients of training objectives on frozen scores, in closed form.
 
-A score s is a dot product divided by the temperature. Every objective gives a loss and its derivative with respect to each s. The
-gradient of a record's negatives is one number times their softmax (or maximum) weights, so the cost of a record grows
-with its number of passages, not of pairs. Only MW compares passages of different queries. Worked example: one positive
-and one negative with equal scores have a loss of log 2 under each objective, with gradients -1/2 and +1/2.
+A score s is a dot product divided by the temperature. Every objective gives a loss and its derivative with respect to
+each s. The gradient of a record's negatives is one number times their softmax (or maximum) weights, so the cost of a
+record grows with its number of passages, not of pairs. Only MW compares passages of different queries. Worked example:
+one positive and one negative with equal scores have a loss of log 2 under each objective, with gradients -1/2 and +1/2.
 Source: METHOD 9.
 """
 
@@ -94,7 +94,7 @@ class ObjectiveValues:
 
 
 Pooled = tuple[Tensor, Tensor]
-"""A value per record, and its derivative with respect to each passage: weights >= 0 that add up to 1 within a record."""
+"""A value per record, and its derivative for each passage: weights >= 0 that add up to 1 within a record."""
 
 
 def _soft(values: Tensor, record: Tensor, n: int) -> Pooled:

@@ -307,9 +307,9 @@ def _block_dots(window: Window, block: SlotBlock, smallest_distance: float) -> t
     anchors = torch.stack([window.queries.index_select(0, block.query), positives], dim=1).double()
     anchors /= torch.linalg.vector_norm(anchors, dim=2, keepdim=True)
     k, d = block.host.k, negatives.shape[1]
-    wide = negatives.double()
-    norms = torch.linalg.vector_norm(wide, dim=1)
-    cosines = torch.bmm(anchors, wide.view(-1, k, d).transpose(1, 2)).transpose(0, 1).reshape(2, -1) / norms
+    negatives64 = negatives.double()
+    norms = torch.linalg.vector_norm(negatives64, dim=1)
+    cosines = torch.bmm(anchors, negatives64.view(-1, k, d).transpose(1, 2)).transpose(0, 1).reshape(2, -1) / norms
     query_positive = (anchors[:, 0] * anchors[:, 1]).sum(1).repeat_interleave(k)
     query_positive = _tie(query_positive, torch.ones_like(query_positive))  # so that it is not above s_pn = 1 of a copy
     difference = (negatives.view(-1, k, d) - positives.unsqueeze(1)).view(-1, d)

@@ -94,8 +94,8 @@ def gram(vectors: Vectors, triplets: Triplets, amount: Floats, dtype: torch.dtyp
 
     dtype : number format of the rows before they are multiplied.
     """
-    wide = scaled_rows(vectors, triplets, amount, dtype).double()
-    return wide @ wide.T
+    rows = scaled_rows(vectors, triplets, amount, dtype).double()
+    return rows @ rows.T
 
 
 def scaled_rows(vectors: Vectors, triplets: Triplets, amount: Floats, dtype: torch.dtype = torch.float32) -> Tensor:
@@ -170,12 +170,12 @@ def _forms_and_sums(rows: Tensor, shrink: Tensor, tile: int) -> tuple[Tensor, Te
 
     It uses tr((C S)^2) = c^T (S o S) c, where c is the diagonal of C, and S is a query's sum of v v^T.
     """
-    wide, d = shrink.double(), rows.shape[2]
+    shrink64, d = shrink.double(), rows.shape[2]
     squares = torch.zeros(d, d, dtype=torch.float64, device=rows.device)
     for batch in torch.split(rows, tile):
         squares += torch.bmm(batch.mT, batch).square_().sum(0, dtype=torch.float64)
     forms = rows.square().view(-1, d) @ shrink.T
-    return forms.double(), ((wide @ squares) * wide).sum(1)
+    return forms.double(), ((shrink64 @ squares) * shrink64).sum(1)
 
 
 # Influence of every triplet, standard errors clustered by query, and bias, at any budget.
@@ -355,8 +355,8 @@ def _part(rows: Tensor, share: Tensor, n: float) -> tuple[float, Floats]:
         zip(torch.split(rows, CONVERTED_ROWS_AT_ONCE), torch.split(share, CONVERTED_ROWS_AT_ONCE), strict=True)
     )
     for chunk, counts in chunks:
-        wide = chunk.double()
-        matrix += wide.T @ (wide * (counts / n).unsqueeze(1))
+        chunk64 = chunk.double()
+        matrix += chunk64.T @ (chunk64 * (counts / n).unsqueeze(1))
     lower = factor_of(matrix)
     forms = torch.cat(
         [

@@ -277,8 +277,8 @@ MAX_ROWS = 10
 def check_screen(check: Check, pages: Sequence[Path] = ()) -> Screen:
     """Show verdict, table, urgent findings, repair commands, and where the rest is. pages: files written."""
     headline, *others = verdict(check)
-    many = len(check.sources) > MAX_ROWS
-    rows = [one for one in check.sources if not many or problems(one, check.texts[one.name])]
+    is_long = len(check.sources) > MAX_ROWS
+    rows = [one for one in check.sources if not is_long or problems(one, check.texts[one.name])]
     groups = _groups(check)
     n_more = len(groups) - SHOWN_FINDINGS
     rest = listed([named(str(path)) for path in pages], len(pages)) if pages else "add -o check.html"

@@ -170,8 +170,10 @@ def _numbers(runs: Sequence[Run]) -> list[str]:
             name: f"{plural(item.n_queries, 'query', 'queries')}, {plural(item.n_triplets, 'negative')}"
             for name, item in numbers.items()
         }
-        alike = len(set(counts.values())) == 1
-        texts.append("; ".join(dict.fromkeys(text if alike else f"{name}: {text}" for name, text in counts.items())))
+        all_equal = len(set(counts.values())) == 1
+        texts.append(
+            "; ".join(dict.fromkeys(text if all_equal else f"{name}: {text}" for name, text in counts.items()))
+        )
     return texts
 
 

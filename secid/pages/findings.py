@@ -216,8 +216,8 @@ def sentence(finding: SourceFinding, n_sampled: int | None = None, queries: str 
     if n_sampled is not None:
         n = f"{n} of {count(n_sampled)} sampled"
         notes = [f"estimated {percent(finding.share)} of all", f"95 % CI {share_interval(finding)}"]
-    found = f"Negatives that {FINDINGS[finding.name].says}: {n} ({', '.join(filter(None, notes))})."
-    return " ".join(filter(None, (found, repeated_rows(finding.n_rows or 0), advice(finding))))
+    counted = f"Negatives that {FINDINGS[finding.name].says}: {n} ({', '.join(filter(None, notes))})."
+    return " ".join(filter(None, (counted, repeated_rows(finding.n_rows or 0), advice(finding))))
 
 
 def repeated_rows(n: int) -> str:

@@ -149,7 +149,7 @@ class Vocabulary:
         with_others  : False to leave out the frequencies of other tokens, which takes half of the time.
         """
         if not with_others:
-            numbers, known = self._found(keys)
+            numbers, known = self._lookup(keys)
             ends = np.append(0, np.cumsum(known))[np.cumsum(counts)]
             return IndexedTokens(*distinct_in_blocks(numbers[known], ends, len(self)), NO_FREQUENCIES)
         numbers, others = self._numbers(keys)
@@ -165,10 +165,10 @@ class Vocabulary:
 
     def places(self, keys: Keys) -> Index:
         """Return (n,), the place of each key in the vocabulary; -1 for an unknown key."""
-        numbers, known = self._found(keys)
+        numbers, known = self._lookup(keys)
         return np.where(known, numbers.astype(np.int64), -1)
 
-    def _found(self, keys: Keys) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
+    def _lookup(self, keys: Keys) -> tuple[npt.NDArray[np.uint32], npt.NDArray[np.bool_]]:
         """Return (n,) places of the keys in the vocabulary, and (n,) flags: False for an unknown key."""
         if not len(self):
             return np.zeros(len(keys), np.uint32), np.zeros(len(keys), np.bool_)

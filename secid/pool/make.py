@@ -359,8 +359,8 @@ def draft_plan(
     sources = [p for p in sources if p.n_triplets or not (p.source.name in filled or (filled and settings.shard))]
     tallies = {planned.name: planned.tally for planned in whole}
     if settings.shard is not None:
-        apart = (grouped(c.unassigned, query_ids, passage_ids, query_store.keys) for c in gathered.collected)
-        tallies |= {unassigned_of(planned.source.name): planned.tally for planned in apart}
+        unassigned = (grouped(c.unassigned, query_ids, passage_ids, query_store.keys) for c in gathered.collected)
+        tallies |= {unassigned_of(planned.source.name): planned.tally for planned in unassigned}
     without_triplets = () if settings.shard is None else tuple(planned for planned in whole if not planned.n_triplets)
     if settings.shard is not None and not filled:
         raise EmptyShardError(settings.shard, tallies, without_triplets)

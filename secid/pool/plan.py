@@ -183,9 +183,9 @@ class PlannedSource:
 
     def listed_again(self) -> npt.NDArray[np.bool_]:
         """Return (L,) flags of the listings after the first one of their triplet."""
-        again = np.ones(len(self.listed), np.bool_)
-        again[np.unique(self.listed, return_index=True)[1]] = False
-        return again
+        is_repeat = np.ones(len(self.listed), np.bool_)
+        is_repeat[np.unique(self.listed, return_index=True)[1]] = False
+        return is_repeat
 
     def triplet_record(self) -> Index:
         """Return (T,) record of each triplet."""

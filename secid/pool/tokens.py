@@ -381,18 +381,18 @@ def span_keys(blob: bytes, starts: Index, ends: Index) -> Keys:
 
 def _trigram_keys(texts: Packed) -> tuple[Keys, Index]:
     """Return trigram keys, and the number of keys per text. Keys are exact; shorter texts set the 64th bit."""
-    points, between = _collapsed(texts)
-    sizes = np.maximum(np.diff(between) - 1, 0)
+    points, spaces = _collapsed(texts)
+    sizes = np.maximum(np.diff(spaces) - 1, 0)
     keys = points.astype(np.uint64)
     short = np.flatnonzero((sizes == 1) | (sizes == 2))
-    at, size = between[short] + 1, sizes[short].astype(np.uint64)
+    at, size = spaces[short] + 1, sizes[short].astype(np.uint64)
     second = np.where(size == 2, keys[at + 1], np.uint64(0))
     of_short = np.uint64(1 << 63) | size << np.uint64(42) | second << np.uint64(21) | keys[at]
     keys[:-2] = keys[:-2] << np.uint64(42) | keys[1:-1] << np.uint64(21) | keys[2:]
     keys[at] = of_short
     whole = np.ones(len(keys), np.bool_)
     for back in range(3):  # windows that start here reach beyond their text
-        whole[np.maximum(between - back, 0)] = False
+        whole[np.maximum(spaces - back, 0)] = False
     whole[at] = True
     counts = np.maximum(sizes - 2, 0)
     counts[short] = 1
@@ -411,10 +411,10 @@ def _collapsed(texts: Packed) -> tuple[npt.NDArray[Any], Index]:
         joined = " ".join(["", *filter(None, flat), ""])
         return np.frombuffer(joined.encode("utf-32-le"), np.uint32), np.concatenate([[0], np.cumsum(sizes)])
     points = np.frombuffer(b" " + texts.data.lower().translate(_SPACES), np.uint8)
-    between = np.concatenate([[0], texts.ends() + 1])
+    spaces = np.concatenate([[0], texts.ends() + 1])
     is_space = points == ord(" ")
     keep = np.append(True, ~(is_space[1:] & is_space[:-1]))
-    return (points, between) if keep.all() else (points[keep], (np.cumsum(keep) - 1)[between])
+    return (points, spaces) if keep.all() else (points[keep], (np.cumsum(keep) - 1)[spaces])
 
 
 def dictionary_encode(keys: Keys) -> tuple[Keys, npt.NDArray[np.int32]]:

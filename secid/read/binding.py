@@ -84,12 +84,12 @@ def cell(row: Row, key: ColumnKey) -> Any:
 def make_head(rows: Sequence[Row]) -> Head:
     """Return the head of the rows that have the commoner form, named or positional. `rows` holds at least one row."""
     named = [row for row in rows if isinstance(row, dict)]
-    alike: Sequence[Row] = named if 2 * len(named) >= len(rows) else [row for row in rows if isinstance(row, list)]
+    same_type: Sequence[Row] = named if 2 * len(named) >= len(rows) else [row for row in rows if isinstance(row, list)]
     counts: dict[ColumnKey, Counter[str]] = {}
-    for row in alike:
+    for row in same_type:
         for key, value in row.items() if isinstance(row, dict) else enumerate(row):
             counts.setdefault(key, Counter())[kind_of(value)] += 1
-    return Head(tuple(alike), {key: _commonest(kinds) for key, kinds in counts.items()})
+    return Head(tuple(same_type), {key: _commonest(kinds) for key, kinds in counts.items()})
 
 
 def _commonest(kinds: Counter[str]) -> str:
@@ -159,7 +159,7 @@ class Binding:
     query, positives, negatives : names of their columns, as shown to the user.
     columns        : all columns that `extract` touches; None for rows without names.
     splits         : whether negatives are a dict {split: negatives} ("the keys of neg").
-    either         : whether a single text may replace a list.
+    single_or_list : whether a single text may replace a list.
     labelled       : "pair" if `extract` returns (query, passage, label), "list" for (query, passages, labels), else "".
     query_ids, passage_ids : whether rows hold ids in place of these texts.
     positive_texts : whether positives are texts even if `passage_ids` is set.
@@ -180,7 +180,7 @@ class Binding:
     note: str = ""
     splits: bool = False
     pairs: bool = False
-    either: bool = False
+    single_or_list: bool = False
     labelled: Labelled = ""
     query_ids: bool = False
     passage_ids: bool = False
@@ -231,9 +231,9 @@ def bind_columns(
     """
     kinds = head.kinds
     unknown = "null" in (kinds[positive], kinds[negatives[0]]) and len(negatives) == 1
-    options["either"] = options.get("either") or unknown
-    scalar_positive = kinds[positive] not in LISTS and not options["either"]
-    scalar_negative = len(negatives) > 1 or (kinds[negatives[0]] not in LISTS and not options["either"])
+    options["single_or_list"] = options.get("single_or_list") or unknown
+    scalar_positive = kinds[positive] not in LISTS and not options["single_or_list"]
+    scalar_negative = len(negatives) > 1 or (kinds[negatives[0]] not in LISTS and not options["single_or_list"])
     return Binding(
         query=str(query),
         positives=str(positive),
@@ -423,7 +423,7 @@ def columns(
             [key for key in columns_named(head, tier) if head.kinds[key] in kinds] for tier in tiers[1:]
         )
         return [
-            bind_columns(head, q, p, n, either=form == "any", **options)
+            bind_columns(head, q, p, n, single_or_list=form == "any", **options)
             for q, p, n in product(queries, positives, list(negative_groups(head, negatives)))
             # Numbered columns form an n-tuple. A list on either side makes the shape "lists".
             if form != "lists" or (len(n) == 1 and LISTS & {head.kinds[p], head.kinds[n[0]]})

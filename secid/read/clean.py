@@ -338,7 +338,7 @@ class Cleaner:
         of = "negatives" if absent == "no_negatives" else "positives"
         if values is None:
             raise _Unusable(absent, Fact("absent", {"of": of}))
-        if self._binding.either:
+        if self._binding.single_or_list:
             return (values,)
         if isinstance(values, str):
             raise _Unusable("string_for_list", Fact("string", {"text": shorten(values, 60)}))

@@ -138,8 +138,10 @@ def ready_flags(head: Head) -> str:
     in_order = texts and (n == 3 or (n > 3 and not any(look_like_ids(head.column(key)) for key in head.kinds)))
     if not in_order and (labelled := label_flags(head)):
         return labelled
-    query = _one(head, QUERY_NAMES)
-    positive = _one(head, POSITIVE_NAMES if query else POSITIVE_NAMES[:1])  # in code search, a `doc` may be the query
+    query = _only_column(head, QUERY_NAMES)
+    positive = _only_column(
+        head, POSITIVE_NAMES if query else POSITIVE_NAMES[:1]
+    )  # in code search, a `doc` may be the query
     negatives = [str(key) for key in head.kinds if says_negative(str(key)) and head.kinds[key] in TEXT_KINDS]
     negatives = [name for name in negatives if name not in (query, positive)]
     none = f"if no column holds negatives, {MINE_FIRST}"
@@ -159,7 +161,7 @@ def pair_flags(head: Head) -> str:
     """Return the flags that name the query and positive columns, as in `ready_flags`."""
     if not head.named:
         return "--query-column 0 --positive-column 1, or other positions"
-    names = _quoted(_one(head, QUERY_NAMES)), _quoted(_one(head, POSITIVE_NAMES))
+    names = _quoted(_only_column(head, QUERY_NAMES)), _quoted(_only_column(head, POSITIVE_NAMES))
     return f"name the columns: --query-column {names[0]} --positive-column {names[1]}"
 
 
@@ -172,15 +174,15 @@ def label_flags(head: Head) -> str:
     ]
     if not labels or any(says_negative(str(key)) and head.kinds[key] in TEXT_KINDS for key in head.kinds):
         return ""
-    query = _one(head, QUERY_NAMES)
-    passage = _one(head, (*PASSAGE_NAMES, *PASSAGE_LIST_NAMES, *POSITIVE_NAMES)) if query else None
+    query = _only_column(head, QUERY_NAMES)
+    passage = _only_column(head, (*PASSAGE_NAMES, *PASSAGE_LIST_NAMES, *POSITIVE_NAMES)) if query else None
     cut = "" if {*map(as_label, leaves(head.column(labels[0])))} - {None} <= BINARY_LABELS else " --positive-score X"
     flags = (f"if {labels[0]} says which passages are positives: --query-column {_quoted(query)} "
              f"--positive-column {_quoted(passage)} --label-column {_quoted(str(labels[0]))}{cut}")  # fmt: skip
     return flags if head.named else flags.replace("NAME", "N")
 
 
-def _one(head: Head, tiers: tuple[str, ...]) -> str | None:
+def _only_column(head: Head, tiers: tuple[str, ...]) -> str | None:
     """Return the only text column whose name fits the tiers; None if there is none, or several."""
     names = [name for name in columns_named(head, tiers) if head.kinds[name] in TEXT_KINDS]
     return names[0] if len(names) == 1 else None

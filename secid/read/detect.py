@@ -322,7 +322,7 @@ def _by_flags(head: Head, settings: Settings, path: str) -> Binding:
             raise undecided(head, keys, "--negative-column is needed too", path, ready_flags(head))
         negatives = groups[0]
     splits = len(negatives) == 1 and head.kinds[negatives[0]] == "struct" and are_miners(head, negatives[0])
-    binding = bind_columns(head, query, positive, negatives, splits=splits, either=splits)
+    binding = bind_columns(head, query, positive, negatives, splits=splits, single_or_list=splits)
     return binding if head.named else refuse_wider_rows(binding, head)
 
 

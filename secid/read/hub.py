@@ -122,7 +122,7 @@ class _Repository:
         return [path for path in self.files if path.startswith(folder) and is_data(path.rpartition("/")[2])]
 
     def listed(self) -> str:
-        return f"it holds {_some(self.files)}"
+        return f"it holds {_listing(self.files)}"
 
     def splits(self) -> dict[tuple[str, str], list[str]]:
         """Return (config, split) -> data files, from the README or the names in a Parquet conversion; else {}."""
@@ -293,13 +293,13 @@ def _split(word: str, name: str, revision: str | None, config: str, split: str) 
     splits = repository.splits()
     if (config, split) not in splits:
         known = [f"{config}:{split}" for config, split in splits]
-        remedy = f"it has {_some(known)}" if known else f"no config is known; {NAME_FILES_REMEDY.format(name)}"
+        remedy = f"it has {_listing(known)}" if known else f"no config is known; {NAME_FILES_REMEDY.format(name)}"
         raise UsageError(f"no config {config!r} with a split {split!r}", where=word, remedy=remedy)
     dataset = name.rpartition("/")[2]
     return HubFiles(repository.fetch(splits[config, split]), dataset if config == "default" else config, note)
 
 
-def _some(words: Sequence[str]) -> str:
+def _listing(words: Sequence[str]) -> str:
     return ", ".join([*words[:MAX_LISTED], *["…"][: len(words) > MAX_LISTED]]) or "nothing"
 
 
@@ -353,7 +353,7 @@ def _refuse_several_configs(repository: _Repository, revision: str | None, word:
         words = [f"{repository.name}{at}:{config}:{split}" for config, split in repository.splits()]
         ids = f"; --collection {word} resolves the ids of one" if _roles(configs) else ""
         raise UsageError(
-            "has several configs; secid reads one at a time", where=word, remedy=f"name one: {_some(words)}{ids}"
+            "has several configs; secid reads one at a time", where=word, remedy=f"name one: {_listing(words)}{ids}"
         )
 
 

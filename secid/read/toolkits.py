@@ -214,7 +214,7 @@ def several_miners(head: Head) -> list[Binding]:
     positives = [key for key in columns_named(head, POSITIVE_NAMES) if head.kinds[key] in LISTS | SCALARS]
     bindings = [
         Binding(query, positive, f"the keys of {negative}", itemgetter(query, positive, negative),
-                (query, positive, negative), splits=True, either=True, note="one source each")
+                (query, positive, negative), splits=True, single_or_list=True, note="one source each")
         for query, positive, negative in product(query_columns(head), positives, negatives)
     ]  # fmt: skip
     if columns_named(head, NEGATIVE_NAMES):
@@ -236,7 +236,7 @@ def _a_source_each(head: Head, columns: list[str]) -> list[Binding]:
     ]
     splits = {name: name for name in columns}
     both = product(query_columns(head), positives)
-    return [_split(query, positive, splits, either=True) for query, positive in both] if splits else []
+    return [_split(query, positive, splits, single_or_list=True) for query, positive in both] if splits else []
 
 
 def are_miners(head: Head, key: ColumnKey) -> bool:

@@ -135,16 +135,16 @@ def _without_common_value(plan: Plan, by: str) -> list[RunWarning]:
         planned.name: {value for number in distinct(planned.slice) if (value := plan.slices[number])}
         for planned in plan.sources
     }
-    alone = [
+    isolated = [
         name
         for name, source_values in values.items()
         if source_values
         and any(values[other] for other in values if other != name)
         and not any(source_values & values[other] for other in values if other != name)
     ]
-    if not alone:
+    if not isolated:
         return []
-    sources = {name: sorted(values[name])[:MAX_SHOWN_VALUES] for name in alone[:MAX_SHOWN_SOURCES]}
+    sources = {name: sorted(values[name])[:MAX_SHOWN_VALUES] for name in isolated[:MAX_SHOWN_SOURCES]}
     return [RunWarning(kind="no_common_slice_value", values={"column": by, "sources": sources})]
 
 

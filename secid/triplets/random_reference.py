@@ -342,12 +342,12 @@ def passage_means(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors) ->
     queries = distinct(np.concatenate([rows.query for rows in triplets]))
     total = torch.zeros(vectors.dimension, dtype=torch.float64, device=vectors.computes_on)
     for rows in rows_of_ids(vectors, "passage", pool, REFERENCE_ROWS_AT_ONCE):
-        wide = rows.double()
-        total += torch.linalg.vector_norm(wide, dim=1).reciprocal() @ wide
+        rows64 = rows.double()
+        total += torch.linalg.vector_norm(rows64, dim=1).reciprocal() @ rows64
     sums = []
     for rows in rows_of_ids(vectors, "query", queries, REFERENCE_ROWS_AT_ONCE):
-        wide = rows.double()
-        sums.append((wide @ total / torch.linalg.vector_norm(wide, dim=1)).cpu().numpy())
+        rows64 = rows.double()
+        sums.append((rows64 @ total / torch.linalg.vector_norm(rows64, dim=1)).cpu().numpy())
     place, label = labels_of(plan, queries)
     positive = plan.known_positives[label] % len(plan.passages)
     inside = is_known(positive, pool)

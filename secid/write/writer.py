@@ -248,12 +248,12 @@ def _harmless_columns(head: Sequence[Mapping[str, Any]], names: Sequence[str]) -
             return None
         return binding.schema, binding.text_columns, binding.query_ids, binding.passage_ids
 
-    alone = reading(())
-    if reading(names) == alone:
+    expected = reading(())
+    if reading(names) == expected:
         return list(names)
     harmless: list[str] = []
     for name in names:
-        if reading((*harmless, name)) == alone:
+        if reading((*harmless, name)) == expected:
             harmless.append(name)
     return harmless
 

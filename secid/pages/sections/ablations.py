@@ -28,7 +28,7 @@ def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
     If none do, it is on the order of all ranked sources. "" with fewer than two of them or without other settings.
     """
     ranked = {source.name for source in run.sources if source.scored.rank is not None}
-    tried = [row for item in ablations if item.name != SAMPLE for row in _others(item)]
+    tried = [row for item in ablations if item.name != SAMPLE for row in _other_rows(item)]
     rows = [row for row in tried if row.stability is not None]
     if not rows or len(ranked) < 2:
         return ""
@@ -82,18 +82,18 @@ def _at(run: Run) -> str:
     return "" if run.budget == 1.0 else f" at B = {budget(run.budget)}"
 
 
-def _others(item: Ablation) -> list[AblationRow]:
+def _other_rows(item: Ablation) -> list[AblationRow]:
     return [row for row in item.rows if row.setting != item.base]
 
 
 def _same_order_count(item: Ablation) -> str:
     """Format the number of other settings that order all pairs as the run does."""
-    known = [row for row in _others(item) if row.stability is not None]
+    known = [row for row in _other_rows(item) if row.stability is not None]
     return f"{count(sum(not row.swapped for row in known))} of {count(len(known))}" if known else "–"
 
 
 def _swapped(item: Ablation) -> str:
-    rows = [row for row in _others(item) if row.swapped]
+    rows = [row for row in _other_rows(item) if row.swapped]
     if not rows:
         return "–"
     pairs = list(dict.fromkeys(pair for row in rows for pair in row.swapped))
@@ -109,7 +109,7 @@ def _range(item: Ablation, name: str) -> str:
 
 def _remark(item: Ablation) -> str:
     """Return remarks on a varied setting that the tables lack: noise of samples, other encoders, stability by block."""
-    rows = _others(item)
+    rows = _other_rows(item)
     clauses = []
     if item.name == SAMPLE:
         n_swaps, n_noise = sum(len(row.swapped) for row in rows), sum(len(row.open_swaps) for row in rows)
@@ -196,5 +196,5 @@ def _score(row: AblationRow, name: str) -> str:
 def _order(run: Run, row: AblationRow) -> str:
     """Format the order of the sources with a setting, highest score first, as their ranks in the run."""
     places = {source.name: rank_text(source) for source in run.sources}
-    between = "\u00a0" if len(places) <= MAX_ONE_LINE else " "
-    return between.join(places[name] for name in row.order if name in places)
+    separator = "\u00a0" if len(places) <= MAX_ONE_LINE else " "
+    return separator.join(places[name] for name in row.order if name in places)

@@ -78,7 +78,7 @@ def guide_section(run: Run, guide: GuideResult) -> Section:
     by_name = {source.name: source for source in guide.sources}
     rows = tuple(
         (plain(name), *_cells(by_name[name]), f"{nats(score.nats)}\n({shown_interval(score.interval_95)})")
-        + ((_without(by_name[name]),) if not guide.is_sampled else ())
+        + ((_score_without(by_name[name]),) if not guide.is_sampled else ())
         for name, score in scores.items()
         if name in by_name
     )
@@ -111,7 +111,7 @@ def _cells(source: GuideSource) -> tuple[str, ...]:
     )
 
 
-def _without(source: GuideSource) -> str:
+def _score_without(source: GuideSource) -> str:
     rest = source.without_suspects
     if rest is None or rest.eci_nats is None or rest.interval_95 is None:
         return "–"

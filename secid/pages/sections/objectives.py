@@ -107,7 +107,7 @@ def _by_size(sizes: Sequence[RecordSize]) -> Table:
     rows = tuple(
         (
             plain(item.source),
-            _used(item),
+            _used_words(item),
             count(item.n_triplets),
             score_text(item.eci_nats, item.interval_95),
             percent(item.inversion_share),
@@ -152,7 +152,7 @@ def _extremes(items: tuple[ObjectiveResult, ...]) -> str:
     )
 
 
-def _used(item: RecordSize) -> str:
+def _used_words(item: RecordSize) -> str:
     if item.n_positives is not None:
         return f"first {plural(item.n_positives, 'positive')}"
     return f"first {plural(item.n_negatives or 0, 'negative')}"

@@ -73,6 +73,8 @@ def _residual_alone(run: Run, sources: Sequence[GateProfile]) -> list[str]:
     pairs = list(combinations(score, 2))
     if not pairs:
         return []
-    alike = sum((residual[a] - residual[b]) * (score[a] - score[b]) > 0 for a, b in pairs)
+    n_alike = sum((residual[a] - residual[b]) * (score[a] - score[b]) > 0 for a, b in pairs)
     n_pairs = plural(len(pairs), "pair")
-    return [f"The mean residual needs no encoder. It orders {count(alike)} of {n_pairs} of sources as the score does."]
+    return [
+        f"The mean residual needs no encoder. It orders {count(n_alike)} of {n_pairs} of sources as the score does."
+    ]

@@ -118,8 +118,8 @@ def pairs_section(run: Run) -> Section | None:
     )
     caption = "Pairs of sources, the higher score first"
     if not whole:
-        n_pairs = plural(len(run.comparisons), "pair")
-        caption = f"Neighbors in the ranking, the higher score first; report.json has all {n_pairs}"
+        n_pairs = count(len(run.comparisons))
+        caption = f"Neighbors in the ranking, the higher score first; report.json has all {n_pairs} pairs"
     heads = ("difference (nats)", "95 % CI", "Holm p")
     columns = (
         foreign("pair"),
@@ -232,7 +232,7 @@ def controls_section(run: Run) -> Section | None:
         anchor="control-scores",
         title="Controls",
         paragraphs=(CONTROLS_MEANING, controls_line(run)),
-        tables=(_against(run), _scores(run)),
+        tables=(_controls_table(run), _scores(run)),
         terms=terms(
             "source minus control",
             "ECI_sem",
@@ -246,7 +246,7 @@ def controls_section(run: Run) -> Section | None:
     )
 
 
-def _against(run: Run) -> Table:
+def _controls_table(run: Run) -> Table:
     kinds = list(dict.fromkeys(control.kind for control in run.controls))
     cells = {(item.source, control.kind): item for control in run.controls for item in control.against}
     rows = tuple(

@@ -120,9 +120,9 @@ def below_table(run: Run) -> tuple[str, ...]:
     """Return sentences on sources that are not compared, scores after a repair, and the effect of other settings."""
     every = groups(run)
     within = "; ".join(sources_listed(group) for group in every)
-    apart = f"Compare scores only within a group; the groups share too few queries: {within}." if len(every) > 1 else ""
+    groups_note = f"Compare scores only within a group; the groups share too few queries: {within}."
     return (
-        *filter(None, [apart]),
+        *([groups_note] if len(every) > 1 else []),
         *same_lines(run),
         *(unranked_line(name, reason) for name, reason in not_ranked(run).items()),
         *filter(None, [without_defects(run), ablations_sentence(run, ABLATIONS.of(run) or ())]),

@@ -374,11 +374,11 @@ class _Rows:
         finding only the first listing has one.
         """
         planned = self.original.planned
-        again = planned.listed_again()
+        is_repeat = planned.listed_again()
         if self.finding == "repeat":
-            return np.asarray(again | planned.respelled()[planned.listed])
+            return np.asarray(is_repeat | planned.respelled()[planned.listed])
         flags = self.facts.findings[self.finding][planned.listed]
-        return np.asarray(flags if self.finding in TEXT_FINDINGS else flags & ~again)
+        return np.asarray(flags if self.finding in TEXT_FINDINGS else flags & ~is_repeat)
 
     def _matches(self) -> Any:
         """Return a function that finds the text that a triplet's negative repeats; it returns None if there is none."""

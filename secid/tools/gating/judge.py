@@ -62,13 +62,13 @@ class GateReference:
 
 
 def comparable_guide(
-    against: GateReference, settings: Settings, encoder: Encoder, progress: Progress
+    gate_reference: GateReference, settings: Settings, encoder: Encoder, progress: Progress
 ) -> tuple[Guide | None, str]:
     """Load the guide. Return (guide, ""), (None, "") if none is needed, or (None, reason) if it cannot be compared.
 
     The reason says why the baseline has no limit for this guide's suspects.
     """
-    limit, before = of_policy(against.policy, "findings.suspect"), against.baseline.guide
+    limit, before = of_policy(gate_reference.policy, "findings.suspect"), gate_reference.baseline.guide
     if limit == "off":
         return None, ""
     guide = load_guide(settings, encoder, progress)
@@ -123,7 +123,7 @@ def _source_differences(baseline: Baseline, run: Run) -> list[str]:
 
 def judge(
     sources: Iterable[Reader],
-    against: GateReference,
+    gate_reference: GateReference,
     resolved: Resolved,
     progress: Progress,
     encoder: EncoderLike | None = None,
@@ -136,13 +136,13 @@ def judge(
     """
     from secid.encode import load
 
-    baseline, clock = against.baseline, Clock()
-    frequencies, known = read_baseline_table(check_table(Path(against.where), baseline), baseline.idf)
+    baseline, clock = gate_reference.baseline, Clock()
+    frequencies, known = read_baseline_table(check_table(Path(gate_reference.where), baseline), baseline.idf)
     subset, background = QuerySubset.of(resolved.values), Background(frequencies=frequencies, known=known)
     with work_folder() as work:
         loaded = load(resolved.values, progress, encoder)
-        refuse_differences(differences(baseline, vars(resolved.values), loaded.info), against.where)
-        guide, why = comparable_guide(against, resolved.values, loaded, progress)
+        refuse_differences(differences(baseline, vars(resolved.values), loaded.info), gate_reference.where)
+        guide, why = comparable_guide(gate_reference, resolved.values, loaded, progress)
         verdicts = []
         for number, source in enumerate(sorted(sources, key=lambda reader: reader.source.name)):
             folder = work / str(number)
@@ -151,15 +151,15 @@ def judge(
                 context = measure(read, loaded, guide, background, folder, clock, progress)
                 scored = assemble_run(context, read, loaded, background, clock, None)
                 with clock.stage("judge"):
-                    verdicts.append(source_verdict(scored, read.plan, against, why))
+                    verdicts.append(source_verdict(scored, read.plan, gate_reference, why))
     return GateVerdict(
         schema_version=VERDICT_SCHEMA_VERSION,
         secid_version=__version__,
         outcome=overall_outcome([verdict.outcome for verdict in verdicts]),
-        baseline=against.where,
-        policy_from=against.policy_from,
-        policy=against.policy.model_dump(mode="json"),
-        paired=against.paired,
+        baseline=gate_reference.where,
+        policy_from=gate_reference.policy_from,
+        policy=gate_reference.policy.model_dump(mode="json"),
+        paired=gate_reference.paired,
         encoder=loaded.info.name,
         guide=None if guide is None else guide.info.name,
         sources=tuple(verdicts),
@@ -167,14 +167,14 @@ def judge(
     )
 
 
-def source_verdict(scored: Scored, plan: Plan, against: GateReference, no_guide: str) -> SourceVerdict:
+def source_verdict(scored: Scored, plan: Plan, gate_reference: GateReference, no_guide: str) -> SourceVerdict:
     """Return the verdict on a run's only source.
 
     no_guide : reason why its suspects cannot be checked; "" if they can.
     """
     (item,) = scored.measured
     (report,) = scored.run.sources
-    subject = _subject(item, scored, plan, against, no_guide)
+    subject = _subject(item, scored, plan, gate_reference, no_guide)
     checks = tuple(all_checks(subject))
     fails = [check for check in checks if check.outcome == "fail"]
     blocking = [check for check in checks if check.blocks_pass]
@@ -187,10 +187,10 @@ def source_verdict(scored: Scored, plan: Plan, against: GateReference, no_guide:
     )
 
 
-def _subject(item: Measured, scored: Scored, plan: Plan, against: GateReference, no_guide: str) -> Subject:
-    baseline = against.baseline
+def _subject(item: Measured, scored: Scored, plan: Plan, gate_reference: GateReference, no_guide: str) -> Subject:
+    baseline = gate_reference.baseline
     planned, rows = item.table.source, item.triplets
-    name = predecessor(item.name, baseline.sources, against.policy.names, against.policy_from)
+    name = predecessor(item.name, baseline.sources, gate_reference.policy.names, gate_reference.policy_from)
 
     def example(triplet: int) -> CheckExample:
         at = int(rows.place[triplet])
@@ -207,10 +207,10 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: GateReference,
         name=item.name,
         sample=measured_sample(item),
         findings=scored.findings[item.name],
-        policy=against.policy,
-        limits=limits_for(against.policy, baseline, name),
+        policy=gate_reference.policy,
+        limits=limits_for(gate_reference.policy, baseline, name),
         known_languages=known_languages(baseline, name),
-        previous=None if name is None else Reference(name, baseline.sources[name], against.samples.get(name)),
+        previous=None if name is None else Reference(name, baseline.sources[name], gate_reference.samples.get(name)),
         hardness=None if reference is None else item.table.hardness(reference),
         missing={
             **scored.run.not_evaluated,

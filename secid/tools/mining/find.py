@@ -25,7 +25,7 @@ from secid.errors import InputError
 from secid.files import sha256_of
 from secid.findings.copies import ranges_of
 from secid.pages.glossary import reason_list
-from secid.pages.mine_text import NO_MARGIN_ADVICE, short_words
+from secid.pages.mine_text import short_words
 from secid.pages.text import plural
 from secid.pool import sample_order
 from secid.progress import Progress
@@ -236,6 +236,9 @@ WRITTEN_ROWS_AT_ONCE = 1_024
 """Number of rows whose texts are read together."""
 FILE_DECIMALS = 6
 """Decimals of scores and margins in the files. If texts are encoded in other batches, scores differ in the seventh."""
+SWEEP_ADVICE = "--sweep shows other ranks and margins"
+SWEEP_OR_NO_MARGIN_ADVICE = "--sweep shows other ranks and margins; relative=none removes the margin"
+FEWER_ADVICE = "use --on-short keep, or a smaller -k"
 MACHINE_FIELDS = ("device", "facts", "rules")
 """Fields of an encoder that a manifest omits, because they depend on the machine. The others are its recipe."""
 
@@ -283,7 +286,7 @@ class MinedNegatives:
         n, why = plural(len(self.in_file), "row"), short_words(self.short)
         method, other_ranks = self.miner.method, None
         if isinstance(method, Dense):
-            other_ranks = SWEEP_ADVICE if method.relative is None else f"{SWEEP_ADVICE}, {NO_MARGIN_ADVICE}"
+            other_ranks = SWEEP_ADVICE if method.relative is None else SWEEP_OR_NO_MARGIN_ADVICE
         if self.picks.counts.any():
             raise InputError(
                 f"each of {n} has fewer than {self.plan.k} negatives, so --on-short drop drops all: {why}",

@@ -289,8 +289,8 @@ class Endpoint:
     def _failed(self, error: Any, problem: str) -> EndpointError:
         """Return the error after the last attempt. The client makes fewer if the server asks it to wait too long."""
         if _is_refused(error):
-            kept = "answers so far are kept" if self.answered else "no answer was kept"
-            return self.error(f"nothing listens there; {kept}", "start the server, or correct url=")
+            note = "answers so far are kept" if self.answered else "no answer was kept"
+            return self.error(f"nothing listens there; {note}", "start the server, or correct url=")
         n = int(error.request.headers.get(RETRY_HEADER, 0)) + 1
         what = f"no usable response after {n} attempt{'s' * (n > 1)}; the last problem: {problem}"
         return self.error(what, SERVER_CHECK)
@@ -303,20 +303,20 @@ class Endpoint:
         with self._lock:
             if self._optional is not optional:  # another thread has already dropped one
                 return True
-            less = dict(optional)
-            requested = less.get("response_format")
+            fields = dict(optional)
+            requested = fields.get("response_format")
             if requested and FORMAT_COMPLAINT.search(text):
-                del less["response_format"]
-                after = RESPONSE_FORMATS[RESPONSE_FORMATS.index(requested) + 1 :]
-                less |= {"response_format": after[0]} if after else {}
-                instead = after[0]["type"] if after else "only the prompt"
-                self._progress.note(f"{self.url} does not support {requested['type']}; using {instead}")
-            elif "seed" in less and SEED_COMPLAINT.search(text):
-                del less["seed"]
+                del fields["response_format"]
+                formats = RESPONSE_FORMATS[RESPONSE_FORMATS.index(requested) + 1 :]
+                fields |= {"response_format": formats[0]} if formats else {}
+                fallback = formats[0]["type"] if formats else "only the prompt"
+                self._progress.note(f"{self.url} does not support {requested['type']}; using {fallback}")
+            elif "seed" in fields and SEED_COMPLAINT.search(text):
+                del fields["seed"]
                 self._progress.note(f"{self.url} does not support a seed; a repeated request may get another answer")
             else:
                 return False
-            self._optional = less
+            self._optional = fields
         return True
 
     def _note_retry(self, request: Any) -> None:

@@ -123,8 +123,8 @@ class Judge:
 
     def gains(self, frozen: Floats) -> dict[NegativeSource, Gap]:
         """Return the gain of each source over the frozen encoder. frozen : (n,) nDCG@10 of the frozen encoder."""
-        alone = [between_runs(np.stack([ndcg, np.zeros_like(ndcg)]), self._fold) for ndcg in self._distinct]
-        known = [item for item in alone if item is not None]
+        runs_of_each = [between_runs(np.stack([ndcg, np.zeros_like(ndcg)]), self._fold) for ndcg in self._distinct]
+        known = [item for item in runs_of_each if item is not None]
         runs = BetweenRuns(float(np.mean([item.variance for item in known])), known[0].degrees) if known else None
         gaps = [gap(ndcg - frozen, self._group, runs) for ndcg in self._common]
         return dict(zip(self._values, gaps, strict=True))

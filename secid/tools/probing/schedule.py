@@ -97,7 +97,7 @@ class TrainingRuns:
         runs = [TrainingRun(None, fold, 0, 0.0) for fold in self._tests]
         self._n_done, self._total = 0, self._n_missing(runs)[1]
         self._progress.start("rank by the frozen encoder", self._total, "folds")
-        done = self._all(runs)
+        done = self._metrics_of(runs)
         return np.concatenate([done[run] for run in runs])
 
     def train(self, sources: Sequence[NegativeSource], seed: int, rate: float) -> dict[NegativeSource, Floats]:
@@ -105,7 +105,7 @@ class TrainingRuns:
         runs = {source: [TrainingRun(source, fold, seed, rate) for fold in self._tests] for source in sources}
         in_order = [run for of_fold in zip(*runs.values(), strict=True) for run in of_fold]
         self._total = self._n_done + self._n_missing(self._remaining(sources, seed, rate))[1]
-        done = self._all(in_order)
+        done = self._metrics_of(in_order)
         return {source: np.concatenate([done[run] for run in source_runs]) for source, source_runs in runs.items()}
 
     def start_progress(self) -> None:
@@ -154,7 +154,7 @@ class TrainingRuns:
         step = (middle - start) / 2
         return step, max(1, round(each * int(test.candidates.lengths.sum()) / step))
 
-    def _all(self, runs: Sequence[TrainingRun]) -> dict[TrainingRun, Floats]:
+    def _metrics_of(self, runs: Sequence[TrainingRun]) -> dict[TrainingRun, Floats]:
         """Return the metrics of each run, from the cache if possible. Equal runs are trained once."""
         values_of = {self._files.name(run): self._files.read(run) for run in runs}
         missing: dict[str, TrainingRun] = {}

@@ -242,16 +242,18 @@ class MergedPairs:
             a, b = (self.names[place] for place in pair)
             number: ComparedNumber = "score" if pair in self.scored else "trace"
             gaps.append(PairGap(a, b, gap, number, None, outscoring).higher_first())
-        apart = [pair for pair in self._ratios if pair not in self.shared]
-        return SourcePairs(tuple(gaps), tuple((self.names[a], self.names[b], self.counts.of(a, b).n) for a, b in apart))
+        without_shared = [pair for pair in self._ratios if pair not in self.shared]
+        return SourcePairs(
+            tuple(gaps), tuple((self.names[a], self.names[b], self.counts.of(a, b).n) for a, b in without_shared)
+        )
 
     def _keys(self, pair: SourcePair) -> list[SubsetKey]:
         return [SubsetKey(place, self.counts.of(*pair).identity) for place in pair]
 
     def _pairs(self, part: ShardPart) -> list[tuple[SourcePair, Flags]]:
         """Return the pairs that share a query of the shard, with flags of the shared queries."""
-        both = [(pair, part.queries(pair)) for pair in combinations(sorted(part.sets), 2)]
-        return [(pair, queries) for pair, queries in both if queries.any()]
+        candidates = [(pair, part.queries(pair)) for pair in combinations(sorted(part.sets), 2)]
+        return [(pair, queries) for pair, queries in candidates if queries.any()]
 
     @staticmethod
     def _sides(part: ShardPart, pair: SourcePair, queries: Flags) -> list[tuple[QuerySums, QuerySums]]:

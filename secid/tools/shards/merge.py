@@ -165,7 +165,7 @@ def merge_states(
     shards = {name: adapter_of(ShardNumbers).validate_python(header["numbers"]) for name, header in headers.items()}
     sums: defaultdict[str, SourceSums] = defaultdict(SourceSums)
     tallies: dict[str, Tally] = {}
-    between = MergedPairs(tuple(sorted({part.result.name for state in shards.values() for part in state.sources})))
+    merged_pairs = MergedPairs(tuple(sorted({part.result.name for state in shards.values() for part in state.sources})))
     progress.start("merge", 2 * len(shards), "shards")
     for numbers, arrays, _ in _shards(state, shards, folder, rows=False):
         for number, part in enumerate(numbers.sources):
@@ -173,7 +173,7 @@ def merge_states(
         for name, tally in numbers.tallies.items():
             tallies[name] = _added(tallies[name], tally) if name in tallies else tally
         if numbers.sources:
-            between.count(ShardPart.of(numbers, arrays, between.names), numbers)
+            merged_pairs.count(ShardPart.of(numbers, arrays, merged_pairs.names), numbers)
         del arrays  # free the memory before the next shard is read
         progress.advance(1)
     gpu = gpu_of(device)
@@ -182,13 +182,13 @@ def merge_states(
     }
     wholes = {name: MergedSource(part, without_triplets[name], gpu) for name, part in sums.items()}
     tallies = {name: _added(tallies[name], tallies[unassigned_of(part.parts[0].file)]) for name, part in sums.items()}
-    between.settle()
-    for numbers, arrays, path in _shards(state, shards, folder, rows=True) if between.members else ():
+    merged_pairs.settle()
+    for numbers, arrays, path in _shards(state, shards, folder, rows=True) if merged_pairs.members else ():
         if numbers.sources:
-            part_of_shard = ShardPart.of(numbers, arrays, between.names)
-            between.sum(part_of_shard, stored_vectors(path, numbers.dimension, gpu), dtype)
+            part_of_shard = ShardPart.of(numbers, arrays, merged_pairs.names)
+            merged_pairs.sum(part_of_shard, stored_vectors(path, numbers.dimension, gpu), dtype)
         del arrays
-    between.score(gpu)
+    merged_pairs.score(gpu)
     for numbers, arrays, path in _shards(state, shards, folder, rows=True):
         effects = {}
         for number, part in enumerate(numbers.sources):
@@ -196,10 +196,10 @@ def merge_states(
             name = part.result.name
             effects[name] = wholes[name].add(vectors, arrays, number, numbers.smallest_distance, dtype)
         if effects:
-            between.add(ShardPart.of(numbers, arrays, between.names), effects, vectors, dtype)
+            merged_pairs.add(ShardPart.of(numbers, arrays, merged_pairs.names), effects, vectors, dtype)
         del arrays
         progress.advance(1)
-    return wholes, between, tallies
+    return wholes, merged_pairs, tallies
 
 
 def _shards(
@@ -241,7 +241,7 @@ PAIR_WARNINGS = ("few_shared_queries", "own_queries", "traces_compared")
 def merged_run(
     sample: Run,
     wholes: Mapping[str, MergedSource],
-    between: MergedPairs,
+    merged_pairs: MergedPairs,
     tallies: Mapping[str, Tally],
     files: Mapping[str, InputFile],
     counts: Counts,
@@ -252,10 +252,10 @@ def merged_run(
 
     sample : run of the query sample; it has every source.   files : input files by path.
     """
-    names, counts_shared = between.names, between.counts
-    sets = {between.key_of_all(place): wholes[name].score for place, name in enumerate(names)} | between.sets
-    table = {name: sets[between.table_key(place)] for place, name in enumerate(names)}
-    pairs = between.pairs(lambda key: sets[key].nats)
+    names, counts_shared = merged_pairs.names, merged_pairs.counts
+    sets = {merged_pairs.key_of_all(place): wholes[name].score for place, name in enumerate(names)} | merged_pairs.sets
+    table = {name: sets[merged_pairs.table_key(place)] for place, name in enumerate(names)}
+    pairs = merged_pairs.pairs(lambda key: sets[key].nats)
     by_score = pairs.order({name: score.nats for name, score in table.items()}, same_queries=counts_shared.one_set)
     order, ranked, analyses = by_score, by_score, sample.analyses
     equal = EQUAL_HARDNESS.of(sample)
@@ -268,9 +268,9 @@ def merged_run(
     ranks, ties = {name: rank for rank, name in enumerate(ranked, 1)}, tie_letters(ranked, compared)
     first: dict[str, float] = {}
     if counts_shared.one_set:
-        places = between.places(*ranked)
+        places = merged_pairs.places(*ranked)
         nats, n = [table[name].nats for name in ranked], [table[name].n_queries for name in ranked]
-        chance = probabilities_first(nats, between.covariance[np.ix_(places, places)], n, seed)
+        chance = probabilities_first(nats, merged_pairs.covariance[np.ix_(places, places)], n, seed)
         first = dict(zip(ranked, chance.tolist(), strict=True))
     sampled = {source.name: source for source in sample.sources}
     few = {item.source: item for item in few_query_warnings(n_queries)}
@@ -286,14 +286,14 @@ def merged_run(
             source_of(
                 wholes[name], sampled[name], tallies[name], files, merged, folder, rank=ranks.get(name),
                 tie=ties.get(name), probability_first=first.get(name),
-                on_shared=on_shared(between, name, sampled[name]),
+                on_shared=on_shared(merged_pairs, name, sampled[name]),
             )
             for name in order
         ),
         comparisons=compared,
         analyses={
             **{name: value for name, value in reordered(analyses, order).items() if name != "cost"},
-            OVERLAP.name: tuple(overlap(a, b, n_queries, between, counts) for a, b in combinations(order, 2)),
+            OVERLAP.name: tuple(overlap(a, b, n_queries, merged_pairs, counts) for a, b in combinations(order, 2)),
         },
         warnings=(*comparison_warnings(pairs, counts_shared), *filter(None, others)),
         merged=merged,
@@ -308,12 +308,12 @@ def with_hardness(compared: Sequence[Comparison], sample: Sequence[Comparison]) 
     return tuple(replace(pair, hardness=every.get((pair.first, pair.second))) for pair in compared)
 
 
-def on_shared(between: MergedPairs, name: str, sample: SourceReport) -> TableNumbers | None:
+def on_shared(merged_pairs: MergedPairs, name: str, sample: SourceReport) -> TableNumbers | None:
     """Return a source's numbers on shared queries; None if the table uses all its queries. Hardness is the sample's."""
-    key = between.table_key(*between.places(name))
-    if key not in between.sets:
+    key = merged_pairs.table_key(*merged_pairs.places(name))
+    if key not in merged_pairs.sets:
         return None
-    score, n = between.sets[key], round(between.sets[key].state.n_negatives)
+    score, n = merged_pairs.sets[key], round(merged_pairs.sets[key].state.n_negatives)
     error, shared = float(score.standard_errors()[0]), sample.scored.on_shared
     ends = score_interval(score.nats, error, score.n_queries, BUDGET)
     return TableNumbers(
@@ -322,16 +322,16 @@ def on_shared(between: MergedPairs, name: str, sample: SourceReport) -> TableNum
         score=BudgetPoint(budget=BUDGET, nats=score.nats, interval_95=ends, bias_nats=float(score.bias_nats[0])),
         trace=trace(score.state.matrix()),
         hardness=None if shared is None else shared.hardness,
-        inversion_fraction=between.n_inverted[key] / n,
+        inversion_fraction=merged_pairs.n_inverted[key] / n,
     )
 
 
-def overlap(a: str, b: str, n_queries: Mapping[str, int], between: MergedPairs, counts: Counts) -> Overlap:
+def overlap(a: str, b: str, n_queries: Mapping[str, int], merged_pairs: MergedPairs, counts: Counts) -> Overlap:
     """Return the overlap of two sources."""
-    pair = between.places(a, b)
+    pair = merged_pairs.places(a, b)
     n_documents = min(counts.shared[name, name] for name in (a, b))
     n_shared = counts.shared.get((min(a, b), max(a, b)), 0)
-    n_shared_queries, jaccard = between.counts.of(*pair).n, float(between.jaccard[pair])
+    n_shared_queries, jaccard = merged_pairs.counts.of(*pair).n, float(merged_pairs.jaccard[pair])
     return overlap_of(a, b, n_shared_queries, jaccard, min(n_queries[a], n_queries[b]), n_shared, n_documents)
 
 
@@ -440,7 +440,7 @@ def merged_overlaps(whole: MergedSource, sample: SourceReport) -> dict[str, dict
 
 
 def states_of(
-    run: Run, sample: Sequence[Measured], wholes: Mapping[str, MergedSource], between: MergedPairs
+    run: Run, sample: Sequence[Measured], wholes: Mapping[str, MergedSource], merged_pairs: MergedPairs
 ) -> tuple[Measured, ...]:
     """Return the state of each source for the run folder, in rank order.
 
@@ -449,7 +449,7 @@ def states_of(
     items, states, merged = {item.name: item for item in sample}, [], run.merged
     for name in (source.name for source in run.sources):
         item, whole = items[name], wholes[name]
-        table = between.sets.get(between.table_key(*between.places(name)), whole.score)
+        table = merged_pairs.sets.get(merged_pairs.table_key(*merged_pairs.places(name)), whole.score)
         state = replace(item, state=table.state)
         if merged is not None and merged.sampled_queries is not None:
             per_query = np.concatenate(whole.per_query)[:, None]

@@ -188,7 +188,7 @@ def merge(
         clock.loaded()
         with clock.stage("merge", n_shards=len(headers)):
             (work / "rows").mkdir()
-            wholes, between, tallies = merge_states(
+            wholes, merged_pairs, tallies = merge_states(
                 state, headers, sample, work / "rows", loaded.info.device, getattr(torch, values.sums), recorder
             )
         for source, tally in tallies.items():
@@ -211,12 +211,12 @@ def merge(
             recorder.note(merged_sentence(merged))
             files = {path: InputFile(**file) for path, file in first["files"].items()}  # as in all shards
             done = replace(
-                merged_run(scored.run, wholes, between, tallies, files, counts, merged, values.seed),
+                merged_run(scored.run, wholes, merged_pairs, tallies, files, counts, merged, values.seed),
                 settings=resolved.changed(shard=None).document(),
                 encoder=info,
                 one_positive=all(header["numbers"]["one_positive"] for header in headers.values()),
             )
-            scored = replace(scored, run=done, states=states_of(done, scored.measured, wholes, between))
+            scored = replace(scored, run=done, states=states_of(done, scored.measured, wholes, merged_pairs))
         try:
             folder.write(scored, recorder, clock)
         except OutputError as error:
@@ -369,13 +369,13 @@ def score_on_ray(
             }
             progress.start(stage, shards, "shards")
             progress.advance(shards - len(left))
-            _all(ray, work, progress, noted, has_gpu and kind == SHARD)
+            _run_parts(ray, work, progress, noted, has_gpu and kind == SHARD)
         progress.start("merge", 1, "report")
         options = {name: value for name, value in keywords.items() if name in SHARD_LOCAL_SETTINGS} | {
             "run": run,
             "force": force,
         }
-        result: Run = _all(ray, {"merge": (merge, url, encoder_ref, options)}, progress, noted, has_gpu)["merge"]
+        result: Run = _run_parts(ray, {"merge": (merge, url, encoder_ref, options)}, progress, noted, has_gpu)["merge"]
     report = Path(run or "", "report.json")
     if run is not None and not (report.is_file() and report.read_text(encoding="utf-8") == to_json(result)):
         error = errors.OutputError(
@@ -385,7 +385,7 @@ def score_on_ray(
     return result
 
 
-def _all(ray: Any, work: Mapping[str, Any], progress: Progress, noted: set[str], has_gpu: bool) -> dict[str, Any]:
+def _run_parts(ray: Any, work: Mapping[str, Any], progress: Progress, noted: set[str], has_gpu: bool) -> dict[str, Any]:
     """Run all parts. Return their results by name. There is one actor for each GPU, or for each CPU without GPUs.
 
     work : arguments of `_Worker.run` for each part.   noted : notes that workers already gave; they are not repeated.

@@ -317,15 +317,15 @@ def check_files(name: str, listed: Mapping[str, Any], first: str, files: Mapping
     for path in sorted({*listed, *files}):
         if listed.get(path, {}).get("sha256") == files.get(path, {}).get("sha256"):
             continue
-        again = f"remove the states in {url} and run all shards again"
+        remedy = f"remove the states in {url} and run all shards again"
         raise InputError(
             f"has changed between {first} and {name}"
             if path in listed and path in files
             else f"was read by {first if path in files else name} but not by {name if path in files else first}",
             where=path,
-            remedy=f"{again}, and name the commit: {HUB_PREFIX}datasets/OWNER/NAME@COMMIT"
+            remedy=f"{remedy}, and name the commit: {HUB_PREFIX}datasets/OWNER/NAME@COMMIT"
             if path.startswith(HUB_PREFIX)
-            else f"put the file back, or {again}",
+            else f"put the file back, or {remedy}",
         )
 
 

@@ -104,8 +104,8 @@ class StateDir:
                 with suppress(FileNotFoundError):  # another process may be writing it too
                     self._remove(file)
             for key, path in files.items():
-                self._put(path, _file(name, key))
-            self._put(folder / file, file)
+                self._upload(path, _file(name, key))
+            self._upload(folder / file, file)
 
     def header(self, name: str) -> dict[str, Any]:
         """Return the header of a state. Arrays are not read, so an incomplete remote state is not detected."""
@@ -163,7 +163,7 @@ class StateDir:
         else:
             self._store.rm_file(f"{self._root}/{file}")
 
-    def _put(self, path: Path, file: str) -> None:
+    def _upload(self, path: Path, file: str) -> None:
         if self._store is not None:
             self._store.put_file(str(path), f"{self._root}/{file}")
             return
@@ -178,14 +178,14 @@ class StateDir:
         where = f"{self._shown}/{file}".rstrip("/")
         # The state must be removed, since a shard with a state is skipped.
         state = where.removesuffix(Path(file).suffix) + STATE_SUFFIX
-        again = f"remove {'it' if state == where else state} and run the shard again" if file else None
+        remedy = f"remove {'it' if state == where else state} and run the shard again" if file else None
         try:
             yield
         except FileNotFoundError as error:
-            remedy = "run the shard again" if state == where else again
+            remedy = "run the shard again" if state == where else remedy
             raise InputError("not found", where=where, remedy=remedy) from error
         except (ValueError, KeyError, TypeError, AttributeError, SafetensorError) as error:
-            raise InputError(f"cannot be used: {plain_message(error)}", where=where, remedy=again) from error
+            raise InputError(f"cannot be used: {plain_message(error)}", where=where, remedy=remedy) from error
         except Exception as error:  # the library of a store has its own exceptions, for example for missing credentials
             if isinstance(error, SecidError) or getattr(error, "errno", None) in NO_ROOM:  # work_folder handles it
                 raise

@@ -69,7 +69,7 @@ def encoder_in(folder: Path, **settings: Any) -> TransformerEncoder:
 
 
 def changed(folder: Path, to: Path, **documents: Any) -> Path:
-    """Copy an encoder, and change fields of its JSON files. documents: fields by file, as in config={...}; None removes it."""
+    """Copy an encoder and change its JSON files. documents: fields by file, as in config={...}; None removes it."""
     files = {"config": "config.json", "prompts": PROMPTS, "sentence": SENTENCE, "tokenizer": "tokenizer_config.json",
              "pooling": POOLING, "modules": "modules.json"}  # fmt: skip
     shutil.copytree(folder, to)
