@@ -379,7 +379,7 @@ class _CutSource:
         from secid.measure.uncertainty import scores_of_parts
 
         near, best = table.s_query_negative, table.repeated(table.s_query_positive)
-        above, near_enough = near > best, margin_flags(near, best, "relative", RELATIVE_MARGIN)
+        above, in_margin = near > best, margin_flags(near, best, "relative", RELATIVE_MARGIN)
         queries, cluster = np.unique(table.triplets.query, return_inverse=True)
         vectors, settings = replace(self._measurer.vectors, tick=None), self._measurer.settings
         squared, weight = table.dots().squared_distance.numpy(), table.gates().weight.numpy()
@@ -403,7 +403,7 @@ class _CutSource:
                     eci_nats=part.nats,
                     interval_95=interval(part.nats, error, len(queries), (0.0, 1.0)),
                     inversion_share=float(np.average(above, weights=share)),
-                    margin_share=float(np.average(near_enough, weights=share)),
+                    margin_share=float(np.average(in_margin, weights=share)),
                     gradient_on_inversions=joint.shares["inversion"],
                     effective_negatives=joint.effective_negatives,
                 )

@@ -131,7 +131,7 @@ class CacheFolder:
     def info(self) -> CacheInfo:
         """Return counts and sizes per encoder, without reading rows."""
         encoders = []
-        for home in self._homes():
+        for home in self._encoder_folders():
             segments = [Segment(folder) for folder in readable_segments(home)]
             if not segments:
                 continue
@@ -145,7 +145,7 @@ class CacheFolder:
                     max(_last_used(segment.folder) for segment in segments),
                 )
             )
-        folders = [folder for home in self._homes() for folder in _cache_folders(home)]
+        folders = [folder for home in self._encoder_folders() for folder in _cache_folders(home)]
         damaged = sum(folder.name.startswith(DAMAGED_PREFIX) for folder in folders)
         total = sum(_size(folder) for folder in folders)
         n_trainings = len(self._training_files())
@@ -159,7 +159,7 @@ class CacheFolder:
                 size = file.stat().st_size
                 file.unlink()
                 freed += size
-        for home in self._homes():
+        for home in self._encoder_folders():
             for folder in _cache_folders(home):
                 size = _size(folder)
                 if _in_progress(folder):
@@ -172,7 +172,7 @@ class CacheFolder:
     def verify(self) -> Verification:
         """Read every byte of every segment, and quarantine the damaged ones."""
         whole, damaged, unreadable = 0, [], []
-        for home in self._homes():
+        for home in self._encoder_folders():
             for folder in readable_segments(home):
                 try:
                     Segment(folder).verify()
@@ -202,12 +202,12 @@ class CacheFolder:
                 total -= sizes[folder]
 
     def _sizes(self) -> dict[Path, int]:
-        return {folder: _size(folder) for home in self._homes() for folder in _cache_folders(home)}
+        return {folder: _size(folder) for home in self._encoder_folders() for folder in _cache_folders(home)}
 
     def _training_files(self) -> list[Path]:
         return [path for path in self.training_runs.glob("*.json") if TRAINING_NAME.fullmatch(path.name)]
 
-    def _homes(self) -> Iterator[Path]:
+    def _encoder_folders(self) -> Iterator[Path]:
         with contextlib.suppress(OSError):  # missing, or not readable
             yield from sorted(path for path in self.folder.iterdir() if path.is_dir())
 

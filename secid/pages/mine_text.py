@@ -234,5 +234,5 @@ def _sweep_lines(sweep: Sweep) -> Iterator[str]:
                 f"it also suspects {percent(random.share)} of random candidates, so its suspects are unreliable here"
             )
     if sweep.unswept:
-        yield f"not dense, so without margins: {', '.join(map(named, sweep.unswept))}"
+        yield f"not dense, so margins do not apply: {', '.join(map(named, sweep.unswept))}"
     yield f"to write a row, use its options with -o FOLDER, such as {named(name)}=dense:ranks=11-50,relative=0.05"

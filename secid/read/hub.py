@@ -278,7 +278,7 @@ def _repository(name: str, revision: str | None) -> _Repository:
 
 
 def _conversion(repository: _Repository, word: str, lacks: str) -> tuple[_Repository, str]:
-    """Return the Parquet conversion and a note, or the data set itself and "". lacks: what it lacks, for the note."""
+    """Return the Parquet conversion and a note, or the data set itself and "". lacks: part that the data set lacks."""
     try:
         converted = _repository(repository.name, CONVERTED_BRANCH)
     except _NoRevisionError:

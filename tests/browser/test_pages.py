@@ -55,13 +55,13 @@ WORD = "unbroken" * 1_250
 
 
 def spoilt():
-    """A verdict with a failed check whose rows hold hostile texts."""
+    """Return a verdict with a failed check whose rows hold hostile texts."""
     example = check().examples[:1] or ()
     return verdict(check("hardness", "fail"), check("findings.hub", "pass", examples=example))
 
 
 def long_words(run):
-    """The run with passages of one word of 10,000 characters."""
+    """Return the run with passages of one word of 10,000 characters."""
     example = TripletExample(path=WORD, line=1, query=WORD, positive=WORD, negative=WORD, matched_terms=((WORD, 9.0),))
     first, *others = run.sources
     findings = tuple(replace(item, examples=(example,)) for item in first.findings)
@@ -213,7 +213,7 @@ def test_without_script_the_page_says_all_and_has_no_dead_button(visit, pages):
 
 
 def saved(page, button, folder):
-    """The name and the bytes of the file that a button gives."""
+    """Return the name and the bytes of the file that a button saves."""
     with page.expect_download() as waiting:
         button.press("Enter")
     file = folder / waiting.value.suggested_filename
@@ -508,7 +508,7 @@ def test_axe_would_find_something(visit, axe, pages):
 
 
 def violations(page, axe):
-    """Everything that axe-core objects to."""
+    """Return all violations that axe-core reports."""
     page.evaluate(axe)
     report = page.evaluate("axe.run(document, {resultTypes: ['violations'], selectors: false})")
     assert report["passes"], "axe checked nothing"

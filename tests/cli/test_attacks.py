@@ -26,7 +26,7 @@ REMOVED = object()
 
 @pytest.fixture(scope="module")
 def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a run, its baseline, and a new source."""
+    """Return a folder with a run, its baseline, and a new source."""
     folder = tmp_path_factory.mktemp("attacked")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
@@ -41,7 +41,7 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def attacked(scored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of that folder, as the working directory."""
+    """Copy that folder, and make the copy the working directory."""
     shutil.copytree(scored, tmp_path / "copy")
     monkeypatch.chdir(tmp_path / "copy")
     return tmp_path / "copy"
@@ -69,7 +69,7 @@ def damaged(document: Any, key: tuple[Any, ...], value: object) -> Any:
 
 
 def check_ended(result: Outcome, what: object) -> None:
-    """A verdict, a result or a message."""
+    """Check that the command ended with a verdict, a result or a message."""
     assert result.code in {0, 1, 2, 3}, what
     assert "internal error" not in result.err, (what, result.err[-2000:])
     assert "Traceback" not in result.err, what

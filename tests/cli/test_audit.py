@@ -52,7 +52,7 @@ ROWS = [
 
 @pytest.fixture
 def beir(tmp_path) -> Path:
-    """A collection with two splits; d6 is a copy of d1, and q4 of q1, but for case and marks."""
+    """Write a collection with two splits. Except for case and marks, d6 is a copy of d1, and q4 of q1."""
     folder = tmp_path / "beir"
     (folder / "qrels").mkdir(parents=True)
     corpus = [json.dumps({"_id": key, "title": title, "text": text}) for key, (title, text) in TEXTS.items()]
@@ -104,7 +104,7 @@ def test_columns_of_qrels_may_be_parted_by_spaces(text, tmp_path):
 
 
 def written(name: str = "in.jsonl", *, texts: bool, titles: bool = True, rows: list = ROWS) -> str:
-    """A file of (query, positive, negatives), as texts (queries in capitals) or as ids."""
+    """Write a file of (query, positive, negatives), as texts (queries in capitals) or as ids."""
 
     def passage(key: str) -> str:
         title, text = TEXTS[key]

@@ -1,4 +1,4 @@
-"""A run folder whose files are gone or changed: each is named, with what to do, and nothing is computed from it."""
+"""Test that missing or changed files of a run folder are named with a remedy, and nothing is computed from them."""
 
 from __future__ import annotations
 
@@ -45,7 +45,7 @@ def noise(path: Path) -> None:
 
 
 def specks(path: Path) -> None:
-    """A bit here and there, all along the file but for its ends: what only a checksum tells."""
+    """Flip single bits throughout the file, except near its ends. Only a checksum detects this."""
     data = bytearray(path.read_bytes())
     for place in range(len(data) // 4, len(data) * 3 // 4, 16):
         data[place] ^= 0x01
@@ -54,7 +54,7 @@ def specks(path: Path) -> None:
 
 @pytest.fixture(scope="module")
 def whole(tmp_path_factory, tiny) -> Path:
-    """A folder with a run of two sources over the same queries."""
+    """Return a folder with a run of two sources over the same queries."""
     folder = tmp_path_factory.mktemp("whole")
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)

@@ -82,7 +82,7 @@ def test_a_long_prefix_and_a_hostile_name_stay_within_the_columns():
 
 @pytest.fixture
 def cached(tiny, source, tmp_path, invoke):
-    """A cache with one encoder's rows in it."""
+    """Return a cache with one encoder's rows."""
     folder = tmp_path / "cache"
     arguments = ("--encoder", tiny, "--run", tmp_path / "run", "--set", f"cache_dir={folder}", "--set", "controls=none")
     assert invoke("score", source, *arguments).code == 0

@@ -88,7 +88,7 @@ def test_every_value_has_a_name_in_capitals():
 
 
 def texts_in(path: Path) -> Iterator[str]:
-    """The strings of a module, in order."""
+    """Return the strings of a module, in order."""
     for node in ast.walk(ast.parse(path.read_text(encoding="utf-8"))):
         if isinstance(node, ast.Constant) and isinstance(node.value, str):
             yield node.value
@@ -108,7 +108,7 @@ def test_a_flag_that_does_not_exist_would_be_noticed():
 
 
 def example(name: str) -> Any:
-    """A value of a setting other than its default."""
+    """Return a value of a setting other than its default."""
     kind, default = TYPES[name], getattr(DEFAULTS, name)
     choices = [choice for part in (kind, *get_args(kind)) for choice in get_args(part) if isinstance(choice, str)]
     if choices:

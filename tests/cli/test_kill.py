@@ -21,7 +21,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is a PO
 
 @pytest.fixture(scope="module")
 def job(tmp_path_factory):
-    """The fixtures under an encoder that takes a second or two for them."""
+    """Return a job that scores the fixtures with an encoder that takes a second or two."""
     folder = tmp_path_factory.mktemp("kill")
     encoder = save_tiny_bert(folder / "encoder", width=128, layers=3)
     return Killable(folder, encoder, [FIXTURES / "sources" / name for name in ("random.jsonl", "dense.parquet")])
@@ -29,7 +29,7 @@ def job(tmp_path_factory):
 
 @pytest.fixture
 def expected(job, invoke):
-    """The report of an undisturbed run; the cache is empty after it."""
+    """Return the report of a run without interruptions. The cache is empty after it."""
     if job.report("undisturbed") is None:
         assert invoke(*job.arguments("undisturbed")).code == 0
         shutil.rmtree(job.cache)

@@ -40,7 +40,7 @@ def collection(tmp_path, monkeypatch) -> Path:
 
 
 def written(name: str, rows: list[tuple[str, str, list[str]]], *, texts: bool) -> str:
-    """A file of (query, positive, negatives), given by id, as texts or as ids."""
+    """Write a file of (query, positive, negatives), as texts or as ids. The rows are given by id."""
     whole = {**TEXTS, **QUERIES}
     named = [(q, p, n) if not texts else (whole[q], whole[p], [whole[key] for key in n]) for q, p, n in rows]
     lines = [json.dumps({"query": q, "pos": [p], "neg": n}) for q, p, n in named]

@@ -438,7 +438,7 @@ def test_a_cache_of_another_recipe_is_not_used_and_a_dead_endpoint_ends_the_run(
 
 
 def mine_and_die(folder: Path, run: Any) -> None:
-    """A child that mines and is killed on the way."""
+    """Run a child process that is killed while it mines."""
     words = ["mine", "lex=bm25", "any=random", "--collection", FIXTURES, "-k", 4, "-o", "out"]
     child = fork(words, folder, folder / "said", run)
     child.communicate(timeout=60)

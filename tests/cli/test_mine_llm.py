@@ -39,7 +39,7 @@ KEPT = "the same command reuses them"
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
-    """A model that writes negatives for the first N queries of the fixtures, which are in the folder `beir`."""
+    """Serve a model that writes negatives for the first N queries of the fixtures in the folder `beir`."""
     beir = tmp_path / "beir"
     (beir / "qrels").mkdir(parents=True)
     shutil.copy(FIXTURES / "corpus.jsonl", beir)

@@ -34,7 +34,7 @@ def records(path: Path | str) -> list[Record]:
 
 
 def listed(path: Path | str) -> set[tuple[str, str]]:
-    """(query, negative) of every negative in a file."""
+    """Return (query, negative) for every negative in a file."""
     return {(record.query, text) for record in records(path) for text in record.negatives}
 
 
@@ -45,7 +45,7 @@ def scored_once(tmp_path_factory, tiny) -> Path:
 
 @pytest.fixture
 def scored(scored_once, tmp_path) -> Path:
-    """A run of two sources over the same queries, in the working directory."""
+    """Score two sources with the same queries, in the working directory."""
     shutil.copytree(scored_once, tmp_path, dirs_exist_ok=True)
     return Path("run")
 

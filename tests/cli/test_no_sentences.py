@@ -21,7 +21,7 @@ QUOTED = {
 
 
 def sentences(value: Any, key: str = "") -> Iterator[str]:
-    """The strings of more than MOST_WORDS words in a JSON document, but for those under QUOTED."""
+    """Return the strings of more than MOST_WORDS words in a JSON document, except those under QUOTED."""
     if isinstance(value, str) and key not in QUOTED and len(value.split()) > MOST_WORDS:
         yield f"{key}: {value}"
     elif isinstance(value, dict):

@@ -89,7 +89,7 @@ def ray_environment():
 
 @pytest.fixture(scope="module")
 def cluster(ray_environment):
-    """The environment of drivers on a cluster of two simulated GPUs."""
+    """Return the environment of drivers on a cluster of two simulated GPUs."""
     with socket.socket() as free:
         free.bind(("127.0.0.1", 0))
         address = f"127.0.0.1:{free.getsockname()[1]}"

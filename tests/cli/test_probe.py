@@ -43,7 +43,7 @@ def words(generator: random.Random, n: int) -> str:
 
 
 def table(seed: int) -> list[dict[str, Any]]:
-    """Rows of random words: the queries and positives of all tables are the same, their negatives are not."""
+    """Return rows of random words. All tables have the same queries and positives, but different negatives."""
     shared, own = random.Random(0), random.Random(seed)
     texts = [(words(shared, 2), words(shared, 4)) for _ in range(N_QUERIES)]
     return [{"query": query, "pos": [positive], "neg": [words(own, 4)]} for query, positive in texts]
@@ -62,7 +62,7 @@ def small(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture(scope="module")
 def trained(sources: list[Path], small: Path, tmp_path_factory: pytest.TempPathFactory) -> dict[str, Any]:
-    """A run of the sources, and the probe that was added to it."""
+    """Score the sources, and add a probe to the run."""
     folder = tmp_path_factory.mktemp("trained")
     scored = invoke_in_process("score", *sources, "--encoder", small, "--run", folder / "run")
     before = {path.name: path.read_bytes() for path in (folder / "run").iterdir() if path.is_file()}

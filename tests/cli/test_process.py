@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 90.0
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory):
-    """An encoder and a source that keep a core busy for a while, so that a signal arrives while they work."""
+    """Write an encoder and a source that keep a core busy, so that a signal arrives while they work."""
     folder = tmp_path_factory.mktemp("slow")
     words = "many words that an encoder has to read letter by letter before it is done with them "
     write_rows(folder / "big.jsonl", rows(400, n_negatives=4, style=words))
@@ -49,7 +49,7 @@ def run_with_a_file(arguments: list[str]) -> None:
 
 
 def start_encoding(slow, folder: Path) -> Forked:
-    """A child that is in the middle of encoding, in the folder `here`."""
+    """Start a child process in the folder `here`; return it while it is encoding."""
     encoder, source = slow
     (folder / "here").mkdir()
     words = ["score", source, "--encoder", encoder, "--set", "cache=no", "--set", "controls=none", "--run", "runs/one"]
@@ -198,7 +198,7 @@ HEAVY = ("torch", "transformers", "sentence_transformers", "scipy")
 
 @pytest.fixture(scope="module")
 def baseline(tmp_path_factory):
-    """A folder with base.json and its table, of an encoder named minilm."""
+    """Write a folder with base.json and its table, for an encoder named minilm."""
     folder = tmp_path_factory.mktemp("baseline")
     source = write_rows(folder / "in.jsonl", rows(30))
     secid.score([source], "minilm", run=folder / "run", controls="none")

@@ -1,4 +1,4 @@
-"""`secid check`, `secid score` and `secid gate` state the same findings of the same file."""
+"""Test that `secid check`, `secid score` and `secid gate` report the same findings for a file."""
 
 from __future__ import annotations
 

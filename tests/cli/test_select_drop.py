@@ -41,7 +41,7 @@ PLANTED = {
 
 
 def planted() -> list[dict[str, Any]]:
-    """12 records of four unlike negatives and some planted ones; the last row belongs to the record of row 3."""
+    """Return 12 records of four distinct negatives and some planted ones. The last row is in the record of row 3."""
     table = list(rows(12, 4))
     table[0]["pos"].append("A second answer, of other words")
     table[0]["neg"].append("a second  answer of OTHER words!")
@@ -55,7 +55,7 @@ def planted() -> list[dict[str, Any]]:
 
 
 def without(table: list[dict[str, Any]], *names: str) -> list[dict[str, Any]]:
-    """The rows without the planted negatives of these names; a row without any negative left goes."""
+    """Return the rows without the planted negatives of these names. Rows that have no negative left are dropped."""
     gone = {place for name in names for place in PLANTED[name]}
     kept = [
         {**row, "neg": [text for place, text in enumerate(row["neg"]) if (number, place) not in gone]}
@@ -80,7 +80,7 @@ def run(scored_once, tmp_path) -> Path:
 
 
 def gone_from(found: Any) -> set[tuple[int, int]]:
-    """(row, place) of what the left-out file lists."""
+    """Return (row, place) of each negative that the left-out file lists."""
     return {(entry["line"] - 1, entry["ordinal"]) for entry in read_rows(found.left_out_path)}
 
 
@@ -304,7 +304,7 @@ def test_findings_of_sampled_queries_say_so(run, invoke):
 
 
 def as_tuples(table: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The first four negatives of each row, a column each."""
+    """Return the first four negatives of each row, in one column each."""
     return [
         {
             "q": row["query"],
@@ -344,7 +344,7 @@ def two_once(tmp_path_factory, tiny) -> Path:
 
 @pytest.fixture
 def two(two_once, tmp_path) -> Path:
-    """A run of a spoiled source and another one that labels one of its negatives as a positive."""
+    """Score a source with defects, and another one that labels one of its negatives as a positive."""
     shutil.copytree(two_once, tmp_path, dirs_exist_ok=True)
     return Path("run")
 

@@ -57,7 +57,7 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def work(folder: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """The current folder, with two sources and nothing else."""
+    """Return the current folder, which has two sources and nothing else."""
     work = folder / "work"
     shutil.rmtree(work, ignore_errors=True)
     work.mkdir()

@@ -46,13 +46,13 @@ def key(monkeypatch: pytest.MonkeyPatch) -> str:
 
 @pytest.fixture
 def mark(tmp_path: Path) -> Path:
-    """The file that the code of `runs_code` leaves."""
+    """Return the file that the code of `runs_code` writes."""
     return tmp_path / "code-ran"
 
 
 @pytest.fixture
 def runs_code(tmp_path: Path, mark: Path) -> Path:
-    """An encoder whose repository brings code."""
+    """Write an encoder whose repository has code."""
     folder = save_tiny_bert(tmp_path / "evil")
     config = json.loads((folder / "config.json").read_text())
     config |= {"auto_map": {"AutoModel": "own_code.Own"}, "architectures": ["Own"]}
@@ -71,7 +71,7 @@ def edited(path: Path, **values: Any) -> None:
 
 
 def typed_flags(message: str) -> list[str]:
-    """The words of the flag that an error prints."""
+    """Return the flag that an error prints, as words."""
     found = re.search(r"(--[a-z-]+ \S+)\s*$", message)
     assert found, message
     return shlex.split(found[1])

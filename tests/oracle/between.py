@@ -90,7 +90,7 @@ def random_means(
     q_vec: Mapping[str, np.ndarray],
     p_vec: Mapping[str, np.ndarray],
 ) -> dict[str, float]:
-    """Return the mean s_qr by query over all passages but its labelled positives, for runs too small for a draw."""
+    """Return each query's mean s_qr over all passages but its labelled positives, for runs too small for a draw."""
     means = {}
     for query, own in positives.items():
         cosines = [cosine(q_vec[query], p_vec[text]) for text in passages if text not in own]

@@ -19,7 +19,7 @@ WORDS = ["river", "stone", "bridge", "arch", "The", "of", "water", "9", "load"]
 
 @pytest.fixture(scope="module")
 def records() -> list[reference.Record]:
-    """One to four positives a query, so that policies differ and weights of 1 / |P| are uneven."""
+    """Return records of one to four positives, so that policies differ and weights 1 / |P| vary."""
     generator = np.random.default_rng(5)
 
     def text(tail: str) -> str:
@@ -66,7 +66,7 @@ def drawn_first(records: list[reference.Record], seed: int) -> list[reference.Re
 
 
 def expected(records: list[reference.Record], policy: str) -> float:
-    """The reference's score in the pool of the scored documents, a pair of |P| positives weighing 1 / |P|."""
+    """Return the reference's score in the pool of the scored documents. Each of |P| positives weighs 1 / |P|."""
     encoder = HashEncoder()
     q_vec = encoder.table([query for query, _, _ in records], "query")
     p_vec = encoder.table([text for _, pos, neg in records for text in (*pos, *neg)], "passage")

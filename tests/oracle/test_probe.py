@@ -17,7 +17,7 @@ WORDS = [f"w{number}" for number in range(40)]
 
 
 def labelled(seed: int) -> tuple[int, np.ndarray, np.ndarray, tuple[np.ndarray, np.ndarray]]:
-    """Queries, their passages, and copies among those: sparse enough that there are groups of all sizes."""
+    """Return queries, passages and copies of passages, sparse enough that groups of all sizes occur."""
     draws = np.random.default_rng(seed)
     n = 30
     return n, draws.integers(0, n, 25), draws.integers(0, 40, 25), (draws.integers(0, 40, 4), draws.integers(0, 40, 4))
@@ -54,7 +54,7 @@ def copies_of(texts: list[str]) -> set[tuple[int, int]]:
 
 
 def changed(seed: int) -> list[str]:
-    """Texts with a common opening, and copies of them, shortened, lengthened or with other words in them."""
+    """Return texts with a common opening, and copies that are shortened, lengthened or have other words."""
     draws = np.random.default_rng(seed)
     opening, texts = "all texts here begin with these very words", []
     for _ in range(12):
@@ -90,7 +90,7 @@ def test_a_lost_near_copy_is_noticed(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def rankings(seed: int, n_candidates: int) -> tuple[np.ndarray, np.ndarray, list[set[int]]]:
-    """Rows of quarters, whose float32 products are exact and often equal."""
+    """Return rows of multiples of 1/4, whose float32 products are exact and often equal."""
     draws = np.random.default_rng(seed)
     queries, candidates = draws.integers(-2, 3, (7, 4)) / 4, draws.integers(-2, 3, (n_candidates, 4)) / 4
     return queries, candidates, [set(draws.choice(n_candidates, 1 + draws.integers(0, 14)).tolist()) for _ in queries]

@@ -35,7 +35,7 @@ def sides_of(seed: int, passages: str, n_positives: int) -> Sides:
 
 
 def expected_loss(queries: Tensor, passages: Tensor, sides: Sides, loss: str) -> Tensor:
-    """The definition, query by query; autograd follows it."""
+    """Return the loss by its definition, query by query, so that autograd can differentiate it."""
     every = [
         [(queries[i] * passages[j]).sum() / TEMPERATURE for j in range(len(passages))] for i in range(len(queries))
     ]

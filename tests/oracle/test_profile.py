@@ -48,7 +48,7 @@ class Row(NamedTuple):
 
 
 def rows(seed: int, queries: range, harder: float = 0.0) -> list[Row]:
-    """One to five negatives a query; some are the positive itself, and some have equal margins."""
+    """Return rows of one to five negatives. Some equal the positive, and some have equal margins."""
     draw = np.random.default_rng(seed)
     found = []
     for query in queries:
@@ -62,7 +62,7 @@ def rows(seed: int, queries: range, harder: float = 0.0) -> list[Row]:
 
 
 def measured(own: list[Row], name: str = "a") -> Any:
-    """The product's view of these rows, a record each."""
+    """Return the product's form of these rows, with one record per row."""
     query, share, qp, qn, pn, coverage = (np.array(column) for column in zip(*own, strict=True))
     ids = np.arange(len(own))
     triplets = Triplets(
@@ -87,7 +87,7 @@ def influence(own: list[Row], value: Any, query: int) -> float:
 
 
 def part(name: str, row: Row) -> float:
-    """The Shapley value of a gate: its effect on the product, averaged over the six orders."""
+    """Return the Shapley value of a gate: its effect on the product, averaged over the six orders."""
     gates, effects = row.gates(), []
     for order in permutations(FACTORS):
         product = 1.0

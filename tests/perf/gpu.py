@@ -117,7 +117,7 @@ TINY = Size(2, 48, 256, 300, 12, 1, (256, 4096), (8, 32), 3, (32, 48), 2000)
 
 
 def config_of(size: Size) -> BertConfig:
-    """At full size E5-base: 12 layers of 768, 12 heads, 512 positions."""
+    """Return an encoder's configuration; at full size that of E5-base: 12 layers of 768, 12 heads, 512 positions."""
     return BertConfig(
         hidden_size=size.width,
         num_hidden_layers=size.layers,
@@ -127,7 +127,7 @@ def config_of(size: Size) -> BertConfig:
 
 
 def causal_config_of(size: Size) -> Qwen2Config:
-    """A decoder of the same layers and width, four query heads to one of keys and values."""
+    """Return the configuration of a decoder of this size, with four query heads per key-value head."""
     heads = max(4, size.width // 64)
     return Qwen2Config(
         vocab_size=30_522,
@@ -203,7 +203,7 @@ def peak_operations(size: int, device: str) -> float:
 
 @contextmanager
 def part(name: str, failed: list[str]) -> Iterator[None]:
-    """One part of the script; an error is printed, its name is added to the failed ones, and the next part starts."""
+    """Run one part of the script. If it fails, print the error, record its name, and continue with the next part."""
     print(f"\n{name}", flush=True)
     try:
         yield
@@ -324,7 +324,7 @@ class Bench:
         print(f"  {self.peak / 1e12:.1f} TFLOP/s")
 
     def forward(self) -> None:
-        """One batch of each budget, tokens ready: what the device can do with this model."""
+        """Time forward passes of one tokenised batch per budget: the upper limit of this device and model."""
         own = self.load()
         tokens = own.parts.tokeniser.tokens(self.texts[:10_000])
         for budget in self.size.budgets:
@@ -335,7 +335,7 @@ class Bench:
             print(f"  {batch.ids.size:,} tokens: {1e3 * seconds:.1f} ms, {rate / self.peak:.1%} of the peak")
 
     def tokenise(self) -> None:
-        """The tokenizer alone, which works ahead of the device and must not be the slower of the two."""
+        """Time only the tokenizer. It works ahead of the device, and must not be slower."""
         own = self.load()
         part = self.texts[:100_000]
         seconds = seconds_of(lambda: own.parts.tokeniser.tokens(part), 1, "cpu")
@@ -411,7 +411,7 @@ class Bench:
         print(f"  packed by sentence-transformers: {ours / theirs:.2f} times as fast as secid")
 
     def causal(self) -> None:
-        """A decoder, whose last token is a text's vector."""
+        """Time a decoder that uses the last token as the text's vector."""
         folder = save_encoder(self.folder / "causal", causal_config_of(self.size), self.tokenizer)
         own = self.load(encoder=str(folder), pooling="last")
         n = max(1, len(self.texts) // 20)
@@ -476,7 +476,7 @@ class Bench:
         print(f"  largest difference of a number, of 64 texts: {gap:.1e}")
 
     def several(self) -> None:
-        """All GPUs against one, on the production path; in a rehearsal two workers on one device."""
+        """Compare all GPUs with one on the production path; in a rehearsal, two workers on one device."""
         count = torch.cuda.device_count()
         if self.device.startswith("cuda") and count < 2:
             print(f"  not evaluated: {count} CUDA device")
@@ -519,7 +519,7 @@ class Bench:
         return paths
 
     def score(self) -> None:
-        """A whole score, all controls: cold, cold with --ablate, from the cache. Shares are of all the wall."""
+        """Time a score with all controls: cold, cold with --ablate, and from the cache. Shares are of wall time."""
         import secid
 
         paths, given = self.sources(self.size.queries), {"query_prefix": "", "passage_prefix": ""}

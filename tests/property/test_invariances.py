@@ -113,7 +113,7 @@ def as_tevatron(path: Path, rows: list[Row]) -> Path:
 
 
 def as_triplets(path: Path, rows: list[Row]) -> Path:
-    """One row a negative; only the first positive fits."""
+    """Return one row per negative. Only the first positive fits."""
     return as_jsonl(
         path,
         [{"anchor": row["query"], "positive": row["pos"][0], "negative": text} for row in rows for text in row["neg"]],
@@ -154,7 +154,7 @@ OF_PLACE = {"examples", "files", "timing", "environment", "settings", "cost", "f
 
 
 def everything(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
-    """Every number and name of a report with its place."""
+    """Return every number and name of a report, with its place."""
     if isinstance(value, dict):
         for key in sorted(value.keys() - OF_PLACE):
             yield from everything(value[key], f"{place}.{key}")

@@ -16,7 +16,7 @@ VOCABULARY = [f"{a}{b}{c}" for a in "bcdfg" for b in "aeiou" for c in "klmn"]
 
 
 def rows_with_copies(seed: int) -> list[Row]:
-    """60 rows over 40 passages, some of them near copies: other case, one word more or less, a longer text around."""
+    """Return 60 rows over 40 passages, some of them near copies: other case, a word more or less, or a longer text."""
     draws = random.Random(seed)
     texts = [" ".join(draws.choices(VOCABULARY, k=draws.randint(8, 16))) for _ in range(25)]
     for text in texts[:15]:
@@ -33,7 +33,7 @@ def rows_with_copies(seed: int) -> list[Row]:
 
 
 def leaks(task: Task, fold: np.ndarray) -> int:
-    """Pairs of rows in different folds of which a relevant passage of one nearly copies one of the other."""
+    """Return pairs of rows in different folds in which relevant passages are near copies of each other."""
     texts = [task.passages.take(task.positives.of(row)) for row in range(len(task.query))]
     return sum(
         any(reference.near_copy(one.rstrip("!"), other.rstrip("!")) for one in texts[a] for other in texts[b])

@@ -38,7 +38,7 @@ def records(texts: st.SearchStrategy[str], max_positives: int = 3, n_negatives: 
 
 
 def read(path: Path, **chosen: Any) -> list[Record | Defect]:
-    """All items of a file."""
+    """Return all items of a file."""
     resolved = Settings(**chosen)
     (source,) = resolve_sources([str(path)])
     return list(open_source(source, resolved))

@@ -45,7 +45,7 @@ def place_of(text: str) -> int:
 
 
 def row_of(text: str) -> np.ndarray:
-    """One of 24 rows by the text alone: many texts have the same."""
+    """Return one of 24 rows, which depends only on the text. Many texts have the same row."""
     return ROWS[place_of(text)]
 
 
@@ -70,7 +70,7 @@ def records(seed: int) -> list[Record]:
 
 
 def controls(rows: list[Record], folder: Path) -> dict[str, set[tuple[str, str]]]:
-    """The texts of each query and negative that the pool's controls pair."""
+    """Return the texts of each query and negative that the pool's controls pair."""
     folder.mkdir()
     plan = make_plan([(Source("one", ("x",)), rows)], Settings(), folder, with_positives=True, with_echoes=True)
     texts = {role: store.take(np.arange(len(store))) for role, store in (("q", plan.queries), ("p", plan.passages))}
@@ -185,7 +185,7 @@ def written(path: Path, rows: list[dict[str, Any]]) -> Path:
 
 
 def tied(n: int = 30) -> list[dict[str, Any]]:
-    """Rows whose negatives, and positives, have one row each."""
+    """Return rows in which all negatives have the same vector, and so do all positives."""
     twins = [text for text in (f"text {number}" for number in range(4_000)) if place_of(text) == place_of("twin")]
     own = [text for text in (f"answer {number}" for number in range(4_000)) if place_of(text) == place_of("good")]
     return [
@@ -227,7 +227,7 @@ def test_selected_negatives_of_one_weight_go_by_text(tmp_path):
 
 
 def tied_first(rows: list[dict[str, Any]]) -> list[dict[str, Any]]:
-    """The positive that comes first by text, so that both files score the same one."""
+    """Return the positive that comes first by text, so that both files score the same one."""
     return [{**row, "pos": sorted(row["pos"])} for row in rows]
 
 

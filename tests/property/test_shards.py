@@ -71,7 +71,7 @@ def merged_few(scored_few: Path) -> secid.Run:
 
 @pytest.fixture
 def halves(scored_halves: Path, tmp_path: Path) -> Path:
-    """The state of two shards, to change."""
+    """Return the state of two shards, for tests to change."""
     return shutil.copytree(scored_halves, tmp_path / "halves")
 
 
@@ -298,7 +298,7 @@ class TestRefusals:
         with pytest.raises(InputError, match="belongs to another run: the number of sources is 3 in it, but 2 here"):
             in_shards(sources[:2], half, 2, only=(1,), **EXACT)
         in_shards(sources, half, 3, only=(0,), **EXACT)
-        with pytest.raises(InputError, match="has shards of different runs: the numbers of parts are 2 and 3"):
+        with pytest.raises(InputError, match="has shards of different runs, which were split into 2 and 3 parts"):
             secid.merge(half, HashEncoder())
 
     @pytest.mark.parametrize(

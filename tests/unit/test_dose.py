@@ -1,4 +1,4 @@
-"""The files of docs/experiments/dose.py: results of killed runs, repeated cells, missing and malformed files."""
+"""Test docs/experiments/dose.py on files of killed runs, repeated cells, and missing and malformed files."""
 
 from __future__ import annotations
 

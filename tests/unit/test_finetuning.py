@@ -1,4 +1,4 @@
-"""The verdicts of docs/experiments/finetuning.py on random numbers: a planted effect is found, noise is not."""
+"""Test that docs/experiments/finetuning.py finds a planted effect in random numbers, and none in noise."""
 
 from __future__ import annotations
 

@@ -58,7 +58,7 @@ def relevant(queries: dict[str, str], passages: dict[str, str]) -> dict[str, lis
 
 @pytest.fixture(scope="module")
 def sources() -> dict[str, list[Record]]:
-    """Records of every source, read as a user's run reads them."""
+    """Return the records of every source, read as in a user's run."""
     settings = Settings()
     read = {}
     for source in resolve_sources([str(SOURCES / "*")]):

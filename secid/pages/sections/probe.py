@@ -80,8 +80,8 @@ LOSS_TITLES = {
 }
 COMPARED_PASSAGES = {"own": "on a query's own negatives", "batch": "with in-batch passages"}
 NO_GAIN_TEXT = (
-    "The probe recommends no source. At no learning rate is the encoder significantly better after training on any of "
-    "them than before."
+    "The probe recommends no source. None of the sources makes the encoder significantly better than before training, "
+    "at any learning rate."
 )
 NO_DIFFERENCE_TEXT = "No difference between them is significant."
 PROBE_TERMS = tuple(
@@ -157,7 +157,7 @@ def _harmed(dose: Dose) -> list[str]:
 
 def _harm(dose: Dose) -> Iterator[str]:
     if _harmed(dose):
-        yield f"it is significantly worse than before after training on: {sources_listed(_harmed(dose))}."
+        yield f"the encoder is significantly worse after training on: {sources_listed(_harmed(dose))}."
 
 
 def _differences(dose: Dose) -> Iterator[str]:

@@ -274,9 +274,9 @@ def _drawn(
     for record, k in enumerate(np.diff(base.negative_offsets).tolist()):
         edges = np.floor(k * cumulated + min(float(offsets[record]), 1.0 - 1e-12)).astype(int)
         draws.draw(record, np.diff(edges, prepend=0).tolist())
-    unfit = {f"n_{name}": _n_candidates(name, sources.values(), base.query) for name in NEVER_DRAWN}
+    not_drawn = {f"n_{name}": _n_candidates(name, sources.values(), base.query) for name in NEVER_DRAWN}
     drawn = [[Draw(names[place], triplet) for place, triplet in sorted(picked)] for picked in draws.picked]
-    return drawn, DrawCounts(n_short=draws.n_short, n_alone=draws.n_alone, **unfit)
+    return drawn, DrawCounts(n_short=draws.n_short, n_alone=draws.n_alone, **not_drawn)
 
 
 def _n_candidates(finding: str, sources: Iterable[PlannedSource], queries: Index) -> int:

@@ -40,7 +40,7 @@ RANDOM_LIKE_OF_RANDOM = 0.87
 SHUFFLED_UNRELATED_SHARE = 0.7
 """Share of other queries' negatives that count as unrelated, 0.76 to 0.83 measured. Source: docs/experiments/gate.md"""
 MIN_SAMPLE_QUERIES = 30
-"""Minimum sample size in queries that limits are derived for, unless the baseline has fewer queries."""
+"""Smallest sample, in queries, that limits are derived for; a smaller baseline uses its own number of queries."""
 LANGUAGE_TOLERANCE = 0.05
 """Extra share of texts in new languages that a source may have, above the baseline's share. 1,000 texts are sampled."""
 MIN_LANGUAGE_SHARE = 0.01

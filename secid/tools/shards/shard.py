@@ -291,7 +291,7 @@ def shard_states(state: StateDir) -> dict[str, Header]:
     of = {int(name.rsplit("-", 1)[1]) for name in names}
     if len(of) > 1:
         raise InputError(
-            f"has shards of different runs: the numbers of parts are {' and '.join(map(str, sorted(of)))}",
+            f"has shards of different runs, which were split into {' and '.join(map(str, sorted(of)))} parts",
             where=state.url,
             remedy="remove the states of all runs but one",
         )

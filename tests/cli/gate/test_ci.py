@@ -1,4 +1,4 @@
-"""The action, the workflow, the GitLab job and the pre-commit hook, run as the services run them, without the services.
+"""Test the action, the workflow, the GitLab job and the pre-commit hook by running their steps locally.
 
 The services' own work is simulated: expressions, conditions, checkouts, caches; pip installs nothing. A program named
 secid gives the verdict and writes down its arguments.
@@ -100,9 +100,9 @@ def built():
 
 @pytest.fixture
 def make(tmp_path, built, tmp_path_factory):
-    """A checkout as services make it for a proposed change: the merge of a branch into main, which has moved on.
+    """Check out a proposed change as a service does: a branch merged into main, which has new commits.
 
-    The change deletes gone.jsonl and adds files that are no sources, and those of `files`.
+    The change deletes gone.jsonl and adds files that are not sources, and `files`.
     """
 
     def build(files: dict[str, list[Any]] | None = None, baseline: Path | None = None) -> Repository:
@@ -145,7 +145,7 @@ def make(tmp_path, built, tmp_path_factory):
 
 
 def shell(script: str, repository: Repository, *flags: str, by: str = "bash", **variables: str) -> Any:
-    """A script as a service runs it, with its own programs first on the path and a home of its own."""
+    """Run a script as a service does, with its own programs first on the path and a separate home folder."""
     environment = {name: text for name, text in child_environment().items() if not name.startswith(("GITHUB_", "CI_"))}
     environment |= {"HOME": str(repository.tools / "home"), "FAKE_VERDICT": "0,pass", **variables}
     environment["PATH"] = f"{repository.tools}{os.pathsep}{environment['PATH']}"
@@ -190,7 +190,7 @@ PULL_REQUEST = {"GITHUB_BASE_REF": "main"}
 
 
 def act(repository: Repository, event: dict[str, str] = PULL_REQUEST, restored: bool = False, **inputs: str) -> Job:
-    """The workflow's call of the action, its steps in order; `inputs` replace the workflow's.
+    """Run the steps of the action in order, as the workflow calls it. `inputs` replace the workflow's.
 
     event: values of the context `github`, and variables that the runner sets. restored: a cache has the exact key.
     """

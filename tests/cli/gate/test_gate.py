@@ -539,7 +539,7 @@ def test_a_file_s_name_need_not_be_utf_8(prepared, tmp_path, command, invoke):
 
 
 def halves(path: Path) -> list[list[dict[str, Any]]]:
-    """The rows of every second query of a fixture, and the others."""
+    """Return the rows of every second query of a fixture, and the other rows."""
     if path.suffix == ".parquet":
         rows = pq.read_table(path).to_pylist()
     else:

@@ -151,7 +151,7 @@ def test_spaces_around_names_and_numbers_are_no_part_of_them(tmp_path):
 
 
 def planted(scores, error):
-    """A run of these scores, every difference with this standard error."""
+    """Return a run with these scores, in which every difference has this standard error."""
     names = [f"s{number}" for number in range(len(scores))]
     sources = [
         SimpleNamespace(

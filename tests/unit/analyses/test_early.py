@@ -24,7 +24,7 @@ def seen(share: float) -> dict[str, float]:
 
 
 def item(name: str, values: np.ndarray) -> SimpleNamespace:
-    """A source whose score is the mean of one number a query."""
+    """Return a source whose score is the mean of one number per query."""
     n = len(values)
     per_query = ((values - values.mean()) / n)[:, None]
     empty = np.empty(0)
@@ -33,7 +33,7 @@ def item(name: str, values: np.ndarray) -> SimpleNamespace:
 
 
 def gaps(items: list[SimpleNamespace]) -> list[PairGap]:
-    """All pairs, whichever queries they share."""
+    """Return all pairs, whichever queries they share."""
     return [
         PairGap(a.name, b.name, difference(a.influence, b.influence, a.nats(1.0) - b.nats(1.0))).higher_first()
         for a, b in combinations(items, 2)
@@ -167,7 +167,7 @@ def test_the_source_of_which_less_was_seen_decides_how_sure_a_pair_is():
 
 
 def places_of(*sizes: int, seed: int = 0) -> tuple[list[np.ndarray], np.ndarray]:
-    """Sources of these numbers of queries, none shared, and a random sample's order of all."""
+    """Return query numbers of sources of these sizes, none shared, and each query's place in a random order."""
     ends = np.cumsum(sizes)
     order = np.random.default_rng(seed).permutation(int(ends[-1]))
     return np.split(np.arange(int(ends[-1])), ends[:-1]), order / len(order)

@@ -21,7 +21,7 @@ BY_KIND = Settings(by="kind")
 
 
 def planned(folder: Path, rows: dict[str, list[tuple[str, str | None]]], settings: Settings = BY_KIND) -> Plan:
-    """A plan of sources whose rows are (query, kind); each row has a negative of its own."""
+    """Return a plan of sources whose rows are (query, kind). Each row has a different negative."""
     for name, given in rows.items():
         lines = [
             {"query": query, "positive": "p", "negative": f"{name} {n}"} | ({} if kind is None else {"kind": kind})

@@ -21,7 +21,7 @@ from secid.results import Comparison
 
 
 def source(name: str, nats: float, per_query: np.ndarray) -> SimpleNamespace:
-    """A source of this score with one influence a query; its queries are numbered from 0."""
+    """Return a source with this score and one influence per query. Its queries are numbered from 0."""
     empty = np.empty(0)
     queries = np.arange(len(per_query))
     influence = Influence((1.0,), empty, empty, queries, per_query[:, None], np.zeros(1))
@@ -34,7 +34,7 @@ def alternating(n: int, standard_error: float) -> np.ndarray:
 
 
 def compare(sources: list[SimpleNamespace]) -> tuple[Comparison, ...]:
-    """All pairs, whichever queries they share."""
+    """Return all pairs, whichever queries they share."""
     gaps = [
         PairGap(a.name, b.name, difference(a.influence, b.influence, a.nats(1.0) - b.nats(1.0)))
         for a, b in combinations(sources, 2)
@@ -120,7 +120,7 @@ def letters_are_right(letters: Mapping[str, set[str]], apart: Collection[tuple[s
 
 
 def without_one(letters: Mapping[str, set[str]]) -> list[dict[str, set[str]]]:
-    """The letters of all sources without one letter of one of them, for each."""
+    """Return every way to remove one letter from one source."""
     return [{**letters, name: own - {each}} for name, own in letters.items() for each in own]
 
 

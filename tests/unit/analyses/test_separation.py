@@ -31,7 +31,7 @@ ENCODER = PieceEncoder()
 
 
 def collection(folder: Path, rows: list[dict], further: list[str]) -> Path:
-    """A collection of the rows' texts and further passages. Every third query has a further one as second positive.
+    """Return a collection of the rows' texts and more passages. Every third query has one of these as second positive.
 
     One text has two ids.
     """

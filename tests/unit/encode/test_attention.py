@@ -1,4 +1,4 @@
-"""A forward pass asks nothing of its device, and masks are those of transformers where they matter.
+"""Test that a forward pass never waits for its device, and that masks are those of transformers where they matter.
 
 `device="meta"` has shapes and no numbers, so it raises where a number would have to come to the host.
 """
@@ -29,13 +29,13 @@ META = torch.device("meta")
 
 
 def padded(encoder: TransformerEncoder) -> TokenBatch:
-    """The texts as one batch, most of them padded."""
+    """Return the texts as one batch, in which most texts are padded."""
     tokens = encoder.parts.tokeniser.tokens(TEXTS)
     return next_batch(tokens, longest_first(tokens), 10_000, encoder.parts.tokeniser.padding)
 
 
 def encoder_of(folder: Path) -> tuple[TransformerEncoder, Replica, Replica]:
-    """An encoder, its model, and a copy that has transformers' own masks."""
+    """Return an encoder, its model, and a copy with transformers' own masks."""
     encoder = load(Settings(encoder=str(folder), device="cpu", cache=False, dtype="bf16"))
     assert isinstance(encoder, TransformerEncoder)
     plain = copy.deepcopy(encoder.parts.replica)

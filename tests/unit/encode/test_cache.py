@@ -1,4 +1,4 @@
-"""The cache gives back what was put in, survives damage, kills and full disks, and stays under its limit."""
+"""Test that the cache returns what was stored, survives damage, kills and full disks, and stays under its limit."""
 
 from __future__ import annotations
 
@@ -36,7 +36,7 @@ ROW_BYTES = 16 * 4 + 17
 
 
 def rows_of(texts: Sequence[str], role: str = "passage") -> np.ndarray:
-    """A row that depends on the text and role alone."""
+    """Return rows that depend only on the text and the role."""
     keys = text_keys(list(texts), role).astype(np.float32) + 1
     return keys / np.linalg.norm(keys, axis=1, keepdims=True)
 
@@ -262,7 +262,7 @@ def test_rows_of_another_dimension_stay(folder: Path) -> None:
 
 
 def write(folder: Path, texts: list[str], *, seal: bool = True) -> SegmentWriter:
-    """A segment of these texts, not closed if it is not to be sealed."""
+    """Write a segment of these texts. Leave it open if it must not be sealed."""
     writer = SegmentWriter(folder / FINGERPRINT, 16, "float32", "")
     keys = np.concatenate([np.frombuffer(key_of(text), np.uint8) for text in texts]).reshape(-1, 16)
     writer.add(keys, rows_of(texts), np.zeros(len(texts), np.bool_))
@@ -680,7 +680,7 @@ def work(folder: Path, n_texts: int, name: str, said: Any) -> None:
 
 
 def worker(folder: Path, n_texts: int, name: str) -> tuple[Any, Any]:
-    """A child and where it tells."""
+    """Return a child process, and the file that it reports to."""
     heard, said = multiprocessing.Pipe(duplex=False)
     process = forked(work, folder, n_texts, name, said)
     said.close()

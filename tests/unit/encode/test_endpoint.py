@@ -1,4 +1,4 @@
-"""An OpenAI-compatible endpoint, against a real server on loopback that can misbehave."""
+"""Test an OpenAI-compatible endpoint with a real server on loopback that can misbehave."""
 
 from __future__ import annotations
 
@@ -33,7 +33,7 @@ def server() -> Iterator[Server]:
 
 @pytest.fixture
 def waits(monkeypatch: pytest.MonkeyPatch) -> list[float]:
-    """The waits between tries, in seconds, which the tests do not sit through."""
+    """Record the seconds between tries instead of waiting."""
     slept: list[float] = []
     real = http_module.Http.__init__
 

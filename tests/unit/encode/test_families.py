@@ -95,7 +95,7 @@ FAMILIES = {
 
 
 def save_published(tiny: Tiny, published: Published, home: Path) -> Path:
-    """The snapshot in a hub cache under `home`."""
+    """Save the snapshot in a hub cache under `home`."""
     folder = shutil.copytree(tiny(published.base), home / "source")
     for path in (*folder.glob("[0-9]_*"), folder / "config_sentence_transformers.json"):
         shutil.rmtree(path) if path.is_dir() else path.unlink()
@@ -162,7 +162,7 @@ def sentence_transformers_rows(folder: Path, published: Published) -> tuple[np.n
 
 
 def plain_rows(folder: Path, published: Published) -> tuple[np.ndarray, np.ndarray]:
-    """The recipe written out over plain transformers, one text at a time, so that nothing is padded."""
+    """Encode by the recipe with plain transformers, one text at a time, so that nothing is padded."""
     from transformers import AutoModel, AutoTokenizer
 
     tokenizer, model = AutoTokenizer.from_pretrained(folder), AutoModel.from_pretrained(folder).eval()

@@ -140,7 +140,7 @@ def test_large_and_small_numbers_are_rows_as_any(tmp_path: Path) -> None:
 
 
 def extreme_rows() -> np.ndarray:
-    """(8, 40) float64: long, short and ordinary rows, and one of mixed magnitudes."""
+    """Return (8, 40) float64: long, short and ordinary rows, and one of mixed magnitudes."""
     generator = np.random.default_rng(5)
     rows = generator.normal(size=(8, 40))
     rows[0] *= 1e30
@@ -150,7 +150,7 @@ def extreme_rows() -> np.ndarray:
 
 
 def unit_reference(rows: np.ndarray) -> np.ndarray:
-    """Each row at unit length in float64, by `math.hypot`; then float32."""
+    """Scale each row to unit length in float64 with `math.hypot`; then convert to float32."""
     return np.array([[value / math.hypot(*row) for value in row] for row in rows.tolist()]).astype(np.float32)
 
 

@@ -36,7 +36,7 @@ PROMPTS, SENTENCE = "config_sentence_transformers.json", "sentence_bert_config.j
 def repository(
     folder: Path, modules: list[str] | None = None, prompts: dict[str, Any] | None = None, **config: Any
 ) -> Path:
-    """The configuration files of an encoder, without weights."""
+    """Write the configuration files of an encoder, without weights."""
     write_json(folder / "config.json", {"model_type": "bert", "architectures": ["BertModel"], **config})
     if modules is not None:
         places = ["" if place == 0 else f"{place}_{name.rsplit('.', 1)[-1]}" for place, name in enumerate(modules)]
@@ -51,7 +51,7 @@ def repository(
 
 
 def prefixes(folder: Path, name: str = "someone/some-model", **settings: Any) -> tuple[str, str]:
-    """(query, passage)."""
+    """Return (query prefix, passage prefix)."""
     chosen = Settings(**settings)
     found = resolve_prefixes(read_repository(folder, name, chosen), chosen)
     return found["query"].text, found["passage"].text

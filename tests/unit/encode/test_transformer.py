@@ -84,7 +84,7 @@ class Hub:
 
 @pytest.fixture
 def partial_hub(tiny: Tiny, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Hub:
-    """The cache holds what plain transformers fetches of an encoder that pools its first token."""
+    """Return a hub cache with only what plain transformers fetches for an encoder that pools its first token."""
     full = shutil.copytree(tiny("bert"), tmp_path / "full")
     write_json(full / "1_Pooling" / "config.json", {"word_embedding_dimension": 32, "pooling_mode": "cls"})
     snapshot = hub_cache(tmp_path, "some/encoder", full)
@@ -232,7 +232,7 @@ def test_the_fingerprint_covers_what_matters(tiny: Tiny, tmp_path: Path) -> None
 
 
 def one_weight_changed(folder: Path) -> Path:
-    """The folder, with one number of its weights changed."""
+    """Return the folder, with one number of its weights changed."""
     from safetensors.torch import load_file, save_file
 
     weights = load_file(folder / "model.safetensors")

@@ -1,4 +1,4 @@
-"""The form of single passages: what generators leave is found, and what people write is not."""
+"""Test the form of single passages: text that generators leave is found, and what people write is not flagged."""
 
 from __future__ import annotations
 

@@ -40,7 +40,7 @@ def windows(text: str, width: int) -> set[tuple[str, ...]]:
 
 
 def slow(texts: list[str], wanted: list[str], width: int, smallest: int, jaccard: bool) -> list[float]:
-    """The largest similarity of each text with any wanted one, by sets; 0.0 where either is too small."""
+    """Return each text's largest similarity to a wanted text, computed with sets. A pair with a small text has 0.0."""
     best = []
     for text in texts:
         values = [0.0]

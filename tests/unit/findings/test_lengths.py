@@ -51,7 +51,7 @@ def test_tokens_by_the_bytes_of_a_character(text, n_tokens):
 
 
 def test_the_estimate_is_near_what_wordpiece_gives_for_english():
-    """65 tokens by all-MiniLM-L6-v2's tokenizer, special ones left out."""
+    """The text has 65 tokens by all-MiniLM-L6-v2's tokenizer, without special tokens."""
     assert measured([ENGLISH]).tokens[0] == pytest.approx(65, rel=0.15)
 
 

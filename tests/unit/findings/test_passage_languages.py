@@ -82,7 +82,7 @@ def test_the_language_of_a_passage(language):
 
 @pytest.fixture(scope="module")
 def library():
-    """The library that `language_numbers` follows, one text at a time."""
+    """Return the library's classifier of single texts, which `language_numbers` reproduces."""
     identifier = LanguageIdentifier.from_model_file(MODEL_FILE, norm_probs=True)
     identifier.set_languages(LANGUAGES)
     return identifier
@@ -150,7 +150,7 @@ def test_languages_are_the_librarys_and_none_is_a_variety_of_another():
 
 
 def rows_of(pairs):
-    """One record a pair: positive texts and negative texts."""
+    """Return one record per pair of positive texts and negative texts."""
     return [(f"query {n}", positives, negatives) for n, (positives, negatives) in enumerate(pairs)]
 
 
@@ -187,7 +187,7 @@ def test_a_record_with_positives_in_two_languages_allows_both(tmp_path):
 
 
 def wrongly(text: str, *encodings: str) -> str:
-    """The text as it looks where its UTF-8 was read in these encodings, one after the other."""
+    """Return the text with its UTF-8 decoded in these wrong encodings, one after the other."""
     for encoding in encodings:
         text = text.encode("utf-8").decode(encoding, errors="ignore")
     return text

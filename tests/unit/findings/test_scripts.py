@@ -47,7 +47,7 @@ def test_minilm_knows_only_latin_script():
 
 
 def trained(*languages: str, fallback: bool = False) -> Tokeniser:
-    """A tokenizer of bytes, or with bytes to fall back on, that has seen these languages."""
+    """Train a tokenizer of bytes, or with a fallback to bytes, on these languages."""
     texts = [SENTENCES[name] for name in languages] * 20
     if fallback:
         core = Tokenizer(models.BPE(byte_fallback=True, unk_token="<unk>"))

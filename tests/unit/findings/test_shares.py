@@ -30,7 +30,7 @@ PLAIN = ("false_negative", "near_copy", "repeat", "empty", "query_echo", "hub")
 
 
 def messy(seed: int, n: int = 60) -> Rows:
-    """Rows with copies, repeats, placeholders, blanks and positives among the negatives; some list only blanks."""
+    """Return rows with copies, repeats, placeholders, blanks and positives as negatives. Some have only blanks."""
     draw = random.Random(seed)
     rows = []
     for number in range(n):
@@ -56,7 +56,7 @@ def records_of(rows: Rows) -> dict[tuple[str, str], tuple[list[str], list[str]]]
 
 
 def cells(sources: list[Rows], rows: Rows, finding: str) -> Iterator[Cell]:
-    """Every listed negative of a source, with whether it has the finding; blanks are empty."""
+    """Return, for every listed negative of a source, whether it has the finding. Blanks are empty."""
     labelled = [
         slow_texts.PlainRecord(query, positives, [])
         for part in sources
@@ -145,7 +145,7 @@ def test_a_row_that_counts_nothing_changes_no_share():
 
 
 def table_of(item: Measured, queries: list[str]) -> list[str]:
-    """The query of each triplet in words."""
+    """Return the text of each triplet's query."""
     words = {text_key("query", query): query for query in queries}
     distinct = np.unique(item.triplets.query)
     names = {int(number): words[bytes(key)] for number, key in zip(distinct, item.query_keys, strict=True)}

@@ -31,7 +31,7 @@ def statements(sources: Any) -> dict[str, list[Statement]]:
 
 
 def with_everything() -> list[dict[str, Any]]:
-    """Rows of 60 queries that have every finding of the texts, and queries without tokens."""
+    """Return rows of 60 queries that have every finding of the texts, and queries without tokens."""
     rows = clean_rows(60)
     for number, row in enumerate(rows):
         row["neg"] += [row["neg"][0]] * (number % 7 == 0) + [row["pos"][0].upper()] * (number % 5 == 0)

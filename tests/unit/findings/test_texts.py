@@ -133,7 +133,7 @@ HASHES = ["5d69a3707ddca985", "45ee91880cccb778", "0000000000000000", "fb9a9a5f7
 
 
 def passage(seed: int, n: int = 60, language: str = "en") -> str:
-    """A made passage of two sentences; those of two seeds share no run."""
+    """Return a passage of two sentences. Passages of different seeds share no run."""
     draw = random.Random(f"{language} {seed}")
     first, last = {"en": "az", "de": "aü", "hi": "कह", "zh": "一龥", "th": "กฮ"}[language]
     letters = [chr(code) for code in range(ord(first), ord(last) + 1) if chr(code).isalpha()]

@@ -1,4 +1,4 @@
-"""The document: there and back, refusals, differences, changes."""
+"""Test the baseline document: writing and reading, refusals, differences and changes."""
 
 from __future__ import annotations
 

@@ -37,7 +37,7 @@ def planted(rows, n_suspect=1):
 
 @pytest.fixture(scope="module")
 def files(tmp_path_factory):
-    """A baseline under a guide, its source under its own and under a new name, and two guides."""
+    """Write a baseline with a guide, its source under its name and a new one, and two guides."""
     folder = tmp_path_factory.mktemp("gate")
     rows = clean_rows(150)
     table = planted(rows)

@@ -39,7 +39,7 @@ def bounds_of(previous="own", policy=None, **sources):
 
 
 def wilson(share, n, n_queries=None):
-    """95 % interval of a share of n independent draws."""
+    """Return the 95 % interval of a share of n independent draws."""
     k = reach(n_queries or n) ** 2 / n
     middle, half = (share + k / 2) / (1 + k), np.sqrt(k * share * (1 - share) + k * k / 4) / (1 + k)
     return np.maximum(0.0, middle - half), np.minimum(1.0, middle + half)

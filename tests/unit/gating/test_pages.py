@@ -121,7 +121,7 @@ HOSTILE_ROW = CheckExample(path=f"{UNKNOWN}.jsonl", line=3, query=UNKNOWN, negat
 
 
 def hostile(outcome: str = "fail", n: int = 1) -> GateVerdict:
-    """Every text that comes from outside is hostile."""
+    """Return a verdict in which every text from outside is hostile."""
     fields = {"reference": UNKNOWN, "before": 0.5, "basis": "every", "examples": (HOSTILE_ROW,) * 3}
     checks = (
         check(**fields),

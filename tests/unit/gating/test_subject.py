@@ -1,4 +1,4 @@
-"""The decision on a number and its interval, and how many queries would make one."""
+"""Test decisions on a number and its interval, and the number of queries that a decision needs."""
 
 from __future__ import annotations
 

@@ -61,7 +61,7 @@ def measured(vectors: Vectors, rows: Triplets, state: InformationState | None = 
 
 
 def some(rows: Triplets, start: int, stop: int) -> Triplets:
-    """The triplets of these records."""
+    """Return the triplets of these records."""
     part = slice(rows.record_offsets[start], rows.record_offsets[stop])
     offsets = rows.record_offsets[start : stop + 1] - rows.record_offsets[start]
     columns = (rows.query, rows.positive, rows.negative)

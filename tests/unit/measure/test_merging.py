@@ -23,7 +23,7 @@ def unit(generator: np.random.Generator, n: int) -> torch.Tensor:
 
 
 def random_source(seed: int) -> tuple[Vectors, Triplets, np.ndarray]:
-    """Records of 1 to 12 negatives in random order."""
+    """Return records of 1 to 12 negatives, in random order."""
     generator = np.random.default_rng(seed)
     counts = generator.integers(1, 13, RECORDS)
     n = int(counts.sum())
@@ -37,7 +37,7 @@ def random_source(seed: int) -> tuple[Vectors, Triplets, np.ndarray]:
 def part_state(
     vectors: Vectors, rows: Triplets, coverage: np.ndarray, records: np.ndarray, sums: torch.dtype = torch.float32
 ) -> list[InformationState]:
-    """The states of some records, as a run over them alone would leave them."""
+    """Return the states of some records, as a run over only these records leaves them."""
     keep = np.flatnonzero(np.isin(rows.record, records))
     counts = np.diff(rows.record_offsets)[np.sort(records)]
     offsets = np.concatenate([[0], np.cumsum(counts)])

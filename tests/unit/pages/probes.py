@@ -136,7 +136,7 @@ def untrained(reason: str = "few_queries") -> Probe:
 
 
 def without_gain(names: tuple[str, ...] = tuple(GAINS), ties: tuple[str, ...] = ("A", "B", "B")) -> Probe:
-    """A probe in which no source is better than the frozen encoder."""
+    """Return a probe in which no source is better than the frozen encoder."""
     whole = each_dose(probe(names, ties), lambda own: replace(own, not_evaluated="no_gain"))
     return replace(whole, not_evaluated={"sources": "no_gain"})
 

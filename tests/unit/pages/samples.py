@@ -39,12 +39,12 @@ HOSTILE = (
 
 
 def reported(version: str = "1.0") -> Run:
-    """A golden report as a run. It does not rank `random`."""
+    """Return a golden report as a run. It does not rank `random`."""
     return from_json((GOLDEN / f"{version}.json").read_bytes())
 
 
 def golden() -> Run:
-    """The run of the golden report with all sources ranked, `random` first."""
+    """Return the run of the golden report with all sources ranked, `random` first."""
     run = reported()
     by_score = sorted(run.sources, key=lambda source: -source.scored.nats)
     return unranked(replace(run, sources=tuple(by_score)))
@@ -351,7 +351,7 @@ def with_control(run: Run, kind: str, *differences: tuple[str, float]) -> Run:
 
 
 def compared(run: Run, established: bool) -> Run:
-    """The run with all pairs established or none, and letters to match."""
+    """Return the run with all pairs established, or none, and letters that match."""
     comparisons: tuple[Comparison, ...] = tuple(
         replace(pair, established=established, p_holm=0.001 if established else 0.4, queries_needed_80=1234)
         for pair in run.comparisons
@@ -458,7 +458,7 @@ def profiled(run: Run) -> Run:
 
 
 def unranked(run: Run, *names: str, reason: str = "too_easy") -> Run:
-    """The run in which only these sources are not ranked."""
+    """Return the run with only these sources not ranked."""
     equal = replace(run.analyses["equal_hardness"], unranked=dict.fromkeys(names, reason))
     by_name = {source.name: source for source in run.sources}
     ranked = equal.ranked(by_name)

@@ -17,7 +17,7 @@ from tests.unit.pages import samples
 
 @pytest.fixture
 def run() -> Run:
-    """Sources of equal size that never change places."""
+    """Return a run whose sources have equal size and never change places."""
     golden = samples.golden()
     sources = tuple(samples.changed(source, equal_curve=()) for source in golden.sources)
     return samples.replaced(golden, sources=sources, budgets=Budgets(crossings=(), equal_numbers=None))

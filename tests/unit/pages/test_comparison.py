@@ -40,7 +40,7 @@ def headline(found):
 
 
 def reordered(run):
-    """The run with its second and third source in the other order."""
+    """Return the run with its second and third source exchanged."""
     first, second, third, *rest = run.sources
     return replace(run, sources=(first, samples.changed(third, rank=2), samples.changed(second, rank=3), *rest))
 
@@ -90,7 +90,7 @@ def test_a_comparison_of_two_runs_fits_80_columns_with_scores_whole(run):
 
 
 def repaired(run):
-    """The run in which the only source to repair has been repaired."""
+    """Return the run after the repair of the only source to repair."""
     findings = tuple(replace(item, n_negatives=0, share=0.0) for item in run.sources[3].findings)
     clean = replace(run.sources[3], findings=findings, status="no_defects")
     return replace(run, sources=(*run.sources[:3], clean, *run.sources[4:]))

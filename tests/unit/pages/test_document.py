@@ -24,7 +24,7 @@ def test_a_run_survives_the_document():
 
 
 def with_unknown_fields(value):
-    """The document with a field that no version knows, in every object whose fields are fixed."""
+    """Add a field that no version knows to every object of the document with fixed fields."""
     if isinstance(value, list):
         return [with_unknown_fields(item) for item in value]
     if isinstance(value, dict):

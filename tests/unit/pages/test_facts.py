@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).resolve().parents[3] / "secid"
 
 
 def kinds_in(source: str) -> set[str]:
-    """The kinds of the facts that a module names."""
+    """Return the kinds of facts that a module names."""
     calls = (node for node in ast.walk(ast.parse(source)) if isinstance(node, ast.Call))
     names = (call.args[0] for call in calls if isinstance(call.func, ast.Name) and call.func.id == "Fact" and call.args)
     return {str(name.value) for name in names if isinstance(name, ast.Constant)}

@@ -60,7 +60,7 @@ SAMPLES = {
 
 @pytest.fixture(scope="module", params=sorted(SAMPLES))
 def page(request, run):
-    """The HTML page of a sample."""
+    """Return the HTML page of a sample."""
     return RUN_FORMATS[".html"](SAMPLES[request.param](run))
 
 

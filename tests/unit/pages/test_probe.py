@@ -1,4 +1,4 @@
-"""A probe on all pages: its verdict in one sentence, tables that fit, and foreign names that stay text."""
+"""Test all pages of a probe: one sentence as verdict, tables that fit, and names from outside that stay text."""
 
 from __future__ import annotations
 

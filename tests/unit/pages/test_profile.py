@@ -1,4 +1,4 @@
-"""The gate profile and the pairs at equal hardness, as a page says them."""
+"""Test how pages show the gate profile and the pairs at equal hardness."""
 
 from __future__ import annotations
 

@@ -280,7 +280,7 @@ def test_names_keep_their_underscores():
 
 
 def _suspected(run, share=0.3):
-    """The run in which each source has the finding `suspect`."""
+    """Return the run with the finding `suspect` in each source."""
     suspect = replace(run.sources[0].findings[0], name="suspect", n_negatives=90, share=share, interval_95=(0.25, 0.36))
     sources = tuple(replace(source, findings=(*source.findings, suspect)) for source in run.sources)
     return replace(run, sources=sources)

@@ -1,4 +1,4 @@
-"""The terminal: verdict first, tables that fit with whole names, commands on lines of their own."""
+"""Test the terminal: the verdict comes first, tables fit with whole names, and commands have separate lines."""
 
 from __future__ import annotations
 

@@ -1,4 +1,4 @@
-"""The line for scripts: every word, values that survive a shell's quoting, and the page that lists both."""
+"""Test the line for scripts: every word, values that survive a shell's quoting, and the page that lists both."""
 
 from __future__ import annotations
 

@@ -90,7 +90,7 @@ def judge(values: dict[str, np.ndarray]) -> Judge:
 
 
 def shifted(*shifts: float, n_seeds: int = 3) -> dict[str, np.ndarray]:
-    """Sources a, b, … that are better by these shifts, with noise of their own."""
+    """Return sources a, b, … that are better by these shifts, each with separate noise."""
     return {
         chr(97 + place): shift + 0.5 + differences(place, n_seeds, 0.02, 0.001, 0.02)
         for place, shift in enumerate(shifts)
@@ -150,7 +150,7 @@ def test_a_source_that_was_stopped_is_not_ranked_by_the_seeds_that_it_had() -> N
 
 
 def equal_sources(seed: int, n_sources: int, n_seeds: int) -> dict[str, np.ndarray]:
-    """Sources that training does not tell apart, with common seeds, queries and errors of each."""
+    """Return sources with equal training results, with common seeds and queries but separate errors."""
     draws = np.random.default_rng([seed, 7])
     common = draws.normal(0, 0.02, (n_seeds, N_FOLDS))[:, FOLD]
     return {

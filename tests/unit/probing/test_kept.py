@@ -31,7 +31,7 @@ QUICK = replace(PLANTED, steps=1)
 
 @pytest.fixture
 def runs(monkeypatch: pytest.MonkeyPatch) -> list[TrainingRun]:
-    """The runs that were done, in order."""
+    """Record the training runs, in order."""
     done: list[TrainingRun] = []
     before_each_run(monkeypatch, lambda _, run: done.append(run))
     return done
@@ -114,7 +114,7 @@ def test_a_folder_that_cannot_be_written_costs_no_result(
 def name_of(
     task: Task, rows: np.ndarray, parts: list[object] | None = None, source: str = "hard", run: Any = None
 ) -> str:
-    """The name of a training."""
+    """Return the name of a training run."""
     held = {0: learner.HeldOut(rows, None, None, rows, rows)}  # type: ignore[arg-type]
     own = TrainingFiles(task, held, Settings(cache_dir="/nowhere"), parts or ["fingerprint", 12, 2, 0.05])
     return own.name(run or TrainingRun(NegativeSource(source), 0, 0, 3e-3))

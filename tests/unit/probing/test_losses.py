@@ -17,7 +17,7 @@ from secid.tools.probing.task import NegativeSource, RowLists, Task
 
 
 def steps(task: Task, loss: str, passages: str, n: int = 6, guide: Guidance | None = None) -> list[Step]:
-    """The first n steps of five rows."""
+    """Return the first n steps of five rows."""
     batches = steps_of(
         task,
         task.sources[NegativeSource("hard")],
@@ -30,7 +30,7 @@ def steps(task: Task, loss: str, passages: str, n: int = 6, guide: Guidance | No
 
 @pytest.fixture
 def several(task: Task) -> Task:
-    """Every row has ten labelled positives, and shares nine with its neighbours."""
+    """Return rows with ten labelled positives each, nine of them shared with the neighbouring rows."""
     n = len(task.query)
     ids = np.concatenate([task.positives.ids[(row + np.arange(10)) % n] for row in range(n)])
     return replace(task, positives=RowLists.of_counts(ids, [10] * n))

@@ -68,7 +68,7 @@ def outcome(task: Task, encoder: TransformerEncoder, progress: Notes) -> Probe:
 
 
 def of(outcome: Probe, name: str) -> Any:
-    """A source or control at the first dose."""
+    """Return a source or control at the first dose."""
     dose = outcome.doses[0]
     return next(source for source in (*dose.sources, *dose.controls) if source.name == name)
 
@@ -120,7 +120,7 @@ def test_identical_sources_tie_to_the_last_bit(outcome: Probe) -> None:
 
 
 def train_each(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Sources with the same negatives are trained one by one."""
+    """Train sources with the same negatives one by one."""
     monkeypatch.setattr(schedule.TrainingFiles, "name", lambda _, run: str(run))
 
 

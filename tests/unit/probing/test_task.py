@@ -129,7 +129,7 @@ def test_known_positives_of_other_rows_are_masked(tmp_path: Path) -> None:
 
 @pytest.fixture
 def many(tmp_path: Path) -> Task:
-    """40 rows, of which the first 30 are held out, and some 300 passages."""
+    """Return 40 rows, of which the first 30 are held out, and some 300 passages."""
     draws = random.Random(0)
     words = [f"{a}{b}" for a in "bcdfgklm" for b in "aeiou"]
     every = [" ".join(draws.sample(words, 4)) for _ in range(300)]

@@ -103,7 +103,7 @@ def items(tmp_path: Path) -> Callable[..., list[Record | Defect]]:
 
 @pytest.fixture
 def collection(tmp_path: Path) -> str:
-    """A BEIR folder with the ids that the table's examples use."""
+    """Write a BEIR folder with the ids that the table's examples use."""
     folder = tmp_path / "collection"
     folder.mkdir()
     texts = {"1": "p", "2": "n", "3": "m", "d1": "p", "d2": "n"}

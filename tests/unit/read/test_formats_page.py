@@ -19,7 +19,7 @@ BLOCK = re.compile(r"^### (?P<heading>.*?)$|^```(?P<language>\w+)\n(?P<text>.*?)
 
 
 def examples() -> list[tuple[str, str, str]]:
-    """(heading, language, text) of every fenced block with a language."""
+    """Return (heading, language, text) of every fenced block with a language."""
     found, heading = [], ""
     for block in BLOCK.finditer(PAGE):
         if block["heading"] is not None:

@@ -33,7 +33,7 @@ ROW = '{"query": "q", "positive": "p", "negative": "n"}\n'
 
 
 def card(**configs: dict[str, str]) -> str:
-    """A README that lists data files by config and split."""
+    """Write a README that lists data files by config and split."""
     entries = [
         {"config_name": name, "data_files": [{"split": split, "path": path} for split, path in files.items()]}
         for name, files in configs.items()
@@ -43,7 +43,7 @@ def card(**configs: dict[str, str]) -> str:
 
 @pytest.fixture
 def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
-    """A hub that this process asks, with an empty cache."""
+    """Start a hub for this process, with an empty cache."""
     with running() as server:
         template = server.url + "/{repo_id}/resolve/{revision}/{filename}"
         for module, name, value in (
@@ -75,7 +75,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 
 def names(*specs: str) -> dict[str, list[str]]:
-    """Sources and their paths after the commit."""
+    """Return the sources' names, and their paths after the commit."""
     found = resolve_sources(specs)
     return {source.name: [path.split("@")[1][41:] for path in source.paths] for source in found}
 

@@ -30,7 +30,7 @@ QUERIES = {"75000": "who is he", "q1": "the first query", "q2": "the second quer
 
 @pytest.fixture
 def wiki(tmp_path: Path) -> str:
-    """A BEIR folder whose ids are those of FEVER, DBpedia and laws."""
+    """Write a BEIR folder with ids like those of FEVER, DBpedia and laws."""
     folder = tmp_path / "wiki"
     folder.mkdir()
     write_jsonl(folder / "corpus.jsonl", [{"_id": key, "text": text} for key, text in CORPUS.items()])
@@ -274,7 +274,7 @@ REFUSED: dict[str, Case] = {
 
 
 def refusal(case: Case, folder: Path, wiki: str) -> SecidError:
-    """The error that a file is refused with."""
+    """Return the error for a file that is refused."""
     settings = {key: wiki if value == "DIR" else value for key, value in case.settings.items()}
     with pytest.raises(case.kind) as caught:
         read(file_of(folder, case.file, case.content), **settings)

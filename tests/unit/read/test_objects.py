@@ -50,7 +50,7 @@ MAKERS = {
 
 
 def read(*sources):
-    """Name, items and content of each source."""
+    """Return name, items and content of each source."""
     files = resolve_sources(sources)
     readers = [open_source(source, Settings()) for source in files]
     return [(reader.source.name, list(reader), reader.content()) for reader in readers]

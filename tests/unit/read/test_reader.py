@@ -181,7 +181,7 @@ def test_reading_needs_neither_torch_nor_pyarrow_for_json() -> None:
 
 @contextmanager
 def piped(*pieces: bytes) -> Iterator[str]:
-    """The path of a pipe into which the pieces are written one by one, with a rest before each."""
+    """Return the path of a pipe. The pieces are written into it one by one, with a pause before each."""
     out, into = os.pipe()
 
     def pour() -> None:

@@ -21,7 +21,7 @@ ROW = {"query": "q", "positive": "p", "negative": "n"}
 
 
 def names(*specs: str) -> dict[str, list[str]]:
-    """Source names with the names of their files."""
+    """Return source names with the names of their files."""
     sources = resolve_sources(specs)
     return {source.name: [os.path.basename(path) for path in source.paths] for source in sources}  # noqa: PTH119
 
@@ -205,7 +205,7 @@ def test_files_of_one_name_take_folders_that_tell_them_apart(
 
 
 def saved_dataset(folder: Path, n_files: int = 2) -> None:
-    """A folder as `datasets.save_to_disk` leaves it."""
+    """Write a folder as `datasets.save_to_disk` does."""
     folder.mkdir(parents=True)
     files = [f"data-{n:05d}-of-{n_files:05d}.arrow" for n in range(n_files)]
     for file in files:

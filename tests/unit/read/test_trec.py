@@ -29,7 +29,7 @@ Listed = dict[str, list[tuple[str, float]]]
 
 @pytest.fixture
 def beir(tmp_path: Path) -> Path:
-    """A collection of 8 queries and 60 passages, graded from -2 to 3; queries q6 and q7 have nothing relevant."""
+    """Write a collection of 8 queries and 60 passages, graded from -2 to 3. q6 and q7 have no relevant passage."""
     draw = random.Random(5)
     folder = tmp_path / "beir"
     (folder / "qrels").mkdir(parents=True)

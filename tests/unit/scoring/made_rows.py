@@ -18,7 +18,7 @@ def passage(number: int, length: int = 24) -> str:
 
 
 def clean_rows(n: int = 40, n_negatives: int = 3) -> list[dict[str, Any]]:
-    """Rows without a fault: the positive repeats the query's words, no text occurs twice."""
+    """Return rows without defects: the positive repeats the query's words, and no text occurs twice."""
     return [
         {
             "query": f"where is topic{number} kept in hall{number} today",

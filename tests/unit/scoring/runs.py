@@ -23,7 +23,7 @@ Sources = Mapping[str, list[dict[str, Any]]]
 
 
 def files_of(folder: Path, sources: Sources) -> list[Path]:
-    """A file for each source."""
+    """Write a file for each source."""
     folder.mkdir(exist_ok=True)
     return [write(folder / f"{name}.jsonl", rows) for name, rows in sources.items()]
 
@@ -36,9 +36,9 @@ def checked(folder: Path, sources: Sources, **settings: Any) -> Check:
 def scored(
     folder: Path, sources: Sources, encoder: Encoder | None = None, before: Scored | None = None, **settings: Any
 ) -> Scored:
-    """A run over the rows, without controls unless they are asked for.
+    """Score the rows, by default without controls.
 
-    before : an earlier run, whose document frequencies this one takes.
+    before : an earlier run, whose document frequencies this one uses.
     """
     files = files_of(folder, sources)
     resolved = resolve({"cache": False, "controls": "none", **settings}, environment={}, directory=folder)

@@ -47,7 +47,7 @@ class Unreachable(MemoryFileSystem):
 
 @pytest.fixture(params=["local", "file", "memory"])
 def url(request, tmp_path):
-    """A folder that does not exist."""
+    """Return the URL of a folder that does not exist."""
     local = tmp_path / "a" / "states"
     return {"local": str(local), "file": local.as_uri(), "memory": f"memory://{uuid.uuid4()}/states"}[request.param]
 

@@ -66,7 +66,7 @@ def embedder(tmp_path: Path, encoder: Any, **settings: Any) -> Embedder:
 
 
 def rows_of(own: Embedder, role: Any, ids: np.ndarray) -> np.ndarray:
-    """Rows by rising ids, wherever they are."""
+    """Return rows by rising ids, wherever they are stored."""
     if own.vectors.gather is None:
         return (own.vectors.queries if role == "query" else own.vectors.passages).numpy()[ids]
     out = torch.empty((len(ids), D))

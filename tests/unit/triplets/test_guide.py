@@ -39,7 +39,7 @@ from tests.unit.triplets.test_random_reference import triplets, world
 
 
 def rows_of(seed: int = 0, n: int = 400):
-    """A plan, its triplets and a made-up s_qn."""
+    """Return a plan, its triplets and a made-up s_qn."""
     made = world(seed=seed)
     draw = np.random.default_rng(seed)
     pairs = draw.choice(made.n_queries * (400 - made.n_queries), n, replace=False)

@@ -77,7 +77,7 @@ def world(n_queries: int = 120, n_passages: int = 400, seed: int = 0) -> World:
 
 
 def triplets(query: np.ndarray, positive: np.ndarray, negative: np.ndarray) -> Triplets:
-    """One record for each run of equal queries."""
+    """Return one record for each run of equal queries."""
     starts = np.flatnonzero(np.diff(query, prepend=-1))
     return Triplets(
         query=narrow(query),
@@ -90,7 +90,7 @@ def triplets(query: np.ndarray, positive: np.ndarray, negative: np.ndarray) -> T
 
 
 def random_source(run: World, per_query: int = 8, seed: int = 1) -> Triplets:
-    """Passages that are no query's positive, any of them."""
+    """Return random passages that are not a positive of any query."""
     query = np.repeat(np.arange(run.n_queries), per_query)
     negatives = np.random.default_rng(seed).integers(run.n_queries, len(run.plan.passages), len(query))
     return triplets(query, query, negatives)
@@ -199,7 +199,7 @@ def test_sources_of_planted_hardness_come_in_order_and_compare_paired():
 
 
 def planted_positives(n_positives: int) -> tuple[World, Triplets]:
-    """One query with many labelled positives that equal it; the other passages are random: 30 of them."""
+    """Return one query with many labelled positives that equal it, and 30 random passages."""
     draw = np.random.default_rng(3)
     query = draw.standard_normal((1, D))
     passages = np.concatenate([np.repeat(query, n_positives, axis=0), draw.standard_normal((PASSAGES_PER_QUERY, D))])

@@ -1,4 +1,4 @@
-"""The triplet table: columns by plain formulas, findings as bits, some rows of it, and what a triplet costs."""
+"""Test the triplet table: columns by plain formulas, findings as bits, parts of it, and the memory of a triplet."""
 
 from __future__ import annotations
 
@@ -66,7 +66,7 @@ class Plain:
 
 
 def plain(seed: int, policy: str, n_records: int = 12) -> Plain:
-    """Records of 1 to 5 negatives; under "all" with 1 to 3 positives each, whose pairs share a negative."""
+    """Return records of 1 to 5 negatives; under "all" with 1 to 3 positives each, whose pairs share a negative."""
     draw = np.random.default_rng(seed)
     groups, at = [], 0
     for record in range(n_records):

@@ -16,7 +16,7 @@ RESERVED = {"label", "labels", "score", "scores", "dataset_name", "return_loss"}
 
 
 def as_trained(path: Path) -> list[list[str]]:
-    """The columns as sentence-transformers takes them: by their order, none empty, none of another meaning."""
+    """Return the columns as sentence-transformers uses them: by order, none of them empty or with another meaning."""
     table = pq.read_table(path) if path.suffix == ".parquet" else pj.read_json(path)
     assert table.column_names[:2] == ["anchor", "positive"]
     assert not RESERVED & set(table.column_names)
