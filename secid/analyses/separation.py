@@ -141,8 +141,8 @@ def separations(context: Context) -> tuple[SourceSeparation, ...]:
             contrastive_loss=contrastive_loss(table.triplets, table.dots(), table.temperature),
             low=low,
             high=high,
-            positive_histogram=_whole(histogram(scores_of[name].positive, low, high, BINS)),
-            negative_histogram=_whole(histogram(scores_of[name].negative, low, high, BINS)),
+            positive_histogram=_rounded_counts(histogram(scores_of[name].positive, low, high, BINS)),
+            negative_histogram=_rounded_counts(histogram(scores_of[name].negative, low, high, BINS)),
             **separated(scores_of[name], table.temperature, name),
         )
         for name, table in tables
@@ -204,7 +204,7 @@ def separated(scores: LabelledScores, temperature: float, where: str) -> dict[st
     }
 
 
-def _whole(counts: torch.Tensor) -> tuple[int, ...]:
+def _rounded_counts(counts: torch.Tensor) -> tuple[int, ...]:
     """Round cumulative counts, so that the rounded counts add up to the rounded total."""
     return tuple(np.diff(np.rint(np.cumsum(counts.cpu().numpy())).astype(np.int64), prepend=0).tolist())
 

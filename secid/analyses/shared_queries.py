@@ -216,11 +216,11 @@ class PairGap:
 class SourcePairs:
     """All pairs of sources.
 
-    apart : (first, second, number of shared queries) of pairs that share too few queries.
+    few_shared : (first, second, number of shared queries) of pairs that share too few queries.
     """
 
     gaps: tuple[PairGap, ...]
-    apart: tuple[tuple[str, str, int], ...] = ()
+    few_shared: tuple[tuple[str, str, int], ...] = ()
 
     def order(self, scores: Mapping[str, float], *, same_queries: bool) -> list[str]:
         """Rank the sources by score, then by name.
@@ -237,7 +237,7 @@ class SourcePairs:
         compared = {name for gap in self.gaps for name in (gap.first, gap.second)}
         return sorted(scores, key=lambda name: (name not in compared, -wins[name], -scores[name], name))
 
-    def in_order(self, names: Sequence[str]) -> SourcePairs:
+    def sorted_by(self, names: Sequence[str]) -> SourcePairs:
         """Sort the pairs by the places of their sources in `names`."""
         place = {name: number for number, name in enumerate(names)}
 
@@ -320,8 +320,8 @@ def compared_pairs(
                 is_ranked = _same_triplets(source.triplets.take(keeps[place]), ranked.triplets)
                 scores[key] = _score(ranked) if is_ranked else measurer.score_of(source, keeps[place], settings.budget)
         gaps.append(pair_gap(first, second, _gap(*(scores[key] for key in sets[a, b]))))
-    apart = tuple((names[a], names[b], overlap.n) for (a, b), overlap in shared.items() if (a, b) not in compared)
-    return SourcePairs(tuple(gaps), apart)
+    few_shared = tuple((names[a], names[b], overlap.n) for (a, b), overlap in shared.items() if (a, b) not in compared)
+    return SourcePairs(tuple(gaps), few_shared)
 
 
 def _same_triplets(rows: Triplets, others: Triplets) -> bool:

@@ -130,7 +130,7 @@ def _slice(
     order = apart.listed(pairs.order(by_score, same_queries=same))
     ranked = [sets[name] for name in order]
     scores = {item.name: item.nats(budget) for item in ranked}
-    compared = comparisons(pairs.in_order(order), budget)
+    compared = comparisons(pairs.sorted_by(order), budget)
     names = apart.ranked(order)
     places, ties = {name: place for place, name in enumerate(names, 1)}, tie_letters(names, compared)
     leader = next(iter(whole))

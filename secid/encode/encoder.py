@@ -281,6 +281,7 @@ def from_callable(
     """Return an encoder that calls a function.
 
     function    : `function(texts, role)` returns one vector per text, and adds its own prefixes.
+    name        : name in reports.
     fingerprint : text that identifies exactly this function with its weights, so that its rows can be cached. Without
                   a fingerprint, nothing is cached.
     normalize   : whether to scale rows to unit length.

@@ -99,9 +99,9 @@ def smallest_distance(encoder: Encoder) -> float:
     return max(NOISE_FACTOR * batch_noise(encoder), FLOAT32_DISTANCE)
 
 
-def _noise(encoder: Encoder, together: Float32Rows) -> float:
-    alone = np.concatenate([encoder.encode([text], "passage") for text in SELF_TEST_TEXTS])
-    return _largest_difference(alone, together)
+def _noise(encoder: Encoder, batched: Float32Rows) -> float:
+    single = np.concatenate([encoder.encode([text], "passage") for text in SELF_TEST_TEXTS])
+    return _largest_difference(single, batched)
 
 
 def _largest_difference(rows: Float32Rows, others: Float32Rows) -> float:

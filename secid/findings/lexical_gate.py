@@ -180,7 +180,7 @@ def lexical(
     misread_words = _misread_sources(plan, active, settings.tokenizer, settings.seed)
     if not inactive:
         return _misread(misread_words, settings.tokenizer)
-    others = _under_others(plan, inactive, coverages, settings, folder)
+    others = _other_coverages(plan, inactive, coverages, settings, folder)
     names = [name for name in others if not _misread_sources(plan, items, name, settings.seed)]
     best = _best(names, others, bool(misread_words))
     warnings = []
@@ -233,7 +233,7 @@ def _best(names: Sequence[str], others: Mapping[str, Mapping[str, MeanCoverage]]
     return max(names, key=key)
 
 
-def _under_others(
+def _other_coverages(
     plan: Plan, items: Sequence[Measured], coverages: CoverageTables, settings: Settings, folder: Path
 ) -> dict[str, dict[str, MeanCoverage]]:
     """Return tokenizer -> source -> mean coverage on a sample of queries, for every tokenizer except the run's."""
@@ -246,7 +246,7 @@ def _under_others(
     part = replace(plan, queries=plan.queries.only(queries), passages=plan.passages.only(passages))
     sets = [rows.restrict(queries, passages) for rows in sets]
     folder.mkdir(exist_ok=True)
-    other = coverages.over(part, sets, folder)
+    other = coverages.for_texts(part, sets, folder)
 
     def mean_coverage(rows: Triplets, name: str) -> MeanCoverage:
         of_positives = np.repeat(other.positives(rows, name, settings.idf), np.diff(rows.record_offsets))

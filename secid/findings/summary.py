@@ -215,7 +215,7 @@ def judge_texts(
     known, run : as in `text_rules`.
     """
     of_read = text_rules(*draft.texts, known, run, max(1, n_cores(settings.threads) - 1))
-    whole = draft.with_text_findings(of_read).whole
+    whole = draft.with_text_findings(of_read).full_plan
     return RunTextFindings(
         of_read, text_findings_of(whole, settings), stored_positives(*draft.texts), has_one_positive(whole)
     )

@@ -28,8 +28,7 @@ from secid.settings import display_name
 FONT = 14
 """Font size of all text. On a phone with 360 pixels it appears just below 10."""
 CHART_NAME_CHARACTERS = 28
-"""Maximum length of a name in a chart on a wide screen. page.css cuts it on a phone; the answer table shows all of it.
-"""
+"""Maximum length of a name in a chart on a wide screen. page.css cuts it on a phone; the answer table has all of it."""
 TICKS = (5, 3, 2)
 """Maximum number of ticks on an axis, with one, two and three strips in a row."""
 SOURCE_COLOUR = "#0b6bcb"
@@ -336,14 +335,14 @@ def ablations_chart(run: Run, ablations: Sequence[Ablation]) -> Chart | None:
     numbers = tuple(
         {
             "source": plain(name),
-            **{item.name: {plain(display_name(row.setting)): _known(row, name) for row in item.rows} for item in shown},
+            **{item.name: {plain(display_name(row.setting)): _nats(row, name) for row in item.rows} for item in shown},
         }
         for name in names
     )
     return Chart(title=title, description=description, draw=draw, numbers=numbers, note=note)
 
 
-def _known(row: AblationRow, name: str) -> float | None:
+def _nats(row: AblationRow, name: str) -> float | None:
     value = row.scores.get(name)
     return value if value is not None and isfinite(value) else None
 
@@ -369,13 +368,13 @@ def _drawn_settings(label: str, names: Sequence[str], items: Sequence[Ablation])
 
 def _curves(item: Ablation, names: Sequence[str]) -> dict[str, str]:
     """Return the curve of each source that has at least two scores, as a path that is 100 wide and high."""
-    known = [value for row in item.rows for name in names if (value := _known(row, name)) is not None]
+    known = [value for row in item.rows for name in names if (value := _nats(row, name)) is not None]
     if not known:
         return {}
     scale = Scale(min(known), max(known), 100.0, 0.0)
     paths = {}
     for name in names:
-        values = [(place, value) for place, row in enumerate(item.rows) if (value := _known(row, name)) is not None]
+        values = [(place, value) for place, row in enumerate(item.rows) if (value := _nats(row, name)) is not None]
         points = [f"{100 * place / (len(item.rows) - 1):.1f} {scale(value):.1f}" for place, value in values]
         if len(points) > 1:
             paths[name] = f"M{'L'.join(points)}"

@@ -7,9 +7,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from secid.pages.findings import advice, drops, form_table, heat_table, repeated_rows, sentence, with_number
+from secid.pages.findings import advice, drops, form_table, heat_table, repeated_rows, sentence, with_drop_count
 from secid.pages.formats import formats
-from secid.pages.glossary import ONE_LABEL, by_reason, skipped_lines
+from secid.pages.glossary import ONE_LABEL, reason_list, skipped_lines
 from secid.pages.page import (
     QUOTED_CHARACTERS,
     Item,
@@ -26,9 +26,8 @@ from secid.pages.page import (
 )
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, screen, strong, warning
 from secid.pages.sections.overlap import overlap_section
-from secid.pages.statuses import REPAIR_FIRST, STATUS, above_limits, statuses_line, urgency
+from secid.pages.statuses import MISREADS, REPAIR_FIRST, STATUS, above_limits, damaged_positives, statuses_line, urgency
 from secid.pages.text import capital, code, count, fraction, listed, named, percent, plain, plural, short
-from secid.pages.warnings import MISREADS, damaged_positives
 from secid.results import Example, SourceFinding, SourceReport, TripletExample
 from secid.results.catalogue import CAUTIONS, DEFECTS, FINDINGS
 from secid.results.check import Check, SourceCaution, Spread, TextFacts, repair_defects
@@ -158,7 +157,7 @@ def _findings(source: SourceReport, facts: TextFacts) -> ShownFindings:
     return ShownFindings(
         source=short(source.name),
         status=STATUS[source.status],
-        items=tuple(with_number(items, source)),
+        items=tuple(with_drop_count(items, source)),
         command=plain(source.repair or ""),
     )
 
@@ -217,7 +216,7 @@ def caution_words(item: SourceCaution) -> str:
         roles = [f"{count(values[f'n_{role}s'])} as {role}s" for role in TEXT_ROLES if f"n_{role}s" in values]
         words = f"{count(n)} exactly, {count(item.n - n)} nearly; {of} of the evaluation set"
         return "; ".join([words, *([", ".join(roles)] if roles else [])])
-    return by_reason(values) if item.name == "malformed_rows" else ""
+    return reason_list(values) if item.name == "malformed_rows" else ""
 
 
 def _files(sources: Sequence[SourceReport]) -> Section:
@@ -233,9 +232,9 @@ def _files(sources: Sequence[SourceReport]) -> Section:
 
 
 def _form(sources: Sequence[SourceReport]) -> tuple[Section, ...]:
-    tables = form_table(sources)
+    table = form_table(sources)
     title = "Form of negatives and positives"
-    return (Section(anchor="form", title=title, tables=tables),) if tables else ()
+    return (Section(anchor="form", title=title, tables=(table,)),) if table.rows else ()
 
 
 def _lengths(check: Check) -> Section:

@@ -8,7 +8,7 @@ from math import factorial
 from secid.analyses.agreement import ERROR_RATE, unlike_chance
 from secid.pages.charts import gains_chart
 from secid.pages.formats import formats
-from secid.pages.glossary import EXPLANATIONS, HARDNESS_ENDS, SETTING_MEANINGS, TERM_WORDS, terms, why_not
+from secid.pages.glossary import EXPLANATIONS, HARDNESS_ENDS, SETTING_MEANINGS, TERM_WORDS, reason_text, terms
 from secid.pages.page import Page, Section, Table, foreign, number, text, wrapped
 from secid.pages.screen import Screen, ScreenBlock, screen, strong
 from secid.pages.sections.probe import cautions, details, gains_table, probe_headline, protocol, scope, verdict
@@ -169,7 +169,7 @@ def _rules(audit: Audit) -> Section:
         title=f"How well {finders} find them",
         paragraphs=(GUIDE_QUALITY_NOTE.format(named(audit.guide.name)),) if audit.guide else (),
         bullets=tuple(_missing(audit)),
-        tables=(table,) if rows else (),
+        tables=(table,),
         terms=AUDIT_TERMS,
     )
 
@@ -195,7 +195,7 @@ def _missing(audit: Audit) -> Iterator[str]:
             names.setdefault(kind, []).append(named(source.name))
     for kind, sources in names.items():
         if kind != "no_threshold":
-            yield f"Not evaluated for {listed(sources)}: {why_not(kind)}."
+            yield f"Not evaluated for {listed(sources)}: {reason_text(kind)}."
 
 
 def _labels(audit: Audit) -> Section:
@@ -261,7 +261,7 @@ def abstention(items: Sequence[Agreement]) -> str:
     reasons = {item.metric: item.abstained for item in items if item.abstained}
     if not reasons:
         return ""
-    whys = listed([f"{why_not(reason)} ({metric})" for metric, reason in reasons.items()])
+    whys = listed([f"{reason_text(reason)} ({metric})" for metric, reason in reasons.items()])
     return f"The probe does not rank the sources: {whys}. So these gains have no established order and no best source."
 
 

@@ -14,7 +14,7 @@ from math import isfinite
 from operator import itemgetter
 
 from secid.analyses.guide import GUIDE
-from secid.pages.glossary import by_reason, rule_of, terms
+from secid.pages.glossary import reason_list, rule_of, terms
 from secid.pages.page import (
     ExampleRow,
     Item,
@@ -139,12 +139,12 @@ def ranked(run: Run, source: SourceReport) -> list[Ranked]:
     """List the findings of one source that stand out, the most urgent first."""
     entries = [entry for finding in source.findings if (entry := _above_limit(run, source, finding)) is not None]
     entries.sort(key=itemgetter(0))
-    items = with_number([item for _, item in entries], source)
+    items = with_drop_count([item for _, item in entries], source)
     entries = [(place, item) for (place, _), item in zip(entries, items, strict=True)]
     return sorted([*entries, *_no_command(source, entries), *_skipped(source)], key=itemgetter(0))
 
 
-def with_number(items: Sequence[Item], source: SourceReport) -> list[Item]:
+def with_drop_count(items: Sequence[Item], source: SourceReport) -> list[Item]:
     """Add the number of negatives that the repair drops to the first finding that it drops."""
     words = drops(source)
     first = next((item for item in items if source.repair and item.n_negatives and not item.command), None)
@@ -183,7 +183,7 @@ def advice(finding: SourceFinding) -> str:
     return "Repair the texts of both negatives and positives; dropping these negatives would widen the difference."
 
 
-def form_table(sources: Sequence[SourceReport]) -> tuple[Table, ...]:
+def form_table(sources: Sequence[SourceReport]) -> Table:
     """Return a table of formal findings of the positives, and how far the share of negatives differs.
 
     It is empty if neither has any. `heat_table` has the shares of the negatives.
@@ -202,15 +202,8 @@ def form_table(sources: Sequence[SourceReport]) -> tuple[Table, ...]:
     )
     heads = ("positives", "difference (points)", "95 % CI")
     columns = (foreign("source"), text("failure bucket"), *map(number, heads))
-    return (
-        (
-            Table(
-                caption="Form of the positives, and the share of the negatives minus theirs", columns=columns, rows=rows
-            ),
-        )
-        if rows
-        else ()
-    )
+    caption = "Form of the positives, and the share of the negatives minus theirs"
+    return Table(caption=caption, columns=columns, rows=rows)
 
 
 def sentence(finding: SourceFinding, n_sampled: int | None = None, queries: str = "") -> str:
@@ -284,7 +277,7 @@ def _skipped(source: SourceReport) -> list[Ranked]:
     paths = [file.path for file in source.files[:1] if plain(file.path) == file.path and not file.read_once]
     item = Item(
         name="rows left out",
-        sentence=f"Left out of {plural(source.rows.n_read, 'row')}: {by_reason(source.rows.skipped)}. {FIX_THE_FILE}",
+        sentence=f"Left out of {plural(source.rows.n_read, 'row')}: {reason_list(source.rows.skipped)}. {FIX_THE_FILE}",
         command=shlex.join(["secid", "check", *paths]) if paths else "",
         examples=(),
         n_negatives=0,
@@ -344,12 +337,12 @@ def findings_section(run: Run) -> Section | None:
         anchor="numbers",
         title="Failure buckets in numbers",
         paragraphs=(f"Evaluated and not found in any source: {listed(absent, len(FINDINGS))}.",) if absent else (),
-        tables=(*_numbers(run), *form_table(run.sources), _rules(run, evaluated), *_overlaps(run, present)),
+        tables=(_numbers(run), form_table(run.sources), _rules(run, evaluated), _overlaps(run, present)),
         terms=terms("share", "95 % CI", "share of weight", "part of the score"),
     )
 
 
-def _numbers(run: Run) -> tuple[Table, ...]:
+def _numbers(run: Run) -> Table:
     rows = tuple(
         (
             plain(source.name),
@@ -366,7 +359,7 @@ def _numbers(run: Run) -> tuple[Table, ...]:
     )
     heads = ("negatives", "share", "95 % CI", "share of weight", "part of the score (nats)")
     columns = (foreign("source"), text("failure bucket"), *map(number, heads))
-    return (Table(caption="Failure buckets by source", columns=columns, rows=rows),) if rows else ()
+    return Table(caption="Failure buckets by source", columns=columns, rows=rows)
 
 
 def _rules(run: Run, names: list[str]) -> Table:
@@ -383,7 +376,7 @@ def _rules(run: Run, names: list[str]) -> Table:
     return Table(caption="Rules of the failure buckets", columns=columns, rows=rows)
 
 
-def _overlaps(run: Run, names: list[str]) -> tuple[Table, ...]:
+def _overlaps(run: Run, names: list[str]) -> Table:
     """Return a table with the number of negatives that have both of two findings. Pairs without any are left out."""
     rows = []
     for first, second in combinations(names, 2):
@@ -391,8 +384,7 @@ def _overlaps(run: Run, names: list[str]) -> tuple[Table, ...]:
         if any(shared):
             rows.append((f"{plain(first)} and {plain(second)}", *map(count, shared)))
     columns = (text("failure buckets"), *(number(plain(source.name), is_name=True) for source in run.sources))
-    table = Table(caption="Negatives in two failure buckets at once", columns=columns, rows=tuple(rows))
-    return (table,) if rows else ()
+    return Table(caption="Negatives in two failure buckets at once", columns=columns, rows=tuple(rows))
 
 
 def example_rows(run: Run) -> tuple[ExampleRow, ...]:

@@ -83,7 +83,7 @@ def to_html(page: Page, *, framed: bool = False) -> str:
 
     framed : leave out links to sections. In the srcdoc of a frame they would lead to the outer document.
     """
-    style, script = _own("page.css"), _own("page.js")
+    style, script = _template("page.css"), _template("page.js")
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
     )
@@ -117,7 +117,7 @@ def _browsed(rows: Sequence[ExampleRow]) -> list[ExampleRow]:
 
 
 @cache
-def _own(name: str) -> str:
+def _template(name: str) -> str:
     return files("secid.pages").joinpath("templates", name).read_text(encoding="utf-8")
 
 

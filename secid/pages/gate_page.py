@@ -7,10 +7,10 @@ from collections.abc import Mapping
 from shlex import quote
 
 from secid.pages.findings import advice
-from secid.pages.glossary import by_reason, in_plain_words, why_not
+from secid.pages.glossary import reason_list, reason_text, reason_words
 from secid.pages.page import QUOTED_CHARACTERS, Item, Page, Section, ShownFindings, Table, foreign, number, status, text
+from secid.pages.statuses import damaged_positives
 from secid.pages.text import code, count, fraction, listed, named, nats, percent, plain, plural, short, shown_interval
-from secid.pages.warnings import damaged_positives
 from secid.records import fault_text
 from secid.results import TripletExample
 from secid.results.catalogue import DEFECTS, FINDINGS
@@ -89,7 +89,7 @@ def check_sentence(check: GateCheck) -> str:
     if check.name == "new_source":
         return NEW_SOURCE_NOTE
     if check.reason:
-        return f"Not evaluated: {why_not(check.reason)}."
+        return f"Not evaluated: {reason_text(check.reason)}."
     if check.measured is None:
         return "The measured number is not finite."
     number = measured_text(check)
@@ -198,7 +198,7 @@ def facts(source: SourceVerdict) -> str:
         f"Predecessor in the baseline: {source.previous or 'none'}. Rows read: {count(rows.n_read)}; records: "
         f"{count(rows.n_records)}; not sampled: {count(rows.n_not_sampled)}; queries: {count(report.n_queries)}; "
         f"negatives: {count(report.n_triplets)}. Left out: "
-        f"{by_reason({**rows.skipped, **rows.dropped_negatives}) or 'nothing'}. Languages of "
+        f"{reason_list({**rows.skipped, **rows.dropped_negatives}) or 'nothing'}. Languages of "
         f"{plural(report.languages.n_texts, 'sampled text')}: {listed(languages, 4)}. ECI_sem "
         f"{nats(report.scored.nats)} nats (95 % CI {shown_interval(report.scored.interval_95)})."
     )
@@ -241,7 +241,7 @@ def example_lines(check: GateCheck) -> list[str]:
 def row_note(item: CheckExample) -> str:
     """Return why a row was left out, or the cosines of its negative and positive to the query; "" if none is known."""
     if item.reason:
-        return f"left out: {fault_text(item.fact) or in_plain_words(item.reason)}"
+        return f"left out: {fault_text(item.fact) or reason_words(item.reason)}"
     if item.s_query_negative is None:
         return ""
     return f"cosine to the query {fraction(item.s_query_negative)}, positive {fraction(item.s_query_positive)}"

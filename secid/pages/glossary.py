@@ -340,7 +340,7 @@ REASON_TEXTS: Mapping[str, str] = {
 """Reasons why a part was not evaluated, by the kind in Run.not_evaluated."""
 
 
-def why_not(kind: str) -> str:
+def reason_text(kind: str) -> str:
     """Return the reason why a part was not evaluated. A kind from a newer version of secid is returned unchanged."""
     return REASON_TEXTS.get(kind) or plain(kind).rstrip(".")
 
@@ -392,7 +392,7 @@ def skipped_lines(sources: Iterable[SourceReport], *, rows_alone: bool = False) 
         rows = source.rows
         reasons_of = {"row": rows.skipped} | ({} if rows_alone else {"negative": rows.dropped_negatives})
         parts = [
-            f"{plural(sum(reasons.values()), thing)} ({by_reason(reasons)})"
+            f"{plural(sum(reasons.values()), thing)} ({reason_list(reasons)})"
             for thing, reasons in reasons_of.items()
             if any(reasons.values())
         ]
@@ -408,9 +408,9 @@ def skipped_lines(sources: Iterable[SourceReport], *, rows_alone: bool = False) 
     ]
 
 
-def by_reason(reasons: Mapping[str, int]) -> str:
+def reason_list(reasons: Mapping[str, int]) -> str:
     """Format reasons why rows or negatives were left out, with counts: "5 × broken line, 2 × no positive"."""
-    return ", ".join(f"{count(n)} × {in_plain_words(reason)}" for reason, n in reasons.items() if n)
+    return ", ".join(f"{count(n)} × {reason_words(reason)}" for reason, n in reasons.items() if n)
 
 
 def lost_lines(schema: str, n_made_ids: int, not_held: Mapping[str, int]) -> Iterator[str]:
@@ -425,11 +425,11 @@ def missing_lines(run: Run, *, without: Collection[str] = ()) -> list[str]:
     """Return lines on sources without triplets and parts not evaluated, with reasons. without: parts to leave out."""
     return [
         *(
-            f"Not scored: {named(name)} has no triplet{f' ({by_reason(reasons)})' if reasons else ''}."
+            f"Not scored: {named(name)} has no triplet{f' ({reason_list(reasons)})' if reasons else ''}."
             for name, reasons in run.without_triplets.items()
         ),
         *(
-            f"Not evaluated: {plain(name)} ({why_not(why)})."
+            f"Not evaluated: {plain(name)} ({reason_text(why)})."
             for name, why in run.not_evaluated.items()
             if name not in ("suspect", *without)  # for a run without a guide, the verdict has its own sentence
         ),
@@ -445,7 +445,7 @@ def rule_of(name: str, run: Run) -> str:
     return f"{entry.rule}; here {listed(settings)}" if settings else entry.rule
 
 
-def in_plain_words(name: str) -> str:
+def reason_words(name: str) -> str:
     """Return a reason in words. name: the reason in report.json, such as listed_again."""
     return plain(name.replace("_", " "))
 

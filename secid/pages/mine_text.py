@@ -6,7 +6,7 @@ from collections.abc import Iterator, Mapping
 from typing import get_args
 
 from secid.measure.false_negatives import Margin
-from secid.pages.glossary import HARDNESS_ENDS, by_reason, in_plain_words, lost_lines, recipe_line
+from secid.pages.glossary import HARDNESS_ENDS, lost_lines, reason_list, reason_words, recipe_line
 from secid.pages.page import Table, foreign, number
 from secid.pages.screen import Line, Screen, bullet, command, screen, strong, warning
 from secid.pages.text import NO_BREAK_SPACE, count, fraction, named, percent, plural, short
@@ -67,7 +67,7 @@ def _whose(run: MiningRun, n: int) -> str:
 
 
 def _left_out(run: MiningRun) -> Line:
-    return warning(f"Left out of the input: {by_reason(run.skipped)}." if run.skipped else "")
+    return warning(f"Left out of the input: {reason_list(run.skipped)}." if run.skipped else "")
 
 
 def _input(run: MiningRun) -> str:
@@ -151,7 +151,7 @@ def short_words(short: Mapping[str, int]) -> str:
 
 
 def _counted(reasons: Mapping[str, int], words: Mapping[str, str] | None = None) -> str:
-    return ", ".join(f"{(words or {}).get(name) or in_plain_words(name)} ({count(n)})" for name, n in reasons.items())
+    return ", ".join(f"{(words or {}).get(name) or reason_words(name)} ({count(n)})" for name, n in reasons.items())
 
 
 def usage_words(usage: Usage) -> str:

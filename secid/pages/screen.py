@@ -41,11 +41,15 @@ class Line:
     """
 
     text: str
-    kind: Literal["sentence", "strong", "warning", "command", "literal"] = "sentence"
     indent: int = 0
+    kind: Literal["sentence", "strong", "warning", "command", "literal"] = "sentence"
     mark: str = ""
 
 
+strong = partial(Line, kind="strong")
+warning = partial(Line, kind="warning")
+command = partial(Line, kind="command")
+bullet = partial(Line, mark="- ")
 ScreenBlock = Line | Table
 Screen = tuple[tuple[ScreenBlock, ...], ...]
 
@@ -55,24 +59,6 @@ def screen(*parts: Iterable[ScreenBlock | str]) -> Screen:
     every = (tuple(Line(block) if isinstance(block, str) else block for block in part) for part in parts)
     shown = (tuple(item for item in part if (item.rows if isinstance(item, Table) else item.text)) for part in every)
     return tuple(filter(None, shown))
-
-
-def strong(text: str) -> Line:
-    return Line(text, "strong")
-
-
-def warning(text: str) -> Line:
-    """Return a line about something that was left out or could not be done."""
-    return Line(text, "warning")
-
-
-def command(text: str, indent: int = 0) -> Line:
-    """Return a command that the user can copy."""
-    return Line(text, "command", indent)
-
-
-def bullet(text: str, indent: int = 0) -> Line:
-    return Line(text, indent=indent, mark="- ")
 
 
 def screen_of(page: Page) -> Screen:
@@ -171,7 +157,7 @@ def table_lines(table: Table, width: int) -> list[Text]:
     """
     titles = [plain(column.title) for column in table.columns]
     rows = [[[_cell(cell) for cell in row]] for row in table.rows]
-    in_columns = [[[_cell(cell) for cell in row] for row in _in_two(part, table.columns)] for part in table.rows]
+    in_columns = [[[_cell(cell) for cell in row] for row in _status_lines(part, table.columns)] for part in table.rows]
     right = [column.kind in ("number", "wrapped") for column in table.columns]
     heads = 1 if len(titles) < 3 or right[1] else 2
     for start, indent in ((0, 0), (heads, 2)):
@@ -187,7 +173,7 @@ def table_lines(table: Table, width: int) -> list[Text]:
     return _grouped([list(_stacked(titles, row, heads)) for (row,) in rows], table)
 
 
-def _in_two(row: Sequence[str], columns: Sequence[Column]) -> Iterator[Sequence[str]]:
+def _status_lines(row: Sequence[str], columns: Sequence[Column]) -> Iterator[Sequence[str]]:
     """Yield the row, then a row with the second line of its status if the status has two lines."""
     parts = [cell.split("\n") if column.kind == "status" else [cell] for cell, column in zip(row, columns, strict=True)]
     for line in range(max(map(len, parts))):

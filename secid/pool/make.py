@@ -272,18 +272,19 @@ class DraftPlan:
     plan   : texts to encode and triplets to score, without findings.
     read   : every source with all of its rows, before a sample or a policy leaves out records and positives.
     labels : labelled positives from a collection's qrels.
+    full_plan : all rows of the sources that are scored, with all texts that were read.
     """
 
     plan: Plan
     read: tuple[PlannedSource, ...]
     labels: tuple[PlannedSource, ...]
-    whole: Plan
+    full_plan: Plan
     settings: Settings
 
     @property
     def texts(self) -> tuple[TextStore, TextStore, Sequence[PlannedSource]]:
         """Return the input of the text rules: queries, passages, and all sources in `read`, followed by `labels`."""
-        return self.whole.queries, self.whole.passages, [*self.read, *self.labels]
+        return self.full_plan.queries, self.full_plan.passages, [*self.read, *self.labels]
 
     def with_text_findings(self, findings: Sequence[TextFindings]) -> DraftPlan:
         """Return the draft with findings. findings: text findings of each source in `texts`, in the same order."""
@@ -295,7 +296,7 @@ class DraftPlan:
         by_name = {planned.name: planned for planned in read}
 
         def scored(planned: PlannedSource) -> PlannedSource:
-            part = scored_part(by_name[planned.name], self.whole.queries, self.settings)
+            part = scored_part(by_name[planned.name], self.full_plan.queries, self.settings)
             return planned.with_findings(TextFindings(part.findings, part.positive_findings, part.excess))
 
         def all_rows(sources: Sequence[PlannedSource]) -> tuple[PlannedSource, ...]:
@@ -306,11 +307,13 @@ class DraftPlan:
             sources=tuple(map(scored, self.plan.sources)),
             without_triplets=all_rows(self.plan.without_triplets),
         )
-        return replace(self, plan=plan, read=read, whole=replace(self.whole, sources=all_rows(self.whole.sources)))
+        return replace(
+            self, plan=plan, read=read, full_plan=replace(self.full_plan, sources=all_rows(self.full_plan.sources))
+        )
 
     def close(self) -> None:
         self.plan.close()
-        self.whole.close()
+        self.full_plan.close()
 
 
 def scored_part(planned: PlannedSource, queries: TextStore, settings: Settings) -> PlannedSource:

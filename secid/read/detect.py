@@ -151,7 +151,7 @@ SHAPES = (
     Shape("id-columns", "columns named as ids",
           columns((*QUERY_NAMES, *QUERY_ID_NAMES), POSITIVE_IDS, NEGATIVE_IDS, "any"),
           ({"query_id": "11", "positive_id": "d1", "negative_ids": ["d2"]},), ids=True, rank=2),
-    Shape("ordered-triplet", "three columns of text, by their order", toolkits.by_order,
+    Shape("ordered-triplet", "three columns of text, by their order", toolkits.ordered_columns,
           ({"premise": "q", "entailment": "p", "contradiction": "n"},), ids=False, rank=2),
 )  # fmt: skip
 

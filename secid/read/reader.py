@@ -20,7 +20,7 @@ from secid.read.collection import ONLY_IDS, Collection, FileKind, open_collectio
 from secid.read.containers import COLUMNAR_KINDS, DOCUMENT_KINDS, Container, open_parts, sniff
 from secid.read.detect import detect
 from secid.read.evaluation import run_of
-from secid.read.stream import Broken, ByteStream, Part, PartIterator, Row, on_disk, once_only
+from secid.read.stream import Broken, ByteStream, Part, PartIterator, Row, is_read_once, on_disk
 from secid.read.textrows import JSON_REMEDIES, READABLE_FORMATS
 from secid.records import Block, Defect, Extras, Fact, Record, Source, fault_text
 from secid.results import InputFile
@@ -36,8 +36,7 @@ MAX_HEAD_PARTS = 16
 """Maximum number of parts to read to infer the schema, so that dozens of megabyte-sized rows do not fill memory."""
 
 MAX_OPEN_FILES = 8
-"""Maximum number of a source's files that stay open from detection to reading. Further shards are opened again, because
-an operating system may allow a process only 256 open files."""
+"""Maximum number of a source's files that stay open from detection to reading. Some systems allow 256 in a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -84,7 +83,7 @@ class Reader:
             self.close()
             raise
         self.files = tuple(file.shape() for file in self._files)
-        once = any(map(once_only, source.paths))
+        once = any(map(is_read_once, source.paths))
         self.n_bytes = None if once else sum(Path(on_disk(path)).stat().st_size for path in source.paths)
 
     def close(self) -> None:
@@ -155,13 +154,13 @@ class Reader:
     ) -> Iterator[RecordOrDefect | Block]:
         stream = file.stream or ByteStream(file.path)
         columnar = file.container.kind in COLUMNAR_KINDS
-        n_bytes = Path(on_disk(file.path)).stat().st_size if columnar and not once_only(file.path) else 0
+        n_bytes = Path(on_disk(file.path)).stat().st_size if columnar and not is_read_once(file.path) else 0
         self._stream = stream
         try:
             if file.cleaner is not None:
                 parts = file.parts or open_parts(stream, file.container, self._columns(file))
                 for part in parts:
-                    self._bytes_within = int(part.done * n_bytes)
+                    self._bytes_within = int(part.fraction_read * n_bytes)
                     yield from _items(part, file, file.cleaner, groups)
             stream.drain()
         finally:
@@ -196,7 +195,7 @@ class Reader:
             if tried and not good and run is None:
                 _refuse_unreadable(tried, path)
             # A document is parsed again, because otherwise several whole sources would be in memory.
-            keep = once_only(path) or (len(self._files) < MAX_OPEN_FILES and container.kind not in DOCUMENT_KINDS)
+            keep = is_read_once(path) or (len(self._files) < MAX_OPEN_FILES and container.kind not in DOCUMENT_KINDS)
             rows = None if container.kind in COLUMNAR_KINDS or not keep else chain(head, parts)
             file = _File(path, container, stream=stream if keep else None, parts=rows)
             if run is not None or good:

@@ -17,7 +17,7 @@ from secid.errors import InputError, UsageError
 from secid.files import sha256_of
 from secid.progress import Progress
 from secid.read.objects import ObjectSpec, Spec, specs_of
-from secid.read.stream import HUB_PREFIX, STDIN, once_only
+from secid.read.stream import HUB_PREFIX, STDIN, is_read_once
 from secid.records import Source, encodable
 
 if TYPE_CHECKING:
@@ -393,7 +393,7 @@ def _refuse_repeats(sources: Sequence[Source]) -> None:
     by_name: dict[str, Source] = {}
     by_pipe: dict[Path, str] = {}
     for source in sources:
-        for path in filter(once_only, source.paths if source.data is None else ()):
+        for path in filter(is_read_once, source.paths if source.data is None else ()):
             other = by_pipe.setdefault(Path("/dev/stdin" if path == STDIN else path).resolve(), source.name)
             if other != source.name or source.name in by_name:
                 raise UsageError(

@@ -47,7 +47,7 @@ def on_disk(path: str) -> str:
     return local(path)
 
 
-def once_only(path: str) -> bool:
+def is_read_once(path: str) -> bool:
     """Tell whether a path can be read only once: standard input, an object, a pipe (`<(command)`, mkfifo), a device."""
     file = Path(path)
     return path == STDIN or is_object(path) or (file.exists() and not file.is_file())
@@ -94,7 +94,7 @@ class ByteStream:
     def __init__(self, path: str, raw: BinaryIO | None = None) -> None:
         self.path = path
         self._raw = _open(path) if raw is None else raw
-        self._in_place = raw is not None or not once_only(path)
+        self._in_place = raw is not None or not is_read_once(path)
         self._counted = _Counted(self._raw)
         self._packed = io.BufferedReader(cast("io.RawIOBase", self._counted), CHUNK_BYTES)
         self._random: BinaryIO | None = None
@@ -204,7 +204,7 @@ def _open(path: str) -> BinaryIO:
         return sys.stdin.buffer
     try:
         # An unbuffered read of a pipe may return fewer bytes than requested; a buffered read waits for all of them.
-        return Path(on_disk(path)).open("rb", buffering=CHUNK_BYTES if once_only(path) else 0)
+        return Path(on_disk(path)).open("rb", buffering=CHUNK_BYTES if is_read_once(path) else 0)
     except OSError as error:
         raise InputError(f"cannot be opened ({error.strerror})", where=path, remedy=OPEN_REMEDY) from error
 
@@ -215,8 +215,7 @@ Row = dict[str, Any] | list[Any]
 """A dict of named columns, or a list of cells if columns have no names."""
 
 ROW_LIMIT = 64 << 20
-"""Maximum size of a row in bytes (64 MiB): four orders of magnitude above a record with ten long passages, but small
-enough that a hostile file cannot fill memory."""
+"""Maximum size of a row in bytes (64 MiB), ten thousand times a record with ten long passages. Memory holds it."""
 
 PART_BYTES = 1 << 20
 """Target size of a part in bytes. Hundreds of typical rows hide the cost of a call. The last row may exceed it."""
@@ -247,12 +246,12 @@ class Broken:
 class Part(NamedTuple):
     """Consecutive rows of a file. numbers: their 1-based line or row numbers.
 
-    done : share of the file read up to the last row; 0.0 if the container's progress is measured in bytes instead.
+    fraction_read : of the file, up to the last row; 0.0 if the container's progress is measured in bytes instead.
     """
 
     numbers: Sequence[int]
     rows: Sequence[Row | Broken]
-    done: float = 0.0
+    fraction_read: float = 0.0
 
 
 PartIterator = Iterator[Part]

@@ -423,7 +423,7 @@ def positional_pair(head: Head) -> list[Binding]:
     return [refuse_wider_rows(pair_binding(0, 1, 2) if n_columns == 3 else pair_binding(0, 2, 3, 1), head)]
 
 
-def by_order(head: Head) -> list[Binding]:
+def ordered_columns(head: Head) -> list[Binding]:
     """Bind three text columns: those of NLI, or columns whose names differ only in a final number or letter a to d."""
     texts = [key for key, kind in head.kinds.items() if kind == "text" and not look_like_ids(head.column(key))]
     keys = [str(key) for key in texts if head.named and not NO_TEXTS.fullmatch(str(key))]

@@ -70,7 +70,7 @@ def check_sources(
     try:
         progress.start("text rules", None, "")
         plan = draft.with_text_findings(text_rules(*draft.texts, threads=settings.threads)).plan
-        one_positive = has_one_positive(draft.whole)
+        one_positive = has_one_positive(draft.full_plan)
         settings = choose_tokenizer(plan, resolved, progress).values
         checker = _Checker(plan, settings, folder, progress, evaluation)
         files = {reader.source.name: reader for reader in readers}

@@ -283,8 +283,8 @@ def choose_tokenizer(plan: Plan, resolved: Resolved, progress: Progress) -> Reso
 def with_better_tokenizer(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: Progress) -> Resolved:
     """Choose a tokenizer by the source with the largest share of misread texts. fits: (misreadings, name) by source."""
     from secid.findings.lexical_gate import MIN_MISREAD_SHARE, MULTILINGUAL, Misread
+    from secid.pages.statuses import MISREADS
     from secid.pages.text import percent, short
-    from secid.pages.warnings import MISREADS
 
     fit, name = max(fits, key=lambda pair: pair[0].fraction, default=(Misread(0, {}), ""))
     if fit.effect is None or fit.fraction < MIN_MISREAD_SHARE:

@@ -55,11 +55,11 @@ def noise_warnings(distance: float) -> tuple[RunWarning, ...]:
 
 def comparison_warnings(pairs: SourcePairs, counts: SharedCounts) -> tuple[RunWarning, ...]:
     """Warn about pairs compared by tr M or not at all, and rows with different queries. Source: METHOD 16.1."""
-    warnings, n_pairs = [], len(pairs.gaps) + len(pairs.apart)
-    if pairs.apart:
-        first, second, n_shared = pairs.apart[0]
+    warnings, n_pairs = [], len(pairs.gaps) + len(pairs.few_shared)
+    if pairs.few_shared:
+        first, second, n_shared = pairs.few_shared[0]
         values = {"first": first, "second": second, "n_shared_queries": n_shared}
-        values |= {"n_apart": len(pairs.apart), "n_pairs": n_pairs}
+        values |= {"n_apart": len(pairs.few_shared), "n_pairs": n_pairs}
         warnings.append(RunWarning(kind="few_shared_queries", values=values))
     if not counts.one_set:
         values = {"n_common": counts.n_common, "n_smallest": counts.n_smallest, "n_largest": counts.n_largest}

@@ -112,7 +112,7 @@ def read_sources(
         separates = settings.collection is not None and settings.shard is None  # for shards, the merge does it
         resolved = choose_tokenizer(plan, resolved, progress)
         rules = settings, background.known, background.run_texts
-        with in_child_process(len(draft.whole.passages), settings.threads, judge_texts, draft, *rules) as wait:
+        with in_child_process(len(draft.full_plan.passages), settings.threads, judge_texts, draft, *rules) as wait:
             yield ReadSources(
                 draft=draft,
                 wait_for_findings=wait,
@@ -149,7 +149,7 @@ def assemble_run(
     settings = resolved.values
     names = [item.name for item in ranked]
     with clock.stage("publish"):
-        compared = comparisons(context.pairs.in_order(names), settings.budget, context.early_stop)
+        compared = comparisons(context.pairs.sorted_by(names), settings.budget, context.early_stop)
         sources = source_reports(context, compared, read.files, run_folder)
         controls = control_results(context)
     results, missing = analyse(context, clock.stage)

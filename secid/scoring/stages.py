@@ -104,7 +104,7 @@ class ReadSources:
 
     def batch_rows(self) -> dict[str, Conflicts]:
         """Count in-batch conflicts over all rows of each source's files. Empty if the encoder chooses the positives."""
-        settings, whole = self.resolved.values, self.draft.whole
+        settings, whole = self.resolved.values, self.draft.full_plan
         if settings.positives not in ("first", "random", "all"):
             return {}
         every = replace(settings, max_records=None)

@@ -408,7 +408,7 @@ class Corpus:
         for start, rows in zip(
             range(0, len(scored), COPY_WINDOW), rows_of_ids(vectors, "passage", scored, COPY_WINDOW), strict=True
         ):
-            yield self._given(scored[start : start + COPY_WINDOW], rows)
+            yield self._recorded(scored[start : start + COPY_WINDOW], rows)
         others = np.flatnonzero(in_plan < 0)
         at_once = max(1, LOOKUP_BYTES // (4 * vectors.dimension))
         missing = [np.zeros(0, np.int64)]
@@ -451,8 +451,8 @@ class Corpus:
     def _windows_of(self, rows: Tensor, vectors: Vectors) -> Iterator[Tensor]:
         for start in range(0, len(rows), COPY_WINDOW):
             part = rows[start : start + COPY_WINDOW].to(vectors.computes_on)
-            yield self._given(np.full(len(part), -1, np.int64), part)
+            yield self._recorded(np.full(len(part), -1, np.int64), part)
 
-    def _given(self, ids: Index, rows: Tensor) -> Tensor:
+    def _recorded(self, ids: Index, rows: Tensor) -> Tensor:
         self.ids.append(ids)
         return unit(rows)

@@ -216,7 +216,7 @@ class CoverageTables:
         self._lexicons: dict[str, Lexicon] = dict(lexicons or {})
         self._tables: dict[tuple[str, str], DocumentFrequencies] = dict(frozen or {})
 
-    def over(self, plan: Plan, triplets: Sequence[Triplets], folder: Path) -> CoverageTables:
+    def for_texts(self, plan: Plan, triplets: Sequence[Triplets], folder: Path) -> CoverageTables:
         """Return tables for other texts, with the same tokenizers. The pool consists of these texts only."""
         return CoverageTables(plan, triplets, folder, pieces=self._pieces)
 

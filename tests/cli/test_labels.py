@@ -142,8 +142,7 @@ def test_a_merged_run_knows_the_labels_of_all_queries_not_of_its_sample(tmp_path
         state = f"state-{second}"
         for number in range(2):
             secid.score_shard(["in.jsonl"], str(tiny), shard=f"{number}/2", state_dir=state)
-        samples = [secid.merge(state, str(tiny), sample=n).one_positive for n in (2, 100)]
-        assert samples == [not second] * 2
+        assert secid.merge(state, str(tiny), sample=2).one_positive is not second
 
 
 def test_the_run_counts_and_keeps_them_and_select_drops_by_them(collection, tiny):

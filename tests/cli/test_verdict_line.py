@@ -17,17 +17,19 @@ POISONED, SOUND = FIXTURES / "sources" / "poisoned.jsonl", FIXTURES / "sources" 
 COLLECTION = FIXTURES / "collection"
 
 
+FLAGS = ((), ("--json",), ("--quiet",))
+
+
 @pytest.mark.parametrize(
-    ("arguments", "word", "code"),
+    ("arguments", "word", "code", "flags"),
     [
-        (("check", POISONED, "--fail-on", "repeat"), "fail", 1),
-        (("check", SOUND, "--fail-on", "repeat"), "no_defects", 0),
-        (("score", POISONED, "--run", "run", "--encoder"), "repair", 0),
-        (("audit", POISONED, "--collection", COLLECTION, "--encoder"), "relevant", 0),
-        (("probe", SOUND, POISONED, "--encoder"), "abstained", 0),
+        *((("check", POISONED, "--fail-on", "repeat"), "fail", 1, flags) for flags in FLAGS),
+        (("check", SOUND, "--fail-on", "repeat"), "no_defects", 0, ()),
+        *((("score", POISONED, "--run", "run", "--encoder"), "repair", 0, flags) for flags in FLAGS),
+        (("audit", POISONED, "--collection", COLLECTION, "--encoder"), "relevant", 0, ()),
+        (("probe", SOUND, POISONED, "--encoder"), "abstained", 0, ()),
     ],
 )
-@pytest.mark.parametrize("flags", [(), ("--json",), ("--quiet",)])
 def test_it_is_last_on_stderr_unless_quiet(invoke: Invoke, tiny, arguments, word, code, flags):
     more = (tiny, *flags) if arguments[-1] == "--encoder" else flags
     outcome = invoke(*arguments, *more)

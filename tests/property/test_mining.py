@@ -47,6 +47,7 @@ def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return folder, mine(folder, "base", **request.param), request.param
 
 
+@pytest.mark.parametrize("base", [OPTIONS[1]], ids=["capped"], indirect=True)
 def test_the_order_of_queries_and_candidates_changes_nothing(base, tmp_path):
     folder, expected, options = base
     (tmp_path / "beir" / "qrels").mkdir(parents=True)
@@ -123,6 +124,7 @@ def test_another_seed_draws_others_and_keeps_what_is_not_drawn(base):
         assert other[name] != own[name]
 
 
+@pytest.mark.parametrize("base", [OPTIONS[1]], ids=["capped"], indirect=True)
 def test_a_source_is_the_same_whatever_else_is_mined(base):
     folder, expected, options = base
     for spec in typed()[:5]:

@@ -30,7 +30,7 @@ from secid.results import Run
 from secid.results.probe import Probe
 
 
-def of_analysis(run: Run, name: str, part: str = "section") -> Any:
+def analysis_part(run: Run, name: str, part: str = "section") -> Any:
     """Return what NAME_section, or another part, returns for the result of an analysis; None without a result.
 
     The function is in a module with the same name as the module of the analysis. It is imported only if needed.
@@ -54,7 +54,7 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
         controls_section(run),
         findings_section(run),
         early_section(run),
-        *(of_analysis(run, analysis.name) for analysis in ANALYSES),
+        *(analysis_part(run, analysis.name) for analysis in ANALYSES),
         gates_section(run),
         directions_section(run),
         read_section(run),
@@ -70,7 +70,7 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
         pictures=tuple(chart for chart in charts if chart is not None),
         findings=findings_of(run),
         below=below_table(run),
-        gaps=of_analysis(run, "profile", "gaps"),
+        gaps=analysis_part(run, "profile", "gaps"),
         heat=heat_table(run.sources),
         rows=example_rows(run),
         rows_note=rows_note(run),
@@ -85,11 +85,11 @@ def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Sc
     next_step = next_command(run) if probe is None else ""
     advice = () if next_step else probe_sentence(run, probe)
     headline, *others = (*verdict(run), *advice)
-    slices, gaps = of_analysis(run, "slices", "sentence"), of_analysis(run, "profile", "gaps")
+    slices, gaps = analysis_part(run, "slices", "sentence"), analysis_part(run, "profile", "gaps")
     return screen(
         (strong(headline), *others),
         (scored_line(run), answer_table(run, full=False)),
-        map(bullet, (*below_table(run), of_analysis(run, "guide", "sentence") or "")),
+        map(bullet, (*below_table(run), analysis_part(run, "guide", "sentence") or "")),
         () if gaps is None else (gaps.caption, gaps),
         (f"{term}: {EXPLANATIONS[term]}" for term in ANSWER_TERMS if legend),
         _urgent(run),

@@ -32,16 +32,16 @@ def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
     rows = [row for row in tried if row.stability is not None]
     if not rows or len(ranked) < 2:
         return ""
-    apart = {frozenset((pair.first, pair.second)) for pair in run.comparisons if pair.established}
-    apart = {pair for pair in apart if ranked.issuperset(pair)}
-    n_kept = sum(not any(_counts(pair, ranked, apart) for pair in row.swapped) for row in rows)
-    which = "sources that differ significantly" if apart else "ranked sources"
+    established = {frozenset((pair.first, pair.second)) for pair in run.comparisons if pair.established}
+    established = {pair for pair in established if ranked.issuperset(pair)}
+    n_kept = sum(not any(_counts(pair, ranked, established) for pair in row.swapped) for row in rows)
+    which = "sources that differ significantly" if established else "ranked sources"
     return f"{count(n_kept)} of {count(len(rows))} other settings keep the order of the {which}."
 
 
-def _counts(pair: tuple[str, str], ranked: Collection[str], apart: Collection[frozenset[str]]) -> bool:
+def _counts(pair: tuple[str, str], ranked: Collection[str], established: Collection[frozenset[str]]) -> bool:
     """Return whether a pair that changes places changes the order: a significant one if there is one, else any."""
-    return frozenset(pair) in apart if apart else set(ranked).issuperset(pair)
+    return frozenset(pair) in established if established else set(ranked).issuperset(pair)
 
 
 def ablations_section(run: Run, ablations: Sequence[Ablation]) -> Section:
@@ -69,7 +69,7 @@ def _summary(run: Run, ablations: Sequence[Ablation]) -> Table:
         rows=tuple(
             (
                 plain(display_name(item.name)),
-                _kept(item),
+                _same_order_count(item),
                 *(_range(item, source.name) for source in run.sources),
                 _swapped(item),
             )
@@ -86,7 +86,7 @@ def _others(item: Ablation) -> list[AblationRow]:
     return [row for row in item.rows if row.setting != item.base]
 
 
-def _kept(item: Ablation) -> str:
+def _same_order_count(item: Ablation) -> str:
     """Format the number of other settings that order all pairs as the run does."""
     known = [row for row in _others(item) if row.stability is not None]
     return f"{count(sum(not row.swapped for row in known))} of {count(len(known))}" if known else "–"

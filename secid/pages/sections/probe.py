@@ -6,7 +6,7 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 
-from secid.pages.glossary import EXPLANATIONS, TERM_WORDS, kind_name, sources_listed, why_not
+from secid.pages.glossary import EXPLANATIONS, TERM_WORDS, kind_name, reason_text, sources_listed
 from secid.pages.page import Section, Table, foreign, number, text
 from secid.pages.statuses import REPAIR_STATUSES
 from secid.pages.text import (
@@ -97,9 +97,9 @@ def probe_headline(probe: Probe) -> str:
     if reason == "estimate":
         return f"Only the time was asked for: {_expected(probe)}."
     if reason is not None:
-        why = ABSTENTIONS[reason](probe) if reason in ABSTENTIONS else why_not(reason)
+        why = ABSTENTIONS[reason](probe) if reason in ABSTENTIONS else reason_text(reason)
         return f"The probe ranks nothing: {why}."
-    return " ".join(f"{_at(rates)}, {words}" for words, rates in _by_words(probe.ranked, _leader).items())
+    return " ".join(f"{_at(rates)}, {words}" for words, rates in _rates_by_sentence(probe.ranked, _leader).items())
 
 
 def _expected(probe: Probe) -> str:
@@ -128,7 +128,7 @@ def _at(rates: Sequence[float]) -> str:
     return f"At the learning {'rate' if len(rates) == 1 else 'rates'} {listed([f'{rate:g}' for rate in rates])}"
 
 
-def _by_words(doses: Iterable[Dose], say: Callable[[Dose], Iterable[str]]) -> dict[str, list[float]]:
+def _rates_by_sentence(doses: Iterable[Dose], say: Callable[[Dose], Iterable[str]]) -> dict[str, list[float]]:
     """Return the rates at which each sentence holds, by sentence. say : yields the sentences of a dose."""
     rates: dict[str, list[float]] = {}
     for dose in doses:
@@ -140,8 +140,8 @@ def _by_words(doses: Iterable[Dose], say: Callable[[Dose], Iterable[str]]) -> di
 def _no_gain(probe: Probe) -> str:
     """Return sentences for a probe in which no source gained: established differences, and what to try."""
     established = [pair for dose in probe.trained for pair in dose.pairs if pair.established]
-    harmful = _by_words(probe.trained, _harm)
-    pairs = _by_words(probe.trained, _differences)
+    harmful = _rates_by_sentence(probe.trained, _harm)
+    pairs = _rates_by_sentence(probe.trained, _differences)
     sentences = [
         NO_GAIN_TEXT,
         *(f"{_at(rates)}, {words}" for words, rates in {**harmful, **pairs}.items()),
@@ -220,19 +220,19 @@ def cautions(probe: Probe) -> Iterator[str]:
     yield from filter(None, [order_sentence(probe)])
     unranked = [dose for dose in probe.doses if dose.not_evaluated and dose.not_evaluated != probe.abstained]
     for say, doses in ((_unranked, unranked), (_doubts, probe.trained), (_stopped, probe.trained)):
-        yield from (f"{_at(rates)}, {words}" for words, rates in _by_words(doses, say).items())
+        yield from (f"{_at(rates)}, {words}" for words, rates in _rates_by_sentence(doses, say).items())
     for names in probe.identical:
         yield f"These sources have the same negatives for these queries and were trained once: {sources_listed(names)}."
     for name, reason in probe.not_evaluated.items():
         if name != "sources":
-            yield f"There is no control with {kind_name(name)}: {why_not(reason)}."
+            yield f"There is no control with {kind_name(name)}: {reason_text(reason)}."
     yield from _smallest_difference(probe)
 
 
 def _unranked(dose: Dose) -> Iterator[str]:
     """Yield a sentence on why nothing is ranked at a learning rate."""
     if dose.divergence is None:
-        yield f"{why_not(dose.not_evaluated or '')}."
+        yield f"{reason_text(dose.not_evaluated or '')}."
         return
     run = dose.divergence
     where = f"step {run.step}" if run.step else "after the last step"

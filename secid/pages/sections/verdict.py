@@ -30,9 +30,8 @@ from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.equal_hardness import unranked_line
 from secid.pages.sections.guide import suspects_sentences
 from secid.pages.sections.ranking import outcome, queries
-from secid.pages.statuses import MIN_MAJORITY_SHARE, doubts, status_and_problem, statuses
+from secid.pages.statuses import MIN_MAJORITY_SHARE, doubts, status_and_problem, statuses, warning_sentences
 from secid.pages.text import budget, capital, count, fraction, listed, named, percent, plain, plural, score_text
-from secid.pages.warnings import warning_sentences
 from secid.results import ControlResult, Run, SourceReport
 from secid.results.catalogue import DEFECTS, FINDINGS
 

@@ -299,7 +299,7 @@ class Selected:
     listed: Strings
 
     @staticmethod
-    def by(rule: Rule, plan: Plan, original: Original, facts: Facts) -> Selected:
+    def apply(rule: Rule, plan: Plan, original: Original, facts: Facts) -> Selected:
         """Apply a rule. Raises NothingToScoreError if no negative stays."""
         reasons = reasons_left_out(plan, original.planned, facts, rule)
         listed = listed_reasons(original.planned, reasons, rule)

@@ -16,7 +16,7 @@ from secid.pool.plan import QuerySubset, TextFindings
 from secid.pool.reading import add_labels, bytes_read_by, judgement_files
 from secid.pool.texts import TextStore
 from secid.progress import Progress
-from secid.read import Reader, on_disk, once_only, open_source
+from secid.read import Reader, is_read_once, on_disk, open_source
 from secid.records import Source
 from secid.results import InputFile, Run, SourceReport
 from secid.results.check import Check
@@ -105,7 +105,7 @@ def find_source(run: Run | Check, name: str | None) -> SourceReport:
 def check_present(source: SourceReport) -> None:
     """Raise InputError if a file of the source is missing or has another size than when it was scored."""
     for file in source.files:
-        if once_only(file.path):
+        if is_read_once(file.path):
             raise InputError(
                 "cannot be read again because it is not a file",
                 where=file.path,

@@ -23,7 +23,7 @@ from secid.findings.rows import AGAINST_PASSAGES
 from secid.findings.status import readable
 from secid.findings.summary import Matcher, text_findings_of
 from secid.findings.texts import text_rules
-from secid.pages.glossary import why_not
+from secid.pages.glossary import reason_text
 from secid.pages.sections.guide import suspects_sentences
 from secid.pages.text import json_shown, short
 from secid.pool import Plan, PlannedSource, restricted
@@ -94,11 +94,11 @@ def select(report: Run | Check, folder: Path, request: Request, work: Path, prog
             sample = restricted(original.planned, plan.queries, settings)
             columns = (*RANKING_COLUMNS, INVERSION_COLUMN, UNKNOWN_SCRIPT_COLUMN)
             facts = read_facts(run, folder, original, sample, columns, rule.drop, rule.drop, "--drop")
-        selected = Selected.by(rule, plan, original, facts)
+        selected = Selected.apply(rule, plan, original, facts)
         written = selected.write(request, files, *container)
         copy = selected.copy(plan)
         texts = text_findings_of(replace(plan, sources=(copy,)), settings)[result.name]
-        before = _before(result, run)
+        before = _reported_answer(result, run)
         after = Answer(
             status=texts.status.status,
             flagged_share=texts.status.flagged.estimate.value,
@@ -127,7 +127,7 @@ def _text_facts(planned: PlannedSource, rule: Rule) -> Facts:
     return Facts(np.ones(planned.n_triplets, np.bool_), {}, findings)
 
 
-def _before(source: SourceReport, run: Run | None) -> Answer:
+def _reported_answer(source: SourceReport, run: Run | None) -> Answer:
     """Return the report's row of the source. run: None for a check, which has no scores."""
     answer = Answer(status=source.status, flagged_share=source.flagged_share, n_triplets=source.n_triplets)
     if run is None:
@@ -235,7 +235,7 @@ def refuse_not_evaluated(run: Run, source: str, flag: str, findings: Collection[
         part = "hardness" if finding in AGAINST_PASSAGES else finding
         why = run.not_evaluated.get(part) or run.not_evaluated.get(f"score without {part}s")
         raise UsageError(
-            f"the run did not evaluate {finding} for {source}{f' ({why_not(why)})' if why else ''}",
+            f"the run did not evaluate {finding} for {source}{f' ({reason_text(why)})' if why else ''}",
             where=flag,
             remedy=f"remove {finding} from {flag}, or score again so that it is evaluated",
         )

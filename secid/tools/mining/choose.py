@@ -165,10 +165,10 @@ class RandomRanking:
 # Candidates within the window of ranks that pass the method's tests become negatives. `pick` decides their order.
 #
 # A candidate's rank is its place among those that are not excluded, from 1. A row with fewer negatives than requested
-# is short, and `why` has the reason. Only `fill` adds random candidates to short rows.
+# is short, and `short_reason` has the reason. Only `fill` adds random candidates to short rows.
 
 SHORT_ROW_REASONS = ("margin", "maximum", "reused", "few_candidates", "no_common_token", "parts_ended", "few_written")
-"""Reasons for short rows. `Picks.why` numbers them in this order, from 1."""
+"""Reasons for short rows. `Picks.short_reason` numbers them in this order, from 1."""
 EXTRA_CANDIDATES = 8
 """Extra candidates of a ranking beyond those needed. A query rarely has more excluded candidates."""
 MAX_FILL_DRAWS = 1 << 14
@@ -186,7 +186,7 @@ class Picks:
     ids, ranks : (R, min(K, C)) passage and rank of each negative; -1 after the last one of a row.
     scores : (R, min(K, C)) the method's scores; NaN without a score or a negative.
     by     : (R, min(K, C)) number of the source that found the negative, or FILL_NUMBER.
-    why    : (R,) number of the reason in SHORT_ROW_REASONS if the row was short before filling, else 0.
+    short_reason : (R,) number of the reason in SHORT_ROW_REASONS if the row was short before filling, else 0.
     used   : (C,) number of rows that have each passage.
     excluded : number of excluded candidates, by reason. Those before a row's last negative count; if the window was
              searched to its end, all in the window.
@@ -198,7 +198,7 @@ class Picks:
     ranks: npt.NDArray[np.int32]
     scores: Floats
     by: npt.NDArray[np.int16]
-    why: npt.NDArray[np.uint8]
+    short_reason: npt.NDArray[np.uint8]
     used: npt.NDArray[np.int32]
     excluded: Index
 
@@ -213,7 +213,7 @@ class Picks:
             ranks=np.full(shape, -1, np.int32),
             scores=np.full(shape, np.nan),
             by=np.full(shape, FILL_NUMBER, np.int16),
-            why=np.zeros(n_rows, np.uint8),
+            short_reason=np.zeros(n_rows, np.uint8),
             used=np.zeros(n_passages, np.int32),
             excluded=np.zeros(len(EXCLUSION_REASONS) + 1, np.int64),
         )
@@ -333,7 +333,7 @@ class Choice:
                 fill(picks, row, number, lists.queries[place : place + 1], None, lists.ranking, self.exclusions)
         short = (picks.ids[rows] >= 0).sum(axis=1) < picks.k
         failed = near.sum(axis=1), above.sum(axis=1), reused
-        picks.why[rows] = np.where(short, _why(miner, lists, picks.k, len(self.keys[1]), failed), 0)
+        picks.short_reason[rows] = np.where(short, _why(miner, lists, picks.k, len(self.keys[1]), failed), 0)
         last = np.where(short | (miner.pick != "top"), miner.window[1], picks.ranks[rows].max(axis=1))
         searched = rank - lists.allowed < last[:, None]
         picks.excluded += np.bincount(lists.codes[searched], minlength=len(EXCLUSION_REASONS) + 1)
@@ -411,7 +411,7 @@ def combine(
             order = Order(source.ids[row, present], source.scores[row, present])
             reused[place] |= target.take(row, order, source.ranks[row, present], part, n, exclusions) > 0
     why = np.where(reused, SHORT_ROW_REASONS.index("reused"), SHORT_ROW_REASONS.index("parts_ended")) + 1
-    target.why[rows] = np.where((target.ids[rows] >= 0).sum(axis=1) < target.k, why, 0)
+    target.short_reason[rows] = np.where((target.ids[rows] >= 0).sum(axis=1) < target.k, why, 0)
 
 
 def fill(

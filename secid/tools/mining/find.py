@@ -24,7 +24,7 @@ from secid.encode import Encoder
 from secid.errors import InputError
 from secid.files import sha256_of
 from secid.findings.copies import ranges_of
-from secid.pages.glossary import by_reason
+from secid.pages.glossary import reason_list
 from secid.pages.mine_text import NO_MARGIN_ADVICE, short_words
 from secid.pages.text import plural
 from secid.pool import sample_order
@@ -179,7 +179,7 @@ def search(
                 picks[number].excluded = sum((picks[part].excluded for part, _ in parts), 0 * picks[number].excluded)
         progress.advance(len(rows))
     if plan.on_short == "random":
-        short = [order[source_picks.why[order] > 0] for source_picks in picks]
+        short = [order[source_picks.short_reason[order] > 0] for source_picks in picks]
         progress.start("fill", sum(map(len, short)), "queries")
         for miner, source_picks, rows in zip(plan.miners, picks, short, strict=True):
             for row in rows.tolist():
@@ -235,9 +235,7 @@ def _scores(embedder: Embedder | None, queries: Index, ids: Index | npt.NDArray[
 WRITTEN_ROWS_AT_ONCE = 1_024
 """Number of rows whose texts are read together."""
 FILE_DECIMALS = 6
-"""Decimals of scores and margins in the files. If texts are encoded in other batches, scores differ in the seventh
-decimal. In the fixtures 1,256 of 1,320 numbers differed, by at most 4e-7; after rounding only 99 did. No number of
-decimals makes all of them equal."""
+"""Decimals of scores and margins in the files. If texts are encoded in other batches, scores differ in the seventh."""
 MACHINE_FIELDS = ("device", "facts", "rules")
 """Fields of an encoder that a manifest omits, because they depend on the machine. The others are its recipe."""
 
@@ -272,11 +270,11 @@ class MinedNegatives:
     def in_file(self) -> Flags:
         """Return flags of the input rows that are in the file, (R,)."""
         has_any = self.picks.counts > 0
-        return has_any & (self.picks.why == 0) if self.plan.on_short == "drop" else has_any
+        return has_any & (self.picks.short_reason == 0) if self.plan.on_short == "drop" else has_any
 
     @property
     def short(self) -> dict[str, int]:
-        return _by_name(SHORT_ROW_REASONS, np.bincount(self.picks.why, minlength=len(SHORT_ROW_REASONS) + 1))
+        return _by_name(SHORT_ROW_REASONS, np.bincount(self.picks.short_reason, minlength=len(SHORT_ROW_REASONS) + 1))
 
     def refuse_none(self) -> None:
         """Raise InputError if the file would have no row."""
@@ -294,7 +292,7 @@ class MinedNegatives:
                 remedy=f"use --on-short keep, or a smaller -k{margins}",
             )
         if self.answers is not None:
-            faults = by_reason(self.answers.reasons)
+            faults = reason_list(self.answers.reasons)
             raise InputError(
                 f"the language model gave no usable negative for any of {n}: {faults}",
                 where=self.miner.name,
@@ -334,9 +332,9 @@ class MinedNegatives:
                         next(texts),
                         "" if by in written else names[key],
                         "",
-                        _known(score),
+                        _nan_to_none(score),
                         None if by in unranked else rank,
-                        _known(margin),
+                        _nan_to_none(margin),
                         miners[by],
                     )
                     for key, rank, by, score, margin in cells
@@ -361,7 +359,7 @@ class MinedNegatives:
             n_dropped=int((~in_file).sum()) - n_missing,
             n_negatives=int(picks.counts[in_file].sum()),
             n_filled=int((picks.by[present] == FILL_NUMBER).sum()),
-            n_short=int((picks.why > 0).sum()),
+            n_short=int((picks.short_reason > 0).sum()),
             n_still_short=int((picks.counts[in_file] < self.plan.k).sum()),
             n_lacking=n_lacking,
             short=self.short,
@@ -405,7 +403,7 @@ def write_sources(sources: Sequence[MinedNegatives], run: Mined, folder: Path, p
     return run
 
 
-def _known(value: float) -> float | None:
+def _nan_to_none(value: float) -> float | None:
     return None if value != value else value
 
 

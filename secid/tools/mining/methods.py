@@ -122,8 +122,7 @@ class Miner:
 
 
 JOURNAL, REJECTED = ".llm-{}.jsonl", ".{}.rejected.jsonl"
-"""Names of a source's files of all answers of a language model, and of the rejected texts. They are hidden, so that
-FOLDER/* matches only files of rows."""
+"""Hidden files of all answers of a language model, and of the rejected texts. FOLDER/* matches only files of rows."""
 
 
 @dataclass(frozen=True)
@@ -193,7 +192,7 @@ def parse_miners(specs: str | Sequence[str], k: int) -> tuple[Miner, ...]:
     if isinstance(specs, str):
         specs = [specs]
     if not specs:
-        raise UsageError("no source named", remedy=f"name one as NAME=METHOD, such as bm25=bm25; {_known()}")
+        raise UsageError("no source named", remedy=f"name one as NAME=METHOD, such as bm25=bm25; {_known_methods()}")
     miners = [_miner(spec, k) for spec in specs]
     names: set[str] = set()
     for name in (miner.name for miner in miners):
@@ -210,7 +209,7 @@ def _miner(spec: str, k: int) -> Miner:
     name, separator, text = spec.partition("=")
     if not separator or not text:
         raise UsageError(
-            f"{spec!r} is not NAME=METHOD", remedy=f"write, for example, near=dense:ranks=1-50; {_known()}"
+            f"{spec!r} is not NAME=METHOD", remedy=f"write, for example, near=dense:ranks=1-50; {_known_methods()}"
         )
     if not SOURCE_NAME.fullmatch(name):
         raise UsageError(
@@ -223,7 +222,7 @@ def _miner(spec: str, k: int) -> Miner:
     kind, _, preset = base.partition(":")
     if kind not in METHODS:
         raise UsageError(
-            f"unknown method {kind!r}", where=spec, remedy=suggest_name(kind, [*METHODS, *PRESETS], _known())
+            f"unknown method {kind!r}", where=spec, remedy=suggest_name(kind, [*METHODS, *PRESETS], _known_methods())
         )
     if name == FILL_MINER and kind != FILL_MINER:
         raise UsageError(
@@ -359,5 +358,5 @@ def _check_parts(miner: Miner, miners: Sequence[Miner], k: int) -> None:
         )
 
 
-def _known() -> str:
+def _known_methods() -> str:
     return f"methods are {', '.join(METHODS)}; presets are {', '.join(PRESETS)}"

@@ -95,6 +95,7 @@ def mine(
     miners   : "NAME=METHOD:option=value,…", one or several; see secid.tools.mining.methods.
     folder   : a new or empty folder for NAME.jsonl of each source and a hidden .manifest.json.
     encoder  : as for `score`. It may be None if no source is dense; then margins are unknown.
+    k        : number of negatives of each row.
     pairs    : a source with queries and positives, as for `score`. By default the queries are those that the qrels of
                `collection` judge, one row for each.
     split    : use only the judgements of this split of the collection; all by default.

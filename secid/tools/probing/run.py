@@ -108,8 +108,8 @@ def _by_source(readers: Iterable[Reader], task: Task, settings: Settings) -> lis
 
 def _refuse_other_files(files: Iterable[tuple[str, InputFile]], run: Run) -> None:
     """Raise UsageError unless the run has exactly these sources, with the same names and files (SHA-256)."""
-    scored = _by_content((source.name, file) for source in run.sources for file in source.files)
-    probed = _by_content(files)
+    scored = _file_descriptions((source.name, file) for source in run.sources for file in source.files)
+    probed = _file_descriptions(files)
     other = [path for key, path in probed.items() if key not in scored]
     missing = [path for key, path in scored.items() if key not in probed]
     if not other and not missing:
@@ -128,15 +128,15 @@ def _refuse_other_files(files: Iterable[tuple[str, InputFile]], run: Run) -> Non
     )
 
 
-def _refuse_other_encoder(here: EncoderInfo, there: EncoderInfo) -> None:
+def _refuse_other_encoder(own: EncoderInfo, of_run: EncoderInfo) -> None:
     """Raise UsageError if the encoder has other weights or another recipe than the run's encoder."""
     for name in ("weights_sha256", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "dim"):
-        current, other = getattr(here, name), getattr(there, name)
+        current, other = getattr(own, name), getattr(of_run, name)
         if current != other:
             message = f"the run was scored with {name.replace('_', ' ')} {other!r}, this probe has {current!r}"
             if name == "weights_sha256":
                 message = (
-                    f"the run was scored with {there.name} (weights {str(other)[:12]}), this probe has {here.name} "
+                    f"the run was scored with {of_run.name} (weights {str(other)[:12]}), this probe has {own.name} "
                     f"(weights {str(current)[:12]})"
                 )
             raise UsageError(
@@ -146,7 +146,7 @@ def _refuse_other_encoder(here: EncoderInfo, there: EncoderInfo) -> None:
             )
 
 
-def _by_content(files: Iterable[tuple[str, InputFile]]) -> dict[tuple[str, str], str]:
+def _file_descriptions(files: Iterable[tuple[str, InputFile]]) -> dict[tuple[str, str], str]:
     """Return each file's description for messages, by the name of its source and its SHA-256."""
     return {(name, file.sha256): f"{file.path} as {name}" for name, file in files}
 

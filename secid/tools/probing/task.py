@@ -206,7 +206,7 @@ def read_task(
     plain = replace(settings, controls="none", by=None, ablate=False)  # the task makes its own controls
     draft, opened = read_draft(readers, plain, folder, progress)
     try:
-        return make_task(draft.whole, open_collection(settings), folder, settings.seed, n_folds), opened
+        return make_task(draft.full_plan, open_collection(settings), folder, settings.seed, n_folds), opened
     finally:
         draft.close()
 

@@ -172,7 +172,7 @@ class MergedPairs:
         every = range(len(self.names))
         shared = {pair: self.counts.of(*pair) for pair in self._ratios}
         self.shared = {pair: overlap for pair, overlap in shared.items() if overlap.compares}
-        whole = {self.whole(place) for place in every}
+        whole = {self.key_of_all(place) for place in every}
         common = [SubsetKey(place, self.counts.common) for place in every] if self.counts.in_table else []
         sizes = {pair: overlap.n for pair, overlap in self.shared.items()}
         sets = {pair: self._keys(pair) for pair in self.shared}
@@ -199,7 +199,7 @@ class MergedPairs:
 
         whole : influence of all triplets of each source in the shard, by name.
         """
-        effects = {self.whole(place): whole.get(name, NO_INFLUENCE) for place, name in enumerate(self.names)}
+        effects = {self.key_of_all(place): whole.get(name, NO_INFLUENCE) for place, name in enumerate(self.names)}
         for key, sources in self.members.items():
             rows = part.rows(key.place, part.queries(sources))
             effects[key] = NO_INFLUENCE if rows is None else self.sets[key].add(vectors, rows, part.distance, dtype)
@@ -210,22 +210,22 @@ class MergedPairs:
             a, b = (effects[key] for key in self._keys(pair))
             self.squares[pair] += difference(a, b, 0.0).standard_error ** 2
         if self.counts.one_set:
-            self.covariance += covariance([effects[self.in_table(place)] for place in range(len(self.names))])
+            self.covariance += covariance([effects[self.table_key(place)] for place in range(len(self.names))])
         if self.counts.in_table:
             common = part.queries(tuple(range(len(self.names))))
             for place, columns in part.columns.items():
-                key = self.in_table(place)
+                key = self.table_key(place)
                 self.n_inverted[key] = self.n_inverted.get(key, 0) + round(
                     columns.outscoring.restrict(common).top.sum()
                 )
 
-    def whole(self, place: int) -> SubsetKey:
+    def key_of_all(self, place: int) -> SubsetKey:
         """Return the key of the set with all triplets of a source."""
         return SubsetKey(place, self.counts.of(place, place).identity)
 
-    def in_table(self, place: int) -> SubsetKey:
+    def table_key(self, place: int) -> SubsetKey:
         """Return the key of the set that a source has in the table."""
-        return SubsetKey(place, self.counts.common) if self.counts.in_table else self.whole(place)
+        return SubsetKey(place, self.counts.common) if self.counts.in_table else self.key_of_all(place)
 
     def places(self, *names: str) -> tuple[int, ...]:
         return tuple(map(self.names.index, names))

@@ -59,7 +59,6 @@ from secid.triplets.estimates import GapMoments, Moments
 from secid.triplets.measure_set import Measured, curve_budgets
 
 # Add up the sums of all shards in order, then their influence. One shard is in memory at a time.
-#
 # Source: METHOD 2, 8, 11, 14.
 
 
@@ -232,7 +231,6 @@ def _added(before: Tally, tally: Tally) -> Tally:
 
 
 # A sample of the queries is scored again. In its report, the merged numbers over all queries replace the sample's.
-#
 # Source: METHOD 2, 7, 8, 11, 14.
 
 BUDGET = 1.0
@@ -255,8 +253,8 @@ def merged_run(
     sample : run of the query sample; it has every source.   files : input files by path.
     """
     names, counts_shared = between.names, between.counts
-    sets = {between.whole(place): wholes[name].score for place, name in enumerate(names)} | between.sets
-    table = {name: sets[between.in_table(place)] for place, name in enumerate(names)}
+    sets = {between.key_of_all(place): wholes[name].score for place, name in enumerate(names)} | between.sets
+    table = {name: sets[between.table_key(place)] for place, name in enumerate(names)}
     pairs = between.pairs(lambda key: sets[key].nats)
     by_score = pairs.order({name: score.nats for name, score in table.items()}, same_queries=counts_shared.one_set)
     order, ranked, analyses = by_score, by_score, sample.analyses
@@ -266,7 +264,7 @@ def merged_run(
         order, ranked = equal.listed(by_score), equal.ranked(by_score)
         analyses = {**analyses, EQUAL_HARDNESS.name: equal}
     n_queries = {name: wholes[name].score.n_queries for name in order}
-    compared = with_hardness(comparisons(pairs.in_order(order), BUDGET), sample.comparisons)
+    compared = with_hardness(comparisons(pairs.sorted_by(order), BUDGET), sample.comparisons)
     ranks, ties = {name: rank for rank, name in enumerate(ranked, 1)}, tie_letters(ranked, compared)
     first: dict[str, float] = {}
     if counts_shared.one_set:
@@ -312,7 +310,7 @@ def with_hardness(compared: Sequence[Comparison], sample: Sequence[Comparison]) 
 
 def on_shared(between: MergedPairs, name: str, sample: SourceReport) -> TableNumbers | None:
     """Return a source's numbers on shared queries; None if the table uses all its queries. Hardness is the sample's."""
-    key = between.in_table(*between.places(name))
+    key = between.table_key(*between.places(name))
     if key not in between.sets:
         return None
     score, n = between.sets[key], round(between.sets[key].state.n_negatives)
@@ -451,7 +449,7 @@ def states_of(
     items, states, merged = {item.name: item for item in sample}, [], run.merged
     for name in (source.name for source in run.sources):
         item, whole = items[name], wholes[name]
-        table = between.sets.get(between.in_table(*between.places(name)), whole.score)
+        table = between.sets.get(between.table_key(*between.places(name)), whole.score)
         state = replace(item, state=table.state)
         if merged is not None and merged.sampled_queries is not None:
             per_query = np.concatenate(whole.per_query)[:, None]

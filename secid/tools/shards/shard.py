@@ -22,7 +22,7 @@ from secid.pool import sample_order
 from secid.pool.plan import EmptyShardError, QuerySubset, Shard
 from secid.pool.texts import text_key
 from secid.progress import Clock, Progress, Silent
-from secid.read import Reader, once_only, open_sources, sources_and_words
+from secid.read import Reader, is_read_once, open_sources, sources_and_words
 from secid.read.stream import HUB_PREFIX
 from secid.records import Record
 from secid.results import EncoderInfo
@@ -61,7 +61,7 @@ def refuse_in_shards(settings: Settings, words: Sequence[str]) -> None:
     """Raise UsageError for settings that shards do not support, and for sources that can be read only once."""
     for word in words:
         path = str(word).rpartition("=")[2] if isinstance(word, str | PathLike) else None
-        if path is None or (once_only(path) and not Path(path).is_dir()):
+        if path is None or (is_read_once(path) and not Path(path).is_dir()):
             raise UsageError(
                 "can be read only once, but a shard reads all rows twice", where=path or "sources", remedy="name files"
             )

@@ -35,17 +35,11 @@ def test_the_baseline_is_readable(prepared):
     assert prepared.baseline.with_name("b.idf.safetensors").is_file()
 
 
-def test_an_equal_source_may_enter(prepared, tmp_path, invoke):
-    result = invoke("gate", fresh(tmp_path), "--against", prepared.baseline)
+def test_an_equal_source_is_accepted_and_its_html_page_has_every_check(prepared, tmp_path, invoke):
+    page = tmp_path / "v.html"
+    result = invoke("gate", fresh(tmp_path), "--against", prepared.baseline, "-o", page, "-o", tmp_path / "v.json")
     assert result.code == 0, result.out + result.err
     assert "accepted" in result.out
-
-
-def test_the_html_page_of_a_verdict_has_every_check(prepared, tmp_path, invoke):
-    page = tmp_path / "v.html"
-    assert (
-        invoke("gate", fresh(tmp_path), "--against", prepared.baseline, "-o", page, "-o", tmp_path / "v.json").code == 0
-    )
     (source,) = json.loads((tmp_path / "v.json").read_text(encoding="utf-8"))["sources"]
     text = page.read_text(encoding="utf-8")
     plain = text.replace("<wbr>", "")
@@ -54,7 +48,7 @@ def test_the_html_page_of_a_verdict_has_every_check(prepared, tmp_path, invoke):
 
 @pytest.mark.parametrize(
     ("page", "damage", "code"),
-    [((), {}, 0), (("--json",), {}, 0), ((), {"known": 2}, 1), (("--annotations", "github"), {"known": 2}, 1)],
+    [(("--json",), {}, 0), ((), {"known": 2}, 1), (("--annotations", "github"), {"known": 2}, 1)],
 )
 def test_a_reader_that_has_gone_changes_no_verdict(prepared, tmp_path, page, damage, code):
     words = ("gate", fresh(tmp_path, **damage), "--against", prepared.baseline, "--out", tmp_path / "v.json", *page)
@@ -84,12 +78,10 @@ def judged(prepared: Prepared, invoke: Invoke, path: Path, *flags: object) -> tu
     ("which", "name", "failed"),
     [
         ("known", "used", {"findings.false_negative"}),
-        ("known", "new", {"findings.false_negative"}),
         ("preamble", "new", {"findings.preamble"}),
         ("duplicate", "used", {"findings.repeat"}),
         ("5 % known, 40 queries", "new", {"findings.false_negative"}),
         ("30 % random", "new", {"hardness", "findings.random_like"}),
-        ("German", "used", {"languages"}),
         ("German negatives", "new", {"languages"}),
         ("misread negatives", "new", {"findings.mojibake"}),
     ],
@@ -137,7 +129,7 @@ def test_a_harder_miner_passes_with_notices(prepared, tmp_path, invoke):
 
 
 def test_a_dated_name_is_compared_with_its_predecessor(prepared, tmp_path, invoke):
-    for name, n_drift in (("used-2025-11", 2), ("used-v2", 2), ("used2", 0)):
+    for name, n_drift in (("used-2025-11", 2), ("used2", 0)):
         _, checks = gated(prepared, invoke, variant(tmp_path, "fresh", name))
         assert sum(check.startswith("drift.") for check in checks) == n_drift, name
     Path("secid.toml").write_text('[gate.names]\nmined = "used"\n', encoding="utf-8")
@@ -191,11 +183,10 @@ def test_the_functions_return_what_the_commands_print(prepared, tmp_path, invoke
     named = secid.gate([source], prepared.baseline, policy="p.toml")
     assert without_times(secid.to_json(named)) == without_times(printed.out)
     assert named.exit_code == printed.code == 1
-    verdict = secid.gate([source], prepared.baseline, policy=policy, encoder=str(prepared.encoder))
+    loaded = load(Settings(encoder=str(prepared.encoder)))
+    verdict = secid.gate([source], prepared.baseline, policy=policy, encoder=loaded)
     assert verdict.policy == named.policy
     assert verdict.sources == named.sources
-    loaded = load(Settings(encoder=str(prepared.encoder)))
-    assert secid.gate([source], prepared.baseline, policy=policy, encoder=loaded).sources == named.sources
     paired = secid.gate([source], prepared.baseline, paired=prepared.run)
     assert paired.paired == str(prepared.run)
     written = secid.baseline(prepared.run, tmp_path / "b.json")

@@ -8,7 +8,7 @@ import unicodedata
 import numpy as np
 import pytest
 
-from secid.pages.warnings import warning_sentences
+from secid.pages.statuses import warning_sentences
 from secid.pool import SPLITTERS
 from secid.pool.tokens import fault
 from secid.progress import Silent

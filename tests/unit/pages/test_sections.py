@@ -13,7 +13,7 @@ from secid.pages.findings import example_rows, findings_of, sentence
 from secid.pages.formats import to_markdown
 from secid.pages.glossary import EXPLANATIONS, SETTING_MEANINGS, missing_lines
 from secid.pages.page import foreign, text
-from secid.pages.sections import of_analysis, page_of
+from secid.pages.sections import analysis_part, page_of
 from secid.pages.sections.ablations import ablations_section
 from secid.pages.sections.guide import trusted
 from secid.pages.sections.objectives import NO_SECOND_POSITIVE_NOTE, next_label, objectives_section
@@ -333,5 +333,5 @@ def test_beyond_300_pairs_a_page_has_neighbors_in_the_ranking_and_the_pairs_that
 @pytest.mark.parametrize("name", [analysis.name for analysis in ANALYSES])
 def test_every_analysis_has_a_section_that_is_left_out_without_its_result(name):
     run = samples.guided(samples.separated(samples.sliced(samples.lensed(samples.profiled(RUN)))))
-    assert of_analysis(run, name).title
-    assert of_analysis(replace(run, analyses={}), name) is None
+    assert analysis_part(run, name).title
+    assert analysis_part(replace(run, analyses={}), name) is None

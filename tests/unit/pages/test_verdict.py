@@ -24,9 +24,8 @@ from secid.pages.sections.verdict import (
     scored_line,
     verdict,
 )
-from secid.pages.statuses import above_limits, statuses, statuses_line
+from secid.pages.statuses import above_limits, statuses, statuses_line, warning_sentences
 from secid.pages.text import named, percent, without_isolates
-from secid.pages.warnings import warning_sentences
 from secid.results import Example, RunWarning
 from secid.results.catalogue import FINDINGS
 from tests.unit.pages import samples

@@ -80,7 +80,7 @@ def test_few_long_rows_are_handed_on_at_once(name: str, tmp_path: Path, monkeypa
     assert sum(len(part.rows) for part in parts) == N_ROWS
     assert max(len(part.rows) for part in parts) in (3, 4)
     assert [number for part in parts for number in part.numbers] == list(range(1, N_ROWS + 1))
-    assert 0.0 < parts[0].done <= parts[-1].done == pytest.approx(1.0, abs=1e-3)
+    assert 0.0 < parts[0].fraction_read <= parts[-1].fraction_read == pytest.approx(1.0, abs=1e-3)
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
