@@ -321,7 +321,7 @@ def print_lines(*lines: str) -> None:
     """Print lines to standard output without wrapping them."""
     from secid.pages.screen import Line, screen
 
-    print_screen(screen(Line(line, "literal") for line in lines))
+    print_screen(screen(Line(line, kind="literal") for line in lines))
 
 
 def print_verdict(result: Judged, quiet: bool) -> None:

@@ -55,12 +55,6 @@ class TokenBatch(NamedTuple):
     truncated: NDArray[np.bool_]
 
 
-def by_length(texts: Sequence[str]) -> NDArray[np.int64]:
-    """Return the positions of the texts, longest first, so that memory runs out early or never. Ties stay in order."""
-    lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-    return np.argsort(-lengths, kind="stable")
-
-
 def longest_first(tokens: Tokens) -> NDArray[np.int64]:
     """Return (n,) int64, the positions of the texts by number of tokens, longest first."""
     return np.argsort(-tokens.lengths, kind="stable")
@@ -235,7 +229,8 @@ def token_chunks(
     ahead: deque[tuple[NDArray[np.int64], Future[Tokens]]] = deque()
     try:
         for start, window in text_windows(texts):
-            order = by_length(window)
+            lengths = np.fromiter(map(len, window), np.int64, len(window))
+            order = np.argsort(-lengths, kind="stable")  # longest first, so that memory runs out early or never
             for first in range(0, len(order), chunk):
                 places = order[first : first + chunk]
                 part = [window[place] for place in places.tolist()]

@@ -42,8 +42,7 @@ TEXTS_PER_GPU = 32_768
 
 
 DEVICE_SHARE = 0.4
-"""Maximum share of a GPU's free memory for rows. The rest is for the encoder's batches and the measure stage's blocks.
-"""
+"""Maximum share of a GPU's free memory for rows. The rest is for the encoder's batches and the blocks of measuring."""
 
 
 def is_gpu(device: torch.device) -> bool:
@@ -157,7 +156,6 @@ def n_devices(available: int, n_texts: int) -> int:
 
 
 # A copy of an encoder's modules on a device turns batches of token ids into text vectors.
-#
 # Source: FORMATS 2 (recipes), METHOD 11 (precision).
 
 OUT_OF_MEMORY = ("out of memory", "alloc_failed", "not enough memory", "can't allocate memory")

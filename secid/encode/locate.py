@@ -17,7 +17,6 @@ from secid.records import Fact
 from secid.settings import Settings, flag_of
 
 # Short names of encoders, and the families whose repositories omit their prompts.
-#
 # Source: FORMATS 2. A family is used only if neither a flag nor the repository states the value.
 
 ALIASES: Mapping[str, str] = {

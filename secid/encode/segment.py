@@ -128,9 +128,7 @@ def _write(memory: Path, document: dict[str, list[int | str]]) -> None:
 #
 # Files only grow, and contents.json is replaced as a whole after the rows that it counts are on disk. Therefore a
 # reader sees only whole rows, even if the writer is killed. Files are open only while being read or written, and never
-# memory-mapped.
-#
-# Source: DESIGN 5.
+# memory-mapped. Source: DESIGN 5.
 
 META_FILE, ROWS_FILE, KEYS_FILE = "contents.json", "rows.bin", "keys.bin"
 FORMAT_VERSION = 2

@@ -49,13 +49,10 @@ from secid.records import Fact
 from secid.results import EncoderInfo
 from secid.settings import RECIPE_FIELDS, Settings, flag_of
 
-# From texts to batches to rows, with one worker per core or device.
-#
-# Source: FORMATS 2.
+# From texts to batches to rows, with one worker per core or device. Source: FORMATS 2.
 
 GPU_TOKENISERS = 3
-"""Number of chunks to tokenise at once for a GPU. Each chunk takes 20 ms of Python, while the tokenizer's threads would
-be idle."""
+"""Number of chunks to tokenise at once for a GPU. Each takes 20 ms of Python, in which the tokenizer would be idle."""
 
 ENCODED_AHEAD = 8
 """Maximum number of encoded batches per worker that wait for the consumer: 0.4 s of an H200's work."""
@@ -179,12 +176,10 @@ class TransformerEncoder:
 
 
 # Load a transformer from disk: exactly the encoder that its files describe, or an error that names the problem.
-#
 # Source: FORMATS 2, METHOD 11.
 
 RECIPE_VERSION = 3
-"""Version of the code that turns token ids into rows. Raise it if rows change, so that cached rows of two versions are
-not mixed."""
+"""Version of the code that turns token ids into rows. Raise it if rows change, so that cached ones are not mixed."""
 
 
 def load_transformer(settings: Settings, location: Location | None = None) -> TransformerEncoder:

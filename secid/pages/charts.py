@@ -28,8 +28,7 @@ from secid.settings import display_name
 FONT = 14
 """Font size of all text. On a phone with 360 pixels it appears just below 10."""
 CHART_NAME_CHARACTERS = 28
-"""Maximum length of a name in a chart on a wide screen. page.css cuts it on a phone; the answer table shows all of it.
-"""
+"""Maximum length of a name in a chart on a wide screen. page.css cuts it on a phone; the answer table has all of it."""
 TICKS = (5, 3, 2)
 """Maximum number of ticks on an axis, with one, two and three strips in a row."""
 SOURCE_COLOUR = "#0b6bcb"

@@ -232,9 +232,9 @@ def _files(sources: Sequence[SourceReport]) -> Section:
 
 
 def _form(sources: Sequence[SourceReport]) -> tuple[Section, ...]:
-    tables = form_table(sources)
+    table = form_table(sources)
     title = "Form of negatives and positives"
-    return (Section(anchor="form", title=title, tables=tables),) if tables else ()
+    return (Section(anchor="form", title=title, tables=(table,)),) if table.rows else ()
 
 
 def _lengths(check: Check) -> Section:

@@ -419,7 +419,7 @@ def _differences(runs: RunComparison) -> Section:
     return Section(
         anchor="changes",
         title="What differs between the runs",
-        tables=(table,) if rows else (),
+        tables=(table,),
         terms=terms(*dict.fromkeys("ECI_sem" if at == 1.0 else "ECI_B" for at in runs.budgets), "hardness"),
     )
 

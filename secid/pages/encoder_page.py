@@ -165,7 +165,7 @@ def cache_screen(usage: CacheInfo) -> Screen:
     )  # fmt: skip
     table = Table(caption="Encoders", columns=columns, rows=rows)
     return screen(
-        (Line(f"{label:<{ENCODER_LABEL_WIDTH}}{value}", "literal") for label, value in facts.items()), (table,)
+        (Line(f"{label:<{ENCODER_LABEL_WIDTH}}{value}", kind="literal") for label, value in facts.items()), (table,)
     )
 
 

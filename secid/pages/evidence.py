@@ -169,7 +169,7 @@ def _rules(audit: Audit) -> Section:
         title=f"How well {finders} find them",
         paragraphs=(GUIDE_QUALITY_NOTE.format(named(audit.guide.name)),) if audit.guide else (),
         bullets=tuple(_missing(audit)),
-        tables=(table,) if rows else (),
+        tables=(table,),
         terms=AUDIT_TERMS,
     )
 

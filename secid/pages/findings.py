@@ -183,7 +183,7 @@ def advice(finding: SourceFinding) -> str:
     return "Repair the texts of both negatives and positives; dropping these negatives would widen the difference."
 
 
-def form_table(sources: Sequence[SourceReport]) -> tuple[Table, ...]:
+def form_table(sources: Sequence[SourceReport]) -> Table:
     """Return a table of formal findings of the positives, and how far the share of negatives differs.
 
     It is empty if neither has any. `heat_table` has the shares of the negatives.
@@ -202,15 +202,8 @@ def form_table(sources: Sequence[SourceReport]) -> tuple[Table, ...]:
     )
     heads = ("positives", "difference (points)", "95 % CI")
     columns = (foreign("source"), text("failure bucket"), *map(number, heads))
-    return (
-        (
-            Table(
-                caption="Form of the positives, and the share of the negatives minus theirs", columns=columns, rows=rows
-            ),
-        )
-        if rows
-        else ()
-    )
+    caption = "Form of the positives, and the share of the negatives minus theirs"
+    return Table(caption=caption, columns=columns, rows=rows)
 
 
 def sentence(finding: SourceFinding, n_sampled: int | None = None, queries: str = "") -> str:
@@ -344,12 +337,12 @@ def findings_section(run: Run) -> Section | None:
         anchor="numbers",
         title="Failure buckets in numbers",
         paragraphs=(f"Evaluated and not found in any source: {listed(absent, len(FINDINGS))}.",) if absent else (),
-        tables=(*_numbers(run), *form_table(run.sources), _rules(run, evaluated), *_overlaps(run, present)),
+        tables=(_numbers(run), form_table(run.sources), _rules(run, evaluated), _overlaps(run, present)),
         terms=terms("share", "95 % CI", "share of weight", "part of the score"),
     )
 
 
-def _numbers(run: Run) -> tuple[Table, ...]:
+def _numbers(run: Run) -> Table:
     rows = tuple(
         (
             plain(source.name),
@@ -366,7 +359,7 @@ def _numbers(run: Run) -> tuple[Table, ...]:
     )
     heads = ("negatives", "share", "95 % CI", "share of weight", "part of the score (nats)")
     columns = (foreign("source"), text("failure bucket"), *map(number, heads))
-    return (Table(caption="Failure buckets by source", columns=columns, rows=rows),) if rows else ()
+    return Table(caption="Failure buckets by source", columns=columns, rows=rows)
 
 
 def _rules(run: Run, names: list[str]) -> Table:
@@ -383,7 +376,7 @@ def _rules(run: Run, names: list[str]) -> Table:
     return Table(caption="Rules of the failure buckets", columns=columns, rows=rows)
 
 
-def _overlaps(run: Run, names: list[str]) -> tuple[Table, ...]:
+def _overlaps(run: Run, names: list[str]) -> Table:
     """Return a table with the number of negatives that have both of two findings. Pairs without any are left out."""
     rows = []
     for first, second in combinations(names, 2):
@@ -391,8 +384,7 @@ def _overlaps(run: Run, names: list[str]) -> tuple[Table, ...]:
         if any(shared):
             rows.append((f"{plain(first)} and {plain(second)}", *map(count, shared)))
     columns = (text("failure buckets"), *(number(plain(source.name), is_name=True) for source in run.sources))
-    table = Table(caption="Negatives in two failure buckets at once", columns=columns, rows=tuple(rows))
-    return (table,) if rows else ()
+    return Table(caption="Negatives in two failure buckets at once", columns=columns, rows=tuple(rows))
 
 
 def example_rows(run: Run) -> tuple[ExampleRow, ...]:

@@ -145,11 +145,11 @@ def _data(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def append_step_summary(verdict: GateVerdict, environment: dict[str, str] | None = None) -> bool:
-    """Append the Markdown page to GitHub's step summary. Return False if there is none. Raises OutputError."""
-    path = (dict(os.environ) if environment is None else environment).get(SUMMARY_VARIABLE)
+def append_step_summary(verdict: GateVerdict) -> None:
+    """Append the Markdown page to GitHub's step summary, if there is one. Raises OutputError."""
+    path = os.environ.get(SUMMARY_VARIABLE)
     if not path:
-        return False
+        return
     try:
         file = Path(path)
         used = file.stat().st_size if file.exists() else 0
@@ -157,4 +157,3 @@ def append_step_summary(verdict: GateVerdict, environment: dict[str, str] | None
             handle.write(hard_cut(to_markdown(gate_page(verdict)), SUMMARY_BYTES - used, SUMMARY_NOTE))
     except OSError as error:
         raise write_error(error, f"${SUMMARY_VARIABLE} {path}") from error
-    return True

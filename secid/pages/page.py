@@ -82,7 +82,7 @@ class Chart:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A section.
+    """A section. Tables without rows are left out.
 
     terms : explanation of each number, with its range and better direction.
     """
@@ -94,6 +94,9 @@ class Section:
     tables: tuple[Table, ...] = ()
     charts: tuple[Chart, ...] = ()
     terms: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tables", tuple(table for table in self.tables if table.rows))
 
 
 @dataclass(frozen=True, kw_only=True)

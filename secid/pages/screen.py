@@ -41,11 +41,15 @@ class Line:
     """
 
     text: str
-    kind: Literal["sentence", "strong", "warning", "command", "literal"] = "sentence"
     indent: int = 0
+    kind: Literal["sentence", "strong", "warning", "command", "literal"] = "sentence"
     mark: str = ""
 
 
+strong = partial(Line, kind="strong")
+warning = partial(Line, kind="warning")
+command = partial(Line, kind="command")
+bullet = partial(Line, mark="- ")
 ScreenBlock = Line | Table
 Screen = tuple[tuple[ScreenBlock, ...], ...]
 
@@ -55,24 +59,6 @@ def screen(*parts: Iterable[ScreenBlock | str]) -> Screen:
     every = (tuple(Line(block) if isinstance(block, str) else block for block in part) for part in parts)
     shown = (tuple(item for item in part if (item.rows if isinstance(item, Table) else item.text)) for part in every)
     return tuple(filter(None, shown))
-
-
-def strong(text: str) -> Line:
-    return Line(text, "strong")
-
-
-def warning(text: str) -> Line:
-    """Return a line about something that was left out or could not be done."""
-    return Line(text, "warning")
-
-
-def command(text: str, indent: int = 0) -> Line:
-    """Return a command that the user can copy."""
-    return Line(text, "command", indent)
-
-
-def bullet(text: str, indent: int = 0) -> Line:
-    return Line(text, indent=indent, mark="- ")
 
 
 def screen_of(page: Page) -> Screen:

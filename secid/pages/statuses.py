@@ -1,4 +1,4 @@
-"""What is wrong with the sources of a run, in words: their status, which to repair or to check, and warnings."""
+"""State faults of a run in words: the status of each source, which ones to repair or to check, and warnings."""
 
 from __future__ import annotations
 

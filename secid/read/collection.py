@@ -52,8 +52,7 @@ HUB_QRELS = "BeIR/NAME has its qrels in BeIR/NAME-qrels; data sets under mteb/ h
 TASK = "mteb:"
 """Prefix of an mteb task, whose collection is on the hub."""
 MAX_BAD_ROWS = 100
-"""Maximum number of unreadable rows to skip in a collection. With more, it counts as damaged. Skipped ids are missing.
-"""
+"""Maximum number of unreadable rows to skip in a collection. With more, it counts as damaged; their ids are missing."""
 
 
 class CollectionFiles(NamedTuple):

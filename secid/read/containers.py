@@ -201,12 +201,10 @@ def open_parts(stream: ByteStream, container: Container, columns: Sequence[str] 
 # Rows of Parquet and Arrow files, in small batches of the needed columns.
 
 READ_BATCH_ROWS = 256
-"""Maximum number of rows to decode at once. Larger batches are not faster, and padded lists may hold a million nulls
-each."""
+"""Maximum number of rows to decode at once. Larger batches are not faster, and padded lists may hold many nulls."""
 
 BATCH_BYTES = 16 << 20
-"""Maximum bytes to decode at once, estimated from the average row size of a row group. Of megabyte-sized rows, only a
-few are decoded at a time."""
+"""Maximum bytes to decode at once, estimated from the average row size of a row group."""
 
 MEMORY_REMEDY = "free memory, or rewrite the file: fewer rows per batch or row group, shorter texts, or JSON lines"
 

@@ -123,7 +123,9 @@ def read_qrels(path: str) -> Iterator[tuple[str, str, float]]:
     for line, row in _rows(path):
         cells = _cells(row)
         try:
-            query, passage, score = str(cells[0]), str(cells[-2]), _grade(cells[-1])
+            query, passage, score = str(cells[0]), str(cells[-2]), float(str(cells[-1]))
+            if not isfinite(score):
+                raise ValueError
         except (IndexError, ValueError, TypeError) as error:
             raise InputError(
                 f"not a judgement: {shorten(str(row), 80)}",
@@ -136,13 +138,6 @@ def read_qrels(path: str) -> Iterator[tuple[str, str, float]]:
 def relevant_pairs(path: str) -> Iterator[tuple[str, str]]:
     """Iterate over (query id, passage id) of each judgement above 0."""
     return ((query, passage) for query, passage, score in read_qrels(path) if score > 0)
-
-
-def _grade(cell: object) -> float:
-    grade = float(str(cell))
-    if not isfinite(grade):
-        raise ValueError("not a grade")
-    return grade
 
 
 def _rows(path: str) -> Iterator[tuple[int, Row | Broken]]:

@@ -58,8 +58,7 @@ CONVERTED_FILE = re.compile(r"(?P<config>[^/]+)/(?P<split>[^/]+)/\d{4}\.parquet"
 BRANCHES = {"~parquet": CONVERTED_BRANCH}
 README = "README.md"
 MAX_PATTERNS = 100_000
-"""Maximum number of patterns in a README. Large data sets have 6,000; YAML references can multiply a few without limit.
-"""
+"""Maximum number of patterns in a README. Large data sets have 6,000; YAML references can multiply without limit."""
 MAX_LISTED = 8
 NAME_FILES_REMEDY = "name files: hf://datasets/{}/PATH"
 PASSAGE_CONFIGS = ("corpus", "documents")

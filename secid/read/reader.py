@@ -36,8 +36,7 @@ MAX_HEAD_PARTS = 16
 """Maximum number of parts to read to infer the schema, so that dozens of megabyte-sized rows do not fill memory."""
 
 MAX_OPEN_FILES = 8
-"""Maximum number of a source's files that stay open from detection to reading. Further shards are opened again, because
-an operating system may allow a process only 256 open files."""
+"""Maximum number of a source's files that stay open from detection to reading. Some systems allow 256 in a process."""
 
 
 @dataclass(frozen=True, slots=True)

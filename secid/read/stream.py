@@ -215,8 +215,7 @@ Row = dict[str, Any] | list[Any]
 """A dict of named columns, or a list of cells if columns have no names."""
 
 ROW_LIMIT = 64 << 20
-"""Maximum size of a row in bytes (64 MiB): four orders of magnitude above a record with ten long passages, but small
-enough that a hostile file cannot fill memory."""
+"""Maximum size of a row in bytes (64 MiB), ten thousand times a record with ten long passages. Memory holds it."""
 
 PART_BYTES = 1 << 20
 """Target size of a part in bytes. Hundreds of typical rows hide the cost of a call. The last row may exceed it."""

@@ -352,7 +352,7 @@ def table_rows(stream: ByteStream, dialect: Dialect) -> Iterator[tuple[int, Row 
     reader = dialect.reader(lines)
     names: list[str] | None = None
     while True:
-        first = lines.start_row()
+        first, lines.row_bytes, lines.damage = lines.number + 1, 0, None
         try:
             cells = next(reader)
         except StopIteration:
@@ -394,12 +394,6 @@ class _Lines:
         self.number = 0
         self.row_bytes = 0
         self.damage: Broken | None = None
-
-    def start_row(self) -> int:
-        """Start a row: reset its size and damage, and return the number of its first line."""
-        self.damage = None
-        self.row_bytes = 0
-        return self.number + 1
 
     def __iter__(self) -> Iterator[str]:
         return self

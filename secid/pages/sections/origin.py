@@ -57,14 +57,14 @@ def read_section(run: Run) -> Section:
         ),
         tables=(
             Table(caption="Rows and negatives by source", columns=columns, rows=rows),
-            *_left_out(run),
+            _left_out(run),
             _files(run),
         ),
         terms=terms("rows, records", "queries", "negatives"),
     )
 
 
-def _left_out(run: Run) -> tuple[Table, ...]:
+def _left_out(run: Run) -> Table:
     rows = tuple(
         (
             plain(source.name),
@@ -76,7 +76,7 @@ def _left_out(run: Run) -> tuple[Table, ...]:
         for item in source.rows.examples
     )
     columns = (foreign("source"), text("reason"), foreign("where"), foreign("what"))
-    return (Table(caption="Examples of what was left out", columns=columns, rows=rows),) if rows else ()
+    return Table(caption="Examples of what was left out", columns=columns, rows=rows)
 
 
 def _files(run: Run) -> Table:
@@ -127,8 +127,8 @@ def origin_section(run: Run) -> Section:
     return Section(
         anchor="origin",
         title="How this run was made",
-        paragraphs=(*(() if run.merged is None else (merged_sentence(run.merged),)),),
-        tables=tuple(Table(caption=caption, columns=columns, rows=rows) for caption, columns, rows in tables if rows),
+        paragraphs=() if run.merged is None else (merged_sentence(run.merged),),
+        tables=tuple(Table(caption=caption, columns=columns, rows=rows) for caption, columns, rows in tables),
     )
 
 

@@ -48,8 +48,7 @@ MAX_NUMBER = 1e3
 HASH_DIGITS = 64
 """Number of hexadecimal digits of a SHA-256."""
 UNRELATED_QUANTILE = 0.02
-"""Quantile of Sample.relation below which a negative counts as unrelated to its query. By definition, 2 % of the
-baseline's negatives are unrelated. A later version in which a tenth are unrelated is clearly above that."""
+"""Quantile of Sample.relation in the baseline below which a negative counts as unrelated to its query."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -207,13 +207,8 @@ def _languages(sources: Mapping[str, BaselineSource], known: set[str]) -> Bound:
     }
     largest = max(new, key=new.__getitem__)
     before, basis = new[largest], _basis(sources, "extreme")
-    limit = _rounded_up(before + LANGUAGE_TOLERANCE)
+    limit = ceil(round((before + LANGUAGE_TOLERANCE) * 1e6, 3)) / 1e6  # the baseline stores nine digits
     return Bound(side=AT_MOST, value=limit, basis=basis, reference=largest, before=before, counted=True)
-
-
-def _rounded_up(share: float) -> float:
-    """Round up to six places, so that a share that the baseline stores with nine digits is within its own limit."""
-    return ceil(round(share * 1e6, 3)) / 1e6
 
 
 def _share(sources: Mapping[str, BaselineSource], name: str, n: int, notice: bool) -> Bound | None:

@@ -309,7 +309,8 @@ class Endpoint:
                 del less["response_format"]
                 after = RESPONSE_FORMATS[RESPONSE_FORMATS.index(requested) + 1 :]
                 less |= {"response_format": after[0]} if after else {}
-                self._progress.note(f"{self.url} does not support {requested['type']}; using {_named(after)}")
+                instead = after[0]["type"] if after else "only the prompt"
+                self._progress.note(f"{self.url} does not support {requested['type']}; using {instead}")
             elif "seed" in less and SEED_COMPLAINT.search(text):
                 del less["seed"]
                 self._progress.note(f"{self.url} does not support a seed; a repeated request may get another answer")
@@ -336,10 +337,6 @@ def _is_refused(error: BaseException) -> bool:
     while cause is not None and not isinstance(cause, ConnectionRefusedError):
         cause = cause.__cause__ or cause.__context__
     return cause is not None
-
-
-def _named(formats: tuple[dict[str, Any], ...]) -> str:
-    return formats[0]["type"] if formats else "only the prompt"
 
 
 def _address_and_key(url: str | None) -> tuple[str, str | None]:

@@ -122,8 +122,7 @@ class Miner:
 
 
 JOURNAL, REJECTED = ".llm-{}.jsonl", ".{}.rejected.jsonl"
-"""Names of a source's files of all answers of a language model, and of the rejected texts. They are hidden, so that
-FOLDER/* matches only files of rows."""
+"""Hidden files of all answers of a language model, and of the rejected texts. FOLDER/* matches only files of rows."""
 
 
 @dataclass(frozen=True)

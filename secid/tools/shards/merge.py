@@ -59,7 +59,6 @@ from secid.triplets.estimates import GapMoments, Moments
 from secid.triplets.measure_set import Measured, curve_budgets
 
 # Add up the sums of all shards in order, then their influence. One shard is in memory at a time.
-#
 # Source: METHOD 2, 8, 11, 14.
 
 
@@ -232,7 +231,6 @@ def _added(before: Tally, tally: Tally) -> Tally:
 
 
 # A sample of the queries is scored again. In its report, the merged numbers over all queries replace the sample's.
-#
 # Source: METHOD 2, 7, 8, 11, 14.
 
 BUDGET = 1.0

@@ -29,8 +29,7 @@ STATE_NAME = re.compile(r"[a-z0-9-]+")
 CREDENTIALS = re.compile(r"//[^/]*@")
 """User and password before the host of a URL. They are removed from messages."""
 RECORD = "secid_state"
-"""Key of the metadata. Its value is a SHA-256 followed by the JSON that it hashes: the header, and hashes of the rest.
-"""
+"""Key of the metadata. Its value is a SHA-256 and the JSON that it hashes: the header, and hashes of the rest."""
 HEADER_READ_BYTES, MAX_HEADER_BYTES = 1 << 16, 100_000_000
 """Bytes of the first request for a header in an object store; most headers need no second request. Maximum size of a
 header, which is that of safetensors. A longer header belongs to another program and is not downloaded."""

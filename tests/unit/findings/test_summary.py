@@ -83,8 +83,8 @@ def test_findings_come_in_the_order_of_the_catalogue(tmp_path):
     assert [finding.name for finding in run.sources[0].findings] == [name for name in FINDINGS if name != "suspect"]
 
 
-def test_examples_are_one_a_query_seeded_and_no_more_than_asked_for(tmp_path):
-    """Those of a check. A score has the same, by the test above."""
+def test_examples_are_one_per_query_seeded_and_no_more_than_asked_for(tmp_path):
+    """The examples are those of a check. The test above shows that a score has the same ones."""
     rows = with_everything()
 
     def examples(**settings: Any) -> dict[str, list[str]]:

@@ -42,14 +42,15 @@ def test_refusals(table, part, remedy):
         assert remedy in (caught.value.remedy or "")
 
 
-def test_the_files_that_a_policy_is_read_from(tmp_path):
-    assert read_policy(None, tmp_path) == (Policy(), "")
+def test_the_files_that_a_policy_is_read_from(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert read_policy(None) == (Policy(), "")
     (tmp_path / "pyproject.toml").write_text("[tool.secid.gate]\nminimum_queries = 7\n", encoding="utf-8")
-    assert read_policy(None, tmp_path)[0].minimum_queries == 7
+    assert read_policy(None)[0].minimum_queries == 7
     (tmp_path / "secid.toml").write_text("seed = 1\n", encoding="utf-8")
-    assert read_policy(None, tmp_path)[0].minimum_queries == 7
+    assert read_policy(None)[0].minimum_queries == 7
     (tmp_path / "secid.toml").write_text("[gate]\nminimum_queries = 8\n", encoding="utf-8")
-    assert read_policy(None, tmp_path)[0].minimum_queries == 8
+    assert read_policy(None)[0].minimum_queries == 8
     for name, text in (("a.toml", "minimum_queries = 9\n"), ("b.toml", "[gate]\nminimum_queries = 9\n")):
         (tmp_path / name).write_text(text, encoding="utf-8")
         assert read_policy(tmp_path / name)[0].minimum_queries == 9
