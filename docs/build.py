@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import io
+import json
 import re
 import shlex
 import sys
@@ -23,6 +24,8 @@ ROOT = Path(__file__).resolve().parents[1]
 CLI_PAGE = ROOT / "docs" / "cli.md"
 FINDINGS_PAGE = ROOT / "docs" / "findings.md"
 README = ROOT / "README.md"
+EXAMPLE = ROOT / "docs" / "example-report" / "report.json"
+"""The run of the README's first command, with ablations. tests/unit/pages/test_example.py scores the fixtures again."""
 INDEX = ROOT / "docs" / "README.md"
 WORDS = (
     "source", "record", "encoder", "consistency", "locality", "residual", "weight", "ECI_sem", "hardness",
@@ -191,7 +194,9 @@ def _capital(text: str) -> str:
 
 
 def printed(*commands: str, exit_code: int = 0) -> str:
-    """Return what the last command prints. The commands run in a folder with the fixtures and negatives/llm.jsonl."""
+    """Return what the last command prints. The commands run in a folder with the fixtures, negatives/llm.jsonl, and the
+    example report without its ablations as secid-runs/NAME.
+    """
     from secid.cli.app import main as secid
 
     with (
@@ -202,6 +207,11 @@ def printed(*commands: str, exit_code: int = 0) -> str:
         Path("fixtures").symlink_to(ROOT / "fixtures", target_is_directory=True)
         Path("negatives").mkdir()
         Path("negatives/llm.jsonl").write_bytes((ROOT / "fixtures/sources/poisoned.jsonl").read_bytes())
+        example = json.loads(EXAMPLE.read_text(encoding="utf-8"))
+        del example["analyses"]["ablations"]
+        Path("secid-runs/NAME").mkdir(parents=True)
+        Path("secid-runs/NAME/report.json").write_text(json.dumps(example), encoding="utf-8")
+        Path("secid-runs/NAME/negatives.parquet").touch()
         for command in commands:
             with contextlib.redirect_stdout(io.StringIO()) as out:
                 code = secid(shlex.split(command)[1:])
@@ -212,8 +222,7 @@ def printed(*commands: str, exit_code: int = 0) -> str:
 
 def first_output() -> str:
     """Return what the README's first command prints, with the findings of the first source only."""
-    sources = sorted(f"fixtures/sources/{path.name}" for path in (ROOT / "fixtures" / "sources").iterdir())
-    output = printed(f"secid score {' '.join(sources)} --encoder minilm --run secid-runs/NAME")
+    output = printed("secid report secid-runs/NAME")
     head, found, findings = re.split(r"(\nFindings.*, and what to run\n)", output, maxsplit=1)
     first = re.split(r"\n(?=\S)", findings)[0]
     return f"{head}{found}{first}\n[…]\n{output.splitlines()[-1]}"

@@ -5,11 +5,8 @@ Public names are imported when first used, so that `import secid` loads nothing 
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from importlib import import_module
 from typing import TYPE_CHECKING, Any, Never
-
-from secid.version import VERSION
 
 if TYPE_CHECKING:
     from secid.analyses.registry import from_json, read_run, to_json
@@ -34,7 +31,7 @@ if TYPE_CHECKING:
     from secid.tools.mining.mine import mine, mine_sweep
     from secid.tools.shards.run import merge, score_on_ray, score_shard
 
-__version__ = VERSION
+__version__ = "0.1.0"
 
 _MODULES = {
     "Baseline": "secid.tools.gating.baseline",
@@ -92,11 +89,7 @@ def __getattr__(name: str) -> Any:
     except ModuleNotFoundError as error:
         if not str(error.name).startswith("secid.tools."):
             raise
-        return _refuse_without(error)
-
-
-def _refuse_without(missing: ModuleNotFoundError) -> Callable[..., Never]:
-    """Return a stand-in for a function whose tool is not installed: calling it raises the import error."""
+        missing = error  # a call raises it, so that only functions of a tool that is not installed fail
 
     def refuse(*_: Any, **__: Any) -> Never:
         raise missing

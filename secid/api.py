@@ -87,7 +87,7 @@ def score(
     from secid.read import open_sources, sources_and_words
 
     recorder = Recorder(progress)
-    files, words = sources_and_words(sources, values, recorder)
+    files, words = sources_and_words(sources, recorder)
     recorder.start("open files", None, "")
     with (
         RunFolder(None if run is None else Path(run), force) as folder,
@@ -225,11 +225,7 @@ def select(
 
 
 def flagged(
-    run: str | PathLike[str],
-    finding: str,
-    path: str | PathLike[str] | TextIO,
-    *,
-    source: str | None = None,
+    run: str | PathLike[str], finding: str, path: str | PathLike[str] | TextIO, *, source: str | None = None
 ) -> Flagged:
     """Write a run's negatives that have a finding, one JSON line each, with their texts and numbers.
 
@@ -282,7 +278,7 @@ def check(
     from secid.read import open_sources, sources_and_words
     from secid.read.evaluation import read_evaluation
 
-    files, words = sources_and_words(sources, values, progress)
+    files, words = sources_and_words(sources, progress)
     evaluation = None if against_eval is None else read_evaluation(fspath(against_eval), titles=values.titles)
     progress.start("open files", None, "")
     with work_folder() as work, open_sources(files, values) as readers:
@@ -326,7 +322,7 @@ def audit(
     from secid.findings.judgements import label_files
     from secid.read import open_sources, sources_and_words
 
-    files, _ = sources_and_words(sources, values, progress)
+    files, _ = sources_and_words(sources, progress)
     labels = label_files(None if qrels is None else fspath(qrels), split, values)
     progress.start("open files", None, "")
     with work_folder() as work, open_sources(files, values) as readers:
@@ -402,7 +398,7 @@ def probe(
     folder, parent_run = (None, None) if run is None else read_run_folder(run)
     if folder is not None:
         check_writable(folder / PROBE_NAME)
-    files, _ = sources_and_words(sources, values, progress)
+    files, _ = sources_and_words(sources, progress)
     progress.start("open files", None, "")
     clock = Clock()
     with work_folder() as work, open_sources(files, values) as readers:
@@ -461,7 +457,7 @@ def gate(
         progress.note(line)
     resolved = settings_for(reference, resolved)
     refuse_encoders_of_baseline(resolved, encoder, str(against))
-    files = resolve_sources(sources, resolved.values)
+    files = resolve_sources(sources)
     if not files:
         raise NothingToScoreError("no source given", remedy="secid gate new.jsonl --against secid-baseline.json")
     with open_sources(files, resolved.values) as readers:

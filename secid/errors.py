@@ -14,6 +14,10 @@ if TYPE_CHECKING:
     from secid.results import Run
 
 
+BUG_REMEDY = "please report it with your settings and the output of `secid doctor`"
+"""Remedy for an error of secid itself, which the user cannot mend."""
+
+
 class SecidError(Exception):
     """Base class of all errors that secid raises on purpose.
 
@@ -124,5 +128,4 @@ def suggest_name(name: str, names: Collection[str], otherwise: str, cutoff: floa
 
 
 def install_command(extra: str) -> str:
-    """Return the command that installs an extra."""
     return f"pip install 'secid[{extra}]' (in a checkout: pip install -e '.[{extra}]')"

@@ -27,7 +27,7 @@ if sys.platform != "win32":
 
 PARTIAL = re.compile(r"\.[0-9a-f]{8}\.partial$")
 """Suffix of the names that `partial_of` returns."""
-NAME_CHARACTERS = 50
+PARTIAL_NAME_CHARACTERS = 50
 """Number of a file name's characters that its partial file repeats. At four bytes each, the name stays within 255
 bytes."""
 
@@ -40,7 +40,7 @@ def sha256_of(path: Path) -> str:
 
 def partial_of(path: Path) -> Path:
     """Return a unique path in the same folder, under which a file is written until it is complete."""
-    return path.with_name(f".{path.name[:NAME_CHARACTERS]}.{secrets.token_hex(4)}.partial")
+    return path.with_name(f".{path.name[:PARTIAL_NAME_CHARACTERS]}.{secrets.token_hex(4)}.partial")
 
 
 @contextmanager
@@ -52,7 +52,9 @@ def partial_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
     partials = [partial_of(path) for path in paths]
     with ExitStack() as cleared:
         for path, partial in zip(paths, partials, strict=True):
-            _clear_partials(path.parent)
+            for old in path.parent.glob(".*.partial"):
+                if PARTIAL.search(old.name):
+                    _remove_abandoned(old)
             cleared.callback(partial.unlink, missing_ok=True)
             try:
                 partial.touch(exist_ok=False)
@@ -60,13 +62,6 @@ def partial_files(paths: Sequence[Path]) -> Iterator[list[Path]]:
                 raise write_error(error, path) from error
             cleared.enter_context(locked(partial))
         yield partials
-
-
-def _clear_partials(folder: Path) -> None:
-    """Remove partial files from a folder, except those that a running process has locked."""
-    for file in folder.glob(".*.partial"):
-        if PARTIAL.search(file.name):
-            _remove_abandoned(file)
 
 
 def make_folder(path: Path) -> None:
@@ -150,7 +145,9 @@ def work_folder(inside: Path | None = None) -> Iterator[Path]:
         ) from error
     with folder as name, locked(Path(name)):
         if inside is None:
-            _clear_abandoned(Path(name).parent)
+            for old in Path(name).parent.glob(f"{glob.escape(WORK_PREFIX)}*"):
+                if old.is_dir():
+                    _remove_abandoned(old)
         try:
             yield Path(name)
         except (OSError, sqlite3.OperationalError) as error:
@@ -167,7 +164,6 @@ def remedy_of(error: Exception) -> str:
 
 
 def write_error(error: OSError, path: str | Path) -> OutputError:
-    """Return the error for a path that cannot be written, with its remedy."""
     no_room = FILE_SIZE_REMEDY if error.errno == errno.EFBIG else OTHER_DISK_REMEDY
     remedy = no_room if _no_room(error) else OTHER_PATH_REMEDY
     return OutputError(f"cannot be written: {error.strerror}", where=str(path), remedy=remedy)
@@ -192,13 +188,6 @@ def locked(path: Path) -> Iterator[bool]:
         yield locked
     finally:
         os.close(descriptor)
-
-
-def _clear_abandoned(parent: Path) -> None:
-    """Remove this user's work folders that no running process has locked."""
-    for folder in parent.glob(f"{glob.escape(WORK_PREFIX)}*"):
-        if folder.is_dir():
-            _remove_abandoned(folder)
 
 
 def _remove_abandoned(path: Path) -> None:

@@ -1,12 +1,19 @@
-"""Progress of long-running work, independent of the terminal, and the duration of each stage."""
+"""Long-running work: its progress, bars of downloads, the duration of each stage, and results computed ahead."""
 
 from __future__ import annotations
 
+import sys
 import time
-from collections.abc import Iterator
+from collections import deque
+from collections.abc import Callable, Iterable, Iterator
+from concurrent.futures import Future
 from contextlib import contextmanager
 from dataclasses import dataclass, field
-from typing import Protocol
+from functools import cache
+from typing import Any, Protocol, TypeVar
+
+Item = TypeVar("Item")
+Result = TypeVar("Result")
 
 
 class Progress(Protocol):
@@ -37,6 +44,24 @@ class Silent:
     def note(self, text: str) -> None: ...
 
 
+@cache
+def download_bars() -> type[Any]:
+    """Return the class of progress bars for downloads from the hub. They show only on a terminal.
+
+    Unprintable characters in a file name become U+FFFD.
+    """
+    from huggingface_hub.utils.tqdm import tqdm
+
+    class Bars(tqdm):
+        def __init__(self, *args: Any, **options: Any) -> None:
+            super().__init__(*args, **{**options, "disable": not sys.stderr.isatty() or options.get("disable")})  # type: ignore[no-untyped-call]
+
+        def __str__(self) -> str:
+            return "".join(char if char.isprintable() else "\ufffd" for char in super().__str__())
+
+    return Bars
+
+
 @dataclass
 class Clock:
     """Recorder of the seconds and counts of each stage, for the report. started: time at which it was created."""
@@ -57,3 +82,14 @@ class Clock:
         entry = {"seconds": round(time.perf_counter() - start, 3), **entry}
         before = self.stages.get(name, {})
         self.stages[name] = before | {key: before.get(key, 0.0) + value for key, value in entry.items()}
+
+
+def in_order(submit: Callable[[Item], Future[Result]], items: Iterable[Item], ahead: int) -> Iterator[Result]:
+    """Yield the results in the order of the items. Up to `ahead` further items are already submitted."""
+    waiting: deque[Future[Result]] = deque()
+    for item in items:
+        waiting.append(submit(item))
+        if len(waiting) > ahead:
+            yield waiting.popleft().result()
+    while waiting:
+        yield waiting.popleft().result()

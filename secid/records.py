@@ -118,7 +118,6 @@ class Block(NamedTuple):
 
     @staticmethod
     def of(record: Record) -> Block:
-        """Return the block of a single record."""
         query, positives, negatives, path, line, *_ = record
         return Block((query,), positives + negatives, (len(positives),), (len(negatives),), path, (line,))
 

@@ -22,9 +22,9 @@ if TYPE_CHECKING:
 Tokenizer = Literal["alphanumeric", "alphanumeric2", "whitespace", "trigrams", "multilingual", "wordpieces"]
 IdfCorpus = Literal["pooled", "own", "pooled_with_queries", "uniform"]
 Pooling = Literal["mean", "cls", "last", "max", "mean_sqrt_len"]
-Positives = Literal["first", "random", "hardest", "easiest", "all"]
+PositivePolicy = Literal["first", "random", "hardest", "easiest", "all"]
 Dtype = Literal["auto", "float32", "bf16", "fp16"]
-Sums = Literal["float32", "float64"]
+SumsDtype = Literal["float32", "float64"]
 OnBad = Literal["skip", "fail"]
 
 
@@ -70,7 +70,7 @@ class Settings:
     max_bad_fraction: float = setting(
         0.05, "Maximum share of malformed rows in a source; more is an error.", ge=0, le=1
     )
-    positives: Positives = setting("first", "Labelled positive of a record to score.")
+    positives: PositivePolicy = setting("first", "Labelled positive of a record to score.")
     first_k: int | None = setting(None, "Score only the first K negatives of a record.", ge=1)
 
     # encoder
@@ -112,12 +112,9 @@ class Settings:
     tokenizer: Tokenizer = setting("alphanumeric", "Splits texts into words for the lexical gate.")
     idf: IdfCorpus = setting("pooled", "Documents from which inverse document frequencies are counted.")
     budget: float = setting(
-        1.0,
-        "Number of negatives drawn from a source: B in log det(I + B M). 1 is the paper's score.",
-        gt=0,
-        le=1e12,
+        1.0, "Number of negatives drawn from a source: B in log det(I + B M). 1 is the paper's score.", gt=0, le=1e12
     )
-    sums: Sums = setting(
+    sums: SumsDtype = setting(
         "float32",
         "Number format of products within a block. With float64 the parts of a run add up to the whole within 1e-12.",
     )
@@ -179,7 +176,7 @@ class SettingsDict(TypedDict, total=False):
     header: bool | None
     on_bad: OnBad | None
     max_bad_fraction: float | None
-    positives: Positives | None
+    positives: PositivePolicy | None
     first_k: int | None
     revision: str | None
     pooling: Pooling | None
@@ -208,7 +205,7 @@ class SettingsDict(TypedDict, total=False):
     tokenizer: Tokenizer | None
     idf: IdfCorpus | None
     budget: float | None
-    sums: Sums | None
+    sums: SumsDtype | None
     valid: float | None
     far: float | None
     high_coverage: float | None
@@ -399,10 +396,7 @@ class Resolved:
 
 
 def resolve(
-    flags: Mapping[str, Any],
-    *,
-    environment: Mapping[str, str] | None = None,
-    directory: Path | None = None,
+    flags: Mapping[str, Any], *, environment: Mapping[str, str] | None = None, directory: Path | None = None
 ) -> Resolved:
     """Resolve and check settings: flags > SECID_* > secid.toml or [tool.secid] of pyproject.toml > defaults.
 
@@ -471,7 +465,6 @@ def _suggest(name: str, names: Collection[str]) -> str:
 
 @cache
 def _adapter(name: str) -> TypeAdapter[Any]:
-    """Return the pydantic adapter that checks a setting's type and range."""
     from pydantic import TypeAdapter
     from pydantic.fields import FieldInfo
 

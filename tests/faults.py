@@ -44,17 +44,18 @@ EQUIVALENT: dict[str, str] = {
     "measure/blocks.py : ACCELERATOR_PLAN = BlockPlan(32_768, 1 << 30, 512 << 19, None, in_threads=False)": (
         "bytes that are in memory together, on devices other than the CPU"
     ),
-    "measure/sweep.py _unsampled(): return replace(variant, sample=1.1)": (
+    "measure/sweep.py _Totals._family(): return replace(variant, coverage=self._equal[variant.coverage], sample=1.1)": (
         "a key, made in one place and looked up by the same function"
     ),
     (
         "measure/uncertainty.py _amounts(): return np.where(usable, np.maximum(weight, 0.0) / "
         "np.where(usable, squared_distance, 1.1), 0.0)"
     ): "a divisor where the outer where takes 0",
-    "analyses/budgets.py crossings(): signs = np.where(np.abs(gaps) >= LEVEL_FRACTION * curve, np.sign(gaps), 0)": (
-        "equal only where both are 0, whose sign is 0 as well, or by a rounding error"
-    ),
-    "analyses/overlap.py _shared_queries(): n_own = np.where(of_source > a, own[of_query], 1)": (
+    (
+        "analyses/budgets.py crossings(): signs = np.where(np.abs(gaps) >= EQUAL_CURVES_FRACTION * curve, "
+        "np.sign(gaps), 0)"
+    ): "equal only where both are 0, whose sign is 0 as well, or by a rounding error",
+    "analyses/overlap.py _shared_queries(): n_own = np.where(of_source > a, n_negatives[of_query], 1)": (
         "only pairs with a later source are read"
     ),
     "analyses/ranking.py rank_early(): alpha = 1.0 - (settings.until_ranked or 0.1)": (
@@ -68,14 +69,14 @@ EQUIVALENT: dict[str, str] = {
         "span - DOT_ROUNDING), h"
     ): "no negative lies exactly 1e-12 below the limit",
     "triplets/random_reference.py near_positive(): usable = span >= DOT_ROUNDING": "likewise",
-    "triplets/random_reference.py : ROWS_AT_ONCE = 1025": "how many rows are added up together",
+    "triplets/random_reference.py : REFERENCE_ROWS_AT_ONCE = 1025": "how many rows are added up together",
     (
         "tools/probing/task.py copies_among(): rare = place < (1 - MIN_SHARED_FRACTION) * "
         "runs.sizes[owner] + SHARE_ROUNDING"
     ): ("a place is whole, and the bound is none: it is a multiple of 0.2, and a rounding error more"),
     "tools/gating/limits.py _hardness(): easiest, before = _extreme(known, n, -1.1)": "the sign alone counts",
     (
-        "triplets/measure_set.py variant_scores(): inside = rows.query[places < variant.sample] if "
+        "triplets/measure_set.py variant_scores().score(): inside = rows.query[places < variant.sample] if "
         "variant.sample <= 1.0 else rows.query"
     ): "every scored query has a place below 1",
     (
@@ -93,15 +94,11 @@ EQUIVALENT: dict[str, str] = {
     "pool/normal_form.py loops(): for gap in range(2, LOOP_REACH + 1):": (
         "a loop has enough returns over gaps of 2 to 4 as well, by trial of all patterns of 20 to 23 tokens"
     ),
-    (
-        'tools/gating/checks.py _finding(): if bound.counted and check.outcome == "pass" and share.estimate.value '
-        "> (FINDINGS[finding].limit or 1.1):"
-    ): "no share exceeds 1",
     "pool/tokens.py : BLOB_BYTES = 1 << 18": "how much is split at once",
     "analyses/in_batch.py _batches(): place = np.full(len(heads), -2, np.int64)": (
         "any number below 0 says that a row is in another batch"
     ),
-    "triplets/measure_set.py : NO_SUM = torch.empty(1, 0, dtype=torch.float64)": "as empty as without",
+    "triplets/measure_set.py : NO_MATRIX = torch.empty(1, 0, dtype=torch.float64)": "as empty as without",
     (
         "triplets/embedding.py FileRows.reserve(): os.posix_fallocate(file.fileno(), self._n_rows * "
         "self._row_bytes, max(0, n_bytes))"
@@ -111,17 +108,18 @@ EQUIVALENT: dict[str, str] = {
         "(order.ids < 0).all(axis=1)"
     ): "lists that end early are made longer until they hold all candidates",
     "measure/blocks.py : ROWS_HINT = 1023": "rows that the layout is chosen for; others work as well",
-    "findings/copies.py Positives.of_queries(): starts = np.where(known, np.append(self.offsets, 1)[place], 0)": (
-        "beyond the last offset only where there is no query, and none is known"
-    ),
+    (
+        "findings/copies.py LabelledPositives.of_queries(): starts = np.where(known, np.append(self.offsets, "
+        "1)[place], 0)"
+    ): "beyond the last offset only where there is no query, and none is known",
     "measure/sweep.py SymmetricSums.matrix(): total = self._panels[-0].new_empty(d, d)": (
         "all panels have one device and one type"
     ),
     (
-        "measure/interval.py spent(): density = _normal_density((places[:, None] + points[None, :]), now - before) "
-        "@ density"
+        "measure/interval.py error_spent(): density = _normal_density((places[:, None] + points[None, :]), now - "
+        "before) @ density"
     ): "the density is symmetric, and so are the nodes and the masses before it",
-    "analyses/audit.py : DECIMALS = 13": "as far above the error of a dot product, and below the distance of scores",
+    "scoring/audit.py : SCORE_DECIMALS = 13": "far above the error of a dot product, and below the distance of scores",
 }
 """Reasons why some faults change no result. Key: module, function, and the line with the fault."""
 

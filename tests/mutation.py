@@ -250,7 +250,7 @@ def summary(faults: list[Fault], outcomes: dict[str, dict[str, str]], wanted: in
 def main() -> None:
     parser = argparse.ArgumentParser(description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter)
     parser.add_argument("--cache", type=Path, required=True, help="folder outside the repository")
-    parser.add_argument("--faults", type=int, default=200, help="ends when so many are decided")
+    parser.add_argument("--faults", type=int, default=200, help="number of decided faults after which the run ends")
     parser.add_argument("--seed", type=int, default=0)
     parser.add_argument("--tests", nargs="+", default=["tests/oracle", "tests/unit", "tests/property", "tests/cli"])
     parser.add_argument("--again", action="store_true", help="first retries what was not noticed")

@@ -162,12 +162,12 @@ def test_every_control_weight_and_tokenizer_is_described():
 
     from secid.analyses.controls import CONTROL_KINDS
     from secid.measure.gates import WEIGHT_FORMULAS
-    from secid.settings import IdfCorpus, Positives
+    from secid.settings import IdfCorpus, PositivePolicy
     from secid.triplets.measure_set import TOKENIZERS
 
     page = text_of(ROOT / "docs" / "method.md")
     named = words_in_code(page)
-    assert {*WEIGHT_FORMULAS, *CONTROL_KINDS, *TOKENIZERS, *get_args(IdfCorpus), *get_args(Positives)} <= named
+    assert {*WEIGHT_FORMULAS, *CONTROL_KINDS, *TOKENIZERS, *get_args(IdfCorpus), *get_args(PositivePolicy)} <= named
 
 
 def test_every_finding_and_caution_has_an_anchor_that_explain_names():

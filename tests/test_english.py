@@ -1,4 +1,7 @@
-"""The English of docstrings, pages and docs: openings without a subject, and words that readers stop at, stay out."""
+"""Check the English of docstrings, pages and docs: no openings without a subject, no words at which readers stop.
+
+A name of a constant, an alias or a class has one meaning in the package.
+"""
 
 from __future__ import annotations
 
@@ -9,12 +12,13 @@ from pathlib import Path
 
 ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "secid").rglob("*.py"))
+TESTS = [path for path in sorted((ROOT / "tests").rglob("*.py")) if path != Path(__file__)]
 PAGES = [ROOT / "README.md", *(path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name != "changelog.md")]
 SCREENS = [path for path in sorted((ROOT / "tests" / "snapshots").rglob("*")) if path.suffix in (".txt", ".md")]
 
 OPENINGS = re.compile(r"(What|Whether|How|Of|Raises|Where|Who|The same|As|Which|Why|Those|That|When)\b")
 """A docstring that begins so says no subject, or folds back on itself: "Return whether …", "Count …" say it at once."""
-MOST_OPENINGS = 0.02
+MAX_OPENINGS_SHARE = 0.02
 """Share of docstrings and of notes under constants."""
 STOPPERS = {
     r"\b(is|are|was|were) none of\b": "say: is not",
@@ -26,7 +30,10 @@ STOPPERS = {
     r"\bof none\b": "say: without",
     r"\bof (the )?[a-z]+s alone\b": "say: only",
     r"\b(?<!by )so many (of|held|trainings|per cent|units|runs|rows)\b": "say: that many, or give the number its name",
-    r"\bbeside which\b": "use two sentences",
+    r"\bbesides?\b": "say: next to, or: in addition to, or: compared with",
+    r"\bwhere (it|they) (is|are)\b": "say: if it is, or name the place",
+    r"\btold\b": "say: reported, printed, detected or distinguished",
+    r"\bstands\b(?! (for|in|out)\b)": "say: is",
 }
 """Words that are not used, with what to write in their place."""
 
@@ -45,6 +52,20 @@ def notes(tree: ast.Module) -> Iterator[str]:
                     yield own.value.value
 
 
+def definitions(tree: ast.Module) -> Iterator[tuple[str, str]]:
+    """Yield (name, definition) of a module's public constants, aliases and classes, without type variables."""
+    for node in tree.body:
+        if isinstance(node, ast.ClassDef):
+            yield node.name, "class"
+        elif isinstance(node, ast.Assign | ast.AnnAssign) and node.value is not None:
+            value = ast.unparse(node.value).removeprefix("npt.")
+            targets = node.targets if isinstance(node, ast.Assign) else [node.target]
+            names = [name for target in targets for name in ast.walk(target) if isinstance(name, ast.Name)]
+            yield from (
+                (name.id, value) for name in names if isinstance(name.ctx, ast.Store) and "TypeVar" not in value
+            )
+
+
 def stops(text: str) -> list[str]:
     """List the words of STOPPERS that a text holds, with what to write in their place."""
     hits = ((found, instead) for words, instead in STOPPERS.items() for found in re.finditer(words, text))
@@ -52,14 +73,25 @@ def stops(text: str) -> list[str]:
 
 
 def test_docstrings_open_with_a_verb_or_a_noun():
-    own = [(path, text) for path in MODULES for text in notes(ast.parse(path.read_text(encoding="utf-8")))]
-    odd = [f"{path.relative_to(ROOT)}: {text.splitlines()[0]}" for path, text in own if OPENINGS.match(text)]
-    assert len(odd) <= MOST_OPENINGS * len(own), "\n".join(odd)
+    for paths in (MODULES, TESTS):
+        own = [(path, text) for path in paths for text in notes(ast.parse(path.read_text(encoding="utf-8")))]
+        odd = [f"{path.relative_to(ROOT)}: {text.splitlines()[0]}" for path, text in own if OPENINGS.match(text)]
+        assert len(odd) <= MAX_OPENINGS_SHARE * len(own), "\n".join(odd)
 
 
 def test_no_word_makes_a_reader_stop():
     texts = {str(path.relative_to(ROOT)): path.read_text(encoding="utf-8") for path in (*MODULES, *PAGES, *SCREENS)}
+    texts |= {path.name: "\n".join(notes(ast.parse(path.read_text(encoding="utf-8")))) for path in TESTS}
     assert {name: found for name, text in texts.items() if (found := stops(text))} == {}
+
+
+def test_a_name_has_one_meaning():
+    meanings: dict[str, set[str]] = {}
+    for path in MODULES:
+        for name, definition in definitions(ast.parse(path.read_text(encoding="utf-8"))):
+            if name[0].isupper():
+                meanings.setdefault(name, set()).add(definition)
+    assert {name for name, found in meanings.items() if len(found) > 1} == set()
 
 
 def test_openings_and_words_are_found():

@@ -69,13 +69,13 @@ def test_a_missing_key_file_row_or_column_is_a_difference(tmp_path):
     ]
 
 
-def test_what_the_new_tree_alone_has_is_added(tmp_path):
+def test_what_only_the_new_tree_has_is_added(tmp_path):
     new = written(tmp_path / "new", changed(median=1.0))
     added = [("report.json", ("sources", 0, "median"))]
     assert compared(written(tmp_path / "old", DOCUMENT), new) == ([], added, [])
 
 
-def test_renamed_places_are_compared_where_they_are_now(tmp_path):
+def test_renamed_places_are_compared_at_their_new_place(tmp_path):
     sources = [{**row, "score": {"nats": row["score"]}} for row in DOCUMENT["sources"]]  # type: ignore[attr-defined]
     for row in sources:
         del row["p"]

@@ -63,7 +63,7 @@ def test_the_wheel_names_version_licence_and_program(wheel):
     assert f"{folder}/licenses/secid/findings/languages.LICENSE" in wheel.namelist()
 
 
-def test_the_version_stands_in_two_places_that_agree():
+def test_the_version_is_in_two_places_that_agree():
     project = tomllib.loads((ROOT / "pyproject.toml").read_text(encoding="utf-8"))["project"]
     assert project["version"] == secid.__version__
     assert f"\n## {secid.__version__}\n" in (ROOT / "docs" / "changelog.md").read_text(encoding="utf-8")

@@ -43,7 +43,7 @@ def task_of(folder: Path, sources: Mapping[str, Sequence[Row]], seed: int = 0, n
     folder.mkdir(parents=True, exist_ok=True)
     paths = [str(write_source(folder / f"{name}.jsonl", rows)) for name, rows in sources.items()]
     settings = Settings(format="lists", seed=seed)
-    return read_task(resolve_sources(paths, settings), settings, folder, Silent(), n_folds)[0]
+    return read_task(resolve_sources(paths), settings, folder, Silent(), n_folds)[0]
 
 
 def keyed_rows(hard: bool) -> list[Row]:

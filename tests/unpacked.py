@@ -1,4 +1,4 @@
-"""Unpacks the language model when it is imported: half a second that forked children then find spent."""
+"""Unpack the language model on import. This takes half a second, which forked children then save."""
 
 from secid.findings.languages import _model
 

@@ -55,16 +55,24 @@ from secid.analyses.agreement import kendall_tau_b, pairs_ordered_alike, top_1_r
 from secid.arrays import Flags, Floats, Index
 from secid.encode import load
 from secid.encode.transformer import TransformerEncoder
+from secid.measure.false_negatives import margin_flags
 from secid.measure.gates import WEIGHT_FORMULAS, WeightFormula
-from secid.measure.margins import margin_flags
 from secid.pool.reading import read_draft
 from secid.progress import Silent
 from secid.read import resolve_sources
 from secid.results.probe import Gap, ProbedPair, sign
 from secid.settings import Settings, resolve
 from secid.tools.probing.judge import BetweenRuns, Judge, between_runs, clustered_covariance, gap
-from secid.tools.probing.learner import DivergedError, HeldOut, Learner, TrainingRun, held_out, measures, steps_of
-from secid.tools.probing.losses import Objective
+from secid.tools.probing.learner import (
+    DivergedError,
+    HeldOut,
+    Learner,
+    Objective,
+    TrainingRun,
+    held_out,
+    measures,
+    steps_of,
+)
 from secid.tools.probing.task import NegativeSource, Task, read_task
 
 BATCH, LOSS = 32, "infonce"
@@ -178,7 +186,7 @@ def settings_of(arguments: argparse.Namespace) -> Settings:
 
 def task_of(sources: list[str], settings: Settings, n_folds: int, folder: Path) -> Task:
     """Return the queries that all sources have, in folds."""
-    return read_task(resolve_sources(sources, settings), settings, folder, Silent(), n_folds)[0]
+    return read_task(resolve_sources(sources), settings, folder, Silent(), n_folds)[0]
 
 
 @dataclass(frozen=True)
@@ -356,7 +364,7 @@ def write_guide(arguments: argparse.Namespace) -> None:
     import wordllama
 
     settings = replace(settings_of(arguments), controls="none")
-    sources = resolve_sources([*arguments.sources, random_file(arguments)], settings)
+    sources = resolve_sources([*arguments.sources, random_file(arguments)])
     with tempfile.TemporaryDirectory() as folder:
         plan = read_draft(sources, settings, Path(folder), Silent())[0].plan
         texts = sorted({text for store in (plan.queries, plan.passages) for text in store.take(np.arange(len(store)))})

@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 import secid
-from secid.pages.findings import above_limit
+from secid.pages.statuses import above_limit
 from secid.results.catalogue import FORMAL_FINDINGS
 from secid.results.check import Check
 

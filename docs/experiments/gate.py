@@ -83,7 +83,7 @@ def rows_of(folder: Path, source: str) -> dict[str, Row]:
     mined = path.parent.name == "mined"
     settings = Settings(collection=str(folder)) if mined else Settings()
     by_query: dict[str, Row] = {}
-    for record in open_source(resolve_sources([str(path)], settings)[0], settings):
+    for record in open_source(resolve_sources([str(path)])[0], settings):
         if isinstance(record, Record):
             row = by_query.setdefault(record.query, {"query": record.query, "pos": [], "neg": []})
             row["pos"] += [text for text in record.positives if text not in row["pos"]]
@@ -234,7 +234,7 @@ def verdicts(
     frequencies, known = read_baseline_table(check_table(Path(against.where), against.baseline), against.baseline.idf)
     gated = write(folder / "incoming.jsonl", rows)
     encoder = from_callable(memory, "remembered")
-    sources, background = resolve_sources([str(gated)], resolved.values), Background(frequencies, known=known)
+    sources, background = resolve_sources([str(gated)]), Background(frequencies, known=known)
     with (
         tempfile.TemporaryDirectory() as work,
         read_sources(sources, resolved, QuerySubset(), background, Path(work), Clock(), Silent()) as read,

@@ -21,8 +21,8 @@ import numpy as np
 from sklearn.feature_extraction.text import TfidfVectorizer
 
 from secid.encode import load
+from secid.measure.false_negatives import margin_flags
 from secid.measure.interval import reach_95
-from secid.measure.margins import margin_flags
 from secid.pool.reading import read_draft
 from secid.progress import Silent
 from secid.read import open_source, resolve_sources
@@ -41,7 +41,7 @@ DIMENSIONS = 128
 def planted(source: Path, share: int, path: Path, seed: int) -> Path:
     """Write a copy of the source in which `share` per cent of the negatives are labelled positives of their query."""
     settings = resolve({}).values
-    with closing(open_source(resolve_sources([str(source)], settings)[0], settings)) as reader:
+    with closing(open_source(resolve_sources([str(source)])[0], settings)) as reader:
         records = list(reader)
     draw = np.random.default_rng(seed)
     with path.open("w", encoding="utf-8") as file:
@@ -81,7 +81,7 @@ def main() -> None:
                 )
                 work = Path(folder) / "work"
                 work.mkdir()
-                with closing(open_source(resolve_sources([str(path)], settings)[0], settings)) as reader:
+                with closing(open_source(resolve_sources([str(path)])[0], settings)) as reader:
                     plan = read_draft([reader], settings, work, Silent(), with_labels=False)[0].plan
                 embedder = Embedder(plan, encoder, settings, work, Silent())
                 embedder.everything()

@@ -36,7 +36,7 @@ import dose
 
 from secid.measure.uncertainty import holm
 from secid.tools.probing.judge import BetweenRuns, between_runs, gap
-from secid.tools.probing.losses import MAX_POSITIVES, Sides, training_loss
+from secid.tools.probing.learner import MAX_POSITIVES, Sides, training_loss
 
 Array = Any
 CELL = ("collection", "passages", "rate")

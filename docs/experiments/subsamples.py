@@ -55,7 +55,7 @@ def run(names: list[str], encoder: object, arguments: argparse.Namespace) -> Non
     settings = resolved.values
     with tempfile.TemporaryDirectory() as folder:
         work = Path(folder)
-        plan = read_draft(resolve_sources(names, settings), settings, work, Silent())[0].plan
+        plan = read_draft(resolve_sources(names), settings, work, Silent())[0].plan
         embedder = Embedder(plan, encoder, settings, work, Silent())
         embedder.everything()
         triplets = [triplets_of(planned, "first") for planned in plan.sources]

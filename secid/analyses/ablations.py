@@ -127,7 +127,8 @@ def ablation(
 
 def _row(setting: str, values: Scores, base: Scores, blocks: Mapping[str, Sequence[str]]) -> AblationRow:
     present = {source: value for source, value in values.items() if value is not None}
-    places = {source: place for place, source in enumerate(_ordered(base))}
+    ordered = sorted(base, key=lambda source: (-(-np.inf if (value := base[source]) is None else value), source))
+    places = {source: place for place, source in enumerate(ordered)}
     return AblationRow(
         setting=setting,
         scores=dict(values),
@@ -136,11 +137,6 @@ def _row(setting: str, values: Scores, base: Scores, blocks: Mapping[str, Sequen
         block_stability={name: rank_stability(values, base, members) for name, members in blocks.items()},
         swapped=tuple(swapped(values, base, tuple(base))),
     )
-
-
-def _ordered(base: Scores) -> list[str]:
-    """Sort sources by their base score, then by name. Sources without a score come last."""
-    return sorted(base, key=lambda source: (-(-np.inf if (value := base[source]) is None else value), source))
 
 
 def swapped(values: Scores, base: Scores, names: Sequence[str]) -> list[tuple[str, str]]:
@@ -227,7 +223,6 @@ def _interval(item: Measured, nats: float, n_queries: int, budget: float) -> tup
 
 
 def _excludes_zero(row: AblationRow, first: Measured, second: Measured, n_queries: int) -> bool:
-    """Return True if the 95 % interval of the difference excludes 0 with this number of queries."""
     from secid.measure.uncertainty import difference
 
     a, b = row.scores[first.name], row.scores[second.name]

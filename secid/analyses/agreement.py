@@ -5,8 +5,9 @@ from __future__ import annotations
 import csv
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import combinations
-from math import isfinite
+from itertools import combinations, takewhile
+from math import factorial, isfinite
+from operator import itemgetter
 from pathlib import Path
 from statistics import NormalDist
 
@@ -159,6 +160,7 @@ def shown_names(names: Sequence[str]) -> str:
 # Agreement of a ranking with downstream results: Kendall's tau, Spearman's rho and regret, with intervals.
 
 ERROR_RATE = 0.05
+"""Error rate of an interval, and of all permutation tests together."""
 MIN_SOURCES = 3
 
 
@@ -187,7 +189,6 @@ def spearman_rho(first: Floats, second: Floats) -> float | None:
 
 
 def _constant(*sides: Floats) -> bool:
-    """Return True if a side has fewer than two distinct values."""
     return any(len(np.unique(side)) < 2 for side in sides)
 
 
@@ -396,3 +397,25 @@ def _half_widths(run: Run, names: Sequence[str], rate: float) -> Floats:
             low, high = pair.interval_95
             wide[i, j] = wide[j, i] = (high - low) / 2.0 * _critical_value(rate) / _critical_value(ERROR_RATE)
     return wide
+
+
+def unlike_chance(items: Sequence[Agreement]) -> list[Agreement]:
+    """Return the comparisons that differ significantly from chance (permutation test, Holm), by rising p value."""
+    by_p = sorted(items, key=lambda item: (permutation_p(item), item.number))
+    holds = (permutation_p(item) * (len(by_p) - place) < ERROR_RATE for place, item in enumerate(by_p))
+    return [item for item, _ in takewhile(itemgetter(1), zip(by_p, holds, strict=True))]
+
+
+def permutation_p(item: Agreement) -> float:
+    """Return the chance that a random order agrees or disagrees with the metric at least as much; 1.0 without tau.
+
+    It follows from the number of reversed pairs in all possible orders. Ties count as half a reversed pair.
+    """
+    if item.kendall_tau_b is None:
+        return 1.0
+    orders = [1]  # orders by their number of reversed pairs
+    for n in range(2, item.n_sources + 1):
+        orders = [sum(orders[max(0, place - n + 1) : place + 1]) for place in range(len(orders) + n - 1)]
+    most = len(orders) - 1
+    n_extreme = int((1 - abs(item.kendall_tau_b)) / 2 * most + 1e-9)
+    return min(1.0, 2 * sum(orders[: n_extreme + 1]) / factorial(item.n_sources))

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
     from secid.analyses.equal_hardness import EqualHardness
     from secid.analyses.shared_queries import SourcePairs
     from secid.findings.summary import SourceFindings
-    from secid.measure.in_batch import Conflicts
+    from secid.measure.false_negatives import Conflicts
     from secid.measure.interval import Difference
     from secid.pool import Plan
     from secid.progress import Progress
@@ -38,8 +38,8 @@ class Context:
     items : sources with all of their queries.
     table : sources restricted to the queries that all sources share, if the results table uses only these queries;
             otherwise the same as `items`.
-    level : `table` cut to equal size, for budgets beyond 1; None if that is impossible.
-    ranked : sets of triplets used for ranking: `level` for a budget beyond 1 if it exists, otherwise `table`.
+    equal_size : `table` cut to equal size, for budgets beyond 1; None if that is impossible.
+    ranked : sets of triplets used for ranking: `equal_size` for a budget beyond 1 if it exists, otherwise `table`.
     pairs : all pairs of sources, at the run's budget.
     equal_hardness : the same pairs at equal hardness, and the sources that are not ranked.
     control_gaps : for each control, each source's score minus the control's score, by name of the source.
@@ -54,7 +54,7 @@ class Context:
     settings: Settings
     items: Sequence[Measured]
     table: Sequence[Measured]
-    level: Sequence[Measured] | None
+    equal_size: Sequence[Measured] | None
     ranked: Sequence[Measured]
     pairs: SourcePairs
     equal_hardness: EqualHardness

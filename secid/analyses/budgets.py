@@ -18,10 +18,10 @@ if TYPE_CHECKING:
 
 STEPS_PER_DECADE = 50
 """Number of budgets per decade at which curves are compared. Two crossings within a factor of 1.05 may be missed."""
-LEVEL_FRACTION = 1e-6
+EQUAL_CURVES_FRACTION = 1e-6
 """Relative gap up to which two curves count as equal: the precision of METHOD 11. Without it, the curves of two copies
 of a source could cross because of rounding."""
-NOT_LEVEL, OTHER_QUERIES = "not_level", "other_queries"
+NOT_EQUAL_SIZE, OTHER_QUERIES = "not_level", "other_queries"
 """Reasons why budget curves are not compared. Source: METHOD 7, 16.1."""
 
 
@@ -57,19 +57,23 @@ def compute(context: Context) -> AnalysisResult[Budgets]:
     """Return the size that sources are cut to, and the budgets at which their curves cross."""
     from secid.analyses.shared_queries import same_queries
 
-    numbers = equal_numbers(context.items, context.level)
-    missing = NOT_LEVEL if context.level is None else "" if same_queries(context.level) else OTHER_QUERIES
+    numbers = equal_numbers(context.items, context.equal_size)
+    missing = (
+        NOT_EQUAL_SIZE if context.equal_size is None else "" if same_queries(context.equal_size) else OTHER_QUERIES
+    )
     crossed: tuple[Crossing, ...] = ()
-    if context.level and not missing:
-        crossed = crossings(context.level, max(budget for item in context.level for budget in item.influence.budgets))
+    if context.equal_size and not missing:
+        crossed = crossings(
+            context.equal_size, max(budget for item in context.equal_size for budget in item.influence.budgets)
+        )
     return AnalysisResult(Budgets(crossings=crossed, equal_numbers=numbers), {"crossings": missing} if missing else {})
 
 
-def equal_numbers(items: Sequence[Measured], level: Sequence[Measured] | None) -> EqualNumbers | None:
+def equal_numbers(items: Sequence[Measured], equal_size: Sequence[Measured] | None) -> EqualNumbers | None:
     """Return the size that sources are cut to; None if no source is cut, or none can be cut."""
-    if level is None or all(cut is item for cut, item in zip(level, items, strict=True)):
+    if equal_size is None or all(cut is item for cut, item in zip(equal_size, items, strict=True)):
         return None
-    return EqualNumbers(n_queries=len(level[0].influence.queries), n_triplets=len(level[0].triplets))
+    return EqualNumbers(n_queries=len(equal_size[0].influence.queries), n_triplets=len(equal_size[0].triplets))
 
 
 def crossings(items: Sequence[Measured], largest: float) -> tuple[Crossing, ...]:
@@ -79,7 +83,7 @@ def crossings(items: Sequence[Measured], largest: float) -> tuple[Crossing, ...]
     curves = np.array([[item.nats(budget) for budget in grid.tolist()] for item in items])
     for place, (first, curve) in enumerate(zip(items, curves, strict=True)):
         gaps = curve - curves[place + 1 :]
-        signs = np.where(np.abs(gaps) > LEVEL_FRACTION * curve, np.sign(gaps), 0)
+        signs = np.where(np.abs(gaps) > EQUAL_CURVES_FRACTION * curve, np.sign(gaps), 0)
         crossed = np.flatnonzero((signs > 0).any(axis=1) & (signs < 0).any(axis=1))
         for other in crossed.tolist():
             second, sign = items[place + 1 + other], signs[other]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from dataclasses import dataclass
 
 import numpy as np
@@ -58,9 +58,11 @@ def cost_of(plan: Plan, timing: Mapping[str, Mapping[str, float]]) -> Cost | str
     if not encode.get("n_tokens") or not encode["seconds"]:
         return NO_RATE
     rate, tokens_per_byte = encode["n_tokens"] / encode["seconds"], encode["n_tokens"] / encode["n_bytes"]
-    tokens = {
-        planned.name: round(tokens_per_byte * n) for planned, n in zip(plan.sources, epoch_bytes(plan), strict=True)
-    }
+    queries, passages = (store.lengths.astype(np.int64) for store in (plan.queries, plan.passages))
+    tokens = {}
+    for item in plan.sources:
+        n_bytes = queries[item.query].sum() + passages[item.positives].sum() + passages[item.negatives].sum()
+        tokens[item.name] = round(tokens_per_byte * int(n_bytes))
     scoring = sum(stage["seconds"] for stage in timing.values())
     epoch = FORWARD_PASSES * sum(tokens.values()) / rate
     return Cost(
@@ -70,15 +72,6 @@ def cost_of(plan: Plan, timing: Mapping[str, Mapping[str, float]]) -> Cost | str
         epoch_seconds=epoch,
         epoch_share=scoring / epoch,
     )
-
-
-def epoch_bytes(plan: Plan) -> Sequence[int]:
-    """Return the number of bytes in all records (queries, positives and negatives) of each source."""
-    queries, passages = (store.lengths.astype(np.int64) for store in (plan.queries, plan.passages))
-    return [
-        int(queries[item.query].sum() + passages[item.positives].sum() + passages[item.negatives].sum())
-        for item in plan.sources
-    ]
 
 
 COST = Analysis("cost", Cost, compute)

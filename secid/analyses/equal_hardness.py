@@ -27,14 +27,14 @@ if TYPE_CHECKING:
     from secid.triplets.measure_set import Measured
     from secid.triplets.table import TripletTable
 
-STRATA = 10
+MARGIN_STRATA = 10
 """Number of strata of the margin. Their edges are deciles. Source: METHOD 15."""
 MIN_OVERLAP = 0.2
 """Minimum overlap of margins for a comparison. Below it, there are too few negatives of equal margin."""
-TOO_EASY = 0.1
+MIN_RANKED_HARDNESS = 0.1
 """Minimum upper end of a source's hardness interval. Below it, the source is not ranked. Source: METHOD 16.3."""
 FEW_SHARED = "few_shared"
-SIGNIFICANT = 0.05
+MAX_SIGNIFICANT_P = 0.05
 MIN_PAIRED_SOURCES = 3
 """Minimum number of sources that are in a pair. With fewer, no source is left unranked for too little overlap."""
 
@@ -73,7 +73,6 @@ class EqualHardness:
     unranked: Mapping[str, str]
 
     def ranked(self, names: Sequence[str]) -> list[str]:
-        """Return the names of ranked sources, in the given order."""
         return [name for name in names if name not in self.unranked]
 
     def listed(self, names: Sequence[str]) -> list[str]:
@@ -84,7 +83,6 @@ class EqualHardness:
         """Return the result with "few_shared" taken from the pairs of a larger run, such as all shards together.
 
         If this would leave no source in the ranking, the other reasons are dropped.
-        names : all sources of the run.   gaps : its compared pairs.
         """
         others = {name: reason for name, reason in self.unranked.items() if reason != FEW_SHARED}
         alone = few_shared(names, [(gap.first, gap.second) for gap in gaps])
@@ -117,7 +115,7 @@ def holm_adjusted(pairs: Sequence[tuple[EqualMargins, float | None]]) -> tuple[E
     result = []
     for pair, p in pairs:
         adjusted = None if p is None else next(p_holm)
-        result.append(replace(pair, p_holm=adjusted, established=adjusted is not None and adjusted < SIGNIFICANT))
+        result.append(replace(pair, p_holm=adjusted, established=adjusted is not None and adjusted < MAX_SIGNIFICANT_P))
     return tuple(result)
 
 
@@ -131,7 +129,7 @@ def unranked(names: Sequence[str], upper: Mapping[str, float], pairs: Sequence[E
     """
     alone = few_shared(names, [(pair.first, pair.second) for pair in pairs])
     judged = [name for name in names if name not in alone]
-    reasons = {name: "too_easy" for name in judged if upper.get(name, TOO_EASY) < TOO_EASY}
+    reasons = {name: "too_easy" for name in judged if upper.get(name, MIN_RANKED_HARDNESS) < MIN_RANKED_HARDNESS}
     if len(judged) >= MIN_PAIRED_SOURCES and upper and pairs:
         overlapping = {name for pair in pairs if pair.overlap >= MIN_OVERLAP for name in (pair.first, pair.second)}
         reasons |= {name: "apart" for name in judged if name not in overlapping and name not in reasons}
@@ -155,7 +153,8 @@ def equal_margins(first: Measured, second: Measured, smallest_distance: float) -
     edges = deciles(np.concatenate([side.margin for side in sides]), np.concatenate([side.share / 2 for side in sides]))
     strata = [np.searchsorted(edges, side.margin, side="right") for side in sides]
     masses: list[Floats] = [
-        np.bincount(stratum, side.share, STRATA).astype(np.float64) for stratum, side in zip(strata, sides, strict=True)
+        np.bincount(stratum, side.share, MARGIN_STRATA).astype(np.float64)
+        for stratum, side in zip(strata, sides, strict=True)
     ]
     smaller = np.minimum(*masses)
     overlap = min(1.0, float(smaller.sum()))
@@ -181,15 +180,15 @@ def equal_margins(first: Measured, second: Measured, smallest_distance: float) -
 
 
 def deciles(margins: Floats, weights: Floats) -> Floats:
-    """Return (STRATA - 1,) margins that divide the triplets into strata of equal weight, ascending.
+    """Return (MARGIN_STRATA - 1,) margins that divide the triplets into strata of equal weight, ascending.
 
     margins, weights : (T,) margin and weight of each triplet.
-    Edge i is the smallest margin at which the cumulative weight reaches i / STRATA of the total. A margin on an edge
-    belongs to the stratum above it.
+    Edge i is the smallest margin at which the cumulative weight reaches i / MARGIN_STRATA of the total. A margin on an
+    edge belongs to the stratum above it.
     """
     order = np.argsort(margins, kind="stable")
     reached = np.cumsum(weights[order])
-    parts = np.arange(1, STRATA) / STRATA * reached[-1]
+    parts = np.arange(1, MARGIN_STRATA) / MARGIN_STRATA * reached[-1]
     edges: Floats = margins[order][np.searchsorted(reached, parts * (1 - 1e-12))]
     return edges
 
@@ -220,12 +219,12 @@ class _Side:
     def standardised(self, stratum: Index, mass: Floats, weights: Floats, n_queries: int) -> tuple[float, Floats]:
         """Return the average of the strata's mean weights, standardised to `weights`, and (Q,) influence of each query.
 
-        stratum : (T,) stratum of each triplet.   mass : (STRATA,) share of the triplets in each stratum.
-        weights : (STRATA,) share of each stratum in the average; they add up to 1, and are 0 where `mass` is 0.
+        stratum : (T,) stratum of each triplet.   mass : (MARGIN_STRATA,) share of the triplets in each stratum.
+        weights : (MARGIN_STRATA,) share of each stratum in the average; they add up to 1, and are 0 where `mass` is 0.
         The influences are first-order.
         """
         known = np.maximum(mass, np.finfo(float).tiny)
-        mean = np.bincount(stratum, self.share * self.weight, STRATA) / known
+        mean = np.bincount(stratum, self.share * self.weight, MARGIN_STRATA) / known
         counted = (weights / known)[stratum] * self.share
         off = np.bincount(self.query, counted * (self.weight - mean[stratum]), n_queries)
         return float(weights @ mean), off.astype(np.float64)

@@ -14,7 +14,7 @@ import numpy as np
 
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Floats
-from secid.measure.margins import Margin, lowest_positive, margin_flags
+from secid.measure.false_negatives import Margin, lowest_positive, margin_flags
 from secid.results import WithoutFlagged
 from secid.results.catalogue import FINDINGS, NEAR_HARDNESS
 from secid.results.inputs import EncoderInfo
@@ -159,7 +159,6 @@ def compute(context: Context) -> AnalysisResult[GuideResult]:
 
 
 def compute_margins(context: Context) -> AnalysisResult[tuple[SourceMargins, ...]]:
-    """Compute the curves of all sources."""
     return AnalysisResult(margins(context.items))
 
 

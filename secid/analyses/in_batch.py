@@ -10,13 +10,13 @@ import numpy as np
 
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Index, distinct, is_known, pairs
-from secid.measure.margins import RELATIVE_MARGIN
+from secid.measure.false_negatives import RELATIVE_MARGIN
 from secid.pool import sample_order
 from secid.triplets.estimates import Share, comparable_keys, wilson_interval
 
 if TYPE_CHECKING:
     from secid.measure.blocks import Triplets, Vectors
-    from secid.measure.in_batch import Batch, Conflicts
+    from secid.measure.false_negatives import Batch, Conflicts
     from secid.triplets.measure_set import Measured
 
 SIZES = tuple(2**power for power in range(5, 16))
@@ -28,7 +28,7 @@ BATCH_ROWS, BATCHES = 64, 8
 """Number of rows per sampled batch, and number of batches. With 10 negatives per row, the batches have 355,000 pairs.
 This analysis of ten SciFact sources took 0.5 s, including the labels. Scoring them without a cache took 230 s of
 processor time."""
-PAIRS_AT_ONCE = 1 << 22
+MAX_QUERY_ROW_PAIRS = 1 << 22
 """Maximum (query, row) pairs in memory at once."""
 
 
@@ -83,7 +83,7 @@ def compute(context: Context) -> AnalysisResult[tuple[InBatch, ...]]:
 
 def in_batch(context: Context, item: Measured) -> InBatch:
     """Count a source's in-batch false negatives, and the passages that the margin flags in sampled batches."""
-    from secid.measure.in_batch import flagged_counts
+    from secid.measure.false_negatives import flagged_counts
 
     plan, seed, name, rows = context.plan, context.settings.seed, item.name, item.triplets
     counts = context.batch_rows.get(name) or conflicts(rows, plan.known_positives, len(plan.passages))
@@ -123,7 +123,7 @@ def conflicts(rows: Triplets, known: Index, n_passages: int) -> Conflicts:
     rows  : triplets of the source. A row is a record with its scored positives and negatives.
     known : sorted query * n_passages + passage of every labelled positive.
     """
-    from secid.measure.in_batch import Conflicts
+    from secid.measure.false_negatives import Conflicts
 
     _, heads, record = np.unique(rows.record, return_index=True, return_inverse=True)
     queries, query = np.unique(rows.query[heads], return_inverse=True)
@@ -162,7 +162,7 @@ def _distinct_rows(query_number: Index, passage: Index, occurrences: Index, n_qu
     shape = n_queries, len(passages)
     known = sparse.csr_array((np.ones(len(query_number), np.bool_), (query_number, number)), shape)[first]
     n_pairs = np.cumsum(known.astype(np.int64) @ (ends[1] - ends[0]))
-    parts = np.split(np.arange(len(first)), np.flatnonzero(np.diff(n_pairs // PAIRS_AT_ONCE)) + 1)
+    parts = np.split(np.arange(len(first)), np.flatnonzero(np.diff(n_pairs // MAX_QUERY_ROW_PAIRS)) + 1)
     return np.concatenate([np.diff((known[part] @ rows).indptr) for part in parts])[same]
 
 
@@ -172,13 +172,12 @@ def _batches(
     """Yield one batch for each part.
 
     heads : first triplet of each record.   record : (T,) number of each triplet's record.
-    parts : numbers of the records in each batch.
     Under the policy "all", the first positive of a row is its positive in the batch. The row's other positives count as
     passages.
     """
     import torch
 
-    from secid.measure.in_batch import Batch
+    from secid.measure.false_negatives import Batch
     from secid.triplets.embedding import rows_of_ids
 
     for part in parts:

@@ -13,7 +13,7 @@ from secid.arrays import Floats, Index, distinct, pairs
 from secid.results import Overlap
 
 
-class Listed(NamedTuple):
+class SourceNegatives(NamedTuple):
     """Triplets of a source, at least one. query, negative: (T,) ids of query and passage. Repeats count once."""
 
     name: str
@@ -24,11 +24,11 @@ class Listed(NamedTuple):
 def compute(context: Context) -> AnalysisResult[tuple[Overlap, ...]]:
     """Return the overlap of each pair of sources, the higher-ranked source first."""
     return AnalysisResult(
-        overlaps([Listed(item.name, item.triplets.query, item.triplets.negative) for item in context.items])
+        overlaps([SourceNegatives(item.name, item.triplets.query, item.triplets.negative) for item in context.items])
     )
 
 
-def overlaps(sources: Sequence[Listed]) -> tuple[Overlap, ...]:
+def overlaps(sources: Sequence[SourceNegatives]) -> tuple[Overlap, ...]:
     """Return the overlap of each pair of sources, relative to the smaller source; empty for a single source."""
     documents = [distinct(source.negative) for source in sources]
     known = np.zeros(max((int(ids[-1]) for ids in documents), default=0) + 1, np.bool_)
@@ -64,14 +64,14 @@ def overlap_of(
     )
 
 
-def jaccard_sums(sources: Sequence[Listed]) -> list[tuple[str, str, float]]:
+def jaccard_sums(sources: Sequence[SourceNegatives]) -> list[tuple[str, str, float]]:
     """Return (first, second, sum over shared queries of |common negatives| / |negatives of either|) of each pair."""
     _, sums = _shared_queries(sources)
     pairs_of = combinations(range(len(sources)), 2)
     return [(sources[a].name, sources[b].name, float(sums[a, b])) for a, b in pairs_of]
 
 
-def _shared_queries(sources: Sequence[Listed]) -> tuple[Index, Floats]:
+def _shared_queries(sources: Sequence[SourceNegatives]) -> tuple[Index, Floats]:
     """Return (S, S) number of queries that source a shares with each later source b, and sums as in `jaccard_sums`.
 
     A cell is one query of one source. The triplets of all sources are concatenated, so that each source can be compared

@@ -116,7 +116,6 @@ def _queries_needed(gap: Difference, step: int, power: float) -> int | None:
     """Return the number of distinct queries needed to establish this difference; None if its z is None or 0.
 
     The number is n ((z* + power) / z)^2, where z* is the critical value at the pair's step.
-    power : normal quantile of the power.
     """
     return None if not gap.z else ceil(gap.n_queries * ((float(-ndtri(ESTABLISHED_P / 2 / step)) + power) / gap.z) ** 2)
 
@@ -145,25 +144,25 @@ def tie_letters(names: Sequence[str], comparisons: Iterable[Ordered]) -> dict[st
     while missing := [pair for pair in map(frozenset, combinations(lettered, 2)) if pair not in established]:
         n_missing = Counter(name for pair in missing for name in pair)
         lettered.remove(max(reversed(lettered), key=n_missing.__getitem__))
-    apart = [
+    pairs = [
         (i, j) for (i, one), (j, other) in combinations(enumerate(lettered), 2) if established[frozenset((one, other))]
     ]
     letters = dict.fromkeys(names, "")
-    for number, column in enumerate(_columns(len(lettered), apart) if len(lettered) > 1 else []):
+    for number, column in enumerate(_columns(len(lettered), pairs) if len(lettered) > 1 else []):
         for place in column:
             letters[lettered[place]] += letter(number)
     return {name: group or None for name, group in letters.items()}
 
 
-def _columns(n: int, apart: Iterable[tuple[int, int]]) -> list[list[int]]:
-    """Return the places of the sources of each letter. apart: established pairs of places below n.
+def _columns(n: int, pairs: Iterable[tuple[int, int]]) -> list[list[int]]:
+    """Return the places of the sources of each letter. pairs: established pairs of places below n.
 
     Insert and absorb: each established pair splits the columns that hold both sources. A column is absorbed as soon as
     the other columns hold all of its pairs, so there are never more columns than pairs. A column is a set of bits.
     Source: Piepho 2004, An algorithm for a letter-based representation of all-pairwise comparisons.
     """
     columns = [(1 << n) - 1]
-    for i, j in apart:
+    for i, j in pairs:
         pair = 1 << i | 1 << j
         parts = [column & ~(1 << place) for column in columns if column & pair == pair for place in (i, j)]
         columns = [column for column in columns if column & pair != pair] + parts
@@ -292,7 +291,6 @@ class Looks:
 def looks_of(queries: Sequence[Index], position: Floats, n_read: Sequence[int], n_read_together: int) -> Looks:
     """Plan the looks. The first look is the smallest at which two sources are ready.
 
-    queries  : distinct query ids of each source.
     position : (Q,) position of each query in the nested sample, in [0, 1).
     n_read   : number of distinct queries in each source's files.
     n_read_together : number of distinct queries in the files of all sources together.

@@ -26,7 +26,7 @@ from secid.analyses.overlap import OVERLAP
 from secid.analyses.profile import PROFILE
 from secid.analyses.separation import SEPARATION
 from secid.analyses.slices import SLICES
-from secid.errors import InputError, NumericalError, UsageError
+from secid.errors import BUG_REMEDY, InputError, NumericalError, UsageError
 from secid.results import SCHEMA_VERSION, Run
 from secid.results.document import REPORT_NAME, RUN_REMEDY, adapter_of, error_place, json_of, parse_document, read_bytes
 
@@ -118,8 +118,7 @@ def to_json(result: Any) -> str:
         adapter_of(Report).validate_json(text)
     except ValidationError as error:
         raise NumericalError(
-            f"{error_place(error)} could not be computed, so no report was written",
-            remedy="please report this run",
+            f"{error_place(error)} could not be computed, so no report was written", remedy=BUG_REMEDY
         ) from error
     return text
 

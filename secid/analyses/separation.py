@@ -1,4 +1,4 @@
-"""How well the encoder separates positives from negatives, in each source and in the whole corpus."""
+"""Measure how well the encoder separates positives from negatives, in each source and in the whole corpus."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ import numpy as np
 
 from secid.analyses.analysis import Analysis, AnalysisResult, Context
 from secid.arrays import Floats, Index, distinct, is_known, pairs
-from secid.errors import NumericalError
+from secid.errors import BUG_REMEDY, NumericalError
 from secid.measure.interval import finite_interval
 from secid.triplets.estimates import Estimate, Names, comparable_keys, estimated_gap, wilson_interval
 
@@ -25,7 +25,7 @@ if TYPE_CHECKING:
 BINS = 60
 """Number of bins in a histogram. The ROC curve has a point at each edge of a bin."""
 BEST_PER_QUERY = 500
-"""Number of passages per query from the whole corpus: the best-scored ones besides its positives. Source: METHOD 10."""
+"""Number of the best-scored passages per query from the whole corpus, without its positives. Source: METHOD 10."""
 CORPUS_QUERIES, CORPUS_SCORES = 500, 200_000_000
 """Maximum number of queries that search the corpus, and maximum number of scores. Beyond 400,000 passages, fewer
 queries are used. With SciFact's 5,183 passages and ten sources, the analysis took 0.6 s on a busy two-core machine."""
@@ -98,7 +98,7 @@ class Separation:
 
 
 @dataclass(frozen=True)
-class Pool:
+class LabelledScores:
     """Scores of positives and negatives of the same Q queries. names: (Q,) names of the queries."""
 
     positive: PassageScores
@@ -129,8 +129,10 @@ def separations(context: Context) -> tuple[SourceSeparation, ...]:
 
     plan, device = context.plan, context.measurer.vectors.computes_on
     tables = [(item.name, item.table) for item in context.items]
-    pools = {name: pool_of(table, plan, device) for name, table in tables}
-    ends = [end for pool in pools.values() for part in (pool.positive, pool.negative) for end in part.values.aminmax()]
+    scores_of = {name: labelled_scores(table, plan, device) for name, table in tables}
+    ends = [
+        end for each in scores_of.values() for part in (each.positive, each.negative) for end in part.values.aminmax()
+    ]
     low, high = float(torch.stack(ends).min()), float(torch.stack(ends).max())
     high = max(high, low + 1e-6)
     return tuple(
@@ -139,20 +141,20 @@ def separations(context: Context) -> tuple[SourceSeparation, ...]:
             contrastive_loss=contrastive_loss(table.triplets, table.dots(), table.temperature),
             low=low,
             high=high,
-            positive_histogram=_whole(histogram(pools[name].positive, low, high, BINS)),
-            negative_histogram=_whole(histogram(pools[name].negative, low, high, BINS)),
-            **separated(pools[name], table.temperature, name),
+            positive_histogram=_rounded_counts(histogram(scores_of[name].positive, low, high, BINS)),
+            negative_histogram=_rounded_counts(histogram(scores_of[name].negative, low, high, BINS)),
+            **separated(scores_of[name], table.temperature, name),
         )
         for name, table in tables
     )
 
 
-def pool_of(table: TripletTable, plan: Plan, device: torch.device) -> Pool:
+def labelled_scores(table: TripletTable, plan: Plan, device: torch.device) -> LabelledScores:
     """Return the scores of a source's positives and negatives."""
     rows = table.triplets
     queries, query = np.unique(rows.query, return_inverse=True)
     heads = rows.record_offsets[:-1]
-    return Pool(
+    return LabelledScores(
         positive=_scores(table.s_query_positive, query[heads], None, device),
         negative=_scores(table.s_query_negative, query, rows.share, device),
         names=comparable_keys(plan.queries.keys[queries]),
@@ -168,28 +170,28 @@ def _scores(values: Floats, query: Index, weight: Floats | None, device: torch.d
     return PassageScores(*(torch.from_numpy(array).to(device) for array in arrays))
 
 
-def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
+def separated(scores: LabelledScores, temperature: float, where: str) -> dict[str, Any]:
     """Return the fields of `Separated`. Raises NumericalError if AoC exceeds its bound, so one of them is wrong."""
     from secid.measure.separation import ERROR_BOUND, mw_loss, separation
 
-    parts = separation(pool.positive, pool.negative, len(pool.names))
-    loss = mw_loss(pool.positive, pool.negative, temperature)
+    parts = separation(scores.positive, scores.negative, len(scores.names))
+    loss = mw_loss(scores.positive, scores.negative, temperature)
     if not parts.aoc <= (loss / log(2)) * (1 + SUM_ROUNDING) + SUM_ROUNDING:
         raise NumericalError(
             f"internal error: AoC {parts.aoc} is above MW loss / log 2 = {loss / log(2)}",
             where=where,
-            remedy="please report this run",
+            remedy=BUG_REMEDY,
         )
-    order = np.argsort(pool.names)
+    order = np.argsort(scores.names)
     auc, within = (
-        Estimate(value, pool.names[order], influence.cpu().numpy()[order])
+        Estimate(value, scores.names[order], influence.cpu().numpy()[order])
         for value, influence in ((parts.auc, parts.auc_influence), (parts.within_auc, parts.within_influence))
     )
     gap = estimated_gap(within, auc)
     return {
-        "n_queries": len(pool.names),
-        "n_positives": len(pool.positive.values),
-        "n_negatives": round(float(pool.negative.weight.sum())),
+        "n_queries": len(scores.names),
+        "n_positives": len(scores.positive.values),
+        "n_negatives": round(float(scores.negative.weight.sum())),
         "auc": auc.value,
         "auc_interval_95": wilson_interval(auc),
         "within_auc": within.value,
@@ -202,7 +204,7 @@ def separated(pool: Pool, temperature: float, where: str) -> dict[str, Any]:
     }
 
 
-def _whole(counts: torch.Tensor) -> tuple[int, ...]:
+def _rounded_counts(counts: torch.Tensor) -> tuple[int, ...]:
     """Round cumulative counts, so that the rounded counts add up to the rounded total."""
     return tuple(np.diff(np.rint(np.cumsum(counts.cpu().numpy())).astype(np.int64), prepend=0).tolist())
 
@@ -214,7 +216,7 @@ def corpus_separation(context: Context, collection: Collection) -> CorpusSeparat
     """
     import torch
 
-    from secid.measure.in_batch import unit
+    from secid.measure.false_negatives import unit
     from secid.pool import first_sampled, labels_of
     from secid.triplets.embedding import Corpus, rows_of_ids
     from secid.triplets.search import nearest
@@ -239,13 +241,15 @@ def corpus_separation(context: Context, collection: Collection) -> CorpusSeparat
     rows = unit(torch.cat(list(rows_of_ids(vectors, "passage", passage, len(passage)))))
     positive = (anchors[torch.from_numpy(place).to(rows.device)] * rows).sum(1).cpu().numpy()
     device, query_number = vectors.computes_on, np.repeat(np.arange(len(queries)), keep.sum(axis=1))
-    pool = Pool(
+    labelled = LabelledScores(
         positive=_scores(positive, place, None, device),
         negative=_scores(scores.cpu().numpy()[keep], query_number, None, device),
         names=comparable_keys(plan.queries.keys[queries]),
     )
     return CorpusSeparation(
-        n_passages=corpus.n_passages, n_per_query=BEST_PER_QUERY, **separated(pool, settings.temperature, "the corpus")
+        n_passages=corpus.n_passages,
+        n_per_query=BEST_PER_QUERY,
+        **separated(labelled, settings.temperature, "the corpus"),
     )
 
 

@@ -21,9 +21,9 @@ from secid.measure.gates import INVERSION
 from secid.measure.interval import Difference
 from secid.measure.uncertainty import Influence, difference
 from secid.pool import Plan
-from secid.results.run import Number
+from secid.results.run import ComparedNumber
 from secid.settings import Settings
-from secid.triplets.measure_set import Measured, Measurer, level_places
+from secid.triplets.measure_set import Measured, Measurer, equal_size_places
 from secid.triplets.random_reference import QuerySums, RandomReference, ratio_difference
 
 MIN_SHARED_QUERIES = 30
@@ -36,12 +36,12 @@ MIN_SHARE_OF_SMALLEST = 0.5
 It applies in addition to MIN_SHARE_OF_LARGER."""
 MAX_RESTRICTED_SCORES = 64
 """Maximum number of additional scores on shared queries. Each needs its own matrix."""
-Pair = tuple[int, int]
-Score = tuple[Influence, float]
+SourcePair = tuple[int, int]
+SubsetScore = tuple[Influence, float]
 """Influence and ECI of a set of triplets at the run's budget."""
 
 
-class Key(NamedTuple):
+class SubsetKey(NamedTuple):
     """Identifies a source restricted to a set of queries.
 
     place : number of the source.   queries : digest of the set of queries.
@@ -66,7 +66,6 @@ class Shared(NamedTuple):
 
     @property
     def same_queries(self) -> bool:
-        """True if both sources have the same queries."""
         return self.n == self.n_larger
 
     @property
@@ -113,7 +112,6 @@ class SharedCounts:
 
     @property
     def same_queries(self) -> bool:
-        """True if all sources have the same queries."""
         return self.n_common == self.n_queries
 
     @property
@@ -123,7 +121,6 @@ class SharedCounts:
 
     @property
     def n_largest(self) -> int:
-        """Number of queries of the largest source."""
         return max(n for (a, b), n in self._n.items() if a == b)
 
     @property
@@ -156,7 +153,6 @@ def counts_of(has: Flags) -> SharedCounts:
 
 
 def same_queries(items: Sequence[Measured]) -> bool:
-    """Return True if all sources have the same queries."""
     first = items[0].influence.queries
     return all(np.array_equal(item.influence.queries, first) for item in items)
 
@@ -174,7 +170,9 @@ def table_sets(triplets: Sequence[Triplets]) -> list[Triplets] | None:
     return [rows if keep.all() else rows.take(np.flatnonzero(keep)) for rows, keep in zip(triplets, keeps, strict=True)]
 
 
-def scored_pairs(sizes: Mapping[Pair, int], sets: Mapping[Pair, Sequence[Key]], known: Collection[Key]) -> list[Pair]:
+def scored_pairs(
+    sizes: Mapping[SourcePair, int], sets: Mapping[SourcePair, Sequence[SubsetKey]], known: Collection[SubsetKey]
+) -> list[SourcePair]:
     """Choose the pairs that are compared by score. Pairs with more shared queries come first.
 
     sizes : number of shared queries of each pair.   sets : the two sets that each pair compares.
@@ -201,7 +199,7 @@ class PairGap:
     first: str
     second: str
     difference: Difference
-    number: Number = "score"
+    number: ComparedNumber = "score"
     hardness: Difference | None = None
     outscoring: Difference | None = None
 
@@ -218,12 +216,11 @@ class PairGap:
 class SourcePairs:
     """All pairs of sources.
 
-    gaps  : differences of the pairs that are compared.
-    apart : (first, second, number of shared queries) of pairs that share too few queries.
+    few_shared : (first, second, number of shared queries) of pairs that share too few queries.
     """
 
     gaps: tuple[PairGap, ...]
-    apart: tuple[tuple[str, str, int], ...] = ()
+    few_shared: tuple[tuple[str, str, int], ...] = ()
 
     def order(self, scores: Mapping[str, float], *, same_queries: bool) -> list[str]:
         """Rank the sources by score, then by name.
@@ -240,7 +237,7 @@ class SourcePairs:
         compared = {name for gap in self.gaps for name in (gap.first, gap.second)}
         return sorted(scores, key=lambda name: (name not in compared, -wins[name], -scores[name], name))
 
-    def in_order(self, names: Sequence[str]) -> SourcePairs:
+    def sorted_by(self, names: Sequence[str]) -> SourcePairs:
         """Sort the pairs by the places of their sources in `names`."""
         place = {name: number for number, name in enumerate(names)}
 
@@ -275,9 +272,9 @@ class Columns(NamedTuple):
         trace, outscoring = (QuerySums.of(triplets.query, top, None, triplets.share) for top in (usable, outscores))
         return Columns(trace, outscoring, hardness)
 
-    def among(self, queries: Flags) -> Columns:
+    def restrict(self, queries: Flags) -> Columns:
         """Return the sums over some queries. queries: flags by query id."""
-        return Columns._make(None if sums is None else sums.among(queries) for sums in self)
+        return Columns._make(None if sums is None else sums.restrict(queries) for sums in self)
 
 
 def compared_pairs(
@@ -310,7 +307,7 @@ def compared_pairs(
     gaps = []
     for a, b in compared:
         both = has[a] & has[b]
-        first, second = ((names[place], columns[place].among(both)) for place in (a, b))
+        first, second = ((names[place], columns[place].restrict(both)) for place in (a, b))
         if (a, b) not in by_score:
             gaps.append(pair_gap(first, second))
             continue
@@ -323,8 +320,8 @@ def compared_pairs(
                 is_ranked = _same_triplets(source.triplets.take(keeps[place]), ranked.triplets)
                 scores[key] = _score(ranked) if is_ranked else measurer.score_of(source, keeps[place], settings.budget)
         gaps.append(pair_gap(first, second, _gap(*(scores[key] for key in sets[a, b]))))
-    apart = tuple((names[a], names[b], overlap.n) for (a, b), overlap in shared.items() if (a, b) not in compared)
-    return SourcePairs(tuple(gaps), apart)
+    few_shared = tuple((names[a], names[b], overlap.n) for (a, b), overlap in shared.items() if (a, b) not in compared)
+    return SourcePairs(tuple(gaps), few_shared)
 
 
 def _same_triplets(rows: Triplets, others: Triplets) -> bool:
@@ -341,7 +338,7 @@ def pair_gap(first: tuple[str, Columns], second: tuple[str, Columns], gap: Diffe
     (a, of_a), (b, of_b) = first, second
     hardness = ratio_difference(of_a.hardness, of_b.hardness) if of_a.hardness and of_b.hardness else None
     outscoring = ratio_difference(of_a.outscoring, of_b.outscoring)
-    number: Number = "score"
+    number: ComparedNumber = "score"
     if gap is None:
         gap, number = ratio_difference(of_a.trace, of_b.trace), "trace"
         if gap is None:
@@ -356,28 +353,30 @@ def _columns(item: Measured, distance: float, reference: RandomReference | None)
     return Columns.of(item.triplets, squared, gates.weight.numpy(), outscores, distance, hardness)
 
 
-def _score(item: Measured) -> Score:
+def _score(item: Measured) -> SubsetScore:
     return item.influence, item.nats(item.influence.budgets[0])
 
 
-def _gap(first: Score, second: Score) -> Difference:
+def _gap(first: SubsetScore, second: SubsetScore) -> Difference:
     (influence, nats), (other_influence, other_nats) = first, second
     return difference(influence, other_influence, nats - other_nats)
 
 
-def _known_scores(counts: SharedCounts, items: Sequence[Measured], table: Sequence[Measured]) -> dict[Key, Score]:
+def _known_scores(
+    counts: SharedCounts, items: Sequence[Measured], table: Sequence[Measured]
+) -> dict[SubsetKey, SubsetScore]:
     """Return the known scores: those of whole sources, and on the common queries if the table is restricted to them."""
-    whole = {Key(place, counts.of(place, place).identity): item for place, item in enumerate(items)}
-    common = {Key(place, counts.common): item for place, item in enumerate(table)} if counts.in_table else {}
+    whole = {SubsetKey(place, counts.of(place, place).identity): item for place, item in enumerate(items)}
+    common = {SubsetKey(place, counts.common): item for place, item in enumerate(table)} if counts.in_table else {}
     return {key: _score(item) for key, item in {**common, **whole}.items()}
 
 
-def _sets(pair: Pair, shared: Shared, settings: Settings) -> list[Key]:
+def _sets(pair: SourcePair, shared: Shared, settings: Settings) -> list[SubsetKey]:
     """Return the two sets that a pair compares. Beyond budget 1, both are cut to equal size for this pair only."""
     a, b = pair
     if settings.budget <= 1.0:
-        return [Key(a, shared.identity), Key(b, shared.identity)]
-    return [Key(a, shared.identity, b), Key(b, shared.identity, a)]
+        return [SubsetKey(a, shared.identity), SubsetKey(b, shared.identity)]
+    return [SubsetKey(a, shared.identity, b), SubsetKey(b, shared.identity, a)]
 
 
 def _compared_triplets(plan: Plan, items: Sequence[Measured], queries: Flags, settings: Settings) -> list[Index]:
@@ -386,5 +385,5 @@ def _compared_triplets(plan: Plan, items: Sequence[Measured], queries: Flags, se
     if settings.budget <= 1.0:
         return keeps
     rows = [item.triplets.take(keep) for item, keep in zip(items, keeps, strict=True)]
-    level = level_places(plan, rows, settings.seed)
-    return keeps if level is None else [keep[places] for keep, places in zip(keeps, level, strict=True)]
+    places_of = equal_size_places(plan, rows, settings.seed)
+    return keeps if places_of is None else [keep[places] for keep, places in zip(keeps, places_of, strict=True)]

@@ -98,15 +98,15 @@ def _ranked_sets(
     context: Context, inside: Sequence[tuple[Measured, Index]], parts: Sequence[Measured]
 ) -> Sequence[Measured]:
     """Return the sets used to rank a slice: the parts, cut to equal size beyond budget 1 if possible."""
-    from secid.triplets.measure_set import level_places
+    from secid.triplets.measure_set import equal_size_places
 
     triplets, settings = [part.triplets for part in parts], context.settings
-    level = None if settings.budget <= 1.0 else level_places(context.plan, triplets, settings.seed)
-    if level is None:
+    equal_size = None if settings.budget <= 1.0 else equal_size_places(context.plan, triplets, settings.seed)
+    if equal_size is None:
         return parts
     return [
         part if len(places) == len(keep) else context.measurer.part(item, keep[places], settings.budget)
-        for part, (item, keep), places in zip(parts, inside, level, strict=True)
+        for part, (item, keep), places in zip(parts, inside, equal_size, strict=True)
     ]
 
 
@@ -130,7 +130,7 @@ def _slice(
     order = apart.listed(pairs.order(by_score, same_queries=same))
     ranked = [sets[name] for name in order]
     scores = {item.name: item.nats(budget) for item in ranked}
-    compared = comparisons(pairs.in_order(order), budget)
+    compared = comparisons(pairs.sorted_by(order), budget)
     names = apart.ranked(order)
     places, ties = {name: place for place, name in enumerate(names, 1)}, tie_letters(names, compared)
     leader = next(iter(whole))

@@ -9,7 +9,7 @@ from typing import Annotated, Any
 
 import typer
 
-from secid.cli.options import (
+from secid.cli.command import (
     ENCODING_SETTINGS,
     GUIDE_SETTINGS,
     INPUT,
@@ -19,12 +19,19 @@ from secid.cli.options import (
     Quiet,
     Sources,
     Split,
+    check_outputs,
+    files_read,
     flag,
+    print_json,
+    print_result,
+    print_screen,
+    print_verdict,
     takes_settings,
+    write_results,
 )
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import ANY_FINDING, CHECKED_FINDINGS
-from secid.results.inputs import PROBE_SETTINGS
+from secid.results.commands import PROBE_SETTINGS
 
 # `secid check`.
 
@@ -68,7 +75,6 @@ def check(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict, write_results
     from secid.pages.check_page import CHECK_FORMATS, check_screen
 
     files = out or []
@@ -116,7 +122,6 @@ def audit(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict, write_results
     from secid.pages.evidence import AUDIT_FORMATS, audit_page
     from secid.pages.screen import screen_of
 
@@ -133,7 +138,7 @@ def audit(
 
 training = partial(flag, group="Training")
 PROBE_GUIDE_SETTINGS = ("guide", "guide_query_prefix", "guide_passage_prefix")
-HIDDEN_FLAGS = (
+HIDDEN_PROBE_FLAGS = (
     "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
     "query_prompt", "passage_prompt", "trust_remote_code",
 )  # fmt: skip
@@ -146,7 +151,7 @@ HELP_TEXTS = {
 """Help texts of flags that have another meaning in `secid score`."""
 
 
-@takes_settings(*PROBE_SETTINGS, *PROBE_GUIDE_SETTINGS, hidden=HIDDEN_FLAGS, texts=HELP_TEXTS)
+@takes_settings(*PROBE_SETTINGS, *PROBE_GUIDE_SETTINGS, hidden=HIDDEN_PROBE_FLAGS, texts=HELP_TEXTS)
 def probe(
     sources: Sources,
     steps: Annotated[int, training("--steps", metavar="N", text="Steps per training run.")] = 100,
@@ -209,7 +214,6 @@ def probe(
     """
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import check_outputs, files_read, print_result, print_verdict, write_results
     from secid.pages.evidence import PROBE_FORMATS, probe_screen
 
     files = out or []
@@ -255,7 +259,6 @@ def explain(
 
     Example: secid explain false_negative
     """
-    from secid.cli.outputs import print_json, print_screen
     from secid.pages.explain import explained, explained_screen
 
     if json:

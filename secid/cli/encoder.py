@@ -10,8 +10,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 import typer
 
-from secid.cli.options import ENCODING_SETTINGS, Json, flag, takes_settings
-from secid.cli.outputs import print_json, print_json_text, print_lines, print_screen, print_stderr
+from secid.cli.command import (
+    ENCODING_SETTINGS,
+    Json,
+    flag,
+    print_json,
+    print_json_text,
+    print_lines,
+    print_screen,
+    print_stderr,
+    takes_settings,
+)
 
 if TYPE_CHECKING:
     from secid.encode import CacheFolder
@@ -157,9 +166,7 @@ def _folder(settings: dict[str, Any]) -> CacheFolder:
 # `secid doctor`.
 
 
-def doctor(
-    json: Json = False,
-) -> None:
+def doctor(json: Json = False) -> None:
     """Print versions, devices and caches for a bug report."""
     from secid.run_folder.write import diagnosis
 

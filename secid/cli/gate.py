@@ -13,17 +13,22 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.options import (
+from secid.cli.command import (
     ENCODING_SETTINGS,
     GUIDE_SETTINGS,
     READING_SETTINGS,
     SCORING_SETTINGS,
     Json,
     Quiet,
+    check_outputs,
+    files_read,
     flag,
+    print_lines,
+    print_result,
+    print_verdict,
     takes_settings,
+    write_results,
 )
-from secid.cli.outputs import print_lines
 
 if TYPE_CHECKING:
     from secid.results.gate import GateVerdict
@@ -44,11 +49,7 @@ judging = partial(flag, group="Gate")
 def gate(
     sources: Annotated[
         list[str] | None,
-        typer.Argument(
-            metavar="SOURCE",
-            help="Files, globs, folders, or name=path.",
-            show_default=False,
-        ),
+        typer.Argument(metavar="SOURCE", help="Files, globs, folders, or name=path.", show_default=False),
     ] = None,
     against: Annotated[
         Path | None, judging("--against", metavar="FILE", text="Baseline that `secid baseline` wrote.")
@@ -57,8 +58,7 @@ def gate(
         Path | None, judging("--policy", metavar="FILE", text="Policy file [default: the [gate] table of secid.toml].")
     ] = None,
     paired: Annotated[
-        Path | None,
-        judging("--paired", metavar="RUN", text="Run folder of the baseline, to compare by query."),
+        Path | None, judging("--paired", metavar="RUN", text="Run folder of the baseline, to compare by query.")
     ] = None,
     init: Annotated[bool, judging("--init", text="Write a commented policy for this baseline.")] = False,
     exit_zero: Annotated[bool, judging("--exit-zero", text="Exit 0 whatever the verdict, for a trial period.")] = False,
@@ -100,7 +100,6 @@ def gate(
 
     read_policy(policy)  # reports an invalid policy before anything else is loaded
     if out:
-        from secid.cli.outputs import check_outputs, files_read
         from secid.pages.gate_ci import GATE_FORMATS
         from secid.tools.gating.baseline import table_path
 
@@ -108,7 +107,6 @@ def gate(
         check_outputs(out, GATE_FORMATS, chain(inputs, files_read(sources, settings)))
     from secid.api import gate as judge
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import print_verdict
 
     with ConsoleProgress(quiet) as progress:
         verdict = judge(sources, against, policy=policy, paired=paired, progress=progress, **settings)
@@ -135,7 +133,6 @@ def _show(verdict: GateVerdict, json: bool, out: list[Path], annotations: Annota
 
     If the reader of stdout stops early, as `head` does, the verdict is the same.
     """
-    from secid.cli.outputs import print_result, write_results
     from secid.pages.gate_ci import GATE_FORMATS, append_step_summary, github_annotations
     from secid.pages.gate_page import gate_page
     from secid.pages.screen import screen_of

@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.options import (
+from secid.cli.command import (
     ENCODING_SETTINGS,
     GUIDE_SETTINGS,
     OUTPUT,
@@ -18,6 +18,7 @@ from secid.cli.options import (
     Quiet,
     Split,
     flag,
+    print_result,
     takes_settings,
 )
 from secid.settings import flag_of
@@ -27,7 +28,7 @@ if TYPE_CHECKING:
     from secid.write.writer import Schema
 
 mining = partial(flag, group="Mining")
-HIDDEN_FLAGS = (
+HIDDEN_MINE_FLAGS = (
     "format", "query_column", "positive_column", "negative_column", "label_column", "positive_score", "source_column",
     "query_prompt", "passage_prompt", "dtype", "tokenizer", "temperature",
 )  # fmt: skip
@@ -42,7 +43,7 @@ HIDDEN_FLAGS = (
     "tokenizer",
     "temperature",
     "seed",
-    hidden=HIDDEN_FLAGS,
+    hidden=HIDDEN_MINE_FLAGS,
 )
 def mine(
     miners: Annotated[
@@ -112,7 +113,6 @@ def mine(
 
     import secid
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import print_result
     from secid.errors import UsageError
     from secid.pages.mine_text import mined_screen, sweep_screen
 

@@ -9,18 +9,17 @@ from typing import Annotated
 
 import typer
 
-from secid.cli.options import Json, Legend, flag
+from secid.cli.command import Json, Legend, check_outputs, flag, print_json, print_json_text, print_screen, print_stderr
 from secid.errors import UsageError
 from secid.results import Run
-from secid.results.inputs import with_run_folder
+from secid.results.commands import with_run_folder
 
 # `secid report`.
 
 
 def report(
     runs: Annotated[
-        list[Path],
-        typer.Argument(help="Run folders, or their report.json files.", metavar="RUN", show_default=False),
+        list[Path], typer.Argument(help="Run folders, or their report.json files.", metavar="RUN", show_default=False)
     ],
     out: Annotated[
         list[Path] | None,
@@ -41,10 +40,9 @@ def report(
     Example: secid report secid-runs/monday secid-runs/friday -o changes.html -o changes.md
     """
     from secid.analyses.registry import read_run
-    from secid.cli.outputs import check_outputs, print_json_text, print_screen, print_stderr
     from secid.files import write_whole
     from secid.pages.comparison import COMPARISON_FORMATS, compare, labels, page_of_comparison
-    from secid.pages.formats import OF_METRICS, format_of, run_formats
+    from secid.pages.formats import METRICS_FORMAT, format_of, run_formats
     from secid.pages.screen import screen_of
     from secid.pages.sections import run_screen
     from secid.results.document import read_probe
@@ -53,7 +51,7 @@ def report(
     _refuse_pages(runs)
     folder = runs[0] if len(runs) == 1 and runs[0].is_dir() else None
     probe = None if folder is None else read_probe(folder)
-    of_run = {**run_formats(probe), **OF_METRICS}
+    of_run = {**run_formats(probe), **METRICS_FORMAT}
     inputs = (path / "report.json" if path.is_dir() else path for path in runs)
     check_outputs(files, of_run if len(runs) == 1 else COMPARISON_FORMATS, inputs)
     named = [(label, _with_typed_folder(read_run(path), path)) for label, path in zip(labels(runs), runs, strict=True)]
@@ -130,7 +128,6 @@ def compare(
 
     from secid.analyses.agreement import agree, outcomes_of, unmatched_names
     from secid.analyses.registry import read_run
-    from secid.cli.outputs import print_json, print_screen, print_stderr
     from secid.pages.evidence import agreement_screen, conclusion
 
     scored, outcomes = read_run(run), outcomes_of(against)

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Annotated, Any
 
 import typer
 
-from secid.cli.options import (
+from secid.cli.command import (
     ENCODING_SETTINGS,
     GUIDE_SETTINGS,
     READING_SETTINGS,
@@ -23,10 +23,14 @@ from secid.cli.options import (
     Out,
     Quiet,
     Sources,
+    check_outputs,
+    files_read,
     flag,
+    print_json_text,
+    print_screen,
+    print_verdict,
     takes_settings,
 )
-from secid.cli.outputs import print_json_text
 from secid.settings import SHARD_LOCAL_SETTINGS
 
 if TYPE_CHECKING:
@@ -40,8 +44,7 @@ RunOption = Annotated[
 ]
 Force = Annotated[bool, flag("--force", text="Replace an existing run folder.")]
 StateDirOption = Annotated[
-    str | None,
-    flag("--state-dir", metavar="URL", text="Folder or bucket for the states of shards.", group="Output"),
+    str | None, flag("--state-dir", metavar="URL", text="Folder or bucket for the states of shards.", group="Output")
 ]
 Prepare = Annotated[
     bool, flag("--prepare", text="With --shard: only count this shard's part of the texts.", hidden=True)
@@ -86,7 +89,6 @@ def _score(
         _score_shard(sources, encoder, run, force, state_dir, prepare, quiet, {"-o": out, "--json": json}, settings)
         return
     from secid import api
-    from secid.cli.outputs import files_read
 
     score: Callable[..., Run] = api.score
     if on is not None or shards is not None:
@@ -138,14 +140,13 @@ def show(
 
     from secid.analyses.registry import to_json
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import check_outputs, print_screen, print_verdict
     from secid.errors import OutputError, RunNotWrittenError
     from secid.files import check_writable, write_whole
-    from secid.pages.formats import OF_METRICS, RUN_FORMATS, format_of
+    from secid.pages.formats import METRICS_FORMAT, RUN_FORMATS, format_of
     from secid.pages.sections import run_screen
 
     # If a file cannot be written, the result is printed before the error.
-    formats = {**RUN_FORMATS, **OF_METRICS}
+    formats = {**RUN_FORMATS, **METRICS_FORMAT}
     check_outputs(outputs, formats, inputs, "; --run names a run folder")
     problem: OutputError | None = None
     folder = run

@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Annotated
 
 import typer
 
-from secid.cli.options import Json, Quiet, RunFolder, flag
+from secid.cli.command import Json, Quiet, RunArgument, flag, print_json, print_screen
 from secid.errors import UsageError
 
 if TYPE_CHECKING:
@@ -27,7 +27,7 @@ OUT_HELP = "New file: .jsonl, .jsonl.gz or .parquet."
 
 
 def select(
-    run: RunFolder,
+    run: RunArgument,
     out: Annotated[Path | None, flag("-o", "--out", metavar="FILE", text=f"{OUT_HELP} [required]")] = None,
     source: Annotated[
         str | None, flag("--source", metavar="SOURCE", text="Source to copy, if the run has several.")
@@ -79,7 +79,6 @@ def select(
 
     from secid import api
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import print_json, print_screen
     from secid.tools.export.screens import selection_screen
 
     if out is None:
@@ -108,7 +107,7 @@ def select(
 
 
 def flagged(
-    run: RunFolder,
+    run: RunArgument,
     finding: Annotated[
         str | None, flag("--finding", metavar="NAME", text="A finding, such as inversion; `secid explain` lists all.")
     ] = None,
@@ -125,7 +124,6 @@ def flagged(
     """
     from secid import api
     from secid.analyses.registry import read_run_folder
-    from secid.cli.outputs import print_screen
     from secid.tools.export.screens import flagged_screen
 
     sources = read_run_folder(run)[1].sources
@@ -147,7 +145,7 @@ SHARE = re.compile(r"(.+?)=([^=,]+)(?:,|$)")
 
 
 def mix(
-    run: RunFolder,
+    run: RunArgument,
     shares: Annotated[
         str | None,
         flag("--shares", metavar="NAME=S,…", text="Share of each source in the mixture, such as bm25=0.6,dense=0.4."),
@@ -190,7 +188,6 @@ def mix(
     from secid import api
     from secid.analyses.registry import read_run
     from secid.cli.console import ConsoleProgress
-    from secid.cli.outputs import print_json, print_screen
     from secid.tools.export.screens import mixture_screen
 
     report = read_run(run)

@@ -6,8 +6,17 @@ from typing import TYPE_CHECKING
 
 from secid.encode.cache import Cache
 from secid.encode.cache_folder import CacheFolder
-from secid.encode.encoder import MODEL_FIELDS, EncodedBatch, Encoder, Role, StreamingEncoder, embed, unused_flags
-from secid.encode.objects import from_callable, is_sentence_transformer
+from secid.encode.encoder import (
+    MODEL_FIELDS,
+    EncodedBatch,
+    Encoder,
+    Role,
+    StreamingEncoder,
+    embed,
+    from_callable,
+    is_sentence_transformer,
+    unused_flags,
+)
 from secid.encode.selftest import Description, batch_noise, describe, self_test, smallest_distance
 from secid.errors import EncoderError
 from secid.progress import Progress, Silent
@@ -33,7 +42,6 @@ __all__ = [
     "embed",
     "from_callable",
     "ignored",
-    "is_encoder_object",
     "is_sentence_transformer",
     "load",
     "refuse_no_encoder_object",
@@ -47,11 +55,6 @@ def ignored(settings: Settings, encoder: object) -> tuple[Fact, ...]:
     if encoder is None or isinstance(encoder, str) or is_sentence_transformer(encoder):
         return ()
     return unused_flags(settings, "unused_by_object", (*RECIPE_FIELDS, *MODEL_FIELDS))
-
-
-def is_encoder_object(encoder: object) -> bool:
-    """Return True if the encoder is an object, not a name."""
-    return encoder is not None and not isinstance(encoder, str)
 
 
 def refuse_no_encoder_object(encoder: object) -> None:
@@ -74,7 +77,7 @@ def load(settings: Settings, progress: Progress | None = None, encoder: EncoderL
     """
     refuse_no_encoder_object(encoder)
     if is_sentence_transformer(encoder):
-        from secid.encode.objects import load_in_memory
+        from secid.encode.transformer import load_in_memory
 
         return load_in_memory(encoder, settings)
     if encoder is not None and not isinstance(encoder, str):

@@ -44,8 +44,6 @@ batches of 131,072 tokens), padding is 6 % with chunks of 4,096 texts, 11 % with
 
 CHUNKS_AHEAD = 4
 """Number of tokenised chunks to keep ready for the device."""
-GOOD_BATCHES = 64
-"""Number of successful batches after which a lowered budget is doubled, in case another process has freed memory."""
 
 
 class TokenBatch(NamedTuple):
@@ -55,12 +53,6 @@ class TokenBatch(NamedTuple):
     positions: NDArray[np.int64]
     lengths: NDArray[np.int64]
     truncated: NDArray[np.bool_]
-
-
-def by_length(texts: Sequence[str]) -> NDArray[np.int64]:
-    """Return the positions of the texts, longest first, so that memory runs out early or never. Ties stay in order."""
-    lengths = np.fromiter(map(len, texts), dtype=np.int64, count=len(texts))
-    return np.argsort(-lengths, kind="stable")
 
 
 def longest_first(tokens: Tokens) -> NDArray[np.int64]:
@@ -104,11 +96,10 @@ class BatchQueue:
     """
 
     def __init__(self, chunks: Iterator[tuple[NDArray[np.int64], Tokens]], budget: int, padding: int) -> None:
-        self.budget = self._first_budget = budget
+        self.budget = budget
         self._batches = self._cut(chunks, padding)
         self._returned: list[TokenBatch] = []
-        self._n_taken = self._n_good = 0
-        self._n_wanted = GOOD_BATCHES
+        self._n_taken = 0
         self._changed = threading.Condition()
         self._error: Exception | None = None
 
@@ -140,10 +131,6 @@ class BatchQueue:
         """Report that n batches are encoded, or lost to an error that ends the stream."""
         with self._changed:
             self._n_taken -= n
-            self._n_good += n
-            if self.budget < self._first_budget and self._n_good >= self._n_wanted:
-                self.budget = min(2 * self.budget, self._first_budget)
-                self._n_good = 0
             self._changed.notify_all()
 
     def give_back(self, batch: TokenBatch, *parts: TokenBatch) -> None:
@@ -158,8 +145,6 @@ class BatchQueue:
         with self._changed:
             while self.budget >= size and self.budget > 1:
                 self.budget //= 2
-            self._n_good = 0
-            self._n_wanted *= 2  # retry larger batches less and less often
 
     def _cut(self, chunks: Iterator[tuple[NDArray[np.int64], Tokens]], padding: int) -> Iterator[TokenBatch]:
         for positions, tokens in chunks:
@@ -244,7 +229,8 @@ def token_chunks(
     ahead: deque[tuple[NDArray[np.int64], Future[Tokens]]] = deque()
     try:
         for start, window in text_windows(texts):
-            order = by_length(window)
+            lengths = np.fromiter(map(len, window), np.int64, len(window))
+            order = np.argsort(-lengths, kind="stable")  # longest first, so that memory runs out early or never
             for first in range(0, len(order), chunk):
                 places = order[first : first + chunk]
                 part = [window[place] for place in places.tolist()]
@@ -260,7 +246,7 @@ def token_chunks(
 
 # The tokenizer of an encoder, used in bulk and without padding. Its Rust core returns ids as lists.
 
-OTHER, LETTER, IDEOGRAPH, MARK = range(4)
+OTHER_KIND, LETTER_KIND, IDEOGRAPH_KIND, MARK_KIND = range(4)
 IDEOGRAPHS = ((0x3400, 0x9FFF), (0xF900, 0xFAFF), (0x20000, 0x3FFFF))
 LAST_ASCII = 0x7F
 
@@ -301,7 +287,7 @@ class Tokeniser:
         )
         return Tokens(ids, lengths, truncated)
 
-    def pieces(self, texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+    def word_pieces(self, texts: list[str]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Return the ids of all texts, cut and without special tokens, and (n,) the number of ids of each text."""
         tokens = self._read(texts)
         is_text = ~np.isin(tokens.ids, list(self._special_ids))
@@ -380,8 +366,8 @@ def load_tokeniser(recipe: Recipe, trust_remote_code: bool) -> Tokeniser:
 def _kind(character: str) -> int:
     category = unicodedata.category(character)[0]
     if category == "L":
-        return IDEOGRAPH if any(low <= ord(character) <= high for low, high in IDEOGRAPHS) else LETTER
-    return MARK if category == "M" else OTHER
+        return IDEOGRAPH_KIND if any(low <= ord(character) <= high for low, high in IDEOGRAPHS) else LETTER_KIND
+    return MARK_KIND if category == "M" else OTHER_KIND
 
 
 def _unknown_share(text: str, encoding: Any, unknown: int | None) -> float:
@@ -400,11 +386,11 @@ def _unknown_share(text: str, encoding: Any, unknown: int | None) -> float:
         np.add.at(changes, ends[flags], -1)
         return np.asarray(np.cumsum(changes)[:-1])
 
-    known = (inside(kinds != OTHER) > 1) | (inside(kinds == IDEOGRAPH) > 0)
+    known = (inside(kinds != OTHER_KIND) > 1) | (inside(kinds == IDEOGRAPH_KIND) > 0)
     if unknown is not None:
         known &= np.array(encoding.ids, np.int64) != unknown
     n_read = int(ends.max(initial=0)) if encoding.overflowing else len(text)
-    letters = ((kinds == LETTER) | (kinds == IDEOGRAPH))[:n_read]
+    letters = ((kinds == LETTER_KIND) | (kinds == IDEOGRAPH_KIND))[:n_read]
     split = covering(np.ones(len(starts), np.bool_)) > 1
     strange = letters & ((covering(known) == 0) | split)[:n_read] & (np.array([*map(ord, text)]) > LAST_ASCII)[:n_read]
     return float(strange.sum() / max(1, letters.sum()))

@@ -13,7 +13,6 @@ import time
 from collections import deque
 from collections.abc import Callable
 from concurrent.futures import Future, ThreadPoolExecutor
-from contextlib import suppress
 from pathlib import Path
 from typing import Any
 
@@ -25,7 +24,7 @@ from secid.encode.encoder import Float32Rows, host_rows
 from secid.encode.segment import (
     MARKED_KEY_BYTES,
     DamagedSegmentError,
-    Keys,
+    KeyBytes,
     Segment,
     SegmentWriter,
     Words,
@@ -85,15 +84,7 @@ class Cache:
         """Open the cache of the encoder with this fingerprint, in the folder from the settings."""
         return cls(CacheFolder.of(settings), fingerprint, name, half)
 
-    @property
-    def dimension(self) -> int | None:
-        """Length of a cached row; None if no segment can be read."""
-        for folder in readable_segments(self._home):
-            with suppress(DamagedSegmentError, OSError):
-                return int(Segment(folder).meta["dimension"])
-        return None
-
-    def lookup(self, keys: Keys, dimension: int, put: RowSink) -> NDArray[np.bool_]:
+    def lookup(self, keys: KeyBytes, dimension: int, put: RowSink) -> NDArray[np.bool_]:
         """Pass the rows of cached keys to `put`, block by block. Return (n,) flags of cached keys.
 
         keys : (n, 16) uint8, distinct.
@@ -141,7 +132,7 @@ class Cache:
                 f"so the next run encodes the rest again; {self._folder.remedy}"
             )
 
-    def add(self, keys: Keys, rows: Any, truncated: NDArray[np.bool_]) -> None:
+    def add(self, keys: KeyBytes, rows: Any, truncated: NDArray[np.bool_]) -> None:
         """Queue rows (n, d), announced by `expect`, for writing. rows: an array or tensor that must not change."""
         n_bytes = 4 * rows.shape[0] * rows.shape[1]
         self._pending.append((n_bytes, self._pool.submit(self._write, keys, rows, truncated)))
@@ -173,7 +164,7 @@ class Cache:
     def _size(self, n_rows: int, dimension: int) -> int:
         return n_rows * (dimension * np.dtype(self._dtype).itemsize + MARKED_KEY_BYTES)
 
-    def _write(self, keys: Keys, rows: Any, truncated: NDArray[np.bool_]) -> None:
+    def _write(self, keys: KeyBytes, rows: Any, truncated: NDArray[np.bool_]) -> None:
         """Write rows to the current segment. Runs in the background thread."""
         size = self._size(*rows.shape)
         if self._writes and size > self._room:

@@ -30,7 +30,7 @@ CPU_BF16_BUDGET = 2_048
 GPU_BUDGET = 131_072
 """Padded tokens per batch on a CUDA GPU. `Replica.work` halves them if the GPU runs out of memory."""
 
-OTHER_BUDGET = 16_384
+OTHER_GPU_BUDGET = 16_384
 """Padded tokens per batch (200 passages) on Apple's and Intel's GPUs, which share the host's memory or have little
 memory. Not measured."""
 
@@ -42,8 +42,7 @@ TEXTS_PER_GPU = 32_768
 
 
 DEVICE_SHARE = 0.4
-"""Maximum share of a GPU's free memory for rows. The rest is for the encoder's batches and the measure stage's blocks.
-"""
+"""Maximum share of a GPU's free memory for rows. The rest is for the encoder's batches and the blocks of measuring."""
 
 
 def is_gpu(device: torch.device) -> bool:
@@ -55,8 +54,8 @@ def is_gpu(device: torch.device) -> bool:
 def without_cudnn_attention(device: torch.device) -> Iterator[None]:
     """Keep torch from computing attention on a GPU with cuDNN, which builds a plan for each new shape of a batch.
 
-    Batches differ in both sizes, so nearly every batch would need a plan. The switch is one for all threads and
-    devices. Source: docs/decisions/gpu-attention.md.
+    Batches differ in both sizes, so nearly every batch would need a plan. The switch applies to all threads
+    and devices. Source: docs/decisions/gpu-attention.md.
     """
     enabled = is_gpu(device) and torch.backends.cuda.cudnn_sdp_enabled()  # type: ignore[no-untyped-call]
     if enabled:
@@ -148,7 +147,7 @@ def default_budget(device: torch.device, dtype: torch.dtype = torch.float32) -> 
     """Return the number of padded tokens per batch for a device and number format."""
     if device.type == "cpu" and dtype == torch.bfloat16:
         return CPU_BF16_BUDGET
-    return {"cuda": GPU_BUDGET, "cpu": CPU_BUDGET}.get(device.type, OTHER_BUDGET)
+    return {"cuda": GPU_BUDGET, "cpu": CPU_BUDGET}.get(device.type, OTHER_GPU_BUDGET)
 
 
 def n_devices(available: int, n_texts: int) -> int:
@@ -157,7 +156,6 @@ def n_devices(available: int, n_texts: int) -> int:
 
 
 # A copy of an encoder's modules on a device turns batches of token ids into text vectors.
-#
 # Source: FORMATS 2 (recipes), METHOD 11 (precision).
 
 OUT_OF_MEMORY = ("out of memory", "alloc_failed", "not enough memory", "can't allocate memory")
@@ -310,7 +308,10 @@ class Replica(NamedTuple):
             if not is_out_of_memory(error):
                 raise
             if len(batch.positions) == 1:
-                raise self._out_of_memory(batch) from error
+                raise EncoderError(
+                    f"out of memory on {self.device} with a single text of {int(batch.lengths[0])} tokens",
+                    remedy="use a smaller --max-length, a smaller encoder or --device cpu",
+                ) from error
             return None
 
     def _bind_thread(self) -> None:
@@ -319,12 +320,6 @@ class Replica(NamedTuple):
             torch.set_num_threads(1)
         elif is_gpu(self.device):
             torch.cuda.set_device(self.device)
-
-    def _out_of_memory(self, batch: TokenBatch) -> EncoderError:
-        return EncoderError(
-            f"out of memory on {self.device} with a single text of {int(batch.lengths[0])} tokens",
-            remedy="use a smaller --max-length, a smaller encoder or --device cpu",
-        )
 
     @torch.inference_mode()
     def forward(self, batch: TokenBatch, recipe: Recipe, skip: int) -> Tensor:

@@ -1,21 +1,23 @@
-"""Define the interface of encoders, and check, scale and move their rows."""
+"""Define the interface of encoders, check, scale and move their rows, and use any Python function as an encoder."""
 
 from __future__ import annotations
 
-from collections.abc import Generator, Iterable, Iterator, Sequence
+from collections.abc import Callable, Generator, Iterable, Iterator, Sequence
 from contextlib import contextmanager
 from typing import TYPE_CHECKING, Any, Literal, NamedTuple, Protocol, runtime_checkable
 
 import numpy as np
 from numpy.typing import NDArray
 
-from secid.errors import EncoderError, NonFiniteEmbeddingError
+from secid.errors import EncoderError, NonFiniteEmbeddingError, SecidError
 from secid.records import Fact
 from secid.results import EncoderInfo
 from secid.settings import DEFAULTS, Settings, flag_of
 
 if TYPE_CHECKING:
     import torch
+    from sentence_transformers import SentenceTransformer
+    from typing_extensions import TypeIs
 
 # The interface of an encoder, without torch, so that planning and caching can use these types without a model.
 
@@ -123,21 +125,15 @@ def own_stream(rows: Any) -> Iterator[None]:
 MODEL_FIELDS = ("dtype", "device", "batch_tokens", "trust_remote_code", "allow_pickle")
 """Settings for loading and running a model. They have no effect if secid does not run the model."""
 
-MIN_ROW_MAXIMUM, MAX_ROW_MAXIMUM = 1e-15, 1e15
-"""Range for the largest number of a row that keeps sums of squares far from float32's limits, in any dimension."""
-
-MIN_SQUARE, MAX_SQUARE = 1e-250, 1e250
-"""Range of squared lengths that are far from the limits of float64."""
-
 BLOCK_ROWS = 512
 """Number of rows to scale at once. Their float64 copy stays in the processor's cache."""
 
 ROW_PER_TEXT_REMEDY = "return one vector for each text, all of one length"
 
-Rows = NDArray[np.floating[Any]]
+VectorRows = NDArray[np.floating[Any]]
 
 
-def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Rows:
+def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> VectorRows:
     """Return values as (n_texts, d) numbers. Keep floating-point formats. Raises EncoderError for another shape."""
     try:
         rows = np.asarray(values)
@@ -153,40 +149,26 @@ def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Row
     return rows
 
 
-def finish_rows(rows: Rows, truncate_dim: int | None, normalize: bool) -> Float32Rows:
+def finish_rows(rows: VectorRows, truncate_dim: int | None, normalize: bool) -> Float32Rows:
     """Return the first `truncate_dim` numbers of each row, at unit length if `normalize`. A zero row stays zero.
 
-    Rows that float32 cannot hold are always scaled to unit length, because the score uses only directions.
-    NaN and infinity stay NaN or infinity. `embed` stops on them and names the text.
+    NaN, infinity and numbers that float32 cannot hold stay NaN or infinity. `embed` stops on them and names the text.
     """
     if truncate_dim is not None:
         rows = rows[:, :truncate_dim]
-    if normalize:
-        return _unit_rows(rows)
-    if rows.dtype.itemsize <= np.dtype(np.float32).itemsize:
-        return rows.astype(np.float32, copy=False)
-    largest = np.abs(rows).max(axis=1)
-    outside = (largest > 0) & (largest < np.inf) & ((largest < MIN_ROW_MAXIMUM) | (largest > MAX_ROW_MAXIMUM))
     with np.errstate(over="ignore"):
-        finished = rows.astype(np.float32)
-    finished[outside] = _unit_rows(rows[outside])
-    return finished
+        return _unit_rows(rows) if normalize else rows.astype(np.float32, copy=False)
 
 
-def _unit_rows(rows: Rows) -> Float32Rows:
+def _unit_rows(rows: VectorRows) -> Float32Rows:
     """Scale rows to unit length in float64, and round once at the end."""
     unit = np.empty(rows.shape, np.float32)
     for start in range(0, len(rows), BLOCK_ROWS):
         block = slice(start, start + BLOCK_ROWS)
         part = rows[block].astype(np.float64)
-        with np.errstate(over="ignore", under="ignore", invalid="ignore"):
-            squares = np.einsum("ij,ij->i", part, part)
-            if not ((squares > MIN_SQUARE) & (squares < MAX_SQUARE)).all():
-                _, exponent = np.frexp(np.abs(part).max(axis=1, keepdims=True))
-                part = np.ldexp(part, -exponent)  # exact; the largest number of each row is now 0.5 to 1
-                squares = np.einsum("ij,ij->i", part, part)
-            part /= np.sqrt(np.where(squares == 0, 1, squares))[:, None]
-            unit[block] = part
+        squares = np.einsum("ij,ij->i", part, part)
+        with np.errstate(invalid="ignore"):
+            unit[block] = part / np.sqrt(np.where(squares == 0, 1, squares))[:, None]
     return unit
 
 
@@ -268,3 +250,89 @@ def _squares(rows: Any, exact: bool) -> Any:
     if isinstance(rows, np.ndarray):
         return np.einsum("ij,ij->i", rows, rows, dtype=np.float64 if exact else None)
     return (rows.double() if exact else rows).square().sum(1)
+
+
+# Any Python function as an encoder.
+
+EncodeFunction = Callable[[list[str], Role], Any]
+
+
+class FunctionEncoder:
+    """Encoder that passes texts and their role to a function unchanged, and checks and scales the returned rows."""
+
+    def __init__(self, function: EncodeFunction, info: EncoderInfo) -> None:
+        self._function = function
+        self.info = info
+
+    def encode(self, texts: Sequence[str], role: Role) -> Float32Rows:
+        """Return (n, info.dim) float32; unit rows if `info.normalize`.
+
+        Raises EncoderError if the function does not return one row of numbers per text.
+        """
+        if not texts:
+            return np.empty((0, self.info.dim), np.float32)
+        rows = _answer(self._function, list(texts), role, self.info.dim, self.info.name)
+        return finish_rows(rows, None, self.info.normalize)
+
+
+def from_callable(
+    function: EncodeFunction, name: str, *, fingerprint: str = "", normalize: bool = True
+) -> FunctionEncoder:
+    """Return an encoder that calls a function.
+
+    function    : `function(texts, role)` returns one vector per text, and adds its own prefixes.
+    name        : name in reports.
+    fingerprint : text that identifies exactly this function with its weights, so that its rows can be cached. Without
+                  a fingerprint, nothing is cached.
+    normalize   : whether to scale rows to unit length.
+    Raises EncoderError if the function does not return (n, d) numbers.
+    """
+    if not name:
+        raise EncoderError("an encoder function needs a name", remedy="write from_callable(function, 'my-encoder')")
+    probe = _answer(function, ["dimension"], "passage", None, name)
+    info = EncoderInfo(
+        name=name,
+        revision=None,
+        weights_sha256=None,
+        pooling="unknown",
+        query_prefix="",
+        passage_prefix="",
+        max_length=None,
+        normalize=normalize,
+        dtype="unknown",
+        device="unknown",
+        dim=probe.shape[1],
+        fingerprint=fingerprint,
+        rules={"query_prefix": "function", "passage_prefix": "function", "normalize": "caller"},
+        facts=() if fingerprint else (Fact("no_fingerprint"),),
+    )
+    return FunctionEncoder(function, info)
+
+
+def _answer(function: EncodeFunction, texts: list[str], role: Role, dimension: int | None, name: str) -> VectorRows:
+    """Return the function's rows for these texts. Raises EncoderError if it fails or returns anything else."""
+    try:
+        values = function(texts, role)
+    except SecidError:
+        raise
+    except Exception as error:
+        batch = f"{len(texts):,} {role} text{'s' * (len(texts) > 1)}, starting with {texts[0][:40]!r}"
+        reason = " ".join(f"{type(error).__name__}: {error}".split())
+        raise EncoderError(
+            f"the encoder function failed on {batch}: {reason}",
+            where=name,
+            remedy="accept any list of texts with its role; the first call has the single text 'dimension'",
+        ) from error
+    return as_rows(_plain(values), len(texts), dimension, name)
+
+
+def _plain(values: Any) -> Any:
+    """Return tensors as arrays, even if they have gradients or are on a device. Return other values unchanged."""
+    if hasattr(values, "detach"):  # works without importing torch
+        return values.detach().cpu().float().numpy()
+    return [_plain(value) for value in values] if isinstance(values, list | tuple) else values
+
+
+def is_sentence_transformer(encoder: object) -> TypeIs[SentenceTransformer]:
+    """Return True if the encoder is a model of sentence-transformers. Import nothing."""
+    return any(kind.__module__.startswith("sentence_transformers.") for kind in type(encoder).__mro__)

@@ -21,7 +21,7 @@ from secid.encode.encoder import (
     EncodedBatch,
     Float32Rows,
     Role,
-    Rows,
+    VectorRows,
     as_rows,
     cut_dimension,
     finish_rows,
@@ -40,7 +40,7 @@ from secid.settings import Settings, flag_of
 TIMEOUT_SECONDS = 120.0
 """Maximum wait for a response. A large batch on a busy CPU server takes tens of seconds."""
 
-TRIES = 6
+MAX_REQUEST_TRIES = 6
 """Number of attempts per request. The waits of 0.5, 1, 2, 4 and 8 s between them outlast a restart or a rate limit. A
 dead server is reported after 16 s."""
 
@@ -58,7 +58,6 @@ class Http:
     """HTTP client that sends the key in the Authorization header, and retries if a retry can help.
 
     notify     : function that receives a note at the first retry.
-    key_remedy : remedy for a rejected or missing key.
     Redirects are errors, because following one could send the key to another host.
     """
 
@@ -68,7 +67,7 @@ class Http:
         notify: Callable[[str], None],
         key_remedy: str,
         timeout_seconds: float = TIMEOUT_SECONDS,
-        tries: int = TRIES,
+        tries: int = MAX_REQUEST_TRIES,
         sleep: Callable[[float], None] = time.sleep,
     ) -> None:
         self._key = key
@@ -90,9 +89,6 @@ class Http:
                 remedy="correct or unset HTTPS_PROXY and ALL_PROXY",
             ) from None
 
-    def __repr__(self) -> str:
-        return f"Http(key={'set' if self._key else 'none'})"
-
     def ask(self, url: str, document: Mapping[str, Any] | None = None) -> Any:
         """Return the JSON answer to a GET, or to a POST of `document`.
 
@@ -102,7 +98,9 @@ class Http:
         problem, wait = "", 0.0
         for attempt in range(self._tries):
             if attempt:
-                self._notify_once(f"{url}: {problem}; retrying up to {self._tries - 1} times; {SERVER_CHECK}")
+                if not self._notified:
+                    self._notified = True
+                    self._notify(f"{url}: {problem}; retrying up to {self._tries - 1} times; {SERVER_CHECK}")
                 self._sleep(wait)
             wait = FIRST_WAIT_SECONDS * 2**attempt * random.uniform(1, 1.25)  # noqa: S311
             try:
@@ -145,11 +143,6 @@ class Http:
             remedy = "use the final address: secid does not follow redirects, which could send the key to another host"
         return EncoderError(f"the endpoint rejected the request: {problem}", where=url, remedy=remedy)
 
-    def _notify_once(self, text: str) -> None:
-        if not self._notified:
-            self._notified = True
-            self._notify(text)
-
     def _scrub(self, text: str) -> str:
         """Hide the key, which a server may repeat in its message."""
         return text.replace(self._key, "***") if self._key else text
@@ -172,7 +165,7 @@ KEY_VARIABLES = ("SECID_API_KEY", "OPENAI_API_KEY")
 KEY_REMEDY = f"set {' or '.join(KEY_VARIABLES)} to a valid key"
 OPENAI_HOST = "api.openai.com"
 
-UNUSED_SETTINGS = ("revision", "pooling", "query_prompt", "passage_prompt", "max_length", *MODEL_FIELDS)
+FIXED_BY_SERVER = ("revision", "pooling", "query_prompt", "passage_prompt", "max_length", *MODEL_FIELDS)
 """Settings that have no effect, because the server decides them."""
 
 TEXTS_PER_REQUEST = 64
@@ -264,7 +257,9 @@ def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
     Raises EncoderError if the endpoint cannot be reached, rejects the request, or returns anything but vectors.
     """
     base, model = parse_address(settings.encoder or "")
-    withheld = settings.encoder in settings.keyless and not _is_openai(base)
+    address = urllib.parse.urlsplit(base)
+    is_openai = (address.scheme, address.netloc.lower()) == ("https", OPENAI_HOST)
+    withheld = settings.encoder in settings.keyless and not is_openai
     key = None if withheld else environment_key(KEY_VARIABLES)
     http = Http(key, progress.note, _named_remedy(settings) if withheld else KEY_REMEDY)
     model = model or _only_model(http, base)
@@ -277,7 +272,7 @@ def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
     )
     normalize = True if settings.normalize is None else settings.normalize
     by_family = f"registry: {family.key}" if family else "default"
-    facts = [Fact("unknown_weights"), *unused_flags(settings, "unused_by_endpoint", UNUSED_SETTINGS)]
+    facts = [Fact("unknown_weights"), *unused_flags(settings, "unused_by_endpoint", FIXED_BY_SERVER)]
     if key and base.startswith("http://"):
         facts.append(Fact("plain_http"))
     identity = json.dumps([url, model, query_prefix, passage_prefix, normalize, settings.truncate_dim])
@@ -303,12 +298,6 @@ def load_endpoint(settings: Settings, progress: Progress) -> EndpointEncoder:
         facts=tuple(facts),
     )
     return EndpointEncoder(http, url, model, info, settings.truncate_dim)
-
-
-def _is_openai(base: str) -> bool:
-    """Return True if the address is OpenAI's own, over TLS."""
-    address = urllib.parse.urlsplit(base)
-    return (address.scheme, address.netloc.lower()) == ("https", OPENAI_HOST)
 
 
 def _named_remedy(settings: Settings) -> str:
@@ -359,7 +348,7 @@ def _only_model(http: Http, base: str) -> str:
     return names[0]
 
 
-def request_rows(http: Http, url: str, model: str, texts: list[str]) -> tuple[Rows, int]:
+def request_rows(http: Http, url: str, model: str, texts: list[str]) -> tuple[VectorRows, int]:
     """Return (n, d) rows in the order of the texts, and the number of tokens that the endpoint reports, or 0.
 
     Raises EncoderError if the response is not one vector per text.

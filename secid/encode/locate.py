@@ -17,7 +17,6 @@ from secid.records import Fact
 from secid.settings import Settings, flag_of
 
 # Short names of encoders, and the families whose repositories omit their prompts.
-#
 # Source: FORMATS 2. A family is used only if neither a flag nor the repository states the value.
 
 ALIASES: Mapping[str, str] = {
@@ -100,10 +99,7 @@ FAMILIES: tuple[Family, ...] = (
     Family("arctic-v2", re.compile(r"snowflake-arctic-embed-(m|l)-v2\.0"), "query: "),
     Family("qwen3", re.compile(r"qwen3-embedding-.+"), WEB_SEARCH_TASK),
     Family(
-        "embeddinggemma",
-        re.compile(r"embeddinggemma-300m.*"),
-        "task: search result | query: ",
-        "title: none | text: ",
+        "embeddinggemma", re.compile(r"embeddinggemma-300m.*"), "task: search result | query: ", "title: none | text: "
     ),
 )
 
@@ -281,9 +277,9 @@ def _download(name: str, settings: Settings, revision: str | None) -> Location:
         RevisionNotFoundError,
     )
 
-    from secid.bars import Bars
+    from secid.progress import download_bars
 
-    patterns = [*ENCODER_FILES]
+    patterns, bars = [*ENCODER_FILES], download_bars()
     if settings.allow_pickle:
         patterns.append("*.bin")
     if settings.trust_remote_code:
@@ -292,7 +288,7 @@ def _download(name: str, settings: Settings, revision: str | None) -> Location:
         # Send a short request first, because without a network the download would retry for minutes.
         info = HfApi().model_info(name, revision=revision, timeout=NETWORK_SECONDS)
         folder = snapshot_download(
-            name, revision=info.sha, allow_patterns=patterns, ignore_patterns=list(EXCLUDED_FILES), tqdm_class=Bars
+            name, revision=info.sha, allow_patterns=patterns, ignore_patterns=list(EXCLUDED_FILES), tqdm_class=bars
         )
     except GatedRepoError as error:
         raise EncoderError(

@@ -16,7 +16,7 @@ from typing import Any
 from secid.errors import EncoderError
 from secid.settings import Settings, flag_of
 
-Json = Mapping[str, Any]
+JsonObject = Mapping[str, Any]
 
 SAVE_AGAIN = "save or download the encoder again"
 PROMPT_FILE = "config_sentence_transformers.json"
@@ -42,7 +42,6 @@ class Repository:
     """The files of one encoder.
 
     folder        : the located folder, with modules.json if it exists.   name : name of the encoder.
-    modules       : entries of modules.json.
     parts         : folder of each module, including modules inside a router; empty without modules.json.
     inner         : folder with the transformer's own files.
     config        : config.json of the transformer.   sentence : sentence_bert_config.json, or {}.
@@ -51,12 +50,12 @@ class Repository:
 
     folder: Path
     name: str
-    modules: tuple[Json, ...]
+    modules: tuple[JsonObject, ...]
     parts: tuple[Path, ...]
     inner: Path
-    config: Json
-    sentence: Json
-    prompt_config: Json
+    config: JsonObject
+    sentence: JsonObject
+    prompt_config: JsonObject
 
     @property
     def prompts(self) -> dict[str, str]:
@@ -64,7 +63,7 @@ class Repository:
         return {name: text or "" for name, text in (self.prompt_config.get("prompts") or {}).items()}
 
     @property
-    def own_code(self) -> Json:
+    def own_code(self) -> JsonObject:
         """The auto_map of config.json: classes in the repository's own code that replace transformers' classes."""
         return dict(self.config.get("auto_map") or {})
 
@@ -130,7 +129,7 @@ def parse_json(path: Path) -> Any:
         raise EncoderError(f"not valid JSON: {error}", where=str(path), remedy=SAVE_AGAIN) from error
 
 
-def _modules(folder: Path, settings: Settings) -> tuple[tuple[Json, ...], tuple[Path, ...], Path]:
+def _modules(folder: Path, settings: Settings) -> tuple[tuple[JsonObject, ...], tuple[Path, ...], Path]:
     """Return the entries of modules.json in order, the folder of every module, and the first transformer's folder."""
     path = folder / "modules.json"
     try:
@@ -200,7 +199,7 @@ def refusal(kind: str, where: Path) -> EncoderError:
     )
 
 
-def _sentence_config(inner: Path) -> Json:
+def _sentence_config(inner: Path) -> JsonObject:
     """Return sentence_bert_config.json, or the file under its older name (one per architecture); {} without either.
 
     Raises EncoderError if the model needs more than plain text.
@@ -210,9 +209,7 @@ def _sentence_config(inner: Path) -> Json:
         length, texts = config.get("max_seq_length"), config.get("modality_config", {"text": {}})
         if length is not None and (not isinstance(length, int) or length < 1):
             raise EncoderError(
-                f"max_seq_length is {length!r}, expected a number of tokens",
-                where=str(path),
-                remedy=FILE_REMEDY,
+                f"max_seq_length is {length!r}, expected a number of tokens", where=str(path), remedy=FILE_REMEDY
             )
         plain = config.get("transformer_task", "feature-extraction") == "feature-extraction" and "text" in texts
         if not plain or config.get("query_expansion"):

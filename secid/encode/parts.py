@@ -71,15 +71,14 @@ HEAD_PREFIXES = ("pooler.", "cls.", "lm_head.", "vocab_", "generator_", "discrim
 """Beginnings of the names (after the model's own prefix) of weights left over from pre-training. Text vectors do not
 use these weights."""
 
-PROBES = ["tides", "what causes tides"]
+PROBE_TEXTS = ["tides", "what causes tides"]
 """Texts of different lengths that every encoder encodes once when it is loaded."""
 
 
-class Parts:
+class EncoderParts:
     """Tokenizer and modules of a repository, each loaded on first use.
 
     earlier          : recipe, width and number of weights from an earlier run; None to read them from the modules.
-    n_parameters     : number of weights.
     width, dimension : length of a text's vector before and after truncation.
     """
 
@@ -267,16 +266,16 @@ def pack(model: nn.Module) -> None:
         setattr(parent, name, PackedLinear(child))
 
 
-Report = tuple[str, dict[str, Any]]
+LoadingReport = tuple[str, dict[str, Any]]
 """Prefix of a model's own weight names, and transformers' loading info."""
 
 
 @contextlib.contextmanager
-def loading_reports() -> Iterator[list[Report]]:
+def loading_reports() -> Iterator[list[LoadingReport]]:
     """Collect transformers' report on each model loaded in the block. sentence-transformers does not pass it on."""
     from transformers import PreTrainedModel
 
-    original, reports = PreTrainedModel.__dict__["from_pretrained"], list[Report]()
+    original, reports = PreTrainedModel.__dict__["from_pretrained"], list[LoadingReport]()
 
     def load(kind: Any, *arguments: Any, **options: Any) -> Any:
         model, report = original.__func__(kind, *arguments, **options, output_loading_info=True)
@@ -290,7 +289,7 @@ def loading_reports() -> Iterator[list[Report]]:
         setattr(PreTrainedModel, "from_pretrained", original)  # noqa: B010
 
 
-def _check_weights(repository: Repository, reports: list[Report]) -> None:
+def _check_weights(repository: Repository, reports: list[LoadingReport]) -> None:
     """Raise EncoderError if a model's files lack weights, or have unused weights that belong to no known head."""
     if any(not str(module["type"]).startswith("sentence_transformers.") for module in repository.modules):
         return  # the repository's own code decides which weights it loads
@@ -391,7 +390,6 @@ def _apply_recipe(model: Any, recipe: Recipe) -> None:
 
 
 def _backbones(model: Any) -> list[Any]:
-    """Return the transformers models in the chain."""
     return [module.auto_model for module in model.modules() if hasattr(module, "auto_model")]
 
 
@@ -406,7 +404,7 @@ def _check_tokens(model: Any, tokeniser: Tokeniser, recipe: Recipe) -> None:
     """Check that secid's fast tokenisation gives the same ids as sentence-transformers. Raises EncoderError if not."""
     for role in ROLES:
         prefix = recipe.prefix(role)
-        for text in PROBES:
+        for text in PROBE_TEXTS:
             features = model.preprocess([text], prompt=prefix or None, task=recipe.of(role).task)
             expected = features["input_ids"][features["attention_mask"].bool()].tolist()
             if tokeniser.tokens([prefix + text]).ids.tolist() != expected:
@@ -435,11 +433,11 @@ def _states(backbone: Any, last: int, device: torch.device) -> Tensor:
 
 
 def _probe(tokeniser: Tokeniser, recipe: Recipe, role: Role) -> tuple[TokenBatch, Recipe, int]:
-    """Return the arguments of `Replica.forward` for PROBES: a padded batch, a recipe without truncation, and a length.
+    """Return `Replica.forward`'s arguments for PROBE_TEXTS: a padded batch, a recipe without truncation, and a length.
 
     The length is the number of prompt tokens that pooling skips.
     """
-    tokens = tokeniser.tokens([recipe.prefix(role) + text for text in PROBES])
+    tokens = tokeniser.tokens([recipe.prefix(role) + text for text in PROBE_TEXTS])
     skip = 0 if recipe.include_prompt else tokeniser.prompt_length(recipe.prefix(role))
     batch = next_batch(tokens, longest_first(tokens), 1 << 30, tokeniser.padding)
     return batch, replace(recipe.of(role), truncate_dim=None), skip

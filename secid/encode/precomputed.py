@@ -10,8 +10,6 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
-import math
-import re
 import zipfile
 import zlib
 from collections.abc import Collection, Iterable, Sequence
@@ -22,7 +20,7 @@ import numpy as np
 from numpy.typing import NDArray
 
 from secid.encode.encoder import MODEL_FIELDS, Float32Rows, Role, as_rows, cut_dimension, finish_rows, unused_flags
-from secid.encode.segment import Keys, Words, file_sha256, find_keys, key_words, sha256_keys
+from secid.encode.segment import KeyBytes, Words, file_sha256, find_keys, key_words, sha256_keys
 from secid.errors import EncoderError, is_encryption_error, plain_message
 from secid.records import Fact
 from secid.results import EncoderInfo
@@ -31,9 +29,9 @@ from secid.settings import RECIPE_FIELDS, Settings
 VECTOR_NAMES = ("vector", "vectors", "embedding", "embeddings")
 TEXT_NAMES = ("text", "texts")
 SHA256 = "text_sha256"
-WANTED = (*VECTOR_NAMES, *TEXT_NAMES, SHA256, "role")
+READ_ARRAYS = (*VECTOR_NAMES, *TEXT_NAMES, SHA256, "role")
 
-UNUSED_SETTINGS = (*(name for name in RECIPE_FIELDS if name not in ("normalize", "truncate_dim")), *MODEL_FIELDS)
+FIXED_BY_FILE = (*(name for name in RECIPE_FIELDS if name not in ("normalize", "truncate_dim")), *MODEL_FIELDS)
 """Settings that have no effect, because they were fixed when the rows were computed."""
 
 STORED_UNIT_TOLERANCE = 1e-3
@@ -43,10 +41,9 @@ VECTOR_REMEDY = "write one vector per text, all of one length, as float32 or flo
 COUNT_REMEDY = "write one text, or its hash, for each vector, and one role if there are roles"
 LINE_REMEDY = "write each text as a JSON string on its own line"
 
-HEX_DIGITS = re.compile(r"[0-9a-fA-F]{64}")
-
-READ_BYTES = 1 << 20
-"""Bytes of a .npz file to hold in memory at once while counting them."""
+HEX_VALUES = np.full(256, 16, np.uint8)
+"""Value of each hexadecimal digit by its code; 16 for other characters."""
+HEX_VALUES[np.frombuffer(b"0123456789abcdefABCDEF", np.uint8)] = [*range(16), *range(10, 16)]
 
 HALF_ROUNDING = 2.0**-11
 """Maximum relative rounding error of a half-precision number, and so of a unit row."""
@@ -60,7 +57,7 @@ class VectorTable(NamedTuple):
     """
 
     vectors: NDArray[Any]
-    keys: Keys
+    keys: KeyBytes
     roles: NDArray[np.str_] | None
     rule: str
 
@@ -77,7 +74,9 @@ class PrecomputedEncoder:
         self.rounding = HALF_ROUNDING if table.vectors.dtype == np.float16 else 0.0
         self._vectors = table.vectors
         self._truncate_dim, self._bad = truncate_dim, bad
-        self._index = {role: _index(table, role, info.name) for role in ("query", "passage")}
+        of_queries = _index(table, "query", info.name)
+        of_passages = of_queries if table.roles is None else _index(table, "passage", info.name)
+        self._index = {"query": of_queries, "passage": of_passages}
 
     def stored(self) -> Float32Rows:
         """Return all rows, (n, info.dim) float32, in the form that `encode` returns. The self-test checks them."""
@@ -119,12 +118,9 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
     if not path.is_file():
         raise EncoderError("no such file", where=str(path), remedy="give a .npz or .parquet file of vectors")
     table = _read_npz(path) if path.suffix == ".npz" else _read_parquet(path)
-    wide = np.promote_types(table.vectors.dtype, np.float32)
-    with np.errstate(over="ignore"):
-        lengths = np.sqrt(np.einsum("ij,ij->i", table.vectors, table.vectors, dtype=wide))
+    lengths = np.sqrt(np.einsum("ij,ij->i", table.vectors, table.vectors, dtype=np.float64))
     unit = bool((np.abs(lengths - 1) <= STORED_UNIT_TOLERANCE).all())
-    suspects = np.flatnonzero(~((lengths > 0) & (lengths < np.inf)))  # squares overflow early
-    bad = [row for row in suspects if not (np.isfinite(table.vectors[row]).all() and table.vectors[row].any())]
+    bad = np.flatnonzero(~((lengths > 0) & (lengths < np.inf)))
     normalize = settings.normalize if settings.normalize is not None else unit or settings.truncate_dim is not None
     sha256 = file_sha256(path)
     keys = hashlib.sha256(table.keys.tobytes()).hexdigest()  # texts may be in a separate file
@@ -148,9 +144,9 @@ def load_precomputed(settings: Settings) -> PrecomputedEncoder:
             "normalize": "flag" if settings.normalize is not None else "stored rows",
             "truncate_dim": "default" if settings.truncate_dim is None else "flag",
         },
-        facts=(*unused_flags(settings, "unused_by_file", UNUSED_SETTINGS), *raw),
+        facts=(*unused_flags(settings, "unused_by_file", FIXED_BY_FILE), *raw),
     )
-    return PrecomputedEncoder(table, info, settings.truncate_dim, np.array(bad, np.int64))
+    return PrecomputedEncoder(table, info, settings.truncate_dim, bad)
 
 
 def _index(table: VectorTable, role: str, where: str) -> tuple[Words, Words, NDArray[np.int64]]:
@@ -167,9 +163,7 @@ def _index(table: VectorTable, role: str, where: str) -> tuple[Words, Words, NDA
         first, second = rows[order[place]], rows[order[place + 1]]
         if not np.array_equal(table.vectors[first], table.vectors[second]):
             raise EncoderError(
-                f"rows {first} and {second} differ but share a text",
-                where=where,
-                remedy="keep one vector per text",
+                f"rows {first} and {second} differ but share a text", where=where, remedy="keep one vector per text"
             )
     return high, low, rows[order]
 
@@ -181,11 +175,9 @@ NPZ_ERRORS = (OSError, ValueError, EOFError, MemoryError, RuntimeError, zipfile.
 def _read_npz(path: Path) -> VectorTable:
     try:
         with zipfile.ZipFile(path) as archive:  # np.load would accept other kinds of files too
-            members = {name.removesuffix(".npy"): name for name in archive.namelist()}
-            for name in members.keys() & {*WANTED}:
-                _refuse_wrong_size(path, archive, members[name])
+            members = [name.removesuffix(".npy") for name in archive.namelist()]
         with np.load(path, allow_pickle=False) as file:
-            arrays = {name: file[name] for name in file.files if name in WANTED}
+            arrays = {name: file[name] for name in file.files if name in READ_ARRAYS}
     except NPZ_ERRORS as error:
         raise EncoderError(
             f"cannot be read: {plain_message(error)}", where=str(path), remedy="write it with np.savez"
@@ -201,29 +193,8 @@ def _read_npz(path: Path) -> VectorTable:
     wrong = [f"{key} has shape {array.shape}" for key, array in arrays.items() if key != name and array.ndim != 1]
     if wrong:
         raise EncoderError(f"{', '.join(wrong)}, expected one value per vector", where=str(path), remedy=COUNT_REMEDY)
-    columns = {key: array.tolist() for key, array in arrays.items() if key != name}
+    columns = {key: array if key == SHA256 else array.tolist() for key, array in arrays.items() if key != name}
     return _table(path, vectors, columns, members)
-
-
-def _refuse_wrong_size(path: Path, archive: zipfile.ZipFile, member: str) -> None:
-    """Raise ValueError if the number of bytes of an array does not match the shape in its header.
-
-    NumPy allocates memory for this shape before it reads, so the bytes of a compressed array are counted first. An
-    uncompressed array cannot be larger than the file.
-    """
-    info = archive.getinfo(member)
-    with archive.open(member) as file:
-        major, _ = np.lib.format.read_magic(file)
-        read_header = np.lib.format.read_array_header_1_0 if major == 1 else np.lib.format.read_array_header_2_0
-        shape, _, dtype = read_header(file)
-        if dtype.hasobject:
-            raise ValueError(f"{member} contains Python objects")
-        if info.compress_type == zipfile.ZIP_STORED:
-            n_bytes = min(info.compress_size, info.file_size, path.stat().st_size) - file.tell()
-        else:
-            n_bytes = sum(map(len, iter(lambda: file.read(READ_BYTES), b"")))
-    if math.prod(shape) * dtype.itemsize != n_bytes:
-        raise ValueError(f"{member} should have shape {shape} of {dtype}, but contains {n_bytes:,} bytes")
 
 
 def _read_parquet(path: Path) -> VectorTable:
@@ -293,10 +264,10 @@ def _table(path: Path, vectors: NDArray[Any], columns: dict[str, Any], present: 
     return VectorTable(vectors, keys, roles, rule)
 
 
-def _keys(path: Path, columns: dict[str, Any], present: Iterable[str]) -> tuple[Keys, str]:
+def _keys(path: Path, columns: dict[str, Any], present: Iterable[str]) -> tuple[KeyBytes, str]:
     """Return the keys of the rows, and the column or file that they come from. Raises EncoderError without either."""
     if SHA256 in columns:
-        return _sha256_column(np.asarray(columns[SHA256], np.str_).tolist(), path), SHA256
+        return _sha256_column(np.asarray(columns[SHA256], np.str_), path), SHA256
     for name in TEXT_NAMES:
         if name in columns:
             wrong = [place for place, text in enumerate(columns[name]) if not isinstance(text, str)]
@@ -317,16 +288,20 @@ def _keys(path: Path, columns: dict[str, Any], present: Iterable[str]) -> tuple[
     return sha256_keys(_lines(text_file)), f"row order of {text_file.name}"
 
 
-def _sha256_column(values: Sequence[str], path: Path) -> Keys:
+def _sha256_column(values: NDArray[np.str_], path: Path) -> KeyBytes:
     """Return the first halves of hexadecimal SHA-256 as (n, 16) uint8. Raises EncoderError for an invalid value."""
-    wrong = next((place for place, value in enumerate(values) if not HEX_DIGITS.fullmatch(str(value))), None)
-    if wrong is not None:
+    width = values.itemsize // 4  # number of characters
+    codes = np.ascontiguousarray(values, f"=U{width}").view(np.uint32).reshape(len(values), width)
+    digits = HEX_VALUES[np.minimum(codes[:, :64], 255)]
+    is_valid = (digits < 16).all(axis=1) & (width >= 64) & ~codes[:, 64:].any(axis=1)
+    if not is_valid.all():
+        wrong = int(is_valid.argmin())
         raise EncoderError(
             f"text_sha256 of row {wrong} is {str(values[wrong])!r}, expected 64 hexadecimal digits",
             where=str(path),
             remedy="write the hexadecimal SHA-256 of each text in UTF-8",
         )
-    return np.frombuffer(bytes.fromhex("".join(value[:32] for value in values)), np.uint8).reshape(-1, 16)
+    return digits[:, :32:2] << np.uint8(4) | digits[:, 1:32:2]
 
 
 def _lines(path: Path) -> list[str]:

@@ -19,7 +19,7 @@ from secid.encode.cache import Cache
 from secid.encode.cache_folder import hash_memory
 from secid.encode.locate import ENCODER_FILES, locate, weight_files
 from secid.encode.modules import PROMPT_FILE, SAVE_AGAIN, parse_json, read_json
-from secid.encode.segment import Keys, files_sha256
+from secid.encode.segment import KeyBytes, files_sha256
 from secid.errors import EncoderError, plain_message
 from secid.results import EncoderInfo
 from secid.settings import Settings, flag_of, with_encoder
@@ -27,12 +27,12 @@ from secid.settings import Settings, flag_of, with_encoder
 if TYPE_CHECKING:
     from sentence_transformers import CrossEncoder
 
-PAIRS_AT_ONCE = 4096
+RERANKED_PAIRS_AT_ONCE = 4096
 """Number of pairs per call. The model sorts these by length, and the cache stores their scores after the call."""
 RERANKER_CLASS = "ForSequenceClassification"
 LIBRARY_PREFIX = "sentence_transformers."
 """Prefix of module classes that a repository may use without its own code."""
-Texts = Callable[[NDArray[np.int64]], list[tuple[str, str]]]
+TextPairs = Callable[[NDArray[np.int64]], list[tuple[str, str]]]
 """Function from positions of pairs to their (query, passage) texts."""
 
 
@@ -59,7 +59,7 @@ class Reranker:
             )
         return scores
 
-    def scores(self, keys: Keys, texts: Texts, tick: Callable[[int], None]) -> Floats:
+    def scores(self, keys: KeyBytes, texts: TextPairs, tick: Callable[[int], None]) -> Floats:
         """Return (n,) scores of distinct pairs, from the cache if it holds them.
 
         keys : (n, 16) keys of the pairs.   tick : called with the number of pairs done.
@@ -79,8 +79,8 @@ class Reranker:
         self.n_cached += int((~missing).sum())
         places = np.flatnonzero(missing)
         try:
-            for start in range(0, len(places), PAIRS_AT_ONCE):
-                part = places[start : start + PAIRS_AT_ONCE]
+            for start in range(0, len(places), RERANKED_PAIRS_AT_ONCE):
+                part = places[start : start + RERANKED_PAIRS_AT_ONCE]
                 rows = self.predict(texts(part)).astype(np.float32)
                 scores[part] = rows  # rounded as in the cache, so that a second run gives the same scores
                 if cache is not None:
@@ -93,7 +93,7 @@ class Reranker:
         return scores
 
 
-def pair_keys(query: Keys, passage: Keys) -> Keys:
+def pair_keys(query: KeyBytes, passage: KeyBytes) -> KeyBytes:
     """Return (n, 16) keys of pairs. query, passage: (n, 16) keys of their texts."""
     both = np.ascontiguousarray(np.concatenate([query, passage], axis=1))
     digests = b"".join([hashlib.blake2b(row, digest_size=16).digest() for row in both])

@@ -24,11 +24,11 @@ from secid.files import sha256_of
 
 # Sixteen-byte keys of texts, looked up in sorted arrays without a Python loop.
 
-Keys = NDArray[np.uint8]
+KeyBytes = NDArray[np.uint8]
 Words = NDArray[np.uint64]
 
 
-def key_words(keys: Keys) -> tuple[Words, Words]:
+def key_words(keys: KeyBytes) -> tuple[Words, Words]:
     """Return the two halves of 16-byte keys (n, 16) as (n,) uint64 each. The numbers sort in the order of the bytes."""
     words = np.ascontiguousarray(keys).view(">u8").astype(np.uint64)
     return words[:, 0], words[:, 1]
@@ -55,7 +55,7 @@ def find_keys(high: Words, low: Words, in_high: Words, in_low: Words) -> NDArray
     return positions
 
 
-def sha256_keys(texts: Sequence[str]) -> Keys:
+def sha256_keys(texts: Sequence[str]) -> KeyBytes:
     """Return the first half of each text's SHA-256 (UTF-8), (n, 16) uint8. 128 bits rule out collisions in practice."""
     digests = b"".join([hashlib.sha256(text.encode("utf-8", "surrogatepass")).digest() for text in texts])
     return np.frombuffer(digests, dtype=np.uint8).reshape(len(texts), 32)[:, :16]
@@ -128,15 +128,13 @@ def _write(memory: Path, document: dict[str, list[int | str]]) -> None:
 #
 # Files only grow, and contents.json is replaced as a whole after the rows that it counts are on disk. Therefore a
 # reader sees only whole rows, even if the writer is killed. Files are open only while being read or written, and never
-# memory-mapped.
-#
-# Source: DESIGN 5.
+# memory-mapped. Source: DESIGN 5.
 
 META_FILE, ROWS_FILE, KEYS_FILE = "contents.json", "rows.bin", "keys.bin"
 FORMAT_VERSION = 2
 ROW_DTYPES: Mapping[str, type[np.floating[Any]]] = {"float32": np.float32, "float16": np.float16}
 MARKED_KEY_BYTES = 17
-BLOCK_BYTES = 4 << 20
+CHECKSUM_BLOCK_BYTES = 4 << 20
 """Maximum size of a block of rows with one checksum. Reading a row reads its block."""
 N_READERS = min(8, os.cpu_count() or 1)
 """Number of threads that read and check blocks. SHA-256 takes 2 to 3 s for 4 GB on one core."""
@@ -163,7 +161,7 @@ class Segment:
         except (ValueError, KeyError, TypeError, AttributeError) as error:
             raise DamagedSegmentError(f"{META_FILE}: {error}") from error
 
-    def keys(self) -> tuple[Keys, NDArray[np.bool_]]:
+    def keys(self) -> tuple[KeyBytes, NDArray[np.bool_]]:
         """Return (m, 16) keys of all rows, and (m,) flags of truncated texts. Raises the same errors as `rows`."""
         data = self._read(KEYS_FILE, 0, self.meta["n"] * MARKED_KEY_BYTES, self.meta["keys"])
         marked = np.frombuffer(data, np.uint8).reshape(-1, MARKED_KEY_BYTES)
@@ -192,7 +190,6 @@ class Segment:
             os.utime(self.folder / META_FILE)
 
     def _part(self, places: NDArray[np.int64]) -> tuple[NDArray[np.int64], Float32Rows]:
-        """Return `places`, which lie in one block, and their rows."""
         meta, block_rows = self.meta, self.meta["block_rows"]
         number = int(places[0]) // block_rows
         n_rows = min(block_rows, meta["n"] - number * block_rows)
@@ -225,7 +222,7 @@ class SegmentWriter:
         self.folder = home / f"{time.time_ns():020d}-{secrets.token_hex(4)}"
         self.folder.mkdir(parents=True)
         self._row_bytes = dimension * np.dtype(ROW_DTYPES[dtype]).itemsize
-        self._block_rows = max(1, BLOCK_BYTES // self._row_bytes)
+        self._block_rows = max(1, CHECKSUM_BLOCK_BYTES // self._row_bytes)
         self._meta = {"format": FORMAT_VERSION, "dimension": dimension, "dtype": dtype, "encoder": encoder}
         self._dtype = ROW_DTYPES[dtype]
         self._blocks: list[str] = []
@@ -236,7 +233,7 @@ class SegmentWriter:
     def n_bytes(self) -> int:
         return self._n_rows * (self._row_bytes + MARKED_KEY_BYTES)
 
-    def add(self, keys: Keys, rows: Float32Rows, truncated: NDArray[np.bool_]) -> None:
+    def add(self, keys: KeyBytes, rows: Float32Rows, truncated: NDArray[np.bool_]) -> None:
         """Append rows (n, d) with their keys (n, 16), and hash them."""
         rows = np.ascontiguousarray(rows, self._dtype)
         with (self.folder / ROWS_FILE).open("ab") as file:

@@ -45,7 +45,7 @@ SELF_TEST_CHECKS = ("finite", "unit", "texts", "roles", "batch")
 rows. roles: rows of the two roles differ only if their prefixes do, or match sentence-transformers. batch: the row of a
 text does not depend on its batch."""
 
-Outcome = Literal["pass", "fail", "not evaluated"]
+SelfTestOutcome = Literal["pass", "fail", "not evaluated"]
 
 
 @dataclass(frozen=True)
@@ -53,7 +53,7 @@ class SelfTestCheck:
     """Result of one check of the self-test. fact: the comparison; pages.encoder_page.CHECK_RESULTS lists its kinds."""
 
     name: str
-    outcome: Outcome
+    outcome: SelfTestOutcome
     fact: Fact
 
 
@@ -99,9 +99,9 @@ def smallest_distance(encoder: Encoder) -> float:
     return max(NOISE_FACTOR * batch_noise(encoder), FLOAT32_DISTANCE)
 
 
-def _noise(encoder: Encoder, together: Float32Rows) -> float:
-    alone = np.concatenate([encoder.encode([text], "passage") for text in SELF_TEST_TEXTS])
-    return _largest_difference(alone, together)
+def _noise(encoder: Encoder, batched: Float32Rows) -> float:
+    single = np.concatenate([encoder.encode([text], "passage") for text in SELF_TEST_TEXTS])
+    return _largest_difference(single, batched)
 
 
 def _largest_difference(rows: Float32Rows, others: Float32Rows) -> float:

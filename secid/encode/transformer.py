@@ -4,10 +4,14 @@ from __future__ import annotations
 
 import contextlib
 import json
+import weakref
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
+from dataclasses import replace
 from functools import partial
 from importlib.metadata import version
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 import numpy.typing as npt
@@ -33,25 +37,22 @@ from secid.encode.device import (
     without_cudnn_attention,
 )
 from secid.encode.encoder import EncodedBatch, Float32Rows, Role, host_rows, in_text_order
-from secid.encode.locate import Location, locate, weight_files
-from secid.encode.modules import SAVE_AGAIN, Json, Repository, read_json, read_repository
-from secid.encode.parts import Parts, quiet
+from secid.encode.locate import Location, full_name, locate, weight_files
+from secid.encode.modules import SAVE_AGAIN, JsonObject, Repository, read_json, read_repository
+from secid.encode.parts import EncoderParts, quiet
 from secid.encode.recipe import Prefix, Recipe, family_in, resolve_prefixes
 from secid.encode.segment import document_sha256, files_sha256
 from secid.encode.word_cache import Tokens
 from secid.errors import EncoderError, plain_message
-from secid.files import write_whole
+from secid.files import work_folder, write_whole
 from secid.records import Fact
 from secid.results import EncoderInfo
 from secid.settings import RECIPE_FIELDS, Settings, flag_of
 
-# From texts to batches to rows, with one worker per core or device.
-#
-# Source: FORMATS 2.
+# From texts to batches to rows, with one worker per core or device. Source: FORMATS 2.
 
 GPU_TOKENISERS = 3
-"""Number of chunks to tokenise at once for a GPU. Each chunk takes 20 ms of Python, while the tokenizer's threads would
-be idle."""
+"""Number of chunks to tokenise at once for a GPU. Each takes 20 ms of Python, in which the tokenizer would be idle."""
 
 ENCODED_AHEAD = 8
 """Maximum number of encoded batches per worker that wait for the consumer: 0.4 s of an H200's work."""
@@ -60,7 +61,7 @@ ENCODED_AHEAD = 8
 class TransformerEncoder:
     """A transformer with its recipe. `info` identifies it, and `parts` are loaded on first use."""
 
-    def __init__(self, parts: Parts, info: EncoderInfo, batch_tokens: int) -> None:
+    def __init__(self, parts: EncoderParts, info: EncoderInfo, batch_tokens: int) -> None:
         self.parts = parts
         self.info = info
         self.recipe = parts.recipe
@@ -93,7 +94,7 @@ class TransformerEncoder:
 
     def word_pieces(self, texts: list[str]) -> tuple[npt.NDArray[np.int64], npt.NDArray[np.int64]]:
         """Return the word-piece ids of all texts without prefix and special tokens, and (n,) how many each text has."""
-        return self.parts.tokeniser.pieces(texts)
+        return self.parts.tokeniser.word_pieces(texts)
 
     def unknown_shares(self, texts: list[str]) -> npt.NDArray[np.float64]:
         """Return (n,), the share of each text's letters that the tokenizer does not know as part of a word."""
@@ -175,12 +176,10 @@ class TransformerEncoder:
 
 
 # Load a transformer from disk: exactly the encoder that its files describe, or an error that names the problem.
-#
 # Source: FORMATS 2, METHOD 11.
 
 RECIPE_VERSION = 3
-"""Version of the code that turns token ids into rows. Raise it if rows change, so that cached rows of two versions are
-not mixed."""
+"""Version of the code that turns token ids into rows. Raise it if rows change, so that cached ones are not mixed."""
 
 
 def load_transformer(settings: Settings, location: Location | None = None) -> TransformerEncoder:
@@ -204,7 +203,7 @@ def load_transformer(settings: Settings, location: Location | None = None) -> Tr
     contents = _contents(repository, weights_sha256, settings, DTYPE_LABELS[dtype])
     memory = _recipe_file(repository, prefixes, contents, settings)
     earlier = _load_recipe(memory, repository.inner)
-    parts = Parts(repository, prefixes, settings, devices, dtype, earlier)
+    parts = EncoderParts(repository, prefixes, settings, devices, dtype, earlier)
     if earlier is None:
         parts.load()
         _store_recipe(memory, parts)
@@ -256,7 +255,7 @@ VOLATILE_FIELDS = ("_name_or_path", "transformers_version", "torch_dtype", "dtyp
 """Fields of config.json that may differ between copies of the same encoder."""
 
 
-def _contents(repository: Repository, weights_sha256: str, settings: Settings, dtype: str) -> Json:
+def _contents(repository: Repository, weights_sha256: str, settings: Settings, dtype: str) -> JsonObject:
     """Return the hashes, settings and versions that determine a vector; {} if code of another repository runs."""
     inner = repository.inner
     if settings.trust_remote_code and _refers_to_other_code(inner):
@@ -282,7 +281,7 @@ def _hash(paths: Iterable[Path]) -> str | None:
     return files_sha256(files) if files else None
 
 
-def _fingerprint(recipe: Recipe, contents: Json) -> str:
+def _fingerprint(recipe: Recipe, contents: JsonObject) -> str:
     """Return the SHA-256 of the contents and the recipe, which determine a vector; "" without contents.
 
     Device and name are excluded, so that copies of an encoder share their cached rows.
@@ -294,7 +293,7 @@ def _fingerprint(recipe: Recipe, contents: Json) -> str:
 
 
 def _recipe_file(
-    repository: Repository, prefixes: Mapping[Role, Prefix], contents: Json, settings: Settings
+    repository: Repository, prefixes: Mapping[Role, Prefix], contents: JsonObject, settings: Settings
 ) -> Path | None:
     """Return the path that stores the recipe for these files, flags and libraries; None without a cache or contents."""
     weights = hash_memory(settings)
@@ -320,7 +319,7 @@ def _load_recipe(memory: Path | None, folder: Path) -> tuple[Recipe, int, int] |
         return None
 
 
-def _store_recipe(memory: Path | None, parts: Parts) -> None:
+def _store_recipe(memory: Path | None, parts: EncoderParts) -> None:
     if memory is None:
         return
     document = {"recipe": parts.recipe.document(), "dimension": parts.width, "n_parameters": parts.n_parameters}
@@ -333,3 +332,46 @@ def _refers_to_other_code(folder: Path) -> bool:
     """Return whether the model or tokenizer refers to another repository's code, as owner/name--module.Class."""
     documents = [read_json(folder / name) or {} for name in ("config.json", "tokenizer_config.json")]
     return any("--" in json.dumps(document.get("auto_map")) for document in documents)
+
+
+# A SentenceTransformer in memory is saved to a temporary folder, and loaded from there.
+#
+# Therefore the recipe follows the same rules as for any folder, the vectors are the same, and the fingerprint matches
+# the present weights. The cost is writing and reading the weights once per command, and a second copy in memory.
+
+
+def load_in_memory(model: Any, settings: Settings) -> TransformerEncoder:
+    """Return an encoder with the model's present weights. Its temporary folder exists as long as the encoder does.
+
+    Raises EncoderError if the model cannot be saved, or if the saved folder cannot be loaded.
+    """
+    origin = _origin(model)
+    name = f"{Path(origin).name if Path(origin).is_dir() else origin} (in memory)"
+    with ExitStack() as stack:
+        folder = stack.enter_context(work_folder())
+        try:
+            with quiet():
+                model.save(str(folder), create_model_card=False)
+        except OSError:
+            raise
+        except Exception as error:
+            raise EncoderError(
+                f"cannot be saved ({plain_message(error)[:200]})",
+                where=name,
+                remedy="save it to a folder, and name the folder",
+            ) from error
+        try:
+            encoder = load_transformer(settings, Location(folder, origin, None, (Fact("in_memory"),)))
+        except EncoderError as error:
+            error.where = error.where and error.where.replace(str(folder), name)
+            raise
+        encoder.info = replace(encoder.info, name=name)
+        weakref.finalize(encoder.parts, stack.pop_all().close)  # weights may be read from the folder again
+    return encoder
+
+
+def _origin(model: Any) -> str:
+    """Return the name that the weights were first loaded from. It shows the family, which determines the prefixes."""
+    configs = (getattr(part, "config", None) for part in model.modules())
+    names = (str(getattr(config, "_name_or_path", None) or "") for config in configs)
+    return full_name(next(filter(None, names), "")) or type(model).__name__

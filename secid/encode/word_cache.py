@@ -1,7 +1,7 @@
 """Token ids of texts from the ids of their words: the library tokenises each distinct word once.
 
-Exact where the tokenizer treats words apart, as BERT's does: its normalizer changes single characters, its
-pre-tokenizer splits at spaces, and WordPiece sees one word at a time. docs/decisions/word-cache.md has the cost.
+This is exact for tokenizers like BERT's: the normalizer changes single characters, the pre-tokenizer splits at spaces,
+and WordPiece sees one word at a time. docs/decisions/word-cache.md has the cost.
 """
 
 from __future__ import annotations
@@ -18,13 +18,14 @@ from numpy.typing import NDArray
 MAX_WORDS = 1_000_000
 """Maximum number of distinct words, about 150 MB. A larger cache is emptied."""
 MAX_IDS = 8_000_000
-"""Maximum number of their ids, 64 MB: a passage without spaces, as in Chinese, is a single word. The same happens."""
+"""Maximum number of their ids, 64 MB, because a passage without spaces, as in Chinese, is a single word. A larger cache
+is emptied."""
 CHARACTER_NORMALIZERS = frozenset({"BertNormalizer", "Lowercase"})
 """Normalizers that change each character by itself."""
 
 
 class Tokens(NamedTuple):
-    """Token ids of some texts, end to end. lengths (n,) int64, ids (sum(lengths),) int64, truncated (n,) bool."""
+    """Token ids of texts, in order. lengths (n,) int64, ids (sum(lengths),) int64, truncated (n,) bool."""
 
     ids: NDArray[np.int64]
     lengths: NDArray[np.int64]
@@ -64,7 +65,7 @@ class Frame(NamedTuple):
 
 
 def splits_at_spaces(core: Any) -> bool:
-    """Return whether a tokenizer's ids of a text are those of its words between spaces, in order."""
+    """Return True if a tokenizer splits a text at spaces and tokenises each word by itself."""
     parts = orjson.loads(core.to_str())
     normalizer = parts["normalizer"] or {"type": "Sequence", "normalizers": []}
     steps = normalizer["normalizers"] if normalizer["type"] == "Sequence" else [normalizer]
@@ -77,7 +78,7 @@ def splits_at_spaces(core: Any) -> bool:
 
 
 class WordCache:
-    """The token ids of every word seen so far. Threads may share it. core : tokenizer that `splits_at_spaces`."""
+    """The token ids of every word seen so far. Threads may share it. core : as in `splits_at_spaces`."""
 
     def __init__(self, core: Any) -> None:
         self._core = core
@@ -143,7 +144,7 @@ class WordCache:
 
 
 def _ranges(starts: NDArray[np.int64], sizes: NDArray[np.int64]) -> NDArray[np.int64]:
-    """Return start, start + 1, …, of each range end to end: (sum(sizes),)."""
+    """Return the numbers of all ranges, one range after the other, (sum(sizes),)."""
     places: NDArray[np.int64] = np.repeat(starts - (np.cumsum(sizes) - sizes), sizes)
     places += np.arange(len(places))
     return places

@@ -37,7 +37,7 @@ the start of another one. Also the minimum number of kept runs in a negative to 
 quarter of the runs is weaker evidence."""
 KEPT_EVERY = 4
 """A baseline keeps one in KEPT_EVERY runs of a positive, chosen by their keys, to save space."""
-PAIRS_AT_ONCE = 1 << 16
+COMPARED_PAIRS_AT_ONCE = 1 << 16
 LABELS_AT_ONCE = 1 << 10
 """Number of labels to compare at once. In most data, the first records show whether queries have a second positive."""
 BYTES_AT_ONCE = 1 << 22
@@ -138,7 +138,6 @@ class RunBits:
 
     @staticmethod
     def of(forms: FormKeys) -> RunBits:
-        """Return the bits of texts with these normal forms."""
         keys, owners = _runs(forms)
         bits = np.zeros((len(forms), 256), np.bool_)
         bits.reshape(-1)[(owners << 8) + (keys >> np.uint32(24))] = True
@@ -213,7 +212,7 @@ def has_one_positive(plan: Plan) -> bool:
 
 
 @dataclass(frozen=True)
-class Positives:
+class LabelledPositives:
     """Labelled positives by query. Each query has each normal form once. Texts without words are left out.
 
     queries : (Q,) sorted uint64 hashes of the queries' normal forms.
@@ -245,7 +244,7 @@ class Positives:
 
 def labelled_positives(
     query_form: Keys, passage_form: Keys, passages: TextStore, sources: Sequence[PlannedSource]
-) -> Positives:
+) -> LabelledPositives:
     """Return the positives of all records of these sources.
 
     query_form, passage_form : hash of the normal form of each query and passage, by id.
@@ -259,7 +258,7 @@ def _positive_ids(sources: Sequence[PlannedSource]) -> Index:
     return np.concatenate([np.zeros(0, np.int64), *(item.positives for item in sources)])
 
 
-def positives_of_pairs(query: Keys, ids: Index, passage_form: Keys, passages: TextStore) -> Positives:
+def positives_of_pairs(query: Keys, ids: Index, passage_form: Keys, passages: TextStore) -> LabelledPositives:
     """Return the positives of n labelled pairs.
 
     query : (n,) hash of each query's normal form.   ids : (n,) passage ids.   passage_form : hash by passage id.
@@ -272,7 +271,7 @@ def positives_of_pairs(query: Keys, ids: Index, passage_form: Keys, passages: Te
     new[1:] = (query[1:] != query[:-1]) | (form[1:] != form[:-1])
     query, ids, form = query[new], ids[new], form[new]
     names, first = np.unique(query, return_index=True)
-    return Positives(
+    return LabelledPositives(
         names,
         np.append(first, len(ids)),
         form,
@@ -299,7 +298,7 @@ def stored_positives(
     positives = labelled_positives(text_forms(queries).form, form, passages, sources)
     whole = RunSets(np.zeros(0, np.uint32), np.zeros(1, np.int64))
     keys, sizes = [whole.keys], [whole.sizes]
-    for start, stop in batch_ranges(len(positives.forms), PAIRS_AT_ONCE, positives.n_bytes, BYTES_AT_ONCE):
+    for start, stop in batch_ranges(len(positives.forms), COMPARED_PAIRS_AT_ONCE, positives.n_bytes, BYTES_AT_ONCE):
         texts = positives.part(np.arange(start, stop))
         runs = texts if isinstance(texts, RunSets) else _runs_of(texts, KEPT_EVERY)
         keys.append(runs.keys)
@@ -313,7 +312,7 @@ def stored_positives(
     }
 
 
-def restored(arrays: Mapping[str, npt.NDArray[Any]]) -> Positives:
+def restored(arrays: Mapping[str, npt.NDArray[Any]]) -> LabelledPositives:
     """Return the positives that `stored_positives` made. Raises KeyError or ValueError for damaged arrays."""
     queries, offsets, forms, run_offsets, keys = (
         arrays[ARRAY_PREFIX + name] for name in ("queries", "offsets", "forms", "run_offsets", "runs")
@@ -324,7 +323,7 @@ def restored(arrays: Mapping[str, npt.NDArray[Any]]) -> Positives:
         raise ValueError("the arrays of the stored positives do not match each other")
     if (queries[1:] <= queries[:-1]).any():
         raise ValueError("the queries of the stored positives are not sorted and distinct")
-    return Positives(
+    return LabelledPositives(
         queries.astype(np.uint64),
         offsets,
         forms.astype(np.uint64),
@@ -343,7 +342,7 @@ def _fit(offsets: Index, n: int, n_values: int) -> bool:
 class TripletPairs(NamedTuple):
     """Pairs to compare, as three arrays (n,).
 
-    triplet : triplet numbers.   negative : passage ids.   positive : places in `Positives`.
+    triplet : triplet numbers.   negative : passage ids.   positive : places in `LabelledPositives`.
     """
 
     triplet: Index
@@ -358,7 +357,6 @@ class TripletPairs(NamedTuple):
 class CopyFinder:
     """Finder of negatives that copy a labelled positive.
 
-    queries, forms : normal forms of the queries and of the passages.
     known   : positives from outside the run, such as a baseline's, or None.
     bits    : bits of the passages' runs, so that few pairs are compared run by run.
     workers : processes that share the comparisons; None to compare in this process.
@@ -371,7 +369,7 @@ class CopyFinder:
         bits: RunBits,
         passages: TextStore,
         sources: Sequence[PlannedSource],
-        known: Positives | None = None,
+        known: LabelledPositives | None = None,
         workers: Workers | None = None,
     ) -> None:
         self._queries, self._forms, self._passages, self._bits = queries, forms, passages, bits
@@ -394,11 +392,11 @@ class CopyFinder:
                 self._compare(positives, pairs, near)
         return {"false_negative": equal, "near_copy": near & ~equal}
 
-    def _compare(self, positives: Positives, pairs: TripletPairs, near: Flags) -> None:
+    def _compare(self, positives: LabelledPositives, pairs: TripletPairs, near: Flags) -> None:
         """Set `near` for the triplets whose negative is a near copy of a positive."""
         n_bytes = np.where(_first(pairs.triplet), self._passages.lengths[pairs.negative], 0)
         n_bytes += np.where(_first(pairs.positive), positives.n_bytes[pairs.positive], 0)
-        ranges = list(batch_ranges(len(pairs.triplet), PAIRS_AT_ONCE, n_bytes, BYTES_AT_ONCE))
+        ranges = list(batch_ranges(len(pairs.triplet), COMPARED_PAIRS_AT_ONCE, n_bytes, BYTES_AT_ONCE))
         parts = (pairs.only(slice(*part)) for part in ranges)
         flags = self._workers.map(_near_copies_in, (_Comparison.of(self._passages, positives, part) for part in parts))
         for (start, stop), near_copy in zip(ranges, flags, strict=True):
@@ -416,7 +414,7 @@ class _Comparison(NamedTuple):
 
     Pair i compares negatives[negative_place[i]] with positives[positive_place[i]] of query group[i].
 
-    positives : texts, or runs if they are from a baseline.   every, min_runs : as in `Positives`.
+    positives : texts, or runs if they are from a baseline.   every, min_runs : as in `LabelledPositives`.
     """
 
     negatives: TextStore
@@ -428,8 +426,7 @@ class _Comparison(NamedTuple):
     min_runs: int
 
     @staticmethod
-    def of(passages: TextStore, positives: Positives, pairs: TripletPairs) -> _Comparison:
-        """Return the comparison of these pairs."""
+    def of(passages: TextStore, positives: LabelledPositives, pairs: TripletPairs) -> _Comparison:
         ids, negative_place = np.unique(pairs.negative, return_inverse=True)
         places, positive_place = np.unique(pairs.positive, return_inverse=True)
         group = np.searchsorted(positives.offsets, places, "right")[positive_place]
@@ -447,7 +444,7 @@ def _near_copies_in(pairs: _Comparison) -> Flags:
     candidates = np.flatnonzero(_share_enough(negatives, positives, pairs))
     left, right = pairs.negative_place[candidates], pairs.positive_place[candidates]
     n_runs = negatives.sizes[left] + positives.sizes[right]
-    for part in batch_ranges(len(candidates), PAIRS_AT_ONCE, n_runs, RUNS_AT_ONCE):
+    for part in batch_ranges(len(candidates), COMPARED_PAIRS_AT_ONCE, n_runs, RUNS_AT_ONCE):
         rows = slice(*part)
         near = near_copies(negatives.take(left[rows]), positives.take(right[rows]), pairs.min_runs)
         flags[candidates[rows]] = near
@@ -484,8 +481,11 @@ def _in_groups(sets: RunSets, codes: Index) -> tuple[npt.NDArray[np.uint32], Ind
 
 
 def _paired(negatives: Index, starts: Index, counts: Index) -> Iterator[TripletPairs]:
-    """Yield pairs of triplet i with positives starts[i] … starts[i] + counts[i] - 1, about PAIRS_AT_ONCE at a time."""
-    for first, last in batch_ranges(len(negatives), PAIRS_AT_ONCE, counts, PAIRS_AT_ONCE):
+    """Pair each triplet i with the positives from starts[i] to starts[i] + counts[i] - 1.
+
+    Yield about COMPARED_PAIRS_AT_ONCE pairs at a time.
+    """
+    for first, last in batch_ranges(len(negatives), COMPARED_PAIRS_AT_ONCE, counts, COMPARED_PAIRS_AT_ONCE):
         n, triplets = counts[first:last], np.arange(first, last)
         yield TripletPairs(
             np.repeat(triplets, n), np.repeat(negatives[first:last], n), ranges_of(starts[first:last], n)
@@ -493,5 +493,4 @@ def _paired(negatives: Index, starts: Index, counts: Index) -> Iterator[TripletP
 
 
 def _runs_of(texts: TextStore, every: int) -> RunSets:
-    """Return the distinct runs of these texts."""
     return run_sets(FormKeys.of(texts.packed(0, len(texts))), every)

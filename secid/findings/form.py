@@ -36,11 +36,11 @@ REFERENCED = re.compile(
 )
 """Pattern of a final sentence mark, which references ("[1]") and tags may follow. Greek questions usually end with a
 semicolon."""
-SCRIPT_CHARACTERS = 24
+FINAL_SCRIPT_CHARACTERS = 24
 """Number of final characters that show the script in which a text ends."""
 UNMARKED = re.compile("[\u0e00-\u0eff\u1780-\u17ff\u19e0-\u19ff]")
 """Pattern of a letter of Thai, Lao or Khmer, which do not mark the end of a sentence."""
-UNSPACED = re.compile("[" + "".join(f"{chr(low)}-{chr(high)}" for low, high in UNSPACED_RANGES) + "]")
+UNSPACED_CHARACTER = re.compile("[" + "".join(f"{chr(low)}-{chr(high)}" for low, high in UNSPACED_RANGES) + "]")
 WRAPPER_STARTS = "{[`~\"'“*"
 """Characters with which a wrapped text can start (`is_wrapped`)."""
 INDENT = BLANK + " \t\n\r\f\v\u3000"
@@ -93,7 +93,7 @@ def is_unfinished(text: str) -> bool:
 def _ends_elsewhere(text: str) -> bool:
     """Return whether only references and tags follow the last sentence mark, or the script has no sentence marks."""
     end = text[-LAST_CHARACTERS:]
-    return REFERENCED.search(end) is not None or UNMARKED.search(end, len(end) - SCRIPT_CHARACTERS) is not None
+    return REFERENCED.search(end) is not None or UNMARKED.search(end, len(end) - FINAL_SCRIPT_CHARACTERS) is not None
 
 
 def _is_long(text: str) -> bool:
@@ -102,7 +102,7 @@ def _is_long(text: str) -> bool:
         return True
     if text.isascii():
         return False
-    return len(UNSPACED.findall(text, 0, 2 * MIN_CHARACTERS)) >= MIN_CHARACTERS
+    return len(UNSPACED_CHARACTER.findall(text, 0, 2 * MIN_CHARACTERS)) >= MIN_CHARACTERS
 
 
 def is_wrapped(text: str) -> bool:

@@ -190,7 +190,7 @@ MIN_QUERY_WORDS = 4
 SHINGLE_WORDS = 5
 MIN_SHINGLES = 10
 """Minimum number of shingles in a passage to look for near matches. A shorter passage may be a common phrase."""
-SHOWN_CHARACTERS = 80
+JUDGED_TEXT_CHARACTERS = 80
 
 
 @dataclass(frozen=True)
@@ -224,8 +224,6 @@ def shingles(texts: Sequence[str], width: int) -> tuple[Keys, Index]:
 class Finder:
     """Index of evaluation texts of one role, which finds them among other texts.
 
-    texts        : id -> evaluation text.
-    measure      : measure of similarity for near matches.
     width        : number of words in a shingle.
     threshold    : minimum similarity of a near match.
     min_shingles : minimum number of shingles for a near match. Shorter texts match only exactly.
@@ -278,7 +276,6 @@ class Finder:
         return Matches(number, similarity, exact)
 
     def _near(self, texts: Sequence[str]) -> tuple[Index, Index, Floats]:
-        """Return (text, evaluation text, similarity) of all pairs above the threshold."""
         keys, owners = shingles(texts, self._width)
         known = is_known(keys, self._vocabulary)
         rows = _matrix(owners[known], np.searchsorted(self._vocabulary, keys[known]), len(texts), len(self._vocabulary))
@@ -331,10 +328,7 @@ class Leaks:
         self._passages = self._finders["eval_passage"].find(plan.passages, tick)
 
     def cases(self, planned: PlannedSource, n_examples: int) -> dict[str, CautionEvidence]:
-        """Return caution -> evidence: which of a source's distinct queries and passages are evaluation texts.
-
-        n_examples : maximum number of examples per caution.
-        """
+        """Return caution -> evidence: which of a source's distinct queries and passages are evaluation texts."""
         record = np.repeat(np.arange(planned.n_records), np.diff(planned.positive_offsets))
         ids = np.concatenate([planned.positives, planned.negatives])
         file = np.concatenate([planned.file[record], planned.negative_file])
@@ -373,8 +367,8 @@ class Leaks:
 def _example(matches: Matches, finder: Finder, store: TextStore, text_id: int) -> Fact:
     """Return a fact with a text of the run and the evaluation text that it matches."""
     place, text = int(matches.number[text_id]), store.take(np.array([text_id]))[0]
-    values: dict[str, str | float] = {"text": shorten(text, SHOWN_CHARACTERS), "id": finder.ids[place]}
+    values: dict[str, str | float] = {"text": shorten(text, JUDGED_TEXT_CHARACTERS), "id": finder.ids[place]}
     if not matches.exact[text_id]:
         values["similarity"] = float(matches.similarity[text_id])
-        values["evaluation_text"] = shorten(finder.texts[place], SHOWN_CHARACTERS)
+        values["evaluation_text"] = shorten(finder.texts[place], JUDGED_TEXT_CHARACTERS)
     return Fact("evaluation_text", values)

@@ -33,13 +33,13 @@ SAMPLE_TEXTS = 250
 """Number of queries to sample from each source, and number of passages. A share of 5 % has a standard error of 1 %."""
 READ_CHARACTERS = 300
 """Number of characters to read from each text: enough to see its script."""
-NOTICED_MISREAD = 0.05
+MIN_MISREAD_SHARE = 0.05
 """Minimum share of misread texts to report. A smaller share may come from quotations and names."""
 MULTILINGUAL = "multilingual"
 """Name of the tokenizer without these faults."""
 WORD_TOKENIZERS = {"alphanumeric": "alphanumeric", "alphanumeric2": "alphanumeric", "whitespace": "whitespace"}
 """Tokenizer that produces words -> its splitter. The other tokenizers split texts of any script."""
-Texts = tuple[TextStore, Index]
+TextsToRead = tuple[TextStore, Index]
 """A store, and the ids of its texts to read."""
 
 
@@ -58,7 +58,6 @@ class Misread:
 
     @property
     def n(self) -> int:
-        """Number of misread texts."""
         return sum(self.counts.values())
 
     @property
@@ -78,7 +77,7 @@ def misread(plan: Plan, planned: PlannedSource, tokenizer: str, seed: int) -> Mi
     return misread_texts((plan.queries, distinct(planned.query)), (plan.passages, passages), tokenizer, seed)
 
 
-def misread_texts(queries: Texts, passages: Texts, tokenizer: str, seed: int) -> Misread:
+def misread_texts(queries: TextsToRead, passages: TextsToRead, tokenizer: str, seed: int) -> Misread:
     """Count misread texts as `misread` does, in any distinct queries and passages."""
     if tokenizer not in WORD_TOKENIZERS:
         return Misread(0, {})
@@ -98,23 +97,20 @@ def _sample(store: TextStore, ids: Index, seed: int) -> Iterator[str]:
 
 INACTIVE_COVERAGE = 0.05
 """Minimum mean coverage of the labelled positives. Below it, coverage is not informative about negatives either."""
-CHECKED_QUERIES = 4000
+MAX_CHECKED_QUERIES = 4000
 """Number of queries that `check` lexes per source. Their positives' mean coverage has a standard error below 0.01."""
-TRIED_QUERIES = 200
+MAX_TRIED_QUERIES = 200
 """Number of queries per source on which to try other tokenizers. Mean coverages have a standard error up to 0.02."""
 
 
 class CoverageSample:
-    """Sampled queries of each source and the passages of their records, lexed on first use.
-
-    folder : folder for spooled token sets.
-    """
+    """Sampled queries of each source and the passages of their records, lexed on first use."""
 
     def __init__(self, plan: Plan, folder: Path, seed: int) -> None:
         self._folder = folder
         self._sources: dict[str, PlannedSource] = {}
         for planned in plan.sources:
-            queries = first_sampled(distinct(planned.query), plan.queries.keys, seed, CHECKED_QUERIES)
+            queries = first_sampled(distinct(planned.query), plan.queries.keys, seed, MAX_CHECKED_QUERIES)
             everything = np.ones(planned.n_triplets, np.bool_)
             self._sources[planned.name] = select_records(planned, np.isin(planned.query, queries), everything)
         parts = self._sources.values()
@@ -126,7 +122,6 @@ class CoverageSample:
         self._lexicons: dict[str, tuple[Lexicon, Floats]] = {}
 
     def close(self) -> None:
-        """Close the spool files."""
         self._queries.close()
         self._passages.close()
 
@@ -185,7 +180,7 @@ def lexical(
     misread_words = _misread_sources(plan, active, settings.tokenizer, settings.seed)
     if not inactive:
         return _misread(misread_words, settings.tokenizer)
-    others = _under_others(plan, inactive, coverages, settings, folder)
+    others = _other_coverages(plan, inactive, coverages, settings, folder)
     names = [name for name in others if not _misread_sources(plan, items, name, settings.seed)]
     best = _best(names, others, bool(misread_words))
     warnings = []
@@ -214,7 +209,6 @@ class MeanCoverage:
 
     @property
     def gate_is_active(self) -> bool:
-        """Whether the gate is active under this tokenizer."""
         return self.positives >= INACTIVE_COVERAGE
 
 
@@ -239,24 +233,24 @@ def _best(names: Sequence[str], others: Mapping[str, Mapping[str, MeanCoverage]]
     return max(names, key=key)
 
 
-def _under_others(
+def _other_coverages(
     plan: Plan, items: Sequence[Measured], coverages: CoverageTables, settings: Settings, folder: Path
 ) -> dict[str, dict[str, MeanCoverage]]:
     """Return tokenizer -> source -> mean coverage on a sample of queries, for every tokenizer except the run's."""
     sets = []
     for rows in (item.triplets for item in items):
-        sample = first_sampled(distinct(rows.query), plan.queries.keys, settings.seed, TRIED_QUERIES)
+        sample = first_sampled(distinct(rows.query), plan.queries.keys, settings.seed, MAX_TRIED_QUERIES)
         sets.append(rows.take(np.flatnonzero(np.isin(rows.query, sample))))
     queries = distinct(np.concatenate([rows.query for rows in sets]))
     passages = distinct(np.concatenate([ids for rows in sets for ids in (rows.positive, rows.negative)]))
     part = replace(plan, queries=plan.queries.only(queries), passages=plan.passages.only(passages))
-    sets = [rows.among(queries, passages) for rows in sets]
+    sets = [rows.restrict(queries, passages) for rows in sets]
     folder.mkdir(exist_ok=True)
-    other = coverages.over(part, sets, folder)
+    other = coverages.for_texts(part, sets, folder)
 
     def mean_coverage(rows: Triplets, name: str) -> MeanCoverage:
         of_positives = np.repeat(other.positives(rows, name, settings.idf), np.diff(rows.record_offsets))
-        covered = (of_positives, *other.negatives(rows, name, [settings.idf]))
+        covered = (of_positives, *other.negatives(rows, [(name, settings.idf)]))
         return MeanCoverage(*(float(np.average(values, weights=rows.share)) for values in covered))
 
     try:
@@ -272,7 +266,7 @@ def _under_others(
 def _misread_sources(
     plan: Plan, items: Sequence[Measured], tokenizer: str, seed: int
 ) -> dict[Fault, list[tuple[float, str]]]:
-    """Return fault -> (share of misread texts, source) of each source with a share of at least NOTICED_MISREAD.
+    """Return fault -> (share of misread texts, source) of each source with a share of at least MIN_MISREAD_SHARE.
 
     Only the most frequent fault of a source counts.
     """
@@ -280,7 +274,7 @@ def _misread_sources(
     for item in items:
         if item.table.planned is not None:
             fit = misread(plan, item.table.planned, tokenizer, seed)
-            if fit.effect is not None and fit.fraction >= NOTICED_MISREAD:
+            if fit.effect is not None and fit.fraction >= MIN_MISREAD_SHARE:
                 by_what.setdefault(fit.effect, []).append((fit.fraction, item.name))
     return by_what
 
@@ -306,7 +300,7 @@ def _misread(words: Mapping[Fault, Sequence[tuple[float, str]]], tokenizer: str)
 UnknownShares = Callable[[list[str]], npt.NDArray[np.float64]]
 """Function that takes n texts and returns the share of letters in each that a tokenizer does not know, (n,)."""
 NO_TOKENIZER = "no_tokenizer"
-SCRIPT_CHARACTERS = 300
+SCRIPT_SAMPLE_CHARACTERS = 300
 """Number of characters to read from each passage: enough to see its script."""
 UNKNOWN_SCRIPT_SHARE = 0.5
 """Minimum share of unknown letters for a passage to count as unknown. All-MiniLM-L6-v2 knows all letters of English
@@ -322,7 +316,7 @@ def unknown_scripts(passages: TextStore, ids: Index, shares: UnknownShares) -> F
     """
     flags = np.zeros(len(passages), np.bool_)
     for part, texts in chunks(passages, ids):
-        heads = [text[:SCRIPT_CHARACTERS] for text in texts]
+        heads = [text[:SCRIPT_SAMPLE_CHARACTERS] for text in texts]
         foreign = np.array([_mostly_beyond_ascii(head) for head in heads])
         if foreign.any():
             candidates = [head for head, is_foreign in zip(heads, foreign, strict=True) if is_foreign]

@@ -15,7 +15,7 @@ import numpy.typing as npt
 from secid.arrays import Flags, Index, distinct, is_known, pairs
 from secid.findings.copies import RunBits
 from secid.findings.form import form_flags
-from secid.findings.languages import LANGUAGES, UNDECIDED, is_mojibake, language_numbers, save_model
+from secid.findings.languages import LANGUAGES, UNCERTAIN_LANGUAGE, language_numbers, mojibake_flags, save_model
 from secid.findings.phrases import may_be_phrases, phrase
 from secid.pool import DocumentFrequencies, Keys, PlannedSource
 from secid.pool.normal_form import FORMS_AT_ONCE, STEP, FormKeys, TextForms, form_columns, mixed_bits
@@ -84,7 +84,6 @@ def opening_flags(
     preamble       : the negative opens with a generator's phrase (`phrases.phrase`), and no positive opens with it.
     shared_opening : see `shared_openings`. Shares are of distinct texts: the source's negatives, and all positives of
                      the run.
-    texts : openings of all passages.
     run   : facts about the whole run if these sources are a part of it; None to gather them from these sources.
     A source without negatives gets empty arrays. Source: METHOD 14.
     """
@@ -111,7 +110,6 @@ class RunOpenings:
 
     @staticmethod
     def of(sources: Sequence[PlannedSource], texts: Openings) -> RunOpenings:
-        """Gather the facts from all sources of a run."""
         positives = positives_of(sources)
         of_positives = tally(texts.opening[positives])
         shared = {
@@ -135,11 +133,11 @@ def tally(keys: Keys) -> DocumentFrequencies:
 
 
 def queries_by_opening(planned: PlannedSource, texts: Openings) -> DocumentFrequencies:
-    """Count, for each opening, the queries for which a negative with it is listed."""
+    """Count, for each opening, the queries that have a negative with it."""
     openings, number = np.unique(texts.opening[planned.negatives], return_inverse=True)
     query = planned.query[planned.triplet_record()]
-    served = distinct(pairs(query, number, max(1, len(openings)))) % max(1, len(openings))
-    table = tally(openings[served])
+    opening_of_query = distinct(pairs(query, number, max(1, len(openings)))) % max(1, len(openings))
+    table = tally(openings[opening_of_query])
     return replace(table, n_documents=len(distinct(query)))
 
 
@@ -236,7 +234,7 @@ BothFlags = tuple[Flags, Flags]
 class PassageFacts:
     """Facts about n passages, by id. Each passage is read once.
 
-    language   : (n,) place in LANGUAGES, or UNDECIDED.   characters : (n,) length in characters.
+    language   : (n,) place in LANGUAGES, or UNCERTAIN_LANGUAGE.   characters : (n,) length in characters.
     flags      : finding -> (n,) flags, for the findings in FORM_FINDINGS.
     """
 
@@ -249,7 +247,6 @@ class PassageFacts:
 
     @staticmethod
     def of(passages: TextStore, workers: Workers) -> PassageFacts:
-        """Gather the facts about all passages of a store."""
         ranges = batch_ranges(len(passages), FACTS_AT_ONCE, passages.lengths)
         read = partial(_facts_of, model=save_model(passages.folder) if workers.n > 1 else None)
         parts = [_facts_of(passages.only(np.zeros(0, np.int64)), None)]
@@ -294,7 +291,7 @@ def _facts_of(store: TextStore, model: Path | None) -> dict[str, npt.NDArray[Any
         **{name: np.concatenate([part[name] for part in parts]) for name in parts[0]},
         **form_flags(texts),
         "phrase": phrase_keys(texts),
-        "mojibake": texts.flags(is_mojibake, texts.n_bytes(0x80, 0x100) > 0),
+        "mojibake": mojibake_flags(texts),
         "language": language_numbers(texts, model),
         "characters": texts.lengths - texts.n_bytes(0x80, 0xC0),
     }
@@ -331,13 +328,13 @@ def _other_language(planned: PlannedSource, language: npt.NDArray[np.int16]) -> 
     """Return the flags of other_language (see `PassageFacts.of_source`). language: (n_passages,) by id."""
     negative_language, record = language[planned.negatives], planned.triplet_record()
     of_positive, record_of_positive = language[planned.positives], planned.positive_record()
-    decided = of_positive != UNDECIDED
+    decided = of_positive != UNCERTAIN_LANGUAGE
     decided_in = np.bincount(record_of_positive[decided], minlength=planned.n_records)
     spoken = record_of_positive * len(LANGUAGES) + of_positive
     labels, counts = np.unique(spoken[decided], return_counts=True)
     known = is_known(record * len(LANGUAGES) + negative_language, labels)
     alone = is_known(spoken, labels[counts == 1])
     return (
-        (negative_language != UNDECIDED) & (decided_in[record] > 0) & ~known,
+        (negative_language != UNCERTAIN_LANGUAGE) & (decided_in[record] > 0) & ~known,
         decided & (decided_in[record_of_positive] > 1) & alone,
     )

@@ -6,6 +6,7 @@ import re
 import tomllib
 import unicodedata
 from collections.abc import Mapping, Sequence
+from functools import cache
 from pathlib import Path
 from typing import NamedTuple
 
@@ -13,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags
-from secid.pool.texts import BETWEEN, Packed, is_plain_ascii
+from secid.pool.texts import TEXT_SEPARATOR, Packed, is_plain_ascii
 
 HEAD_WORDS = 12
 """Number of words to search at the beginning of a passage, so that quotations in its middle do not count.
@@ -116,7 +117,7 @@ PHRASES_OF: Mapping[str, Phrases] = {
 }
 """ISO 639-1 code -> phrases, tested on preambles and on passages of the language."""
 
-BETWEEN_WORDS = r"(?:[^\s.!?:。]+\ ){0,6}?"
+UP_TO_SIX_WORDS = r"(?:[^\s.!?:。]+\ ){0,6}?"
 BETWEEN_CHARACTERS = rf"[^.!?:。！？：\n]{{0,{FILLER_CHARACTERS}}}?"
 PAUSE = r"[,.!:–—，。、！：؛،\s-]"
 COLON = r"[*_]*(?:\ ?[\(（][^()（）]{0,30}[\)）])?[*_]*\ ?[:：]"
@@ -126,7 +127,7 @@ ENDS = r"(?![^\W_])"
 
 def _of(language: Phrases) -> str:
     """Return the pattern of one language, without refusals."""
-    between = BETWEEN_WORDS if language.spaced else BETWEEN_CHARACTERS
+    between = UP_TO_SIX_WORDS if language.spaced else BETWEEN_CHARACTERS
     blank, ends = (r"\ ", ENDS) if language.spaced else (r"\ ?", "")
     return rf"""(?:
       (?:(?:{language.yes}){PAUSE}+)?(?:{language.here}){blank}{between}(?:{language.thing}){ends}
@@ -136,7 +137,6 @@ def _of(language: Phrases) -> str:
 
 
 def _refusal(language: Phrases) -> str:
-    """Return the pattern of refusals in one language."""
     return rf"(?=(?:{language.sorry}))(?:[^\s]+\ ){{0,9}}?[^\s]*?{language.unable}"
 
 
@@ -148,8 +148,6 @@ def without_dotless(pattern: str) -> str:
 LEADING_MARKS = r"[\s\"'“”„«»「『【\[¡¿*#>_`-]*"
 REFUSAL = "|".join([ENGLISH_REFUSAL, *map(_refusal, PHRASES_OF.values())])
 PHRASE = without_dotless(rf"{'|'.join([ENGLISH, *map(_of, PHRASES_OF.values())])}|(?P<refusal>{REFUSAL})")
-PATTERN = re.compile(rf"{LEADING_MARKS}(?P<phrase>{PHRASE})", re.VERBOSE)
-"""Pattern to match against the result of `head_of`. Matching lower-case text takes half as long as IGNORECASE."""
 ENGLISH_STARTS = (
     "absol all_ alrig as_a assis below certa docum easy_ gener got_ great hard here_ here' i_am i'm i_apo i_can i_cou "
     "i_wil i_won neg no_pr of_co ok passa query re-w regre requi rewri sure synth the_a the_f the_g "
@@ -163,9 +161,11 @@ def _ranges(starts: Sequence[str]) -> npt.NDArray[np.uint64]:
 
     starts : first letters of phrases, with _ for a blank. A start that another one covers is left out.
     """
-    words = [word.replace("_", " ").encode() for word in starts]
-    prefixes = sorted(word for word in words if not any(word != other and word.startswith(other) for other in words))
-    ends = [[int.from_bytes(word.ljust(8, fill)) for word in dict.fromkeys(prefixes)] for fill in (b"\0", b"\xff")]
+    prefixes: list[bytes] = []
+    for word in sorted(word.replace("_", " ").encode() for word in starts):
+        if not prefixes or not word.startswith(prefixes[-1]):
+            prefixes.append(word)
+    ends = [[int.from_bytes(word.ljust(8, fill)) for word in prefixes] for fill in (b"\0", b"\xff")]
     return np.array(ends, np.uint64)
 
 
@@ -179,6 +179,15 @@ NUMBER = re.compile(r"\d+|\b(?:one|two|three|four|five|ten)\b")
 SEPARATORS = re.compile(r"[\W_]+")
 
 
+@cache
+def opening_pattern() -> re.Pattern[str]:
+    """Return the pattern to match against the result of `head_of`. Compiling it takes 0.06 s.
+
+    Matching lower-case text takes half as long as IGNORECASE.
+    """
+    return re.compile(rf"{LEADING_MARKS}(?P<phrase>{PHRASE})", re.VERBOSE)
+
+
 def phrase(text: str) -> str | None:
     """Return the opening words in which a text refers to the task that it was generated for; None for a passage.
 
@@ -187,7 +196,7 @@ def phrase(text: str) -> str | None:
     >>> phrase("Here are three HARD NEGATIVE passages that meet the requirements:")
     'here are 0 hard negative'
     """
-    match = PATTERN.match(head_of(text))
+    match = opening_pattern().match(head_of(text))
     return None if match is None else SEPARATORS.sub(" ", NUMBER.sub("0", match["phrase"])).strip()
 
 
@@ -209,7 +218,7 @@ def is_refusal(text: str) -> bool:
     >>> is_refusal("I'm sorry, but I can't help with that."), is_refusal("Sure! Here are three passages:")
     (True, False)
     """
-    match = PATTERN.match(head_of(text))
+    match = opening_pattern().match(head_of(text))
     return match is not None and match["refusal"] is not None
 
 
@@ -344,5 +353,5 @@ def trailing_notes(texts: Packed) -> Flags:
     for place, text in zip(beyond.tolist(), texts.take(beyond), strict=True):
         tails[place] = text[-TAIL_CHARACTERS:].lower().encode()
     lengths = np.fromiter(map(len, tails), np.int64, len(tails))
-    has_sign = Packed(BETWEEN.join([*tails, b""]).lower(), lengths).matches(NOTE_SIGNS)
+    has_sign = Packed(TEXT_SEPARATOR.join([*tails, b""]).lower(), lengths).may_match(NOTE_SIGNS)
     return texts.flags(lambda text: trailing_phrase(text) is not None, has_sign)

@@ -15,7 +15,7 @@ from secid.findings.summary import (
     RowPlace,
     SourceFindings,
     cut,
-    one_a_query,
+    one_per_query,
     overlaps_of,
     source_finding,
     text_example,
@@ -61,12 +61,12 @@ class RowFlags:
 
     flags    : (T,) flags of the negatives with the finding.
     severity : (T,) severity for choosing examples; larger is worse.
-    among    : (T,) flags of the evaluated negatives; None if all were evaluated.
+    evaluated : (T,) flags of the evaluated negatives; None if all were evaluated.
     """
 
     flags: Flags
     severity: Floats
-    among: Flags | None = None
+    evaluated: Flags | None = None
 
 
 def row_rules(
@@ -175,9 +175,9 @@ class Inspector:
         shares = {
             **{name: texts.shares[name] for name in TEXT_FINDINGS},
             **{
-                name: table.share_of(rule.flags, names, rule.among)
+                name: table.share_of(rule.flags, names, rule.evaluated)
                 for name, rule in rules.items()
-                if rule.among is None or rule.among.any()
+                if rule.evaluated is None or rule.evaluated.any()
             },
             **({} if table.guide is None else {SUSPECT: _suspects(table, table.guide, rules[SUSPECT].flags, names)}),
         }
@@ -218,7 +218,6 @@ def _read(answer: SourceStatus, shares: Mapping[str, Share]) -> SourceStatus:
 
 
 def _suspects(table: TripletTable, guide: GuideScores, flags: Flags, names: Names) -> Share:
-    """Return the share of suspects among the negatives that the guide scored."""
     amount = np.where(guide.scored, 1.0 if table.share is None else table.share, 0.0)
     estimate = guide.mean(flags.astype(np.float64), table.cluster(), names, table.share)
     n = float(amount[flags].sum())
@@ -267,7 +266,7 @@ class _ExampleWriter:
         """Return the flagged triplets of highest severity as examples, one per query."""
         rows, inside = self._table.triplets, np.flatnonzero(rule.flags)
         ids = rows.query[inside], rows.positive[inside], rows.negative[inside]
-        first = one_a_query(self._plan, *ids, rule.severity[inside], self._settings)
+        first = one_per_query(self._plan, *ids, rule.severity[inside], self._settings)
         return tuple(self._example(int(row)) for row in inside[first])
 
     def measured(self, examples: Sequence[TripletExample], places: Sequence[RowPlace]) -> tuple[TripletExample, ...]:

@@ -136,7 +136,6 @@ class ListedNegatives:
 
     @property
     def n(self) -> int:
-        """Count the listed negatives."""
         return int(self._weight.sum())
 
     def share(self, finding: str) -> Share:
@@ -146,12 +145,11 @@ class ListedNegatives:
     def _amount(self, finding: str) -> Floats:
         """Return the number of negatives with the finding in each row, (T + E,)."""
         planned, copies = self._planned, self._planned.copies.astype(np.float64)
-        amount = copies - 1.0 + planned.again() if finding == "repeat" else planned.has(finding) * copies
+        amount = copies - 1.0 + planned.respelled() if finding == "repeat" else planned.has(finding) * copies
         n_blank = planned.blanks.count.astype(np.float64) * (finding == "empty")
         return np.concatenate([amount, n_blank])
 
     def shares(self) -> Mapping[str, Share]:
-        """Return the shares of all text findings."""
         return {name: self.share(name) for name in TEXT_FINDINGS}
 
     def flagged(self) -> Share:

@@ -11,7 +11,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags, Floats, Index, best_first
-from secid.findings.copies import Positives, has_one_positive, stored_positives
+from secid.findings.copies import LabelledPositives, has_one_positive, stored_positives
 from secid.findings.languages import damage_start, languages_of
 from secid.findings.status import ListedNegatives, SourceStatus, source_status
 from secid.findings.texts import RunTexts, text_rules
@@ -30,7 +30,7 @@ from secid.triplets.estimates import GapMoments, HasError, Share, comparable_key
 
 LENGTHS_AT_ONCE = 4096
 TOKENS_BY = "bytes"
-"""Name of the method by which tokens are counted: a key of pages.check_page.TOKENS."""
+"""Name of the method by which tokens are counted: a key of pages.check_page.TOKEN_NOTES."""
 ASCII_PER_TOKEN, TWO_BYTE_PER_TOKEN = 4.5, 2.0
 """Number of characters per token, for ASCII and for characters of two bytes in UTF-8. WordPiece makes one token of 4.4
 to 5.2 ASCII characters on English abstracts and short articles. Characters of two bytes are accented, Greek, Cyrillic,
@@ -125,7 +125,6 @@ class Matcher:
         )
 
     def _same(self, planned: PlannedSource, place: int) -> Index:
-        """Return the sorted places at which the record lists the same text."""
         record = _record(planned, place)
         low, high = planned.negative_offsets[record : record + 2]
         forms = self._forms(planned.negatives[low:high])
@@ -155,7 +154,7 @@ def _record(planned: PlannedSource, place: int) -> int:
 
 RowPlace = tuple[int, int, int]
 
-EXAMPLE_CHARACTERS = 600
+STORED_EXAMPLE_CHARACTERS = 600
 """Maximum length of a passage in the report: enough to judge it, but small enough for a page."""
 BEFORE_CHARACTERS = 20
 """Number of characters to show before the place to which a finding refers."""
@@ -182,7 +181,6 @@ class SourceFindings:
 
     overlaps  : finding -> finding -> number of negatives with both.   shares : finding -> share.
     status    : status by the counted defects.   languages : languages of a sample of negatives.
-    places    : text finding -> places of its examples.
     compared  : formal finding -> comparison of negatives with labelled positives.
     """
 
@@ -199,7 +197,6 @@ class RunTextFindings(NamedTuple):
     """Text findings in all rows of a run.
 
     of_read      : text findings of each source read, in order, including sources with only labels.
-    of_sources   : scored source -> findings.
     positives    : labelled positives as arrays for a baseline.
     one_positive : whether every query has at most one labelled positive.
     """
@@ -210,20 +207,21 @@ class RunTextFindings(NamedTuple):
     one_positive: bool
 
 
-def judge_texts(draft: DraftPlan, settings: Settings, known: Positives | None, run: RunTexts | None) -> RunTextFindings:
+def judge_texts(
+    draft: DraftPlan, settings: Settings, known: LabelledPositives | None, run: RunTexts | None
+) -> RunTextFindings:
     """Apply the text rules to all rows read, on all cores but one.
 
     known, run : as in `text_rules`.
     """
     of_read = text_rules(*draft.texts, known, run, max(1, n_cores(settings.threads) - 1))
-    whole = draft.with_text_findings(of_read).whole
+    whole = draft.with_text_findings(of_read).full_plan
     return RunTextFindings(
         of_read, text_findings_of(whole, settings), stored_positives(*draft.texts), has_one_positive(whole)
     )
 
 
 def text_findings_of(plan: Plan, settings: Settings) -> dict[str, SourceFindings]:
-    """Return source -> text findings for all sources of a plan."""
     matcher = Matcher(plan)
     return {planned.name: text_findings(plan, planned, matcher, settings) for planned in plan.sources}
 
@@ -354,7 +352,7 @@ def _blanks(planned: PlannedSource) -> list[TripletExample]:
     ]
 
 
-def one_a_query(
+def one_per_query(
     plan: Plan, query: Index, positive: Index, negative: Index, severity: Floats, settings: Settings
 ) -> Index:
     """Return the places of the worst rows, one per query. Ties are in the seeded order of queries, then by content.
@@ -373,7 +371,7 @@ def _examples(plan: Plan, planned: PlannedSource, flags: Flags, settings: Settin
     places = np.flatnonzero(flags)
     record = planned.triplet_record()[places]
     ids = planned.query[record], planned.positives[planned.positive_offsets[record]], planned.negatives[places]
-    shown: list[int] = places[one_a_query(plan, *ids, np.zeros(len(places)), settings)].tolist()
+    shown: list[int] = places[one_per_query(plan, *ids, np.zeros(len(places)), settings)].tolist()
     return shown
 
 
@@ -381,4 +379,4 @@ def cut(text: str, at: int = 0) -> str:
     """Return a text cut for an example. It starts shortly before `at`, so that shorter cuts on pages show it too."""
     if at > BEFORE_CHARACTERS:
         text = f"…{text[at - BEFORE_CHARACTERS :]}"
-    return text if len(text) <= EXAMPLE_CHARACTERS else text[: EXAMPLE_CHARACTERS - 1] + "…"
+    return text if len(text) <= STORED_EXAMPLE_CHARACTERS else text[: STORED_EXAMPLE_CHARACTERS - 1] + "…"

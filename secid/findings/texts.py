@@ -27,7 +27,7 @@ from dataclasses import dataclass
 import numpy as np
 
 from secid.arrays import Flags, distinct, is_known
-from secid.findings.copies import CopyFinder, Positives
+from secid.findings.copies import CopyFinder, LabelledPositives
 from secid.findings.openings import NO_KEYS, BothFlags, LengthRange, PassageFacts, RunOpenings, opening_flags
 from secid.findings.status import ListedNegatives
 from secid.pool import DocumentFrequencies, Keys, PlannedSource
@@ -50,7 +50,7 @@ def text_rules(
     queries: TextStore,
     passages: TextStore,
     sources: Sequence[PlannedSource],
-    known: Positives | None = None,
+    known: LabelledPositives | None = None,
     run: RunTexts | None = None,
     threads: int | None = None,
 ) -> list[TextFindings]:

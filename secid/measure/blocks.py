@@ -17,8 +17,8 @@ import numpy.typing as npt
 import torch
 from torch import Tensor
 
-from secid.ahead import in_order
 from secid.arrays import Floats, Index, distinct
+from secid.progress import in_order
 
 # Blocks of a pass run in parallel with one thread each, since small operations gain little from more threads.
 
@@ -28,7 +28,7 @@ PARALLEL_BYTES = 1 << 30
 
 
 @contextmanager
-def side_by_side(device: torch.device, n_bytes: int = 0) -> Iterator[Callable[..., Iterator[Any]]]:
+def parallel_map(device: torch.device, n_bytes: int = 0) -> Iterator[Callable[..., Iterator[Any]]]:
     """Yield a `map` that computes items in parallel, one per torch thread, on a CPU; else the built-in `map`.
 
     n_bytes : memory of a pending item. If all pending items would exceed PARALLEL_BYTES, the built-in `map` is used,
@@ -85,7 +85,6 @@ CPU = torch.device("cpu")
 class BlockPlan:
     """Block sizes for a device.
 
-    n_triplets   : triplets per block.
     window_bytes : bytes of rows that are read from a file at once, in the order of the file.
     tile_bytes   : bytes of scaled rows (queries x budgets) per batched product.
     panels       : columns per panel of a symmetric product, by dtype; None to compute the whole product at once.
@@ -181,7 +180,7 @@ class Triplets:
             share=None if self.share is None else self.share[keep],
         )
 
-    def among(self, queries: Index, passages: Index) -> Triplets:
+    def restrict(self, queries: Index, passages: Index) -> Triplets:
         """Replace each text id by its position in the sorted `queries` or `passages`, which must contain all ids."""
         return replace(
             self,

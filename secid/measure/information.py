@@ -12,7 +12,7 @@ from torch import Tensor
 from torch.linalg import LinAlgError  # type: ignore[attr-defined]
 
 from secid.arrays import Floats
-from secid.errors import NumericalError, plain_message
+from secid.errors import BUG_REMEDY, NumericalError, plain_message
 
 # The information matrix, its eigenvalues and its log-determinant, computed in float64 on the matrix's device.
 
@@ -106,14 +106,14 @@ def _solve_or_on_cpu(solve: Callable[[Tensor], Any], matrix: Tensor) -> Any:
         return solve(matrix.cpu())
     except LinAlgError as error:
         reason = f"the eigenvalues cannot be computed: {plain_message(error)}"
-        raise NumericalError(reason, remedy="please report this run") from error
+        raise NumericalError(reason, remedy=BUG_REMEDY) from error
 
 
 def _without_rounding(values: Tensor, n_triplets: int) -> Floats:
     """Return (d,) ascending eigenvalues on the CPU, with rounding errors set to 0 as in `Eigen.of`."""
     on_host = values.cpu().numpy()
     if len(on_host) and not on_host[0] >= -max(EIGENVALUE_ROUNDING * on_host[-1], SUBNORMAL):
-        raise NumericalError(NOT_PSD, remedy="please report this run")
+        raise NumericalError(NOT_PSD, remedy=BUG_REMEDY)
     noise = NOISE * max(0.0, -on_host[0]) if len(on_host) else 0.0
     is_zero = (np.arange(len(on_host), 0, -1) > n_triplets) | (on_host <= noise)
     return np.where(is_zero, 0.0, on_host)
@@ -146,7 +146,7 @@ def factor_of(matrix: Tensor) -> Tensor:
     shifted.diagonal().add_(1.0)
     factor, failed = torch.linalg.cholesky_ex(shifted)
     if int(failed) or not bool(torch.isfinite(torch.diagonal(factor)).all()):
-        raise NumericalError(NOT_PSD, remedy="please report this run")
+        raise NumericalError(NOT_PSD, remedy=BUG_REMEDY)
     lower: Tensor = factor
     return lower
 

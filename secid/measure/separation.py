@@ -1,4 +1,4 @@
-"""How well scores separate positives from negatives: AUC and the MW loss over all pairs, without forming the pairs."""
+"""Measure how well scores separate positives from negatives: AUC and MW loss over all pairs, without forming them."""
 
 from __future__ import annotations
 
@@ -179,7 +179,7 @@ def separation(positive: PassageScores, negative: PassageScores, n_queries: int)
     Source: METHOD 8, 10.
     """
     auc, aoc, influence = pooled_auc(positive, negative, n_queries)
-    right, all_pairs = _within(positive, negative, n_queries)
+    right, all_pairs = _pairs_by_query(positive, negative, n_queries)
     within = right.sum() / all_pairs.sum()
     within_influence = (right - within * all_pairs) / all_pairs.sum()
     return SeparationEstimate(auc, float(within), aoc, influence, within_influence)
@@ -191,7 +191,7 @@ def _ranks(positive: PassageScores, negative: PassageScores) -> tuple[Tensor, Te
     return rank[: len(positive.values)], rank[len(positive.values) :], len(levels)
 
 
-def _within(positive: PassageScores, negative: PassageScores, n_queries: int) -> tuple[Tensor, Tensor]:
+def _pairs_by_query(positive: PassageScores, negative: PassageScores, n_queries: int) -> tuple[Tensor, Tensor]:
     """Return (Q,) number of correctly ordered pairs per query, and (Q,) number of all its pairs. A tie counts half."""
     high, low, n_levels = _ranks(positive, negative)
     keys, order = (negative.query * n_levels + low).sort()

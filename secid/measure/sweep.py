@@ -23,7 +23,7 @@ from torch import Tensor
 
 from secid.arrays import FLOAT32_DISTANCE, Floats
 from secid.errors import NumericalError
-from secid.measure.blocks import SlotBlock, Triplets, Vectors, Window, block_plan, side_by_side, windows
+from secid.measure.blocks import SlotBlock, Triplets, Vectors, Window, block_plan, parallel_map, windows
 from secid.measure.gates import WEIGHT_FORMULAS, Dots, Gates, gates
 from secid.measure.information import InformationState
 from secid.settings import DEFAULTS
@@ -130,7 +130,6 @@ class SweepSums:
     record_gradient : (R,) ||sum_k a_k (n_k - p)||^2 of each (record, positive), where a_k are the softmax weights of
                       its negatives at `temperature`. This is METHOD 3's record form without 1/tau^2.
     weights         : sum of share * weight by variant, including triplets with u = 0.
-    n_negatives     : sum of shares by variant.
     sums            : by variant, the `SymmetricSums` that contain its sum, and the number of the sum in them.
     """
 
@@ -166,7 +165,6 @@ def sweep(
     coverages   : (T,) coverage of each triplet, by the name that variants use.
     smallest_distance : maximum ||n - p|| at which n counts as equal to p. Then u = 0, s_qn = s_qp and s_pn = 1
                   exactly.
-    temperature : temperature of the record softmax.
     position    : (T,) position of each triplet's query in the nested sample, in [0, 1); required for variants with a
                   sample below 1.
     sums        : number format of the products within a block. Sums over blocks are always float64. In float64, the
@@ -190,7 +188,7 @@ def sweep(
         return dots, of_records, totals.of_block(block, dots, difference, scale, listed) if variants else None
 
     several_blocks = n > block_plan(device).n_triplets  # a single block is not worth a thread pool
-    with side_by_side(device, totals.block_bytes) if several_blocks else nullcontext(map) as each:
+    with parallel_map(device, totals.block_bytes) if several_blocks else nullcontext(map) as each:
         for window in windows(vectors, triplets, triplets.record_offsets, stratum=totals.stratum):
             for block, (dots, of_records, sums_of_block) in zip(
                 window.blocks, each(partial(one, each is not map, window), window.blocks), strict=True
@@ -269,7 +267,6 @@ class _Totals:
         return amount.sum(0), list(products) if listed else products
 
     def add(self, block: SlotBlock, weights: Tensor, products: Iterable[PanelProduct]) -> None:
-        """Add a block's weights and products."""
         stratum = int(self.stratum[block.host.groups[0]])
         self._weights[:, stratum] += weights
         within = self._strata[stratum] if stratum < len(self._strata) else None

@@ -23,7 +23,7 @@ from secid.measure.blocks import (
     Window,
     block_plan,
     can_pack,
-    side_by_side,
+    parallel_map,
     windows,
 )
 from secid.measure.information import Eigen, InformationState, eigendecomposition, factor_nats, factor_of
@@ -137,7 +137,7 @@ def by_query(
             rows = rows @ narrow if packed is None else packed.product(rows)
         return work(block, rows)
 
-    with side_by_side(device) if in_parallel else nullcontext(map) as each:
+    with parallel_map(device) if in_parallel else nullcontext(map) as each:
         for window in windows(vectors, triplets, offsets, order, with_queries=False):
             for block, result in zip(window.blocks, each(partial(one, window), window.blocks), strict=True):
                 yield block, result
@@ -183,7 +183,7 @@ def _forms_and_sums(rows: Tensor, shrink: Tensor, tile: int) -> tuple[Tensor, Te
 # With M = V diag(e) V^T, rows are rotated by V once. Then u^T (I + B M)^-1 u at every budget B differs only in the
 # coefficients 1 / (1 + B e).
 
-PART_ROWS = 8192
+CONVERTED_ROWS_AT_ONCE = 8192
 """Number of rows that are converted to float64 at a time."""
 
 
@@ -237,7 +237,6 @@ def influence(
     """Return the influence of every triplet at each budget. Source: METHOD 8.
 
     squared_distance  : (T,) ||n - p||^2.   weight : (T,) weights w in the sum M.
-    eigen             : eigendecomposition of M.
     smallest_distance : as in the sweep.   dtype : number format of the rows rotated into the basis of M.
     With A = I + B M, h_i = B share_i (w_i u_i^T A^-1 u_i - tr(A^-1 M)), and the bias is B^2/2 times the sum of
     tr((A^-1 S_r)^2) over queries r.
@@ -352,7 +351,9 @@ def scores_of_parts(
 def _part(rows: Tensor, share: Tensor, n: float) -> tuple[float, Floats]:
     """Return the score and influences of one part. rows, share: rows and shares of its triplets.   n: sum of shares."""
     matrix = torch.zeros(rows.shape[1], rows.shape[1], dtype=torch.float64, device=rows.device)
-    chunks = list(zip(torch.split(rows, PART_ROWS), torch.split(share, PART_ROWS), strict=True))
+    chunks = list(
+        zip(torch.split(rows, CONVERTED_ROWS_AT_ONCE), torch.split(share, CONVERTED_ROWS_AT_ONCE), strict=True)
+    )
     for chunk, counts in chunks:
         wide = chunk.double()
         matrix += wide.T @ (wide * (counts / n).unsqueeze(1))

@@ -27,9 +27,8 @@ from secid.settings import display_name
 
 FONT = 14
 """Font size of all text. On a phone with 360 pixels it appears just below 10."""
-NAME_CHARACTERS = 28
-"""Maximum length of a name in a chart on a wide screen. page.css cuts it on a phone; the answer table shows all of it.
-"""
+CHART_NAME_CHARACTERS = 28
+"""Maximum length of a name in a chart on a wide screen. page.css cuts it on a phone; the answer table has all of it."""
 TICKS = (5, 3, 2)
 """Maximum number of ticks on an axis, with one, two and three strips in a row."""
 SOURCE_COLOUR = "#0b6bcb"
@@ -206,11 +205,7 @@ def _record(row: ChartRow, keys: Sequence[str]) -> dict[str, object]:
 
 
 def _drawn(
-    label: str,
-    rows: Sequence[ChartRow],
-    dashed: Sequence[Sequence[float]],
-    heads: Sequence[str],
-    shares: Sequence[int],
+    label: str, rows: Sequence[ChartRow], dashed: Sequence[Sequence[float]], heads: Sequence[str], shares: Sequence[int]
 ) -> Markup:
     """Draw the letter, name and strips of each row, and the axes below them."""
     scales, grids, axes = [], [], []
@@ -239,7 +234,7 @@ def _drawn(
             _strip([*grid, *_bar(mark, scale, "ctl" if row.is_control else "src")], ROW_HEIGHT)
             for mark, scale, grid in zip(row.marks, scales, grids, strict=True)
         ]
-        name = row.name if row.is_control else short(row.name, NAME_CHARACTERS)
+        name = row.name if row.is_control else short(row.name, CHART_NAME_CHARACTERS)
         parts.append(_row(row.tie, name, strips, class_))
     return _figure(label, [*parts, _row("", "", axes)], "forest")
 
@@ -287,7 +282,7 @@ def _drawn_curves(label: str, items: Sequence[SourceSeparation]) -> Markup:
         ]
         roc = [_path("M0 100L100 0", "ref", stroke_dasharray="3 3"), _path(_roc(positive, negative), "src")]
         strips = [_stretched(histograms, len(positive)), _stretched(roc, 100)]
-        rows.append(_row("", short(item.source, NAME_CHARACTERS), strips))
+        rows.append(_row("", short(item.source, CHART_NAME_CHARACTERS), strips))
     scale, unit = Scale(items[0].low, items[0].high, 0.0, 100.0), Scale(0.0, 1.0, 0.0, 100.0)
     rows.append(_row("", "", [_axis(scale, ticks(scale.low, scale.high)), _axis(unit, [0.0, 1.0])]))
     return _figure(label, rows, "forest curves")
@@ -334,25 +329,25 @@ def ablations_chart(run: Run, ablations: Sequence[Ablation]) -> Chart | None:
     if not shown or not any(_curves(item, names) for item in shown):
         return None
     title = f"Score by {' and by '.join(item.name for item in shown)}"
-    description = described((name, ", ".join(_in_turn(item, name) for item in shown)) for name in names)
+    description = described((name, ", ".join(_score_list(item, name) for item in shown)) for name in names)
     note = "Coloured: the score of the source. Grey: the other sources, on the same scale."
     draw = partial(_drawn_settings, f"{title}. {description}", names, shown)
     numbers = tuple(
         {
             "source": plain(name),
-            **{item.name: {plain(display_name(row.setting)): _known(row, name) for row in item.rows} for item in shown},
+            **{item.name: {plain(display_name(row.setting)): _nats(row, name) for row in item.rows} for item in shown},
         }
         for name in names
     )
     return Chart(title=title, description=description, draw=draw, numbers=numbers, note=note)
 
 
-def _known(row: AblationRow, name: str) -> float | None:
+def _nats(row: AblationRow, name: str) -> float | None:
     value = row.scores.get(name)
     return value if value is not None and isfinite(value) else None
 
 
-def _in_turn(item: Ablation, name: str) -> str:
+def _score_list(item: Ablation, name: str) -> str:
     scores = (f"{plain(display_name(row.setting))} {nats(row.scores.get(name))}" for row in item.rows)
     return f"by {item.name} {', '.join(scores)}"
 
@@ -366,20 +361,20 @@ def _drawn_settings(label: str, names: Sequence[str], items: Sequence[Ablation])
             others = [_path(path, "ref", stroke_opacity=0.5) for other, path in of_names.items() if other != name]
             lines = [_path(path, "src", stroke_width=2.5) for other, path in of_names.items() if other == name]
             strips.append(_stretched([*others, *lines], 100))
-        rows.append(_row("", short(name, NAME_CHARACTERS), strips))
+        rows.append(_row("", short(name, CHART_NAME_CHARACTERS), strips))
     axes = [_strip(_ends([plain(display_name(row.setting)) for row in item.rows]), AXIS_HEIGHT) for item in items]
     return _figure(label, [*rows, _row("", "", axes)], "forest")
 
 
 def _curves(item: Ablation, names: Sequence[str]) -> dict[str, str]:
     """Return the curve of each source that has at least two scores, as a path that is 100 wide and high."""
-    known = [value for row in item.rows for name in names if (value := _known(row, name)) is not None]
+    known = [value for row in item.rows for name in names if (value := _nats(row, name)) is not None]
     if not known:
         return {}
     scale = Scale(min(known), max(known), 100.0, 0.0)
     paths = {}
     for name in names:
-        values = [(place, value) for place, row in enumerate(item.rows) if (value := _known(row, name)) is not None]
+        values = [(place, value) for place, row in enumerate(item.rows) if (value := _nats(row, name)) is not None]
         points = [f"{100 * place / (len(item.rows) - 1):.1f} {scale(value):.1f}" for place, value in values]
         if len(points) > 1:
             paths[name] = f"M{'L'.join(points)}"
@@ -387,7 +382,6 @@ def _curves(item: Ablation, names: Sequence[str]) -> dict[str, str]:
 
 
 def _ends(words: Sequence[str]) -> list[Markup]:
-    """Return the first and the last setting, for the ends of the axis."""
     return [
         tag("text", words[0], x="0%", y=14.0, text_anchor="start", class_="tick"),
         tag("text", words[-1], x="100%", y=14.0, text_anchor="end", class_="tick"),

@@ -7,23 +7,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from secid.pages.findings import (
-    REPAIR_FIRST,
-    STATUS,
-    above_limits,
-    advice,
-    damaged_positives,
-    drops,
-    form_table,
-    heat_table,
-    repeated_rows,
-    sentence,
-    statuses_line,
-    urgency,
-    with_number,
-)
+from secid.pages.findings import advice, drops, form_table, heat_table, repeated_rows, sentence, with_drop_count
 from secid.pages.formats import formats
-from secid.pages.glossary import ONE_LABEL, by_reason, skipped_lines
+from secid.pages.glossary import ONE_LABEL, reason_list, skipped_lines
 from secid.pages.page import (
     QUOTED_CHARACTERS,
     Item,
@@ -40,13 +26,13 @@ from secid.pages.page import (
 )
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, screen, strong, warning
 from secid.pages.sections.overlap import overlap_section
-from secid.pages.sections.verdict import MISREADS
+from secid.pages.statuses import MISREADS, REPAIR_FIRST, STATUS, above_limits, damaged_positives, statuses_line, urgency
 from secid.pages.text import capital, code, count, fraction, listed, named, percent, plain, plural, short
 from secid.results import Example, SourceFinding, SourceReport, TripletExample
 from secid.results.catalogue import CAUTIONS, DEFECTS, FINDINGS
 from secid.results.check import Check, SourceCaution, Spread, TextFacts, repair_defects
+from secid.results.commands import no_command
 from secid.results.document import json_of
-from secid.results.inputs import no_command
 from secid.settings import flag_of
 
 # The page shows the status of each source, its findings with examples, and the files that were read.
@@ -69,7 +55,6 @@ TOKEN_NOTES = {"bytes": "token counts are estimates"}
 
 
 def check_page(check: Check) -> Page:
-    """Build the page of a check."""
     tokens = TOKEN_NOTES.get(check.tokens_by) or f"tokens of {plain(check.tokens_by)}"
     return Page(
         title="Check of hard negatives",
@@ -163,12 +148,6 @@ def answer(sources: Sequence[SourceReport], texts: Mapping[str, TextFacts]) -> T
     return Table(caption="Defects: negatives with at least one counted defect", columns=columns, rows=rows)
 
 
-def numbers_to_drop(sources: Sequence[SourceReport]) -> str:
-    """Return sentences on the number of negatives that each repair drops; none for a repair of a single defect."""
-    every = (drops(source, f"The repair of {named(source.name)}") for source in sources if source.repair)
-    return " ".join(filter(None, every))
-
-
 def _findings(source: SourceReport, facts: TextFacts) -> ShownFindings:
     """Show the findings above their limit, the most urgent first, and then the cautions."""
     items = [
@@ -178,7 +157,7 @@ def _findings(source: SourceReport, facts: TextFacts) -> ShownFindings:
     return ShownFindings(
         source=short(source.name),
         status=STATUS[source.status],
-        items=tuple(with_number(items, source)),
+        items=tuple(with_drop_count(items, source)),
         command=plain(source.repair or ""),
     )
 
@@ -194,19 +173,15 @@ def _finding(source: SourceReport, item: SourceFinding) -> Item:
 
 
 def _caution(item: SourceCaution) -> Item:
-    entry = CAUTIONS[item.name]
-    words = caution_words(item)
-    detail = f": {words}" if words else ""
+    entry, words = CAUTIONS[item.name], caution_words(item)
     places = [f"{named(example.path)}:{example.line}{evaluation_words(example)}" for example in item.examples]
-    where = f" For example {listed(places[:SHOWN_PLACES])}." if places else ""
     amount = plural(item.n, "file") if entry.of == "files" else f"{percent(item.fraction)} of the {entry.of}"
-    return Item(
-        name=item.name,
-        sentence=f"{amount} {entry.says}{detail}. {capital(entry.do)}.{where}",
-        command="",
-        examples=(),
-        n_negatives=0,
+    sentences = (
+        f"{amount} {entry.says}: {words}." if words else f"{amount} {entry.says}.",
+        f"{capital(entry.do)}.",
+        *([f"For example {listed(places[:SHOWN_PLACES])}."] if places else []),
     )
+    return Item(name=item.name, sentence=" ".join(sentences), command="", examples=(), n_negatives=0)
 
 
 def evaluation_words(example: Example) -> str:
@@ -215,9 +190,12 @@ def evaluation_words(example: Example) -> str:
         return ""
     values = example.fact.values
     text, other = (f"“{plain(str(values.get(name, '')), SHOWN_TEXT)}”" for name in ("text", "evaluation_text"))
-    near = values.get("similarity")
-    nearly = f", {fraction(float(near), 2)} similar to {other}" if near is not None else ""
-    return f": {text} is {named(str(values.get('id', '')))}{nearly}"
+    where, near = named(str(values.get("id", ""))), values.get("similarity")
+    return (
+        f": {text} is {where}"
+        if near is None
+        else f": {text} is {where}, {fraction(float(near), 2)} similar to {other}"
+    )
 
 
 def caution_words(item: SourceCaution) -> str:
@@ -238,7 +216,7 @@ def caution_words(item: SourceCaution) -> str:
         roles = [f"{count(values[f'n_{role}s'])} as {role}s" for role in TEXT_ROLES if f"n_{role}s" in values]
         words = f"{count(n)} exactly, {count(item.n - n)} nearly; {of} of the evaluation set"
         return "; ".join([words, *([", ".join(roles)] if roles else [])])
-    return by_reason(values) if item.name == "malformed_rows" else ""
+    return reason_list(values) if item.name == "malformed_rows" else ""
 
 
 def _files(sources: Sequence[SourceReport]) -> Section:
@@ -254,9 +232,9 @@ def _files(sources: Sequence[SourceReport]) -> Section:
 
 
 def _form(sources: Sequence[SourceReport]) -> tuple[Section, ...]:
-    tables = form_table(sources)
+    table = form_table(sources)
     title = "Form of negatives and positives"
-    return (Section(anchor="form", title=title, tables=tables),) if tables else ()
+    return (Section(anchor="form", title=title, tables=(table,)),) if table.rows else ()
 
 
 def _lengths(check: Check) -> Section:
@@ -321,19 +299,18 @@ def check_screen(check: Check, pages: Sequence[Path] = ()) -> Screen:
 
 
 def _repairs(check: Check) -> Iterator[Line]:
-    """Yield the commands that drop the defects."""
     if not check.save:
         return
     repairs = [source.repair for source in check.sources if source.repair]
     yield Line(f"{REPAIR_OFFER}:")
-    yield Line(numbers_to_drop(check.sources), indent=2)
+    dropped = (drops(source, f"The repair of {named(source.name)}") for source in check.sources if source.repair)
+    yield Line(" ".join(filter(None, dropped)), indent=2)
     yield from (command(line, 2) for line in (check.save, *repairs[:SHOWN_FINDINGS]))
     if len(repairs) > SHOWN_FINDINGS:
         yield Line(f"The page has {plural(len(repairs) - SHOWN_FINDINGS, 'more command')}.", indent=2)
 
 
 def _folded(what: str, sources: Sequence[SourceReport]) -> str:
-    """Return a line about sources without a row; "" if there are none."""
     names = listed([named(source.name) for source in sources], SHOWN_SOURCES)
     n = sum(source.n_triplets for source in sources)
     return f"{what}: {plural(len(sources), 'source')} ({names}; {plural(n, 'negative')})." if sources else ""
@@ -375,6 +352,5 @@ def _amount(problem: Problem) -> str:
 
 
 def _quoted(example: TripletExample) -> str:
-    """Format an example's negative, and the text that it matches."""
     words, match = plain(example.negative, QUOTED_CHARACTERS), match_words(example.match)
     return (f": “{words}”" if words else "") + (f" ({match})" if match else "")

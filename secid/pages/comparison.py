@@ -11,10 +11,10 @@ from typing import Any
 
 from secid.analyses.budgets import BUDGETS
 from secid.errors import UsageError
-from secid.pages.findings import NOT_RANKED, STATUS
 from secid.pages.formats import formats
-from secid.pages.glossary import CAUTION, terms
+from secid.pages.glossary import SCORE_CAUTION, terms
 from secid.pages.page import Column, Page, Section, Table, foreign, number, status, text
+from secid.pages.statuses import NOT_RANKED, STATUS
 from secid.pages.text import fraction, listed, named, percent, plain, plural, points, score_text, short, signed
 from secid.records import encodable
 from secid.results import SCHEMA_VERSION, Run, SourceReport, Status
@@ -26,7 +26,7 @@ from secid.settings import value_text
 
 # The comparison as a result.
 
-UNLIKE = (
+SCORE_CHANGING_SETTINGS = (
     "temperature",
     "positives",
     "first_k",
@@ -40,7 +40,7 @@ UNLIKE = (
     "budget",
 )
 """Settings that change the meaning of a score."""
-HARMLESS = frozenset(
+NEUTRAL_SETTINGS = frozenset(
     {
         *("on_bad", "max_bad_fraction"),  # these refuse a source or leave it unchanged
         *("batch_tokens", "cache", "cache_dir", "cache_gb", "threads"),
@@ -135,7 +135,7 @@ def compare(runs: Sequence[tuple[str, Run]]) -> RunComparison:
                 for change in changes
                 if change.what == "idf"
                 or (change.what == "encoder" and change.name not in SAME_ENCODER)
-                or (change.what == "setting" and change.name in UNLIKE)
+                or (change.what == "setting" and change.name in SCORE_CHANGING_SETTINGS)
                 or (change.what == "numbers" and max(budgets) > 1.0)
             )
         ),
@@ -245,12 +245,12 @@ def labels(paths: Sequence[Path]) -> list[str]:
 
 # The comparison as a page.
 
-NAME_CHARACTERS = 30
+LABEL_CHARACTERS = 30
 """Maximum length of a run's name in the heading of a column."""
 FULL_HASH = re.compile(r"\b[0-9a-f]{32,}\b")
 SHOWN_DIGITS = 6
 """Digits of a hash that are shown; report.json has all of them."""
-SHOWN_PAIRS = 3
+MAX_CHANGED_PAIRS = 3
 CHANGE_KINDS = {
     "setting": "settings",
     "harmless": "settings that do not change scores",
@@ -260,16 +260,15 @@ CHANGE_KINDS = {
     "numbers": "numbers",
 }
 """Words for the kinds of differences."""
-NOTICED_CHANGE = 0.01
+MIN_SHOWN_CHANGE = 0.01
 """Minimum difference between two shares at which a finding below its limit is shown."""
 
 
 def page_of_comparison(runs: RunComparison) -> Page:
-    """Build the page of a comparison."""
     return Page(
         title="Runs compared",
         subtitle=f"{plural(len(runs.runs), 'run')}: {listed([named(label) for label in runs.runs], 8)}",
-        verdict=(" ".join((_statuses(runs), *_order(runs))), _changed(runs), _comparable(runs), CAUTION),
+        verdict=(" ".join((_statuses(runs), *_order(runs))), _changed(runs), _comparable(runs), SCORE_CAUTION),
         answer=_scores(runs),
         heat=_findings(runs),
         details=(_differences(runs),),
@@ -303,12 +302,9 @@ def _order(runs: RunComparison) -> list[str]:
     sentences = []
     for label, established in (("significant in both runs", True), ("not significant in both runs", False)):
         pairs = [" and ".join(map(named, pair)) for pair in every if (pair in sure) == established]
-        sentences += [f"Changes of order, {label}: {'; '.join(pairs[:SHOWN_PAIRS])}{_more(pairs)}."] if pairs else []
+        more = f"; {len(pairs) - MAX_CHANGED_PAIRS} more" if len(pairs) > MAX_CHANGED_PAIRS else ""
+        sentences += [f"Changes of order, {label}: {'; '.join(pairs[:MAX_CHANGED_PAIRS])}{more}."] if pairs else []
     return sentences or ["The order is the same."]
-
-
-def _more(pairs: Sequence[str]) -> str:
-    return f"; {len(pairs) - SHOWN_PAIRS} more" if len(pairs) > SHOWN_PAIRS else ""
 
 
 def _changed(runs: RunComparison) -> str:
@@ -316,7 +312,7 @@ def _changed(runs: RunComparison) -> str:
     for change in runs.changes:
         kind = (
             CHANGE_KINDS["harmless"]
-            if change.name in HARMLESS and change.what == "setting"
+            if change.name in NEUTRAL_SETTINGS and change.what == "setting"
             else CHANGE_KINDS[change.what]
         )
         kinds.setdefault(kind, []).append(plain(change.name))
@@ -342,12 +338,10 @@ def _comparable(runs: RunComparison) -> str:
 
 
 def _heads(runs: RunComparison, make: Callable[[str], Column] = number) -> list[Column]:
-    """Return a column for each run."""
-    return [make(short(label, NAME_CHARACTERS)) for label in runs.runs]
+    return [make(short(label, LABEL_CHARACTERS)) for label in runs.runs]
 
 
 def _difference(values: Sequence[float | None], write: Callable[[float], str]) -> str:
-    """Format the second value minus the first; "–" if one is missing."""
     first, second = values[0], values[1]
     return "–" if first is None or second is None else write(second - first)
 
@@ -396,15 +390,9 @@ def _status(item: SourceAcross) -> str:
 
 
 def _findings(runs: RunComparison) -> Table | None:
-    """Return a table with the shares of each source's findings by run."""
     two = len(runs.runs) == 2
     rows = tuple(
-        (
-            short(item.name),
-            plain(name),
-            *map(percent, shares),
-            *([_difference(shares, points)] if two else ()),
-        )
+        (short(item.name), plain(name), *map(percent, shares), *([_difference(shares, points)] if two else ()))
         for item in runs.sources
         if None not in item.numbers
         for name, shares in item.findings.items()
@@ -420,7 +408,7 @@ def _findings(runs: RunComparison) -> Table | None:
 def _is_shown(name: str, shares: Sequence[float]) -> bool:
     """Return whether a finding with a limit is above it in a run, or changed by a point between runs."""
     limit = FINDINGS[name].limit if name in FINDINGS else None
-    return limit is not None and (max(shares) > limit or max(shares) - min(shares) >= NOTICED_CHANGE)
+    return limit is not None and (max(shares) > limit or max(shares) - min(shares) >= MIN_SHOWN_CHANGE)
 
 
 def _differences(runs: RunComparison) -> Section:
@@ -431,13 +419,13 @@ def _differences(runs: RunComparison) -> Section:
     return Section(
         anchor="changes",
         title="What differs between the runs",
-        tables=(table,) if rows else (),
+        tables=(table,),
         terms=terms(*dict.fromkeys("ECI_sem" if at == 1.0 else "ECI_B" for at in runs.budgets), "hardness"),
     )
 
 
 def _what(change: Change) -> str:
-    harmless = change.what == "setting" and change.name in HARMLESS
+    harmless = change.what == "setting" and change.name in NEUTRAL_SETTINGS
     return "setting (does not change scores)" if harmless else "IDF" if change.what == "idf" else change.what
 
 

@@ -20,7 +20,7 @@ if TYPE_CHECKING:
     from secid.encode.cache_folder import CacheInfo
 
 UNITS = {"GB": 10**9, "MB": 10**6, "kB": 10**3, "B": 1}
-LABEL_WIDTH = 16
+ENCODER_LABEL_WIDTH = 16
 """Width of a label."""
 
 FACTS: Mapping[str, str] = {
@@ -125,11 +125,10 @@ def _recipe(encoder: Description) -> Table:
 
 
 def _labelled(label: str, text: str) -> Line:
-    return Line(text, mark=f"{label:<{LABEL_WIDTH}}")
+    return Line(text, mark=f"{label:<{ENCODER_LABEL_WIDTH}}")
 
 
 def _quoted(prefix: str) -> str:
-    """Quote a prefix, so that spaces and line feeds are visible."""
     return json.dumps(prefix, ensure_ascii=False) if prefix else "none"
 
 
@@ -165,7 +164,9 @@ def cache_screen(usage: CacheInfo) -> Screen:
         foreign("encoder"), text("fingerprint"), number("segments"), number("rows"), number("size"), text("last used"),
     )  # fmt: skip
     table = Table(caption="Encoders", columns=columns, rows=rows)
-    return screen((Line(f"{label:<{LABEL_WIDTH}}{value}", "literal") for label, value in facts.items()), (table,))
+    return screen(
+        (Line(f"{label:<{ENCODER_LABEL_WIDTH}}{value}", kind="literal") for label, value in facts.items()), (table,)
+    )
 
 
 def bytes_text(n_bytes: int) -> str:

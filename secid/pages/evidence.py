@@ -3,15 +3,14 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import takewhile
 from math import factorial
-from operator import itemgetter
 
+from secid.analyses.agreement import ERROR_RATE, unlike_chance
 from secid.pages.charts import gains_chart
 from secid.pages.formats import formats
-from secid.pages.glossary import EXPLANATIONS, HARDNESS_ENDS, SETTING_MEANINGS, TERM_WORDS, terms, why_not
+from secid.pages.glossary import EXPLANATIONS, HARDNESS_ENDS, SETTING_MEANINGS, TERM_WORDS, reason_text, terms
 from secid.pages.page import Page, Section, Table, foreign, number, text, wrapped
-from secid.pages.screen import Block, Screen, screen, strong
+from secid.pages.screen import Screen, ScreenBlock, screen, strong
 from secid.pages.sections.probe import cautions, details, gains_table, probe_headline, protocol, scope, verdict
 from secid.pages.text import (
     NO_BREAK_SPACE,
@@ -43,26 +42,23 @@ RULES = {
     "hardness": "hardness from {}",
 }
 """Words for the rules with a default threshold."""
-UNKNOWN_LABELS = {
-    "unknown_query": "queries",
-    "unknown_passage": "passages",
-}
+UNKNOWN_LABELS = {"unknown_query": "queries", "unknown_passage": "passages"}
 """Texts that are missing for a judgement, by reason."""
-INCOMPLETE = (
+INCOMPLETE_LABELS_NOTE = (
     "Labels are incomplete. An unjudged negative may be relevant too, so counts and precision are lower bounds."
 )
-ABSOLUTE = (
+ABSOLUTE_RULE = (
     "score not below the positive's. It orders negatives as π does, and is shown only if it flags more because of ties."
 )
-ONCE = (
+COUNTED_ONCE_NOTE = (
     f"A repeated negative of a record counts once here. {code('secid score')} and {code('secid check')} count all that "
     "a record lists."
 )
-OWN_QUALITY = (
+GUIDE_QUALITY_NOTE = (
     "The guide is {}. A negative is suspect if its hardness under the guide is at least "
     f"{NEAR_HARDNESS} ({HARDNESS_ENDS}). The share of suspects that are relevant is known only for these labels."
 )
-FINDERS = {
+SCORE_QUALITY_TEXTS = {
     "above": "finds them better than chance: AUROC {}.",
     "level": "does not find them: AUROC {}, where 0.5 is chance.",
     "below": "does not find them: AUROC {}, below 0.5, so they look safer than the other negatives.",
@@ -72,7 +68,7 @@ RULE_OF_SCORE = {"The encoder's π": "consistency", "The guide": "hardness"}
 """Name of a score in sentences -> rule that orders negatives by it."""
 AUDIT_TERMS = (
     ("AUROC", TERM_WORDS["AUROC"]),
-    ("absolute margin", ABSOLUTE),
+    ("absolute margin", ABSOLUTE_RULE),
     ("precision", TERM_WORDS["precision"]),
     ("recall", TERM_WORDS["recall"]),
     *terms("95 % CI"),
@@ -80,7 +76,6 @@ AUDIT_TERMS = (
 
 
 def audit_page(audit: Audit) -> Page:
-    """Build the page of an audit."""
     labels = audit.labels
     guide = "" if audit.guide is None else f", guide {short(audit.guide.name)}"
     split = f", split {plain(labels.split)}" if labels.split else ""
@@ -88,7 +83,7 @@ def audit_page(audit: Audit) -> Page:
     return Page(
         title="Audit against labels",
         subtitle=f"{plural(len(audit.sources), 'source')}, {judgements}, encoder {short(audit.encoder.name)}{guide}",
-        verdict=(_headline(audit), *_finders(audit), INCOMPLETE),
+        verdict=(_headline(audit), *_finders(audit), INCOMPLETE_LABELS_NOTE),
         answer=_counts(audit),
         details=(_rules(audit), _labels(audit)),
         footer=f"Made by secid {plain(audit.secid_version)}, audit schema {plain(audit.schema_version)}.",
@@ -121,7 +116,7 @@ def _finders(audit: Audit) -> Iterator[str]:
                 where = f" ({named(source.name)})" if len(audit.sources) > 1 else ""
                 kind = "above" if low > 0.5 else "below" if high < 0.5 else "level"
                 groups.setdefault(kind, []).append(f"{fraction(auroc[0], 2)}{where}")
-        for kind, words in FINDERS.items():
+        for kind, words in SCORE_QUALITY_TEXTS.items():
             if kind in groups:
                 yield f"{who} {words.format(listed(groups[kind]))}"
 
@@ -172,9 +167,9 @@ def _rules(audit: Audit) -> Section:
     return Section(
         anchor="rules",
         title=f"How well {finders} find them",
-        paragraphs=(OWN_QUALITY.format(named(audit.guide.name)),) if audit.guide else (),
+        paragraphs=(GUIDE_QUALITY_NOTE.format(named(audit.guide.name)),) if audit.guide else (),
         bullets=tuple(_missing(audit)),
-        tables=(table,) if rows else (),
+        tables=(table,),
         terms=AUDIT_TERMS,
     )
 
@@ -200,11 +195,10 @@ def _missing(audit: Audit) -> Iterator[str]:
             names.setdefault(kind, []).append(named(source.name))
     for kind, sources in names.items():
         if kind != "no_threshold":
-            yield f"Not evaluated for {listed(sources)}: {why_not(kind)}."
+            yield f"Not evaluated for {listed(sources)}: {reason_text(kind)}."
 
 
 def _labels(audit: Audit) -> Section:
-    """Show the origin of the labels, and what they do not cover."""
     labels = audit.labels
     files = listed([named(path) for path in labels.files])
     n = plural(labels.n_judgements, "judgement")
@@ -214,7 +208,7 @@ def _labels(audit: Audit) -> Section:
         for reason, n in labels.unknown.items()
         if n
     ]
-    bullets.append(ONCE)
+    bullets.append(COUNTED_ONCE_NOTE)
     for source in audit.sources:
         parts = {
             "queries without judgements, left out": source.n_unjudged_queries,
@@ -231,7 +225,6 @@ AUDIT_FORMATS = formats(audit_page, json_of)
 
 # The screen of `secid compare` shows the conclusion first, then the comparisons that differ from chance.
 
-ALPHA = 0.05
 LEGEND = {
     "tau": "Kendall's τ-b, −1 to 1: 1 is the order of the metric, −1 its reverse.",
     "regret": "loss in the metric if you use the source that the number puts first, 0 or more; lower is better.",
@@ -241,18 +234,18 @@ LEGEND = {
     **{name: EXPLANATIONS[name] for name in ("gradient energy", "MNRL loss", "ambiguity", "pair, record")},
     "--json": "adds Spearman, pairs in order and the intervals of every number.",
 }
-ONE_COLUMN = (
+ONE_COLUMN_ADVICE = (
     "Results of a single split and a single training run prove nothing. Add a column for each further split and run."
 )
-SEVERAL_COLUMNS = (
+SEVERAL_COLUMNS_ADVICE = (
     "Trust an order only if it holds across several splits and training runs. Several metrics of one run count as one "
     "result."
 )
-LEAKAGE = (
+LEAKAGE_ADVICE = (
     "Make sure that no test query shares a relevant passage with a training query: `secid check TRAINING_FILES "
     "--against-eval EVALUATION_FOLDER` counts such passages (eval_passage, as positives)."
 )
-OF_PROBE = (
+PROBE_METRIC_NOTE = (
     "The probe is a short training. Its folds share no relevant passage. Sources that it ties have no order that a "
     "number could agree with."
 )
@@ -268,7 +261,7 @@ def abstention(items: Sequence[Agreement]) -> str:
     reasons = {item.metric: item.abstained for item in items if item.abstained}
     if not reasons:
         return ""
-    whys = listed([f"{why_not(reason)} ({metric})" for metric, reason in reasons.items()])
+    whys = listed([f"{reason_text(reason)} ({metric})" for metric, reason in reasons.items()])
     return f"The probe does not rank the sources: {whys}. So these gains have no established order and no best source."
 
 
@@ -276,8 +269,8 @@ def choice_advice(items: Sequence[Agreement]) -> str:
     """Return sentences on the results that are needed to choose a source."""
     n_columns = len({item.metric for item in items})
     if items and all(item.metric.startswith(PROBE_METRIC) for item in items):
-        return OF_PROBE
-    return f"{ONE_COLUMN if n_columns == 1 else SEVERAL_COLUMNS} {LEAKAGE}"
+        return PROBE_METRIC_NOTE
+    return f"{ONE_COLUMN_ADVICE if n_columns == 1 else SEVERAL_COLUMNS_ADVICE} {LEAKAGE_ADVICE}"
 
 
 def chance(items: Sequence[Agreement]) -> str:
@@ -287,7 +280,7 @@ def chance(items: Sequence[Agreement]) -> str:
     """
     n_sources = max((item.n_sources for item in items), default=0)
     compared = plural(len(items), "comparison")
-    if 2 * len(items) / factorial(n_sources) >= ALPHA:
+    if 2 * len(items) / factorial(n_sources) >= ERROR_RATE:
         return (
             f"With {plural(n_sources, 'source')} and {compared}, even perfect agreement would not differ significantly "
             "from chance. So these results cannot show which number to trust."
@@ -298,33 +291,8 @@ def chance(items: Sequence[Agreement]) -> str:
     return f"{first}: {count(len(unlike))} of {count(len(items))}{f' ({names})' if names else ''}."
 
 
-def unlike_chance(items: Sequence[Agreement]) -> list[Agreement]:
-    """Return the comparisons that differ significantly from chance, by rising p value."""
-    by_p = sorted(items, key=lambda item: (permutation_p(item), number_name(item.number)))
-    holds = (permutation_p(item) * (len(by_p) - place) < ALPHA for place, item in enumerate(by_p))
-    return [item for item, _ in takewhile(itemgetter(1), zip(by_p, holds, strict=True))]
-
-
-def permutation_p(item: Agreement) -> float:
-    """Return the chance that a random order agrees or disagrees with the metric at least as much; 1.0 without tau.
-
-    It follows from the number of reversed pairs in all possible orders. Ties count as half a reversed pair.
-    """
-    if item.kendall_tau_b is None:
-        return 1.0
-    orders = [1]  # orders by their number of reversed pairs
-    for n in range(2, item.n_sources + 1):
-        orders = [sum(orders[max(0, place - n + 1) : place + 1]) for place in range(len(orders) + n - 1)]
-    most = len(orders) - 1
-    n_extreme = int((1 - abs(item.kendall_tau_b)) / 2 * most + 1e-9)
-    return min(1.0, 2 * sum(orders[: n_extreme + 1]) / factorial(item.n_sources))
-
-
 def agreement_screen(items: Sequence[Agreement], legend: bool = False) -> Screen:
-    """Show the conclusion, and a table for each metric with the comparisons that differ from chance.
-
-    legend : show all comparisons, and explain the numbers.
-    """
+    """Show the conclusion, and a table for each metric with the comparisons that differ from chance."""
     unlike, abstained = unlike_chance(items), abstention(items)
     shown = [item for item in items if legend or item in unlike]
     metrics = dict.fromkeys(item.metric for item in shown)
@@ -348,7 +316,7 @@ def _is_shown(term: str, shown: Sequence[Agreement], legend: bool) -> bool:
     return term in ("tau", "regret", "--json") or any(name.startswith(term) for name in names)
 
 
-def _of_metric(items: Sequence[Agreement]) -> tuple[Block | str, ...]:
+def _of_metric(items: Sequence[Agreement]) -> tuple[ScreenBlock | str, ...]:
     first = items[0]
     best = ", no single best" if first.best is None else f", best is {named(first.best)}"
     sources = plural(first.n_sources, "source")
@@ -401,7 +369,6 @@ def _written(value: float | None, form: str) -> str:
 
 
 def probe_page(probe: Probe) -> Page:
-    """Build the page of a probe."""
     return Page(
         title="Probe: which source trains better",
         subtitle=f"{plural(len(probe.files), 'file')}, encoder {named(probe.encoder.name)}",
@@ -417,7 +384,6 @@ PROBE_FORMATS = formats(probe_page, json_of)
 
 
 def probe_screen(probe: Probe) -> Screen:
-    """Show the verdict, the table, and its scope."""
     return screen(
         (strong(probe_headline(probe)), *cautions(probe)), (gains_table(probe),), (*protocol(probe), scope(probe))
     )

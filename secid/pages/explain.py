@@ -10,9 +10,9 @@ import unicodedata
 from collections.abc import Mapping
 
 from secid.errors import UsageError, suggest_name
-from secid.pages.findings import STATUS
 from secid.pages.glossary import EXPLANATIONS, OTHER_NAMES, SETTING_MEANINGS, STATUS_TERMS, TERM_WORDS, TYPICAL
 from secid.pages.screen import Line, Screen, command, screen
+from secid.pages.statuses import STATUS
 from secid.pages.text import NO_BREAK_SPACE, listed
 from secid.results.catalogue import CAUTIONS, FINDINGS, Caution, Finding
 from secid.results.mine import PRESETS, Preset
@@ -34,7 +34,7 @@ TERMS: Mapping[str, str] = {**EXPLANATIONS, **STATUS_TERMS, **TERM_WORDS, **VARI
 TERM_ALIASES: Mapping[str, str] = {**OTHER_NAMES, **{str(name): title for name, title in STATUS.items()}}
 """Other names of terms."""
 SYMBOLS: Mapping[str, str] = {symbol: TERMS[OTHER_NAMES[symbol]] for symbol in ("π", "ρ", "λ")}
-LABEL_WIDTH = 9
+EXPLAIN_LABEL_WIDTH = 9
 """Width of the labels of facts, in characters."""
 GATE_REQUIREMENTS: Mapping[str, str] = {
     "queries": "the source has at least the required number of distinct queries",
@@ -147,12 +147,11 @@ def explained_screen(name: str | None) -> Screen:
 
 
 def _fact(label: str, text: str) -> Line:
-    mark = f"{label + ':':<{LABEL_WIDTH}} "
+    mark = f"{label + ':':<{EXPLAIN_LABEL_WIDTH}} "
     return command(mark + text) if label == "command" else Line(text, mark=mark)
 
 
 def finding_facts(entry: Finding) -> dict[str, str]:
-    """Return the facts about a finding, by label."""
     settings = f"; thresholds are the settings {listed(entry.settings)}" if entry.settings else ""
     return {
         "rule": entry.rule + settings,
@@ -183,7 +182,6 @@ def check_facts(name: str, check: str) -> dict[str, str]:
 
 
 def caution_facts(caution: Caution) -> dict[str, str]:
-    """Return the facts about a caution, by label."""
     return {
         "rule": f"{caution.of} that {caution.says}",
         "needs": "--against-eval" if caution.name.startswith("eval_") else NEEDS["texts"],
@@ -194,7 +192,6 @@ def caution_facts(caution: Caution) -> dict[str, str]:
 
 
 def preset_facts(name: str, preset: Preset) -> dict[str, str]:
-    """Return the facts about a preset, by label."""
     return {
         "title": f"{name}, a preset of secid mine",
         "takes": preset.takes,

@@ -1,4 +1,4 @@
-"""Show the findings of each source of a run, the commands that act on them, and all findings in numbers.
+"""Show the findings of each source of a run, the commands that act on them, and all findings in numbers and examples.
 
 The catalogue defines the findings.
 """
@@ -7,14 +7,26 @@ from __future__ import annotations
 
 import shlex
 from bisect import bisect_right
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from itertools import combinations
+from math import isfinite
 from operator import itemgetter
 
 from secid.analyses.guide import GUIDE
-from secid.pages.glossary import by_reason, not_ranked, rule_of, terms
-from secid.pages.page import Item, Section, ShownFindings, Table, foreign, number, showing_equal_positive, text
+from secid.pages.glossary import reason_list, rule_of, terms
+from secid.pages.page import (
+    ExampleRow,
+    Item,
+    Section,
+    ShownFindings,
+    Table,
+    foreign,
+    number,
+    showing_equal_positive,
+    text,
+)
+from secid.pages.statuses import REPAIR_FIRST, REPAIR_STATUSES, above_limit, status_line, too_rare, urgency
 from secid.pages.text import (
     UNKNOWN_INTERVAL,
     capital,
@@ -29,58 +41,25 @@ from secid.pages.text import (
     plural,
     points,
 )
-from secid.results import Overlap, Run, SourceFinding, SourceReport, Status, defects_to_drop
-from secid.results.catalogue import DAMAGE_FINDINGS, DEFECTS, FINDINGS
-from secid.results.inputs import flagged_command, no_command
+from secid.results import Overlap, Run, SourceFinding, SourceReport, TripletExample, defects_to_drop
+from secid.results.catalogue import DEFECTS, FINDINGS
+from secid.results.commands import flagged_command, no_command
 
-STATUS: Mapping[Status, str] = {
-    "no_defects": "no defects",
-    "no_verdict": "no verdict",
-    "repair": "repair first",
-    "unusable": "do not use",
-}
-"""Words for the status of a source."""
-REPAIR_FIRST: tuple[Status, ...] = ("repair", "unusable", "no_verdict", "no_defects")
-REPAIR_STATUSES = REPAIR_FIRST[:2]
-"""Statuses that are caused by a defect."""
-NOT_RANKED = "not ranked"
-"""Status that replaces "no defects" for a source that is not ranked, so that it does not look approved."""
-NOTICED_SKIPPED = 0.01
+MIN_SHOWN_SKIPPED_SHARE = 0.01
 """Minimum share of left-out rows that is shown as a finding."""
-NOTICED_OVERLAP = 0.9
+MIN_SAME_NEGATIVES_OVERLAP = 0.9
 """Minimum overlap at which two sources count as one. It applies to the mean Jaccard overlap of their negatives, and to
 the shares of the smaller source's queries and documents that the other one also has."""
-SHOWN_SAME = 3
+MAX_SAME_PAIRS = 3
 """Maximum number of pairs of sources with the same negatives on the first screen."""
 NO_COMMAND = "no command"
 """Name of the item that says why the findings of a source have no command."""
 FIX_THE_FILE = "Fix the file: the remaining rows may not be representative."
-DOUBTFUL_FINDINGS = tuple(name for name, entry in FINDINGS.items() if not entry.counted and entry.limit is not None)
-"""Findings that are not defects but should be checked before training."""
-MAJORITY = 0.5
-"""Share of inversions or truncated negatives above which the first screen must show it."""
 SHADE_LIMITS = (0.0, 0.001, 0.005, 0.01, 0.02, 0.05, 0.1, 0.2, 0.4, 0.7)
 """Minimum share of each shade, 0 to 9. Shares differ by orders of magnitude."""
 
 Ranked = tuple[tuple[float, float], Item]
 """A finding with its sort key from `urgency`."""
-
-
-def urgency(finding: SourceFinding) -> tuple[float, float]:
-    """Return the sort key of a finding: its urgency in the catalogue, then minus its share.
-
-    Inversion comes before all other findings that are not defects, if most negatives score above their positive.
-    Findings that the positives have more often come last.
-    """
-    place: float = FINDINGS[finding.name].urgency
-    if finding.name == "inversion" and finding.share > MAJORITY:
-        place -= 0.5
-    return (len(FINDINGS) if too_rare(finding) else place, -finding.share)
-
-
-def above_limits(source: SourceReport) -> list[SourceFinding]:
-    """Return the findings of a source above their limit, the most urgent first."""
-    return sorted(filter(above_limit, source.findings), key=urgency)
 
 
 def findings_of(run: Run) -> tuple[ShownFindings, ...]:
@@ -94,81 +73,6 @@ def findings_of(run: Run) -> tuple[ShownFindings, ...]:
         for source, items in grouped
         if items
     )
-
-
-def status_of(run: Run, source: SourceReport) -> str:
-    """Return the status of a source in a run, in words."""
-    if source.status == "no_defects" and source.name in not_ranked(run):
-        return NOT_RANKED
-    return STATUS[source.status]
-
-
-def status_and_problem(run: Run, source: SourceReport) -> str:
-    """Return the status of a source. After "no defects", a second line names the most urgent finding above its limit.
-
-    Without that line, "no defects" would look like approval.
-    """
-    word, problems = status_of(run, source), above_limits(source)
-    return f"{word};\n{problems[0].name}" if problems and word == STATUS["no_defects"] else word
-
-
-def status_line(run: Run, source: SourceReport) -> str:
-    """Return the status with its most urgent finding on one line."""
-    return status_and_problem(run, source).replace("\n", " ")
-
-
-def statuses_line(sources: Sequence[SourceReport]) -> str:
-    """Return sentences on the sources to repair or not to use, and on those to check before training."""
-    return f"{statuses(sources)}. {doubts(sources)}".rstrip()
-
-
-def statuses(sources: Sequence[SourceReport], one_label: bool = False) -> str:
-    """Return a clause on the sources to repair or not to use, each with its most urgent defect.
-
-    If there are none, it names the sources without defects. It has no full stop.
-    one_label : True if false negatives were checked against one label per query only.
-    """
-    of = {status: [source for source in sources if source.status == status] for status in STATUS}
-    left, repaired = (listed(_with_first(of[status], DEFECTS)) for status in ("unusable", "repair"))
-    if left:
-        return f"Do not use {left}, and repair {repaired} first" if repaired else f"Do not use {left}"
-    if repaired:
-        return f"Repair {repaired} first"
-    if not of["no_defects"]:
-        return f"No verdict on {listed(_with_first(of['no_verdict'], ('unknown_script',)))}"
-    within = any(any(_shares(source, DEFECTS, above=False)) for source in of["no_defects"])
-    which = listed([named(source.name) for source in of["no_defects"]])
-    searched = " with one label per query" if one_label else ""
-    return f"No defects {'above their limits' if within else 'found'}{searched} in {which}"
-
-
-def doubts(sources: Sequence[SourceReport]) -> str:
-    """Return sentences on sources that the encoder cannot read and sources to check before training; "" if none."""
-    unread = [source for source in sources if source.status == "no_verdict"]
-    check = [source for source in sources if source.status == "no_defects" and any(_shares(source, DOUBTFUL_FINDINGS))]
-    unread = unread if len(unread) < len(sources) else []
-    return " ".join(
-        [f"No verdict on {listed(_with_first(unread, ('unknown_script',)))}."] * bool(unread)
-        + [f"Check {listed(_with_first(check, DOUBTFUL_FINDINGS))} before training."] * bool(check)
-    )
-
-
-def _shares(source: SourceReport, names: Sequence[str], *, above: bool = True) -> Iterator[tuple[float, str]]:
-    """Yield (share, name) of the named findings that a source has.
-
-    above : only findings above their limits, the most urgent first.
-    """
-    for item in above_limits(source) if above else source.findings:
-        if item.name in names and (not too_rare(item) if above else item.share > 0):
-            yield item.share, item.name
-
-
-def _with_first(sources: Sequence[SourceReport], names: Sequence[str]) -> list[str]:
-    """Format each source with the most urgent of the named findings. Sources with the most urgent ones come first."""
-    first = {source.name: next(_shares(source, names), (0.0, "")) for source in sources}
-    places = {name: FINDINGS[of].urgency if of else len(FINDINGS) for name, (_, of) in first.items()}
-    ordered = sorted(first.items(), key=lambda item: (places[item[0]], -item[1][0]))
-    return [f"{named(name)} ({percent(share)} {of})" if of else named(name) for name, (share, of) in ordered]
 
 
 def heat_table(sources: Sequence[SourceReport]) -> Table | None:
@@ -235,12 +139,12 @@ def ranked(run: Run, source: SourceReport) -> list[Ranked]:
     """List the findings of one source that stand out, the most urgent first."""
     entries = [entry for finding in source.findings if (entry := _above_limit(run, source, finding)) is not None]
     entries.sort(key=itemgetter(0))
-    items = with_number([item for _, item in entries], source)
+    items = with_drop_count([item for _, item in entries], source)
     entries = [(place, item) for (place, _), item in zip(entries, items, strict=True)]
     return sorted([*entries, *_no_command(source, entries), *_skipped(source)], key=itemgetter(0))
 
 
-def with_number(items: Sequence[Item], source: SourceReport) -> list[Item]:
+def with_drop_count(items: Sequence[Item], source: SourceReport) -> list[Item]:
     """Add the number of negatives that the repair drops to the first finding that it drops."""
     words = drops(source)
     first = next((item for item in items if source.repair and item.n_negatives and not item.command), None)
@@ -266,22 +170,6 @@ def _no_command(source: SourceReport, entries: Sequence[Ranked]) -> list[Ranked]
     return [(max(key for key, _ in entries), item)]
 
 
-def above_limit(finding: SourceFinding) -> bool:
-    """Return True if its share is above the limit of the catalogue.
-
-    For a formal finding, the whole interval of the difference from the positives must be beyond the limit, in either
-    direction.
-    """
-    entry = FINDINGS.get(finding.name)
-    return entry is not None and (entry.exceeded_by(finding.counted_share) or too_rare(finding))
-
-
-def too_rare(finding: SourceFinding) -> bool:
-    """Return True if positives have a formal finding more often than negatives, by more than its limit."""
-    limit = FINDINGS[finding.name].limit
-    return limit is not None and finding.positives is not None and finding.positives.interval_95[1] < -limit
-
-
 def compared(finding: SourceFinding) -> str:
     """Return the share of positives with a formal finding, as "against" clause; "" for any other finding."""
     positives = finding.positives
@@ -289,18 +177,13 @@ def compared(finding: SourceFinding) -> str:
 
 
 def advice(finding: SourceFinding) -> str:
-    """Return advice about a finding, as a sentence."""
-    return f"{capital(what_to_do(finding))}."
-
-
-def what_to_do(finding: SourceFinding) -> str:
     """Return advice about a finding. Dropping does not help if positives have it about as often, or more often."""
     if finding.positives is None or (finding.dropping_helps and not too_rare(finding)):
-        return FINDINGS[finding.name].do
-    return "repair the texts of both negatives and positives; dropping these negatives would widen the difference"
+        return f"{capital(FINDINGS[finding.name].do)}."
+    return "Repair the texts of both negatives and positives; dropping these negatives would widen the difference."
 
 
-def form_table(sources: Sequence[SourceReport]) -> tuple[Table, ...]:
+def form_table(sources: Sequence[SourceReport]) -> Table:
     """Return a table of formal findings of the positives, and how far the share of negatives differs.
 
     It is empty if neither has any. `heat_table` has the shares of the negatives.
@@ -319,32 +202,8 @@ def form_table(sources: Sequence[SourceReport]) -> tuple[Table, ...]:
     )
     heads = ("positives", "difference (points)", "95 % CI")
     columns = (foreign("source"), text("failure bucket"), *map(number, heads))
-    return (
-        (
-            Table(
-                caption="Form of the positives, and the share of the negatives minus theirs", columns=columns, rows=rows
-            ),
-        )
-        if rows
-        else ()
-    )
-
-
-def damaged_positives(sources: Iterable[SourceReport]) -> list[str]:
-    """Return a sentence about each source whose labelled positives have defects."""
-    sentences = []
-    for source in sources:
-        shares = {
-            item.name: item.positives.share
-            for item in source.findings
-            if item.positives and item.name in DAMAGE_FINDINGS
-        }
-        damaged = [f"{percent(share)} {name}" for name, share in shares.items() if FINDINGS[name].exceeded_by(share)]
-        if damaged:
-            sentences.append(
-                f"The positives of {named(source.name)} are damaged, too: {', '.join(damaged)}. Repair them."
-            )
-    return sentences
+    caption = "Form of the positives, and the share of the negatives minus theirs"
+    return Table(caption=caption, columns=columns, rows=rows)
 
 
 def sentence(finding: SourceFinding, n_sampled: int | None = None, queries: str = "") -> str:
@@ -413,12 +272,12 @@ def _n_sampled(run: Run, name: str, finding: SourceFinding) -> int | None:
 
 def _skipped(source: SourceReport) -> list[Ranked]:
     n = sum(source.rows.skipped.values())
-    if not source.rows.n_read or n / source.rows.n_read < NOTICED_SKIPPED:
+    if not source.rows.n_read or n / source.rows.n_read < MIN_SHOWN_SKIPPED_SHARE:
         return []
     paths = [file.path for file in source.files[:1] if plain(file.path) == file.path and not file.read_once]
     item = Item(
         name="rows left out",
-        sentence=f"Left out of {plural(source.rows.n_read, 'row')}: {by_reason(source.rows.skipped)}. {FIX_THE_FILE}",
+        sentence=f"Left out of {plural(source.rows.n_read, 'row')}: {reason_list(source.rows.skipped)}. {FIX_THE_FILE}",
         command=shlex.join(["secid", "check", *paths]) if paths else "",
         examples=(),
         n_negatives=0,
@@ -427,25 +286,27 @@ def _skipped(source: SourceReport) -> list[Ranked]:
 
 
 def same_lines(run: Run) -> list[str]:
-    """Return a sentence for each pair of sources with nearly the same negatives, for at most SHOWN_SAME pairs."""
+    """Return a sentence for each pair of sources with nearly the same negatives, for at most MAX_SAME_PAIRS pairs."""
     n_queries = {source.name: source.n_queries for source in run.sources}
     pairs = [
         overlap
         for overlaps in run.overlaps_by_first.values()
         for overlap in overlaps
         if min(overlap.negative_jaccard_mean or 0.0, overlap.shared_query_fraction, overlap.shared_document_fraction)
-        >= NOTICED_OVERLAP
+        >= MIN_SAME_NEGATIVES_OVERLAP
     ]
-    n_more = plural(len(pairs) - SHOWN_SAME, "more pair")
+    n_more = plural(len(pairs) - MAX_SAME_PAIRS, "more pair")
     more = f"{n_more} of sources with the same negatives: see “What the sources share”."
-    return [_same_negatives(pair, n_queries) for pair in pairs[:SHOWN_SAME]] + [more] * (len(pairs) > SHOWN_SAME)
+    return [_same_negatives(pair, n_queries) for pair in pairs[:MAX_SAME_PAIRS]] + [more] * (
+        len(pairs) > MAX_SAME_PAIRS
+    )
 
 
 def _same_negatives(overlap: Overlap, n_queries: Mapping[str, int]) -> str:
     """Return a sentence on two sources with nearly the same negatives, and on what follows from it."""
     smaller, larger = sorted((overlap.first, overlap.second), key=n_queries.__getitem__)
     n_larger, n_shared = n_queries[larger], round(overlap.shared_query_fraction * n_queries[smaller])
-    if n_shared >= NOTICED_OVERLAP * n_larger:
+    if n_shared >= MIN_SAME_NEGATIVES_OVERLAP * n_larger:
         return (
             f"{named(overlap.first)} and {named(overlap.second)} have nearly the same negatives: treat them as one "
             "source, whatever their ranks."
@@ -476,12 +337,12 @@ def findings_section(run: Run) -> Section | None:
         anchor="numbers",
         title="Failure buckets in numbers",
         paragraphs=(f"Evaluated and not found in any source: {listed(absent, len(FINDINGS))}.",) if absent else (),
-        tables=(*_numbers(run), *form_table(run.sources), _rules(run, evaluated), *_overlaps(run, present)),
+        tables=(_numbers(run), form_table(run.sources), _rules(run, evaluated), _overlaps(run, present)),
         terms=terms("share", "95 % CI", "share of weight", "part of the score"),
     )
 
 
-def _numbers(run: Run) -> tuple[Table, ...]:
+def _numbers(run: Run) -> Table:
     rows = tuple(
         (
             plain(source.name),
@@ -498,11 +359,10 @@ def _numbers(run: Run) -> tuple[Table, ...]:
     )
     heads = ("negatives", "share", "95 % CI", "share of weight", "part of the score (nats)")
     columns = (foreign("source"), text("failure bucket"), *map(number, heads))
-    return (Table(caption="Failure buckets by source", columns=columns, rows=rows),) if rows else ()
+    return Table(caption="Failure buckets by source", columns=columns, rows=rows)
 
 
 def _rules(run: Run, names: list[str]) -> Table:
-    """Return a table with the rule of each finding, and the share above which it is listed."""
     rows = tuple(
         (
             plain(name),
@@ -516,7 +376,7 @@ def _rules(run: Run, names: list[str]) -> Table:
     return Table(caption="Rules of the failure buckets", columns=columns, rows=rows)
 
 
-def _overlaps(run: Run, names: list[str]) -> tuple[Table, ...]:
+def _overlaps(run: Run, names: list[str]) -> Table:
     """Return a table with the number of negatives that have both of two findings. Pairs without any are left out."""
     rows = []
     for first, second in combinations(names, 2):
@@ -524,5 +384,38 @@ def _overlaps(run: Run, names: list[str]) -> tuple[Table, ...]:
         if any(shared):
             rows.append((f"{plain(first)} and {plain(second)}", *map(count, shared)))
     columns = (text("failure buckets"), *(number(plain(source.name), is_name=True) for source in run.sources))
-    table = Table(caption="Negatives in two failure buckets at once", columns=columns, rows=tuple(rows))
-    return (table,) if rows else ()
+    return Table(caption="Negatives in two failure buckets at once", columns=columns, rows=tuple(rows))
+
+
+def example_rows(run: Run) -> tuple[ExampleRow, ...]:
+    """Return every example of the run once: the first example of all findings, then the second, and so on."""
+    findings_of: dict[tuple[str, str, int, str, str], list[tuple[str, TripletExample]]] = {}
+    parts = [(source.name, finding) for source in run.sources for finding in source.findings]
+    for place in range(max((len(finding.examples) for _, finding in parts), default=0)):
+        for name, finding in parts:
+            for example in finding.examples[place : place + 1]:
+                key = (name, example.path, example.line, example.positive, example.negative)
+                findings_of.setdefault(key, []).append((finding.name, example))
+    rows = []
+    for (name, *_), listed_as in findings_of.items():
+        example = max((one for _, one in listed_as), key=lambda one: (_margin(one) is not None, one.match is not None))
+        shown = showing_equal_positive(example)
+        names = dict.fromkeys(map(plain, (*(name for name, _ in listed_as), *example.findings)))
+        rows.append(ExampleRow(source=plain(name), findings=tuple(names), example=shown, margin=_margin(shown)))
+    return tuple(rows)
+
+
+def _margin(example: TripletExample) -> float | None:
+    positive, negative = example.s_query_positive, example.s_query_negative
+    if positive is None or negative is None or not isfinite(positive - negative):
+        return None
+    return positive - negative
+
+
+def rows_note(run: Run) -> str:
+    """Return a note that the rows are examples, and how to keep more of them."""
+    n = run.settings["examples"]["value"] if "examples" in run.settings else None
+    more = f"{code('--set examples=N')} keeps more."
+    if isinstance(n, int):
+        return f"The run keeps at most {plural(n, 'example')} of each finding in a source; {more}"
+    return f"The run keeps some examples of each finding in a source; {more}"

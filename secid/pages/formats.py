@@ -20,7 +20,6 @@ from markupsafe import Markup, escape
 
 from secid.analyses.registry import to_json
 from secid.pages.explain import head_words
-from secid.pages.findings import NOT_RANKED, status_of
 from secid.pages.glossary import DEFAULTS_CAPTION
 from secid.pages.page import (
     STATUSES,
@@ -34,6 +33,7 @@ from secid.pages.page import (
     match_words,
 )
 from secid.pages.sections import page_of
+from secid.pages.statuses import NOT_RANKED, status_of
 from secid.pages.text import (
     CODE,
     END_ISOLATE,
@@ -73,7 +73,7 @@ MAX_ROW_CHARACTERS = 400
 """Maximum length of a text in a row to browse."""
 MIN_MARKED_IDF = 3.0
 """Minimum IDF of a marked word that negative and query share. Below it, more than one text in eight has the word."""
-MARK, END_MARK = Markup("<mark>"), Markup("</mark>")
+MARK_TAG, END_MARK_TAG = Markup("<mark>"), Markup("</mark>")
 MIN_MARKED_CHARACTERS = 4
 """Minimum length of a marked word if no IDF is known."""
 
@@ -83,7 +83,7 @@ def to_html(page: Page, *, framed: bool = False) -> str:
 
     framed : leave out links to sections. In the srcdoc of a frame they would lead to the outer document.
     """
-    style, script = _own("page.css"), _own("page.js")
+    style, script = _template("page.css"), _template("page.js")
     policy = (
         f"default-src 'none'; style-src {_hash(style)}; script-src {_hash(script)}; base-uri 'none'; form-action 'none'"
     )
@@ -117,7 +117,7 @@ def _browsed(rows: Sequence[ExampleRow]) -> list[ExampleRow]:
 
 
 @cache
-def _own(name: str) -> str:
+def _template(name: str) -> str:
     return files("secid.pages").joinpath("templates", name).read_text(encoding="utf-8")
 
 
@@ -127,7 +127,6 @@ def _hash(text: str) -> str:
 
 
 def _links(page: Page) -> list[tuple[str, str]]:
-    """Return (anchor, title) of each part of the page."""
     parts = (
         ("verdict", "Verdict", True),
         *([(page.second.anchor, page.second.title, True)] if page.second else []),
@@ -168,8 +167,8 @@ def _environment() -> Environment:
     )
     environment.filters |= {
         "bdi": _bdi,
-        "direction": _direction,
-        "breakable": _breakable,
+        "direction": lambda cell, kind: "auto" if kind == "foreign" and ISOLATE not in cell else None,  # untrusted text
+        "breakable": lambda cell: cell.replace("_", Markup("_<wbr>")),
         "fraction": fraction,
         "head": head_words,
         "is_long": _is_long,
@@ -197,18 +196,7 @@ def _bdi(text: str) -> Markup:
     )
 
 
-def _breakable(cell: Markup) -> Markup:
-    """Return a cell that may break after an underscore."""
-    return cell.replace("_", Markup("_<wbr>"))
-
-
-def _direction(cell: str, kind: str) -> str | None:
-    """Return the text direction of a cell: "auto" for untrusted text; None for secid's own sentences."""
-    return "auto" if kind == "foreign" and ISOLATE not in cell else None
-
-
 def _is_long(example: TripletExample) -> bool:
-    """Return True if the page may clamp a text of the example."""
     return max(map(len, (example.query, example.positive, example.negative))) > CLAMPED_CHARACTERS
 
 
@@ -221,12 +209,11 @@ def shared_words(example: TripletExample) -> tuple[str, ...]:
 
 
 def _marked(text: str, words: Sequence[str]) -> Markup:
-    """Return the text as escaped HTML, with these words marked."""
     text = plain(text, MAX_CHARACTERS)
     pattern = "|".join(map(_pattern, sorted(words, key=len, reverse=True)))
     parts = re.split(f"({pattern})", text, flags=re.IGNORECASE) if words else [text]
     return Markup("").join(
-        MARK + escape(part) + END_MARK if place % 2 else escape(part) for place, part in enumerate(parts)
+        MARK_TAG + escape(part) + END_MARK_TAG if place % 2 else escape(part) for place, part in enumerate(parts)
     )
 
 
@@ -239,7 +226,7 @@ def _pattern(word: str) -> str:
 
 MAX_PAGE_BYTES = 60_000
 """Maximum size of a page. GitHub allows 65,536 characters in a comment, and a step summary may have several reports."""
-REQUESTED = frozenset({"guide", "early", "ablations", "slices", "objectives"})
+REQUESTED_SECTIONS = frozenset({"guide", "early", "ablations", "slices", "objectives"})
 """Anchors of the sections that are shown only with a flag."""
 EXAMPLE_CHARACTERS, SHOWN_EXAMPLES = 200, 2
 """Maximum length of a passage, and maximum number of examples of a finding, to leave room for the tables."""
@@ -267,16 +254,16 @@ def to_markdown(page: Page) -> str:
 
 
 def _smaller(page: Page) -> Iterator[Page]:
-    """Yield ever smaller pages, in the order of `to_markdown`."""
     short_page = _without_defaults(page)
     if short_page != page:
         yield short_page
-    spare = [section for section in short_page.details if section.anchor not in REQUESTED]
+    spare = [section for section in short_page.details if section.anchor not in REQUESTED_SECTIONS]
     for section in sorted(spare, key=lambda section: -len("".join(_section(section)).encode())):
         short_page = replace(short_page, details=tuple(item for item in short_page.details if item is not section))
         yield short_page
     if any(item.examples for group in page.findings for item in group.items):
-        yield replace(short_page, findings=tuple(map(_without_examples, page.findings)))
+        groups = ((group, tuple(replace(item, examples=()) for item in group.items)) for group in page.findings)
+        yield replace(short_page, findings=tuple(replace(group, items=items) for group, items in groups))
 
 
 def _without_defaults(page: Page) -> Page:
@@ -285,10 +272,6 @@ def _without_defaults(page: Page) -> Page:
         for section in page.details
     )
     return replace(page, details=tuple(details))
-
-
-def _without_examples(group: ShownFindings) -> ShownFindings:
-    return replace(group, items=tuple(replace(item, examples=()) for item in group.items))
 
 
 def _fill(page: Page) -> str:
@@ -361,7 +344,6 @@ def _section(section: Section) -> list[str]:
 
 
 def table(shown: Table) -> str:
-    """Return a Markdown table."""
     head = [safe(column.title, CELL_CHARACTERS) for column in shown.columns]
     ruler = ["---:" if column.kind in ("number", "wrapped") else "---" for column in shown.columns]
     return "\n".join(_line(cells) for cells in (head, ruler, *(map(_cell, row) for row in shown.rows)))
@@ -437,7 +419,7 @@ def run_formats(probe: Probe | None) -> Mapping[str, Callable[[Run], str]]:
 
 RUN_FORMATS = run_formats(None)
 """Formats of a run without a probe. A run folder has a file of each."""
-OF_METRICS: Mapping[str, Callable[[Run], str]] = {
+METRICS_FORMAT: Mapping[str, Callable[[Run], str]] = {
     METRICS: lambda run: encodable(json.dumps(run.metrics(), indent=2, ensure_ascii=False)) + "\n"
 }
 

@@ -102,10 +102,10 @@ def github_annotations(verdict: GateVerdict) -> list[str]:
             levels["notice"].append(
                 _command("notice", f"{source_line(source)} {facts(source)}", title="secid gate", file=_file(source))
             )
-    return [line for level, lines in levels.items() for line in _within(level, lines, verdict)]
+    return [line for level, lines in levels.items() for line in _limited(level, lines, verdict)]
 
 
-def _within(level: str, lines: list[str], verdict: GateVerdict) -> list[str]:
+def _limited(level: str, lines: list[str], verdict: GateVerdict) -> list[str]:
     if len(lines) <= MAX_ANNOTATIONS:
         return lines
     left_out = len(lines) - MAX_ANNOTATIONS + 1
@@ -135,7 +135,8 @@ def _command(level: str, message: str, **properties: str | None) -> str:
     """Return `::level name=value,…::message`. Each line of the message is sanitised before it is escaped."""
     text = "\n".join(plain(line) for line in message.split("\n"))
     cut = text.encode("utf-8")[:MESSAGE_BYTES].decode("utf-8", "ignore")
-    named = ",".join(f"{name}={_property(plain(value))}" for name, value in properties.items() if value)
+    escaped = {name: _data(plain(value)) for name, value in properties.items() if value}
+    named = ",".join(f"{name}={value.replace(':', '%3A').replace(',', '%2C')}" for name, value in escaped.items())
     return f"::{level} {named}::{_data(cut)}"
 
 
@@ -144,15 +145,11 @@ def _data(text: str) -> str:
     return text.replace("%", "%25").replace("\r", "%0D").replace("\n", "%0A")
 
 
-def _property(text: str) -> str:
-    return _data(text).replace(":", "%3A").replace(",", "%2C")
-
-
-def append_step_summary(verdict: GateVerdict, environment: dict[str, str] | None = None) -> bool:
-    """Append the Markdown page to GitHub's step summary. Return False if there is none. Raises OutputError."""
-    path = (dict(os.environ) if environment is None else environment).get(SUMMARY_VARIABLE)
+def append_step_summary(verdict: GateVerdict) -> None:
+    """Append the Markdown page to GitHub's step summary, if there is one. Raises OutputError."""
+    path = os.environ.get(SUMMARY_VARIABLE)
     if not path:
-        return False
+        return
     try:
         file = Path(path)
         used = file.stat().st_size if file.exists() else 0
@@ -160,4 +157,3 @@ def append_step_summary(verdict: GateVerdict, environment: dict[str, str] | None
             handle.write(hard_cut(to_markdown(gate_page(verdict)), SUMMARY_BYTES - used, SUMMARY_NOTE))
     except OSError as error:
         raise write_error(error, f"${SUMMARY_VARIABLE} {path}") from error
-    return True

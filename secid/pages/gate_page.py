@@ -6,15 +6,16 @@ from collections import Counter
 from collections.abc import Mapping
 from shlex import quote
 
-from secid.pages.findings import advice, damaged_positives
-from secid.pages.glossary import by_reason, in_plain_words, why_not
+from secid.pages.findings import advice
+from secid.pages.glossary import reason_list, reason_text, reason_words
 from secid.pages.page import QUOTED_CHARACTERS, Item, Page, Section, ShownFindings, Table, foreign, number, status, text
+from secid.pages.statuses import damaged_positives
 from secid.pages.text import code, count, fraction, listed, named, nats, percent, plain, plural, short, shown_interval
 from secid.records import fault_text
 from secid.results import TripletExample
 from secid.results.catalogue import DEFECTS, FINDINGS
+from secid.results.commands import no_command, unused_name
 from secid.results.gate import GROSS_DAMAGE, CheckExample, GateCheck, GateVerdict, Outcome, SourceVerdict
-from secid.results.inputs import no_command, unused_name
 
 # The sentences of a verdict, the same on every page.
 
@@ -48,11 +49,10 @@ DRIFT_ADVICE = (
     "Find out what changed when the source was mined or generated. If the change is intended, score the sources again "
     f"and run `{UPDATE_COMMAND}`."
 )
-EXCUSE = 'Set its limit to "off" in the policy, or add its name to allow_undecided.'
+EXCUSE_ADVICE = 'Set its limit to "off" in the policy, or add its name to allow_undecided.'
 
 
 def mark(check: GateCheck) -> str:
-    """Return the outcome of a check as one word."""
     return "excused" if check.excused else "notice" if check.notice else check.outcome
 
 
@@ -89,12 +89,15 @@ def check_sentence(check: GateCheck) -> str:
     if check.name == "new_source":
         return NEW_SOURCE_NOTE
     if check.reason:
-        return f"Not evaluated: {why_not(check.reason)}."
+        return f"Not evaluated: {reason_text(check.reason)}."
     if check.measured is None:
         return "The measured number is not finite."
-    of = f" of {count(check.n)}" if check.n and check.unit == "share" and check.name not in DRIFT_CHECKS else ""
-    interval = "" if check.interval_95 is None else f" (95 % CI {interval_text(check)})"
-    return f"{_measure(check)}: {measured_text(check)}{of}{interval}; limit: {limit_text(check)}."
+    number = measured_text(check)
+    if check.n and check.unit == "share" and check.name not in DRIFT_CHECKS:
+        number = f"{number} of {count(check.n)}"
+    if check.interval_95 is None:
+        return f"{_measure(check)}: {number}; limit: {limit_text(check)}."
+    return f"{_measure(check)}: {number} (95 % CI {interval_text(check)}); limit: {limit_text(check)}."
 
 
 def _measure(check: GateCheck) -> str:
@@ -130,7 +133,6 @@ def _number(check: GateCheck, value: float | None, *, signed: bool) -> str:
 
 
 def measured_text(check: GateCheck) -> str:
-    """Format the measured number with its unit."""
     points = " points" if check.unit == "share" and _is_difference(check) and check.measured is not None else ""
     return f"{_number(check, check.measured, signed=_is_difference(check))}{points}"
 
@@ -156,7 +158,7 @@ def check_advice(check: GateCheck, source: SourceVerdict) -> str:
     if check.outcome == "pass" and not check.notice:
         return ""
     if check.reason:
-        return EXCUSE
+        return EXCUSE_ADVICE
     if check.outcome == "undecided" and check.name != "new_source":
         needed = check.n_queries_needed
         return f"Add queries; about {count(needed)} would be enough." if needed else "Add queries."
@@ -196,7 +198,7 @@ def facts(source: SourceVerdict) -> str:
         f"Predecessor in the baseline: {source.previous or 'none'}. Rows read: {count(rows.n_read)}; records: "
         f"{count(rows.n_records)}; not sampled: {count(rows.n_not_sampled)}; queries: {count(report.n_queries)}; "
         f"negatives: {count(report.n_triplets)}. Left out: "
-        f"{by_reason({**rows.skipped, **rows.dropped_negatives}) or 'nothing'}. Languages of "
+        f"{reason_list({**rows.skipped, **rows.dropped_negatives}) or 'nothing'}. Languages of "
         f"{plural(report.languages.n_texts, 'sampled text')}: {listed(languages, 4)}. ECI_sem "
         f"{nats(report.scored.nats)} nats (95 % CI {shown_interval(report.scored.interval_95)})."
     )
@@ -239,14 +241,13 @@ def example_lines(check: GateCheck) -> list[str]:
 def row_note(item: CheckExample) -> str:
     """Return why a row was left out, or the cosines of its negative and positive to the query; "" if none is known."""
     if item.reason:
-        return f"left out: {fault_text(item.fact) or in_plain_words(item.reason)}"
+        return f"left out: {fault_text(item.fact) or reason_words(item.reason)}"
     if item.s_query_negative is None:
         return ""
     return f"cosine to the query {fraction(item.s_query_negative)}, positive {fraction(item.s_query_positive)}"
 
 
 def gate_page(verdict: GateVerdict) -> Page:
-    """Build the page of a verdict."""
     return Page(
         title="Gate for sources of hard negatives",
         subtitle=f"Against {named(verdict.baseline)}, scored with {named(verdict.encoder)}",
@@ -348,14 +349,7 @@ def _checks(place: int, source: SourceVerdict) -> Section:
         )
         for check in by_urgency(source)
     )
-    columns = (
-        text("check"),
-        status("outcome"),
-        number("value"),
-        number("95 % CI"),
-        text("limit"),
-        foreign("baseline"),
-    )
+    columns = (text("check"), status("outcome"), number("value"), number("95 % CI"), text("limit"), foreign("baseline"))
     return Section(
         anchor=f"checks-{place}",
         title=f"All checks of {named(source.report.name)}",

@@ -6,19 +6,18 @@ from collections.abc import Collection, Iterable, Iterator, Mapping, Sequence
 
 from secid.analyses.budgets import BUDGETS
 from secid.analyses.equal_hardness import EQUAL_HARDNESS
-from secid.pages.text import budget as budget_text
 from secid.pages.text import code, count, listed, named, plain, plural, short
 from secid.results import ControlResult, EncoderInfo, Merged, Run, SourceReport, control_name
 from secid.results.catalogue import FINDINGS, NEAR_HARDNESS
 from secid.settings import flag_of
 
-CAUTION = (
+SCORE_CAUTION = (
     "The score prefers safe negatives near the positive. Which source trains better depends on how much you train, "
     "and no number here predicts it."
 )
 ONE_LABEL = "False negatives are checked against one label per query; unlabelled ones may remain."
 GUIDE_OFFER = f"Add {code('--guide NAME')} to list negatives that look relevant to a second model."
-TO_CHECK = (
+CHECK_OFFER = (
     f"To check, add {code('--collection DIR')} if these queries have relevance judgements, otherwise "
     f"{code('--guide NAME')}."
 )
@@ -123,7 +122,7 @@ EXPLANATIONS = {
     "batches of that many rows drawn at random; 0 to 100 %.",
     "flagged in batch": "share of the passages of other rows whose cosine to the query is within 5 % of its "
     "positive's, or above; 0 to 100 %, in a sample of batches, with 95 % CI. A mask by this encoder's own "
-    "scores would remove them. The run's guide does not score them. Some are sound negatives.",
+    "scores would remove them. The run's guide does not score them. Some are valid negatives.",
     "shared": "queries and documents that both sources have, as a share of the smaller source's, 0 to 100 %.",
     "rows, records": "every row read is used or left out; used rows with the same query and positive form one record.",
     "suspects": f"share of the negatives whose hardness under the guide is at least {NEAR_HARDNESS} ({HARDNESS_ENDS}), "
@@ -295,7 +294,7 @@ SETTING_MEANINGS = {
     ),
     "encoder": ("encoders", "models whose vectors are scored, each by its own recipe; compare only orders."),
 }
-"""What an ablation varies: the plural of its name, and an explanation."""
+"""Name of an ablation -> (plural of the settings that it varies, explanation)."""
 
 
 REASON_TEXTS: Mapping[str, str] = {
@@ -341,7 +340,7 @@ REASON_TEXTS: Mapping[str, str] = {
 """Reasons why a part was not evaluated, by the kind in Run.not_evaluated."""
 
 
-def why_not(kind: str) -> str:
+def reason_text(kind: str) -> str:
     """Return the reason why a part was not evaluated. A kind from a newer version of secid is returned unchanged."""
     return REASON_TEXTS.get(kind) or plain(kind).rstrip(".")
 
@@ -357,18 +356,11 @@ def sources_listed(names: Sequence[str]) -> str:
 
 
 def kind_name(kind: str) -> str:
-    """Return the words for a kind of control."""
     return REFERENCES.get(kind) or plain(control_name(kind, None))
 
 
 def control_title(control: ControlResult) -> str:
-    """Return the name of a control for a table."""
     return kind_name(control.kind) if control.of is None else control_name(plain(control.kind), named(control.of))
-
-
-def score_name(run: Run) -> str:
-    """Return the name of the score that the run ranks by."""
-    return "ECI_sem" if run.budget == 1.0 else f"ECI at B = {budget_text(run.budget)}"
 
 
 def compares(run: Run, control: ControlResult, at: float) -> bool:
@@ -400,7 +392,7 @@ def skipped_lines(sources: Iterable[SourceReport], *, rows_alone: bool = False) 
         rows = source.rows
         reasons_of = {"row": rows.skipped} | ({} if rows_alone else {"negative": rows.dropped_negatives})
         parts = [
-            f"{plural(sum(reasons.values()), thing)} ({by_reason(reasons)})"
+            f"{plural(sum(reasons.values()), thing)} ({reason_list(reasons)})"
             for thing, reasons in reasons_of.items()
             if any(reasons.values())
         ]
@@ -416,9 +408,9 @@ def skipped_lines(sources: Iterable[SourceReport], *, rows_alone: bool = False) 
     ]
 
 
-def by_reason(reasons: Mapping[str, int]) -> str:
+def reason_list(reasons: Mapping[str, int]) -> str:
     """Format reasons why rows or negatives were left out, with counts: "5 × broken line, 2 × no positive"."""
-    return ", ".join(f"{count(n)} × {in_plain_words(reason)}" for reason, n in reasons.items() if n)
+    return ", ".join(f"{count(n)} × {reason_words(reason)}" for reason, n in reasons.items() if n)
 
 
 def lost_lines(schema: str, n_made_ids: int, not_held: Mapping[str, int]) -> Iterator[str]:
@@ -433,11 +425,11 @@ def missing_lines(run: Run, *, without: Collection[str] = ()) -> list[str]:
     """Return lines on sources without triplets and parts not evaluated, with reasons. without: parts to leave out."""
     return [
         *(
-            f"Not scored: {named(name)} has no triplet{f' ({by_reason(reasons)})' if reasons else ''}."
+            f"Not scored: {named(name)} has no triplet{f' ({reason_list(reasons)})' if reasons else ''}."
             for name, reasons in run.without_triplets.items()
         ),
         *(
-            f"Not evaluated: {plain(name)} ({why_not(why)})."
+            f"Not evaluated: {plain(name)} ({reason_text(why)})."
             for name, why in run.not_evaluated.items()
             if name not in ("suspect", *without)  # for a run without a guide, the verdict has its own sentence
         ),
@@ -453,7 +445,7 @@ def rule_of(name: str, run: Run) -> str:
     return f"{entry.rule}; here {listed(settings)}" if settings else entry.rule
 
 
-def in_plain_words(name: str) -> str:
+def reason_words(name: str) -> str:
     """Return a reason in words. name: the reason in report.json, such as listed_again."""
     return plain(name.replace("_", " "))
 
@@ -468,7 +460,6 @@ def merged_sentence(merged: Merged) -> str:
 
 
 def recipe_line(encoder: EncoderInfo) -> str:
-    """Format an encoder and its recipe as one line."""
     prefixes = f"query prefix {encoder.query_prefix!r}, passage prefix {encoder.passage_prefix!r}"
     return plain(
         f"{encoder.name}: {encoder.pooling} pooling, {prefixes}, max length {encoder.max_length}, "

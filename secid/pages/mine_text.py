@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from typing import get_args
 
-from secid.measure.margins import Margin
-from secid.pages.glossary import HARDNESS_ENDS, by_reason, in_plain_words, lost_lines, recipe_line
+from secid.measure.false_negatives import Margin
+from secid.pages.glossary import HARDNESS_ENDS, lost_lines, reason_list, reason_words, recipe_line
 from secid.pages.page import Table, foreign, number
 from secid.pages.screen import Line, Screen, bullet, command, screen, strong, warning
 from secid.pages.text import NO_BREAK_SPACE, count, fraction, named, percent, plural, short
@@ -22,9 +22,9 @@ SHORT_REASONS = {
     "parts_ended": "the combined sources have no more negatives",
     "few_written": "the model wrote no more usable texts",
 }
-NO_MARGIN = "relative=none removes the margin"
-LOOSER = {"margin": "a smaller margin", "maximum": "a higher maximum"}
-"""What makes each test of a dense source reject fewer candidates."""
+NO_MARGIN_ADVICE = "relative=none removes the margin"
+LOOSER_TESTS = {"margin": "a smaller margin", "maximum": "a higher maximum"}
+"""Test of a dense source -> the change with which it rejects fewer candidates."""
 EXCLUSION_TEXTS = {
     "false_negative": "labelled positives",
     "near_copy": "near copies of labelled positives",
@@ -37,10 +37,7 @@ EXCLUSION_TEXTS = {
 def mined_screen(mined: Mined) -> Screen:
     """Show the sources, what they lack, and the command that scores them."""
     return screen(
-        (
-            strong(_headline(mined)),
-            "" if mined.encoder is None else recipe_line(mined.encoder),
-        ),
+        (strong(_headline(mined)), "" if mined.encoder is None else recipe_line(mined.encoder)),
         (_table(mined),),
         (
             *(bullet(f"{named(source.name)}: {line}.") for source in mined.sources for line in _lines(mined, source)),
@@ -70,7 +67,7 @@ def _whose(run: MiningRun, n: int) -> str:
 
 
 def _left_out(run: MiningRun) -> Line:
-    return warning(f"Left out of the input: {by_reason(run.skipped)}." if run.skipped else "")
+    return warning(f"Left out of the input: {reason_list(run.skipped)}." if run.skipped else "")
 
 
 def _input(run: MiningRun) -> str:
@@ -104,12 +101,10 @@ def _table(mined: Mined) -> Table:
 def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     """Yield lines on what a source lacks, its margins, and what was passed over."""
     if source.n_rows < mined.n_rows:
-        covers = f", so a comparison of all sources covers at most {count(source.n_rows)}"
         have = "has" if source.n_rows + 1 == mined.n_rows else "have"
-        yield (
-            f"{_whose(mined, mined.n_rows - source.n_rows)} {have} no negatives in the file"
-            f"{covers if len(mined.sources) > 1 else ''}"
-        )
+        yield f"{_whose(mined, mined.n_rows - source.n_rows)} {have} no negatives in the file"
+        if len(mined.sources) > 1:
+            yield f"a comparison of all sources covers at most {_whose(mined, source.n_rows)}"
     if source.method["method"] == "dense":
         margins = (f"{name}={source.method[name]:g}" for name in get_args(Margin) if name in source.method)
         yield f"the margin is dense:{','.join(margins) or 'relative=none'}"
@@ -125,16 +120,16 @@ def _lines(mined: Mined, source: MinedSource) -> Iterator[str]:
     )
     if any(n for n, _ in parts):
         yield "of these rows, " + "; ".join(f"{count(n)} {what}" for n, what in parts if n)
-    if tests := [name for name in LOOSER if name in source.short]:
+    if tests := [name for name in LOOSER_TESTS if name in source.short]:
         first, last = source.method["ranks"]
         searched_all = first == 1 and last >= mined.n_candidates
         if searched_all:
-            looser = " or ".join(LOOSER[name] for name in tests)
+            looser = " or ".join(LOOSER_TESTS[name] for name in tests)
             remedies = [f"the window has all candidates, so use {looser}, or a smaller -k"]
         else:
             remedies = [f"ranks=1-{mined.n_candidates} searches all candidates"]
         if "margin" in tests and "relative" in source.method:
-            remedies.append(NO_MARGIN)
+            remedies.append(NO_MARGIN_ADVICE)
         if mined.on_short != "random" and not searched_all:
             remedies.append("--on-short random draws from those that pass")
         yield "; ".join(remedies)
@@ -156,7 +151,7 @@ def short_words(short: Mapping[str, int]) -> str:
 
 
 def _counted(reasons: Mapping[str, int], words: Mapping[str, str] | None = None) -> str:
-    return ", ".join(f"{(words or {}).get(name) or in_plain_words(name)} ({count(n)})" for name, n in reasons.items())
+    return ", ".join(f"{(words or {}).get(name) or reason_words(name)} ({count(n)})" for name, n in reasons.items())
 
 
 def usage_words(usage: Usage) -> str:
@@ -177,7 +172,6 @@ def sweep_screen(sweep: Sweep) -> Screen:
 
 
 def _sweep_table(sweep: Sweep, source: SweptSource) -> Table:
-    """Return a table with the source, its variants, and random candidates. It fits 80 columns."""
     columns = (
         foreign(short(source.name)), number("margin"), number("negatives"), number("short"), number("by"),
         number("s_qn"), number("mean π"), number("suspects"),

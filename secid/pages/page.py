@@ -16,7 +16,7 @@ from markupsafe import Markup
 from secid.pages.text import plural, short
 from secid.results import Match, TripletExample
 
-MOST_DESCRIBED, SHOWN_CHARACTERS = 20, 30
+MAX_DESCRIBED, MAX_DESCRIBED_CHARACTERS = 20, 30
 """Maximum number of names in the description of a chart, and characters of each; the table has all of them."""
 
 MAX_EXAMPLES = 3
@@ -82,7 +82,7 @@ class Chart:
 
 @dataclass(frozen=True, kw_only=True)
 class Section:
-    """A section.
+    """A section. Tables without rows are left out.
 
     terms : explanation of each number, with its range and better direction.
     """
@@ -94,6 +94,9 @@ class Section:
     tables: tuple[Table, ...] = ()
     charts: tuple[Chart, ...] = ()
     terms: tuple[tuple[str, str], ...] = ()
+
+    def __post_init__(self) -> None:
+        object.__setattr__(self, "tables", tuple(table for table in self.tables if table.rows))
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -207,7 +210,9 @@ def _key(example: TripletExample) -> tuple[str, int, str]:
 
 def described(items: Iterable[tuple[str, str]]) -> str:
     """Return the text alternative of a chart, with a clause for each of the first names. items: (name, clause)."""
-    return "; ".join(f"{short(name, SHOWN_CHARACTERS)}: {clause}" for name, clause in islice(items, MOST_DESCRIBED))
+    return "; ".join(
+        f"{short(name, MAX_DESCRIBED_CHARACTERS)}: {clause}" for name, clause in islice(items, MAX_DESCRIBED)
+    )
 
 
 def showing_equal_positive(example: TripletExample) -> TripletExample:

@@ -41,44 +41,24 @@ class Line:
     """
 
     text: str
-    kind: Literal["sentence", "strong", "warning", "command", "literal"] = "sentence"
     indent: int = 0
+    kind: Literal["sentence", "strong", "warning", "command", "literal"] = "sentence"
     mark: str = ""
 
 
-Block = Line | Table
-Screen = tuple[tuple[Block, ...], ...]
+strong = partial(Line, kind="strong")
+warning = partial(Line, kind="warning")
+command = partial(Line, kind="command")
+bullet = partial(Line, mark="- ")
+ScreenBlock = Line | Table
+Screen = tuple[tuple[ScreenBlock, ...], ...]
 
 
-def screen(*parts: Iterable[Block | str]) -> Screen:
+def screen(*parts: Iterable[ScreenBlock | str]) -> Screen:
     """Return a screen of these parts. A string is a sentence. Empty lines and tables without rows are left out."""
     every = (tuple(Line(block) if isinstance(block, str) else block for block in part) for part in parts)
-    shown = (tuple(filter(_says_something, part)) for part in every)
+    shown = (tuple(item for item in part if (item.rows if isinstance(item, Table) else item.text)) for part in every)
     return tuple(filter(None, shown))
-
-
-def _says_something(block: Block) -> bool:
-    return bool(block.rows if isinstance(block, Table) else block.text)
-
-
-def strong(text: str) -> Line:
-    """Return a headline."""
-    return Line(text, "strong")
-
-
-def warning(text: str) -> Line:
-    """Return a line about something that was left out or could not be done."""
-    return Line(text, "warning")
-
-
-def command(text: str, indent: int = 0) -> Line:
-    """Return a command that the user can copy."""
-    return Line(text, "command", indent)
-
-
-def bullet(text: str, indent: int = 0) -> Line:
-    """Return an item of a list."""
-    return Line(text, indent=indent, mark="- ")
 
 
 def screen_of(page: Page) -> Screen:
@@ -93,7 +73,7 @@ def screen_of(page: Page) -> Screen:
     )
 
 
-def _section(section: Section) -> Iterator[Block]:
+def _section(section: Section) -> Iterator[ScreenBlock]:
     yield strong(section.title)
     yield from map(Line, (*section.paragraphs, *section.bullets))
     yield from section.tables
@@ -128,9 +108,9 @@ def _example(item: TripletExample) -> str:
 
 # Print a screen. Nothing is cut. If a table is too wide, the first cells of a row are on a separate line.
 
-GAPS = (2, 1)
+COLUMN_GAPS = (2, 1)
 """Spaces between two columns; the second number is used if the table is too wide with the first."""
-UNBROKEN = "\ue000"
+PROTECTED_SPACE = "\ue000"
 """Replaces a space where a line must not break. `plain` removes it from untrusted text."""
 STYLES = {"good": "green", "warn": "yellow", "bad": "red"}
 TONES = {"sentence": "", "strong": "bold", "warning": "yellow", "command": "cyan", "literal": ""}
@@ -149,18 +129,17 @@ def print_page(console: Console, screen: Screen) -> None:
 
 
 def _of_line(line: Line, console: Console) -> Iterator[Text]:
-    """Yield the wrapped lines of a sentence, or the single line of a command."""
     style, start = TONES[line.kind], " " * line.indent
     text = plain(without_isolates(CODE.sub(r"`\1`", line.text)))
     if line.kind in ("command", "literal"):
         yield Text(f"{start}{text}", style=style)
         return
-    parts = Text(text.replace(NO_BREAK_SPACE, UNBROKEN)).wrap(
+    parts = Text(text.replace(NO_BREAK_SPACE, PROTECTED_SPACE)).wrap(
         console, max(1, console.width - line.indent - len(line.mark))
     )
     for place, part in enumerate(parts):
         head = line.mark if place == 0 else " " * len(line.mark)
-        yield Text(f"{start}{head}{part.plain.rstrip().replace(UNBROKEN, ' ')}", style=style)
+        yield Text(f"{start}{head}{part.plain.rstrip().replace(PROTECTED_SPACE, ' ')}", style=style)
 
 
 def _of_table(table: Table, console: Console) -> Iterator[Text]:
@@ -178,14 +157,14 @@ def table_lines(table: Table, width: int) -> list[Text]:
     """
     titles = [plain(column.title) for column in table.columns]
     rows = [[[_cell(cell) for cell in row]] for row in table.rows]
-    in_columns = [[[_cell(cell) for cell in row] for row in _in_two(part, table.columns)] for part in table.rows]
+    in_columns = [[[_cell(cell) for cell in row] for row in _status_lines(part, table.columns)] for part in table.rows]
     right = [column.kind in ("number", "wrapped") for column in table.columns]
     heads = 1 if len(titles) < 3 or right[1] else 2
     for start, indent in ((0, 0), (heads, 2)):
         shown = rows if start else in_columns
         every = [row for lines in shown for row in lines]
         widths = [max(map(cell_len, column)) for column in zip(titles, *every, strict=True)][start:]
-        for gap in GAPS:
+        for gap in COLUMN_GAPS:
             if indent + sum(widths) + gap * (len(widths) - 1) <= width:
                 write = partial(_lines, right=right, widths=widths, start=start, indent=indent, gap=gap)
                 head = list(write([titles]))
@@ -194,7 +173,7 @@ def table_lines(table: Table, width: int) -> list[Text]:
     return _grouped([list(_stacked(titles, row, heads)) for (row,) in rows], table)
 
 
-def _in_two(row: Sequence[str], columns: Sequence[Column]) -> Iterator[Sequence[str]]:
+def _status_lines(row: Sequence[str], columns: Sequence[Column]) -> Iterator[Sequence[str]]:
     """Yield the row, then a row with the second line of its status if the status has two lines."""
     parts = [cell.split("\n") if column.kind == "status" else [cell] for cell, column in zip(row, columns, strict=True)]
     for line in range(max(map(len, parts))):
@@ -253,5 +232,4 @@ def _styled(cell: str) -> Text:
 
 
 def _cell(text: str) -> str:
-    """Return a cell as one line."""
     return plain(without_isolates(text)).replace(NO_BREAK_SPACE, " ")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import isfinite
 
-from secid.results.inputs import has_hidden_characters
+from secid.results.commands import has_hidden_characters
 
 # Sanitise untrusted text (names, passages, paths) for each kind of page.
 
@@ -21,7 +21,7 @@ LEFT_TO_RIGHT = "\u2066"
 CODE = re.compile(rf"{LEFT_TO_RIGHT}([^{LEFT_TO_RIGHT}{END_ISOLATE}]+){END_ISOLATE}")
 """A command in a text. Its characters may be markup, so each page escapes them."""
 ISOLATES = re.compile(f"[{ISOLATE}{LEFT_TO_RIGHT}{END_ISOLATE}]")
-BREAK = "\u2060"
+WORD_JOINER = "\u2060"
 """Word joiner. It is invisible, and a site does not make a link of a text that it breaks up."""
 
 VERDICT = re.compile(r"^(\s*VERDICT):")
@@ -71,7 +71,8 @@ def log_line(text: str) -> str:
 def json_shown(text: str) -> str:
     """Return an equivalent JSON document for a terminal or a log. Hidden characters become \\u escapes."""
     if not text.replace("\n", "").isprintable():
-        text = "".join(_escaped(char) for char in text)
+        hidden = {char for char in text if char != "\n" and has_hidden_characters(char)}
+        text = "".join(json.dumps(char)[1:-1] if char in hidden else char for char in text)
     return text.replace("##[", "#\\u0023[")
 
 
@@ -128,24 +129,22 @@ def markdown_html(text: str, limit: int | None = None) -> str:
 
 def _unlinked(text: str, limit: int | None) -> str:
     text = plain(text.replace(ISOLATE, "").replace(END_ISOLATE, ""), limit)
-    return LINKED.sub(BREAK, COMMIT_HASH.sub(_parted, text))
+    return LINKED.sub(WORD_JOINER, COMMIT_HASH.sub(_parted, text))
 
 
 def _parted(match: re.Match[str]) -> str:
     """Break up hexadecimal digits into parts that are too short for a commit hash. Numbers are unchanged."""
     text = match.group()
     return (
-        text if text.isdigit() else BREAK.join(text[at : at + COMMIT_PART] for at in range(0, len(text), COMMIT_PART))
+        text
+        if text.isdigit()
+        else WORD_JOINER.join(text[at : at + COMMIT_PART] for at in range(0, len(text), COMMIT_PART))
     )
 
 
 def _unlisted(match: re.Match[str]) -> str:
     space, start = match.groups()
     return f"{space}{start}&#8288;" if start.isdigit() else f"{space}\\{start}"
-
-
-def _escaped(char: str) -> str:
-    return json.dumps(char)[1:-1] if char != "\n" and has_hidden_characters(char) else char
 
 
 @lru_cache(4096)
@@ -246,12 +245,10 @@ def points(value: float | None) -> str:
 
 
 def count(value: float | None) -> str:
-    """Format a whole number."""
     return "–" if value is None else f"{value:,.0f}"
 
 
 def probability(value: float) -> str:
-    """Format a p value."""
     return f"<{NO_BREAK_SPACE}{SMALLEST_P:.4f}" if value < SMALLEST_P else f"{value:.4f}"
 
 
@@ -263,7 +260,6 @@ def budget(value: float) -> str:
 
 
 def seconds(value: float) -> str:
-    """Format a time in seconds."""
     return f"{value:.2f}{NO_BREAK_SPACE}s" if value < 100 else f"{value:,.0f}{NO_BREAK_SPACE}s"
 
 
@@ -277,7 +273,6 @@ def about(value: float) -> str:
 
 
 def plural(number: int, one: str, many: str | None = None) -> str:
-    """Format a count with its noun."""
     return f"{count(number)} {one if number == 1 else many or one + 's'}"
 
 

@@ -28,7 +28,7 @@ TICK_ROWS = 4096
 
 
 @dataclass
-class Rows:
+class SourceRows:
     """Rows of one source while its files are read, as occurrence numbers of texts. The pairs of a query form one row.
 
     split  : name of the source within its files; "" if they hold only one.
@@ -73,14 +73,14 @@ class Rows:
 
     def drop(self, record: Record, file: int, queries: TextSpool) -> None:
         """Count file rows that were merged into this record, and passages that the reader left out of it."""
-        self.blank(record, file, queries)
+        self.add_blank(record, file, queries)
         self.n_used += record.n_rows - 1
         for reason, count in record.dropped:
             self.dropped[reason] += count
             role = "positives" if reason == "unusable_positive" else "negatives"
-            self.show(Example(reason, record.path, record.line, Fact("left_out", {"n": count, "of": role})))
+            self.add_example(Example(reason, record.path, record.line, Fact("left_out", {"n": count, "of": role})))
 
-    def blank(self, item: Record | Defect, file: int, queries: TextSpool) -> None:
+    def add_blank(self, item: Record | Defect, file: int, queries: TextSpool) -> None:
         """If a row lists negatives without text, store its query and place, and the number of these negatives."""
         if count := dict(item.dropped).get("empty_negative", 0):
             self.blank_query.extend(queries.add([item.query]))
@@ -90,17 +90,17 @@ class Rows:
 
     def skip(self, defect: Defect) -> None:
         self.skipped[defect.reason] += defect.n_rows
-        self.show(Example(defect.reason, defect.path, defect.line, defect.fact))
+        self.add_example(Example(defect.reason, defect.path, defect.line, defect.fact))
 
-    def count(self, part: Rows) -> None:
-        """Add the skipped rows and dropped passages of other `Rows`: their counts and examples."""
+    def count(self, part: SourceRows) -> None:
+        """Add the skipped rows and dropped passages of other `SourceRows`: their counts and examples."""
         self.skipped.update(part.skipped)
         self.dropped.update(part.dropped)
         for reason, examples in part.examples.items():
             both = sorted([*self.examples.get(reason, ()), *examples], key=place_of)
             self.examples[reason] = both[:EXAMPLES_PER_REASON]
 
-    def show(self, example: Example) -> None:
+    def add_example(self, example: Example) -> None:
         examples = self.examples.setdefault(example.reason, [])
         if len(examples) < EXAMPLES_PER_REASON:
             examples.append(example)
@@ -116,22 +116,18 @@ class Collected:
 
     def __init__(self, source: Source) -> None:
         self.source = source
-        self._by_split: dict[str, Rows] = {}
+        self._by_split: dict[str, SourceRows] = {}
         self._files = {path: number for number, path in enumerate(source.paths)}
-        self.unassigned = Rows("", source)
+        self.unassigned = SourceRows("", source)
 
     def add(
-        self,
-        item: Record | Defect | Block,
-        queries: TextSpool,
-        passages: TextSpool,
-        slices: dict[str, int],
+        self, item: Record | Defect | Block, queries: TextSpool, passages: TextSpool, slices: dict[str, int]
     ) -> None:
         """Add an item from a reader. slices: value -> number; new values are added."""
         if isinstance(item, Defect):
             rows = self.unassigned if item.split is None else self._rows_of(item.split)
             rows.skip(item)
-            rows.blank(item, self._files.get(item.path, 0), queries)
+            rows.add_blank(item, self._files.get(item.path, 0), queries)
         elif isinstance(item, Block):
             value = slices.setdefault("", len(slices))
             self._rows_of("").take(item, self._files.get(item.path, 0), value, queries, passages)
@@ -142,7 +138,7 @@ class Collected:
             rows.take(Block.of(item), self._files.get(item.path, 0), value, queries, passages)
             rows.drop(item, self._files.get(item.path, 0), queries)
 
-    def rows(self) -> list[Rows]:
+    def rows(self) -> list[SourceRows]:
         """Return the rows of each split. Without any split yet, add the split ""."""
         if not self._by_split:
             self._rows_of("")
@@ -153,9 +149,9 @@ class Collected:
         for rows in self.rows():
             rows.count(self.unassigned)
 
-    def _rows_of(self, split: str) -> Rows:
+    def _rows_of(self, split: str) -> SourceRows:
         if split not in self._by_split:
-            self._by_split[split] = Rows(split, self.source)
+            self._by_split[split] = SourceRows(split, self.source)
         return self._by_split[split]
 
 
@@ -208,7 +204,7 @@ class Gathered:
         self.queries.close()
         self.passages.close()
 
-    def rows(self) -> list[Rows]:
+    def rows(self) -> list[SourceRows]:
         """Return the rows of each source. Sources in the same file are separate."""
         return [rows for collected in self.collected for rows in collected.rows()]
 
@@ -230,7 +226,7 @@ def collect_sources(
 # Rows with the same (query, first positive) become one record. Of equal negatives, one is kept.
 
 
-def grouped(rows: Rows, query_ids: Index, passage_ids: Index, query_keys: npt.NDArray[np.uint8]) -> PlannedSource:
+def grouped(rows: SourceRows, query_ids: Index, passage_ids: Index, query_keys: npt.NDArray[np.uint8]) -> PlannedSource:
     """Return the source with one record for the rows of each (query, first positive). A record has each text once."""
     query = query_ids[_int64(rows.query)]
     n_rows = len(query)
@@ -283,7 +279,7 @@ def grouped(rows: Rows, query_ids: Index, passage_ids: Index, query_keys: npt.ND
     )
 
 
-def _blanks(rows: Rows, query_ids: Index, query_keys: npt.NDArray[np.uint8]) -> BlankNegatives:
+def _blanks(rows: SourceRows, query_ids: Index, query_keys: npt.NDArray[np.uint8]) -> BlankNegatives:
     query = query_ids[_int64(rows.blank_query)]
     count, line, file = (_int64(values) for values in (rows.blank_count, rows.blank_line, rows.blank_file))
     return BlankNegatives(query, query_keys[query], count, line, file.astype(np.int32))

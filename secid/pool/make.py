@@ -32,7 +32,7 @@ REMEDIES = {
 }
 """Reason -> remedy if all rows are left out for this reason."""
 
-BROKEN = frozenset({"broken_line", "too_large", "too_deep", "duplicate_key", "extra_columns"})
+BROKEN_LINE_REASONS = frozenset({"broken_line", "too_large", "too_deep", "duplicate_key", "extra_columns"})
 """Reasons why a line itself is broken, whatever its columns mean."""
 COUNTED_AS_FINDINGS = ("empty_negative",)
 """Reasons that a finding with its own limit (`empty`) reports. Even many such passages do not mean that a file was
@@ -73,7 +73,7 @@ def refuse_bad(name: str, tally: Tally, settings: Settings) -> None:
 def _remedy(bad: Mapping[str, int], fraction: float) -> str:
     """Return the remedy for malformed rows. It mentions the schema only if the lines themselves are intact."""
     skip = f"skip such rows with {flag_of('max_bad_fraction', ceil(100 * fraction) / 100)}"
-    if BROKEN.issuperset(bad):
+    if BROKEN_LINE_REASONS.issuperset(bad):
         return f"fix {'this line' if sum(bad.values()) == 1 else 'these lines'}, or {skip}"
     return f"fix these rows; if columns were misread, name them or the schema (--format); or {skip}"
 
@@ -272,19 +272,19 @@ class DraftPlan:
     plan   : texts to encode and triplets to score, without findings.
     read   : every source with all of its rows, before a sample or a policy leaves out records and positives.
     labels : labelled positives from a collection's qrels.
-    whole  : plan with all rows of the plan's sources.
+    full_plan : all rows of the sources that are scored, with all texts that were read.
     """
 
     plan: Plan
     read: tuple[PlannedSource, ...]
     labels: tuple[PlannedSource, ...]
-    whole: Plan
+    full_plan: Plan
     settings: Settings
 
     @property
     def texts(self) -> tuple[TextStore, TextStore, Sequence[PlannedSource]]:
         """Return the input of the text rules: queries, passages, and all sources in `read`, followed by `labels`."""
-        return self.whole.queries, self.whole.passages, [*self.read, *self.labels]
+        return self.full_plan.queries, self.full_plan.passages, [*self.read, *self.labels]
 
     def with_text_findings(self, findings: Sequence[TextFindings]) -> DraftPlan:
         """Return the draft with findings. findings: text findings of each source in `texts`, in the same order."""
@@ -296,7 +296,7 @@ class DraftPlan:
         by_name = {planned.name: planned for planned in read}
 
         def scored(planned: PlannedSource) -> PlannedSource:
-            part = scored_part(by_name[planned.name], self.whole.queries, self.settings)
+            part = scored_part(by_name[planned.name], self.full_plan.queries, self.settings)
             return planned.with_findings(TextFindings(part.findings, part.positive_findings, part.excess))
 
         def all_rows(sources: Sequence[PlannedSource]) -> tuple[PlannedSource, ...]:
@@ -307,12 +307,13 @@ class DraftPlan:
             sources=tuple(map(scored, self.plan.sources)),
             without_triplets=all_rows(self.plan.without_triplets),
         )
-        return replace(self, plan=plan, read=read, whole=replace(self.whole, sources=all_rows(self.whole.sources)))
+        return replace(
+            self, plan=plan, read=read, full_plan=replace(self.full_plan, sources=all_rows(self.full_plan.sources))
+        )
 
     def close(self) -> None:
-        """Close the spool files."""
         self.plan.close()
-        self.whole.close()
+        self.full_plan.close()
 
 
 def scored_part(planned: PlannedSource, queries: TextStore, settings: Settings) -> PlannedSource:
@@ -462,7 +463,6 @@ def _compacted(
 
 
 def _used(pointed: Sequence[Index], n: int) -> Index:
-    """Return the sorted ids below n that occur in `pointed`."""
     used = np.zeros(n, np.bool_)
     for ids in pointed:
         used[ids] = True

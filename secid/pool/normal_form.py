@@ -20,8 +20,8 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Flags, Index
-from secid.pool.texts import BETWEEN, Packed, TextStore, batch_ranges
-from secid.pool.tokens import BLOB_BYTES, LETTER, UNSPACED_RANGES, span_keys, spelled
+from secid.pool.texts import TEXT_SEPARATOR, Packed, TextStore, batch_ranges
+from secid.pool.tokens import BLOB_BYTES, UNSPACED_RANGES, find_letter, span_keys, spelled
 
 Keys = npt.NDArray[np.uint64]
 SPACE = ord(" ")
@@ -167,7 +167,6 @@ class FormKeys:
 
     @staticmethod
     def of(texts: Packed) -> FormKeys:
-        """Return the normal forms of these texts."""
         data, ends = texts.data.translate(ASCII_FORM), texts.ends()
         starts = ends - texts.lengths
         places = _not_plain(texts)
@@ -179,11 +178,14 @@ class FormKeys:
             for place, form in zip(places, forms, strict=True):
                 parts[place] = form.encode()
             lengths = np.fromiter(map(len, parts), np.int64, len(parts))
-            data, ends = BETWEEN.join([*parts, b""]), np.cumsum(lengths + len(BETWEEN)) - len(BETWEEN)
+            data, ends = (
+                TEXT_SEPARATOR.join([*parts, b""]),
+                np.cumsum(lengths + len(TEXT_SEPARATOR)) - len(TEXT_SEPARATOR),
+            )
             starts = ends - lengths
         words, n_words, with_content = _words(data, starts, ends)
         unspaced = np.zeros(len(texts), np.bool_)
-        with_content[places] = [LETTER(form) is not None for form in forms]
+        with_content[places] = [find_letter(form) is not None for form in forms]
         unspaced[places] = [is_unspaced(form) for form in forms]
         spelled_out = [form.replace(" ", "") for form, flag in zip(forms, unspaced[places], strict=True) if flag]
         n_characters = np.zeros(len(texts), np.int64)
@@ -203,7 +205,6 @@ class FormKeys:
         return mixed_bits((summed[offsets[1:]] - summed[offsets[:-1]]) + self.n_words.view(np.uint64) * SECOND_FACTOR)
 
     def form(self, place: int) -> str:
-        """Return the normal form of one text."""
         return _one_space(self.data[int(self.starts[place]) : int(self.ends[place])].decode())
 
 
@@ -225,7 +226,6 @@ class TextForms:
 
     @staticmethod
     def of(form: Keys, empty: Flags, loop: Flags) -> TextForms:
-        """Return the forms with these columns, numbered."""
         distinct_forms, number = np.unique(form, return_inverse=True)
         return TextForms(form, number, len(distinct_forms), empty, loop)
 

@@ -108,7 +108,6 @@ class BlankNegatives:
     file: Small
 
     def __iter__(self) -> Iterator[tuple[int, int, int]]:
-        """Yield file, line and count of each row."""
         return zip(self.file.tolist(), self.line.tolist(), self.count.tolist(), strict=True)
 
     def only(self, keep: npt.NDArray[np.bool_]) -> BlankNegatives:
@@ -175,11 +174,10 @@ class PlannedSource:
         return flags | (self.copies > 1) if finding == "repeat" else flags
 
     def findings_at(self, place: int) -> tuple[str, ...]:
-        """Return the text findings of one negative."""
         mask, is_copied = int(self.findings[place]), self.copies[place] > 1
         return tuple(name for name in TEXT_FINDINGS if mask >> BITS[name] & 1 or (name == "repeat" and is_copied))
 
-    def again(self) -> npt.NDArray[np.bool_]:
+    def respelled(self) -> npt.NDArray[np.bool_]:
         """Return (T,) flags of the negatives whose text the record lists earlier in another spelling."""
         return bit_of(self.findings, "repeat")
 
@@ -198,7 +196,6 @@ class PlannedSource:
         return np.repeat(np.arange(self.n_records), np.diff(self.positive_offsets))
 
     def with_findings(self, findings: TextFindings) -> PlannedSource:
-        """Return the source with these text findings."""
         return replace(self, findings=findings.negatives, positive_findings=findings.positives, excess=findings.excess)
 
 
@@ -247,7 +244,6 @@ class Plan:
         return np.flatnonzero(used)
 
     def close(self) -> None:
-        """Close the spool files."""
         self.queries.close()
         self.passages.close()
 
@@ -335,7 +331,6 @@ class QuerySubset:
         return QuerySubset(shard.has, nameless=shard.number == 0)
 
     def rows(self, stream: Iterable[Record | Defect | Block]) -> Iterator[Record | Defect | Block]:
-        """Yield the rows of these queries."""
         for item in stream:
             if self.has is None:
                 yield item

@@ -84,7 +84,6 @@ def read_draft(
 ) -> tuple[DraftPlan, list[Reader]]:
     """Read all sources into a plan, and note how each file was read.
 
-    sources     : sources, or open readers.
     folder      : empty folder for spool files.   with_positives, with_echoes : as in `draft_plan`.
     with_labels : whether a collection's qrels add labelled positives. If so, an unused collection is an error.
     subset      : queries whose rows to plan; None for the queries that the settings select.

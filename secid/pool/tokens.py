@@ -14,7 +14,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Index
-from secid.pool.texts import BETWEEN, Packed, Role
+from secid.pool.texts import TEXT_SEPARATOR, Packed, Role
 
 # Words of any script. Combining marks stay inside their word, and scripts without spaces give bigrams.
 #
@@ -37,9 +37,9 @@ UNSPACED_RANGES = (
 )
 """Ranges of code points in scripts without spaces between words."""
 
-SELECTORS = ((0x34F, 0x34F), (0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
+GLYPH_SELECTORS = ((0x34F, 0x34F), (0x180B, 0x180F), (0xFE00, 0xFE0F), (0xE0100, 0xE01EF))
 """Ranges of marks that only select a glyph: the grapheme joiner and variation selectors."""
-LETTER = re.compile(r"[^\W_]").search
+find_letter = re.compile(r"[^\W_]").search
 WORD_BREAK = 0x200B
 """The zero-width space, the only format character that separates words (Khmer, Burmese, Thai)."""
 
@@ -49,7 +49,6 @@ class _Patterns:
     """Patterns of parts of words.
 
     run      : a letter or digit, then letters, digits and marks.   unspaced : characters of scripts without spaces.
-    mark     : a combining mark.
     ignored  : characters within words that do not affect spelling (joiners, soft hyphens, selectors).
     """
 
@@ -61,7 +60,7 @@ class _Patterns:
 
 @cache
 def _patterns() -> _Patterns:
-    ignored = {code for low, high in SELECTORS for code in range(low, high + 1)}
+    ignored = {code for low, high in GLYPH_SELECTORS for code in range(low, high + 1)}
     marks = []
     for code in (*range(0x80, 0x20000), *range(0xE0000, 0xE1000)):  # only letters lie between these
         kind = unicodedata.category(chr(code))
@@ -134,7 +133,7 @@ def _split(text: str, *, with_characters: bool) -> list[str]:
                 if with_characters:
                     parts.extend(part)
             # Nearly every part has only letters and digits, which one fast test shows.
-            tokens.extend(parts if part.isalnum() else filter(LETTER, parts))
+            tokens.extend(parts if part.isalnum() else filter(find_letter, parts))
     return tokens
 
 
@@ -182,7 +181,8 @@ ALPHANUMERIC_2 = re.compile(r"[^\W_]{2,}")
 
 # With blobs of this size, intermediate arrays stay in the cache of one core.
 BLOB_BYTES = 1 << 17
-TRIGRAM_TEXTS = 256
+MIN_FOR_ARROW = 1 << 15
+"""Minimum number of keys to encode with Arrow. Arrow imports its functions for it, which takes 0.05 s."""
 # A sort of this many tokens stays in the cache too.
 SORTED_TOKENS = 1 << 13
 # Odd numbers, which have inverses modulo 2^64, with the bits of the fractions of the golden ratio and of two roots.
@@ -257,6 +257,8 @@ def split_trigrams(text: str) -> list[str]:
 
 _ALPHANUMERIC_MARKS = _marks(str.isalnum)
 _WHITESPACE_MARKS = _marks(lambda char: not char.isspace())
+_SPACES = bytes(ord(" ") if chr(code).isspace() and code < 128 else code for code in range(256))
+"""Table that turns every ASCII white space into a space."""
 
 BYTE_RULES = {
     "alphanumeric": ByteRule(_ALPHANUMERIC_MARKS, split_alphanumeric),
@@ -287,9 +289,11 @@ def splitter(tokenizer: str, role: Role) -> Callable[[str], list[str]]:
 def token_stream(texts: Sequence[str] | Packed, tokenizer: str, role: Role = "query") -> tuple[Keys, Index]:
     """Return the keys of all tokens in order, and (n_texts,) the number of tokens in each text."""
     rules = PASSAGE_RULES if role == "passage" else BYTE_RULES
-    if tokenizer in rules:
-        return _byte_keys(texts if isinstance(texts, Packed) else Packed.of(texts), rules[tokenizer])
-    return _trigram_keys([part.decode() for part in texts.parts()] if isinstance(texts, Packed) else texts)
+    rule = rules.get(tokenizer)
+    parts = list(_parts(texts if isinstance(texts, Packed) else Packed.of(texts)))
+    streams = [_trigram_keys(part) if rule is None else _byte_keys(part, rule) for part in parts]
+    keys, counts = zip((np.zeros(0, np.uint64), np.zeros(0, np.int64)), *streams, strict=True)
+    return np.concatenate(keys), np.concatenate(counts)
 
 
 def term_keys(terms: Sequence[str], tokenizer: str) -> Keys:
@@ -310,30 +314,31 @@ def _packed(points: Sequence[int]) -> int:
     return 1 << 63 | len(points) << 42 | sum(point << (21 * place) for place, point in enumerate(points))
 
 
-def _byte_keys(texts: Packed, rule: ByteRule) -> tuple[Keys, Index]:
-    """Return the keys of all tokens, and the number of tokens in each text. Process blobs of about BLOB_BYTES."""
-    keys: list[Keys] = [np.zeros(0, np.uint64)]
-    counts: list[Index] = [np.zeros(0, np.int64)]
-    sizes = texts.ends() + len(BETWEEN)
+def _parts(texts: Packed) -> Iterator[Packed]:
+    """Cut texts into parts of about BLOB_BYTES, of at least one text each."""
+    sizes = texts.ends() + len(TEXT_SEPARATOR)
     first = before = 0
     while first < len(texts):
         end = max(first + 1, int(np.searchsorted(sizes, before + BLOB_BYTES, side="right")))
         after = int(sizes[end - 1])
-        blob, text_starts = _blob(Packed(texts.data[before:after], texts.lengths[first:end]), rule)
-        starts, ends = _spans(blob, rule)
-        keys.append(span_keys(blob, starts, ends))
-        counts.append(np.diff(np.searchsorted(starts, text_starts), append=len(starts)))
+        yield Packed(texts.data[before:after], texts.lengths[first:end])
         first, before = end, after
-    return np.concatenate(keys), np.concatenate(counts)
+
+
+def _byte_keys(texts: Packed, rule: ByteRule) -> tuple[Keys, Index]:
+    """Return the keys of all tokens, and the number of tokens in each text."""
+    blob, text_starts = _blob(texts, rule)
+    starts, ends = _spans(blob, rule)
+    return span_keys(blob, starts, ends), np.diff(np.searchsorted(starts, text_starts), append=len(starts))
 
 
 def _blob(texts: Packed, rule: ByteRule) -> tuple[bytes, Index]:
-    """Return (lower-cased texts with BETWEEN after each, start of each). Replace texts beyond ASCII by their tokens."""
+    """Return (lower-cased texts, each followed by TEXT_SEPARATOR; start of each). Replace non-ASCII texts by tokens."""
     if texts.data.isascii():
         return texts.data.lower(), texts.ends() - texts.lengths
     parts = [part.lower() if part.isascii() else " ".join(rule.split(part.decode())).encode() for part in texts.parts()]
-    sizes = np.fromiter(map(len, parts), np.int64, len(parts)) + len(BETWEEN)
-    return BETWEEN.join([*parts, b""]), np.cumsum(sizes) - sizes
+    sizes = np.fromiter(map(len, parts), np.int64, len(parts)) + len(TEXT_SEPARATOR)
+    return TEXT_SEPARATOR.join([*parts, b""]), np.cumsum(sizes) - sizes
 
 
 def _spans(blob: bytes, rule: ByteRule) -> tuple[Index, Index]:
@@ -374,36 +379,51 @@ def span_keys(blob: bytes, starts: Index, ends: Index) -> Keys:
     return keys
 
 
-def _trigram_keys(texts: Sequence[str]) -> tuple[Keys, Index]:
+def _trigram_keys(texts: Packed) -> tuple[Keys, Index]:
     """Return trigram keys, and the number of keys per text. Keys are exact; shorter texts set the 64th bit."""
-    keys: list[Keys] = [np.zeros(0, np.uint64)]
-    counts: list[Index] = [np.zeros(0, np.int64)]
-    for first in range(0, len(texts), TRIGRAM_TEXTS):
-        flat = [" ".join(text.lower().split()) for text in texts[first : first + TRIGRAM_TEXTS]]
-        sizes = np.fromiter(map(len, flat), np.int64, len(flat))
-        points = np.frombuffer("".join(flat).encode("utf-32-le"), np.uint32).astype(np.uint64)
-        ends = np.cumsum(sizes)
-        windows = np.zeros(len(points), np.uint64)
-        windows[:-2] = (points[:-2] << np.uint64(42)) | (points[1:-1] << np.uint64(21)) | points[2:]
-        whole = np.ones(len(points), np.bool_)
-        whole[ends[sizes > 0] - 1] = whole[ends[sizes > 1] - 2] = False
-        short = np.flatnonzero((sizes == 1) | (sizes == 2))
-        for place in short.tolist():
-            start = ends[place] - sizes[place]
-            windows[start], whole[start] = _packed(points[start : ends[place]].tolist()), True
-        keys.append(windows[whole])
-        sizes = np.maximum(sizes - 2, 0)
-        sizes[short] = 1
-        counts.append(sizes)
-    return np.concatenate(keys), np.concatenate(counts)
+    points, between = _collapsed(texts)
+    sizes = np.maximum(np.diff(between) - 1, 0)
+    keys = points.astype(np.uint64)
+    short = np.flatnonzero((sizes == 1) | (sizes == 2))
+    at, size = between[short] + 1, sizes[short].astype(np.uint64)
+    second = np.where(size == 2, keys[at + 1], np.uint64(0))
+    of_short = np.uint64(1 << 63) | size << np.uint64(42) | second << np.uint64(21) | keys[at]
+    keys[:-2] = keys[:-2] << np.uint64(42) | keys[1:-1] << np.uint64(21) | keys[2:]
+    keys[at] = of_short
+    whole = np.ones(len(keys), np.bool_)
+    for back in range(3):  # windows that start here reach beyond their text
+        whole[np.maximum(between - back, 0)] = False
+    whole[at] = True
+    counts = np.maximum(sizes - 2, 0)
+    counts[short] = 1
+    return keys[whole], counts
+
+
+def _collapsed(texts: Packed) -> tuple[npt.NDArray[Any], Index]:
+    """Return the code points of lower-cased texts with single spaces between words and between texts.
+
+    Also return (n + 1,) positions: of the space before the first text, and of the space after each text. Empty texts
+    share a space with the text before.
+    """
+    if not texts.data.isascii():
+        flat = [" ".join(part.decode().lower().split()) for part in texts.parts()]
+        sizes = np.fromiter((len(text) + bool(text) for text in flat), np.int64, len(flat))
+        joined = " ".join(["", *filter(None, flat), ""])
+        return np.frombuffer(joined.encode("utf-32-le"), np.uint32), np.concatenate([[0], np.cumsum(sizes)])
+    points = np.frombuffer(b" " + texts.data.lower().translate(_SPACES), np.uint8)
+    between = np.concatenate([[0], texts.ends() + 1])
+    is_space = points == ord(" ")
+    keep = np.append(True, ~(is_space[1:] & is_space[:-1]))
+    return (points, between) if keep.all() else (points[keep], (np.cumsum(keep) - 1)[between])
 
 
 def dictionary_encode(keys: Keys) -> tuple[Keys, npt.NDArray[np.int32]]:
-    """Return the distinct keys, and (n,) place of each key among them."""
+    """Return the distinct keys, in any order, and (n,) place of each key among them."""
+    if len(keys) < MIN_FOR_ARROW:
+        table, places = np.unique(keys, return_inverse=True)
+        return table, places.astype(np.int32)
     import pyarrow as pa  # buffers are used, because `pyarrow.array` and `to_numpy` import pandas
 
-    if not len(keys):
-        return keys, np.zeros(0, np.int32)
     column: Any = pa.Array.from_buffers(pa.uint64(), len(keys), [None, pa.py_buffer(np.ascontiguousarray(keys))])
     encoded = column.dictionary_encode()
     table = np.frombuffer(encoded.dictionary.buffers()[1], np.uint64, len(encoded.dictionary))
@@ -454,6 +474,7 @@ def _blocks(
         new = np.ones(len(pairs), np.bool_)
         np.not_equal(pairs[1:], pairs[:-1], out=new[1:])
         pairs = pairs[new]
-        counts = np.bincount(pairs >> bits, minlength=len(places))
-        yield (pairs & np.uint32((1 << int(bits)) - 1)).astype(np.int32), counts
+        counts = np.diff(np.searchsorted(pairs, places), append=len(pairs))  # pairs are sorted by text
+        pairs &= np.uint32((1 << int(bits)) - 1)
+        yield pairs.view(np.int32), counts
         first, start = last, int(ends[last - 1])

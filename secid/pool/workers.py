@@ -16,8 +16,8 @@ from threading import Thread, current_thread, main_thread
 from types import ModuleType, TracebackType
 from typing import Any, Self, TypeVar
 
-from secid.ahead import in_order
 from secid.errors import NotEvaluatedError
+from secid.progress import in_order
 
 MIN_TEXTS_FOR_PROCESSES = 100_000
 """Minimum number of texts for child processes. The rules take 5 s for this many texts. A process starts in 1.2 s, and

@@ -16,13 +16,13 @@ from secid.read.stream import Row
 
 # The first rows of a file, as detection sees them.
 
-Key = str | int
+ColumnKey = str | int
 
 ID = re.compile(r"(?=[^ ]*\d)[A-Za-z0-9_.:/#@+-]{1,64}")
 """Pattern of an id: one short ASCII word with a digit. A column of such words needs a collection, or `--format`."""
 
 ASCII_WORD = re.compile(r"[!-~]{1,256}")
-MARK = re.compile(r"[_:]")
+ID_SEPARATOR = re.compile(r"[_:]")
 """Characters that mark a name used as an id, as in FEVER (`Fox_Broadcasting`) and DBpedia. A column of such ids has one
 of them in at least half of its ASCII words."""
 
@@ -49,32 +49,32 @@ class Head:
     """
 
     rows: tuple[Row, ...]
-    kinds: Mapping[Key, str]
+    kinds: Mapping[ColumnKey, str]
 
     @property
     def named(self) -> bool:
         """Tell whether columns have names; otherwise they are positions, counted from 0."""
         return isinstance(self.rows[0], dict)
 
-    def column(self, key: Key) -> list[Any]:
+    def column(self, key: ColumnKey) -> list[Any]:
         """Return the values of a column, without nulls and missing cells."""
         return [value for row in self.rows if (value := cell(row, key)) is not None]
 
-    def typical(self, key: Key) -> list[Any]:
+    def typical(self, key: ColumnKey) -> list[Any]:
         """Return the values of a column that have its commonest kind."""
         return [value for value in self.column(key) if kind_of(value) == self.kinds[key]]
 
-    def is_tag(self, query: Key, key: Key) -> bool:
-        """Tell whether a column holds a few short words for many queries: topics or classes, such as "entailment"."""
-        pairs = {(cell(row, query), value) for row in self.rows if isinstance(value := cell(row, key), str)
-                 if isinstance(cell(row, query), str | int)}  # fmt: skip
+    def is_tag(self, key: int) -> bool:
+        """Tell whether column 0 holds many queries for a few short words of a column, such as "entailment"."""
+        pairs = {(cell(row, 0), value) for row in self.rows if isinstance(value := cell(row, key), str)
+                 if isinstance(cell(row, 0), str | int)}  # fmt: skip
         values = {value for _, value in pairs}
         return 0 < len(values) * MIN_QUERIES_PER_TAG <= len(pairs) and all(
             len(value) <= MAX_TAG_CHARS for value in values
         )
 
 
-def cell(row: Row, key: Key) -> Any:
+def cell(row: Row, key: ColumnKey) -> Any:
     """Return a row's value under a name or position; None if it is absent."""
     if isinstance(row, dict):
         return row.get(key) if isinstance(key, str) else None
@@ -85,7 +85,7 @@ def make_head(rows: Sequence[Row]) -> Head:
     """Return the head of the rows that have the commoner form, named or positional. `rows` holds at least one row."""
     named = [row for row in rows if isinstance(row, dict)]
     alike: Sequence[Row] = named if 2 * len(named) >= len(rows) else [row for row in rows if isinstance(row, list)]
-    counts: dict[Key, Counter[str]] = {}
+    counts: dict[ColumnKey, Counter[str]] = {}
     for row in alike:
         for key, value in row.items() if isinstance(row, dict) else enumerate(row):
             counts.setdefault(key, Counter())[kind_of(value)] += 1
@@ -127,7 +127,7 @@ def look_like_words(values: Sequence[Any]) -> bool:
 def look_like_names(values: Sequence[Any]) -> bool:
     """Tell whether MIN_ID_FRACTION of the values are single ASCII words, at least half of them with `_` or `:`."""
     words = [value for value in values if isinstance(value, str) and ASCII_WORD.fullmatch(value)]
-    n_marked = sum(bool(MARK.search(word)) for word in words)
+    n_marked = sum(bool(ID_SEPARATOR.search(word)) for word in words)
     return bool(words) and len(words) >= MIN_ID_FRACTION * len(values) and 2 * n_marked >= len(words)
 
 
@@ -159,7 +159,6 @@ class Binding:
     query, positives, negatives : names of their columns, as shown to the user.
     columns        : all columns that `extract` touches; None for rows without names.
     splits         : whether negatives are a dict {split: negatives} ("the keys of neg").
-    pairs          : whether texts are [instruction, text] pairs.
     either         : whether a single text may replace a list.
     labelled       : "pair" if `extract` returns (query, passage, label), "list" for (query, passages, labels), else "".
     query_ids, passage_ids : whether rows hold ids in place of these texts.
@@ -222,7 +221,9 @@ def extract_rows(binding: Binding, head: Head) -> Iterator[tuple[Any, Any, Any]]
             yield binding.extract(with_nulls(row, binding))
 
 
-def bind_columns(head: Head, query: Key, positive: Key, negatives: Sequence[Key], **options: Any) -> Binding:
+def bind_columns(
+    head: Head, query: ColumnKey, positive: ColumnKey, negatives: Sequence[ColumnKey], **options: Any
+) -> Binding:
     """Return the binding of plain columns: one query column, one positive column, and one or more negative columns.
 
     A column is read as single cells or as lists, whichever is commoner in it. If the first rows have only nulls,
@@ -244,7 +245,9 @@ def bind_columns(head: Head, query: Key, positive: Key, negatives: Sequence[Key]
     )
 
 
-def column_extract(query: Key, positive: Key, negatives: Sequence[Key], cell_p: bool, cell_n: bool) -> Extract:
+def column_extract(
+    query: ColumnKey, positive: ColumnKey, negatives: Sequence[ColumnKey], cell_p: bool, cell_n: bool
+) -> Extract:
     """Return an extractor that calls itemgetter once per row.
 
     cell_p, cell_n : whether positives and negatives are single cells; these become a tuple.
@@ -260,7 +263,7 @@ def column_extract(query: Key, positive: Key, negatives: Sequence[Key], cell_p: 
     return extract
 
 
-def span(keys: Sequence[Key]) -> str:
+def span(keys: Sequence[ColumnKey]) -> str:
     """Return the names of columns as one text: "negative", "negative_1…negative_10"."""
     return str(keys[0]) if len(keys) == 1 else f"{keys[0]}…{keys[-1]}"
 
@@ -388,7 +391,7 @@ def unread_role(name: str, binding: Binding) -> Literal["", "positive", "negativ
     return "positive" if same and "positive" in binding.open_roles else ""
 
 
-def negative_groups(head: Head, names: list[str]) -> Iterator[list[Key]]:
+def negative_groups(head: Head, names: list[str]) -> Iterator[list[ColumnKey]]:
     """Yield groups of negative columns whose names differ only in their final number, sorted by that number.
 
     A numbered column of lists is a group by itself.

@@ -18,7 +18,7 @@ from secid.settings import Settings
 Lookup = Callable[[str], str | None]
 """Function from an id to its text; None if the collection lacks it."""
 
-Item = Record | Defect
+RecordOrDefect = Record | Defect
 Dropped = Counter[tuple[str, Fact | None]]
 """Number of omitted values by reason and detail."""
 NONE_DROPPED: Dropped = Counter()
@@ -28,7 +28,7 @@ MAX_ROWS_ONE_BY_ONE = 4
 """Maximum number of rows read one by one if one of them is bad. A longer block is first split in halves."""
 
 
-class Pair(NamedTuple):
+class LabelledPair(NamedTuple):
     """One labelled pair, to be grouped by query.
 
     split   : as in Record; None for a positive without a source.
@@ -62,7 +62,6 @@ class Cleaner:
 
     query_of, passage_of : functions from an id to its text; required if the binding reads ids.
     keep              : whether records include the extras of their row.
-    without_negatives : whether records may lack negatives.
     """
 
     def __init__(
@@ -86,7 +85,7 @@ class Cleaner:
         self._n_columns = len(set(binding.columns or ()))
         self._quick = plain and not keep and self._by is None and self._query_of is None and self._passage_of is None
 
-    def blocks(self, numbers: Sequence[int], rows: Sequence[Any]) -> Iterator[Item | Block]:
+    def blocks(self, numbers: Sequence[int], rows: Sequence[Any]) -> Iterator[RecordOrDefect | Block]:
         """Yield one block if all rows are good; otherwise smaller blocks, and single items near bad rows."""
         if self._quick:
             block = self._block(numbers, rows)
@@ -156,7 +155,7 @@ class Cleaner:
             for passage, text in zip(passages, texts, strict=True)
         ]
 
-    def items(self, line: int, row: Any) -> Iterator[Item]:
+    def items(self, line: int, row: Any) -> Iterator[RecordOrDefect]:
         """Yield one item for each source that a row belongs to."""
         split: str | None = None if self._source_column or self._binding.splits else ""
         left_out: Dropped = Counter()
@@ -184,13 +183,12 @@ class Cleaner:
         if not negatives:
             yield self._defect(line, _Unusable("no_negatives"), None, left_out)
         for key, values in negatives.items():
-            name = self._split_name(row, key)
+            name = f"{self._split_of(row)}:{key}" if self._source_column else str(key)
             item = self._record(line, query, positives, values, name, self._fields(row), left_out)
             yield self._with_extras(item, row, query, positives, values)
             left_out = Counter()
 
-    def pair(self, line: int, row: Any) -> Pair | Defect:
-        """Return a row as a labelled pair, or its defect."""
+    def pair(self, line: int, row: Any) -> LabelledPair | Defect:
         split: str | None = None if self._source_column else ""
         try:
             query, passage, label = self._cells(row)
@@ -203,7 +201,7 @@ class Cleaner:
                 raise _Unusable(*_verdict(dropped, "missing_field"), query_text, dropped)
             n_late = sum(self._n_cells(row[key]) for key in self._late_columns(row))
             columns = self._columns_of_pair(row, query, passage) if self._keep else ""
-            return Pair(split, query_text, texts[0], positive, self._path, line, n_late, columns)
+            return LabelledPair(split, query_text, texts[0], positive, self._path, line, n_late, columns)
         except _Unusable as trouble:
             return self._defect(line, trouble, split)
 
@@ -217,7 +215,9 @@ class Cleaner:
             ids["docid"] = passage_id(passage) if isinstance(passage, dict) else passage
         return json.dumps({**ids, **self._unread_columns(row)}, default=lambda _: [])
 
-    def _with_extras(self, item: Item, row: Any, query: Any, positives: Any, negatives: Any) -> Item:
+    def _with_extras(
+        self, item: RecordOrDefect, row: Any, query: Any, positives: Any, negatives: Any
+    ) -> RecordOrDefect:
         """Return the item. If it is a record and extras are kept, add the extras of its row."""
         if not self._keep or not isinstance(item, Record):
             return item
@@ -226,17 +226,12 @@ class Cleaner:
         return item._replace(extras=Extras(self._unread_columns(row), query, *used, (len(good), len(bad))))
 
     def _unread_columns(self, row: Any) -> dict[str, Any]:
-        """Return the columns of a row that are not read."""
         read = {*(self._binding.columns or ()), *self._binding.late_negatives(row)}
         return {key: value for key, value in row.items() if key not in read} if isinstance(row, dict) else {}
 
     def _cells_used(self, cells: Any, empty: str) -> list[tuple[int, Any]]:
         """Return (position, value) of each cell with a usable text. empty: reason for blank texts, as in `_passage`."""
         return [(place, cell) for place, cell in enumerate(cells) if self._usable((cell,), empty)[0]]
-
-    def _split_name(self, row: Any, key: Any) -> str:
-        """Return the name of the source whose negatives are under a key of the row."""
-        return f"{self._split_of(row)}:{key}" if self._source_column else str(key)
 
     def _fields(self, row: Any) -> Mapping[str, Scalar]:
         """Return {slicing column: value}, with None for a value that is not a scalar; {} without slices."""
@@ -248,7 +243,7 @@ class Cleaner:
     def _record(
         self, line: int, query: Any, positives: Any, negatives: Any, split: str, row_fields: Mapping[str, Scalar],
         left_out: Dropped,
-    ) -> Item:  # fmt: skip
+    ) -> RecordOrDefect:  # fmt: skip
         """Return the record of these cells, or a defect. left_out: count of unread passages for each (reason, fact)."""
         try:
             text = self._query(query)

@@ -44,7 +44,7 @@ from secid.settings import Settings, flag_of
 
 # Texts by id, from a BEIR folder, a data set on the hub, or a corpus and a queries file. The texts stay on disk.
 
-Role = Literal["passages", "queries"]
+FileKind = Literal["passages", "queries"]
 QUERY_ID_KEYS = ("_id", "qid", "query_id", "query-id", "id", "question_id")
 QUERY_TEXT_KEYS = ("text", "query", "query_text", "question")
 ROWS_REMEDY = 'rows look like {"_id": "7", "title": "T", "text": "..."}, or id, tab, text'
@@ -52,8 +52,7 @@ HUB_QRELS = "BeIR/NAME has its qrels in BeIR/NAME-qrels; data sets under mteb/ h
 TASK = "mteb:"
 """Prefix of an mteb task, whose collection is on the hub."""
 MAX_BAD_ROWS = 100
-"""Maximum number of unreadable rows to skip in a collection. With more, it counts as damaged. Skipped ids are missing.
-"""
+"""Maximum number of unreadable rows to skip in a collection. With more, it counts as damaged; their ids are missing."""
 
 
 class CollectionFiles(NamedTuple):
@@ -86,15 +85,14 @@ class Collection:
 
     def __init__(self, corpus: Sequence[str], queries: Sequence[str], *, titles: bool) -> None:
         self._database = temporary_database(self)
-        self.bad: dict[Role, list[str]] = {"passages": [], "queries": []}
-        self._files: dict[Role, Sequence[str]] = {"passages": corpus, "queries": queries}
+        self.bad: dict[FileKind, list[str]] = {"passages": [], "queries": []}
+        self._files: dict[FileKind, Sequence[str]] = {"passages": corpus, "queries": queries}
         for role, files in self._files.items():
             self._database.execute(f"CREATE TABLE {role} (id TEXT, text TEXT)")
             if files:
                 self._load(role, files, titles)
 
-    def has(self, role: Role) -> bool:
-        """Tell whether the role has a file."""
+    def has(self, role: FileKind) -> bool:
         return bool(self._files[role])
 
     def passage(self, key: str) -> str | None:
@@ -115,11 +113,11 @@ class Collection:
         rows = (self._database.execute("SELECT id FROM passages WHERE rowid = ?", (place + 1,)) for place in places)
         return [row.fetchone()[0] for row in rows]
 
-    def _text(self, role: Role, key: str) -> str | None:
+    def _text(self, role: FileKind, key: str) -> str | None:
         row = self._database.execute(f"SELECT text FROM {role} WHERE id = ? LIMIT 1", (key,)).fetchone()  # noqa: S608
         return row[0] if row else None
 
-    def _load(self, role: Role, files: Sequence[str], titles: bool) -> None:
+    def _load(self, role: FileKind, files: Sequence[str], titles: bool) -> None:
         database = self._database
         database.execute("BEGIN")
         rows = texts_with_ids(role, files, titles=titles, skipped=self.bad[role])
@@ -138,7 +136,7 @@ class Collection:
 
 
 def texts_with_ids(
-    role: Role, files: Sequence[str], *, titles: bool, skipped: list[str] | None = None
+    role: FileKind, files: Sequence[str], *, titles: bool, skipped: list[str] | None = None
 ) -> Iterator[tuple[str, str]]:
     """Yield (id, text) of each row of corpus or query files, in file order.
 
@@ -154,7 +152,8 @@ def texts_with_ids(
             if isinstance(pair, str):
                 bad.append((line, pair))
                 if len(bad) > MAX_BAD_ROWS or not n_read:
-                    _refuse(role, file, bad)
+                    where, what = f"{file}:{bad[0][0]}", f"not a file of {role} with ids: {bad[0][1]}"
+                    raise InputError(what, where=where, remedy=ROWS_REMEDY)
                 if skipped is not None:
                     skipped.append(f"{file}:{line}: {pair}")
                 continue
@@ -164,17 +163,7 @@ def texts_with_ids(
         raise InputError(f"holds no {role}", where=files[0], remedy=ROWS_REMEDY)
 
 
-def _refuse(role: Role, file: str, bad: list[tuple[int, str]]) -> None:
-    line, problem = bad[0]
-    raise InputError(
-        f"not a file of {role} with ids: {problem}",
-        where=f"{file}:{line}",
-        remedy=ROWS_REMEDY,
-    )
-
-
-def _id_and_text(row: Row | Broken, role: Role, *, titles: bool) -> tuple[str, str] | str:
-    """Return (id, text) of a row, or its fault as text."""
+def _id_and_text(row: Row | Broken, role: FileKind, *, titles: bool) -> tuple[str, str] | str:
     if isinstance(row, Broken):
         return fault_text(row.fact)
     title: Any = None
@@ -368,7 +357,6 @@ def _are_ids(values: list[str | int], settings: Settings) -> bool:
 
 
 def _cells(binding: Binding, head: Head) -> tuple[list[Any], list[Any]]:
-    """Return the queries and the passage cells of the first rows."""
     queries: list[Any] = []
     passages: list[Any] = []
     for query, *cells in extract_rows(binding, head):

@@ -19,8 +19,8 @@ from secid.read.binding import (
     POSITIVE_IDS,
     POSITIVE_NAMES,
     QUERY_NAMES,
+    ColumnKey,
     Head,
-    Key,
     columns_named,
     composed,
     fits,
@@ -55,7 +55,6 @@ def header_of(
 
     rows   : the first rows, at least one.
     header : the setting `header`; None if the user did not set it.
-    named  : columns that flags name.
     The first row is a header if it has two known names, or all names that flags give. Raises InputError if it is
     unclear whether another first row is a header: one-word names, or short names above a row twice as long.
     """
@@ -128,7 +127,7 @@ def list_columns(head: Head) -> str:
     return "\n  columns:\n" + "\n".join([*lines, *([f"    … and {more} more"] if more else [])])
 
 
-def _example(head: Head, key: Key) -> str:
+def _example(head: Head, key: ColumnKey) -> str:
     value = next(iter(head.typical(key)), None)
     return "" if value is None else ", " + shown(value, MAX_EXAMPLE_CHARS)
 

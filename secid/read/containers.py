@@ -18,7 +18,7 @@ from secid.read.stream import (
     Broken,
     ByteStream,
     Part,
-    Parts,
+    PartIterator,
     Row,
     in_parts,
     shorten,
@@ -73,7 +73,6 @@ PICKLE_REMEDY = "export it as Parquet or JSON lines with the program that wrote 
 class Container:
     """The format that holds a file's rows.
 
-    compression : name of the compression, or "".
     dialect     : format of a table, else None.
     run         : settings for reading a TREC run, else None.
     """
@@ -180,7 +179,7 @@ def read_rows(path: str) -> Iterator[tuple[int, Row | Broken]]:
         stream.close()
 
 
-def open_parts(stream: ByteStream, container: Container, columns: Sequence[str] | None = None) -> Parts:
+def open_parts(stream: ByteStream, container: Container, columns: Sequence[str] | None = None) -> PartIterator:
     """Return the rows of a stream in parts. columns: names of the columns to read from columnar files; None for all."""
     if container.run is not None:
         return container.run.parts(stream)
@@ -201,18 +200,16 @@ def open_parts(stream: ByteStream, container: Container, columns: Sequence[str] 
 
 # Rows of Parquet and Arrow files, in small batches of the needed columns.
 
-BATCH_ROWS = 256
-"""Maximum number of rows to decode at once. Larger batches are not faster, and padded lists may hold a million nulls
-each."""
+READ_BATCH_ROWS = 256
+"""Maximum number of rows to decode at once. Larger batches are not faster, and padded lists may hold many nulls."""
 
 BATCH_BYTES = 16 << 20
-"""Maximum bytes to decode at once, estimated from the average row size of a row group. Of megabyte-sized rows, only a
-few are decoded at a time."""
+"""Maximum bytes to decode at once, estimated from the average row size of a row group."""
 
 MEMORY_REMEDY = "free memory, or rewrite the file: fewer rows per batch or row group, shorter texts, or JSON lines"
 
 
-def parquet_rows(file: BinaryIO, path: str, columns: Sequence[str] | None) -> Parts:
+def parquet_rows(file: BinaryIO, path: str, columns: Sequence[str] | None) -> PartIterator:
     """Yield the rows of a Parquet file as dicts of `columns`, or of all columns if None.
 
     Raises InputError if the file is damaged or its rows are larger than ROW_LIMIT on average.
@@ -234,7 +231,7 @@ def parquet_rows(file: BinaryIO, path: str, columns: Sequence[str] | None) -> Pa
                 where=path,
                 remedy="write shorter texts or fewer of them per row",
             )
-        batches = table.iter_batches(max(1, min(BATCH_ROWS, BATCH_BYTES // row_bytes)), [place], column_paths)
+        batches = table.iter_batches(max(1, min(READ_BATCH_ROWS, BATCH_BYTES // row_bytes)), [place], column_paths)
         for batch in _next_batches(batches, path):
             for batch_slice in row_slices(batch.select(names)):
                 rows = _rows(batch_slice, path, checked=True)
@@ -242,7 +239,7 @@ def parquet_rows(file: BinaryIO, path: str, columns: Sequence[str] | None) -> Pa
                 number += len(rows)
 
 
-def arrow_rows(file: BinaryIO, path: str, columns: Sequence[str] | None, *, streamed: bool) -> Parts:
+def arrow_rows(file: BinaryIO, path: str, columns: Sequence[str] | None, *, streamed: bool) -> PartIterator:
     """Yield the rows of an Arrow IPC stream (as `datasets` writes) or file. Each batch is held in memory as a whole."""
     import pyarrow as pa
 
@@ -282,8 +279,8 @@ def _column_names(schema: pa.Schema, columns: Sequence[str] | None, path: str) -
 
 
 def row_slices(batch: pa.RecordBatch, *, single: bool = False) -> Iterator[pa.RecordBatch]:
-    """Return slices of a batch: one row each if `single`, else at most BATCH_ROWS rows and about BATCH_BYTES."""
-    n_rows = 1 if single else min(BATCH_ROWS, max(1, batch.num_rows * BATCH_BYTES // max(1, batch.nbytes)))
+    """Return slices of a batch: one row each if `single`, else at most READ_BATCH_ROWS rows and about BATCH_BYTES."""
+    n_rows = 1 if single else min(READ_BATCH_ROWS, max(1, batch.num_rows * BATCH_BYTES // max(1, batch.nbytes)))
     return (batch.slice(at, n_rows) for at in range(0, batch.num_rows, n_rows))
 
 

@@ -25,8 +25,8 @@ from secid.read.binding import (
     QUERY_NAMES,
     Bind,
     Binding,
+    ColumnKey,
     Head,
-    Key,
     bind_columns,
     columns,
     columns_named,
@@ -64,9 +64,6 @@ from secid.settings import Settings
 class Shape:
     """A family of record formats.
 
-    name    : value of `--format`.
-    title   : name for people.
-    bind    : the binder that detection uses.
     example : rows that the shape reads as query "q", positive "p" (title "T"), negatives "n", "m", "h"; as ids,
               query 11, positives 1 and d1, negatives 2, 3 and d2.
     ids     : True if passages must be ids, False if they must be texts, None for either.
@@ -154,7 +151,7 @@ SHAPES = (
     Shape("id-columns", "columns named as ids",
           columns((*QUERY_NAMES, *QUERY_ID_NAMES), POSITIVE_IDS, NEGATIVE_IDS, "any"),
           ({"query_id": "11", "positive_id": "d1", "negative_ids": ["d2"]},), ids=True, rank=2),
-    Shape("ordered-triplet", "three columns of text, by their order", toolkits.by_order,
+    Shape("ordered-triplet", "three columns of text, by their order", toolkits.ordered_columns,
           ({"premise": "q", "entailment": "p", "contradiction": "n"},), ids=False, rank=2),
 )  # fmt: skip
 
@@ -171,7 +168,6 @@ def detect(rows: Sequence[Row], settings: Settings, path: str, *, without_negati
     """Return the only binding that fits the first rows of a file.
 
     rows              : first rows that could be parsed, at least one.
-    without_negatives : whether a query and a positive are enough.
     Raises SchemaError if no shape fits, or several do, and lists the candidates, the columns and the flags that
     decide. Raises InputError if the collection resolves none of the ids.
     """
@@ -212,7 +208,6 @@ def _note_on_unread(binding: Binding, head: Head) -> str:
 
 
 def _open_roles(binding: Binding, settings: Settings) -> frozenset[str]:
-    """Return the roles whose columns are not set by a flag."""
     if binding.labelled and (settings.format or settings.label_column):
         return frozenset()
     flags = {"positive": settings.positive_column, "negative": settings.negative_column}
@@ -266,18 +261,14 @@ def _best_readings(shapes: Sequence[Shape], head: Head, settings: Settings, path
                 unresolved = unresolved or error
                 continue
             if shape.ids is None or shape.ids == binding.passage_ids:
-                readings[key] = (shape.rank, _n_fitting(binding, head), binding)
+                n_fitting = sum(all(map(_is_filled, cells)) for cells in extract_rows(binding, head))
+                readings[key] = (shape.rank, n_fitting, binding)
     if unresolved and not readings:
         raise unresolved
     most = max((n_fitting for _, n_fitting, _ in readings.values()), default=0)
     fitting = [(rank, binding) for rank, n_fitting, binding in readings.values() if 2 * n_fitting >= most]
     lowest = min((rank for rank, _ in fitting), default=0)
     return [binding for rank, binding in fitting if rank == lowest]
-
-
-def _n_fitting(binding: Binding, head: Head) -> int:
-    """Count the rows in which the binding finds a query, a positive and a negative that are neither null nor []."""
-    return sum(all(map(_is_filled, cells)) for cells in extract_rows(binding, head))
 
 
 def _is_filled(cell: Any) -> bool:
@@ -304,9 +295,7 @@ def _unknown(head: Head, settings: Settings, path: str, *, pairs: bool) -> Schem
         if refusal.late and refusal.fits(head):
             return refusal.error(head, path)
     return SchemaError(
-        f"no known schema of records with negatives{list_columns(head)}",
-        where=path,
-        remedy=ready_flags(head),
+        f"no known schema of records with negatives{list_columns(head)}", where=path, remedy=ready_flags(head)
     )
 
 
@@ -366,7 +355,7 @@ def _pair(head: Head, settings: Settings, path: str) -> Binding | None:
     return with_ids(binding, head, settings, path, texts=False)
 
 
-def _labelled(head: Head, query: Key, settings: Settings, path: str) -> Binding:
+def _labelled(head: Head, query: ColumnKey, settings: Settings, path: str) -> Binding:
     """Return the binding of rows with a passage and its label, or with a list of passages and their labels."""
     if settings.negative_column:
         message = "--label-column and --negative-column both set the negatives"
@@ -388,7 +377,7 @@ def _labelled(head: Head, query: Key, settings: Settings, path: str) -> Binding:
     return pair_binding(query, passage, label)
 
 
-def _column(head: Head, name: str | None, tiers: tuple[str, ...], flag: str, path: str) -> Key:
+def _column(head: Head, name: str | None, tiers: tuple[str, ...], flag: str, path: str) -> ColumnKey:
     if name is not None:
         key = _column_named(head, name)
         if key is None:
@@ -405,7 +394,7 @@ def _no_column(head: Head, flag: str, name: str, path: str) -> SchemaError:
     return undecided(head, [], f"{flag} {name!r}: no such column", path, f"{flag} {near[0] if near else 'NAME'}")
 
 
-def _column_named(head: Head, name: str) -> Key | None:
+def _column_named(head: Head, name: str) -> ColumnKey | None:
     """Return the column with that name (in any Unicode composition) or position; None without one."""
     if not head.named:
         return int(name) if name.isdecimal() and int(name) in head.kinds else None
@@ -414,7 +403,7 @@ def _column_named(head: Head, name: str) -> Key | None:
     return next((key for key in head.kinds if composed(str(key)) == composed(name)), None)
 
 
-def _negative_columns(head: Head, prefix: str, path: str) -> list[Key]:
+def _negative_columns(head: Head, prefix: str, path: str) -> list[ColumnKey]:
     key = _column_named(head, prefix)
     if key is not None:
         return [key]

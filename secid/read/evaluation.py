@@ -37,7 +37,7 @@ from secid.read.stream import (
     ROW_LIMIT,
     Broken,
     ByteStream,
-    Parts,
+    PartIterator,
     Row,
     in_parts,
     shorten,
@@ -51,7 +51,7 @@ from secid.settings import Settings, flag_of
 
 # An evaluation set in BEIR layout: queries and the passages that are relevant to them.
 
-QUERY_KEYS = ("query-id", "query_id", "qid", "query")
+QRELS_QUERY_KEYS = ("query-id", "query_id", "qid", "query")
 SCORE_KEYS = ("score", "label", "relevance", "rel")
 FOLDER_HELP = "--against-eval takes a BEIR folder (queries, a corpus, qrels), hf://datasets/OWNER/NAME, or mteb:TASK"
 JUDGED_ROW = re.compile(rb"(\S+[ \t]+\S+[ \t]+\S+[ \t]+-?\d+[ \t]*|\S+ +\S+ +-?\d+ *)\r?(\n|\Z)")
@@ -123,7 +123,9 @@ def read_qrels(path: str) -> Iterator[tuple[str, str, float]]:
     for line, row in _rows(path):
         cells = _cells(row)
         try:
-            query, passage, score = str(cells[0]), str(cells[-2]), _grade(cells[-1])
+            query, passage, score = str(cells[0]), str(cells[-2]), float(str(cells[-1]))
+            if not isfinite(score):
+                raise ValueError
         except (IndexError, ValueError, TypeError) as error:
             raise InputError(
                 f"not a judgement: {shorten(str(row), 80)}",
@@ -136,13 +138,6 @@ def read_qrels(path: str) -> Iterator[tuple[str, str, float]]:
 def relevant_pairs(path: str) -> Iterator[tuple[str, str]]:
     """Iterate over (query id, passage id) of each judgement above 0."""
     return ((query, passage) for query, passage, score in read_qrels(path) if score > 0)
-
-
-def _grade(cell: object) -> float:
-    grade = float(str(cell))
-    if not isfinite(grade):
-        raise ValueError("not a grade")
-    return grade
 
 
 def _rows(path: str) -> Iterator[tuple[int, Row | Broken]]:
@@ -164,7 +159,7 @@ def _cells(row: Row | Broken) -> list[Any]:
         return []
     if isinstance(row, list):
         return row if len(row) in (3, 4) else []
-    return [next((row[key] for key in keys if key in row), None) for keys in (QUERY_KEYS, ID_KEYS, SCORE_KEYS)]
+    return [next((row[key] for key in keys if key in row), None) for keys in (QRELS_QUERY_KEYS, ID_KEYS, SCORE_KEYS)]
 
 
 def of_split(files: Sequence[str], split: str) -> list[str]:
@@ -214,7 +209,6 @@ class RetrievalRun:
 
     @property
     def binding(self) -> Binding:
-        """Return the binding of the rows of a run."""
         names = ("query_id", "positives", "negatives")
         window = f"the others at ranks {self.ranks[0]}-{self.ranks[1]}"
         return Binding(
@@ -222,12 +216,12 @@ class RetrievalRun:
             query_ids=True, passage_ids=True,
         )  # fmt: skip
 
-    def parts(self, stream: ByteStream) -> Parts:
+    def parts(self, stream: ByteStream) -> PartIterator:
         """Return the rows of a run file. Each row is numbered by the first line of its query."""
         self.counts.clear()
         return self.rows(enumerate(stream.lines(ROW_LIMIT), 1), stream.path)
 
-    def rows(self, lines: Iterable[tuple[int, bytes | None]], path: str) -> Parts:
+    def rows(self, lines: Iterable[tuple[int, bytes | None]], path: str) -> PartIterator:
         """Return the rows of a run from its numbered lines (number, line); a line is None if it is too long.
 
         Memory grows with the number of queries and with the lines per query.
@@ -256,7 +250,6 @@ class RetrievalRun:
         yield from self._of_query(query, query_lines)
 
     def _of_query(self, query: str, lines: list[_Line]) -> Iterator[tuple[int, Row | Broken]]:
-        """Yield one or two rows of a query, and a defect for each repeated passage."""
         if not lines:
             return
         start, best = lines[0].number, dict[str, _Line]()

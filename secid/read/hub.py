@@ -42,9 +42,9 @@ from huggingface_hub.errors import (
 )
 from huggingface_hub.hf_api import RepoFile
 
-from secid.bars import Bars
 from secid.errors import InputError, UsageError, plain_message, suggest_name
 from secid.files import NO_ROOM
+from secid.progress import download_bars
 from secid.read.sources import SPLIT, is_data
 from secid.settings import flag_of
 
@@ -58,8 +58,7 @@ CONVERTED_FILE = re.compile(r"(?P<config>[^/]+)/(?P<split>[^/]+)/\d{4}\.parquet"
 BRANCHES = {"~parquet": CONVERTED_BRANCH}
 README = "README.md"
 MAX_PATTERNS = 100_000
-"""Maximum number of patterns in a README. Large data sets have 6,000; YAML references can multiply a few without limit.
-"""
+"""Maximum number of patterns in a README. Large data sets have 6,000; YAML references can multiply without limit."""
 MAX_LISTED = 8
 NAME_FILES_REMEDY = "name files: hf://datasets/{}/PATH"
 PASSAGE_CONFIGS = ("corpus", "documents")
@@ -87,7 +86,6 @@ class HubFiles:
 
     files : addresses with the commit, sorted.
     name  : name of a source with all these files; None if the address names files, whose names are used instead.
-    note  : note for the user, or "".
     """
 
     files: tuple[str, ...]
@@ -108,7 +106,7 @@ class _Repository:
         address = f"hf://datasets/{self.name}@{self.commit}"
         missing = [path for path in paths if not self._is_cached(path)]
         if missing:
-            options: dict[str, Any] = {"repo_type": "dataset", "revision": self.commit, "tqdm_class": Bars}
+            options: dict[str, Any] = {"repo_type": "dataset", "revision": self.commit, "tqdm_class": download_bars()}
             with _errors(address):
                 snapshot_download(self.name, allow_patterns=[README], **options)  # keeps the list of files
                 for path in missing:  # one by one, because Ctrl-C would wait for the threads of a snapshot
@@ -124,7 +122,6 @@ class _Repository:
         return [path for path in self.files if path.startswith(folder) and is_data(path.rpartition("/")[2])]
 
     def listed(self) -> str:
-        """Return a short list of its files for a message."""
         return f"it holds {_some(self.files)}"
 
     def splits(self) -> dict[tuple[str, str], list[str]]:
@@ -314,7 +311,6 @@ def _name(value: Any) -> str:
 
 
 def _patterns(value: Any) -> list[str]:
-    """Return one pattern or several as a list; [] if some items are not texts."""
     values = [value] if isinstance(value, str) else list(value)
     return values if all(isinstance(item, str) for item in values) else []
 

@@ -60,7 +60,6 @@ Spec = str | ObjectSpec
 def specs_of(sources: Any) -> list[Spec]:
     """Return the sources of an API call: paths and `name=path` as text, and objects as ObjectSpec.
 
-    sources : one source, a list of sources, or a dict of name -> source.
     An object without a name is named after its position in the list: source-1, source-2.
     Raises UsageError for anything else, and lists what a source can be.
     """
@@ -71,14 +70,11 @@ def _listed(sources: Any) -> list[Any]:
     """Return sources as a list, with items of a dict as (name, source). A list of dicts is one source."""
     if isinstance(sources, Mapping):
         return list(sources.items())
-    if isinstance(sources, str | PathLike) or _is_table(sources) or not isinstance(sources, Iterable):
+    is_table = hasattr(sources, "__arrow_c_stream__") or _is_dataset(sources)
+    if isinstance(sources, str | PathLike) or is_table or not isinstance(sources, Iterable):
         return [sources]
     items = list(sources)
     return [items] if items and all(type(row) is dict for row in items) else items
-
-
-def _is_table(value: Any) -> bool:
-    return hasattr(value, "__arrow_c_stream__") or _is_dataset(value)
 
 
 def _spec(source: Any, place: int) -> Spec:

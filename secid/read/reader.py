@@ -15,12 +15,12 @@ from typing import Any
 from secid.errors import InputError
 from secid.files import temporary_database
 from secid.read.binding import PASSAGE_ID_NAMES, Binding, fits
-from secid.read.clean import Cleaner, Item, Lookup, Pair
-from secid.read.collection import ONLY_IDS, Collection, Role, open_collection, remedy_of_texts
+from secid.read.clean import Cleaner, LabelledPair, Lookup, RecordOrDefect
+from secid.read.collection import ONLY_IDS, Collection, FileKind, open_collection, remedy_of_texts
 from secid.read.containers import COLUMNAR_KINDS, DOCUMENT_KINDS, Container, open_parts, sniff
 from secid.read.detect import detect
 from secid.read.evaluation import run_of
-from secid.read.stream import Broken, ByteStream, Part, Parts, Row, on_disk, once_only
+from secid.read.stream import Broken, ByteStream, Part, PartIterator, Row, is_read_once, on_disk
 from secid.read.textrows import JSON_REMEDIES, READABLE_FORMATS
 from secid.records import Block, Defect, Extras, Fact, Record, Source, fault_text
 from secid.results import InputFile
@@ -36,8 +36,7 @@ MAX_HEAD_PARTS = 16
 """Maximum number of parts to read to infer the schema, so that dozens of megabyte-sized rows do not fill memory."""
 
 MAX_OPEN_FILES = 8
-"""Maximum number of a source's files that stay open from detection to reading. Further shards are opened again, because
-an operating system may allow a process only 256 open files."""
+"""Maximum number of a source's files that stay open from detection to reading. Some systems allow 256 in a process."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -49,7 +48,7 @@ class _File:
     binding: Binding | None = None
     cleaner: Cleaner | None = None
     stream: ByteStream | None = None
-    parts: Parts | None = None
+    parts: PartIterator | None = None
 
     def shape(self) -> InputFile:
         schema, mapping = (self.binding.schema, self.binding.mapping) if self.binding else ("empty", "")
@@ -84,7 +83,7 @@ class Reader:
             self.close()
             raise
         self.files = tuple(file.shape() for file in self._files)
-        once = any(map(once_only, source.paths))
+        once = any(map(is_read_once, source.paths))
         self.n_bytes = None if once else sum(Path(on_disk(path)).stat().st_size for path in source.paths)
 
     def close(self) -> None:
@@ -126,7 +125,7 @@ class Reader:
             raise RuntimeError("content() is known after the last row")
         return tuple(self._content)
 
-    def __iter__(self) -> Iterator[Item]:
+    def __iter__(self) -> Iterator[RecordOrDefect]:
         """Yield one item per row and source in it. Labelled pairs come last, as one item per query and source."""
         for item in self.blocks():
             if isinstance(item, Block):
@@ -134,7 +133,7 @@ class Reader:
             else:
                 yield item
 
-    def blocks(self) -> Iterator[Item | Block]:
+    def blocks(self) -> Iterator[RecordOrDefect | Block]:
         """Yield the same items as the iteration, with good rows in blocks."""
         if self._content is not None:
             raise RuntimeError("a reader can be iterated once")
@@ -150,16 +149,18 @@ class Reader:
         if groups is not None:
             yield from groups.items()
 
-    def _read(self, file: _File, contents: list[InputFile], groups: PairGroups | None) -> Iterator[Item | Block]:
+    def _read(
+        self, file: _File, contents: list[InputFile], groups: PairGroups | None
+    ) -> Iterator[RecordOrDefect | Block]:
         stream = file.stream or ByteStream(file.path)
         columnar = file.container.kind in COLUMNAR_KINDS
-        n_bytes = Path(on_disk(file.path)).stat().st_size if columnar and not once_only(file.path) else 0
+        n_bytes = Path(on_disk(file.path)).stat().st_size if columnar and not is_read_once(file.path) else 0
         self._stream = stream
         try:
             if file.cleaner is not None:
                 parts = file.parts or open_parts(stream, file.container, self._columns(file))
                 for part in parts:
-                    self._bytes_within = int(part.done * n_bytes)
+                    self._bytes_within = int(part.fraction_read * n_bytes)
                     yield from _items(part, file, file.cleaner, groups)
             stream.drain()
         finally:
@@ -194,7 +195,7 @@ class Reader:
             if tried and not good and run is None:
                 _refuse_unreadable(tried, path)
             # A document is parsed again, because otherwise several whole sources would be in memory.
-            keep = once_only(path) or (len(self._files) < MAX_OPEN_FILES and container.kind not in DOCUMENT_KINDS)
+            keep = is_read_once(path) or (len(self._files) < MAX_OPEN_FILES and container.kind not in DOCUMENT_KINDS)
             rows = None if container.kind in COLUMNAR_KINDS or not keep else chain(head, parts)
             file = _File(path, container, stream=stream if keep else None, parts=rows)
             if run is not None or good:
@@ -235,19 +236,19 @@ def open_sources(sources: Iterable[Source], settings: Settings) -> Iterator[list
         yield [stack.enter_context(closing(open_source(source, settings))) for source in sources]
 
 
-def _items(part: Part, file: _File, cleaner: Cleaner, groups: PairGroups | None) -> Iterator[Item | Block]:
+def _items(part: Part, file: _File, cleaner: Cleaner, groups: PairGroups | None) -> Iterator[RecordOrDefect | Block]:
     if groups is None or file.binding is None or file.binding.labelled != "pair":
         yield from cleaner.blocks(part.numbers, part.rows)
         return
     for line, row in zip(part.numbers, part.rows, strict=True):
         item = cleaner.pair(line, row)
-        if isinstance(item, Pair):
+        if isinstance(item, LabelledPair):
             groups.add(item)
         else:
             yield item
 
 
-def first_rows(parts: Parts) -> tuple[list[Part], list[tuple[int, Row | Broken]]]:
+def first_rows(parts: PartIterator) -> tuple[list[Part], list[tuple[int, Row | Broken]]]:
     """Return the first parts of a file, and their (number, row) pairs, from which the schema is inferred.
 
     Reading stops after HEAD_ROWS good rows, MAX_HEAD_PARTS parts or MAX_HEAD_TRIES rows.
@@ -284,7 +285,7 @@ def _collection_for(binding: Binding, path: str, settings: Settings) -> Collecti
             f"holds ids of {what}, not texts ({binding.mapping}), but no collection is given", where=path, remedy=remedy
         )
     collection = open_collection(settings)
-    roles: tuple[tuple[Role, str, bool], ...] = (
+    roles: tuple[tuple[FileKind, str, bool], ...] = (
         ("queries", "queries", binding.query_ids),
         ("passages", "corpus", binding.passage_ids),
     )
@@ -323,10 +324,9 @@ class PairGroups:
         """Start without pairs. without_negatives: whether queries with only positives become records."""
         self._database, self._least = temporary_database(self), 0 if without_negatives else 1
         self._database.execute("CREATE TABLE pairs (key, split, query, passage, positive, path, line, n_late, columns)")
-        self._waiting: list[tuple[bytes, Pair]] = []
+        self._waiting: list[tuple[bytes, LabelledPair]] = []
 
-    def add(self, pair: Pair) -> None:
-        """Add one pair."""
+    def add(self, pair: LabelledPair) -> None:
         # A 16-byte hash sorts and compares faster than a query. In practice, two texts never share a hash.
         self._waiting.append((blake2b(pair.query.encode(), digest_size=16).digest(), pair))
         if len(self._waiting) >= INSERT_ROWS:
@@ -339,7 +339,7 @@ class PairGroups:
         self._database.execute("COMMIT")
         self._waiting.clear()
 
-    def items(self) -> Iterator[Item]:
+    def items(self) -> Iterator[RecordOrDefect]:
         """Yield one item per (source, query) in order of first appearance, then delete the pairs.
 
         Passages are in file order.
@@ -353,18 +353,18 @@ class PairGroups:
         for key, split, _ in groups:
             if split is None and database.execute(SELECT_NEGATIVES, (key,)).fetchone():
                 continue  # positives without a source belong to the sources that have negatives
-            pairs = [Pair._make(row) for row in database.execute(SELECT_OF_SOURCE, (key, split))]
+            pairs = [LabelledPair._make(row) for row in database.execute(SELECT_OF_SOURCE, (key, split))]
             split_pairs = [pair for pair in pairs if pair.split == split]
             positives = [pair for pair in pairs if pair.positive]
             if not any(pair.positive for pair in split_pairs):
-                positives = [Pair._make(row) for row in database.execute(SELECT_POSITIVES, (key,))]
+                positives = [LabelledPair._make(row) for row in database.execute(SELECT_POSITIVES, (key,))]
             elif all(pair.positive for pair in split_pairs):
                 pairs = split_pairs
             yield _item(pairs, split, positives, self._least)
         database.close()
 
 
-def _item(pairs: list[Pair], split: str | None, positives: list[Pair], least: int) -> Item:
+def _item(pairs: list[LabelledPair], split: str | None, positives: list[LabelledPair], least: int) -> RecordOrDefect:
     first = next(pair for pair in pairs if pair.split == split)
     negatives = [pair for pair in pairs if not pair.positive]
     n_late = sum(pair.n_late for pair in pairs)
@@ -377,7 +377,7 @@ def _item(pairs: list[Pair], split: str | None, positives: list[Pair], least: in
     return Defect(reason, first.path, first.line, Fact("one_label", {"n": len(pairs)}), split, len(pairs))
 
 
-def _extras(query: str, positives: Sequence[Pair], negatives: Sequence[Pair]) -> Extras:
+def _extras(query: str, positives: Sequence[LabelledPair], negatives: Sequence[LabelledPair]) -> Extras:
     """Return the other columns of a query's pairs: the shared value of each column, or the list of its values.
 
     A column of passage ids becomes the cells of the passages.

@@ -16,8 +16,8 @@ from secid.read.binding import (
     QUERY_NAMES,
     SCALARS,
     Binding,
+    ColumnKey,
     Head,
-    Key,
     cell,
     columns_named,
     extract_rows,
@@ -74,7 +74,6 @@ class Refusal:
     late: bool = False
 
     def error(self, head: Head, path: str) -> SchemaError:
-        """Return the error with the columns of this file."""
         remedy = self.remedy if isinstance(self.remedy, str) else self.remedy(head)
         return SchemaError(f"{self.message}{list_columns(head)}", where=path, remedy=remedy)
 
@@ -316,7 +315,7 @@ def refuse_titles(binding: Binding, head: Head, path: str) -> None:
         )
 
 
-def undecided(head: Head, keys: Sequence[Key], message: str, path: str, remedy: str) -> SchemaError:
+def undecided(head: Head, keys: Sequence[ColumnKey], message: str, path: str, remedy: str) -> SchemaError:
     """Return an error that shows all columns. keys: columns among which the user must choose, or none."""
     fit = f": {', '.join(map(str, keys))} all fit" if keys else ""
     return SchemaError(f"{message}{fit}{list_columns(head)}", where=path, remedy=remedy)

@@ -14,12 +14,11 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from secid.errors import InputError, UsageError
-from secid.files import PARTIAL, sha256_of
+from secid.files import sha256_of
 from secid.progress import Progress
 from secid.read.objects import ObjectSpec, Spec, specs_of
-from secid.read.stream import HUB_PREFIX, STDIN, once_only
+from secid.read.stream import HUB_PREFIX, STDIN, is_read_once
 from secid.records import Source, encodable
-from secid.settings import Settings
 
 if TYPE_CHECKING:
     from secid.read.hub import HubFiles
@@ -37,16 +36,6 @@ def changed_files(paths: Iterable[str]) -> list[str]:
     files = [(path, Path(path)) for path in paths]
     hashes = [(path, file, _manifest_hash(file, file.parent / MANIFEST)) for path, file in files]
     return [path for path, file, sha256 in hashes if sha256 and sha256 != sha256_of(file)]
-
-
-def files_of_killed_run(folder: Path) -> list[Path]:
-    """Return the files of a run that was killed before it renamed its manifest, followed by the manifest.
-
-    Such a manifest still has a partial name. The run's files are those whose hashes it lists.
-    """
-    manifests = [path for path in folder.glob(f".{MANIFEST}.*") if PARTIAL.search(path.name)]
-    hashes = [(path, _manifest_hash(path, manifest)) for manifest in manifests for path in folder.iterdir()]
-    return [*(path for path, sha256 in hashes if sha256 and sha256 == sha256_of(path)), *manifests]
 
 
 def _manifest_hash(path: Path, manifest: Path) -> str | None:
@@ -99,24 +88,24 @@ class _Entry:
     data: ObjectSpec | None = None
 
 
-def sources_and_words(sources: Any, settings: Settings, progress: Progress) -> tuple[tuple[Source, ...], list[str]]:
+def sources_and_words(sources: Any, progress: Progress) -> tuple[tuple[Source, ...], list[str]]:
     """Return sources as `resolve_sources` does, and the words that name them on a command line. Note unread files.
 
     The word for an object is `-`, as for standard input, because no command can read it again.
     """
     specs = specs_of(sources)
-    resolved = resolve_sources(specs, settings)
+    resolved = resolve_sources(specs)
     words = [spec if isinstance(spec, str) else STDIN for spec in specs]
     for line in notes_on_unread_files(words):
         progress.note(line)
     return resolved, words
 
 
-def resolve_sources(sources: Any, settings: Settings) -> tuple[Source, ...]:
+def resolve_sources(sources: Any) -> tuple[Source, ...]:
     """Return the named sources of a command line or an API call (see `specs_of`) in the same order.
 
     Raises InputError if a pattern or path matches nothing or may not be read, or a shard is missing. Raises UsageError
-    if a file is given twice, two sources have the same name, or several sources are standard input or the same pipe.
+    if a file is named twice, two sources have the same name, or several sources are standard input or the same pipe.
     """
     try:
         entries = _entries(specs_of(sources))
@@ -256,7 +245,6 @@ def _expand(pattern: str) -> list[str]:
 
 
 def _similar_names(path: Path) -> str:
-    """Return a remedy that lists similar names, if there are any."""
     if not path.parent.is_dir():
         return f"check the path: there is no directory {path.parent}"
     names = {child.name: stem(child.name) for child in sorted(path.parent.iterdir()) if child.name[0] != "."}
@@ -266,7 +254,6 @@ def _similar_names(path: Path) -> str:
 
 
 def _folder(path: str) -> list[_Entry]:
-    """Return the sources of a folder."""
     files, name, folder = _folder_files(path), Path(path).resolve().name, Path(path)
     return [_Entry(name, files, folder.parent)] if _is_saved_dataset(folder) else _groups(name, folder, files)
 
@@ -406,7 +393,7 @@ def _refuse_repeats(sources: Sequence[Source]) -> None:
     by_name: dict[str, Source] = {}
     by_pipe: dict[Path, str] = {}
     for source in sources:
-        for path in filter(once_only, source.paths if source.data is None else ()):
+        for path in filter(is_read_once, source.paths if source.data is None else ()):
             other = by_pipe.setdefault(Path("/dev/stdin" if path == STDIN else path).resolve(), source.name)
             if other != source.name or source.name in by_name:
                 raise UsageError(

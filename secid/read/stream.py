@@ -30,11 +30,8 @@ HUB_PREFIX = "hf://"
 CHUNK_BYTES = 1 << 20
 """Bytes per read. Larger reads are not faster, and take more memory."""
 
-BLOCK_BYTES = 1 << 18
+PARSE_BLOCK_BYTES = 1 << 18
 """Maximum bytes of lines to parse at once, so that their rows stay in the processor's cache."""
-
-SPOOL_LIMIT = 16 << 30
-"""Maximum size of a temporary copy in bytes (16 GiB). Parquet and Arrow need random access."""
 
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
@@ -50,7 +47,7 @@ def on_disk(path: str) -> str:
     return local(path)
 
 
-def once_only(path: str) -> bool:
+def is_read_once(path: str) -> bool:
     """Tell whether a path can be read only once: standard input, an object, a pipe (`<(command)`, mkfifo), a device."""
     file = Path(path)
     return path == STDIN or is_object(path) or (file.exists() and not file.is_file())
@@ -97,17 +94,21 @@ class ByteStream:
     def __init__(self, path: str, raw: BinaryIO | None = None) -> None:
         self.path = path
         self._raw = _open(path) if raw is None else raw
-        self._in_place = raw is not None or not once_only(path)
+        self._in_place = raw is not None or not is_read_once(path)
         self._counted = _Counted(self._raw)
         self._packed = io.BufferedReader(cast("io.RawIOBase", self._counted), CHUNK_BYTES)
         self._random: BinaryIO | None = None
         with self._errors():
             magic = self._packed.peek(4)[:4]
         self.compression = "gz" if magic.startswith(GZIP_MAGIC) else "zst" if ZSTD_MAGIC.match(magic) else ""
-        self._plain = self._packed
-        if self.compression:
-            unpacked = _gzip(self._packed) if self.compression == "gz" else _zstd(self._packed)
-            self._plain = io.BufferedReader(unpacked, CHUNK_BYTES)
+        unpacked: Any = None
+        if self.compression == "gz":
+            unpacked = gzip.GzipFile(fileobj=self._packed, mode="rb")
+        elif self.compression == "zst":
+            import pyarrow as pa  # only if a file needs it
+
+            unpacked = pa.CompressedInputStream(pa.PythonFile(self._packed, "r"), "zstd")
+        self._plain = self._packed if unpacked is None else io.BufferedReader(unpacked, CHUNK_BYTES)
 
     @property
     def n_bytes_read(self) -> int:
@@ -137,12 +138,12 @@ class ByteStream:
                 yield None
 
     def line_blocks(self, limit: int) -> Iterator[bytes | None]:
-        """Yield blocks of whole lines, of at most BLOCK_BYTES, or one longer line; None for a line over `limit`."""
+        """Yield blocks of whole lines, up to PARSE_BLOCK_BYTES, or one longer line; None for a line over `limit`."""
         plain, lines = self._plain, self.lines(limit)
         while True:
             with self._errors():
                 ahead = plain.peek(1)
-                block = plain.read(ahead.rfind(b"\n", 0, BLOCK_BYTES) + 1)
+                block = plain.read(ahead.rfind(b"\n", 0, PARSE_BLOCK_BYTES) + 1)
             if block:
                 yield block
             elif not ahead:
@@ -162,9 +163,6 @@ class ByteStream:
         if self._random is None:
             self._random = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
             while chunk := self.read():
-                if self._random.tell() > SPOOL_LIMIT:
-                    message = f"unpacks to more than {SPOOL_LIMIT >> 30} GiB"
-                    raise InputError(message, where=self.path, remedy="unpack it first, and name the unpacked file")
                 self._random.write(chunk)
         self._random.seek(0)
         return self._random
@@ -201,23 +199,12 @@ class ByteStream:
             ) from error
 
 
-def _gzip(packed: BinaryIO) -> io.RawIOBase:
-    return cast("io.RawIOBase", gzip.GzipFile(fileobj=packed, mode="rb"))
-
-
-def _zstd(packed: BinaryIO) -> io.RawIOBase:
-    # Imported only if a file needs it.
-    import pyarrow as pa
-
-    return cast("io.RawIOBase", pa.CompressedInputStream(pa.PythonFile(packed, "r"), "zstd"))
-
-
 def _open(path: str) -> BinaryIO:
     if path == STDIN:
         return sys.stdin.buffer
     try:
         # An unbuffered read of a pipe may return fewer bytes than requested; a buffered read waits for all of them.
-        return Path(on_disk(path)).open("rb", buffering=CHUNK_BYTES if once_only(path) else 0)
+        return Path(on_disk(path)).open("rb", buffering=CHUNK_BYTES if is_read_once(path) else 0)
     except OSError as error:
         raise InputError(f"cannot be opened ({error.strerror})", where=path, remedy=OPEN_REMEDY) from error
 
@@ -228,8 +215,7 @@ Row = dict[str, Any] | list[Any]
 """A dict of named columns, or a list of cells if columns have no names."""
 
 ROW_LIMIT = 64 << 20
-"""Maximum size of a row in bytes (64 MiB): four orders of magnitude above a record with ten long passages, but small
-enough that a hostile file cannot fill memory."""
+"""Maximum size of a row in bytes (64 MiB), ten thousand times a record with ten long passages. Memory holds it."""
 
 PART_BYTES = 1 << 20
 """Target size of a part in bytes. Hundreds of typical rows hide the cost of a call. The last row may exceed it."""
@@ -249,8 +235,8 @@ JSON_TYPES = {dict: "object", list: "list", tuple: "list", str: "text", bool: "t
 
 @dataclass(frozen=True, slots=True)
 class Broken:
-    """A row that could not be parsed. `reason` is a key of REASONS. It must not be subscriptable, because extractors
-    rely on a TypeError.
+    """A row that could not be parsed. `reason` is a key of SKIP_REASONS. It must not be subscriptable, because
+    extractors rely on a TypeError.
     """
 
     reason: str
@@ -260,18 +246,18 @@ class Broken:
 class Part(NamedTuple):
     """Consecutive rows of a file. numbers: their 1-based line or row numbers.
 
-    done : share of the file read up to the last row; 0.0 if the container's progress is measured in bytes instead.
+    fraction_read : of the file, up to the last row; 0.0 if the container's progress is measured in bytes instead.
     """
 
     numbers: Sequence[int]
     rows: Sequence[Row | Broken]
-    done: float = 0.0
+    fraction_read: float = 0.0
 
 
-Parts = Iterator[Part]
+PartIterator = Iterator[Part]
 
 
-def in_parts(rows: Iterator[tuple[int, Row | Broken, int]]) -> Parts:
+def in_parts(rows: Iterator[tuple[int, Row | Broken, int]]) -> PartIterator:
     """Group rows into parts of PART_BYTES or PART_ROWS. rows: tuples (number, row, size in bytes)."""
     numbers: list[int] = []
     values: list[Row | Broken] = []

@@ -25,7 +25,7 @@ from secid.read.stream import (
     Broken,
     ByteStream,
     Part,
-    Parts,
+    PartIterator,
     Row,
     shorten,
     too_large,
@@ -53,7 +53,7 @@ TOO_DEEP = Broken("too_deep", Fact("depth"))
 """Fault of a row that is nested too deeply. orjson stops at a depth of 1024, Python's recursion a little earlier."""
 
 
-def json_lines(stream: ByteStream) -> Parts:
+def json_lines(stream: ByteStream) -> PartIterator:
     """Yield the rows of a JSON lines file, numbered by line, without blank lines. Only \\n ends a line, not U+2028."""
     number = 1
     for block in stream.line_blocks(ROW_LIMIT):
@@ -163,7 +163,7 @@ def _repeated_key(text: bytes | bytearray) -> str | None:
     return repeated[0] if repeated else None
 
 
-def json_document(stream: ByteStream) -> Parts:
+def json_document(stream: ByteStream) -> PartIterator:
     """Yield the rows of a file that is one JSON value: the items of an array or of a wrapper's list, or one object.
 
     Rows are numbered from 1. Raises InputError if the file is not valid JSON or larger than DOCUMENT_LIMIT.
@@ -215,9 +215,7 @@ def _refuse_several_lists(value: dict[str, Any], path: str) -> None:
     ]
     if len(lists) > 1:
         raise InputError(
-            f"several lists of records: {', '.join(lists)}",
-            where=path,
-            remedy="write each to a separate file",
+            f"several lists of records: {', '.join(lists)}", where=path, remedy="write each to a separate file"
         )
 
 
@@ -265,10 +263,7 @@ class Dialect:
     def reader(self, lines: Iterator[str]) -> Iterator[list[str]]:
         """Return an iterator over the rows of lines. It raises csv.Error for a bad row, and can continue after it."""
         return csv.reader(
-            lines,
-            delimiter=self.delimiter,
-            quoting=csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE,
-            strict=True,
+            lines, delimiter=self.delimiter, quoting=csv.QUOTE_MINIMAL if self.quoted else csv.QUOTE_NONE, strict=True
         )
 
 
@@ -357,7 +352,7 @@ def table_rows(stream: ByteStream, dialect: Dialect) -> Iterator[tuple[int, Row 
     reader = dialect.reader(lines)
     names: list[str] | None = None
     while True:
-        first = lines.start_row()
+        first, lines.row_bytes, lines.damage = lines.number + 1, 0, None
         try:
             cells = next(reader)
         except StopIteration:
@@ -399,12 +394,6 @@ class _Lines:
         self.number = 0
         self.row_bytes = 0
         self.damage: Broken | None = None
-
-    def start_row(self) -> int:
-        """Start a row: reset its size and damage, and return the number of its first line."""
-        self.damage = None
-        self.row_bytes = 0
-        return self.number + 1
 
     def __iter__(self) -> Iterator[str]:
         return self

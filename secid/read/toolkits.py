@@ -23,8 +23,8 @@ from secid.read.binding import (
     QUERY_NAMES,
     SCALARS,
     Binding,
+    ColumnKey,
     Head,
-    Key,
     bind_columns,
     columns_named,
     has_word,
@@ -63,19 +63,19 @@ def as_number(value: Any) -> float | None:
         return None
 
 
-def are_numbers(head: Head, key: Key) -> bool:
+def are_numbers(head: Head, key: ColumnKey) -> bool:
     """Tell whether a column holds only numbers, at least one. True, false and numbers written as text count."""
     values = head.column(key)
     return bool(values) and all(as_number(value) is not None for value in values)
 
 
-def is_score(head: Head, key: Key) -> bool:
+def is_score(head: Head, key: ColumnKey) -> bool:
     """Tell whether a column holds only numbers, with at least one fraction."""
     values = head.column(key)
     return are_numbers(head, key) and any(isinstance(v, float) or (isinstance(v, str) and "." in v) for v in values)
 
 
-def flag_columns(head: Head) -> list[Key]:
+def flag_columns(head: Head) -> list[ColumnKey]:
     """Return the columns whose labels are only 0 and 1, or words for them, and include both."""
     return [key for key in head.kinds if {*map(as_label, leaves(head.column(key)))} - {None} == BINARY_LABELS]
 
@@ -118,7 +118,7 @@ def _lists(head: Head, query: str, docs: str) -> Iterator[Binding]:
             yield labelled_objects(query, docs, names[0])
 
 
-def labelled_objects(query: Key, docs: Key, label: str) -> Binding:
+def labelled_objects(query: ColumnKey, docs: ColumnKey, label: str) -> Binding:
     """Return the binding of a list of objects that hold a passage and its label."""
     columns = (str(query), str(docs)) if isinstance(query, str) else None
     return _list(
@@ -127,8 +127,7 @@ def labelled_objects(query: Key, docs: Key, label: str) -> Binding:
     )  # fmt: skip
 
 
-def list_binding(query: Key, docs: Key, label: Key) -> Binding:
-    """Return the binding of a list of passages and a list of their labels."""
+def list_binding(query: ColumnKey, docs: ColumnKey, label: ColumnKey) -> Binding:
     columns = tuple(map(str, (query, docs, label))) if isinstance(query, str) else None
     return _list(str(query), str(docs), str(label), columns, itemgetter(query, docs, label))
 
@@ -153,7 +152,7 @@ def labelled_pair(head: Head) -> list[Binding]:
     ]
 
 
-def pair_binding(query: Key, passage: Key, label: Key, title: Key | None = None) -> Binding:
+def pair_binding(query: ColumnKey, passage: ColumnKey, label: ColumnKey, title: ColumnKey | None = None) -> Binding:
     """Return the binding of labelled pairs; `title` is joined before the passage."""
     get = itemgetter(query, passage, label)
 
@@ -218,7 +217,11 @@ def several_miners(head: Head) -> list[Binding]:
                 (query, positive, negative), splits=True, either=True, note="one source each")
         for query, positive, negative in product(query_columns(head), positives, negatives)
     ]  # fmt: skip
-    return bindings if columns_named(head, NEGATIVE_NAMES) else bindings + _a_source_each(head, miner_columns(head))
+    if columns_named(head, NEGATIVE_NAMES):
+        return bindings
+    names = [key for key, kind in head.kinds.items() if isinstance(key, str) and kind in LISTS | {"text"}]
+    of_miners = [name for name in names if OF_A_MINER.fullmatch(name) and not has_word(name, ABOUT)]
+    return bindings + _a_source_each(head, of_miners)
 
 
 def all_miners(head: Head) -> list[Binding]:
@@ -236,13 +239,7 @@ def _a_source_each(head: Head, columns: list[str]) -> list[Binding]:
     return [_split(query, positive, splits, either=True) for query, positive in both] if splits else []
 
 
-def miner_columns(head: Head) -> list[str]:
-    """Return the columns of lists or texts that are named as one miner's negatives."""
-    names = [key for key, kind in head.kinds.items() if isinstance(key, str) and kind in LISTS | {"text"}]
-    return [name for name in names if OF_A_MINER.fullmatch(name) and not has_word(name, ABOUT)]
-
-
-def are_miners(head: Head, key: Key) -> bool:
+def are_miners(head: Head, key: ColumnKey) -> bool:
     """Tell whether the keys in a column of objects may name miners.
 
     Return False if any object is a passage, if all keys are fields of a passage, if numeric keys hold single texts, or
@@ -376,7 +373,7 @@ def positional_triplet(head: Head) -> list[Binding]:
     ids = [look_like_ids(values) or are_numbers(head, key) for key, values in enumerate(scalars)]
     if len(set(ids)) > 1 and not all(map(look_like_words, scalars)):
         return []
-    if not ids[0] and any(head.is_tag(0, key) for key in (1, 2)):
+    if not ids[0] and any(head.is_tag(key) for key in (1, 2)):
         return []
     return [refuse_wider_rows(bind_columns(head, 0, 1, [2]), head)]
 
@@ -426,7 +423,7 @@ def positional_pair(head: Head) -> list[Binding]:
     return [refuse_wider_rows(pair_binding(0, 1, 2) if n_columns == 3 else pair_binding(0, 2, 3, 1), head)]
 
 
-def by_order(head: Head) -> list[Binding]:
+def ordered_columns(head: Head) -> list[Binding]:
     """Bind three text columns: those of NLI, or columns whose names differ only in a final number or letter a to d."""
     texts = [key for key, kind in head.kinds.items() if kind == "text" and not look_like_ids(head.column(key))]
     keys = [str(key) for key in texts if head.named and not NO_TEXTS.fullmatch(str(key))]

@@ -341,7 +341,5 @@ def known_finding(name: str, where: str, others: Iterable[str] = ()) -> Finding 
     if name in names:
         return None
     raise UsageError(
-        f"unknown finding {name!r}",
-        where=where,
-        remedy=suggest_name(name, names, f"use one of {', '.join(names)}"),
+        f"unknown finding {name!r}", where=where, remedy=suggest_name(name, names, f"use one of {', '.join(names)}")
     )

@@ -5,17 +5,16 @@ from __future__ import annotations
 import json
 import re
 import shlex
-from collections.abc import Collection, Mapping
 from dataclasses import replace
 from functools import cache
 from os import PathLike
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
 
-from secid.errors import EncoderError, InputError, SettingsError, UsageError
+from secid.errors import EncoderError, InputError, SettingsError
 from secid.records import encodable
 from secid.results import Run
-from secid.settings import ENCODERS, FIELDS, FLAG, Resolved, Settings, checked_settings, encoder_kind, flag_of
+from secid.settings import ENCODERS, FIELDS, Settings, checked_settings, encoder_kind, flag_of
 
 if TYPE_CHECKING:
     from pydantic import TypeAdapter, ValidationError
@@ -173,31 +172,6 @@ def settings_of(run: Run | Check, **changes: Any) -> Settings:
         return replace(checked_settings(values, dict.fromkeys(values, REPORT_NAME)), **changes)
     except SettingsError as error:
         raise InputError(f"settings.{error.message}", where=REPORT_NAME, remedy=RUN_REMEDY) from None
-
-
-def refuse_settings(settings: Mapping[str, Any], known: Collection[str], whose: str) -> None:
-    """Raise UsageError if a setting is set that the command does not take.
-
-    settings : settings by name; None means not set.   known : names of the settings that the command takes.
-    whose : noun for the origin of all other settings, such as "the shards".
-    """
-    for name, value in settings.items():
-        if value is not None and name not in known:
-            raise UsageError(f"cannot be set here: its value comes from {whose}", where=flag_of(name), remedy="omit it")
-
-
-def encoder_of(stored: str | None, resolved: Resolved, where: str) -> str | None:
-    """Return the name of the encoder to load: the command's encoder if it names one, otherwise the stored one.
-
-    stored : name in the file `where`.   resolved : settings of the command.
-    Raises SettingsError if the stored name is not text, and EncoderError as in `refuse_unnamed`.
-    """
-    stored = checked_settings({"encoder": stored}, {"encoder": where}).encoder
-    requested = resolved.values.encoder
-    if resolved.origin["encoder"] == FLAG or requested == stored:
-        return requested
-    refuse_unnamed(stored, "encoder", where)
-    return stored
 
 
 def refuse_unnamed(stored: str | None, setting: str, where: str) -> None:

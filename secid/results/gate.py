@@ -142,10 +142,3 @@ class GateVerdict(Displayable):
     def exit_code(self) -> int:
         """Exit code: 1 if a check failed, else 3 if a source is undecided, else 0. Always 0 with `exit_zero`."""
         return PASSED if self.exit_zero else {"pass": PASSED, "fail": FAILED, "undecided": UNDECIDED}[self.outcome]
-
-
-def overall_outcome(outcomes: list[Outcome]) -> Outcome:
-    """Return "fail" if any outcome is "fail", "pass" if all are "pass", otherwise or without outcomes "undecided"."""
-    if "fail" in outcomes:
-        return "fail"
-    return "pass" if outcomes and all(outcome == "pass" for outcome in outcomes) else "undecided"

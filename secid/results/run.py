@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 
 # Relations between sources: overlaps and comparisons.
 
-Number = Literal["score", "trace"]
+ComparedNumber = Literal["score", "trace"]
 """Number that a pair is compared by: the score, or tr M if too many sets of shared queries would need a matrix."""
 
 
@@ -75,7 +75,7 @@ class Comparison:
     established: bool
     queries_needed_50: int | None
     queries_needed_80: int | None
-    number: Number = "score"
+    number: ComparedNumber = "score"
     hardness: PairedDifference | None = None
     outscoring: PairedDifference | None = None
 

@@ -175,7 +175,6 @@ def run_key(run: Run) -> str:
 
 
 def _hashes(folder: Path, run: Run) -> dict[str, str]:
-    """Return file -> SHA-256 for a run's tables."""
     path = folder / "state" / TABLES
     with damage_named(path, folder):
         index = json.loads(path.read_text(encoding="utf-8"))
@@ -196,7 +195,6 @@ def _arrays(folder: Path, name: str, sha256: str) -> dict[str, npt.NDArray[Any]]
 def read_table(folder: Path, source: str, temperature: float) -> TripletTable:
     """Read the triplet table of one source. The input files are not needed.
 
-    temperature : the run's temperature.
     The table's `query` is a place in the query_keys of the source's state. `positive`, `negative` and `place` are
     numbered within the table, and a negative listed by several records has one number per record. The coverage of
     positives is NaN, because it is not stored.
@@ -394,13 +392,8 @@ def write_state(measured: Iterable[Measured], folder: Path) -> None:
             QUERY_KEYS: torch.from_numpy(item.query_keys.copy()),
             QUERY_INFLUENCE: torch.from_numpy(item.influence.per_query[:, 0].copy()),
         }
+        data = torch_bytes(tensors)
+        (folder / name).write_bytes(data)
         entry = {"source": item.name, "file": name, "n_negatives": item.state.n_negatives}
-        index.append({**entry, "sha256": _write_tensors(folder / name, tensors)})
+        index.append({**entry, "sha256": hashlib.sha256(data).hexdigest()})
     (folder / "index.json").write_text(json.dumps(index, indent=2, ensure_ascii=False) + "\n", encoding="utf-8")
-
-
-def _write_tensors(path: Path, tensors: dict[str, torch.Tensor]) -> str:
-    """Write a file of tensors, and return its SHA-256."""
-    data = torch_bytes(tensors)
-    path.write_bytes(data)
-    return hashlib.sha256(data).hexdigest()

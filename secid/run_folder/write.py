@@ -12,6 +12,7 @@ from pathlib import Path
 from types import TracebackType
 from typing import TYPE_CHECKING, Any
 
+from secid import __version__
 from secid.errors import OutputError, SecidError
 from secid.files import write_error, write_together
 from secid.pages.text import log_line
@@ -20,7 +21,6 @@ from secid.results import Run
 from secid.results.document import PROBE_NAME, json_of
 from secid.results.probe import Probe
 from secid.settings import resolve, value_text
-from secid.version import VERSION
 
 if TYPE_CHECKING:
     from secid.progress import Clock
@@ -61,10 +61,7 @@ def diagnosis() -> dict[str, dict[str, Any]]:
     """
     facts = environment()
     return {
-        "secid": {
-            "version": VERSION,
-            **{name: facts[name] for name in ("python", "platform", "processors")},
-        },
+        "secid": {"version": __version__, **{name: facts[name] for name in ("python", "platform", "processors")}},
         "packages": {name: value or "not installed" for name, value in facts["packages"].items()},
         "devices": _devices(),
         "encoders": _encoders(),
@@ -180,7 +177,8 @@ class RunFolder:
             return self
         if self.path.exists() and not self._force:
             raise OutputError("already exists", where=str(self.path), remedy="name another --run, or add --force")
-        if self.path.exists() and not (self.path.is_dir() and _is_run(self.path)):
+        is_run = (self.path / "report.json").is_file() or (self.path.is_dir() and not any(self.path.iterdir()))
+        if self.path.exists() and not is_run:
             raise OutputError(
                 "is not a run folder, so --force does not replace it",
                 where=str(self.path),
@@ -262,10 +260,6 @@ def _timing_lines(scored: Scored) -> list[str]:
         f"{stage}: " + ", ".join(f"{name} {value:g}" for name, value in entry.items())
         for stage, entry in scored.run.timing.items()
     ]
-
-
-def _is_run(path: Path) -> bool:
-    return (path / "report.json").is_file() or not any(path.iterdir())
 
 
 def _remove_abandoned(parent: Path) -> None:

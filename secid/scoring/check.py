@@ -10,7 +10,8 @@ from pathlib import Path
 
 import numpy as np
 
-from secid.analyses.overlap import Listed, overlaps
+from secid import __version__
+from secid.analyses.overlap import SourceNegatives, overlaps
 from secid.arrays import distinct, pairs
 from secid.errors import UsageError
 from secid.findings.copies import has_one_positive
@@ -37,10 +38,9 @@ from secid.records import Source
 from secid.results import SourceReport
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import CHECK_SCHEMA_VERSION, Check, Evaluation, SourceCaution, TextFacts, repair_defects
-from secid.results.inputs import STANDARD_INPUT, flag_words, has_hidden_characters, repair_command
+from secid.results.commands import STANDARD_INPUT, flag_words, has_hidden_characters, repair_command
 from secid.scoring.encoders import choose_tokenizer
 from secid.settings import READING_SETTINGS, Resolved, Settings
-from secid.version import VERSION
 
 SAVED_CHECK_NAME = "check.json"
 """Name of the file in the suggested command that saves a check."""
@@ -70,7 +70,7 @@ def check_sources(
     try:
         progress.start("text rules", None, "")
         plan = draft.with_text_findings(text_rules(*draft.texts, threads=settings.threads)).plan
-        one_positive = has_one_positive(draft.whole)
+        one_positive = has_one_positive(draft.full_plan)
         settings = choose_tokenizer(plan, resolved, progress).values
         checker = _Checker(plan, settings, folder, progress, evaluation)
         files = {reader.source.name: reader for reader in readers}
@@ -78,10 +78,10 @@ def check_sources(
         checker.close()
     finally:
         draft.close()
-    listed = [Listed(item.name, item.query[item.triplet_record()], item.negatives) for item in plan.sources]
+    listed = [SourceNegatives(item.name, item.query[item.triplet_record()], item.negatives) for item in plan.sources]
     return Check(
         schema_version=CHECK_SCHEMA_VERSION,
-        secid_version=VERSION,
+        secid_version=__version__,
         tokenizer=settings.tokenizer,
         tokens_by=TOKENS_BY,
         evaluation=None
@@ -104,10 +104,7 @@ def check_sources(
 
 
 def with_commands(check: Check, specs: Sequence[str], settings: Mapping[str, object]) -> Check:
-    """Add the commands that write copies of the sources without defects. If no source needs one, change nothing.
-
-    specs, settings : sources and settings of the check as typed.
-    """
+    """Add the commands that write copies of the sources without defects. If no source needs one, change nothing."""
     unusable = STANDARD_INPUT in specs or any(map(has_hidden_characters, specs))
     if unusable or not any(repair_defects(source) for source in check.sources):
         return check
@@ -143,7 +140,6 @@ class _Checker:
         self._gates = CoverageSample(plan, folder, settings.seed)
 
     def close(self) -> None:
-        """Close the temporary files."""
         self._gates.close()
 
     def source(self, planned: PlannedSource, reader: Reader) -> tuple[SourceReport, TextFacts]:
@@ -158,6 +154,7 @@ class _Checker:
             "negative": (self._passages, distinct(planned.negatives)),
         }
         summary = text_findings(self._plan, planned, self._matcher, settings)
+        n_changed = len(changed_files([file.path for file in reader.files]))
         report = SourceReport(
             name=planned.name,
             files=reader.content(),
@@ -184,7 +181,7 @@ class _Checker:
                     **_row_cautions(planned, settings.examples),
                     "tokenizer_misfit": self._misfit(planned),
                     "inactive_lexical_gate": gate,
-                    "changed_since_mined": _changed_files(reader),
+                    "changed_since_mined": CautionEvidence(n_changed, n_changed / len(reader.files)),
                     **({} if self._leaks is None else self._leaks.cases(planned, settings.examples)),
                 }.items()
             ),
@@ -210,13 +207,6 @@ def _caution(name: str, case: CautionEvidence, settings: Settings) -> SourceCaut
         values=case.values,
         examples=case.examples,
     )
-
-
-def _changed_files(reader: Reader) -> CautionEvidence:
-    """Return how many of a source's files differ from the hash in their manifest. Ignore files without a manifest."""
-    paths = [file.path for file in reader.files]
-    n = len(changed_files(paths))
-    return CautionEvidence(n, n / len(paths))
 
 
 def _row_cautions(planned: PlannedSource, n_examples: int) -> dict[str, CautionEvidence]:

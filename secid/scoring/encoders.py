@@ -7,22 +7,19 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from dataclasses import replace
-from itertools import islice
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
 
 from secid.errors import UsageError
 from secid.progress import Progress, Silent
-from secid.records import Record
-from secid.results.inputs import probe_command
+from secid.results.commands import probe_command
 from secid.results.probe import MIN_HELD_OUT
 from secid.settings import Resolved, Settings, SettingsDict, encoder_kind, flag_of, resolve, with_encoder, with_guide
 
 if TYPE_CHECKING:
     from secid.encode import Description, Encoder, EncoderLike
-    from secid.findings.lexical_gate import Misread, Texts
+    from secid.findings.lexical_gate import Misread
     from secid.pool import Plan
-    from secid.read import Reader
     from secid.results import EncoderInfo, Run
     from secid.scoring.run import Scored
     from secid.scoring.stages import ReadSources
@@ -95,7 +92,6 @@ def _refuse_missing_one(settings: Settings, progress: Progress) -> Path | None:
 
 
 def guide_is_target() -> UsageError:
-    """Return the error for a guide that is the target encoder."""
     return UsageError(
         "is the target encoder, which cannot find its own false negatives",
         where=flag_of("guide"),
@@ -218,10 +214,7 @@ def refuse_one_encoder_twice(encoders: Sequence[EncoderLike | None]) -> None:
 def with_other_encoders(
     scored: Scored, read: ReadSources, names: Sequence[str], work: Path, progress: Progress
 ) -> Scored:
-    """Add the ablation over encoders to a run, at the run's budget. The target encoder is the base.
-
-    names : other encoders.   work : folder for temporary files.
-    """
+    """Add the ablation over encoders to a run, at the run's budget. The target encoder is the base."""
     from secid.analyses.ablations import ABLATIONS, over_encoders
     from secid.scoring.run import scores_under
 
@@ -284,48 +277,17 @@ def choose_tokenizer(plan: Plan, resolved: Resolved, progress: Progress) -> Reso
     if resolved.origin["tokenizer"] != "default":
         return resolved
     fits = [(misread(plan, source, settings.tokenizer, settings.seed), source.name) for source in plan.sources]
-    return _with_better_tokenizer(resolved, fits, progress)
+    return with_better_tokenizer(resolved, fits, progress)
 
 
-def choose_tokenizer_for_texts(
-    queries: Texts, passages: Texts, name: str, resolved: Resolved, progress: Progress
-) -> Resolved:
-    """Choose a tokenizer as `choose_tokenizer` does, for texts to search. name: noun for these texts in the note."""
-    from secid.findings.lexical_gate import misread_texts
-
-    settings = resolved.values
-    if resolved.origin["tokenizer"] != "default":
-        return resolved
-    return _with_better_tokenizer(
-        resolved, [(misread_texts(queries, passages, settings.tokenizer, settings.seed), name)], progress
-    )
-
-
-def choose_tokenizer_for_files(readers: Sequence[Reader], resolved: Resolved, progress: Progress) -> Resolved:
-    """Choose one tokenizer for all shards, as `choose_tokenizer` does, by the first rows of each source.
-
-    A default that fits is also recorded as an automatic choice, so that no shard chooses again by its own rows.
-    """
-    from secid.findings.lexical_gate import READ_CHARACTERS, SAMPLE_TEXTS, WORD_TOKENIZERS, Misread
-    from secid.pool import SPLITTERS
-
-    split, fits = SPLITTERS[WORD_TOKENIZERS[resolved.values.tokenizer]], []
-    for reader in readers:
-        records = islice((item for item in reader if isinstance(item, Record)), SAMPLE_TEXTS)
-        texts = (text[:READ_CHARACTERS] for record in records for text in (record.query, *record.positives[:1]))
-        fits.append((Misread.of(texts, split), reader.source.name))
-    with_tokenizer = _with_better_tokenizer(resolved, fits, progress)
-    return with_tokenizer.automatic(tokenizer=with_tokenizer.values.tokenizer)
-
-
-def _with_better_tokenizer(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: Progress) -> Resolved:
+def with_better_tokenizer(resolved: Resolved, fits: Sequence[tuple[Misread, str]], progress: Progress) -> Resolved:
     """Choose a tokenizer by the source with the largest share of misread texts. fits: (misreadings, name) by source."""
-    from secid.findings.lexical_gate import MULTILINGUAL, NOTICED_MISREAD, Misread
-    from secid.pages.sections.verdict import MISREADS
+    from secid.findings.lexical_gate import MIN_MISREAD_SHARE, MULTILINGUAL, Misread
+    from secid.pages.statuses import MISREADS
     from secid.pages.text import percent, short
 
     fit, name = max(fits, key=lambda pair: pair[0].fraction, default=(Misread(0, {}), ""))
-    if fit.effect is None or fit.fraction < NOTICED_MISREAD:
+    if fit.effect is None or fit.fraction < MIN_MISREAD_SHARE:
         return resolved
     default = resolved.values.tokenizer
     share = f"{percent(fit.fraction)} of the texts of {short(name)}"

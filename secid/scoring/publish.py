@@ -9,17 +9,19 @@ import numpy as np
 
 from secid.analyses.analysis import Context
 from secid.analyses.controls import Control
-from secid.analyses.ranking import score_interval
-from secid.analyses.shared_queries import MIN_SHARED_QUERIES, SharedCounts, SourcePairs
-from secid.arrays import Flags, Floats, distinct
+from secid.analyses.ranking import probabilities_first, score_interval, tie_letters
+from secid.analyses.shared_queries import MIN_SHARED_QUERIES, SharedCounts, SourcePairs, same_queries
+from secid.arrays import Flags, Floats, distinct, is_known
 from secid.encode.selftest import MAX_NOISE, NOISE_FACTOR
 from secid.measure.gates import INVERSION, ProxyValues, gate_means, proxies
 from secid.measure.information import spectral_nats, spectrum, trace
 from secid.measure.interval import MIN_QUERIES, Difference, finite_interval
+from secid.measure.uncertainty import covariance
 from secid.pool import Plan
 from secid.results import (
     Against,
     BudgetPoint,
+    Comparison,
     ControlResult,
     Hardness,
     InputFile,
@@ -30,7 +32,7 @@ from secid.results import (
     SourceScore,
     Status,
 )
-from secid.results.inputs import no_command, repair_command
+from secid.results.commands import no_command, repair_command
 from secid.results.sources import TableNumbers
 from secid.settings import Settings
 from secid.triplets.estimates import Estimate
@@ -53,11 +55,11 @@ def noise_warnings(distance: float) -> tuple[RunWarning, ...]:
 
 def comparison_warnings(pairs: SourcePairs, counts: SharedCounts) -> tuple[RunWarning, ...]:
     """Warn about pairs compared by tr M or not at all, and rows with different queries. Source: METHOD 16.1."""
-    warnings, n_pairs = [], len(pairs.gaps) + len(pairs.apart)
-    if pairs.apart:
-        first, second, n_shared = pairs.apart[0]
+    warnings, n_pairs = [], len(pairs.gaps) + len(pairs.few_shared)
+    if pairs.few_shared:
+        first, second, n_shared = pairs.few_shared[0]
         values = {"first": first, "second": second, "n_shared_queries": n_shared}
-        values |= {"n_apart": len(pairs.apart), "n_pairs": n_pairs}
+        values |= {"n_apart": len(pairs.few_shared), "n_pairs": n_pairs}
         warnings.append(RunWarning(kind="few_shared_queries", values=values))
     if not counts.one_set:
         values = {"n_common": counts.n_common, "n_smallest": counts.n_smallest, "n_largest": counts.n_largest}
@@ -76,12 +78,11 @@ def chosen_query_warnings(
     queries. This uses only other sources with at least MIN_SHARED_QUERIES sampled queries on both sides. If there are
     none, the warning leaves the source out.
     has : (S, n) flags of the queries that each source has.   hardness : sums by query of each source.
-    n_queries : number of queries in the run.
     """
     sources = {}
     for place, (name, in_source) in enumerate(zip(names, has, strict=True)):
         sides = [
-            [sums.among(queries) for queries in (in_source, ~in_source)]
+            [sums.restrict(queries) for queries in (in_source, ~in_source)]
             for sums in (*hardness[:place], *hardness[place + 1 :])
         ]
         both = [pair for pair in sides if min(len(part.queries) for part in pair) >= MIN_SHARED_QUERIES]
@@ -104,9 +105,9 @@ def few_query_warnings(n_queries: Mapping[str, int]) -> tuple[RunWarning, ...]:
     )
 
 
-def unequal_size_warnings(level: Sequence[Measured] | None, settings: Settings) -> tuple[RunWarning, ...]:
+def unequal_size_warnings(equal_size: Sequence[Measured] | None, settings: Settings) -> tuple[RunWarning, ...]:
     """Warn if sources are ranked at a budget beyond 1 although they have unequal sizes."""
-    if level is not None or settings.budget <= 1.0:
+    if equal_size is not None or settings.budget <= 1.0:
         return ()
     return (RunWarning(kind="unequal_sizes", values={"budget": settings.budget}),)
 
@@ -250,19 +251,19 @@ def hardness_of(estimate: Estimate | None) -> Hardness | None:
 def source_report(
     context: Context,
     item: Measured,
-    level: Measured | None,
+    equal_size: Measured | None,
     files: Mapping[str, InputFile],
     run: str | None,
     **ranked: Any,
 ) -> SourceReport:
     """Return the report of one source.
 
-    level  : the source cut to equal size; `item` itself if nothing was cut; None if sources cannot be cut.
-    files  : input files by path.   run : run folder that will be written, or None.
-    ranked : fields of SourceScore that depend on other sources, such as the rank.
+    equal_size : the source cut to equal size; `item` itself if nothing was cut; None if sources cannot be cut.
+    files      : input files by path.   run : run folder that will be written, or None.
+    ranked     : fields of SourceScore that depend on other sources, such as the rank.
     """
     settings, findings = context.settings, context.findings[item.name]
-    planned = item.table.source
+    planned, columns = item.table.source, item.table.columns()
     inputs = tuple(files[path] for path in planned.source.paths)
     answer = findings.status
     return SourceReport(
@@ -282,8 +283,10 @@ def source_report(
         score=SourceScore(
             without_flagged=context.without_flagged[item.name],
             proxies=Proxies(**vars(_proxies(item))),
-            gate_histograms={name: _histogram(values, item.table.share) for name, values in shown_gates(item)},
-            equal_curve=() if level is None or level is item else _curve(level.eigenvalues, level.influence),
+            gate_histograms={name: _histogram(columns[name], item.table.share) for name in SHOWN_GATES},
+            equal_curve=()
+            if equal_size is None or equal_size is item
+            else _curve(equal_size.eigenvalues, equal_size.influence),
             **measurement(item, settings),
             **ranked,
         ),
@@ -316,14 +319,52 @@ def _proxies(item: Measured) -> ProxyValues:
     return proxies(item.triplets, table.dots(), table.gates(), item.record_gradient, table.temperature)
 
 
-def shown_gates(item: Measured) -> list[tuple[str, Floats]]:
-    """Return (name, (T,) values) of each gate with a histogram."""
-    columns = item.table.columns()
-    return [(name, columns[name]) for name in SHOWN_GATES]
-
-
 def _histogram(values: Floats, share: Floats | None) -> tuple[int, ...]:
     """Return the number of negatives in each bin. Round cumulative sums, so that the bins add up to the total."""
     counts, _ = np.histogram(values, bins=HISTOGRAM_BINS, range=(0.0, 1.0), weights=share)
     sums = np.rint(np.cumsum(counts)).astype(np.int64)
     return tuple(int(count) for count in np.diff(sums, prepend=0))
+
+
+def source_reports(
+    context: Context, compared: Sequence[Comparison], files: Mapping[str, InputFile], run_folder: str | None
+) -> tuple[SourceReport, ...]:
+    """Return the published numbers of all sources, in rank order."""
+    settings, sets = context.settings, context.ranked
+    names = context.equal_hardness.ranked([item.name for item in sets])
+    places, ties = {name: place for place, name in enumerate(names, 1)}, tie_letters(names, compared)
+    first: dict[str, float] = {}
+    if same_queries(sets):
+        ranked = sets[: len(names)]
+        scores, effects = [item.nats(settings.budget) for item in ranked], [item.influence for item in ranked]
+        n_queries = [effect.n_queries for effect in effects]
+        chance = probabilities_first(scores, covariance(effects), n_queries, settings.seed)
+        first = dict(zip(names, chance.tolist(), strict=True))
+    equal_size: Sequence[Measured | None] = context.equal_size or [None] * len(sets)
+    return tuple(
+        source_report(
+            context,
+            item,
+            numbers,
+            files,
+            run_folder,
+            rank=places.get(item.name),
+            tie=ties.get(item.name),
+            probability_first=first.get(item.name),
+            on_shared=None if shared is item else table_numbers(shared, score, context.reference, settings.budget),
+        )
+        for item, shared, score, numbers in zip(context.items, context.table, sets, equal_size, strict=True)
+    )
+
+
+def control_results(context: Context) -> tuple[ControlResult, ...]:
+    names = [item.name for item in context.ranked]
+    pool = distinct(
+        np.concatenate([ids for item in context.items for ids in (item.triplets.positive, item.triplets.negative)])
+    )
+    results = []
+    for (control, item), gaps in zip(context.controls, context.control_gaps, strict=True):
+        n_new_texts = int((~is_known(distinct(item.triplets.negative), pool)).sum())
+        item_gaps = {name: gaps[name] for name in names if name in gaps}
+        results.append(control_result(control, item, n_new_texts, item_gaps, context.settings))
+    return tuple(results)

@@ -21,20 +21,17 @@ from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import Any
 
-import numpy as np
 import numpy.typing as npt
 
+from secid import __version__
 from secid.analyses.analysis import Context
 from secid.analyses.controls import chosen_kinds
-from secid.analyses.ranking import comparisons, probabilities_first, tie_letters
+from secid.analyses.ranking import comparisons
 from secid.analyses.registry import analyse
-from secid.analyses.shared_queries import same_queries
-from secid.arrays import distinct, is_known
 from secid.encode import Encoder
 from secid.findings.summary import SourceFindings, judge_texts
 from secid.findings.texts import RunTexts
 from secid.measure.blocks import Vectors
-from secid.measure.uncertainty import covariance
 from secid.pool import DocumentFrequencies
 from secid.pool.plan import QuerySubset
 from secid.pool.reading import read_draft
@@ -43,15 +40,14 @@ from secid.progress import Clock, Progress
 from secid.read import Reader
 from secid.read.collection import open_noting_bad_rows, with_commits
 from secid.records import Source
-from secid.results import SCHEMA_VERSION, Comparison, ControlResult, InputFile, Run, SourceReport
+from secid.results import SCHEMA_VERSION, Run
 from secid.run_folder.write import environment
 from secid.scoring.encoders import choose_tokenizer
-from secid.scoring.publish import control_result, source_report, table_numbers
+from secid.scoring.publish import control_results, source_reports
 from secid.scoring.stages import Background, ReadSources, measure
 from secid.settings import Resolved, Settings
 from secid.triplets.measure_set import Measured
 from secid.triplets.random_reference import RandomReference
-from secid.version import VERSION
 
 
 @dataclass(frozen=True)
@@ -60,7 +56,6 @@ class Scored:
 
     measured  : each source with all of its queries.   findings : findings by source.
     positives : labelled positives by source, in the form that a baseline stores.
-    frequencies : document frequencies of the run.
     reference : random passages that hardness is measured against.
     scores    : ECI_B used for ranking, at the run's budget; beyond budget 1, with sources cut to equal size.
     vectors   : vectors of the texts, valid as long as the run's work folder exists.
@@ -117,7 +112,7 @@ def read_sources(
         separates = settings.collection is not None and settings.shard is None  # for shards, the merge does it
         resolved = choose_tokenizer(plan, resolved, progress)
         rules = settings, background.known, background.run_texts
-        with in_child_process(len(draft.whole.passages), settings.threads, judge_texts, draft, *rules) as wait:
+        with in_child_process(len(draft.full_plan.passages), settings.threads, judge_texts, draft, *rules) as wait:
             yield ReadSources(
                 draft=draft,
                 wait_for_findings=wait,
@@ -154,14 +149,14 @@ def assemble_run(
     settings = resolved.values
     names = [item.name for item in ranked]
     with clock.stage("publish"):
-        compared = comparisons(context.pairs.in_order(names), settings.budget, context.early_stop)
+        compared = comparisons(context.pairs.sorted_by(names), settings.budget, context.early_stop)
         sources = source_reports(context, compared, read.files, run_folder)
         controls = control_results(context)
     results, missing = analyse(context, clock.stage)
     context.embedder.close()
     run = Run(
         schema_version=SCHEMA_VERSION,
-        secid_version=VERSION,
+        secid_version=__version__,
         settings=replace(resolved, values=with_commits(resolved.values)).document(),
         encoder=encoder.info,
         idf=context.measurer.coverages.info(settings.tokenizer, settings.idf),
@@ -193,48 +188,3 @@ def assemble_run(
         ),
         run_texts=background.run_texts,
     )
-
-
-def source_reports(
-    context: Context, compared: Sequence[Comparison], files: Mapping[str, InputFile], run_folder: str | None
-) -> tuple[SourceReport, ...]:
-    """Return the published numbers of all sources, in rank order."""
-    settings, sets = context.settings, context.ranked
-    names = context.equal_hardness.ranked([item.name for item in sets])
-    places, ties = {name: place for place, name in enumerate(names, 1)}, tie_letters(names, compared)
-    first: dict[str, float] = {}
-    if same_queries(sets):
-        ranked = sets[: len(names)]
-        scores, effects = [item.nats(settings.budget) for item in ranked], [item.influence for item in ranked]
-        n_queries = [effect.n_queries for effect in effects]
-        chance = probabilities_first(scores, covariance(effects), n_queries, settings.seed)
-        first = dict(zip(names, chance.tolist(), strict=True))
-    level: Sequence[Measured | None] = context.level or [None] * len(sets)
-    return tuple(
-        source_report(
-            context,
-            item,
-            numbers,
-            files,
-            run_folder,
-            rank=places.get(item.name),
-            tie=ties.get(item.name),
-            probability_first=first.get(item.name),
-            on_shared=None if shared is item else table_numbers(shared, score, context.reference, settings.budget),
-        )
-        for item, shared, score, numbers in zip(context.items, context.table, sets, level, strict=True)
-    )
-
-
-def control_results(context: Context) -> tuple[ControlResult, ...]:
-    """Return the results of all controls."""
-    names = [item.name for item in context.ranked]
-    pool = distinct(
-        np.concatenate([ids for item in context.items for ids in (item.triplets.positive, item.triplets.negative)])
-    )
-    results = []
-    for (control, item), gaps in zip(context.controls, context.control_gaps, strict=True):
-        n_new_texts = int((~is_known(distinct(item.triplets.negative), pool)).sum())
-        item_gaps = {name: gaps[name] for name in names if name in gaps}
-        results.append(control_result(control, item, n_new_texts, item_gaps, context.settings))
-    return tuple(results)

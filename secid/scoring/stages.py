@@ -20,17 +20,17 @@ from secid.analyses.in_batch import conflicts
 from secid.analyses.ranking import rank_early, without_flagged
 from secid.analyses.shared_queries import SourcePairs, compared_pairs, counts_of, flags_of, same_queries, table_sets
 from secid.analyses.slices import MAX_SLICES
-from secid.arrays import Index, distinct, is_known
+from secid.arrays import distinct, is_known
 from secid.encode import Encoder, smallest_distance
 from secid.encode.device import multiplies_bf16
 from secid.errors import UsageError
-from secid.findings.copies import Positives
+from secid.findings.copies import LabelledPositives
 from secid.findings.lexical_gate import NO_TOKENIZER, lexical, unknown_scripts
 from secid.findings.rows import Inspector
 from secid.findings.summary import RunTextFindings, SourceFindings
 from secid.findings.texts import RunTexts
 from secid.measure.blocks import Triplets
-from secid.measure.in_batch import Conflicts
+from secid.measure.false_negatives import Conflicts
 from secid.measure.sweep import Variant
 from secid.pool import SPLITTERS, DocumentFrequencies, DraftPlan, Lexicon, Plan, PlannedSource
 from secid.pool.make import scored_part
@@ -49,14 +49,14 @@ from secid.scoring.publish import (
 from secid.settings import Resolved, Settings, flag_of
 from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
 from secid.triplets.guide import Guide, guide_scores, random_rows
-from secid.triplets.measure_set import Aspect, Measured, Measurer, aspects, level_sets, sample_positions, tokenizer_of
+from secid.triplets.measure_set import Aspect, Measured, Measurer, aspects, equal_size_sets, sample_positions
 from secid.triplets.random_reference import RandomReference, passage_means, passage_pool, random_reference
 from secid.triplets.table import CoverageTables, lexicons_of, piece_stream, pool_flags, triplets_of
 
 Set = TypeVar("Set", Triplets, Measured)
 NO_REFERENCE = "no_reference"
 NO_SPAN = "no_span"
-MANY_TEXTS = 5_000
+MIN_TEXTS_FOR_BF16_NOTE = 5_000
 """Minimum number of texts for a note that suggests bf16 on a CPU. Encoding that many takes minutes."""
 WaitForLexicons = Callable[[], Mapping[str, Lexicon]]
 WaitForBm25 = Callable[[], Triplets | str] | None
@@ -74,7 +74,7 @@ class Background:
     """
 
     frequencies: DocumentFrequencies | None = None
-    known: Positives | None = None
+    known: LabelledPositives | None = None
     run_texts: RunTexts | None = None
 
 
@@ -85,7 +85,6 @@ class ReadSources:
     draft : plan without text findings, which is enough for encoding.   plan : plan with text findings.
     wait_for_findings : function that waits for the text findings of all rows, and returns them.   texts : its result.
     resolved : settings with the chosen tokenizer.
-    files : files that were read, by path.
     collection : collection whose whole corpus is compared with positives (separation), or None.
     """
 
@@ -105,7 +104,7 @@ class ReadSources:
 
     def batch_rows(self) -> dict[str, Conflicts]:
         """Count in-batch conflicts over all rows of each source's files. Empty if the encoder chooses the positives."""
-        settings, whole = self.resolved.values, self.draft.whole
+        settings, whole = self.resolved.values, self.draft.full_plan
         if settings.positives not in ("first", "random", "all"):
             return {}
         every = replace(settings, max_records=None)
@@ -130,7 +129,7 @@ def measure(
     guide : guide from `load_guide`, or None.   folder : empty folder for vectors.
     """
     settings, early = read.resolved.values, None
-    with beside_encoder(read.draft.plan, settings, folder) as (wait_for_lexicons, wait_for_bm25):
+    with during_encoding(read.draft.plan, settings, folder) as (wait_for_lexicons, wait_for_bm25):
         embedder = encode_texts(read.draft.plan, encoder, settings, folder, clock, progress)
         with clock.stage("text rules"):
             progress.start("text rules", None, "")
@@ -182,7 +181,7 @@ def encode_texts(
 
 
 @contextmanager
-def beside_encoder(plan: Plan, settings: Settings, folder: Path) -> Iterator[tuple[WaitForLexicons, WaitForBm25]]:
+def during_encoding(plan: Plan, settings: Settings, folder: Path) -> Iterator[tuple[WaitForLexicons, WaitForBm25]]:
     """Do work that needs only texts in a child process while the block runs: tokenize, and search by BM25.
 
     Yield two functions. The first waits for the lexicons of the tokenizers that need no encoder, by tokenizer. The
@@ -197,14 +196,14 @@ def beside_encoder(plan: Plan, settings: Settings, folder: Path) -> Iterator[tup
     counted = pool_flags(plan, triplets)
     names = [name for name in tokenizers_of(settings, aspects(settings)) if name in SPLITTERS]
     with child_process(len(plan.passages), settings.threads) as call:
-        wait_for_lexicons = call(lexicons_of, names, plan.queries, plan.passages, counted, folder)
+        wait_for_lexicons = call(lexicons_of, names, plan.queries, plan.passages, counted, folder, settings.tokenizer)
         has_bm25 = "bm25_pool" in chosen_kinds(settings.controls)
         yield wait_for_lexicons, call(bm25_control, plan, triplets, settings) if has_bm25 else None
 
 
 def tokenizers_of(settings: Settings, suite: Sequence[Aspect]) -> list[str]:
     """Return the run's tokenizer and those of the aspects that --ablate varies, each once."""
-    of_variants = [tokenizer_of(variant) for variant in variants_of(suite)] if settings.ablate else []
+    of_variants = [variant.coverage.split("/")[0] for variant in variants_of(suite)] if settings.ablate else []
     return list(dict.fromkeys([settings.tokenizer, *of_variants]))
 
 
@@ -229,19 +228,18 @@ def measurer_of(
     with clock.stage("lex", n_texts=len(plan.queries) + len(plan.passages)):
         coverages = CoverageTables(plan, triplets, folder, known, pieces, progress, wait_for_lexicons())
         for tokenizer in tokenizers_of(settings, suite):
-            coverages.lexicon(tokenizer)
+            coverages.lexicon(tokenizer, with_others=tokenizer == settings.tokenizer)
         coverages.info(settings.tokenizer, settings.idf)
     return Measurer(embedder.vectors, plan.queries.keys, coverages, settings, smallest_distance(encoder)), suite
 
 
 def variants_of(suite: Sequence[Aspect]) -> list[Variant]:
-    """Return all variants of all aspects."""
     return [variant for aspect in suite for variant in aspect.variants.values()]
 
 
 def note_bf16(info: EncoderInfo, n_texts: int, settings: Settings, progress: Progress) -> None:
     """Show a note that bf16 would be faster, if this CPU supports it and encoding takes minutes."""
-    slow = info.device == "cpu" and info.dtype == "float32" and n_texts >= MANY_TEXTS
+    slow = info.device == "cpu" and info.dtype == "float32" and n_texts >= MIN_TEXTS_FOR_BF16_NOTE
     if slow and settings.dtype == "auto" and multiplies_bf16():
         progress.note(
             f"encode: this CPU supports bf16. {flag_of('dtype', 'bf16')} encodes in about two thirds of the time; "
@@ -293,15 +291,15 @@ class MeasuredSets:
 
     items: Sequence[Measured]
     table: Sequence[Measured]
-    level: Sequence[Measured] | None
+    equal_size: Sequence[Measured] | None
     controls: Sequence[tuple[Control, Measured]]
 
     def with_items(self, items: Sequence[Measured]) -> MeasuredSets:
-        """Return the sets with other items. A set of the table or level that is a whole item is replaced, too."""
+        """Return the sets with other items. Sets in `table` and `equal_size` that are whole items change with them."""
         new_of = {id(old): new for old, new in zip(self.items, items, strict=True)}
         table = [new_of.get(id(cut), cut) for cut in self.table]
-        level = None if self.level is None else [new_of.get(id(cut), cut) for cut in self.level]
-        return replace(self, items=items, table=table, level=level)
+        equal_size = None if self.equal_size is None else [new_of.get(id(cut), cut) for cut in self.equal_size]
+        return replace(self, items=items, table=table, equal_size=equal_size)
 
 
 def measured_sets(
@@ -319,7 +317,7 @@ def measured_sets(
     n_triplets = sum(map(len, triplets)) + sum(len(control.triplets) for control in controls)
     with clock.stage("measure", n_triplets=n_triplets):
         shared = table_sets(triplets) or list(triplets)
-        cuts = level_sets(plan, shared, settings.seed)
+        cuts = equal_size_sets(plan, shared, settings.seed)
         of_all = {id(rows) for rows in triplets}
         others = {id(rows): len(rows) for rows in (*shared, *(cuts or ())) if id(rows) not in of_all}
         progress.start("measure", PASSES * (n_triplets + sum(others.values())), "triplets")
@@ -341,13 +339,8 @@ def measured_sets(
         items = all_of(triplets, keep_sum=True)
         measured_controls = [(control, watched.measure(control.kind, None, control.triplets)) for control in controls]
         table = all_of(shared, keep_sum=True)
-        level = None if cuts is None else all_of(cuts, keep_sum=False)
-    return MeasuredSets(items, table, level, measured_controls)
-
-
-def indices_within(item: Measured, part: Measured) -> Index:
-    """Return the indices of a source's triplets whose queries occur in a part of the source."""
-    return np.flatnonzero(is_known(item.triplets.query, distinct(part.triplets.query)))
+        equal_size = None if cuts is None else all_of(cuts, keep_sum=False)
+    return MeasuredSets(items, table, equal_size, measured_controls)
 
 
 def query_warnings(
@@ -389,19 +382,19 @@ def inspect_sets(
         columns, findings[item.name] = inspector.inspect(item)
         items.append(replace(item, table=columns))
         progress.advance(1)
-    table = [
-        new if cut is old else replace(cut, table=new.table.rows(indices_within(new, cut)))
-        for cut, old, new in zip(sets.table, sets.items, items, strict=True)
-    ]
-    level = sets.level
-    if level is not None:  # if nothing is cut from a source, the set is the source
-        level = [new if cut is old else cut for cut, old, new in zip(level, sets.table, table, strict=True)]
+    table = []  # of sources that are cut, the triplets of the queries that remain
+    for cut, old, new in zip(sets.table, sets.items, items, strict=True):
+        inside = is_known(new.triplets.query, distinct(cut.triplets.query))
+        table.append(new if cut is old else replace(cut, table=new.table.rows(np.flatnonzero(inside))))
+    equal_size = sets.equal_size
+    if equal_size is not None:  # if nothing is cut from a source, the set is the source
+        equal_size = [new if cut is old else cut for cut, old, new in zip(equal_size, sets.table, table, strict=True)]
     missing = {
         **({} if embedder.truncated is not None else {"truncated": CUTS_UNKNOWN}),
         **({} if unknown is not None else {"unknown_script": NO_TOKENIZER}),
         **({} if reference is not None else {"hardness": NO_REFERENCE}),
     }
-    return Inspection(replace(sets, items=items, table=table, level=level), reference, findings, missing)
+    return Inspection(replace(sets, items=items, table=table, equal_size=equal_size), reference, findings, missing)
 
 
 def context_of(
@@ -419,7 +412,7 @@ def context_of(
 ) -> Context:
     """Compare the sources, sort them in rank order, and build the context of the analyses."""
     settings, sets, reference = measurer.settings, inspection.sets, inspection.reference
-    cut = ranked_sets(sets.table, sets.level, settings.budget)
+    cut = ranked_sets(sets.table, sets.equal_size, settings.budget)
     pairs = compared_pairs(plan, sets.items, cut, measurer, settings, reference, sets.table)
     hard = {} if reference is None else {item.name: item.table.hardness(reference) for item in sets.items}
     same = same_queries(sets.items)
@@ -434,7 +427,7 @@ def context_of(
         settings=settings,
         items=[sets.items[place] for place in places],
         table=[sets.table[place] for place in places],
-        level=None if sets.level is None else [sets.level[place] for place in places],
+        equal_size=None if sets.equal_size is None else [sets.equal_size[place] for place in places],
         ranked=[cut[place] for place in places],
         pairs=pairs,
         equal_hardness=equal,
@@ -456,7 +449,7 @@ def context_of(
             *noise_warnings(measurer.smallest_distance),
             *lexical(plan, sets.items, measurer.coverages, settings, folder / "cautions"),
             *few_query_warnings({item.name: item.influence.n_queries for item in sets.items}),
-            *unequal_size_warnings(sets.level, settings),
+            *unequal_size_warnings(sets.equal_size, settings),
             *slice_warnings(plan, settings),
         ),
         not_evaluated={
@@ -490,6 +483,6 @@ def with_guide_scores(
     ]
 
 
-def ranked_sets(items: Sequence[Set], level: Sequence[Set] | None, budget: float) -> Sequence[Set]:
+def ranked_sets(items: Sequence[Set], equal_size: Sequence[Set] | None, budget: float) -> Sequence[Set]:
     """Return the ranked sets: up to budget 1 the items, beyond it sets of equal size if possible. Source: METHOD 7."""
-    return items if budget <= 1.0 or level is None else level
+    return items if budget <= 1.0 or equal_size is None else equal_size

@@ -25,7 +25,7 @@ from secid.encode.segment import find_keys, key_words
 from secid.errors import EncoderError, OutputError, plain_message
 from secid.files import remedy_of
 from secid.measure.blocks import CPU, Vectors
-from secid.measure.in_batch import unit
+from secid.measure.false_negatives import unit
 from secid.pool import Plan
 from secid.pool.texts import KEY_BYTES, StoredTexts, TextStore, text_key
 from secid.progress import Progress
@@ -40,7 +40,7 @@ RowWriter = Callable[[Index, Any], None]
 
 ROWS_IN_MEMORY_BYTES = 256 << 20
 """Maximum bytes of rows in the host's memory. A larger table is stored in a file, and each pass copies rows from it."""
-PART_BYTES = 256 << 20
+COPIED_BYTES_AT_ONCE = 256 << 20
 """Bytes of rows that `take` copies before it releases mapped pages. The system may map far more pages than `take`
 reads."""
 UNRESERVABLE = frozenset({errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS})
@@ -123,7 +123,7 @@ class FileRows:
         out : (n, d) on any device.
         """
         rows, places = torch.from_numpy(self._values), torch.from_numpy(self._place[ids])
-        at_once = max(1, PART_BYTES // self._row_bytes)
+        at_once = max(1, COPIED_BYTES_AT_ONCE // self._row_bytes)
         for part, part_places in zip(torch.split(out, at_once), torch.split(places, at_once), strict=True):
             if part.device.type == "cpu":
                 torch.index_select(rows, 0, part_places, out=part)
@@ -365,12 +365,12 @@ def rows_of_ids(vectors: Vectors, role: Role, ids: Index, n_rows: int) -> Iterat
 
 # Rows of a whole corpus in windows: first the run's own texts, then cached texts, then the few remaining ones.
 
-Keys = npt.NDArray[np.uint8]
+KeyBytes = npt.NDArray[np.uint8]
 
 MAX_NEW_SHARE = 0.01
 """Maximum number of additional texts to encode for the corpus, as a share of the run's texts. With
 --set encode_corpus=yes, there is no maximum."""
-WINDOW = 16_384
+COPY_WINDOW = 16_384
 """Number of passages in a window."""
 LOOKUP_BYTES = 1 << 30
 """Bytes of rows per lookup in the cache. Lookups are large because each one reads all keys of the cache."""
@@ -406,9 +406,9 @@ class Corpus:
         vectors, in_plan = self._embedder.vectors, self._places()
         scored = np.sort(in_plan[in_plan >= 0])
         for start, rows in zip(
-            range(0, len(scored), WINDOW), rows_of_ids(vectors, "passage", scored, WINDOW), strict=True
+            range(0, len(scored), COPY_WINDOW), rows_of_ids(vectors, "passage", scored, COPY_WINDOW), strict=True
         ):
-            yield self._given(scored[start : start + WINDOW], rows)
+            yield self._recorded(scored[start : start + COPY_WINDOW], rows)
         others = np.flatnonzero(in_plan < 0)
         at_once = max(1, LOOKUP_BYTES // (4 * vectors.dimension))
         missing = [np.zeros(0, np.int64)]
@@ -449,10 +449,10 @@ class Corpus:
         return [by_row[row] for row in self._row[places].tolist()]
 
     def _windows_of(self, rows: Tensor, vectors: Vectors) -> Iterator[Tensor]:
-        for start in range(0, len(rows), WINDOW):
-            part = rows[start : start + WINDOW].to(vectors.computes_on)
-            yield self._given(np.full(len(part), -1, np.int64), part)
+        for start in range(0, len(rows), COPY_WINDOW):
+            part = rows[start : start + COPY_WINDOW].to(vectors.computes_on)
+            yield self._recorded(np.full(len(part), -1, np.int64), part)
 
-    def _given(self, ids: Index, rows: Tensor) -> Tensor:
+    def _recorded(self, ids: Index, rows: Tensor) -> Tensor:
         self.ids.append(ids)
         return unit(rows)

@@ -19,7 +19,7 @@ from secid.measure.interval import MIN_QUERIES, Difference, interval, reach_95
 
 Names = npt.NDArray[np.bytes_]
 """(Q,) text keys of queries, 16 bytes each."""
-NO_SPREAD = 1e-9
+MAX_ROUNDING_ERROR = 1e-9
 """Maximum standard error of a share that counts as rounding. A single different negative in a billion would give a
 larger error."""
 
@@ -136,7 +136,7 @@ def wilson_interval(estimate: HasError, n_queries: int | None = None) -> tuple[f
         return 0.0, 1.0
     z = reach_95(n_queries)
     p, error = estimate.value, estimate.standard_error
-    n = p * (1 - p) / error**2 if error > NO_SPREAD and 0 < p < 1 else float(n_queries)
+    n = p * (1 - p) / error**2 if error > MAX_ROUNDING_ERROR and 0 < p < 1 else float(n_queries)
     z2 = z**2
     middle = (p + z2 / (2 * n)) / (1 + z2 / n)
     half = z / (1 + z2 / n) * sqrt(p * (1 - p) / n + z2 / (4 * n * n))
@@ -184,7 +184,7 @@ class Moments(NamedTuple):
         return sqrt(square / all_**4)
 
 
-Counted = tuple[Floats, Floats, Index]
+CountedColumns = tuple[Floats, Floats, Index]
 """The columns (amount, weight, cluster) of `Moments.of`."""
 
 
@@ -207,7 +207,7 @@ class GapMoments(NamedTuple):
     products: tuple[int, int, int, int]
 
     @staticmethod
-    def of(negatives: Counted, positives: Counted, n_queries: int) -> GapMoments:
+    def of(negatives: CountedColumns, positives: CountedColumns, n_queries: int) -> GapMoments:
         """Sum the rows of both sides by query. Both sides use the same numbers for the n_queries queries."""
         n_all, n, negatives_moments = _by_query(*negatives, n_queries)
         m_all, m, positives_moments = _by_query(*positives, n_queries)

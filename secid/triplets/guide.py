@@ -27,7 +27,7 @@ from secid.encode import Encoder, smallest_distance
 from secid.encode.reranker import Reranker, pair_keys
 from secid.errors import EncoderError
 from secid.measure.blocks import Triplets
-from secid.measure.margins import lowest_positive
+from secid.measure.false_negatives import lowest_positive
 from secid.measure.sweep import DOT_ROUNDING, sweep
 from secid.pool import Plan, key_ranks, sample_order
 from secid.pool.texts import TextStore
@@ -40,7 +40,7 @@ from secid.triplets.random_reference import PASSAGES_PER_QUERY, near_positive, r
 Guide = Encoder | Reranker
 
 
-class Texts(Protocol):
+class PairTexts(Protocol):
     """Texts for a guide: a plan, or the queries and candidates of a miner."""
 
     @property
@@ -50,7 +50,7 @@ class Texts(Protocol):
     def passages(self) -> TextStore: ...
 
 
-STRATA = 10
+GUIDE_STRATA = 10
 """Number of strata in a sample. They have equal sizes and are ordered by s_qn."""
 RANDOM_PAIRS = 300
 """Number of random passages that a guide scores per source. A share of 10 % then has a standard error of 0.017."""
@@ -64,7 +64,7 @@ class GuideScores:
     """Scores of a guide for the T triplets of a source.
 
     s_query_positive, s_query_negative : (T,) scores; NaN for triplets that are not in the sample.
-    stratum : (T,) stratum of each triplet, 0 to STRATA - 1.
+    stratum : (T,) stratum of each triplet, 0 to GUIDE_STRATA - 1.
     place  : (T,) number of the triplet's negative. With several positives, a negative has several triplets.
     random_score : mean score of the run's random passages; NaN without any, so that no negative is suspect.
     random : share of the source's n_random random passages that are suspect; None without random passages.
@@ -85,7 +85,6 @@ class GuideScores:
 
     @property
     def is_whole(self) -> bool:
-        """True if the guide scored all triplets."""
         return bool(self.scored.all())
 
     def suspect(self) -> Flags:
@@ -126,12 +125,12 @@ def above_positive(s_qn: Floats, s_qp: Floats) -> Flags:
 
 
 def sample_of(
-    plan: Texts, rows: Triplets, s_query_negative: Floats, size: int | None, seed: int
+    plan: PairTexts, rows: Triplets, s_query_negative: Floats, size: int | None, seed: int
 ) -> tuple[Index, Index]:
     """Return the ascending indices of the triplets to score, and (T,) stratum of every triplet. Source: METHOD 8, 10.
 
     s_query_negative : (T,) scores by the target.   size : maximum number of (query, negative) pairs; None for all.
-    Distinct pairs are divided into STRATA strata of equal size by s_qn, and each stratum is sampled. If a pair is
+    Distinct pairs are divided into GUIDE_STRATA strata of equal size by s_qn, and each stratum is sampled. If a pair is
     drawn, all its triplets are. The draw depends on text keys and the seed, not on the order of files or rows.
     If there are at most `size` pairs, all triplets are returned, in a single stratum.
     """
@@ -145,10 +144,10 @@ def sample_of(
     rank = np.empty(n, np.int64)
     # Ties are broken by other bytes of the keys, since the draw would not be random within strata otherwise.
     rank[best_first(-s_query_negative[head], tie)] = np.arange(n)
-    stratum = rank * STRATA // n
+    stratum = rank * GUIDE_STRATA // n
     order = np.lexsort((priority, stratum))
-    first = np.searchsorted(stratum[order], np.arange(STRATA))
-    sizes = (np.arange(1, STRATA + 1) * size) // STRATA - (np.arange(STRATA) * size) // STRATA
+    first = np.searchsorted(stratum[order], np.arange(GUIDE_STRATA))
+    sizes = (np.arange(1, GUIDE_STRATA + 1) * size) // GUIDE_STRATA - (np.arange(GUIDE_STRATA) * size) // GUIDE_STRATA
     place = np.arange(n) - first[stratum[order]]
     is_drawn = np.zeros(n, np.bool_)
     is_drawn[order[place < sizes[stratum[order]]]] = True
@@ -188,7 +187,7 @@ def random_rows(plan: Plan, rows: Triplets, pool: Index, seed: int) -> Triplets:
 
 
 def guide_scores(
-    plan: Texts,
+    plan: PairTexts,
     sources: Sequence[tuple[Triplets, Floats]],
     guide: Guide,
     settings: Settings,
@@ -225,7 +224,7 @@ def guide_scores(
     return columns
 
 
-def _mean_score(plan: Texts, drawn: Sequence[Triplets], scores: Sequence[tuple[Floats, Floats]]) -> float:
+def _mean_score(plan: PairTexts, drawn: Sequence[Triplets], scores: Sequence[tuple[Floats, Floats]]) -> float:
     """Return the mean score of the distinct pairs of query and random passage of all sources; NaN without any."""
     if not drawn:
         return float("nan")
@@ -234,7 +233,7 @@ def _mean_score(plan: Texts, drawn: Sequence[Triplets], scores: Sequence[tuple[F
     return float(np.concatenate([near for _, near in scores])[first].mean())
 
 
-def _suspect_share(plan: Texts, rows: Triplets, scores: GuideScores) -> Estimate:
+def _suspect_share(plan: PairTexts, rows: Triplets, scores: GuideScores) -> Estimate:
     """Return the share of random passages that are suspect, clustered by query."""
     _, each = np.unique(rows.place, return_index=True)
     queries, cluster = np.unique(rows.query[each], return_inverse=True)
@@ -243,7 +242,7 @@ def _suspect_share(plan: Texts, rows: Triplets, scores: GuideScores) -> Estimate
 
 
 def _refuse_one_score(
-    guide: Guide, plan: Texts, to_score: Sequence[Triplets], scores: Sequence[tuple[Floats, Floats]]
+    guide: Guide, plan: PairTexts, to_score: Sequence[Triplets], scores: Sequence[tuple[Floats, Floats]]
 ) -> None:
     """Raise EncoderError if two or more pairs all have the same score, because the guide cannot tell texts apart."""
     values = np.concatenate([part for both in scores for part in both])
@@ -259,7 +258,7 @@ def _refuse_one_score(
 
 
 def _by_rows(
-    plan: Texts,
+    plan: PairTexts,
     to_score: Sequence[Triplets],
     guide: Encoder,
     settings: Settings,
@@ -278,7 +277,7 @@ def _by_rows(
         counts.update(embedder.counts)
         scores = []
         for rows in to_score:
-            subset = rows.among(queries, passages)
+            subset = rows.restrict(queries, passages)
             dots = sweep(embedder.vectors, subset, {}, (), smallest_distance(guide)).dots
             scores.append((dots.query_positive.numpy(), dots.query_negative.numpy()))
         return scores
@@ -289,7 +288,7 @@ def _by_rows(
 
 
 def _by_pair(
-    plan: Texts,
+    plan: PairTexts,
     to_score: Sequence[Triplets],
     guide: Reranker,
     settings: Settings,

@@ -10,7 +10,7 @@ import numpy.typing as npt
 import torch
 
 from secid.arrays import Floats, Index, distinct
-from secid.measure.blocks import Triplets, Vectors, side_by_side
+from secid.measure.blocks import Triplets, Vectors, parallel_map
 from secid.measure.gates import UNBOUNDED_WEIGHTS, WEIGHT_FORMULAS
 from secid.measure.information import Eigen, InformationState, eigenvalues, log_det_nats, spectral_nats
 from secid.measure.interval import MIN_QUERIES
@@ -32,17 +32,10 @@ SAMPLES = (0.01, 0.02, 0.05, 0.1, 0.25, 0.5, 0.75, 1.0)
 
 
 def coverage_name(tokenizer: str, corpus: str) -> str:
-    """Return the name of a coverage in a sweep."""
     return f"{tokenizer}/{corpus}"
 
 
-def tokenizer_of(variant: Variant) -> str:
-    """Return the tokenizer of a variant's coverage."""
-    return variant.coverage.split("/")[0]
-
-
 def base_variant(settings: Settings) -> Variant:
-    """Return the variant of the run's own settings."""
     return Variant(settings.temperature, coverage_name(settings.tokenizer, settings.idf), "full")
 
 
@@ -101,7 +94,6 @@ class VariantScore:
     nats        : ECI_B; None for a sample without triplets, and for an unbounded weight.
     eigenvalues : (d,) eigenvalues of M for an unbounded weight, because it is scaled later, by its mean over the run;
                   None for other weights.
-    weight_sum, n_negatives : sum of the weights, and sum of the shares.
     n_queries   : number of distinct queries in the variant's sample.
     """
 
@@ -121,7 +113,6 @@ class Measured:
     eigenvalues     : eigenvalues of M, >= 0, ascending; zeros may be missing.
     influence       : influence at the run's budget, then at the budgets of the curve.
     query_keys      : (Q, 16) text keys of influence.queries.
-    variants        : scores under other variants.
     """
 
     name: str
@@ -135,16 +126,13 @@ class Measured:
 
     @property
     def triplets(self) -> Triplets:
-        """Triplets of the table's rows."""
         return self.table.triplets
 
     def nats(self, budget: float) -> float:
-        """Return ECI_B of this set."""
         return spectral_nats(self.eigenvalues, budget)
 
     @property
     def trace(self) -> float:
-        """tr M."""
         return float(self.eigenvalues.sum())
 
 
@@ -156,7 +144,7 @@ def curve_budgets(budget: float, n_negatives: float) -> tuple[float, ...]:
 
 # Measurement of all sets of triplets in a run, and sets cut to equal size.
 
-NO_SUM = torch.empty(0, 0, dtype=torch.float64)
+NO_MATRIX = torch.empty(0, 0, dtype=torch.float64)
 
 
 @dataclass(frozen=True)
@@ -215,7 +203,7 @@ class Measurer:
             name=name,
             table=table,
             record_gradient=sums.record_gradient,
-            state=InformationState(state.total.cpu() if keep_sum else NO_SUM, state.n_negatives),
+            state=InformationState(state.total.cpu() if keep_sum else NO_MATRIX, state.n_negatives),
             eigenvalues=eigen.values,
             influence=influence(
                 self.vectors, rows, squared, weight, eigen, self.smallest_distance, budgets, self._dtype
@@ -245,7 +233,7 @@ class Measurer:
             item,
             table=table,
             record_gradient=sums.record_gradient,
-            state=InformationState(NO_SUM, rows.n_negatives),
+            state=InformationState(NO_MATRIX, rows.n_negatives),
             eigenvalues=eigenvalues,
             influence=effect,
             query_keys=self.query_keys[effect.queries],
@@ -269,16 +257,10 @@ class Measurer:
         return effect, spectral_nats(values, budget)
 
     def _coverages(self, rows: Triplets, variants: Sequence[Variant]) -> dict[str, Floats]:
-        """Return (T,) coverage of each negative by variants' names. All IDF corpora share one comparison of texts."""
-        corpora: dict[str, dict[str, None]] = {}
-        for variant in variants:
-            tokenizer, corpus = variant.coverage.split("/")
-            corpora.setdefault(tokenizer, {})[corpus] = None
-        return {
-            coverage_name(tokenizer, corpus): coverage
-            for tokenizer, names in corpora.items()
-            for corpus, coverage in zip(names, self.coverages.negatives(rows, tokenizer, list(names)), strict=True)
-        }
+        """Return (T,) coverage of each negative by variants' names."""
+        names = list(dict.fromkeys(variant.coverage for variant in variants))
+        parts = [(tokenizer, corpus) for tokenizer, corpus in (name.split("/") for name in names)]
+        return dict(zip(names, self.coverages.negatives(rows, parts), strict=True))
 
     def _sweep(
         self,
@@ -330,19 +312,21 @@ def variant_scores(
     if not distinct_variants:
         return {}
     d = sums.dimension
-    with side_by_side(device, 3 * 8 * d * d) as each:  # a matrix, its copy, and workspace for the decomposition
+    with parallel_map(device, 3 * 8 * d * d) as each:  # a matrix, its copy, and workspace for the decomposition
         return dict(zip(distinct_variants, each(score, distinct_variants), strict=True))
 
 
-def sample_positions(plan: Plan, seed: int, among: Sequence[Triplets] | None = None) -> Floats:
+def sample_positions(plan: Plan, seed: int, triplets: Sequence[Triplets] | None = None) -> Floats:
     """Return (n_queries,) position of each query in the run's nested sample, in [0, 1). Source: METHOD 8.
 
     A 10 % sample consists of the queries below 0.1. A query has the same position in every source.
-    among : triplets whose queries are sampled; None for all queries of the plan. All other queries get the position
+    triplets : triplets whose queries are sampled; None for all queries of the plan. All other queries get the position
             1.0, which is in no sample.
     """
     queries = (
-        np.arange(len(plan.queries)) if among is None else distinct(np.concatenate([rows.query for rows in among]))
+        np.arange(len(plan.queries))
+        if triplets is None
+        else distinct(np.concatenate([rows.query for rows in triplets]))
     )
     order = first_sampled(queries, plan.queries.keys, seed)
     position = np.ones(len(plan.queries))
@@ -350,23 +334,23 @@ def sample_positions(plan: Plan, seed: int, among: Sequence[Triplets] | None = N
     return position
 
 
-def level_sets(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Triplets] | None:
+def equal_size_sets(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Triplets] | None:
     """Cut the sources to equal numbers of queries and negatives. A source that loses nothing is returned unchanged.
 
     Return None if sources of different size use the policy "all", whose pairs cannot be cut one by one.
     """
-    places = level_places(plan, triplets, seed)
+    places = equal_size_places(plan, triplets, seed)
     if places is None:
         return None
     return [rows if len(keep) == len(rows) else rows.take(keep) for rows, keep in zip(triplets, places, strict=True)]
 
 
-def level_places(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Index] | None:
+def equal_size_places(plan: Plan, triplets: Sequence[Triplets], seed: int) -> list[Index] | None:
     """Return the ascending indices of the triplets that each source keeps when sources are cut to equal size.
 
-    Return None in the same case as `level_sets`. Queries are taken in the order of the nested sample. Negatives are
-    taken in rounds, one per query and round, so that every query keeps some. The negatives of a query are sorted by a
-    hash of their text, so that their order in the file does not matter. Source: METHOD 7.
+    Return None in the same case as `equal_size_sets`. Queries are taken in the order of the nested sample. Each round
+    takes one negative per query, so that every query keeps some. The negatives of a query are sorted by a hash of their
+    text, so that their order in the file does not matter. Source: METHOD 7.
     """
     sizes = {(len(distinct(rows.query)), round(rows.n_negatives)) for rows in triplets}
     if len(sizes) == 1:

@@ -47,7 +47,7 @@ class QuerySums:
         columns = weight * top, weight if bottom is None else weight * bottom
         return QuerySums(queries, *_added(np.searchsorted(queries, query), len(queries), *columns))
 
-    def among(self, queries: Flags) -> QuerySums:
+    def restrict(self, queries: Flags) -> QuerySums:
         """Return the sums over some queries. queries: flags by query id, for every id of this source."""
         keep = queries[self.queries]
         return self if keep.all() else QuerySums(self.queries[keep], self.top[keep], self.bottom[keep])
@@ -126,7 +126,7 @@ def _added(place: Index, n: int, *columns: Floats) -> list[Floats]:
 # Worked example: the mean cosine of a query is 0.1 with random passages, 0.5 with its negative and 0.9 with its
 # positive. The negative's hardness is (0.5 - 0.1) / (0.9 - 0.1) = 0.5. Source: METHOD 10, 14.
 
-MAX_QUERIES = 1_000
+MAX_REFERENCE_QUERIES = 1_000
 """Number of distinct queries sampled per source. The share of a finding then has a standard error of at most 0.016."""
 PASSAGES_PER_QUERY = 30
 """Number of random passages per query. Source: METHOD 10."""
@@ -136,7 +136,7 @@ fewer passages are left out."""
 PERCENTILE = 90
 """Percentile of the random passages' cosines, by linear interpolation (numpy's default; Hyndman and Fan's type 7). With
 30 passages, another random passage is at or below it with a probability of 27.1 / 31 = 0.874. Source: METHOD 10."""
-RANDOM_STREAM = 3
+REFERENCE_RANDOM_STREAM = 3
 """Number of the random stream. Controls use streams 1 and 2."""
 STORED_ARRAYS = ("n_passages", "mean", "percentile_90")
 """Arrays of a stored reference, in addition to the text keys."""
@@ -181,7 +181,6 @@ def random_reference(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors,
     """Draw random passages for a sample of queries, and return their cosines. Source: METHOD 10, 14.
 
     triplets : triplets of the sources, without controls. Passages are drawn from their documents.
-    vectors  : vectors of all texts in these triplets.
     Passages are drawn without replacement, and exclude the query's labelled positives but not its negatives. The draw
     depends on the seed, the query and the set of passages, not on the order of files or rows. Return None if every
     query has fewer than MIN_PASSAGES passages.
@@ -214,19 +213,20 @@ def passage_pool(plan: Plan, triplets: Sequence[Triplets]) -> Index:
 
 
 def _sampled_queries(plan: Plan, triplets: Sequence[Triplets], seed: int) -> Index:
-    """Return (Q,) ascending ids of the first MAX_QUERIES queries of each source in the run's nested sample.
+    """Return (Q,) ascending ids of the first MAX_REFERENCE_QUERIES queries of each source in the run's nested sample.
 
     Sources with the same queries share one sample. A small source is sampled from its own queries, even if another
     source is much larger.
     """
     keys = plan.queries.keys
-    return distinct(np.concatenate([first_sampled(distinct(rows.query), keys, seed, MAX_QUERIES) for rows in triplets]))
+    return distinct(
+        np.concatenate([first_sampled(distinct(rows.query), keys, seed, MAX_REFERENCE_QUERIES) for rows in triplets])
+    )
 
 
 def random_passages(plan: Plan, queries: Index, pool: Index, seed: int) -> list[Index]:
     """Return up to PASSAGES_PER_QUERY random passages for each query, in the order drawn. None is a labelled positive.
 
-    pool : passages to draw from, as returned by `passage_pool`.
     For each of the query's positives in the pool, one extra passage is drawn, because positives are removed afterwards.
     Positives outside the pool do not affect the draw. So controls and objectives, which add positives to the plan, do
     not change it.
@@ -237,7 +237,9 @@ def random_passages(plan: Plan, queries: Index, pool: Index, seed: int) -> list[
     ends = np.searchsorted(place[inside], np.arange(1, len(queries)))
     drawn = []
     for key, positives in zip(plan.queries.keys[queries], np.split(passage[inside], ends), strict=True):
-        generator = np.random.default_rng([seed, RANDOM_STREAM, *np.ascontiguousarray(key).view("<u4").tolist()])
+        generator = np.random.default_rng(
+            [seed, REFERENCE_RANDOM_STREAM, *np.ascontiguousarray(key).view("<u4").tolist()]
+        )
         passages = pool[generator.choice(len(pool), min(len(pool), PASSAGES_PER_QUERY + len(positives)), replace=False)]
         drawn.append(passages[~is_known(passages, positives)][:PASSAGES_PER_QUERY])
     return drawn
@@ -307,7 +309,7 @@ def random_like(query: Index, score: Floats, reference: RandomReference) -> Flag
     return flags
 
 
-ROWS_AT_ONCE = 1_024
+REFERENCE_ROWS_AT_ONCE = 1_024
 """Number of rows to convert to float64 at once, so that the copies fit the CPU's cache. 370,000 rows of 384 numbers
 took 0.8 s, against 1.0 s with 4,096 rows at once."""
 
@@ -339,11 +341,11 @@ def passage_means(plan: Plan, triplets: Sequence[Triplets], vectors: Vectors) ->
     pool = distinct(np.concatenate([ids for rows in triplets for ids in (rows.positive, rows.negative)]))
     queries = distinct(np.concatenate([rows.query for rows in triplets]))
     total = torch.zeros(vectors.dimension, dtype=torch.float64, device=vectors.computes_on)
-    for rows in rows_of_ids(vectors, "passage", pool, ROWS_AT_ONCE):
+    for rows in rows_of_ids(vectors, "passage", pool, REFERENCE_ROWS_AT_ONCE):
         wide = rows.double()
         total += torch.linalg.vector_norm(wide, dim=1).reciprocal() @ wide
     sums = []
-    for rows in rows_of_ids(vectors, "query", queries, ROWS_AT_ONCE):
+    for rows in rows_of_ids(vectors, "query", queries, REFERENCE_ROWS_AT_ONCE):
         wide = rows.double()
         sums.append((wide @ total / torch.linalg.vector_norm(wide, dim=1)).cpu().numpy())
     place, label = labels_of(plan, queries)

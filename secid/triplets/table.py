@@ -30,13 +30,13 @@ from secid.errors import UsageError
 from secid.measure.blocks import Triplets, Vectors
 from secid.measure.gates import Dots, Gates, gates, pair_loss_nats
 from secid.measure.sweep import sweep
-from secid.pool import SPLITTERS, DocumentFrequencies, Keys, Lexicon, Plan, PlannedSource, content_of
+from secid.pool import SPLITTERS, DocumentFrequencies, Keys, Lexicon, Plan, PlannedSource, content_of, term_keys
 from secid.pool.coverage import Stream
 from secid.pool.texts import TextStore, text_key
 from secid.progress import Progress, Silent
 from secid.results import IdfInfo
 from secid.results.catalogue import BITS
-from secid.settings import Positives, flag_of
+from secid.settings import PositivePolicy, flag_of
 from secid.triplets.estimates import Estimate, Names, Share, clustered_mean
 from secid.triplets.guide import GuideScores
 from secid.triplets.random_reference import QuerySums, RandomReference, hardness, hardness_sums
@@ -45,7 +45,7 @@ from secid.triplets.random_reference import QuerySums, RandomReference, hardness
 
 
 def triplets_of(
-    planned: PlannedSource, policy: Positives, vectors: Vectors | None = None, passages: TextStore | None = None
+    planned: PlannedSource, policy: PositivePolicy, vectors: Vectors | None = None, passages: TextStore | None = None
 ) -> Triplets:
     """Return the triplets of a source under a positive policy. Source: METHOD 1, 9.
 
@@ -111,7 +111,9 @@ Pieces = Callable[[list[str]], tuple[Index, Index]]
 """Token ids of texts, end to end, and (n,) how many each text has."""
 WORDPIECES = "wordpieces"
 SAME_IN_ASCII = frozenset({"alphanumeric", "multilingual"})
-"""Tokenizers that give the same tokens for ASCII texts."""
+"""Tokenizers that give the same tokens for ASCII texts. Without those of one character, these are the tokens
+of "alphanumeric2"."""
+ONE_CHARACTER = [*"0123456789abcdefghijklmnopqrstuvwxyz"]
 
 
 def piece_stream(pieces: Pieces | None) -> Callable[[Sequence[str]], tuple[Keys, Index]]:
@@ -121,9 +123,7 @@ def piece_stream(pieces: Pieces | None) -> Callable[[Sequence[str]], tuple[Keys,
     """
     if pieces is None:
         raise UsageError(
-            "this encoder has no tokenizer",
-            where=flag_of("tokenizer", "wordpieces"),
-            remedy="use alphanumeric",
+            "this encoder has no tokenizer", where=flag_of("tokenizer", "wordpieces"), remedy="use alphanumeric"
         )
     split = pieces
 
@@ -150,48 +150,51 @@ def lexicon_of(
     folder: Path,
     pieces: Stream | None = None,
     lexed: Callable[[int], None] = lambda n: None,
+    *,
+    with_others: bool = True,
 ) -> Lexicon:
     """Return the token sets of all texts under a tokenizer.
 
-    counted, lexed : as in `Lexicon`.   folder : folder for the spool.   pieces : the encoder's word pieces, for
-    "wordpieces".
+    counted, lexed, with_others : as in `Lexicon`.   folder : folder for the spool.   pieces : the encoder's word
+    pieces, for "wordpieces".
     """
     texts = (queries.packed, passages.packed) if pieces is None else (queries.get, passages.get)
     spool = folder / f"{tokenizer}.tokens"
-    return Lexicon(tokenizer, texts[0], len(queries), texts[1], counted, spool, pieces, (queries, passages), lexed)
+    of_texts = texts[0], len(queries), texts[1], counted, spool, pieces, (queries, passages), lexed
+    return Lexicon(tokenizer, *of_texts, with_others=with_others)
 
 
 def lexicons_of(
-    tokenizers: Sequence[str], queries: TextStore, passages: TextStore, counted: Flags, folder: Path
+    tokenizers: Sequence[str], queries: TextStore, passages: TextStore, counted: Flags, folder: Path, main: str
 ) -> dict[str, Lexicon]:
     """Return lexicons by tokenizer, with document frequencies counted, so that another process can use them.
 
     tokenizers : names in SPLITTERS.   counted, folder : as in `lexicon_of`.
+    main : the run's tokenizer, the only one with the frequencies of tokens that no query has.
     """
     lexicons: dict[str, Lexicon] = {}
     for tokenizer in tokenizers:
         if same_in_ascii(tokenizer, lexicons) is None:
-            lexicons[tokenizer] = lexicon_of(tokenizer, queries, passages, counted, folder)
-            lexicons[tokenizer].pooled()
+            made = lexicon_of(tokenizer, queries, passages, counted, folder, with_others=tokenizer == main)
+            made.pooled()
+            lexicons[tokenizer] = made
     return lexicons
 
 
 def same_in_ascii(tokenizer: str, lexicons: Mapping[str, Lexicon]) -> Lexicon | None:
-    """Return a lexicon that holds the same tokens because all texts are ASCII; None if there is none."""
+    """Return a lexicon with at least this tokenizer's tokens, because all texts are ASCII; None if there is none."""
     same = next((lexicons[name] for name in SAME_IN_ASCII & lexicons.keys()), None)
-    return same if tokenizer in SAME_IN_ASCII and same is not None and same.is_ascii else None
+    return same if tokenizer in {*SAME_IN_ASCII, "alphanumeric2"} and same is not None and same.is_ascii else None
 
 
 class CoverageTables:
     """Lexicons and document frequencies of a run, computed when first needed.
 
     triplets : scored triplets of all sources. Their distinct documents are the pool (METHOD 2).
-    folder   : folder for token sets on disk.
     frozen   : saved document frequencies by tokenizer and corpus, used instead of the run's own, so that a new source
                is scored in the pool of an earlier run.
     pieces   : function that splits texts into the encoder's word pieces, for the tokenizer "wordpieces"; None if the
                encoder has no tokenizer.
-    progress : receives the progress of each lexicon.
     lexicons : lexicons that exist already, by tokenizer, for the same texts and pool.
     """
 
@@ -213,7 +216,7 @@ class CoverageTables:
         self._lexicons: dict[str, Lexicon] = dict(lexicons or {})
         self._tables: dict[tuple[str, str], DocumentFrequencies] = dict(frozen or {})
 
-    def over(self, plan: Plan, triplets: Sequence[Triplets], folder: Path) -> CoverageTables:
+    def for_texts(self, plan: Plan, triplets: Sequence[Triplets], folder: Path) -> CoverageTables:
         """Return tables for other texts, with the same tokenizers. The pool consists of these texts only."""
         return CoverageTables(plan, triplets, folder, pieces=self._pieces)
 
@@ -221,18 +224,21 @@ class CoverageTables:
         """Return the names of all available tokenizers, including "wordpieces" if the encoder has a tokenizer."""
         return (*SPLITTERS, WORDPIECES) if self._pieces else tuple(SPLITTERS)
 
-    def lexicon(self, tokenizer: str) -> Lexicon:
-        """Return the token sets of all texts in the plan under a tokenizer."""
-        same = same_in_ascii(tokenizer, self._lexicons)
-        if same is not None:
-            return same
+    def lexicon(self, tokenizer: str, *, with_others: bool = True) -> Lexicon:
+        """Return the token sets of all texts in the plan under a tokenizer.
+
+        They may be those of another tokenizer with more tokens, to which `idf` gives the weight 0.
+        with_others : as in `Lexicon`.
+        """
         if tokenizer not in self._lexicons:
+            same = same_in_ascii(tokenizer, self._lexicons)
+            if same is not None:
+                return same
             queries, passages = self._plan.queries, self._plan.passages
             self._progress.start(f"lex {tokenizer}", len(queries) + len(passages), "texts")
             pieces = piece_stream(self._pieces) if tokenizer == WORDPIECES else None
-            self._lexicons[tokenizer] = lexicon_of(
-                tokenizer, queries, passages, self._counted, self._folder, pieces, self._progress.advance
-            )
+            made_from = queries, passages, self._counted, self._folder, pieces, self._progress.advance
+            self._lexicons[tokenizer] = lexicon_of(tokenizer, *made_from, with_others=with_others)
         return self._lexicons[tokenizer]
 
     def table(self, tokenizer: str, corpus: str) -> DocumentFrequencies:
@@ -255,15 +261,28 @@ class CoverageTables:
         """Return the IDF of the query vocabulary. For the corpus "own" only documents of these triplets count."""
         lexicon = self.lexicon(tokenizer)
         if corpus == "uniform":
-            return lexicon.idf(None)
-        if corpus == "own":
-            return lexicon.idf(lexicon.of_passages(distinct(np.concatenate([rows.positive, rows.negative]))))
-        return lexicon.idf(self.table(tokenizer, corpus))
+            idf = lexicon.idf(None)
+        elif corpus == "own":
+            idf = lexicon.idf(lexicon.of_passages(distinct(np.concatenate([rows.positive, rows.negative]))))
+        else:
+            idf = lexicon.idf(self.table(tokenizer, corpus))
+        if tokenizer == "alphanumeric2" != lexicon.tokenizer:
+            idf[np.isin(lexicon.vocabulary, term_keys(ONE_CHARACTER, lexicon.tokenizer))] = 0.0
+        return idf
 
-    def negatives(self, rows: Triplets, tokenizer: str, corpora: Sequence[str]) -> Floats:
-        """Return (n, T) coverage of each negative, with the IDF of each of n corpora. Source: METHOD 2.3."""
-        idf = np.stack([self.idf(rows, tokenizer, corpus) for corpus in corpora])
-        return self.lexicon(tokenizer).coverage(rows.query, rows.negative, idf)
+    def negatives(self, rows: Triplets, names: Sequence[tuple[str, str]]) -> list[Floats]:
+        """Return (T,) coverage of each negative by each (tokenizer, corpus). Source: METHOD 2.3.
+
+        Names with the same token sets share one comparison of texts.
+        """
+        by_lexicon: dict[Lexicon, list[tuple[str, str]]] = {}
+        for name in names:
+            by_lexicon.setdefault(self.lexicon(name[0]), []).append(name)
+        coverage: dict[tuple[str, str], Floats] = {}
+        for lexicon, group in by_lexicon.items():
+            idf = np.stack([self.idf(rows, *name) for name in group])
+            coverage.update(zip(group, lexicon.coverage(rows.query, rows.negative, idf), strict=True))
+        return [coverage[name] for name in names]
 
     def positives(self, rows: Triplets, tokenizer: str, corpus: str) -> Floats:
         """Return (G,) coverage of each (record, scored positive)."""
@@ -301,7 +320,6 @@ class TripletTable:
     positive_coverage : (G,) lexical coverage of the scored positive.
     s_query_negative, s_positive_negative, coverage : (T,) cosines and lexical coverage of the negative.
     findings          : (T,) bit mask. Bit i is set if the negative has finding number i of the catalogue.
-    evaluated         : names of the findings that were evaluated.
     guide             : scores of the guide; None without a guide.
     """
 
@@ -344,16 +362,16 @@ class TripletTable:
         """Return (T,) number of each triplet's query among the distinct queries."""
         return np.unique(self.triplets.query, return_inverse=True)[1]
 
-    def share_of(self, flags: Flags, names: Names, among: Flags | None = None) -> Share:
+    def share_of(self, flags: Flags, names: Names, evaluated: Flags | None = None) -> Share:
         """Return the number and share of flagged negatives. flags: (T,).   names: as in `mean`.
 
-        among : (T,) flags of the triplets that were evaluated, at least one; None for all.
+        evaluated : (T,) flags of the triplets that were evaluated, at least one; None for all.
         """
         weight: Floats = np.ones(len(self)) if self.share is None else self.share
         cluster = self.cluster()
-        if among is not None:
-            present, cluster = np.unique(cluster[among], return_inverse=True)
-            weight, flags, names = weight[among], flags[among], names[present]
+        if evaluated is not None:
+            present, cluster = np.unique(cluster[evaluated], return_inverse=True)
+            weight, flags, names = weight[evaluated], flags[evaluated], names[present]
         return Share.of(flags * weight, weight, cluster, names)
 
     def in_slice(self, number: int) -> Index:
@@ -375,7 +393,6 @@ class TripletTable:
         )
 
     def gates(self) -> Gates:
-        """Return the gates of all triplets at the table's temperature."""
         return gates(self.dots(), torch.from_numpy(self.coverage), self.temperature)
 
     def pair_loss(self) -> Tensor:

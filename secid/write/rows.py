@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, NamedTuple
 
 from secid.read.binding import NEGATIVE_IDS, POSITIVE_IDS
-from secid.read.clean import Item
+from secid.read.clean import RecordOrDefect
 from secid.read.stream import ID_KEYS, TEXT_KEYS, TITLE_KEY, passage_id
 from secid.records import Block, Defect, Extras, Record, Scalar, encodable
 
@@ -43,7 +43,7 @@ class Passage(NamedTuple):
     miner: str = ""
 
 
-class Row(NamedTuple):
+class CopyRow(NamedTuple):
     """One row of a copy.
 
     query_id    : id of the query; "" if the source has none.   columns : other columns with scalar values.
@@ -67,7 +67,7 @@ class Place(NamedTuple):
     reason: str = ""
 
 
-def row_of(record: Record) -> Row:
+def row_of(record: Record) -> CopyRow:
     """Return a record as a row to write, with its extras. Without extras, the row holds only texts."""
     sides = record.positives, record.negatives
     cells_of = [list(enumerate(side)) for side in sides]
@@ -101,7 +101,7 @@ def row_of(record: Record) -> Row:
     unsupported += _lost_passage_fields(
         [cell for side in cells for _, cell in side], any(p.title for p in chain(*passages))
     )
-    return Row(record.query, passages[0], passages[1], _id(query, record.query), scalars, unsupported)
+    return CopyRow(record.query, passages[0], passages[1], _id(query, record.query), scalars, unsupported)
 
 
 def _aligned_values(
@@ -109,7 +109,6 @@ def _aligned_values(
 ) -> list[Any]:
     """Return one value per passage of the row, from a list or from one column per passage; [] if they do not align.
 
-    names : names of the columns.   fits : function that checks a value.
     n     : allowed numbers of values: the number of the row's passages, or the number up to the last usable one.
     """
     values = [columns[name] for name in sorted(names, key=_number_in)]
@@ -191,8 +190,7 @@ class RowsOnDisk:
     def __init__(self, path: Path) -> None:
         self._path = path
 
-    def watch(self, items: Iterable[Item | Block]) -> Iterator[Item | Block]:
-        """Yield the items, and store each one."""
+    def watch(self, items: Iterable[RecordOrDefect | Block]) -> Iterator[RecordOrDefect | Block]:
         with self._path.open("w", encoding="utf-8") as file:
             for item in items:
                 records = item.records() if isinstance(item, Block) else (item,)
@@ -203,7 +201,7 @@ class RowsOnDisk:
                     file.write(json.dumps([place, row]) + "\n")
                 yield item
 
-    def rows(self, split: str | None) -> Iterator[tuple[Place, Row | None]]:
+    def rows(self, split: str | None) -> Iterator[tuple[Place, CopyRow | None]]:
         """Yield (place, row) of each row in reading order. split: one source of the files, or None for all sources.
 
         The row is None if it was skipped. A row too broken to name its source is yielded for every source.
@@ -214,6 +212,9 @@ class RowsOnDisk:
                 place = Place(*fields)
                 if not place.reason and split in (place.split, None):
                     query, positives, negatives, *others = cells
-                    yield place, Row(query, [Passage(*p) for p in positives], [Passage(*p) for p in negatives], *others)
+                    yield (
+                        place,
+                        CopyRow(query, [Passage(*p) for p in positives], [Passage(*p) for p in negatives], *others),
+                    )
                 elif place.reason and (place.split in (split, None) or split is None):
                     yield place, None

@@ -35,15 +35,15 @@ from secid.files import partial_files, write_error
 from secid.read.detect import detect
 from secid.read.reader import HEAD_ROWS
 from secid.records import Scalar
-from secid.results.inputs import COPY_SUFFIXES
+from secid.results.commands import COPY_SUFFIXES
 from secid.settings import Settings
-from secid.write.rows import ID_COLUMNS, PROVENANCE, QUERY_ID, SCORE_COLUMNS, Passage, Row
+from secid.write.rows import ID_COLUMNS, PROVENANCE, QUERY_ID, SCORE_COLUMNS, CopyRow, Passage
 
 Schema = Literal["st-ntuple", "flagembedding", "tevatron", "nvidia"]
 SCHEMAS: tuple[Schema, ...] = get_args(Schema)
 COPY_SCHEMAS: Mapping[str, Schema] = {"triplet": "st-ntuple", **{name: name for name in SCHEMAS[1:]}}
 """Schema as read -> schema of a copy, if the user does not set --as. Any other schema becomes flagembedding."""
-BATCH_ROWS = 1024
+WRITE_BATCH_ROWS = 1024
 """Number of rows per Parquet batch."""
 TEXT_COLUMNS: Mapping[Schema, tuple[str, ...]] = {
     "st-ntuple": ("anchor", "positive"),
@@ -79,7 +79,6 @@ class WrittenFile:
     """Contents of a written file.
 
     layout      : "n-tuple" or "triplets" for st-ntuple, else "".
-    n_negatives : number of negatives in all rows.
     n_made_ids  : number of rows for which a query id or passage id was generated.
     not_held    : name of a content that the file lacks -> number of source rows with it (for further positives, the
                   number of positives).
@@ -149,7 +148,6 @@ class _Survey:
     n_scored      : number of rows whose passages all have a score.
     n_without_ids : number of rows that lack the id of the query or of a passage.
     numbers       : distinct numbers of negatives per row.
-    kinds         : other column -> kinds of its values.
     contents      : name of a column or other content -> number of rows with a value.
     unsupported   : name of content that no schema can hold -> number of rows with it.
     unwritable    : column -> number of values that JSON cannot hold.
@@ -165,7 +163,7 @@ class _Survey:
     unsupported: Counter[str] = field(default_factory=Counter)
     unwritable: Counter[str] = field(default_factory=Counter)
 
-    def take(self, row: Row) -> None:
+    def take(self, row: CopyRow) -> None:
         passages = (*row.positives, *row.negatives)
         has_ids = [bool(passage.id) for passage in passages]
         self.n_rows += 1
@@ -186,7 +184,7 @@ class _Survey:
         self.unsupported.update(row.unsupported)
 
 
-def write_rows(rows: Callable[[], Iterable[Row]], schema: Schema, out: Path, suffix: str) -> WrittenFile:
+def write_rows(rows: Callable[[], Iterable[CopyRow]], schema: Schema, out: Path, suffix: str) -> WrittenFile:
     """Write rows to the new file `out`, in the container of the suffix.
 
     rows : function that returns the same rows at each call. It is called to determine the columns, to test how secid
@@ -260,12 +258,11 @@ def _harmless_columns(head: Sequence[Mapping[str, Any]], names: Sequence[str]) -
     return harmless
 
 
-def _columns(row: Row) -> Mapping[str, Scalar]:
+def _columns(row: CopyRow) -> Mapping[str, Scalar]:
     return {QUERY_ID: row.query_id, **row.columns} if row.query_id else row.columns
 
 
-def _query_id(row: Row) -> str:
-    """Return the id of the query; "" if the row has none."""
+def _query_id(row: CopyRow) -> str:
     columns = _columns(row)
     return next((str(columns[name]) for name in QUERY_IDS if columns.get(name) not in (None, "")), "")
 
@@ -290,7 +287,7 @@ def _json_value(value: Scalar, parquet: bool) -> Scalar:
     return None if not parquet and _kind(value) == NOT_FINITE else value
 
 
-def _tuples(row: Row, equal: bool) -> Iterator[dict[str, Any]]:
+def _tuples(row: CopyRow, equal: bool) -> Iterator[dict[str, Any]]:
     """Yield the rows of st-ntuple. sentence-transformers reads columns by position, and no cell may be empty."""
     start = {"anchor": row.query, "positive": row.positives[0].text}
     texts = [passage.text for passage in row.negatives]
@@ -300,7 +297,7 @@ def _tuples(row: Row, equal: bool) -> Iterator[dict[str, Any]]:
         yield from ({**start, "negative": text} for text in texts)
 
 
-def _lists(row: Row, scored: bool, with_ids: bool, mined: Collection[str]) -> dict[str, Any]:
+def _lists(row: CopyRow, scored: bool, with_ids: bool, mined: Collection[str]) -> dict[str, Any]:
     """Return a row of flagembedding.
 
     scored, with_ids : whether to write scores and passage ids.   mined : fields of mined negatives to write.
@@ -323,7 +320,7 @@ def _or_none(value: Any) -> Any:
     return None if value == "" else value
 
 
-def _objects(row: Row, schema: Schema, mined: Collection[str]) -> dict[str, Any]:
+def _objects(row: CopyRow, schema: Schema, mined: Collection[str]) -> dict[str, Any]:
     """Return a row of tevatron or nvidia. For nvidia, texts include titles, because its trainer reads no titles."""
     query_id, query, *roles = TEXT_COLUMNS[schema]
 
@@ -346,7 +343,6 @@ def _made_id(text: str) -> str:
 
 
 def _write(documents: Iterator[dict[str, Any]], types: Mapping[str, str], out: Path, suffix: str) -> int:
-    """Write the documents in order, and return their number."""
     if suffix == ".parquet":
         return _write_parquet(documents, types, out)
     n_rows = 0
@@ -389,7 +385,7 @@ def _write_parquet(documents: Iterator[dict[str, Any]], types: Mapping[str, str]
     n_rows = 0
     everything = chain([first], documents)
     with pq.ParquetWriter(out, schema, compression="zstd") as writer:
-        while batch := list(islice(everything, BATCH_ROWS)):
+        while batch := list(islice(everything, WRITE_BATCH_ROWS)):
             writer.write_batch(pa.RecordBatch.from_pylist(batch, schema=schema))
             n_rows += len(batch)
     return n_rows

@@ -12,7 +12,7 @@ from tests.cli.conftest import rows, write_rows
 
 @dataclass(frozen=True)
 class Place:
-    """An os.PathLike that is no Path."""
+    """An os.PathLike that is not a Path."""
 
     name: str
 

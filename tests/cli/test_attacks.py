@@ -41,14 +41,14 @@ def scored(tmp_path_factory: pytest.TempPathFactory) -> Path:
 
 @pytest.fixture
 def attacked(scored: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A copy of it, as the working directory."""
+    """A copy of that folder, as the working directory."""
     shutil.copytree(scored, tmp_path / "copy")
     monkeypatch.chdir(tmp_path / "copy")
     return tmp_path / "copy"
 
 
 def places(value: Any, key: tuple[Any, ...] = ()) -> Iterator[tuple[Any, ...]]:
-    """Where the members of a JSON document are; of a list its first two."""
+    """Yield the paths of all members of a JSON document, but only of the first two items of a list."""
     children = value.items() if isinstance(value, dict) else enumerate(value[:2]) if isinstance(value, list) else ()
     for name, item in children:
         yield (*key, name)
@@ -293,7 +293,7 @@ def test_what_is_written_follows_the_umask(attacked):
 
 @needs_posix
 def test_temporary_files_are_private(attacked, monkeypatch):
-    """Whatever the umask: texts of the sources lie in the work folder while a command runs."""
+    """The work folder holds texts of the sources while a command runs, so it is private whatever the umask."""
     Path("tmp").mkdir()
     monkeypatch.setenv("TMPDIR", str(Path("tmp").resolve()))
     monkeypatch.setattr(tempfile, "tempdir", None)
@@ -324,7 +324,7 @@ def test_temporary_files_are_private(attacked, monkeypatch):
 
 @needs_posix
 def test_a_link_in_the_temporary_folder_is_not_followed(attacked, tmp_path, monkeypatch):
-    """A work folder has a name that nobody can foresee, and one that a stranger left is not removed."""
+    """The name of a work folder is unpredictable, and a folder of another user is not removed."""
     from secid.files import WORK_PREFIX
 
     work, outside = tmp_path / "tmp", tmp_path / "outside"

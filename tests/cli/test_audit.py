@@ -244,7 +244,7 @@ def test_pages_with_a_guide(tiny, tmp_path, invoke: Invoke, snapshot: Snapshot, 
 
 
 def test_refusals(beir, tiny, snapshot: Snapshot):
-    """What is asked wrongly, and labels that are of other texts."""
+    """Wrong options, and labels of other texts, are refused."""
     file, beir_name = written(texts=True), str(beir)
     texts = {"corpus": str(beir / "corpus.jsonl"), "queries": str(beir / "queries.jsonl")}
     Path("strange.tsv").write_text("q1\td1\t1\n" * 18 + "x1\td1\t1\nq1\tx2\t1\n", "utf-8")

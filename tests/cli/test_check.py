@@ -111,7 +111,7 @@ REFUSED = {"cut.parquet", "empty.jsonl", "llamaindex.json", "ids_without_text.js
 
 
 @pytest.mark.parametrize("path", BROKEN, ids=lambda path: path.name)
-def test_every_broken_fixture_is_told_or_refused(invoke, path):
+def test_every_broken_fixture_is_reported_or_refused(invoke, path):
     one_shard = "-of-" in path.name
     outcome = invoke("check", f"part={path}" if one_shard else path, "--quiet", "--set", "max_bad_fraction=1")
     assert "Traceback" not in outcome.err
@@ -230,7 +230,7 @@ def test_a_second_page_without_a_flag_of_its_own_is_refused(invoke, tmp_path):
     assert code == 0
 
 
-def test_an_example_without_detail_is_told_by_its_reason(invoke, tmp_path):
+def test_an_example_without_detail_shows_its_reason(invoke, tmp_path):
     good = {"query": "which bread", "pos": ["a dark one"], "neg": ["a red bicycle"]}
     path = write_rows(tmp_path / "a.jsonl", [good, {**good, "query": " "}])
     code, _, err = invoke("check", path)

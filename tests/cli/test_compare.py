@@ -8,7 +8,7 @@ import shutil
 
 import pytest
 
-from secid.pages.evidence import LEAKAGE, ONE_COLUMN
+from secid.pages.evidence import LEAKAGE_ADVICE, ONE_COLUMN_ADVICE
 from tests.cli.conftest import FIXTURES
 from tests.unit.pages.samples import GOLDEN
 
@@ -26,14 +26,14 @@ def table(tmp_path, monkeypatch):
 def test_a_single_result_for_each_source_begins_with_a_warning(table, invoke):
     outcome = invoke("compare", "report.json", "--against", table)
     assert outcome.code == 0
-    assert f"{ONE_COLUMN} {LEAKAGE}" in " ".join(outcome.out.split())
+    assert f"{ONE_COLUMN_ADVICE} {LEAKAGE_ADVICE}" in " ".join(outcome.out.split())
     assert "chance" in outcome.out.partition(":")[0]
 
 
 def test_json_stays_a_document_and_the_warning_goes_to_standard_error(table, invoke):
     outcome = invoke("compare", "report.json", "--against", table, "--json")
     assert {item["metric"] for item in json.loads(outcome.out)} == {"ndcg"}
-    assert f"{ONE_COLUMN} {LEAKAGE}" in " ".join(outcome.err.split())
+    assert f"{ONE_COLUMN_ADVICE} {LEAKAGE_ADVICE}" in " ".join(outcome.err.split())
 
 
 @pytest.mark.parametrize(("positive", "leaks"), [("bread-01", True), (None, False)])
@@ -49,7 +49,7 @@ def test_the_check_it_names_finds_a_passage_shared_by_a_training_and_a_test_quer
     }
     training = tmp_path / "training.jsonl"
     training.write_text(json.dumps(row) + "\n", encoding="utf-8")
-    words = re.search(r"`secid (check) TRAINING_FILES (--against-eval) EVALUATION_FOLDER`", LEAKAGE)
+    words = re.search(r"`secid (check) TRAINING_FILES (--against-eval) EVALUATION_FOLDER`", LEAKAGE_ADVICE)
     outcome = invoke(words[1], training, words[2], FIXTURES / "collection")
     assert outcome.code == 0
     assert ("eval_passage: " in outcome.out, "1 as positives" in outcome.out) == (leaks, leaks)

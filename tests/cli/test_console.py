@@ -1,4 +1,4 @@
-"""How progress looks where there is no terminal."""
+"""Test how progress looks without a terminal."""
 
 from __future__ import annotations
 
@@ -18,7 +18,7 @@ def quick(monkeypatch):
 
 
 def lines_after(capsys, n: int) -> list[str]:
-    """What was said, once there are n lines; waits ten seconds for them at most."""
+    """Return the output once it has n lines. Wait at most ten seconds."""
     said, end = "", time.monotonic() + 10
     while said.count("\n") < n and time.monotonic() < end:
         time.sleep(0.01)
@@ -26,7 +26,7 @@ def lines_after(capsys, n: int) -> list[str]:
     return said.splitlines()
 
 
-def test_a_stage_that_does_not_advance_is_told_to_be_alive(quick, capsys):
+def test_a_stage_that_does_not_advance_shows_that_it_is_alive(quick, capsys):
     with ConsoleProgress(quiet=False) as progress:
         progress.start("load minilm", None, "")
         lines = lines_after(capsys, 1)

@@ -100,12 +100,12 @@ def test_info_counts_what_a_run_left(cached, tiny, invoke):
     assert found["encoders"][0]["name"] in "".join(printed.split())
 
 
-def test_an_empty_cache_is_no_error(tmp_path, invoke):
+def test_an_empty_cache_is_not_an_error(tmp_path, invoke):
     for action in (("info",), ("clear", "--yes"), ("verify",)):
         assert invoke("cache", *action, "--set", f"cache_dir={tmp_path / 'none'}").code == 0
 
 
-def test_a_file_is_no_cache_and_a_folder_to_come_is_told(tmp_path, invoke):
+def test_a_file_is_not_a_cache_and_a_missing_folder_is_reported(tmp_path, invoke):
     (tmp_path / "file").write_text("x", encoding="utf-8")
     refused = invoke("cache", "info", "--set", f"cache_dir={tmp_path / 'file'}")
     assert refused.code == 2

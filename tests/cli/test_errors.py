@@ -58,7 +58,7 @@ BROKEN = FIXTURES / "broken"
     ],
     ids=lambda value: " ".join(value[:4]).replace(str(FIXTURES), "") if isinstance(value, list) else None,
 )
-def test_wrong_use_is_told_and_exits_2(arguments, said, tiny, source, invoke):
+def test_wrong_use_is_reported_and_exits_2(arguments, said, tiny, source, invoke):
     outcome = invoke(*[str(tiny) if word == "TINY" else word for word in arguments])
     assert outcome.code == WRONG_USE
     assert outcome.out == ""
@@ -93,7 +93,7 @@ def test_a_wrong_variable_is_told(source, invoke, monkeypatch):
     assert "did you mean 'seed'?" in outcome.err
 
 
-def test_a_hub_name_without_cache_and_network_is_told_in_two_lines(tmp_path, source, invoke, monkeypatch):
+def test_a_hub_name_without_cache_and_network_is_reported_in_two_lines(tmp_path, source, invoke, monkeypatch):
     monkeypatch.setattr("huggingface_hub.constants.HF_HUB_CACHE", str(tmp_path / "empty" / "hub"))
     outcome = invoke("score", source, "--encoder", "e5-base", "--quiet")
     assert outcome.code == WRONG_USE
@@ -127,7 +127,7 @@ def test_a_hub_name_in_the_cache_is_used_with_its_family_s_prefixes(tmp_path, so
     assert encoder.rules["query_prefix"] == "registry: e5"
 
 
-def test_a_file_name_that_is_too_long_is_no_internal_error(source, invoke):
+def test_a_file_name_that_is_too_long_is_not_an_internal_error(source, invoke):
     outcome = invoke("check", source, "-o", f"{'x' * 260}.html")
     assert outcome.code == WRONG_USE
     assert "255" in outcome.err
@@ -147,7 +147,7 @@ def test_a_mistake_of_ours_exits_3_and_asks_for_a_report(tiny, source, invoke, m
 
 @pytest.mark.skipif(not Path("/dev/full").exists(), reason="no device that is always full")
 @pytest.mark.parametrize("words", [["schema", "report"], ["--version"]])
-def test_an_output_that_is_full_is_no_internal_error(words):
+def test_a_full_output_is_not_an_internal_error(words):
     """The first is more than a buffer holds, the second is written at the end."""
     with Path("/dev/full").open("wb") as full:
         done = subprocess.run(

@@ -154,7 +154,7 @@ def test_a_hub_says_how_many_queries_it_serves(tmp_path, tiny):
     assert [row["match"] for row in read_rows("rows.jsonl")] == [expected] * 9
 
 
-@pytest.mark.parametrize("sample", [{}, {"max_records": 10}, {"first_k": 2}])
+@pytest.mark.parametrize("sample", [{}, {"max_records": 10}])
 def test_rows_of_the_texts_are_those_that_score_counts_and_select_drops(tmp_path, tiny, sample):
     table = [*planted(), *list(rows(40, 4))[14:]]
     for number in range(14, 24):

@@ -50,7 +50,7 @@ def flags_of(name: str) -> list[str]:
 
 
 def test_score_has_39_flags():
-    """A flag more needs a reason: settings that few people change have none (--set)."""
+    """Another flag needs a reason: settings that few people change have none (--set)."""
     assert len(flags_of("score")) == 39
     assert set(flags_of("score")) - set(flags_of("ablate")) == {
         "ablate",

@@ -12,12 +12,12 @@ from xml.etree import ElementTree
 
 import pytest
 
+from secid.cli.command import print_lines, print_stderr
 from secid.cli.console import stdout
-from secid.cli.outputs import print_lines, print_stderr
 from secid.pages.gate_ci import github_annotations, to_junit
 from secid.pages.screen import Line, print_page, screen
 from secid.pages.text import json_shown, log_line
-from secid.results.inputs import has_hidden_characters
+from secid.results.commands import has_hidden_characters
 from tests.cli.conftest import Invoke, rows, write_rows
 from tests.unit.gating.test_pages import hostile
 
@@ -37,7 +37,7 @@ HOSTILE = (
 
 
 def is_safe(line: str) -> bool:
-    """Whether a line is neither a command, nor a verdict, nor holds a character that no line shows."""
+    """Return True if a line is neither a command nor a verdict, and has no invisible character."""
     start = line.lstrip()
     return not (start.startswith(("::", "VERDICT:")) or "##[" in line or has_hidden_characters(line))
 
@@ -136,9 +136,9 @@ WRITERS = {
     "pages/screen.py",
     "cli/gate.py",  # GitHub's commands, which pages/gate_ci.py makes of plain texts
     "cli/console.py",  # notes and progress
-    "cli/outputs.py",  # messages through the sanitiser, and the verdict, for scripts
+    "cli/command.py",  # messages through the sanitiser, and the verdict, for scripts
 }  # fmt: skip
-CONSTANT = {"cli/app.py": "version", "cli/options.py": "print_allowed"}
+CONSTANT = {"cli/app.py": "version"}
 """Functions that print nothing but our own words."""
 
 

@@ -52,7 +52,7 @@ ROWS = [("q1", "d1", ["d2", "d5"]), ("q2", "d3", ["d4", "d1"])]
 
 
 def of_labels(source):
-    """Findings of a source, but for the lengths of its few texts."""
+    """Return the findings of a source, except `length`, because the source has few texts."""
     return {f.name: f.n_negatives for f in source.findings if f.n_negatives and f.name != "length"}
 
 
@@ -101,7 +101,7 @@ LONG = " ".join(f"Step {number}: knead the dough, then let it rest under a cloth
     ],
     ids=["shortened", "upper case", "longer", "same beginning", "another"],
 )
-def test_a_copy_of_the_positive_shortened_or_not_is_no_second_label(tmp_path, monkeypatch, tiny, second, expected):
+def test_a_copy_of_the_positive_shortened_or_not_is_not_a_second_label(tmp_path, monkeypatch, tiny, second, expected):
     """Rows often hold a positive cut to a length, and another file or a collection holds it in full."""
     monkeypatch.chdir(tmp_path)
     rows = [{"query": query, "pos": [LONG], "neg": [TEXTS["d3"], TEXTS["d4"]]} for query in QUERIES.values()]
@@ -142,8 +142,7 @@ def test_a_merged_run_knows_the_labels_of_all_queries_not_of_its_sample(tmp_path
         state = f"state-{second}"
         for number in range(2):
             secid.score_shard(["in.jsonl"], str(tiny), shard=f"{number}/2", state_dir=state)
-        samples = [secid.merge(state, str(tiny), sample=n).one_positive for n in (2, 100)]
-        assert samples == [not second] * 2
+        assert secid.merge(state, str(tiny), sample=2).one_positive is not second
 
 
 def test_the_run_counts_and_keeps_them_and_select_drops_by_them(collection, tiny):

@@ -176,7 +176,7 @@ def test_the_order_of_judgements_changes_no_negative_and_each_margin_holds_for_e
 
 
 def test_a_cap_leaves_no_passage_unused_while_a_random_source_is_short():
-    """Beyond the first candidates drawn for a row too."""
+    """This also holds beyond the first candidates drawn for a row."""
     rows = [{"anchor": f"question {n} of a thing", "positive": f"answer {n} to it"} for n in range(1_000)]
     write_rows(Path("pairs.jsonl"), rows)
     (source,) = secid.mine(["any=random"], "out", pairs="pairs.jsonl", k=1, max_reuse=1).sources
@@ -320,7 +320,7 @@ def test_rows_that_stay_short_are_counted():
 
 
 def test_what_outscores_its_positive_is_what_score_says(tiny):
-    """In a row of several positives it is the first one, though a margin holds for every one."""
+    """In a row with several positives the first one counts, although a margin holds for all of them."""
     collection(Path("beir"))
     source = secid.mine(["near=dense:relative=none"], "out", str(tiny), collection="beir", k=4).sources[0]
     run = api.score(["out/near.jsonl"], str(tiny), collection="beir")
@@ -466,7 +466,7 @@ MULTILINGUAL = {
 
 
 def in_script(script: str, path: str) -> str:
-    """Writes rows in a script, none of whose passages is nearly another; returns the path."""
+    """Write rows in a script, without near copies among the passages. Return the path."""
     parts = [MULTILINGUAL[script][place : place + 5] for place in range(0, len(MULTILINGUAL[script]), 5)]
     passages = ["".join(random.Random(n).sample(parts, len(parts))) for n in range(16)]
     write_rows(
@@ -523,8 +523,8 @@ def test_a_kill_between_the_files_and_the_manifest_does_not_stop_the_next_run(tm
     ],
 )
 def test_sentence_transformers_mines_the_same(tiny, theirs, ours):
-    """Where each query has one positive and no candidate is a copy. It applies a margin against the lowest positive of
-    a query and ranks after it, and leaves short pairs out.
+    """Both agree if each query has one positive and no candidate is a copy. sentence-transformers applies a margin
+    against the lowest positive of a query and ranks after it, and leaves short pairs out.
     """
     from datasets import Dataset
     from sentence_transformers import SentenceTransformer, util
@@ -566,7 +566,7 @@ def test_a_file_that_was_changed_since_it_was_mined_is_a_caution(invoke):
 @pytest.mark.parametrize(
     "text", ["", "[]", "{}", '{"files": {"lex.jsonl": 1}}', '{"files": {"lex.jsonl": {}}}', "[" * 10**5]
 )
-def test_what_is_no_manifest_of_secid_says_nothing(text):
+def test_a_file_that_is_not_secid_s_manifest_says_nothing(text):
     mine(["lex=bm25"])
     Path("out/.manifest.json").write_text(text, encoding="utf-8")
     assert api.check(["out/lex.jsonl"]).texts["lex"].caution("changed_since_mined").n == 0

@@ -39,7 +39,7 @@ KEPT = "the same command reuses them"
 
 @pytest.fixture
 def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
-    """A model to ask for the negatives of the first N queries of the fixtures, in `beir` beside the working folder."""
+    """A model that writes negatives for the first N queries of the fixtures, which are in the folder `beir`."""
     beir = tmp_path / "beir"
     (beir / "qrels").mkdir(parents=True)
     shutil.copy(FIXTURES / "corpus.jsonl", beir)
@@ -52,7 +52,7 @@ def server(monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> Iterator[Server]:
     (tmp_path / "here").mkdir()
     monkeypatch.chdir(tmp_path / "here")
     monkeypatch.setenv("OPENAI_API_KEY", SECRET)
-    monkeypatch.setattr(llm, "RETRIES", 0)
+    monkeypatch.setattr(llm, "MAX_RETRIES", 0)
     Path("prompt.txt").write_text(llm_server.PROMPT, encoding="utf-8")
     with llm_server.running() as server:
         yield server
@@ -177,7 +177,7 @@ def test_ctrl_c_says_how_many_answers_are_kept(server, tmp_path):
 
 
 def test_the_key_is_in_no_output_even_where_the_server_repeats_it(invoke, server):
-    """In an answer, a text that is none, token counts, and refusals of the server."""
+    """The key is in an answer, in an item that is not a text, in token counts, and in refusals of the server."""
 
     def reply(query: str, n: int) -> tuple[int, Any]:
         if len(server.asked) % 3 == 0:
@@ -206,7 +206,7 @@ def test_a_placeholder_for_a_key_is_not_hidden_in_texts(server, monkeypatch):
     assert not any("*" in text for row in lines("out/gpt.jsonl") for text in row["neg"])
 
 
-def test_a_language_model_writes_negatives_beside_other_sources(server):
+def test_a_language_model_writes_negatives_next_to_other_sources(server):
     mined = ask(server, specs=["near=dense:relative=none"])
     gpt, near = mined.sources
     assert (gpt.n_rows, gpt.n_negatives, gpt.n_short) == (N, 3 * N, 0)
@@ -290,11 +290,3 @@ def test_answers_without_a_negative_are_kept_with_their_reasons(server):
     assert len(lines("out/.gpt.rejected.jsonl")) == N
     server.usual = llm_server.right
     assert ask(server, seed=1).sources[0].n_negatives == 3 * N
-
-
-def test_a_run_killed_before_its_manifest_continues_from_what_was_paid(server):
-    ask(server)
-    asked, files = len(server.asked), listing("out")
-    Path("out/.manifest.json").rename("out/..manifest.json.0123abcd.partial")
-    ask(server)
-    assert (len(server.asked), listing("out")) == (asked, files)

@@ -29,7 +29,7 @@ STYLES = ("plain", "terse")
 
 
 def records(path: Path | str) -> list[Record]:
-    (source,) = resolve_sources([str(path)], Settings())
+    (source,) = resolve_sources([str(path)])
     return [item for item in open_source(source, Settings()) if isinstance(item, Record)]
 
 
@@ -54,7 +54,7 @@ HALF = {"plain": 0.5, "terse": 0.5}
 
 
 def test_mix_without_shares_recommends_none(scored, invoke):
-    """At B = 1 the best mixture would be the source of the easiest negatives alone."""
+    """At B = 1 the best mixture would be only the source with the easiest negatives."""
     code, out, err = invoke("mix", scored)
     assert (code, out) == (2, "")
     remedy = shlex.split(err.splitlines()[-1].partition("example, ")[2])
@@ -135,8 +135,8 @@ def test_a_source_to_repair_comes_with_its_command(tmp_path, tiny, invoke):
         assert (repair in out) == printed
 
 
-def test_a_mixture_needs_the_files_of_its_own_sources_alone(tmp_path, tiny):
-    """What a source outside the mixture labels is in the run folder."""
+def test_a_mixture_needs_only_the_files_of_its_own_sources(tmp_path, tiny):
+    """The run folder has the labels of sources outside the mixture."""
     labels, miner = list(rows(12, 2, "plain")), list(rows(12, 2, "terse"))
     labels[0]["pos"].append(miner[0]["neg"][0])
     for name, table in (("labels", labels), ("miner", miner)):
@@ -147,7 +147,7 @@ def test_a_mixture_needs_the_files_of_its_own_sources_alone(tmp_path, tiny):
     assert (written.n_false_negative, written.n_negatives) == (1, 23)
 
 
-def test_what_is_short_in_a_mixed_file_is_told_as_it_is(scored, invoke):
+def test_shortfalls_in_a_mixed_file_are_reported(scored, invoke):
     """One source with the whole share has no candidates of others, though all sources know all queries."""
     _, out, _ = invoke("mix", scored, "--shares", "plain=1", "-o", "alone.jsonl")
     flat = " ".join(out.split())
@@ -186,7 +186,7 @@ def test_wrong_questions_are_refused(scored, invoke, arguments, message):
     assert message in err
 
 
-def test_a_file_of_a_run_is_no_run(scored, invoke):
+def test_a_file_of_a_run_is_not_a_run(scored, invoke):
     for command in (["mix", "--shares", "plain=1"], ["select", "-o", "out.jsonl", "--source", "plain", "--top", 1]):
         code, _, err = invoke(*command[:1], scored / "report.json", *command[1:])
         assert code == 2
@@ -205,29 +205,29 @@ def test_the_mixed_file_has_the_shares_and_tells_where_each_negative_is_from(sco
     assert written["n_drawn"]["plain"] == pytest.approx(0.35 * 48, abs=6)
     mixed = records("mixed.jsonl")
     assert [record.query for record in mixed] == [record.query for record in records("plain.jsonl")]
-    told = [json.loads(line) for line in Path("mixed.jsonl.provenance.jsonl").read_text("utf-8").splitlines()]
+    logged = [json.loads(line) for line in Path("mixed.jsonl.provenance.jsonl").read_text("utf-8").splitlines()]
     originals = {style: {record.line: record for record in records(f"{style}.jsonl")} for style in STYLES}
-    for number, (record, line) in enumerate(zip(mixed, told, strict=True), 1):
+    for number, (record, line) in enumerate(zip(mixed, logged, strict=True), 1):
         assert line["row"] == number
         found = [originals[n["source"]][n["line"]].negatives[n["ordinal"]] for n in line["negatives"]]
         assert list(record.negatives) == found
         assert len(set(found)) == 4
-    assert Counter(n["source"] for line in told for n in line["negatives"]) == written["n_drawn"]
+    assert Counter(n["source"] for line in logged for n in line["negatives"]) == written["n_drawn"]
 
 
 def test_the_provenance_of_rows_of_unequal_numbers_joins_on_the_rows_of_the_file(tmp_path, tiny, scored):
-    """Five queries list fewer negatives, so that each negative has a row of its own."""
+    """Five queries list fewer negatives, so each negative has a separate row."""
     lines = [json.loads(line) for line in Path("plain.jsonl").read_text("utf-8").splitlines()]
     for line in lines[:5]:
         line["neg"] = line["neg"][:2]
     write_rows(tmp_path / "ragged.jsonl", lines)
     api.score(["ragged.jsonl", "terse.jsonl"], str(tiny), run="both", controls="none")
     blend = api.write_mixture("both", {"ragged": 0.5, "terse": 0.5}, "t.jsonl", base="ragged", schema="st-ntuple")
-    told = [json.loads(line) for line in Path("t.jsonl.provenance.jsonl").read_text("utf-8").splitlines()]
+    logged = [json.loads(line) for line in Path("t.jsonl.provenance.jsonl").read_text("utf-8").splitlines()]
     originals = {name: {record.line: record for record in records(f"{name}.jsonl")} for name in ("ragged", "terse")}
     assert (blend.layout, blend.n_rows) == ("triplets", 5 * 2 + 7 * 4)
-    assert [line["row"] for line in told] == list(range(1, blend.n_rows + 1))
-    for record, line in zip(records("t.jsonl"), told, strict=True):
+    assert [line["row"] for line in logged] == list(range(1, blend.n_rows + 1))
+    for record, line in zip(records("t.jsonl"), logged, strict=True):
         (origin,) = line["negatives"]
         original = originals[origin["source"]][origin["line"]]
         assert (record.query, record.negatives) == (original.query, (original.negatives[origin["ordinal"]],))
@@ -271,8 +271,8 @@ def test_shares_that_are_none_are_refused(scored, shares):
 
 def test_rounded_shares_are_divided_by_their_sum(scored):
     written = api.write_mixture(scored, {"plain": 0.33, "terse": 0.66}, "mixed.jsonl")
-    assert written.wanted == pytest.approx({"plain": 1 / 3, "terse": 2 / 3})
-    assert api.mix(scored, {"plain": 0.33, "terse": 0.66}).nats == api.mix(scored, written.wanted).nats
+    assert written.requested == pytest.approx({"plain": 1 / 3, "terse": 2 / 3})
+    assert api.mix(scored, {"plain": 0.33, "terse": 0.66}).nats == api.mix(scored, written.requested).nats
 
 
 @pytest.mark.parametrize(("n_known", "n_each", "n_terse"), [(6, 4, 24), (6, 1, 6), (12, 4, 48)])
@@ -337,11 +337,11 @@ def test_select_keeps_the_best_of_each_record(scored, invoke):
         by_line.setdefault(row["line"], []).append((row["weight"], text))
     best = {(originals[line].query, text) for line, found in by_line.items() for _, text in sorted(found)[-2:]}
     assert listed("kept.jsonl") == best
-    told = [json.loads(line) for line in Path("kept.jsonl.left-out.jsonl").read_text("utf-8").splitlines()]
-    gone = {(originals[t["line"]].query, originals[t["line"]].negatives[t["ordinal"]]) for t in told}
+    logged = [json.loads(line) for line in Path("kept.jsonl.left-out.jsonl").read_text("utf-8").splitlines()]
+    gone = {(originals[t["line"]].query, originals[t["line"]].negatives[t["ordinal"]]) for t in logged}
     assert gone == listed("plain.jsonl") - best
-    assert {t["reason"] for t in told} == {"top"}
-    assert all(t["path"] == "plain.jsonl" and t["weight"] is not None for t in told)
+    assert {t["reason"] for t in logged} == {"top"}
+    assert all(t["path"] == "plain.jsonl" and t["weight"] is not None for t in logged)
 
 
 def test_the_row_before_is_the_report_s_and_the_copy_has_no_score(scored, invoke):
@@ -446,16 +446,16 @@ def test_select_round_trips(tmp_path, tiny, shape, suffix):
     api.score([path], str(tiny), run="run", controls="none")
     out = tmp_path / f"out{suffix}"
     found = api.select("run", out, max_negatives=13, by="weight")
-    told = [json.loads(line) for line in Path(found.left_out_path).read_text("utf-8").splitlines()]
+    logged = [json.loads(line) for line in Path(found.left_out_path).read_text("utf-8").splitlines()]
     originals = {record.line: record for record in records(path)}
-    gone = {(originals[t["line"]].query, originals[t["line"]].negatives[t["ordinal"]]) for t in told}
+    gone = {(originals[t["line"]].query, originals[t["line"]].negatives[t["ordinal"]]) for t in logged}
     assert len(gone) == 11
     assert listed(out) == listed(path) - gone
     assert {r.schema for r in api.score([out], str(tiny), controls="none").sources} == {
         read_run(Path("run")).sources[0].schema
     }
     weights = sorted((row["weight"] for row in numbers_of(Path("run"), "in")), reverse=True)
-    assert np.allclose(sorted((t["weight"] for t in told), reverse=True), weights[13:])
+    assert np.allclose(sorted((t["weight"] for t in logged), reverse=True), weights[13:])
 
 
 Items = list[dict[str, Any]]
@@ -518,7 +518,7 @@ SEVERAL = {
 
 @pytest.mark.parametrize("shape", SEVERAL)
 def test_select_from_one_of_several_sources_of_a_file(tmp_path, tiny, shape, scored):
-    """The same numbers and the same negatives as where each source has a file of lists; the copy holds that source."""
+    """Numbers and negatives equal those of one file per source, and the copy holds only the selected source."""
     make, name = SEVERAL[shape]
     tables = {style: list(rows(12, 4, style)) for style in STYLES}
     column = {} if shape in ("miners", "dpr") else {"source_column": "by"}
@@ -604,7 +604,7 @@ def test_mixing_fills_triplets_and_leaves_labelled_positives_out(tmp_path, tiny)
 
 
 def test_a_source_without_a_share_still_labels_positives(tmp_path, tiny):
-    """What one source lists as a negative another labels as a positive: it is never drawn, whatever the shares."""
+    """A negative that another source labels as a positive is never drawn, whatever the shares."""
     labels, miner = list(rows(8, 2, "plain")), list(rows(8, 2, "terse"))
     for i in range(6):
         labels[i]["pos"].append(f"second answer {i}")

@@ -1,4 +1,4 @@
-"""A full work directory and a limit on the size of files: nobody's mistake, and no half-written file."""
+"""A full work directory and a limit on file sizes are reported, and leave no half-written file."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ pytestmark = pytest.mark.skipif(sys.platform == "win32", reason="no such limits 
 LIMIT = 20 * 1024
 
 
-def test_a_limit_on_the_size_of_files_is_no_internal_error(tmp_path):
+def test_a_limit_on_the_size_of_files_is_not_an_internal_error(tmp_path):
     write_rows(tmp_path / "in.jsonl", rows(400, 4))
     child = subprocess.run(
         [sys.executable, "-m", "secid", "check", "in.jsonl", "-o", "check.html"],

@@ -133,7 +133,7 @@ def job(cluster, tmp_path):
             return wait_until(enough)
 
         def finish(self, child):
-            """What the driver prints on standard error, after it has ended with the run of one process."""
+            """Wait for the driver, check that its run equals that of one process, and return its stderr."""
             (marks / "go").touch()
             out, err = child.communicate(timeout=240)
             assert child.returncode == 0, err
@@ -161,7 +161,7 @@ def test_a_killed_worker_of_two_loses_its_shard_and_another_one_takes_it(job):
 
 
 @needs_ray
-def test_a_killed_driver_goes_on_from_the_states(job):
+def test_a_killed_driver_resumes_from_the_states(job):
     child = job.start()
     workers = job.waiting(2, child)
     child.kill()
@@ -212,8 +212,12 @@ def test_what_cannot_run_is_refused_before_ray_starts(invoke, source, monkeypatc
     assert "pip install 'secid[ray]'" in refused(*whole)
     for words in (whole[:2], whole[2:4], whole[:4], whole[2:]):
         assert "--on ray --shards 8 --state-dir URL" in refused(*words)
-    assert refused("--on", "dask", *whole[2:]).startswith("secid: --on: expected ray or ray://HOST:PORT")
-    assert refused("--on", "ray", "--shards", 0, *whole[4:]).startswith("secid: --shards: expected at least 1")
+    assert refused("--on", "dask", *whole[2:]).startswith(
+        "secid: --on: unknown cluster 'dask'\n  use ray, or ray://HOST:PORT"
+    )
+    assert refused("--on", "ray", "--shards", 0, *whole[4:]).startswith(
+        "secid: --shards: 0 is too small\n  give at least 1"
+    )
     assert refused(*whole, "--prepare").startswith("secid: --prepare: ")
     assert refused(*whole, "--shard", "0/2").startswith("secid: --shard: ")
     assert refused(*whole, "--max-records", 5).startswith("secid: --max-records: ")

@@ -15,7 +15,7 @@ import pytest
 import secid
 from secid.analyses.agreement import outcomes_of
 from secid.errors import SecidError, SettingsError, UsageError
-from secid.results import inputs
+from secid.results import commands
 from secid.results.document import json_of, read_probe
 from secid.tools.probing import options, schedule
 from secid.tools.probing import run as probing
@@ -194,7 +194,7 @@ def test_an_estimate_trains_nothing_and_leaves_the_run_as_it_is(trained, sources
 
 def test_another_loss_and_a_guide_are_named_in_the_result(sources, small, tmp_path_factory, tmp_path):
     other = save_tiny_bert(tmp_path_factory.mktemp("guide") / "other", width=24, layers=1)
-    short: dict[str, Any] = {"steps": 1, "seeds": 2, "folds": 2, "rate": 1e-3, "batch": 8}
+    short: dict[str, Any] = {"steps": 1, "seeds": 1, "folds": 2, "rate": 1e-3, "batch": 8}
     results = {
         loss: secid.probe(
             sources, str(small), **short, loss=loss, passages="own", guide=str(other) if loss == "gist" else None
@@ -315,10 +315,10 @@ def test_nothing_that_could_be_trained_exits_with_3(sources, small, invoke: Invo
 
 def test_the_command_of_a_score_lists_what_was_typed_and_the_probe_takes():
     given = {"encoder": "minilm", "max_length": 64, "first_k": 2, "titles": False, "ablate": True, "seed": 3}
-    line = inputs.probe_command(["a b.jsonl"], given)
+    line = commands.probe_command(["a b.jsonl"], given)
     assert line == ("secid probe 'a b.jsonl' --encoder minilm --max-length 64 --set titles=no --set seed=3")
-    assert inputs.probe_command(["-"], given) is None
-    assert inputs.with_run_flag(line, "-runs/x") == f"{line} --run ./-runs/x"
+    assert commands.probe_command(["-"], given) is None
+    assert commands.with_run_flag(line, "-runs/x") == f"{line} --run ./-runs/x"
 
 
 def test_a_score_offers_a_probe_where_one_can_be_typed_and_has_enough_queries(sources, small):
@@ -327,7 +327,7 @@ def test_a_score_offers_a_probe_where_one_can_be_typed_and_has_enough_queries(so
     assert secid.score([FIXTURES / "sources" / "bm25.jsonl.gz"], str(small)).probe is None, "66 queries"
 
 
-def test_ctrl_c_keeps_what_is_finished_and_the_same_command_goes_on(sources, small, tmp_path):
+def test_ctrl_c_keeps_finished_runs_and_the_same_command_resumes(sources, small, tmp_path):
     cache = tmp_path / "cache"
     given = ("probe", *sources, "--encoder", small, *SHORT, "--steps", 8, "--set", f"cache_dir={cache}")
     child = fork(given, tmp_path, tmp_path / "said")

@@ -1,4 +1,4 @@
-"""What only a process shows: signals, closed pipes, exit codes, colours."""
+"""Test what needs a process: signals, closed pipes, exit codes, colours."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ PATIENCE_SECONDS = 90.0
 
 @pytest.fixture(scope="module")
 def slow(tmp_path_factory):
-    """An encoder and a source that keep a core busy for a while, so that a signal finds them at it."""
+    """An encoder and a source that keep a core busy for a while, so that a signal arrives while they work."""
     folder = tmp_path_factory.mktemp("slow")
     words = "many words that an encoder has to read letter by letter before it is done with them "
     write_rows(folder / "big.jsonl", rows(400, n_negatives=4, style=words))
@@ -34,7 +34,7 @@ def slow(tmp_path_factory):
 
 
 def wait_for(pattern: str, child: Child, folder: Path) -> None:
-    """Returns when the child has made a file."""
+    """Wait until the child has made a file."""
     end = time.monotonic() + PATIENCE_SECONDS
     while not list(folder.glob(pattern)):
         assert child.poll() is None, child.communicate()[1]
@@ -84,7 +84,7 @@ def test_a_miner_that_is_ended_while_it_writes_leaves_nothing(tmp_path):
     assert listing(tmp_path / "here") == []
 
 
-def test_an_error_on_the_way_out_is_no_error_of_ours():
+def test_an_error_at_exit_is_not_reported_as_ours():
     def broken_off(first):
         try:
             try:
@@ -100,7 +100,7 @@ def test_an_error_on_the_way_out_is_no_error_of_ours():
     assert code_of_ending(broken_off(ValueError("ours"))) is None
 
 
-def test_a_reader_that_leaves_early_is_no_error(tmp_path):
+def test_a_reader_that_leaves_early_is_not_an_error(tmp_path):
     """More JSON than a pipe holds, and a reader that closes it after the first line."""
     with start("schema", "report", cwd=tmp_path) as child:
         assert child.stdout is not None
@@ -142,7 +142,7 @@ def test_an_uncaught_exception_of_the_process_exits_3_not_1(tmp_path):
     assert "RuntimeError: planted" in done.stderr
 
 
-def test_quiet_prints_the_table_alone(tiny, source, invoke):
+def test_quiet_prints_only_the_table(tiny, source, invoke):
     outcome = invoke("score", source, "--encoder", tiny, "--quiet", "--run", "run")
     assert outcome.code == 0
     assert outcome.err == ""

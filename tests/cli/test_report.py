@@ -143,7 +143,7 @@ def test_metrics_are_the_numbers_of_the_report_and_nothing_else(run, invoke):
     assert "schema_version" in json.loads(Path("no-metrics.json").read_text(encoding="utf-8"))
 
 
-def test_a_number_that_is_not_finite_is_no_metric(run):
+def test_a_number_that_is_not_finite_is_not_a_metric(run):
     whole = read_run(run)
     damaged = replace(whole.sources[0].score, trace=math.nan, frobenius=math.inf)
     broken = replace(whole, sources=(replace(whole.sources[0], score=damaged),))

@@ -103,6 +103,11 @@ def test_the_printed_json_is_the_written_one(tiny, source, invoke):
     assert outcome.out == Path("run/report.json").read_text(encoding="utf-8")
 
 
+def test_a_score_prints_what_a_report_of_its_run_prints(tiny, source, invoke):
+    outcome = invoke("score", source, "--encoder", tiny, "--run", "run", "--quiet")
+    assert outcome.out == invoke("report", "run").out
+
+
 def names_in(outcome) -> list[str]:
     return sorted(source["name"] for source in json.loads(outcome.out)["sources"])
 
@@ -127,7 +132,7 @@ def test_standard_input_is_a_source(tiny, tmp_path, source, invoke, monkeypatch)
     assert len(listing(tmp_path / "secid-runs")) == 1
 
 
-def test_an_existing_run_folder_is_not_replaced_unless_told_to(tiny, source, invoke):
+def test_an_existing_run_folder_is_replaced_only_with_force(tiny, source, invoke):
     arguments = ("score", source, "--encoder", tiny, "--run", "run", "--quiet")
     assert invoke(*arguments).code == 0
     before = Path("run/report.json").stat().st_mtime_ns
@@ -209,7 +214,7 @@ def test_the_winner_of_every_setting_is_recorded(tiny, tmp_path, source, invoke,
     assert settings["tokenizer"]["from"] == "default"
 
 
-def test_settings_may_stand_in_pyproject(tiny, tmp_path, source, invoke):
+def test_settings_may_be_in_pyproject(tiny, tmp_path, source, invoke):
     (tmp_path / "pyproject.toml").write_text(f'[tool.secid]\nencoder = "{tiny}"\nseed = 4\n', encoding="utf-8")
     outcome = invoke("score", source, "--json", "--run", "run")
     settings = json.loads(outcome.out)["settings"]
@@ -250,14 +255,14 @@ def test_the_result_is_printed_where_no_default_run_folder_can_be_made(tiny, sou
     assert "secid-runs" in outcome.err
 
 
-def test_the_legend_is_printed_where_it_is_asked_for(tiny, source, invoke):
+def test_the_legend_is_printed_on_request(tiny, source, invoke):
     arguments = ("score", source, "--encoder", tiny, "--force", "--run", "run", "--quiet")
     plain, explained = invoke(*arguments).out, invoke(*arguments, "--legend").out
     assert len(explained) > len(plain)
 
 
 def test_several_encoders_are_compared_and_the_first_is_the_target(tiny, tmp_path, source, invoke):
-    """Each recipe is told before its encoder begins."""
+    """Each recipe is printed before its encoder starts."""
     other = shutil.copytree(tiny, tmp_path / "other-bert")
     outcome = invoke(
         "score", source, f"again={source}", "--encoder", tiny, "--encoder", other, "--json", "--run", "run"
@@ -286,7 +291,7 @@ def test_encoders_are_compared_at_the_budget_of_the_run(tiny, tmp_path, source):
 
 
 def test_a_further_encoder_needs_no_vectors_of_the_first_ones_controls(tiny, tmp_path):
-    """The control query_echo takes queries as passages; a vectors file of the sources' texts does not hold them so."""
+    """The control query_echo uses queries as passages; a vectors file of the sources' texts lacks them in this role."""
     songs = [{"query": f"who sings {i}", "pos": [f"singer {i}"], "neg": [f"song {i}"]} for i in range(12)]
     source = write_rows(tmp_path / "songs.jsonl", songs)
     texts = [("query", row["query"]) for row in songs]
@@ -313,7 +318,7 @@ def test_two_names_of_one_encoder_are_refused_before_any_work(tiny, source, invo
 
 
 def test_an_example_is_found_in_the_row_that_lists_it(tiny, tmp_path, invoke):
-    """Two rows of one query and positive form one record; the copy of the positive stands in the second."""
+    """Two rows of one query and positive form one record; the second row has the copy of the positive."""
     record = {"query": "what is it", "pos": ["an answer"]}
     texts = [{**record, "neg": [negative]} for negative in ("unrelated words", "an answer")]
     write_rows(tmp_path / "two.jsonl", [*texts, *rows(6)])

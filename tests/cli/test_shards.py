@@ -88,7 +88,7 @@ def test_wrong_use_of_shards(invoke: Any, source: Path, tmp_path: Path, flags: l
 def test_wrong_use_of_merge(invoke: Any) -> None:
     outcome = invoke("merge", "nothing", "--sample", 0)
     assert outcome.code == 2
-    assert "expected a number from 1 to 100,000" in outcome.err
+    assert "give a number from 1 to 100,000" in outcome.err
 
 
 @pytest.mark.skipif(sys.platform == "win32", reason="SIGKILL is a POSIX signal")

@@ -98,8 +98,8 @@ def _code(invoke: Invoke, arguments: list[str]) -> object:
         return error.code
 
 
-def test_a_program_that_outlives_its_terminal_goes_on(work: Path, invoke: Invoke) -> None:
-    """As nohup starts it."""
+def test_a_program_that_outlives_its_terminal_continues(work: Path, invoke: Invoke) -> None:
+    """The program is started as by nohup."""
     before = signal.signal(signal.SIGHUP, signal.SIG_IGN)
     try:
         with mock.patch(HALFWAY["check"], side_effect=lambda _: signal.raise_signal(signal.SIGHUP) or ()):
@@ -109,7 +109,7 @@ def test_a_program_that_outlives_its_terminal_goes_on(work: Path, invoke: Invoke
 
 
 def test_a_cache_that_cannot_be_written_costs_nothing_but_time(work: Path, folder: Path, invoke: Invoke) -> None:
-    """As on a disk that is mounted to be read alone: root may write whatever the permissions say."""
+    """Permissions do not stop root from writing, so a read-only disk is imitated."""
     write_rows(work / "a.jsonl", items(30))
     score = (
         "score",
@@ -140,7 +140,7 @@ def test_a_cache_that_cannot_be_written_costs_nothing_but_time(work: Path, folde
 
 def test_a_row_of_more_negatives_than_a_block(work: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """More triplets than a window and more bytes than a chunk of the file."""
-    monkeypatch.setattr("secid.triplets.embedding.WINDOW", 16)
+    monkeypatch.setattr("secid.triplets.embedding.COPY_WINDOW", 16)
     monkeypatch.setattr("secid.read.stream.CHUNK_BYTES", 1024)
     negatives = [f"negative {n}, a passage of about as many letters as a line" for n in range(50)]
     row = {"query": "the query", "pos": ["the positive"], "neg": negatives}

@@ -1,4 +1,4 @@
-"""Where the verdict line is printed: last on stderr, for scripts alone, and only where there is a verdict."""
+"""Test where the verdict line is printed: last on stderr, only for scripts, and only if there is a verdict."""
 
 from __future__ import annotations
 
@@ -17,17 +17,19 @@ POISONED, SOUND = FIXTURES / "sources" / "poisoned.jsonl", FIXTURES / "sources" 
 COLLECTION = FIXTURES / "collection"
 
 
+FLAGS = ((), ("--json",), ("--quiet",))
+
+
 @pytest.mark.parametrize(
-    ("arguments", "word", "code"),
+    ("arguments", "word", "code", "flags"),
     [
-        (("check", POISONED, "--fail-on", "repeat"), "fail", 1),
-        (("check", SOUND, "--fail-on", "repeat"), "no_defects", 0),
-        (("score", POISONED, "--run", "run", "--encoder"), "repair", 0),
-        (("audit", POISONED, "--collection", COLLECTION, "--encoder"), "relevant", 0),
-        (("probe", SOUND, POISONED, "--encoder"), "abstained", 0),
+        *((("check", POISONED, "--fail-on", "repeat"), "fail", 1, flags) for flags in FLAGS),
+        (("check", SOUND, "--fail-on", "repeat"), "no_defects", 0, ()),
+        *((("score", POISONED, "--run", "run", "--encoder"), "repair", 0, flags) for flags in FLAGS),
+        (("audit", POISONED, "--collection", COLLECTION, "--encoder"), "relevant", 0, ()),
+        (("probe", SOUND, POISONED, "--encoder"), "abstained", 0, ()),
     ],
 )
-@pytest.mark.parametrize("flags", [(), ("--json",), ("--quiet",)])
 def test_it_is_last_on_stderr_unless_quiet(invoke: Invoke, tiny, arguments, word, code, flags):
     more = (tiny, *flags) if arguments[-1] == "--encoder" else flags
     outcome = invoke(*arguments, *more)
@@ -62,7 +64,7 @@ def test_a_terminal_shows_none():
 
 
 def test_forced_colours_put_nothing_before_it(invoke: Invoke, monkeypatch):
-    """FORCE_COLOR, which CI services set, is no terminal: no bar is drawn into the log."""
+    """FORCE_COLOR, which CI services set, does not make the log a terminal: no bar is drawn."""
     monkeypatch.setenv("FORCE_COLOR", "1")
     assert invoke("check", SOUND).err.splitlines()[-1].startswith("VERDICT: no_defects ")
 
@@ -75,7 +77,7 @@ def test_a_reader_that_stops_early_misses_neither_the_run_folder_nor_the_verdict
     assert verdict.startswith("VERDICT: no_defects command=score ")
 
 
-def test_a_closed_stderr_leaves_the_document_alone():
+def test_a_closed_stderr_does_not_change_the_document():
     """Python sets sys.stderr to None if the program starts without one."""
     out = io.StringIO()
     with contextlib.redirect_stdout(out), contextlib.redirect_stderr(None):

@@ -1,4 +1,4 @@
-"""What commands print, word for word, in tests/snapshots: of the fixtures, or of results whose numbers are made up."""
+"""Compare what commands print with tests/snapshots, for the fixtures or for results with made-up numbers."""
 
 from __future__ import annotations
 
@@ -20,7 +20,7 @@ from tests.unit.pages.samples import GOLDEN
 
 
 def whole(outcome: Outcome) -> str:
-    """All that a command says that exits with 0, without its time."""
+    """Return the whole output of a command that exits with 0, without its time."""
     assert outcome.code == 0, outcome.err
     return re.sub(r"\b\d+\.\d s;", "0.0 s;", outcome.out)
 
@@ -131,7 +131,7 @@ BLEND = Blend(
     **{**WRITTEN, "n_rows": 66},
     n_negatives=330,
     n_drawn={"bm25": 231, "dense": 99},
-    wanted={"bm25": 0.7, "dense": 0.3},
+    requested={"bm25": 0.7, "dense": 0.3},
     n_short=4,
     n_alone=3,
     n_false_negative=5,

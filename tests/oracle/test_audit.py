@@ -5,7 +5,7 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
-from secid.analyses.audit import AuditedNegatives, auroc, auroc_interval, rules, source_audit
+from secid.scoring.audit import AuditedNegatives, auroc, auroc_interval, rules, source_audit
 from tests.oracle import audit as oracle
 from tests.oracle.closeness import assert_close
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from secid.analyses.guide import curves as curves_of
-from secid.measure.margins import margin_flags
+from secid.measure.false_negatives import margin_flags
 from secid.triplets.estimates import clustered_mean, stratified_mean, wilson_interval
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle import guide as reference

@@ -16,7 +16,7 @@ import pytest
 
 import secid
 from secid.results.mine import Sweep, Swept
-from secid.tools.mining.sweep import SWEEP_MARGINS, SWEEP_WINDOWS
+from secid.tools.mining.mine import SWEEP_MARGINS, SWEEP_WINDOWS
 from tests.fake_encoder import HashEncoder
 from tests.oracle.closeness import assert_close
 from tests.oracle.guide import is_suspect

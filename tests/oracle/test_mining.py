@@ -16,7 +16,7 @@ import pytest
 import secid
 from secid.encode import Role
 from secid.results.mine import Mined
-from secid.tools.mining.choose import EXCLUDED, WHY
+from secid.tools.mining.choose import EXCLUSION_REASONS, SHORT_ROW_REASONS
 from tests.fake_encoder import HashEncoder
 from tests.oracle.closeness import assert_close
 from tests.oracle.mining import Expected, Negative, Rules
@@ -183,8 +183,8 @@ def test_what_is_mined_is_what_the_rules_say(plain):
 
 def test_each_exclusion_and_each_shortfall_occurs(plain):
     mined, _ = plain
-    assert {name for source in mined.sources for name in source.excluded} == set(EXCLUDED)
-    assert {name for source in mined.sources for name in source.short} == set(WHY) - {
+    assert {name for source in mined.sources for name in source.excluded} == set(EXCLUSION_REASONS)
+    assert {name for source in mined.sources for name in source.short} == set(SHORT_ROW_REASONS) - {
         "reused",
         "few_candidates",
         "few_written",

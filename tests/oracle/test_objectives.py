@@ -11,7 +11,7 @@ import numpy as np
 import pytest
 
 import secid
-from secid.analyses.per_record import MAX_QUERIES, doubling_counts, one_more_negative, one_more_positive
+from secid.analyses.objectives import MAX_CURVE_QUERIES, doubling_counts, one_more_negative, one_more_positive
 from secid.measure.blocks import Triplets
 from secid.measure.objectives import MULTI_POSITIVE, OBJECTIVES
 from secid.pages.sections.objectives import OBJECTIVE_NAMES, OBJECTIVE_SENTENCES
@@ -288,9 +288,9 @@ def test_five_queries_of_two_positives_are_enough(n):
 
 
 def test_more_queries_than_the_limit_are_sampled(tmp_path):
-    path = write(drawn(MAX_QUERIES + 30, 1, 8), tmp_path / "many.jsonl")
+    path = write(drawn(MAX_CURVE_QUERIES + 30, 1, 8), tmp_path / "many.jsonl")
     run = secid.score([path], HashEncoder(), controls="none", cache=False, objectives=True)
-    assert {item.n_queries for item in run.analyses["objectives"].sizes} == {MAX_QUERIES}
+    assert {item.n_queries for item in run.analyses["objectives"].sizes} == {MAX_CURVE_QUERIES}
 
 
 def test_parts_of_sources_come_in_the_order_of_their_rank(tmp_path):

@@ -7,7 +7,7 @@ import pytest
 import torch
 from torch import Tensor
 
-from secid.tools.probing.losses import FORMS, Objective, Sides, training_loss
+from secid.tools.probing.learner import CLOSED_FORM_NAMES, Objective, Sides, training_loss
 from secid.tools.probing.options import LOSSES, PASSAGE_CHOICES
 from tests.oracle import objectives as reference
 
@@ -54,7 +54,7 @@ def expected_loss(queries: Tensor, passages: Tensor, sides: Sides, loss: str) ->
         positive, negative = of(i, sides.positive), of(i, sides.negative)
         masked = sides.masked[i][sides.negative[i]].tolist()
         record = reference.Record([], [], [1.0] * len(positive), masked)
-        losses.append(reference.record_loss(FORMS[loss], positive, negative, record))
+        losses.append(reference.record_loss(CLOSED_FORM_NAMES[loss], positive, negative, record))
     return torch.stack(losses).mean()
 
 
@@ -95,7 +95,7 @@ def test_damage_to_a_loss_is_noticed(loss: str, damage: str) -> None:
 
 
 def test_every_loss_has_a_form() -> None:
-    assert {*FORMS, "mw"} == {*LOSSES}
+    assert {*CLOSED_FORM_NAMES, "mw"} == {*LOSSES}
 
 
 def test_with_one_positive_the_losses_of_several_are_infonce() -> None:
@@ -120,7 +120,7 @@ def test_a_query_whose_negatives_are_all_masked_has_no_loss_and_no_gradient() ->
 
 
 @pytest.mark.parametrize("loss", LOSSES)
-def test_a_score_that_is_no_number_gives_a_loss_that_is_none(loss: str) -> None:
+def test_a_score_that_is_not_finite_gives_a_loss_that_is_nan(loss: str) -> None:
     queries = rows(0, 4)
     queries[2, 0] = torch.nan
     assert training_loss(queries, rows(1, 8), sides_of(0, "batch", 1), loss, TEMPERATURE).isnan()

@@ -157,7 +157,7 @@ def test_a_profile_is_the_mean_of_its_gates():
     assert found.weight.value == pytest.approx(mean(usable, lambda row: row.weight))
 
 
-def test_no_query_in_common_is_no_gap():
+def test_without_a_query_in_common_there_is_no_gap():
     assert gap_to_random(measured(rows(0, range(5))), measured(rows(1, range(5, 9))), SMALLEST) is None
 
 

@@ -124,7 +124,7 @@ def weighted(weights: list[float], directions: list[list[float]]) -> float:
     return reference.log_det_nats(reference.singular_values(np.array(weights), np.array(directions)))
 
 
-def test_one_direction_alone_gives_log_of_one_plus_mean_weight():
+def test_a_single_direction_gives_log_of_one_plus_mean_weight():
     assert_close(weighted([0.2, 0.5, 0.9], [[0, 1, 0]] * 3), math.log(1 + 1.6 / 3), rel=1e-14)
 
 
@@ -166,7 +166,7 @@ def test_a_residual_of_rounding_noise_has_no_direction(offset, has_direction):
 
 
 @pytest.mark.parametrize(("offset", "inverted"), [(6e-7, False), (-6e-7, False), (0.9e-3, False), (1.1e-3, True)])
-def test_a_copy_that_rounding_lifts_above_the_positive_is_no_inversion(offset, inverted):
+def test_a_copy_that_rounding_lifts_above_the_positive_is_not_an_inversion(offset, inverted):
     p_vec = {"p": np.array([0.6, 0.8, 0.0]), "n": np.array([0.6 + offset, 0.8, 0.0])}
     score = reference.score_source([("x", ("p",), ("n",))], {"x": unit(1, 0, 0)}, p_vec, reference.uniform_idf)
     assert score["inversion_fraction"] == inverted

@@ -65,7 +65,7 @@ def score(sources: dict[str, Rows], folder: Path, frozen: object = None, **setti
     work.mkdir(exist_ok=True)
     # The words are of several scripts, for which another tokenizer would be chosen.
     resolved = resolve({"cache": False, "tokenizer": "alphanumeric", **settings}, environment={}, directory=folder)
-    found = resolve_sources([str(folder / "*.jsonl")], resolved.values)
+    found = resolve_sources([str(folder / "*.jsonl")])
     return score_sources(found, PieceEncoder(), resolved, work, Silent(), frequencies=frozen)
 
 
@@ -381,7 +381,7 @@ def test_slices_are_runs_of_their_own_records_in_the_same_pool(sources, tmp_path
         (tagged / f"{name}.jsonl").write_text("\n".join(lines), encoding="utf-8")
     resolved = resolve({"cache": False, "by": "lang", "tokenizer": "alphanumeric"}, environment={}, directory=tagged)
     (tagged / "work").mkdir()
-    found = resolve_sources([str(tagged / "*.jsonl")], resolved.values)
+    found = resolve_sources([str(tagged / "*.jsonl")])
     scored = score_sources(found, HashEncoder(), resolved, tagged / "work", Silent())
     assert {part.value for part in scored.run.analyses["slices"]} == {"even", "odd"}
     for part in scored.run.analyses["slices"]:
@@ -411,7 +411,7 @@ def test_an_empty_part_of_a_file_is_left_out_with_its_reason(tmp_path):
     ]
     (tmp_path / "many.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     resolved = resolve({"cache": False, "max_bad_fraction": 1.0}, environment={}, directory=tmp_path)
-    found = resolve_sources([str(tmp_path / "many.jsonl")], resolved.values)
+    found = resolve_sources([str(tmp_path / "many.jsonl")])
     run = score_sources(found, HashEncoder(), resolved, tmp_path / "work", Silent()).run
     assert [source.name for source in run.sources] == ["many:x"]
     assert run.without_triplets == {"many:y": {"no_negatives": 5}}

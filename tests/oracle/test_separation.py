@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 from secid.analyses.in_batch import conflicts
 from secid.arrays import distinct
 from secid.measure.blocks import Triplets
-from secid.measure.in_batch import Batch, Conflicts, flagged_counts
+from secid.measure.false_negatives import Batch, Conflicts, flagged_counts
 from secid.measure.separation import ERROR_BOUND, PassageScores, histogram, mw_loss, separation
 from tests.meta import NoWait
 from tests.oracle import separation as oracle
@@ -215,7 +215,7 @@ def test_expectations_are_those_of_a_simulation():
 def test_few_pairs_at_once_change_nothing(monkeypatch):
     _, _, triplets, known = rows_drawn(7, 300)
     whole = found_conflicts(triplets, known)
-    monkeypatch.setattr("secid.analyses.in_batch.PAIRS_AT_ONCE", 50)
+    monkeypatch.setattr("secid.analyses.in_batch.MAX_QUERY_ROW_PAIRS", 50)
     part = found_conflicts(triplets, known)
     np.testing.assert_array_equal(part.n_rows, whole.n_rows)
     np.testing.assert_array_equal(part.n_passages, whole.n_passages)
@@ -235,7 +235,7 @@ def test_the_largest_batch_is_the_last_below_the_share():
 
 
 def test_a_batch_that_leaves_out_fewer_rows_than_conflict_is_always_affected():
-    """Of four rows, one has no conflict, one conflicts with one other row, one with two, one with all three."""
+    """Four rows conflict with zero, one, two and three other rows."""
     found = Conflicts(np.arange(4), np.arange(4))
     assert found.affected(4) == pytest.approx(3 / 4, rel=1e-12)
     assert found.affected(3) == pytest.approx((0 + 2 / 3 + 1 + 1) / 4, rel=1e-12)

@@ -11,7 +11,7 @@ import pytest
 
 from secid.findings import status
 from secid.measure.interval import reach_95
-from secid.results import SourceReport, inputs
+from secid.results import SourceReport, commands
 from secid.results.catalogue import DEFECTS
 from secid.triplets import random_reference
 from tests.fake_encoder import HashEncoder
@@ -194,7 +194,7 @@ def test_a_copy_without_the_flagged_rows_has_these_numbers_in_the_pool_of_the_ru
     assert outside.score.nats != pytest.approx(theirs.eci_nats, rel=1e-5)
 
 
-def test_a_share_at_the_limit_is_no_defect_and_above_it_is_not(tmp_path):
+def test_a_share_at_the_limit_is_allowed_and_above_it_is_not(tmp_path):
     """100 negatives: one empty one is 1 %, two are 2 %; two defects of 1 % each are 2 % flagged, each at its limit."""
     at, above, two = clean(50, 2), clean(50, 2), clean(50, 2)
     at[0]["neg"][0] = above[0]["neg"][0] = above[1]["neg"][0] = two[0]["neg"][0] = "N/A"
@@ -205,7 +205,7 @@ def test_a_share_at_the_limit_is_no_defect_and_above_it_is_not(tmp_path):
     }  # fmt: skip
 
 
-def test_half_of_the_records_is_enough_and_queries_of_blanks_alone_are_records(tmp_path):
+def test_half_of_the_records_is_enough_and_queries_of_only_blanks_are_records(tmp_path):
     """Ten records, of which five keep a negative; with one more query that lists only blanks five of eleven do."""
     half = clean(10, 1)
     for row in half[:5]:
@@ -237,6 +237,6 @@ def test_the_command_names_every_defect_and_only_a_repairable_source_has_one(tmp
     ],
 )
 def test_the_command_survives_a_shell(run, source, file, last):
-    words = shlex.split(inputs.repair_command(run, source, ("repeat",), file))
+    words = shlex.split(commands.repair_command(run, source, ("repeat",), file))
     assert words[:2] == ["secid", "select"]
     assert [word for word in words[2:] if word not in ("--drop", "repeat")] == last

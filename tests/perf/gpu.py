@@ -5,7 +5,7 @@
     python -m tests.perf.gpu --device cpu --tiny
 
 The third line is a rehearsal on any machine, of the same code with small numbers: it shows that the script runs, and
-its figures mean nothing. A part that fails says why, the others go on, and the exit code is 1.
+its figures mean nothing. A part that fails says why, the others continue, and the exit code is 1.
 docs/performance.md says what one H100 took.
 
 Weights are random; the tokenizer is MiniLM's, that of BERT without capitals. Texts are made of random words, in
@@ -63,7 +63,7 @@ from tests.perf.measure import BASE, triplets_of, weights
 from tests.perf.measure import NEGATIVES as MEASURED_NEGATIVES
 
 MEDIAN_TOKENS, SIGMA, LONGEST = 75, 0.4, 512
-"""Of MS MARCO's passages."""
+"""Lengths of MS MARCO's passages in tokens: median, standard deviation of the logarithm, maximum."""
 NEGATIVES = 10
 ROOM = 2 * 1024**3
 """Bytes beyond what is in use that the proof of halving leaves to the encoder."""
@@ -79,7 +79,7 @@ def token_lengths(n: int) -> list[int]:
 
 
 def plan_of(folder: Path, queries: Iterable[str], passages: Iterable[str]) -> Any:
-    """What an embedder needs of a plan: stores of queries and passages."""
+    """Return the part of a plan that an embedder needs: stores of queries and passages."""
     stores = {}
     for role, texts in (("query", queries), ("passage", passages)):
         spool = TextSpool(role, folder / f"{role}.txt")  # type: ignore[arg-type]
@@ -91,7 +91,7 @@ def plan_of(folder: Path, queries: Iterable[str], passages: Iterable[str]) -> An
 
 
 class Size(NamedTuple):
-    """How much of everything. layers, width: of the model; matrix: side of the product that shows the peak.
+    """Sizes of a measurement. layers, width: of the model; matrix: side of the product that shows the peak.
 
     on_cpu : queries whose scores the CPU computes too.   dimensions : of the passes.   triplets : of each pass.
     """
@@ -171,7 +171,7 @@ def floating_operations(lengths: np.ndarray, model: Any) -> float:
 
 
 def wait(device: str) -> None:
-    """Returns when the device has done all it was given."""
+    """Wait until the device has finished all its work."""
     if device.startswith("cuda"):
         for number in range(torch.cuda.device_count()):
             torch.cuda.synchronize(number)
@@ -203,7 +203,7 @@ def peak_operations(size: int, device: str) -> float:
 
 @contextmanager
 def part(name: str, failed: list[str]) -> Iterator[None]:
-    """One part of the script; an error is printed, its name is added to the failed ones, and the next part goes on."""
+    """One part of the script; an error is printed, its name is added to the failed ones, and the next part starts."""
     print(f"\n{name}", flush=True)
     try:
         yield
@@ -320,7 +320,7 @@ class Bench:
         return self._peak
 
     def peak_part(self) -> None:
-        """What a large product reaches."""
+        """Measure the peak by a large product."""
         print(f"  {self.peak / 1e12:.1f} TFLOP/s")
 
     def forward(self) -> None:
@@ -505,7 +505,7 @@ class Bench:
         )
 
     def sources(self, n_queries: int) -> list[Path]:
-        """Two files of so many queries, ten negatives each."""
+        """Write two files with n queries and ten negatives each."""
         paths = [self.folder / f"{name}-{n_queries}.jsonl" for name in ("one", "two")]
         texts = self.texts[: n_queries * (1 + NEGATIVES)]
         n = len(texts) // (1 + NEGATIVES)

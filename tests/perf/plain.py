@@ -52,7 +52,7 @@ def read_records(path: Path) -> list[Scored]:
     """Read records: rows with the same query and positive form one record, with distinct negatives."""
     settings = Settings()
     merged: dict[tuple[str, str], dict[str, None]] = {}
-    for source in resolve_sources([str(path)], settings):
+    for source in resolve_sources([str(path)]):
         for row in open_source(source, settings):
             if isinstance(row, Record):
                 merged.setdefault((row.query, row.positives[0]), {}).update(dict.fromkeys(row.negatives))

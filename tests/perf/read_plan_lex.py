@@ -104,7 +104,7 @@ def whole_way(path: Path) -> dict[str, float]:
     loaded = memory_bytes()
     start, cpu = time.perf_counter(), cpu_seconds()
     with tempfile.TemporaryDirectory() as folder:
-        sources = resolve_sources([str(path)], settings)
+        sources = resolve_sources([str(path)])
         plan = read_draft(sources, settings, Path(folder), Silent())[0].plan
         planned, planned_cpu = time.perf_counter(), cpu_seconds()
         held = memory_bytes() - loaded
@@ -188,8 +188,8 @@ def compare(folder: Path, n_triplets: int, repeats: int) -> None:
             for unit in ("seconds", "cpu_seconds", "seconds_with_coverage"):
                 base = unit.removesuffix("_with_coverage")
                 ratios = [plain[base] / run[unit] for plain, run in zip(found["plain"], runs, strict=True)]
-                told = ", ".join(f"{ratio:.2f}" for ratio in sorted(ratios))
-                print(f"        {unit}: {statistics.median(ratios):.2f} times the plain loop ({told})")
+                shown = ", ".join(f"{ratio:.2f}" for ratio in sorted(ratios))
+                print(f"        {unit}: {statistics.median(ratios):.2f} times the plain loop ({shown})")
     print(f"asked for: at most {ASKED_BYTES_PER_TEXT} bytes a distinct text")
 
 

@@ -18,7 +18,7 @@ import numpy as np
 import torch
 
 from secid.measure.blocks import Vectors
-from secid.triplets.search import QUERY_BLOCK, WINDOW, nearest_passages
+from secid.triplets.search import CPU_WINDOW, QUERY_BLOCK, nearest_passages
 
 
 def main() -> None:
@@ -46,7 +46,7 @@ def main() -> None:
         return index.search(queries.numpy(), args.k)[1]
 
     def products() -> None:
-        for rows in passages.split(WINDOW):
+        for rows in passages.split(CPU_WINDOW):
             for some in queries.split(QUERY_BLOCK):
                 some @ rows.T
 

@@ -1,4 +1,4 @@
-"""What must not change a ranking, through the public path. Source: METHOD 2, its last lines."""
+"""Test what must not change a ranking, through the public API. Source: METHOD 2, its last lines."""
 
 from __future__ import annotations
 
@@ -61,7 +61,7 @@ def encoder(rotation: np.ndarray | None = None) -> Any:
 
 
 def make_rows(n_queries: int, style: str, seed: int = 0) -> list[Row]:
-    """FlagEmbedding rows. Some queries have two positives, some negatives are positives or stand twice."""
+    """FlagEmbedding rows. Some queries have two positives, some negatives are positives or occur twice."""
     draw = random.Random(f"{style} {seed}")
     found = []
     for number in range(n_queries):
@@ -140,7 +140,7 @@ def numbers(run: Any) -> Iterator[tuple[str, dict[str, float]]]:
 
 
 def assert_same(found: Any, expected: Any, relative: float = RELATIVE, leave_out: tuple[str, ...] = ()) -> None:
-    """Same sources in the same order with the same numbers; inside, so that no test can forget a field."""
+    """Assert that sources, their order and all their numbers are the same. No test can forget a field."""
     assert [source.name for source in found.sources] == [source.name for source in expected.sources]
     for (name, left), (_, right) in zip(numbers(found), numbers(expected), strict=True):
         assert len(left) >= 18
@@ -150,7 +150,7 @@ def assert_same(found: Any, expected: Any, relative: float = RELATIVE, leave_out
 
 
 OF_PLACE = {"examples", "files", "timing", "environment", "settings", "cost", "folder"}
-"""What a report says of files, rows and the machine."""
+"""Fields of a report that describe files, rows and the machine."""
 
 
 def everything(value: Any, place: str = "") -> Iterator[tuple[str, Any]]:
@@ -177,7 +177,7 @@ def base(tmp_path_factory):
 
 
 def test_the_sources_of_these_tests_differ(base):
-    """Else nothing below could fail."""
+    """Otherwise no test below could fail."""
     scores = [source.score.nats for source in base.sources]
     assert all(a - b > 1e-3 for a, b in pairwise(scores))
     assert any(source.rows.dropped_negatives for source in base.sources)
@@ -198,7 +198,7 @@ def test_the_order_of_rows_and_files_changes_nothing(base, tmp_path):
 
 @pytest.mark.parametrize("budget", [1.0, 1000.0])
 def test_the_order_of_rows_and_of_their_negatives_changes_no_number_of_the_report(tmp_path, budget):
-    """Not even where sources are cut to equal numbers, or negatives are dealt out to other queries."""
+    """This holds even if sources are cut to equal numbers, or negatives are assigned to other queries."""
     draw = random.Random(5)
     shuffled = {
         name: [{**row, "neg": draw.sample(row["neg"], len(row["neg"]))} for row in draw.sample(rows, len(rows))]
@@ -257,7 +257,7 @@ def test_the_size_of_a_block_changes_nothing(base, tmp_path, block, monkeypatch)
     assert_same(score(tmp_path / "blocks", SOURCES), base, FLOAT32_RELATIVE)
 
 
-def test_a_source_scores_the_same_beside_its_own_copy(base, tmp_path):
+def test_a_source_scores_the_same_next_to_its_own_copy(base, tmp_path):
     """The pool of documents stays the same, so the coverage does."""
     doubled = score(tmp_path / "doubled", {**SOURCES, "copy": SOURCES["one"]})
     by_name = {source.name: source.score.nats for source in doubled.sources}

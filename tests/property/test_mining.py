@@ -1,4 +1,4 @@
-"""What must not change what is mined: orders of files and rows, the size of blocks, other sources, where rows lie."""
+"""Test that mining does not depend on the order of files and rows, block sizes, other sources, or memory."""
 
 from __future__ import annotations
 
@@ -30,7 +30,7 @@ def mine(folder: Path, out: str, specs: list[str] | None = None, **options: Any)
 
 
 def by_query(folder: Path) -> dict[str, dict[str, Any]]:
-    """Each file's rows by query, without ids, of which the first in the corpus stands, and the order of positives."""
+    """Return each file's rows by query, without ids and with sorted positives: both depend on the input order."""
     result = {}
     for path in sorted(folder.glob("*.jsonl")):
         rows = [json.loads(line) for line in path.read_text(encoding="utf-8").splitlines()]
@@ -47,6 +47,7 @@ def base(request: pytest.FixtureRequest, tmp_path_factory: pytest.TempPathFactor
     return folder, mine(folder, "base", **request.param), request.param
 
 
+@pytest.mark.parametrize("base", [OPTIONS[1]], ids=["capped"], indirect=True)
 def test_the_order_of_queries_and_candidates_changes_nothing(base, tmp_path):
     folder, expected, options = base
     (tmp_path / "beir" / "qrels").mkdir(parents=True)
@@ -89,12 +90,12 @@ FEW = [spec for spec in typed() if spec.partition("=")[0] in ("rnd", "lex", "nea
 def test_the_size_of_blocks_changes_no_byte(base, size, specs, monkeypatch):
     folder, expected, options = base
     for module, name in (
-        (find, "ROWS_AT_ONCE"), (find, "WRITTEN_AT_ONCE"), (search, "QUERY_BLOCK"), (search, "PAIRS_AT_ONCE"),
-        (choose, "TEXTS_AT_ONCE"),
+        (find, "SEARCHED_ROWS_AT_ONCE"), (find, "WRITTEN_ROWS_AT_ONCE"), (search, "QUERY_BLOCK"),
+        (search, "EXACT_PAIRS_AT_ONCE"), (choose, "TEXTS_AT_ONCE"),
     ):  # fmt: skip
         monkeypatch.setattr(module, name, size)
     monkeypatch.setattr(search, "WINDOW", 10 * size)
-    monkeypatch.setattr(search, "COMPARED_BEYOND", size - 1)
+    monkeypatch.setattr(search, "EXTRA_COMPARED", size - 1)
     monkeypatch.setattr(choose, "EXTRA_CANDIDATES", size - 1)
     other = contents(mine(folder, f"blocks-{size}", specs, **options))
     assert len(other) == len(specs) + 1
@@ -123,6 +124,7 @@ def test_another_seed_draws_others_and_keeps_what_is_not_drawn(base):
         assert other[name] != own[name]
 
 
+@pytest.mark.parametrize("base", [OPTIONS[1]], ids=["capped"], indirect=True)
 def test_a_source_is_the_same_whatever_else_is_mined(base):
     folder, expected, options = base
     for spec in typed()[:5]:

@@ -1,4 +1,4 @@
-"""What holds for the probe's folds whatever the sources: no relevant text on both sides, and no order matters."""
+"""Test the probe's folds on any sources: no relevant text is on both sides, and no order matters."""
 
 from __future__ import annotations
 
@@ -52,7 +52,7 @@ def test_no_fold_shares_a_relevant_text_or_a_near_copy_of_one(seed: int, tmp_pat
 
 
 def described(task: Task) -> dict[str, tuple[int, list[str], list[str], list[str]]]:
-    """Of each query its fold, positives, and what a training on source one and on the random control draws from."""
+    """Return each query's fold, positives, and negatives of source one and of the random control."""
     lists = (task.positives, task.sources[NegativeSource("one")], task.sources[NegativeSource("random", control=True)])
     return {
         query: (int(task.fold[row]), *(task.passages.take(own.of(row)) for own in lists))

@@ -1,4 +1,4 @@
-"""Readers against anything: records survive every schema and container, and no file breaks a reader."""
+"""Test readers on any input: records survive every schema and container, and no file breaks a reader."""
 
 from __future__ import annotations
 
@@ -40,7 +40,7 @@ def records(texts: st.SearchStrategy[str], max_positives: int = 3, n_negatives: 
 def read(path: Path, **chosen: Any) -> list[Record | Defect]:
     """All items of a file."""
     resolved = Settings(**chosen)
-    (source,) = resolve_sources([str(path)], resolved)
+    (source,) = resolve_sources([str(path)])
     return list(open_source(source, resolved))
 
 
@@ -97,7 +97,7 @@ CONTAINERS = {".jsonl": json_lines, ".json": json_array, ".txt": escaped_lines, 
 
 
 def round_trip(data: bytes, suffix: str, schema: str) -> list[Triple]:
-    """What a file of those bytes reads as. Fails where anything was left out."""
+    """Return the records of a file with these bytes. Fail if anything was left out."""
     with tempfile.TemporaryDirectory() as folder:
         path = Path(folder) / f"source{suffix}"
         path.write_bytes(data)
@@ -233,7 +233,7 @@ def check(data: bytes) -> int:
 
 
 def sound_items(path: Path) -> Iterator[Record | Defect]:
-    for item in open_source(resolve_sources([str(path)], Settings())[0], Settings()):
+    for item in open_source(resolve_sources([str(path)])[0], Settings()):
         if isinstance(item, Record):
             texts = (item.query, *item.positives, *item.negatives)
             assert all(type(text) is str and text.strip() and text.encode() for text in texts), item

@@ -1,4 +1,4 @@
-"""A run in shards is the run of one process, however it is cut. Source: METHOD 11."""
+"""A run in shards equals the run of one process, however it is cut. Source: METHOD 11."""
 
 from __future__ import annotations
 
@@ -159,9 +159,10 @@ def test_more_shards_than_queries(tmp_path: Path) -> None:
     assert differences(secid.score(sources, HashEncoder(), **settings), merged) == []
 
 
-def test_float32_sums(sources: list[str], tmp_path: Path) -> None:
+def test_float32_sums(tmp_path: Path) -> None:
+    sources = write_sources(tmp_path / "sources", n_queries=20)[:2]
     settings: Any = {"max_bad_fraction": 0.2}
-    merged = secid.merge(in_shards(sources, tmp_path, 2, **settings), HashEncoder())
+    merged = secid.merge(in_shards(sources, tmp_path / "state", 2, **settings), HashEncoder())
     one = secid.score(sources, HashEncoder(), **settings)
     # The end of an interval near 0 is the score less as much again, so its error is that of the score.
     assert differences(one, merged, 1e-6, absolute=1e-7) == []
@@ -211,7 +212,7 @@ def split_rows(n_queries: int) -> list[dict[str, Any]]:
     return [*rows, {**rows[0], "src": None}]
 
 
-def test_what_one_shard_alone_has(tmp_path: Path) -> None:
+def test_facts_that_only_one_shard_has(tmp_path: Path) -> None:
     """Shards without a row of a source, with nothing but blanks of it, or with too few passages for a reference.
 
     Of six shards two have no row of `b`, one has none of `a`, and one has only blanks of `b`.

@@ -8,7 +8,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from secid.analyses.controls import triplets_from
-from secid.analyses.overlap import Listed, overlaps
+from secid.analyses.overlap import SourceNegatives, overlaps
 from secid.arrays import distinct, is_known, narrow, pairs
 
 VALUES = st.lists(st.integers(-5, 5) | st.integers(-(2**63), 2**63 - 1), max_size=30)
@@ -71,8 +71,8 @@ def test_a_product_that_was_not_widened_first_would_be_noticed():
 def test_overlap_of_large_ids(dtype):
     """Keys of the last pairs lie near 2^40: as int32 they would collide."""
     query = np.array([0, 2**20, 2**20], dtype)
-    first = Listed("a", query, np.array([2**20 - 1, 3, 2**20], dtype))
-    second = Listed("b", query, np.array([2**20 - 1, 3, 5], dtype))
+    first = SourceNegatives("a", query, np.array([2**20 - 1, 3, 2**20], dtype))
+    second = SourceNegatives("b", query, np.array([2**20 - 1, 3, 5], dtype))
     (shared,) = overlaps([first, second])
     assert shared.negative_jaccard_mean == pytest.approx((1 + 1 / 3) / 2)
     assert (shared.shared_query_fraction, shared.shared_document_fraction) == (1.0, pytest.approx(2 / 3))

@@ -102,7 +102,7 @@ def write_collection(folder: Path, qrels: str, labels: str) -> None:
 
 
 @pytest.mark.parametrize("qrels", ["qrels.tsv", "qrels/test.tsv"])
-def test_labels_are_read_beside_the_texts_and_in_their_folder(script, tmp_path, qrels):
+def test_labels_are_read_next_to_the_texts_and_in_their_folder(script, tmp_path, qrels):
     write_collection(tmp_path, qrels, "q\tp\t1\n")
     collection = script.read_collection(tmp_path)
     assert (collection.queries, collection.passages) == (["why does bread rise"], ["Bread Bread rises."])

@@ -61,7 +61,7 @@ def sources() -> dict[str, list[Record]]:
     """Records of every source, read as a user's run reads them."""
     settings = Settings()
     read = {}
-    for source in resolve_sources([str(SOURCES / "*")], settings):
+    for source in resolve_sources([str(SOURCES / "*")]):
         items = list(open_source(source, settings))
         assert all(isinstance(item, Record) for item in items), source.name
         read[source.name] = items
@@ -192,12 +192,12 @@ def test_broken_files_do_what_their_readme_says(pattern: str, records: str, skip
     items = _read(pattern, settings)
     rows_skipped = Counter(item.reason for item in items if isinstance(item, Defect))
     in_a_record = [pair for item in items if isinstance(item, Record) for pair in item.dropped]
-    told = [f"{reason} {count}" for reason, count in rows_skipped.items()]
-    told += [f"{reason} {count} in a record" for reason, count in in_a_record]
+    reported = [f"{reason} {count}" for reason, count in rows_skipped.items()]
+    reported += [f"{reason} {count} in a record" for reason, count in in_a_record]
     assert sum(isinstance(item, Record) for item in items) == int(records)
-    assert sorted(told) == sorted(part for part in skipped.split(", ") if part != "–")
+    assert sorted(reported) == sorted(part for part in skipped.split(", ") if part != "–")
 
 
 def _read(pattern: str, settings: Settings) -> list[Record | Defect]:
-    (source,) = resolve_sources([str(BROKEN / pattern)], settings)
+    (source,) = resolve_sources([str(BROKEN / pattern)])
     return list(open_source(source, settings))

@@ -80,7 +80,7 @@ def test_the_table_has_the_numbers_of_the_json():
         assert {name: value for name, value in row.items() if value is not None} == shares
 
 
-def test_pandas_is_imported_where_it_is_asked_for():
+def test_pandas_is_imported_only_on_request():
     code = "import sys, secid; secid.read_run; secid.check; print({'pandas', 'secid.notebook'} & {*sys.modules})"
     assert subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True).stdout == "set()\n"
 

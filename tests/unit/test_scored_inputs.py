@@ -1,4 +1,4 @@
-"""Odd inputs through the whole way: what is scored, what is refused before any encoding, what memory it takes."""
+"""Run odd inputs end to end: what is scored, what is refused before encoding, and how much memory it takes."""
 
 from __future__ import annotations
 
@@ -152,7 +152,7 @@ def test_a_positive_left_out_is_called_one():
 def test_a_plan_holds_at_most_64_bytes_a_distinct_text(tmp_path):
     rows = [{"query": f"q {n}", "positive": f"p {n}", "negative": f"n {n}"} for n in range(2000)]
     settings = Settings()
-    sources = resolve_sources([str(write("many.jsonl", rows))], settings)
+    sources = resolve_sources([str(write("many.jsonl", rows))])
     plan = make_plan([(source, open_source(source, settings)) for source in sources], settings, tmp_path)
     holders = [plan, plan.queries, plan.passages, *plan.sources]
     held = [value for holder in holders for value in vars(holder).values()]

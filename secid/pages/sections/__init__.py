@@ -8,8 +8,7 @@ from typing import Any
 
 from secid.analyses.registry import ANALYSES
 from secid.pages.charts import forest_chart, gains_chart, gates_chart, hardness_chart
-from secid.pages.examples import example_rows, rows_note
-from secid.pages.findings import findings_of, findings_section, heat_table, most_urgent
+from secid.pages.findings import example_rows, findings_of, findings_section, heat_table, most_urgent, rows_note
 from secid.pages.glossary import ANSWER_TERMS, EXPLANATIONS, missing_lines, skipped_lines, terms
 from secid.pages.page import Page, Section, each_term_once
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, findings_lines, screen, strong, warning
@@ -25,13 +24,13 @@ from secid.pages.sections.ranking import (
     pairs_section,
     ranking_section,
 )
-from secid.pages.sections.verdict import answer_table, below_table, notes_section, scored_line, verdict
+from secid.pages.sections.verdict import answer_table, below_table, notes, scored_line, verdict
 from secid.pages.text import count, plain, plural
 from secid.results import Run
 from secid.results.probe import Probe
 
 
-def of_analysis(run: Run, name: str, part: str = "section") -> Any:
+def analysis_part(run: Run, name: str, part: str = "section") -> Any:
     """Return what NAME_section, or another part, returns for the result of an analysis; None without a result.
 
     The function is in a module with the same name as the module of the analysis. It is imported only if needed.
@@ -45,18 +44,17 @@ def of_analysis(run: Run, name: str, part: str = "section") -> Any:
 
 
 def page_of(run: Run, probe: Probe | None = None) -> Page:
-    """Build the page of a run, with its probe if it has one."""
     run = trusted(run)
     sections = (
         Section(anchor="columns", title="Columns of the answer table", terms=terms(*ANSWER_TERMS)),
-        notes_section(run),
+        Section(anchor="notes", title="What the numbers say and what they do not", bullets=notes(run)),
         ranking_section(run),
         pairs_section(run),
         probe_section(run, probe),
         controls_section(run),
         findings_section(run),
         early_section(run),
-        *(of_analysis(run, analysis.name) for analysis in ANALYSES),
+        *(analysis_part(run, analysis.name) for analysis in ANALYSES),
         gates_section(run),
         directions_section(run),
         read_section(run),
@@ -72,7 +70,7 @@ def page_of(run: Run, probe: Probe | None = None) -> Page:
         pictures=tuple(chart for chart in charts if chart is not None),
         findings=findings_of(run),
         below=below_table(run),
-        gaps=of_analysis(run, "profile", "gaps"),
+        gaps=analysis_part(run, "profile", "gaps"),
         heat=heat_table(run.sources),
         rows=example_rows(run),
         rows_note=rows_note(run),
@@ -87,11 +85,11 @@ def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Sc
     next_step = next_command(run) if probe is None else ""
     advice = () if next_step else probe_sentence(run, probe)
     headline, *others = (*verdict(run), *advice)
-    slices, gaps = of_analysis(run, "slices", "sentence"), of_analysis(run, "profile", "gaps")
+    slices, gaps = analysis_part(run, "slices", "sentence"), analysis_part(run, "profile", "gaps")
     return screen(
         (strong(headline), *others),
         (scored_line(run), answer_table(run, full=False)),
-        map(bullet, (*below_table(run), of_analysis(run, "guide", "sentence") or "")),
+        map(bullet, (*below_table(run), analysis_part(run, "guide", "sentence") or "")),
         () if gaps is None else (gaps.caption, gaps),
         (f"{term}: {EXPLANATIONS[term]}" for term in ANSWER_TERMS if legend),
         _urgent(run),
@@ -107,7 +105,6 @@ def run_screen(run: Run, legend: bool = False, probe: Probe | None = None) -> Sc
 
 
 def _urgent(run: Run) -> Iterator[Line]:
-    """Yield the most urgent findings, and where to find the others."""
     groups, n_more = most_urgent(run, SHOWN_FINDINGS)
     if groups:
         where = f" ({count(n_more)} more in report.html)" if n_more else ""

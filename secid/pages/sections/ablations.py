@@ -15,9 +15,9 @@ from secid.settings import display_name
 
 N_SHADES = 10
 WEIGHT, SAMPLE = "weight", "sample"
-SHOWN_SETTINGS, SHOWN_PAIRS = 3, 3
-OF_SAMPLE = "document frequencies are those of the whole run"
-OF_ENCODERS = "only encoders of the target's family allow conclusions about the target"
+SHOWN_SETTINGS, MAX_SWAPPED_PAIRS = 3, 3
+SAMPLE_NOTE = "document frequencies are those of the whole run"
+ENCODERS_NOTE = "only encoders of the target's family allow conclusions about the target"
 MAX_ONE_LINE = 8
 """Maximum number of sources whose order is kept on one line."""
 
@@ -32,16 +32,16 @@ def ablations_sentence(run: Run, ablations: Sequence[Ablation]) -> str:
     rows = [row for row in tried if row.stability is not None]
     if not rows or len(ranked) < 2:
         return ""
-    apart = {frozenset((pair.first, pair.second)) for pair in run.comparisons if pair.established}
-    apart = {pair for pair in apart if ranked.issuperset(pair)}
-    n_kept = sum(not any(_counts(pair, ranked, apart) for pair in row.swapped) for row in rows)
-    which = "sources that differ significantly" if apart else "ranked sources"
+    established = {frozenset((pair.first, pair.second)) for pair in run.comparisons if pair.established}
+    established = {pair for pair in established if ranked.issuperset(pair)}
+    n_kept = sum(not any(_counts(pair, ranked, established) for pair in row.swapped) for row in rows)
+    which = "sources that differ significantly" if established else "ranked sources"
     return f"{count(n_kept)} of {count(len(rows))} other settings keep the order of the {which}."
 
 
-def _counts(pair: tuple[str, str], ranked: Collection[str], apart: Collection[frozenset[str]]) -> bool:
+def _counts(pair: tuple[str, str], ranked: Collection[str], established: Collection[frozenset[str]]) -> bool:
     """Return whether a pair that changes places changes the order: a significant one if there is one, else any."""
-    return frozenset(pair) in apart if apart else set(ranked).issuperset(pair)
+    return frozenset(pair) in established if established else set(ranked).issuperset(pair)
 
 
 def ablations_section(run: Run, ablations: Sequence[Ablation]) -> Section:
@@ -69,7 +69,7 @@ def _summary(run: Run, ablations: Sequence[Ablation]) -> Table:
         rows=tuple(
             (
                 plain(display_name(item.name)),
-                _kept(item),
+                _same_order_count(item),
                 *(_range(item, source.name) for source in run.sources),
                 _swapped(item),
             )
@@ -86,19 +86,18 @@ def _others(item: Ablation) -> list[AblationRow]:
     return [row for row in item.rows if row.setting != item.base]
 
 
-def _kept(item: Ablation) -> str:
+def _same_order_count(item: Ablation) -> str:
     """Format the number of other settings that order all pairs as the run does."""
     known = [row for row in _others(item) if row.stability is not None]
     return f"{count(sum(not row.swapped for row in known))} of {count(len(known))}" if known else "–"
 
 
 def _swapped(item: Ablation) -> str:
-    """Format the pairs that change places, and the settings."""
     rows = [row for row in _others(item) if row.swapped]
     if not rows:
         return "–"
     pairs = list(dict.fromkeys(pair for row in rows for pair in row.swapped))
-    which = listed([f"{plain(first)} with {plain(second)}" for first, second in pairs], SHOWN_PAIRS)
+    which = listed([f"{plain(first)} with {plain(second)}" for first, second in pairs], MAX_SWAPPED_PAIRS)
     return f"{which} under {listed([plain(display_name(row.setting)) for row in rows], SHOWN_SETTINGS)}"
 
 
@@ -115,11 +114,11 @@ def _remark(item: Ablation) -> str:
     if item.name == SAMPLE:
         n_swaps, n_noise = sum(len(row.swapped) for row in rows), sum(len(row.open_swaps) for row in rows)
         clauses += [f"{count(n_noise)} of {plural(n_swaps, 'swap is', 'swaps are')} not significant"] if n_swaps else []
-        clauses.append(OF_SAMPLE)
+        clauses.append(SAMPLE_NOTE)
     if item.kendall_tau_b:
         taus = {named(name): "undefined" if tau is None else f"{tau:+.2f}" for name, tau in item.kendall_tau_b.items()}
         every = ", ".join(f"{name} {tau}" for name, tau in taus.items())
-        clauses += [f"Kendall tau-b with {named(item.base)}: {every}", OF_ENCODERS]
+        clauses += [f"Kendall tau-b with {named(item.base)}: {every}", ENCODERS_NOTE]
     for block in dict.fromkeys(block for row in rows for block in row.block_stability):
         known = [(value, row.setting) for row in rows if (value := row.block_stability.get(block)) is not None]
         if known:
@@ -129,7 +128,6 @@ def _remark(item: Ablation) -> str:
 
 
 def _terms(run: Run, ablations: Sequence[Ablation]) -> tuple[tuple[str, str], ...]:
-    """Return explanations of the varied settings and of the numbers in the tables."""
     names = [item.name for item in ablations]
     return (
         *(SETTING_MEANINGS[name] for name in names if name in SETTING_MEANINGS),
@@ -138,7 +136,6 @@ def _terms(run: Run, ablations: Sequence[Ablation]) -> tuple[tuple[str, str], ..
 
 
 def _table(run: Run, item: Ablation) -> Table:
-    """Return the heat table of one varied setting."""
     names = [source.name for source in run.sources]
     blocks = list(dict.fromkeys(block for row in item.rows for block in row.block_stability))
     sampled = any(row.n_queries for row in item.rows)

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 
 from secid.analyses.budgets import Budgets
-from secid.pages.glossary import equal_numbers_text, terms, why_not
+from secid.pages.glossary import equal_numbers_text, reason_text, terms
 from secid.pages.page import Section, Table, foreign, wrapped
 from secid.pages.text import NO_BREAK_SPACE, budget, listed, named, nats, plain
 from secid.results import BudgetPoint, Run
@@ -68,7 +68,6 @@ def _at_own_number(curve: Curve, shared: list[float]) -> str:
 
 
 def _meaning(run: Run) -> str:
-    """Return sentences on the meaning of B and of the curves."""
     numbers = equal_numbers_text(run)
     sizes = {(source.n_queries, source.n_triplets) for source in run.sources}
     if numbers and "crossings" not in run.not_evaluated:
@@ -79,7 +78,7 @@ def _meaning(run: Run) -> str:
 def _crossings(run: Run, budgets: Budgets) -> str:
     """Return a sentence on where sources change places, from B = 1 to the largest budget of the comparable curves."""
     if "crossings" in run.not_evaluated:
-        return f"Crossings were not evaluated: {why_not(run.not_evaluated['crossings'])}."
+        return f"Crossings were not evaluated: {reason_text(run.not_evaluated['crossings'])}."
     if len(run.sources) < 2:
         return ""
     if not budgets.crossings:

@@ -9,7 +9,6 @@ from secid.results import Run
 
 
 def cost_section(_: Run, cost: Cost) -> Section:
-    """Show one sentence on the cost."""
     sentence = (
         f"On this machine, scoring all sources took about {percent(cost.epoch_share)} of the time of one training "
         "epoch on each of them. This is an estimate from the tokens encoded per second; a training step is assumed to "

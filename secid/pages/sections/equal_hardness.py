@@ -4,14 +4,15 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 
-from secid.analyses.equal_hardness import FEW_SHARED, TOO_EASY, EqualHardness, EqualMargins
+from secid.analyses.equal_hardness import FEW_SHARED, MIN_RANKED_HARDNESS, EqualHardness, EqualMargins
 from secid.pages.glossary import terms
 from secid.pages.page import MAX_PAIRS, Section, Table, foreign, number, text, wrapped
 from secid.pages.text import UNKNOWN_INTERVAL, count, named, percent, plain, signed, with_interval
 from secid.results import Run
 
 UNRANKED_REASONS: Mapping[str, str] = {
-    "too_easy": f"it is as easy as random passages (hardness below {TOO_EASY:g}); a high score does not recommend it",
+    "too_easy": f"it is as easy as random passages (hardness below {MIN_RANKED_HARDNESS:g}); a high score does not "
+    "recommend it",
     FEW_SHARED: "it shares too few queries with every other source, so its score cannot be compared with theirs",
     "apart": "too few of its negatives are as hard as those of any other source; a high score does not recommend it",
 }

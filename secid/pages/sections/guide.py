@@ -32,7 +32,7 @@ SUSPECT_SENTENCES = {
     "blind": f" Above {100 * SUSPECT_LIMIT:g}{NO_BREAK_SPACE}% of random passages, do not filter with this guide.",
 }
 """Sentence on the reliability of suspects, by how often the guide flags random passages."""
-READ_SOME = (
+READ_SUSPECTS_ADVICE = (
     "Not every suspect is relevant. Read some of them, or measure the guide against labels "
     f"({code('secid audit --guide NAME')})."
 )
@@ -55,7 +55,6 @@ def suspects_sentences(guide: GuideResult) -> list[str]:
 
 
 def guide_sentence(_: Run, guide: GuideResult) -> str:
-    """Return the sentences on all sources, for a terminal."""
     return " ".join(suspects_sentences(guide))
 
 
@@ -75,15 +74,10 @@ def trusted(run: Run) -> Run:
 
 
 def guide_section(run: Run, guide: GuideResult) -> Section:
-    """Show the guide's suspects in each source."""
     scores = {source.name: source.scored for source in run.sources}
     by_name = {source.name: source for source in guide.sources}
     rows = tuple(
-        (
-            plain(name),
-            *_cells(by_name[name]),
-            f"{nats(score.nats)}\n({shown_interval(score.interval_95)})",
-        )
+        (plain(name), *_cells(by_name[name]), f"{nats(score.nats)}\n({shown_interval(score.interval_95)})")
         + ((_without(by_name[name]),) if not guide.is_sampled else ())
         for name, score in scores.items()
         if name in by_name
@@ -99,7 +93,7 @@ def guide_section(run: Run, guide: GuideResult) -> Section:
     return Section(
         anchor="guide",
         title="What the guide suspects",
-        paragraphs=(" ".join(suspects_sentences(guide)), f"{whose} {READ_SOME}" if is_evidence else whose),
+        paragraphs=(" ".join(suspects_sentences(guide)), f"{whose} {READ_SUSPECTS_ADVICE}" if is_evidence else whose),
         tables=(Table(caption="Suspects by source", columns=(foreign("source"), *heads), rows=rows),),
         terms=terms(
             "negatives", "suspects", "of random passages", "agreement", "rank correlation", "ECI_sem", "95 % CI"
@@ -126,7 +120,7 @@ def _without(source: GuideSource) -> str:
 
 # The share of negatives that each margin flags, by the encoder and by the guide.
 
-CIRCULAR = (
+CIRCULAR_FILTER_CAUTION = (
     "The encoder's own margins show how much a filter would remove, not whether this helps. Do not judge a filter with "
     "the encoder that it uses."
 )
@@ -154,7 +148,7 @@ def margins_section(run: Run, margins: Sequence[SourceMargins]) -> Section:
     return Section(
         anchor="margins",
         title="What a margin would flag",
-        paragraphs=(CIRCULAR,),
+        paragraphs=(CIRCULAR_FILTER_CAUTION,),
         tables=(Table(caption="Share of the negatives by margin", columns=columns, rows=tuple(rows)),),
         terms=terms("relative margin", "absolute margin", "maximum"),
     )

@@ -48,7 +48,6 @@ def _of_sample(run: Run, items: Sequence[InBatch]) -> str:
 
 
 def _flagged(item: InBatch) -> str:
-    """Format the flagged share, with its interval and the number of pairs."""
     ends = item.flagged_interval_95
     if ends is None:
         return percent(item.flagged_share)

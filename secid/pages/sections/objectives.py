@@ -53,7 +53,7 @@ CLASS_NAMES = {
 TWICE_THE_QUERIES = 1.0 - sqrt(0.5)
 """Share by which an interval gets narrower with twice the queries. Its width is proportional to 1 / sqrt(queries)."""
 
-NO_SECOND = (
+NO_SECOND_POSITIVE_NOTE = (
     "The effect of a second positive per record cannot be estimated, because no record lists two. Positives of qrels "
     "count only if a record lists them."
 )
@@ -166,7 +166,7 @@ def next_label(lens: ObjectiveLens) -> str:
     sentences = (
         f"Label new queries first. Twice the queries narrow the confidence interval by {width}.",
         f"One more positive for each record narrows it by {span(positives)}." if positives else "",
-        "" if several else NO_SECOND,
+        "" if several else NO_SECOND_POSITIVE_NOTE,
         f"One more negative for each query needs no label and narrows it by {span(negatives)}." if negatives else "",
     )
     return " ".join(filter(None, sentences))

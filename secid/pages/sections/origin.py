@@ -8,10 +8,10 @@ from typing import Any
 from secid.pages.encoder_page import fact_lines
 from secid.pages.glossary import (
     DEFAULTS_CAPTION,
-    by_reason,
-    in_plain_words,
     merged_sentence,
     missing_lines,
+    reason_list,
+    reason_words,
     recipe_line,
     terms,
 )
@@ -35,7 +35,7 @@ def read_section(run: Run) -> Section:
             count(source.rows.n_records),
             count(source.n_queries),
             count(source.n_triplets),
-            by_reason({**source.rows.skipped, **source.rows.dropped_negatives}) or "nothing",
+            reason_list({**source.rows.skipped, **source.rows.dropped_negatives}) or "nothing",
         )
         for source in run.sources
     )
@@ -52,23 +52,23 @@ def read_section(run: Run) -> Section:
         anchor="read",
         title="What was read",
         bullets=(
-            *(f"{in_plain_words(reason)}: {SKIP_REASONS[reason].text}" for reason in reasons),
+            *(f"{reason_words(reason)}: {SKIP_REASONS[reason].text}" for reason in reasons),
             *missing_lines(run),
         ),
         tables=(
             Table(caption="Rows and negatives by source", columns=columns, rows=rows),
-            *_left_out(run),
+            _left_out(run),
             _files(run),
         ),
         terms=terms("rows, records", "queries", "negatives"),
     )
 
 
-def _left_out(run: Run) -> tuple[Table, ...]:
+def _left_out(run: Run) -> Table:
     rows = tuple(
         (
             plain(source.name),
-            in_plain_words(item.reason),
+            reason_words(item.reason),
             plain(f"{short(item.path, PATH_LIMIT)}:{item.line}"),
             plain(fault_text(item.fact), DETAIL_LIMIT),
         )
@@ -76,7 +76,7 @@ def _left_out(run: Run) -> tuple[Table, ...]:
         for item in source.rows.examples
     )
     columns = (foreign("source"), text("reason"), foreign("where"), foreign("what"))
-    return (Table(caption="Examples of what was left out", columns=columns, rows=rows),) if rows else ()
+    return Table(caption="Examples of what was left out", columns=columns, rows=rows)
 
 
 def _files(run: Run) -> Table:
@@ -127,8 +127,8 @@ def origin_section(run: Run) -> Section:
     return Section(
         anchor="origin",
         title="How this run was made",
-        paragraphs=(*(() if run.merged is None else (merged_sentence(run.merged),)),),
-        tables=tuple(Table(caption=caption, columns=columns, rows=rows) for caption, columns, rows in tables if rows),
+        paragraphs=() if run.merged is None else (merged_sentence(run.merged),),
+        tables=tuple(Table(caption=caption, columns=columns, rows=rows) for caption, columns, rows in tables),
     )
 
 

@@ -34,8 +34,5 @@ def overlap_section(_: Run | Check, overlaps: Sequence[Overlap]) -> Section | No
         caption=f"Overlap of pairs of sources{which}", columns=(foreign("pair"), *map(number, head)), rows=rows
     )
     return Section(
-        anchor="overlaps",
-        title="What the sources share",
-        tables=(table,),
-        terms=terms("shared", "same negatives"),
+        anchor="overlaps", title="What the sources share", tables=(table,), terms=terms("shared", "same negatives")
     )

@@ -6,9 +6,9 @@ from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import replace
 from math import isfinite
 
-from secid.pages.findings import REPAIR_STATUSES
-from secid.pages.glossary import EXPLANATIONS, TERM_WORDS, kind_name, sources_listed, why_not
+from secid.pages.glossary import EXPLANATIONS, TERM_WORDS, kind_name, reason_text, sources_listed
 from secid.pages.page import Section, Table, foreign, number, text
+from secid.pages.statuses import REPAIR_STATUSES
 from secid.pages.text import (
     NO_BREAK_SPACE,
     UNKNOWN_INTERVAL,
@@ -27,23 +27,22 @@ from secid.pages.text import (
     short,
 )
 from secid.results import Run
-from secid.results.inputs import with_run_flag
+from secid.results.commands import with_run_flag
 from secid.results.probe import (
     MIN_GROUPS,
     MIN_HELD_OUT,
     Dose,
     Means,
     Probe,
-    ProbedPair,
     ReversedPair,
     established_at,
     sign,
 )
 
 PROBE_TITLE = "Which source trains better"
-CHOOSE = f"To choose a source, train briefly on each with {code('secid probe')}."
-OFFER = "Nothing was trained for this report. To train the encoder briefly on each of these sources and compare:"
-FROZEN = "frozen encoder"
+CHOOSE_ADVICE = f"To choose a source, train briefly on each with {code('secid probe')}."
+PROBE_OFFER = "Nothing was trained for this report. To train the encoder briefly on each of these sources and compare:"
+FROZEN_ROW = "frozen encoder"
 TRAINED_WEIGHTS = {"full": "all weights", "lora": "LoRA adapters"}
 PROBE_DOUBTS = {
     "known_positive_first": (
@@ -70,7 +69,7 @@ ABSTENTIONS: Mapping[str, Callable[[Probe], str]] = {
     ),
     "one_seed": lambda _: f"one seed gives no intervals. Use {code('--seeds 3')}",
 }
-"""Why nothing can be ranked, and what to do, by the kind in `not_evaluated`."""
+"""Kind in `not_evaluated` -> the reason why nothing can be ranked, and what to do."""
 LOSS_TITLES = {
     "infonce": "InfoNCE",
     "mw": "Mann-Whitney loss",
@@ -80,11 +79,11 @@ LOSS_TITLES = {
     "gist": "InfoNCE without the passages that a guide scores above the positive (GIST)",
 }
 COMPARED_PASSAGES = {"own": "on a query's own negatives", "batch": "with in-batch passages"}
-NO_GAIN = (
+NO_GAIN_TEXT = (
     "The probe recommends no source. At no learning rate is the encoder significantly better after training on any of "
     "them than before."
 )
-NO_DIFFERENCE = "No difference between them is significant."
+NO_DIFFERENCE_TEXT = "No difference between them is significant."
 PROBE_TERMS = tuple(
     (name, TERM_WORDS.get(name) or EXPLANATIONS[name]) for name in ("gain", "±", "tie", "vs random", "seeds")
 )
@@ -98,29 +97,29 @@ def probe_headline(probe: Probe) -> str:
     if reason == "estimate":
         return f"Only the time was asked for: {_expected(probe)}."
     if reason is not None:
-        why = ABSTENTIONS[reason](probe) if reason in ABSTENTIONS else why_not(reason)
+        why = ABSTENTIONS[reason](probe) if reason in ABSTENTIONS else reason_text(reason)
         return f"The probe ranks nothing: {why}."
-    return " ".join(f"{_at(rates)}, {words}" for words, rates in _by_words(probe.ranked, _leader).items())
+    return " ".join(f"{_at(rates)}, {words}" for words, rates in _rates_by_sentence(probe.ranked, _leader).items())
 
 
 def _expected(probe: Probe) -> str:
-    """Return words on the expected time of the training runs."""
     of_training = probe.timing.get("train", {})
     n, n_kept, expected = (of_training.get(name, 0.0) for name in ("n_trainings", "n_kept", "expected_seconds"))
     if not all(map(isfinite, (n, n_kept, expected))) or n < 1:
         return "it could not be estimated"
-    cached = f", of which {count(n_kept)} are already in the cache," if n_kept else ""
-    return f"{plural(int(n), 'training run')}{cached} take {about(expected)} at most"
+    runs = plural(int(n), "training run")
+    if n_kept:
+        return f"{runs}, of which {count(n_kept)} are already in the cache, take {about(expected)} at most"
+    return f"{runs} take {about(expected)} at most"
 
 
 def _leader(dose: Dose) -> Iterator[str]:
-    """Yield a sentence on the best source at one learning rate."""
     first, tied = dose.sources[0], dose.tied_with_first
     if len(dose.sources) == 1:
         yield f"training on {named(first.name)} changes nDCG@10 by {gain(first.gain_ndcg10, first.interval_95)}."
     elif tied:
-        with_first = f"{named(first.name)} gains most, statistically tied with {sources_listed(tied)}"
-        yield f"no source is established as the best: {with_first}."
+        best, others = named(first.name), sources_listed(tied)
+        yield f"no source is established as the best: {best} gains most, statistically tied with {others}."
     else:
         yield f"training on {named(first.name)} is significantly better than training on every other source."
 
@@ -129,7 +128,7 @@ def _at(rates: Sequence[float]) -> str:
     return f"At the learning {'rate' if len(rates) == 1 else 'rates'} {listed([f'{rate:g}' for rate in rates])}"
 
 
-def _by_words(doses: Iterable[Dose], say: Callable[[Dose], Iterable[str]]) -> dict[str, list[float]]:
+def _rates_by_sentence(doses: Iterable[Dose], say: Callable[[Dose], Iterable[str]]) -> dict[str, list[float]]:
     """Return the rates at which each sentence holds, by sentence. say : yields the sentences of a dose."""
     rates: dict[str, list[float]] = {}
     for dose in doses:
@@ -141,12 +140,12 @@ def _by_words(doses: Iterable[Dose], say: Callable[[Dose], Iterable[str]]) -> di
 def _no_gain(probe: Probe) -> str:
     """Return sentences for a probe in which no source gained: established differences, and what to try."""
     established = [pair for dose in probe.trained for pair in dose.pairs if pair.established]
-    harmful = _by_words(probe.trained, _harm)
-    pairs = _by_words(probe.trained, _differences)
+    harmful = _rates_by_sentence(probe.trained, _harm)
+    pairs = _rates_by_sentence(probe.trained, _differences)
     sentences = [
-        NO_GAIN,
+        NO_GAIN_TEXT,
         *(f"{_at(rates)}, {words}" for words, rates in {**harmful, **pairs}.items()),
-        NO_DIFFERENCE if len(probe.names) > 1 and not established else "",
+        NO_DIFFERENCE_TEXT if len(probe.names) > 1 and not established else "",
         f"Try {' or '.join(_other_trainings(probe))}.",
     ]
     return " ".join(filter(None, sentences))
@@ -201,11 +200,9 @@ def order_sentence(probe: Probe) -> str:
         return f"The order depends on the learning rate (significant at each): {order}."
     n_common = sum(len(rates) > 1 for rates in by_pair.values())
     rates = "both" if len(probe.trained) == 2 else "more than one"
-    direction = ", all in the same direction" if n_common else ""
-    return (
-        "No pair of sources changes its order significantly between the learning rates. Pairs that differ "
-        f"significantly at {rates}: {count(n_common)} of {count(len(by_pair))}{direction}."
-    )
+    same = "No pair of sources changes its order significantly between the learning rates."
+    common = f"Pairs that differ significantly at {rates}: {count(n_common)} of {count(len(by_pair))}"
+    return f"{same} {common}, all in the same direction." if n_common else f"{same} {common}."
 
 
 def _reversal(item: ReversedPair) -> str:
@@ -223,19 +220,19 @@ def cautions(probe: Probe) -> Iterator[str]:
     yield from filter(None, [order_sentence(probe)])
     unranked = [dose for dose in probe.doses if dose.not_evaluated and dose.not_evaluated != probe.abstained]
     for say, doses in ((_unranked, unranked), (_doubts, probe.trained), (_stopped, probe.trained)):
-        yield from (f"{_at(rates)}, {words}" for words, rates in _by_words(doses, say).items())
+        yield from (f"{_at(rates)}, {words}" for words, rates in _rates_by_sentence(doses, say).items())
     for names in probe.identical:
         yield f"These sources have the same negatives for these queries and were trained once: {sources_listed(names)}."
     for name, reason in probe.not_evaluated.items():
         if name != "sources":
-            yield f"There is no control with {kind_name(name)}: {why_not(reason)}."
+            yield f"There is no control with {kind_name(name)}: {reason_text(reason)}."
     yield from _smallest_difference(probe)
 
 
 def _unranked(dose: Dose) -> Iterator[str]:
     """Yield a sentence on why nothing is ranked at a learning rate."""
     if dose.divergence is None:
-        yield f"{why_not(dose.not_evaluated or '')}."
+        yield f"{reason_text(dose.not_evaluated or '')}."
         return
     run = dose.divergence
     where = f"step {run.step}" if run.step else "after the last step"
@@ -251,7 +248,6 @@ def _doubts(dose: Dose) -> Iterator[str]:
 
 
 def _stopped(dose: Dose) -> Iterator[str]:
-    """Yield a sentence on the sources that were stopped early, if any."""
     n_seeds = max(item.n_seeds for item in (*dose.sources, *dose.controls))
     stopped = [source.name for source in dose.sources if source.n_seeds < n_seeds]
     if stopped:
@@ -272,8 +268,9 @@ def _smallest_difference(probe: Probe) -> Iterator[str]:
         shown += [f"{halves[len(halves) // 2]:.2g} at {dose.rate:g}"] if halves else []
     if shown:
         yield (
-            f"Sources that differ by less than about {listed(shown)} cannot be told apart here (95{NO_BREAK_SPACE}% CI "
-            f"of a pair). More held-out queries lower this limit; more {code('--seeds')} lower it a little."
+            f"Sources that differ by less than about {listed(shown)} cannot be distinguished here "
+            f"(95{NO_BREAK_SPACE}% CI of a pair). More held-out queries lower this limit; more {code('--seeds')} lower "
+            "it a little."
         )
 
 
@@ -291,7 +288,6 @@ def scope(probe: Probe) -> str:
 
 
 def verdict(probe: Probe) -> tuple[str, ...]:
-    """Return all sentences about the result."""
     return tuple(filter(None, (probe_headline(probe), *cautions(probe), scope(probe))))
 
 
@@ -322,21 +318,19 @@ def _cells(dose: Dose, name: str, is_control: bool) -> tuple[str, str]:
 
 
 def pairs_table(dose: Dose) -> Table:
-    """Return a row for each pair of sources."""
     columns = (foreign("pair"), number("difference ± CI"), number("Holm p"), text("significant"))
     return Table(
         caption=f"Differences in nDCG@10 between sources at the learning rate {dose.rate:g}",
         columns=columns,
-        rows=tuple(_pair_cells(pair) for pair in dose.pairs),
-    )
-
-
-def _pair_cells(pair: ProbedPair) -> tuple[str, ...]:
-    return (
-        f"{short(pair.first)} − {short(pair.second)}",
-        gain(pair.gap.value, pair.gap.interval_95),
-        UNKNOWN_INTERVAL if pair.p_holm is None else probability(pair.p_holm),
-        "yes" if pair.established else "no",
+        rows=tuple(
+            (
+                f"{short(pair.first)} − {short(pair.second)}",
+                gain(pair.gap.value, pair.gap.interval_95),
+                UNKNOWN_INTERVAL if pair.p_holm is None else probability(pair.p_holm),
+                "yes" if pair.established else "no",
+            )
+            for pair in dose.pairs
+        ),
     )
 
 
@@ -344,7 +338,7 @@ def measures_table(probe: Probe, dose: Dose) -> Table:
     """Return the metrics after training, the frozen encoder's first, and the difference to random passages."""
     named_sources = [(short(item.name), item) for item in dose.sources]
     named_sources += [(f"{kind_name(item.name)} (control)", item) for item in dose.controls]
-    rows = [(FROZEN, *_means_of(probe.frozen), "–", "–")] if probe.frozen is not None else []
+    rows = [(FROZEN_ROW, *_means_of(probe.frozen), "–", "–")] if probe.frozen is not None else []
     for name, item in named_sources:
         gap = item.vs_random
         random = "–" if gap is None else gain(gap.value, gap.interval_95)
@@ -396,7 +390,7 @@ def next_command(run: Run) -> str:
 def probe_sentence(run: Run, probe: Probe | None) -> tuple[str, ...]:
     """Return the sentences that a probe adds to the verdict of a run; without a probe, the advice to run one."""
     if probe is None:
-        return (CHOOSE,) if run.probe and len(run.sources) > 1 else ()
+        return (CHOOSE_ADVICE,) if run.probe and len(run.sources) > 1 else ()
     return (f"{'' if probe.abstained else 'Result of the probe (short training): '}{probe_headline(probe)}",)
 
 
@@ -415,7 +409,7 @@ def probe_section(run: Run, probe: Probe | None) -> Section | None:
         shown = (sentence,) if sentence else ()
         return replace(details(probe), title="How the probe trained and evaluated", paragraphs=shown)
     command = next_command(run)
-    offer = Section(anchor="offer", title=PROBE_TITLE, paragraphs=(f"{OFFER} {code(command)}",))
+    offer = Section(anchor="offer", title=PROBE_TITLE, paragraphs=(f"{PROBE_OFFER} {code(command)}",))
     return offer if command else None
 
 

@@ -8,16 +8,7 @@ from itertools import combinations
 from secid.analyses.profile import FACTORS, GateProfile, Mean, Profiles
 from secid.pages.glossary import kind_name, terms
 from secid.pages.page import Section, Table, foreign, number, wrapped
-from secid.pages.text import (
-    UNKNOWN_HALF_WIDTH,
-    count,
-    fraction,
-    plain,
-    plural,
-    signed,
-    span,
-    with_interval,
-)
+from secid.pages.text import UNKNOWN_HALF_WIDTH, count, fraction, plain, plural, signed, span, with_interval
 from secid.results import Run
 
 
@@ -40,10 +31,12 @@ def profile_section(run: Run, result: Profiles) -> Section:
             for name, profile in profiles
         ),
     )
+    share = span([source.scored.diversity_fraction for source in run.sources])
+    log_det = f"At B = 1 the score is the mean weight minus {share} of it, which the log-det takes off."
     return Section(
         anchor="profile",
         title="Gate profile",
-        paragraphs=(*log_det_lines(run), *_residual_alone(run, result.sources)),
+        paragraphs=(log_det, *_residual_alone(run, result.sources)),
         tables=(means,),
         terms=terms(*FACTORS, "weight", "gap to random", "95 % CI"),
     )
@@ -69,15 +62,8 @@ def profile_gaps(_: Run, result: Profiles) -> Table | None:
 
 
 def _half(mean: Mean) -> str:
-    """Format a difference with half of its interval."""
     ends = mean.interval_95
     return f"{signed(mean.value)} {UNKNOWN_HALF_WIDTH if ends is None else f'±{fraction((ends[1] - ends[0]) / 2)}'}"
-
-
-def log_det_lines(run: Run) -> list[str]:
-    """Return a sentence on how far the score is below the mean weight."""
-    shares = [source.scored.diversity_fraction for source in run.sources]
-    return [f"At B = 1 the score is the mean weight minus {span(shares)} of it, which the log-det takes off."]
 
 
 def _residual_alone(run: Run, sources: Sequence[GateProfile]) -> list[str]:

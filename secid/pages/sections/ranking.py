@@ -14,13 +14,13 @@ from secid.pages.glossary import (
     listing,
     on_own_queries,
     rank_text,
-    score_name,
     sources_listed,
     terms,
 )
 from secid.pages.page import MAX_PAIRS, Section, Table, foreign, number, text, wrapped
 from secid.pages.text import (
     UNKNOWN_INTERVAL,
+    budget,
     code,
     count,
     fraction,
@@ -45,7 +45,7 @@ UNTESTED_NOTE = (
     f"How far the order depends on temperature, tokenizer, IDF corpus, weights and sample size was not tried: "
     f"{code('secid score … --ablate')} tries it."
 )
-MANY_QUERIES = 1_000_000
+MAX_SHOWN_QUERIES = 1_000_000
 """Maximum number of needed queries to show. Larger ones are shown as "more than" this, because nobody has as many."""
 
 
@@ -156,7 +156,7 @@ def _needed(number: float | None) -> str:
     if number is None:
         return "–"
     step = 10 ** max(0, len(f"{number:.0f}") - 2)
-    return f"over {count(MANY_QUERIES)}" if number > MANY_QUERIES else count(-(-number // step) * step)
+    return f"over {count(MAX_SHOWN_QUERIES)}" if number > MAX_SHOWN_QUERIES else count(-(-number // step) * step)
 
 
 # What the controls say of the sources: one line, and two tables.
@@ -177,11 +177,10 @@ CONTROLS_MEANING = (
 
 
 @dataclass(frozen=True)
-class Outcome:
+class ControlComparison:
     """Comparison of sources with the controls of one kind, by the interval of their difference (`Against.placed`).
 
     above: the control scores above these.   below: it scores below them.   tied: the interval contains 0.
-    missing: sources that were not compared with it.
     """
 
     above: tuple[str, ...]
@@ -195,14 +194,14 @@ class Outcome:
         return bool(self.above or self.below or self.tied)
 
 
-def outcome(run: Run, kind: str) -> Outcome:
+def outcome(run: Run, kind: str) -> ControlComparison:
     """Return how sources compare with the controls of a kind. If no control was scored, all sources are missing."""
     against = [item for control in run.controls if control.kind == kind for item in control.against]
     above, below, tied = (
         tuple(item.source for item in against if item.placed == place) for place in ("below", "above", "tied")
     )
     missing = tuple(source.name for source in run.sources if source.name not in {*above, *below, *tied})
-    return Outcome(above, below, tied, missing)
+    return ControlComparison(above, below, tied, missing)
 
 
 def controls_line(run: Run) -> str:
@@ -215,7 +214,7 @@ def controls_line(run: Run) -> str:
     return f"{at}{' '.join(lines)}" if lines else "No control could be compared with a source."
 
 
-def _placed(item: Outcome) -> str:
+def _placed(item: ControlComparison) -> str:
     """Return words on where a control scores. Sources that are not named score above it."""
     places = {"above": item.above, "tied with": item.tied} if item.above or item.tied else {"below": item.below}
     places["not compared with"] = item.missing
@@ -262,7 +261,7 @@ def _difference(item: Against | None) -> str:
 
 
 def _scores(run: Run) -> Table:
-    at = () if run.budget == 1.0 else (wrapped(f"{score_name(run)} (nats)"),)
+    at = () if run.budget == 1.0 else (wrapped(f"ECI at B = {budget(run.budget)} (nats)"),)
     rows = tuple(
         (
             control_title(control),
@@ -298,11 +297,7 @@ def gates_section(run: Run) -> Section:
         caption="Mean lexical coverage",
         columns=(foreign("source"), *map(number, ("c", "c of positives"))),
         rows=tuple(
-            (
-                plain(source.name),
-                fraction(source.scored.coverage_mean),
-                fraction(source.scored.positive_coverage_mean),
-            )
+            (plain(source.name), fraction(source.scored.coverage_mean), fraction(source.scored.positive_coverage_mean))
             for source in run.sources
         ),
     )
@@ -356,7 +351,7 @@ def directions_section(run: Run) -> Section:
 
 # How a run that stopped once its order was clear went.
 
-SHOWN_PAIRS = 8
+MAX_UNDECIDED_PAIRS = 8
 
 
 def early_sentences(stop: EarlyStop) -> list[str]:
@@ -366,7 +361,7 @@ def early_sentences(stop: EarlyStop) -> list[str]:
     return [
         f"Scoring stopped after {count(stop.n_texts_encoded)} of {count(stop.n_texts)} distinct texts, cached or not.",
         f"{decided} Over other queries they may be ties.",
-        f"Undecided: {listed(pairs, SHOWN_PAIRS)}." if pairs else "Every pair is decided.",
+        f"Undecided: {listed(pairs, MAX_UNDECIDED_PAIRS)}." if pairs else "Every pair is decided.",
     ]
 
 

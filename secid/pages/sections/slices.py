@@ -14,7 +14,7 @@ from secid.results import Run
 SHOWN_SLICES = 50
 FINDING_SLICES = 12
 """Maximum number of slices in the table of findings, which has a row for each source of a slice."""
-ABSENT = "(absent or empty)"
+ABSENT_VALUE = "(absent or empty)"
 
 
 def slices_section(run: Run, slices: Sequence[Slice]) -> Section:
@@ -51,16 +51,16 @@ def slices_sentence(run: Run, slices: Sequence[Slice]) -> str:
     others = [item for item in having if item.sources[0].name != leader]
     n_sure = sum(item.lead_interval_95 is not None and item.lead_interval_95[0] > 0 for item in others)
     n_lacking = len(slices) - len(having)
-    first = f"Slices by {named(slices[0].field)} in which {named(leader)} scores highest"
-    lacking = f" Slices without this source: {count(n_lacking)}." if n_lacking else ""
-    return (
-        f"{first}: {count(len(having) - len(others))} of {count(len(having))}. Another source leads in "
-        f"{count(len(others))}, significantly in {count(n_sure)}.{lacking}"
+    n_led = f"{count(len(having) - len(others))} of {count(len(having))}"
+    sentences = (
+        f"Slices by {named(slices[0].field)} in which {named(leader)} scores highest: {n_led}.",
+        f"Another source leads in {count(len(others))}, significantly in {count(n_sure)}.",
+        *([f"Slices without this source: {count(n_lacking)}."] if n_lacking else []),
     )
+    return " ".join(sentences)
 
 
 def _findings(slices: Sequence[Slice]) -> tuple[Table, ...]:
-    """Return a table with the shares of findings by slice and source, without findings that no source has."""
     every = [(part, source) for part in slices for source in part.sources]
     used = list(dict.fromkeys(name for _, item in every for name, share in item.finding_shares.items() if share > 0))
     if not used:
@@ -86,8 +86,8 @@ def _sorted(slices: Sequence[Slice]) -> Sequence[Slice]:
 
 
 def _value(item: Slice) -> str:
-    """Return the value of a slice. A value that equals ABSENT is put in quotation marks."""
-    return f"“{item.value}”" if item.value == ABSENT else item.value or ABSENT
+    """Return the value of a slice. A value that equals ABSENT_VALUE is put in quotation marks."""
+    return f"“{item.value}”" if item.value == ABSENT_VALUE else item.value or ABSENT_VALUE
 
 
 def _row(item: Slice, names: list[str], budget: float) -> tuple[str, ...]:

@@ -2,31 +2,21 @@
 
 from __future__ import annotations
 
-from collections.abc import Callable, Mapping, Sequence
-from functools import partial
+from collections.abc import Callable, Sequence
 from itertools import combinations
-from typing import Any
 
 from secid.analyses.ablations import ABLATIONS
 from secid.analyses.guide import GUIDE
 from secid.analyses.profile import FACTORS, PROFILE
-from secid.pages.findings import (
-    MAJORITY,
-    damaged_positives,
-    doubts,
-    has_collection,
-    same_lines,
-    status_and_problem,
-    statuses,
-)
+from secid.pages.findings import has_collection, same_lines
 from secid.pages.glossary import (
-    CAUTION,
+    CHECK_OFFER,
     GUIDE_OFFER,
     NOT_RULED_OUT,
     ONE_LABEL,
     REFERENCES,
+    SCORE_CAUTION,
     SHORT_HEADS,
-    TO_CHECK,
     compares,
     equal_numbers_text,
     kind_name,
@@ -35,15 +25,15 @@ from secid.pages.glossary import (
     on_own_queries,
     sources_listed,
 )
-from secid.pages.page import Column, Section, Table, foreign, number, status, text
+from secid.pages.page import Column, Table, foreign, number, status, text
 from secid.pages.sections.ablations import ablations_sentence
 from secid.pages.sections.equal_hardness import unranked_line
 from secid.pages.sections.guide import suspects_sentences
 from secid.pages.sections.ranking import outcome, queries
-from secid.pages.text import budget, count, fraction, listed, named, percent, plain, plural, score_text
+from secid.pages.statuses import MIN_MAJORITY_SHARE, doubts, status_and_problem, statuses, warning_sentences
+from secid.pages.text import budget, capital, count, fraction, listed, named, percent, plain, plural, score_text
 from secid.results import ControlResult, Run, SourceReport
 from secid.results.catalogue import DEFECTS, FINDINGS
-from secid.settings import flag_of
 
 # The answer to which sources to train on: one row a source, the same on every page.
 
@@ -98,7 +88,6 @@ def _shows_repaired(run: Run, source: SourceReport) -> bool:
 
 
 def _repaired_cells(source: SourceReport, full: bool) -> dict[str, str]:
-    """Return column title -> cell of a source without its flagged negatives."""
     score, hardness = score_without(source), fraction(source.scored.without_flagged.hardness, 2)
     return {
         "source": f"{plain(source.name)}, repaired" if full else "  repaired",
@@ -172,14 +161,6 @@ def without_defects(run: Run) -> str:
     return f"Score{at} without defects: {', '.join(scores)}." if scores else ""
 
 
-def _tie(_: Run, source: SourceReport) -> str:
-    return source.scored.tie or "–"
-
-
-def _score_and_tie(run: Run, source: SourceReport) -> str:
-    return f"{own_score(run, source)} {_tie(run, source)}"
-
-
 def gate(name: str) -> Cell:
     """Return a function that formats a source's mean of a gate, over the table's queries, or all without a profile."""
 
@@ -197,7 +178,7 @@ ANSWER_COLUMNS: dict[Column, Cell] = {
     status("status"): status_and_problem,
     **{number(name): gate(name) for name in FACTORS},
     number("score ± CI"): own_score,
-    text("tie"): _tie,
+    text("tie"): lambda _, source: source.scored.tie or "–",
     number("hardness"): lambda run, source: fraction(source.in_table(run.budget).hardness_value, 2),
     number("outscoring"): lambda run, source: percent(source.in_table(run.budget).inversion_fraction),
     number("defects"): lambda _, source: percent(source.flagged_share),
@@ -207,122 +188,15 @@ SHORT_COLUMNS: dict[Column, Cell] = {
     foreign("source"): ANSWER_COLUMNS[foreign("source")],
     status("status"): ANSWER_COLUMNS[status("status")],
     **{number(SHORT_HEADS[name]): gate(name) for name in FACTORS},
-    text("score ± CI tie"): _score_and_tie,
+    text("score ± CI tie"): lambda run, source: f"{own_score(run, source)} {source.scored.tie or '–'}",
     number("hard."): ANSWER_COLUMNS[number("hardness")],
     number("defects"): ANSWER_COLUMNS[number("defects")],
 }
 
 
-# What makes the scores of a run less than they seem, a sentence for each warning.
-
-MAX_WARNED_NAMES = 4
-MISREADS: Mapping[str, str] = {
-    "cut": "splits words at vowel signs and other marks",
-    "fused": "makes one word of a whole sentence in scripts without spaces",
-    "decomposed": "takes decomposed letters (NFD) for other letters than composed ones",
-}
-"""Damage that a tokenizer does to words, by the kind of a warning or caution."""
-
-
-def warning_sentences(run: Run) -> tuple[str, ...]:
-    """Return the warnings of a run as sentences, in order. Kinds from a newer version of secid are left out."""
-    of_run = [
-        WARNING_SENTENCES[item.kind](item.source or "", item.values)
-        for item in run.warnings
-        if item.kind in WARNING_SENTENCES
-    ]
-    return (*merged_sentences(run), *of_run, *damaged_positives(run.sources))
-
-
-def merged_sentences(run: Run) -> tuple[str, ...]:
-    """Return sentences on the parts of a merged run that cover only a sample of the queries."""
-    if run.merged is None or run.merged.sampled_queries is None:
-        return ()
-    sentence = (
-        f"Merged from {plural(run.merged.n_shards, 'shard')}: the table, its intervals and comparisons, the findings "
-        "and the overlap of sources cover all rows; hardness (and so which sources are ranked), languages, "
-        "random_like, weak_positive and the other parts cover a sample of "
-        f"{count(run.merged.sampled_queries)} queries of each source. In a command, RUN is the run folder of a shard."
-    )
-    return (sentence,)
-
-
-def _filled(kind: str, source: str, values: Mapping[str, Any]) -> str:
-    """Return the sentence of a warning with its values."""
-    return TEMPLATES[kind].format(source=named(source), **{name: _written(value) for name, value in values.items()})
-
-
-def _written(value: Any) -> str:
-    if isinstance(value, Mapping):
-        clauses = [f"{named(name)} has {listed([named(each) for each in of])}" for name, of in value.items()]
-        return listed(clauses, MAX_WARNED_NAMES)
-    if isinstance(value, str):
-        return named(value)
-    return count(value) if isinstance(value, int) else f"{value:.2g}"
-
-
-TEMPLATES: Mapping[str, str] = {
-    "noisy_encoder": "The encoder is not batch-invariant: positive and negative closer than {distance} count as the "
-    "same (limit {limit}), so scores and ranks mean little.",
-    "few_queries": "{source} has too few queries for an interval ({n_queries}), so its order is not established.",
-    "few_shared_queries": "{n_apart} of {n_pairs} pairs share too few queries to be compared, such as {first} and "
-    "{second} ({n_shared_queries} shared). Score sources with the same queries.",
-    "own_queries": "Queries in every source: {n_common}; the largest source has {n_largest}. So each row of the table, "
-    "marked *, covers that source's own queries. Compare sources by their pairs, not by these rows.",
-    "traces_compared": "{n_traces} of {n_pairs} pairs are compared by tr M, because there are too many different sets "
-    "of shared queries to score each.",
-    "unequal_sizes": f"The sources differ in size, and with {flag_of('positives', 'all')} they are not cut to equal "
-    "numbers. So the order above B = 1 favours larger sources. Rank at B = 1, or use "
-    f"{flag_of('positives', 'first')}.",
-    "no_slice_value": "No row of {source} has a value in {column}, so all its rows are in the slice without a value.",
-    "mixed_slice_values": "Records of {source} whose rows differ in {column}: {n_records}. Each counts under the value "
-    "of its first row, so the order of rows matters.",
-    "no_common_slice_value": "Some sources have no slice in common. Write the values of {column} the same way in all "
-    "sources ({sources}).",
-    "inactive_lexical_gate": "The lexical gate is inactive for {source}: under {tokenizer} the labelled positives "
-    "cover {coverage} of their queries on average.",
-}
-"""Sentences of warnings by kind, with their values by name."""
-
-
-def _inactive(source: str, values: Mapping[str, Any]) -> str:
-    low = _filled("inactive_lexical_gate", source, values)
-    best, positives = values["best"], fraction(values["best_positives"], 2)
-    if not values["helps"]:
-        return f"{low} No tokenizer that leaves words whole helps (most: {plain(best)}, {positives})."
-    apart = "" if values["for_all"] else " in a separate run"
-    negatives = fraction(values["best_negatives"], 2)
-    return f"{low} Use {flag_of('tokenizer', best)}{apart}: positives then cover {positives}, negatives {negatives}."
-
-
-def _misread(_: str, values: Mapping[str, Any]) -> str:
-    shares = [f"{percent(share)} of the texts of {named(name)}" for name, share in values["sources"].items()]
-    does = MISREADS.get(values["effect"], "misreads words")
-    where = listed(shares, MAX_WARNED_NAMES)
-    return f"Use {flag_of('tokenizer', values['best'])}: {plain(values['tokenizer'])} {does} ({where})."
-
-
-def _chosen(_: str, values: Mapping[str, Any]) -> str:
-    apart = sorted(values["sources"].items(), key=lambda item: -abs(item[1][1] - item[1][2]))
-    parts = [
-        f"{named(name)} has {count(n)} of the {count(values['n_queries'])} queries (hardness of the other sources: "
-        f"{fraction(on_them, 2)} on these, {fraction(on_rest, 2)} on the rest)"
-        for name, (n, on_them, on_rest) in apart
-    ]
-    return f"{listed(parts, MAX_WARNED_NAMES)}."
-
-
-WARNING_SENTENCES: Mapping[str, Callable[[str, Mapping[str, Any]], str]] = {
-    **{kind: partial(_filled, kind) for kind in TEMPLATES},
-    "inactive_lexical_gate": _inactive,
-    "misread_words": _misread,
-    "chosen_queries": _chosen,
-}
-
-
 # The verdict on a run in a few plain sentences, made from the numbers by rule; the first is the headline.
 
-SCALE = "0 means as close to the query as random passages, 1 as close as the positives."
+HARDNESS_SCALE = "0 means as close to the query as random passages, 1 as close as the positives."
 
 
 def verdict(run: Run) -> tuple[str, ...]:
@@ -331,42 +205,50 @@ def verdict(run: Run) -> tuple[str, ...]:
 
 
 def answer(run: Run) -> str:
-    """Return a sentence on which sources to repair or not to use, and which of the others have the highest score."""
+    """Return sentences on which sources to repair or not to use, and which of the others have the highest score."""
     sound = [source.name for source in run.sources if source.status == "no_defects"]
     every = [[name for name in group if name in sound] for group in groups(run)]
     if len(every) > 1:
-        highest = [_highest(run, names, f"of {sources_listed(names)}, ") for names in every]
+        highest = [line for names in every for line in _highest(run, names, f"Of {sources_listed(names)}, ")]
     else:
         names = [name for group in every for name in group]
-        of = "of the others, " if len(sound) < len(run.sources) else ""
-        highest = [_highest(run, names, of if len(names) == len(sound) else "of those ranked without defects, ")]
-    return f"{'; '.join(filter(None, (statuses(run.sources, _one_label(run)), *highest)))}."
+        of = "Of the others, " if len(sound) < len(run.sources) else ""
+        highest = _highest(run, names, of if len(names) == len(sound) else "Of those ranked without defects, ")
+    return " ".join((f"{statuses(run.sources, _one_label(run))}.", *highest))
 
 
-def _highest(run: Run, names: Sequence[str], of: str) -> str:
-    """Return a clause on the sources that no other significantly outscores; "" without a comparison. of: its start."""
+def _highest(run: Run, names: Sequence[str], of: str) -> list[str]:
+    """Return sentences on the sources that no other significantly outscores; [] without a comparison.
+
+    of : start of the first sentence, or "".
+    """
     pairs = [pair for pair in run.comparisons if {pair.first, pair.second} <= set(names)]
     compared = {frozenset((pair.first, pair.second)) for pair in pairs}
     lower = {pair.second for pair in pairs if pair.established}
     top = [name for name in names if name not in lower]
     if not pairs:
-        return ""
+        return []
     if any(frozenset(pair) not in compared for pair in combinations(top, 2)):
-        return f"{of}no score is significantly above those of {sources_listed(top)}, which are not all compared"
-    if not lower:
-        return f"{of}no two scores differ significantly{_hardest(run, top)}"
-    return f"{of}{sources_listed(top)} {'has' if len(top) == 1 else 'tie for'} the highest score{_hardest(run, top)}"
+        apart = f"{of}no score is significantly above those of {sources_listed(top)}, which are not all compared."
+        return [capital(apart)]
+    if len(top) == 1:
+        return [f"{of}{named(top[0])} has the highest score."]
+    first = (
+        f"{of}{sources_listed(top)} tie for the highest score." if lower else f"{of}no two scores differ significantly."
+    )
+    return [capital(first), *_hardest(run, top)]
 
 
-def _hardest(run: Run, names: Sequence[str]) -> str:
-    """Return the end of a clause on the hardest of some sources, if its interval is above those of all others."""
+def _hardest(run: Run, names: Sequence[str]) -> list[str]:
+    """Return a sentence on the hardest of some sources, if its interval is above those of all others; else []."""
     known = {source.name: source.in_table(run.budget).hardness for source in run.sources if source.name in names}
     bounds = [(item.interval_95, name) for name, item in known.items() if item is not None and item.interval_95]
     if len(bounds) < max(2, len(names)):
-        return ""
+        return []
     *others, ((low, _), name) = sorted(bounds)
-    word = "the hardest" if len(others) > 1 else "harder"
-    return f", and {named(name)} is {word}" if all(high < low for (_, high), _ in others) else ""
+    if any(high >= low for (_, high), _ in others):
+        return []
+    return [f"The hardest is {named(name)}." if len(others) > 1 else f"The harder one is {named(name)}."]
 
 
 def groups(run: Run) -> list[list[str]]:
@@ -386,11 +268,16 @@ def groups(run: Run) -> list[list[str]]:
 
 def cautions(run: Run) -> list[str]:
     """Return the cautions about the answer, the most important first. The last one applies to every run."""
-    hard = [source.name for source in run.sources if source.in_table(run.budget).inversion_fraction > MAJORITY]
-    weak = [source.name for source in run.sources if _has_weak_positives(source)]
+    hard = [
+        source.name for source in run.sources if source.in_table(run.budget).inversion_fraction > MIN_MAJORITY_SHARE
+    ]
+    findings = {source.name: source.finding("weak_positive") for source in run.sources}
+    weak = [name for name, item in findings.items() if item and FINDINGS["weak_positive"].exceeded_by(item.share)]
     outscored = f"In {sources_listed(hard)}, most negatives outscore the positive." if hard else ""
     which = "every source" if len(weak) == len(run.sources) else sources_listed(weak)
-    facts = (outscored, _label_caution(run) if _one_label(run) else "")
+    facts = [outscored]
+    if _one_label(run):  # without a guide, also how to check more
+        facts += [ONE_LABEL] if GUIDE.of(run) is not None else [ONE_LABEL, _labels(run)]
     every = (
         *warning_sentences(run),
         _truncated(run),
@@ -398,7 +285,7 @@ def cautions(run: Run) -> list[str]:
         f"In {which}, many positives look no better than random passages." if weak else "",
         doubts(run.sources),
         _unevaluated(run),
-        CAUTION,
+        SCORE_CAUTION,
     )
     return list(filter(None, every))
 
@@ -416,21 +303,10 @@ def notes(run: Run) -> tuple[str, ...]:
     return tuple(filter(None, every))
 
 
-def notes_section(run: Run) -> Section:
-    """Show everything that the verdict leaves out."""
-    return Section(anchor="notes", title="What the numbers say and what they do not", bullets=notes(run))
-
-
-def _has_weak_positives(source: SourceReport) -> bool:
-    """Return True if more positives than its limit allows look no better than random passages."""
-    finding = source.finding("weak_positive")
-    return finding is not None and FINDINGS["weak_positive"].exceeded_by(finding.share)
-
-
 def _truncated(run: Run) -> str:
     """Return a sentence on the sources whose negatives the encoder mostly cuts; "" if there are none."""
     shares = {source.name: finding.share for source in run.sources if (finding := source.finding("truncated"))}
-    cut = [f"{percent(share)} of {named(name)}" for name, share in shares.items() if share > MAJORITY]
+    cut = [f"{percent(share)} of {named(name)}" for name, share in shares.items() if share > MIN_MAJORITY_SHARE]
     return (
         f"Most negatives are longer than the encoder reads, so it sees only their start: {listed(cut)}." if cut else ""
     )
@@ -440,11 +316,6 @@ def _one_label(run: Run) -> bool:
     """Return True if no query has a second labelled positive, and no guide is evidence on any source."""
     guide = GUIDE.of(run)
     return run.one_positive and not (guide and any(source.is_evidence for source in guide.sources))
-
-
-def _label_caution(run: Run) -> str:
-    """Return the caution that only one label per query was checked, with the way to check more if no guide was used."""
-    return ONE_LABEL if GUIDE.of(run) is not None else f"{ONE_LABEL} {_labels(run)}"
 
 
 def _unevaluated(run: Run) -> str:
@@ -460,11 +331,10 @@ def _labels(run: Run) -> str:
     if (guide := GUIDE.of(run)) is not None:
         return " ".join(suspects_sentences(guide))
     known = "" if _one_label(run) else f"{NOT_RULED_OUT} "
-    return f"{known}{GUIDE_OFFER if has_collection(run) else TO_CHECK}"
+    return f"{known}{GUIDE_OFFER if has_collection(run) else CHECK_OFFER}"
 
 
 def _sampled(run: Run) -> str:
-    """Return a sentence on a sample of the records; "" if all were scored."""
     rows = max((source.rows for source in run.sources), key=lambda rows: rows.n_not_sampled)
     every = rows.n_records + rows.n_not_sampled
     if not rows.n_not_sampled:
@@ -505,7 +375,6 @@ def _budget(run: Run) -> str:
 
 
 def _hardness(run: Run) -> str:
-    """Return a sentence on the hardest and the easiest source; "" if all have the same hardness."""
     shown = {source.name: source.in_table(run.budget).hardness_value for source in run.sources}
     known = sorted((hardness, name) for name, hardness in shown.items() if hardness is not None)
     unknown = [name for name, hardness in shown.items() if hardness is None]
@@ -513,4 +382,4 @@ def _hardness(run: Run) -> str:
     if not known or on_own_queries(run) or fraction(known[0][0], 2) == fraction(known[-1][0], 2):
         return missing
     least, most = (f"{fraction(value, 2)} ({named(name)})" for value, name in (known[0], known[-1]))
-    return f"Hardness runs from {least} to {most}: {SCALE} {missing}".rstrip()
+    return f"Hardness runs from {least} to {most}: {HARDNESS_SCALE} {missing}".rstrip()

@@ -18,15 +18,15 @@ import numpy.typing as npt
 from secid.arrays import Flags, Floats, best_first
 from secid.errors import NothingToScoreError, UsageError
 from secid.findings.status import ListedNegatives
-from secid.measure.margins import RELATIVE_MARGIN, margin_flags
-from secid.pages.findings import STATUS
+from secid.measure.false_negatives import RELATIVE_MARGIN, margin_flags
+from secid.pages.statuses import STATUS
 from secid.pages.text import percent
 from secid.pool import Plan, PlannedSource, content_of, select_records
 from secid.results import SourceFinding, Status, defects_to_drop
 from secid.results.catalogue import DEFECT_LIMIT, DEFECTS, FINDINGS, known_finding
 from secid.results.sources import BudgetPoint
 from secid.tools.export.read_again import Original
-from secid.write.rows import Row
+from secid.write.rows import CopyRow
 from secid.write.writer import Schema, WrittenFile, schema_of, suffix_of, write_rows, writing
 
 By = Literal["similarity", "weight", "influence", "information"]
@@ -35,7 +35,7 @@ Strings = npt.NDArray[np.object_]
 UNSCORED_REASON = "not scored: outside the sample or the first K"
 DROP_NOTHING = "none"
 """Value of --drop that drops no finding."""
-SHARE_SLACK = 1e-5
+SHARE_TOLERANCE = 1e-5
 """Relative tolerance for shares, because a report stores them with six digits."""
 RANKING_COLUMNS = ("s_query_positive", "s_query_negative", "weight", "influence", "information")
 """Columns of negatives.parquet that rankings use. They are also in the log of left-out negatives."""
@@ -49,7 +49,6 @@ def defects_of_ranking(findings: Sequence[SourceFinding]) -> tuple[str, ...]:
     Negatives with a defect are often the hardest, so a ranking would keep them. A formal defect is dropped only if it
     counts and if dropping it brings the negatives closer to the positives. Otherwise the copy's negatives would be
     easier to tell from positives.
-    findings : findings of the source.
     """
     helped = defects_to_drop(findings)
     return tuple(name for name in DEFECTS if not FINDINGS[name].formal or name in helped)
@@ -103,9 +102,11 @@ class Rule:
             )
         for flag, number in (("--top", self.top), ("--max", self.max_negatives)):
             if number is not None and number < 1:
-                raise UsageError(f"expected at least 1, got {number}", where=flag)
+                raise UsageError(f"{number} is too small", where=flag, remedy="give at least 1")
         if self.min_weight is not None and not 0.0 <= self.min_weight <= 1.0:
-            raise UsageError(f"expected a number between 0 and 1, got {self.min_weight:g}", where="--min-weight")
+            raise UsageError(
+                f"{self.min_weight:g} is out of range", where="--min-weight", remedy="give a number from 0 to 1"
+            )
 
     @property
     def ranked(self) -> bool:
@@ -145,7 +146,6 @@ class Request:
 class Answer:
     """The row of a source, or of its copy, in the answer table.
 
-    flagged_share : share of the negatives with a defect.
     n_triplets : number of distinct scored negatives; of all distinct negatives for a check, which scores nothing.
     score      : score at the run's budget; None for a check, and for a copy, which is not scored.
     hardness   : hardness against the run's random passages; None if the run has none.
@@ -172,7 +172,6 @@ class Selection(WrittenFile):
                    need texts. `before` and `after` cover only scored negatives.
     left_out     : number of listed negatives that are not in the copy, by reason. A negative with several findings
                    counts for the first in the catalogue. Blank negatives count as `empty`; no copy has them.
-    n_records    : number of the source's records.
     n_records_kept : number of records that keep a negative. The copy omits the others.
     rows_skipped : number of rows without a record, by reason. They are not in the copy, and only their blank negatives
                    are counted above.
@@ -200,7 +199,6 @@ def widened(findings: Sequence[SourceFinding], copy: Mapping[str, float]) -> dic
 
     The values are the differences in the source and in the copy. A difference is the share of the negatives with the
     finding minus that of the positives.
-    findings : findings of the source.   copy : differences of the copy, by name.
     """
     pairs = {
         item.name: (item.positives.difference, copy[item.name])
@@ -222,7 +220,7 @@ def refuse_worse(before: Answer, after: Answer) -> None:
     """
     statuses = get_args(Status)
     same = after.status == before.status and after.status in ("repair", "unusable")
-    more = same and after.flagged_share > before.flagged_share * (1.0 + SHARE_SLACK)
+    more = same and after.flagged_share > before.flagged_share * (1.0 + SHARE_TOLERANCE)
     if more or statuses.index(after.status) > statuses.index(before.status):
         raise UsageError(
             f"the copy would be worse than the source, so nothing was written. Its status would be "
@@ -236,7 +234,6 @@ def refuse_worse(before: Answer, after: Answer) -> None:
 class Facts:
     """Numbers and findings of a source's negatives, (T,) each, in the order of the plan's triplets.
 
-    scored   : True for negatives that the run scored.
     numbers  : columns of negatives.parquet, by name; NaN for unscored negatives.
     findings : flags by finding. Unscored negatives have False for a finding that needs the encoder.
     """
@@ -302,7 +299,7 @@ class Selected:
     listed: Strings
 
     @staticmethod
-    def by(rule: Rule, plan: Plan, original: Original, facts: Facts) -> Selected:
+    def apply(rule: Rule, plan: Plan, original: Original, facts: Facts) -> Selected:
         """Apply a rule. Raises NothingToScoreError if no negative stays."""
         reasons = reasons_left_out(plan, original.planned, facts, rule)
         listed = listed_reasons(original.planned, reasons, rule)
@@ -336,10 +333,7 @@ class Selected:
         return replace(part, excess=ListedNegatives(part, plan.queries.keys).excess())
 
     def write(self, request: Request, files: Sequence[Path], schema: Schema, suffix: str) -> dict[str, Any]:
-        """Write the copy and its log. Return the fields of a `Selection` except the answers.
-
-        files : temporary paths of the copy and of the log.
-        """
+        """Write the copy and its log. Return the fields of a `Selection` except the answers."""
         copy, log = files
         with writing(request.log), log.open("w", encoding="utf-8", newline="\n") as lines:
             left_out, rows_skipped = self.write_left_out(lines)
@@ -360,8 +354,7 @@ class Selected:
             "rows_skipped": rows_skipped,
         }
 
-    def rows(self) -> Iterator[Row]:
-        """Yield the rows of the copy."""
+    def rows(self) -> Iterator[CopyRow]:
         for _, row, part in self.original.rows():
             reasons = zip(row.negatives if row else (), self.listed[part], strict=True)
             staying = [negative for negative, reason in reasons if not reason]

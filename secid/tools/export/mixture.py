@@ -16,7 +16,7 @@ import numpy as np
 
 from secid.arrays import Index
 from secid.errors import UsageError
-from secid.findings.copies import CopyFinder, Positives, forms_and_runs
+from secid.findings.copies import CopyFinder, LabelledPositives, forms_and_runs
 from secid.findings.texts import mask_of
 from secid.measure.information import InformationState, eigenvalues, mixture_state, spectral_nats
 from secid.pool import Plan, PlannedSource, sample_order
@@ -31,7 +31,7 @@ from secid.results.sources import Status
 from secid.run_folder.tables import read_states
 from secid.settings import FIELDS
 from secid.tools.export.read_again import Original, find_source, plan_again, read_labels
-from secid.write.rows import Passage, Row
+from secid.write.rows import CopyRow, Passage
 from secid.write.writer import WrittenFile, new_files, schema_of, suffix_of, write_rows, writing
 
 # A mixture is scored from the saved states of its sources.
@@ -41,7 +41,7 @@ from secid.write.writer import WrittenFile, new_files, schema_of, suffix_of, wri
 # Source: METHOD 7.
 
 MIX_SCHEMA_VERSION = "2.0"
-SUM_SLACK = 0.015
+SUM_TOLERANCE = 0.015
 """Maximum difference between the sum of shares and 1. Three shares with two decimals can differ that much."""
 
 
@@ -86,7 +86,8 @@ def score_of_mixture(folder: Path, run: Run, shares: Mapping[str, float], budget
     """
     most = FIELDS["budget"].metadata["le"]
     if not 0 < budget <= most:  # NaN fails this test too
-        raise UsageError(f"expected a number above 0 and at most {most:g}, got {budget:g}", where="--budget")
+        remedy = f"give a number above 0 and at most {most:g}"
+        raise UsageError(f"{budget:g} is out of range", where="--budget", remedy=remedy)
     share_of = normalized(run, shares)
     states = read_states(folder, run)
     parts = tuple(
@@ -125,7 +126,7 @@ def normalized(run: Run, shares: Mapping[str, float]) -> dict[str, float]:
             )
     total = sum(shares.values())
     # NaN fails this test too
-    if not (all(share >= 0.0 for share in shares.values()) and abs(total - 1.0) <= SUM_SLACK):
+    if not (all(share >= 0.0 for share in shares.values()) and abs(total - 1.0) <= SUM_TOLERANCE):
         got = ", ".join(f"{name} {share:g}" for name, share in shares.items()) or "no shares"
         raise UsageError(
             f"shares must be at least 0 and add up to 1, got {got}",
@@ -136,7 +137,6 @@ def normalized(run: Run, shares: Mapping[str, float]) -> dict[str, float]:
 
 
 def _nats(state: InformationState, budget: float) -> float:
-    """Return the score of a state at a budget."""
     return spectral_nats(eigenvalues(state, len(state.total)), budget)
 
 
@@ -160,7 +160,7 @@ def _remarks(parts: Sequence[MixturePart], budget: float) -> Iterator[Fact]:
 # draws depend on hashes of texts and on the seed, so the order of files or rows does not change them.
 # Source: METHOD 7.
 
-UNFIT = ("false_negative", "near_copy")
+NEVER_DRAWN = ("false_negative", "near_copy")
 """Findings whose negatives are never drawn, because they are copies of a positive."""
 FIRST_BITS = 2.0**-64
 
@@ -193,8 +193,7 @@ class Blend(WrittenFile, DrawCounts):
     """The written mixture.
 
     base      : source whose rows the file has.   n_records : number of its records.
-    n_drawn   : number of negatives in the file, by source.
-    wanted    : requested share of each source; they add up to 1.
+    requested : requested share of each source; they add up to 1.
     """
 
     base: str
@@ -202,7 +201,7 @@ class Blend(WrittenFile, DrawCounts):
     provenance_path: str
     n_records: int
     n_drawn: dict[str, int]
-    wanted: dict[str, float]
+    requested: dict[str, float]
 
 
 def write_blend(
@@ -252,7 +251,7 @@ def write_blend(
         provenance_path=str(provenance),
         n_records=planned.n_records,
         n_drawn={name: n_drawn[name] for name in draw_shares},
-        wanted=draw_shares,
+        requested=draw_shares,
         **vars(counts),
     )
 
@@ -263,11 +262,7 @@ def _seed_of(name: str, seed: int) -> int:
 
 
 def _drawn(
-    plan: Plan,
-    sources: Mapping[str, PlannedSource],
-    shares: Mapping[str, float],
-    base: PlannedSource,
-    seed: int,
+    plan: Plan, sources: Mapping[str, PlannedSource], shares: Mapping[str, float], base: PlannedSource, seed: int
 ) -> tuple[list[list[Draw]], DrawCounts]:
     """Draw negatives for each record of the base. Return the draws of each record, and the counts."""
     names = list(sources)
@@ -279,7 +274,7 @@ def _drawn(
     for record, k in enumerate(np.diff(base.negative_offsets).tolist()):
         edges = np.floor(k * cumulated + min(float(offsets[record]), 1.0 - 1e-12)).astype(int)
         draws.draw(record, np.diff(edges, prepend=0).tolist())
-    unfit = {f"n_{name}": _n_candidates(name, sources.values(), base.query) for name in UNFIT}
+    unfit = {f"n_{name}": _n_candidates(name, sources.values(), base.query) for name in NEVER_DRAWN}
     drawn = [[Draw(names[place], triplet) for place, triplet in sorted(picked)] for picked in draws.picked]
     return drawn, DrawCounts(n_short=draws.n_short, n_alone=draws.n_alone, **unfit)
 
@@ -290,7 +285,7 @@ def _n_candidates(finding: str, sources: Iterable[PlannedSource], queries: Index
 
 
 def _copies(
-    queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource], known: Positives
+    queries: TextStore, passages: TextStore, sources: Sequence[PlannedSource], known: LabelledPositives
 ) -> list[TextFindings]:
     """Apply only the text rules that exclude negatives from drawing. The others are slower and not needed here."""
     finder = CopyFinder(text_forms(queries), *forms_and_runs(passages), passages, sources, known)
@@ -317,8 +312,8 @@ class _Pools(NamedTuple):
 
 
 def _by_query(planned: PlannedSource, plan: Plan, seed: int) -> _Pools:
-    """Return the candidates of a source: its negatives without a finding in `UNFIT`."""
-    fit = np.flatnonzero(~np.logical_or.reduce([planned.has(name) for name in UNFIT]))
+    """Return the candidates of a source: its negatives without a finding in `NEVER_DRAWN`."""
+    fit = np.flatnonzero(~np.logical_or.reduce([planned.has(name) for name in NEVER_DRAWN]))
     query = planned.query[planned.triplet_record()[fit]]
     order = np.lexsort((fit, sample_order(plan.passages.keys[planned.negatives[fit]], seed), query))
     return _Pools(query[order], fit[order])
@@ -383,7 +378,7 @@ class _MixedRows:
                     passages.setdefault(triplet, passage)
         return passages
 
-    def _rows_with_draws(self) -> Iterator[tuple[Row, list[Draw]]]:
+    def _rows_with_draws(self) -> Iterator[tuple[CopyRow, list[Draw]]]:
         """Yield each row of the base that gets negatives, with their draws."""
         planned = self._base.planned
         record_of = planned.triplet_record()
@@ -399,7 +394,7 @@ class _MixedRows:
             if draws:
                 yield row, draws
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[CopyRow]:
         """Yield the rows of the mixed file. Scores of other sources are removed, since they are not comparable."""
         for row, draws in self._rows_with_draws():
             yield row._replace(negatives=[self._passage(draw) for draw in draws])

@@ -9,24 +9,24 @@ from functools import partial
 from pathlib import Path
 
 from secid.errors import InputError, UsageError
-from secid.findings.copies import Positives, restored
+from secid.findings.copies import LabelledPositives, restored
 from secid.findings.texts import restored_texts, text_rules
 from secid.pool import Plan, PlannedSource, collect_sources, draft_plan
 from secid.pool.plan import QuerySubset, TextFindings
 from secid.pool.reading import add_labels, bytes_read_by, judgement_files
 from secid.pool.texts import TextStore
 from secid.progress import Progress
-from secid.read import Reader, on_disk, once_only, open_source
+from secid.read import Reader, is_read_once, on_disk, open_source
 from secid.records import Source
 from secid.results import InputFile, Run, SourceReport
 from secid.results.check import Check
 from secid.run_folder.tables import POSITIVES, damage_named, read_positives, read_run_texts
 from secid.settings import Settings
-from secid.write.rows import Place, Row, RowsOnDisk
+from secid.write.rows import CopyRow, Place, RowsOnDisk
 
 RELATIVE_PATH_REMEDY = "the path is relative to the folder where `secid score` was run; run this command there too"
-RESTORE = "put the file back, or score it at its new place"
-CHANGED = "score it again, or restore the file that was scored"
+RESTORE_REMEDY = "put the file back, or score it at its new place"
+CHANGED_REMEDY = "score it again, or restore the file that was scored"
 
 TextRules = Callable[[TextStore, TextStore, Sequence[PlannedSource]], Sequence[TextFindings]]
 """A function of queries, passages and sources that returns the text findings of each source."""
@@ -40,7 +40,7 @@ class Original:
     planned: PlannedSource
     on_disk: RowsOnDisk
 
-    def rows(self) -> Iterator[tuple[Place, Row | None, slice]]:
+    def rows(self) -> Iterator[tuple[Place, CopyRow | None, slice]]:
         """Yield each row with its place in the files, and the slice of its negatives in `planned.listed`.
 
         The row is None if it gives no record.
@@ -60,7 +60,7 @@ def refuse_merged(run: Run) -> None:
         )
 
 
-def read_labels(folder: Path, run: Run) -> Positives:
+def read_labels(folder: Path, run: Run) -> LabelledPositives:
     """Read the labelled positives of a run from its folder. Raises InputError if they are missing or damaged.
 
     Raises UsageError for a merged run, whose folder has none.
@@ -105,7 +105,7 @@ def find_source(run: Run | Check, name: str | None) -> SourceReport:
 def check_present(source: SourceReport) -> None:
     """Raise InputError if a file of the source is missing or has another size than when it was scored."""
     for file in source.files:
-        if once_only(file.path):
+        if is_read_once(file.path):
             raise InputError(
                 "cannot be read again because it is not a file",
                 where=file.path,
@@ -114,14 +114,14 @@ def check_present(source: SourceReport) -> None:
         try:
             n_bytes = Path(on_disk(file.path)).stat().st_size
         except OSError as error:
-            remedy = RESTORE if Path(file.path).is_absolute() else RELATIVE_PATH_REMEDY
+            remedy = RESTORE_REMEDY if Path(file.path).is_absolute() else RELATIVE_PATH_REMEDY
             raise InputError(f"cannot be read again ({error.strerror})", where=file.path, remedy=remedy) from error
         if n_bytes != file.n_bytes:
             raise _changed(file.path)
 
 
 def _changed(path: str) -> InputError:
-    return InputError("has changed since it was scored", where=path, remedy=CHANGED)
+    return InputError("has changed since it was scored", where=path, remedy=CHANGED_REMEDY)
 
 
 @contextmanager

@@ -6,15 +6,15 @@ from collections.abc import Iterator, Mapping
 from typing import TYPE_CHECKING
 
 from secid.findings.rows import SAMPLED_FINDINGS
-from secid.pages.findings import STATUS, statuses_line
 from secid.pages.glossary import lost_lines
 from secid.pages.page import Table, foreign, number, status
 from secid.pages.screen import Line, Screen, command, screen, strong
+from secid.pages.statuses import STATUS, statuses_line
 from secid.pages.text import count, fraction, percent, plain, plural, points, score_text
 from secid.records import fact_sentence
 from secid.results import Run
 from secid.results.catalogue import FINDINGS
-from secid.results.inputs import score_command
+from secid.results.commands import score_command
 from secid.settings import flag_of
 
 if TYPE_CHECKING:
@@ -23,29 +23,31 @@ if TYPE_CHECKING:
     from secid.tools.export.select import Flagged
     from secid.write.writer import WrittenFile
 
-TRIPLETS = (
+TRIPLETS_NOTE = (
     "rows have different numbers of negatives, so each row is one triplet (anchor, positive, negative); an n-tuple "
     "needs the same number in every row"
 )
-EASIEST = (
+EASIEST_NOTE = (
     "--by {} keeps the easiest negatives, those that the encoder separates best from the positive. Without --by, the "
     "hardest are kept."
 )
-WIDENED = (
+WIDENED_NOTE = (
     "{}: negatives differ more from positives in the copy ({} percentage points) than in the source ({}). Repair the "
     "texts of both negatives and positives."
 )
-DEFAULT_DROP = "a ranking rule also drops {} by default; --drop none keeps them"
+DEFAULT_DROP_NOTE = "a ranking rule also drops {} by default; --drop none keeps them"
 UNSCORED_NOTE = "{} in the copy were not scored. Score, hardness and outscoring below cover only the scored sample."
-TEXTS_ONLY = "{} needs the encoder, so it was dropped only in the scored sample."
-SAMPLED_ONLY = "{}: evaluated for at most 1,000 sampled queries of each source; negatives of other queries are kept"
-NOT_SCORED = "The copy is not scored yet. To score it:"
-NOT_SCORED_BY_ANY = (
+TEXTS_ONLY_NOTE = "{} needs the encoder, so it was dropped only in the scored sample."
+SAMPLED_ONLY_NOTE = (
+    "{}: evaluated for at most 1,000 sampled queries of each source; negatives of other queries are kept"
+)
+NOT_SCORED_NOTE = "The copy is not scored yet. To score it:"
+NAME_AN_ENCODER_NOTE = (
     "The copy is not scored yet. To score it, put the name of an encoder in place of ENCODER, such as minilm:"
 )
-"""In place of NOT_SCORED after `secid check`, or if the encoder is a Python object."""
-NOT_RETRIEVAL = "The score does not show whether training on this mixture gives a better encoder."
-REMARKS = {
+"""In place of NOT_SCORED_NOTE after `secid check`, or if the encoder is a Python object."""
+SCORE_LIMIT_NOTE = "The score does not show whether training on this mixture gives a better encoder."
+REMARK_TEXTS = {
     "too_few": "{name} has {n:,.0f} negatives, fewer than its share of a budget of {budget:g}.",
     "unequal": "{fewest} has {n_fewest:,.0f} negatives and {most} has {n_most:,.0f}. Above B = 1, the score of a "
     "smaller sample is too low. To compare them, score samples of equal size "
@@ -78,11 +80,11 @@ def mixture_screen(run: Run, mixture: MixtureScore, written: Blend | None) -> Sc
             strong(f"The mixture scores {mixture.nats:.4f} nats at B = {mixture.budget:g}."),
             f"Sources in the mixture. {statuses_line(used)}",
             *(command(source.repair or "", 2) for source in used),
-            NOT_RETRIEVAL,
+            SCORE_LIMIT_NOTE,
         ),
         (_shares(mixture),),
         (
-            *(fact_sentence(REMARKS, remark) for remark in mixture.remarks),
+            *(fact_sentence(REMARK_TEXTS, remark) for remark in mixture.remarks),
             *(() if written is None else (*_file(written, written.path), *_drawing(written))),
         ),
     )
@@ -94,7 +96,7 @@ def _file(written: WrittenFile, path: str) -> Iterator[str]:
     holds = f"{plural(written.n_rows, 'row')}, {plural(written.n_negatives, 'negative')}"
     yield f"wrote {path}: {written.schema}{layout}, {holds}"
     if written.layout == "triplets":
-        yield TRIPLETS
+        yield TRIPLETS_NOTE
     yield from lost_lines(written.schema, written.n_made_ids, written.not_held)
 
 
@@ -113,11 +115,11 @@ def _copy(selected: Selection, named: bool) -> Iterator[str]:
     if selected.n_unscored:
         yield UNSCORED_NOTE.format(plural(selected.n_unscored, "negative"))
         if by_encoder := [name for name in selected.drop if FINDINGS[name].needs != "texts"]:
-            yield TEXTS_ONLY.format(", ".join(by_encoder))
+            yield TEXTS_ONLY_NOTE.format(", ".join(by_encoder))
     if sampled := [name for name in selected.drop if name in SAMPLED_FINDINGS]:
-        yield SAMPLED_ONLY.format(", ".join(sampled))
+        yield SAMPLED_ONLY_NOTE.format(", ".join(sampled))
     if selected.drop and not named:
-        yield DEFAULT_DROP.format(", ".join(selected.drop))
+        yield DEFAULT_DROP_NOTE.format(", ".join(selected.drop))
 
 
 def _counted(reasons: Mapping[str, int]) -> str:
@@ -127,7 +129,6 @@ def _counted(reasons: Mapping[str, int]) -> str:
 
 
 def _answers(selected: Selection) -> Table:
-    """Return a table with the source's answer row before and after."""
     numbers = ("score ± CI", "hardness", "outscoring", "defects", "n")
     return Table(
         caption="The source before and after",
@@ -151,10 +152,10 @@ def _cells(answer: Answer) -> tuple[str, ...]:
 def _notes(selected: Selection, by: str) -> Iterator[str | Line]:
     """Yield findings that are worse in the copy, a warning if the easiest negatives were kept, and the next command."""
     for name, (of_source, of_copy) in selected.widened.items():
-        yield WIDENED.format(name, points(of_copy), points(of_source))
+        yield WIDENED_NOTE.format(name, points(of_copy), points(of_source))
     if by in ("weight", "influence") and not {"top", "max"}.isdisjoint(selected.left_out):
-        yield EASIEST.format(by)
-    yield NOT_SCORED if selected.encoder else NOT_SCORED_BY_ANY
+        yield EASIEST_NOTE.format(by)
+    yield NOT_SCORED_NOTE if selected.encoder else NAME_AN_ENCODER_NOTE
     yield command(score_command([selected.path], selected.encoder or "ENCODER", None, ()), 2)
 
 

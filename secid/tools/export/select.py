@@ -23,7 +23,7 @@ from secid.findings.rows import AGAINST_PASSAGES
 from secid.findings.status import readable
 from secid.findings.summary import Matcher, text_findings_of
 from secid.findings.texts import text_rules
-from secid.pages.glossary import why_not
+from secid.pages.glossary import reason_text
 from secid.pages.sections.guide import suspects_sentences
 from secid.pages.text import json_shown, short
 from secid.pool import Plan, PlannedSource, restricted
@@ -56,7 +56,7 @@ from secid.write.writer import new_files, writing
 # counts for all. Source: METHOD 7, 14.
 
 INVERSION_COLUMN, UNKNOWN_SCRIPT_COLUMN = (FINDINGS[name].column for name in ("inversion", "unknown_script"))
-PLACE = ("source", "record", "negative")
+PLACE_COLUMNS = ("source", "record", "negative")
 SUMMED_COLUMNS = ("influence", "information")
 """Columns of negatives.parquet that are summed over the positives of a negative; the others are averaged."""
 SCORE_FIRST = "score the sources (secid score … --run RUN) and select from the run folder"
@@ -94,11 +94,11 @@ def select(report: Run | Check, folder: Path, request: Request, work: Path, prog
             sample = restricted(original.planned, plan.queries, settings)
             columns = (*RANKING_COLUMNS, INVERSION_COLUMN, UNKNOWN_SCRIPT_COLUMN)
             facts = read_facts(run, folder, original, sample, columns, rule.drop, rule.drop, "--drop")
-        selected = Selected.by(rule, plan, original, facts)
+        selected = Selected.apply(rule, plan, original, facts)
         written = selected.write(request, files, *container)
         copy = selected.copy(plan)
         texts = text_findings_of(replace(plan, sources=(copy,)), settings)[result.name]
-        before = _before(result, run)
+        before = _reported_answer(result, run)
         after = Answer(
             status=texts.status.status,
             flagged_share=texts.status.flagged.estimate.value,
@@ -114,7 +114,6 @@ def select(report: Run | Check, folder: Path, request: Request, work: Path, prog
 
 
 def _refuse_without_encoder(rule: Rule) -> None:
-    """Raise UsageError for a rule that needs an encoder, since a check has none."""
     if rule.ranked:
         raise UsageError("a check has no numbers to rank by", where="--top, --min-weight, --max", remedy=SCORE_FIRST)
     for finding in rule.drop:
@@ -124,11 +123,11 @@ def _refuse_without_encoder(rule: Rule) -> None:
 
 def _text_facts(planned: PlannedSource, rule: Rule) -> Facts:
     """Return the facts of a check. Every negative counts as scored and has only findings that need texts."""
-    findings = {name: planned.again() if name == "repeat" else planned.has(name) for name in rule.drop}
+    findings = {name: planned.respelled() if name == "repeat" else planned.has(name) for name in rule.drop}
     return Facts(np.ones(planned.n_triplets, np.bool_), {}, findings)
 
 
-def _before(source: SourceReport, run: Run | None) -> Answer:
+def _reported_answer(source: SourceReport, run: Run | None) -> Answer:
     """Return the report's row of the source. run: None for a check, which has no scores."""
     answer = Answer(status=source.status, flagged_share=source.flagged_share, n_triplets=source.n_triplets)
     if run is None:
@@ -190,7 +189,7 @@ def read_facts(
     """
     planned, name = original.planned, original.name
     columns = {finding: FINDINGS[finding].column for finding in findings if finding not in TEXT_FINDINGS}
-    table = read_negatives(folder, list(dict.fromkeys([*PLACE, *numbers, *columns.values()])), name)
+    table = read_negatives(folder, list(dict.fromkeys([*PLACE_COLUMNS, *numbers, *columns.values()])), name)
     record, negative = table["record"].to_numpy(), table["negative"].to_numpy()
     fits = len(record) > 0 and int(record.max()) < sample.n_records
     place = sample.negative_offsets[record] + negative if fits else record
@@ -223,7 +222,7 @@ def read_facts(
         {
             finding: scored & (summed(columns[finding]) > 0)
             if finding in columns
-            else planned.again()
+            else planned.respelled()
             if finding == "repeat"
             else planned.has(finding)
             for finding in findings
@@ -232,12 +231,11 @@ def read_facts(
 
 
 def refuse_not_evaluated(run: Run, source: str, flag: str, findings: Collection[str]) -> None:
-    """Raise UsageError for findings that the run did not evaluate."""
     for finding in findings:
         part = "hardness" if finding in AGAINST_PASSAGES else finding
         why = run.not_evaluated.get(part) or run.not_evaluated.get(f"score without {part}s")
         raise UsageError(
-            f"the run did not evaluate {finding} for {source}{f' ({why_not(why)})' if why else ''}",
+            f"the run did not evaluate {finding} for {source}{f' ({reason_text(why)})' if why else ''}",
             where=flag,
             remedy=f"remove {finding} from {flag}, or score again so that it is evaluated",
         )
@@ -247,8 +245,7 @@ def _refuse_no_evidence(run: Run, source: str, rule: Rule) -> None:
     """Raise UsageError if the run stopped early, or to drop `suspect` by a guide that is unreliable for the source."""
     if run.early_stop is not None:
         raise UsageError(
-            "this run stopped early, so most negatives were not scored",
-            remedy="score again without --until-ranked",
+            "this run stopped early, so most negatives were not scored", remedy="score again without --until-ranked"
         )
     guide = GUIDE.of(run)
     of_source = None if guide is None else guide.of(source)
@@ -379,7 +376,7 @@ class _Rows:
         planned = self.original.planned
         again = planned.listed_again()
         if self.finding == "repeat":
-            return np.asarray(again | planned.again()[planned.listed])
+            return np.asarray(again | planned.respelled()[planned.listed])
         flags = self.facts.findings[self.finding][planned.listed]
         return np.asarray(flags if self.finding in TEXT_FINDINGS else flags & ~again)
 

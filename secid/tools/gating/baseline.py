@@ -29,7 +29,7 @@ if TYPE_CHECKING:
 
 BASELINE_SCHEMA_VERSION = "2.0"
 DEFAULT_NAME = "secid-baseline.json"
-REBUILD = "restore it from version control, or remove it and make it again: secid baseline RUN -o {name}"
+REBUILD_REMEDY = "restore it from version control, or remove it and make it again: secid baseline RUN -o {name}"
 """Remedy for an unreadable baseline. `secid baseline update` would have to read it first."""
 METHOD_SETTINGS = (
     "temperature", "tokenizer", "idf", "positives", "first_k", "max_records", "seed", "titles",
@@ -42,14 +42,13 @@ RECORDED_RECIPE = (
 )  # fmt: skip
 ENCODER_SETTINGS = ("encoder", *RECIPE_FIELDS)
 """Settings that identify the encoder."""
-GUIDES = ("guide", "guide_reranker")
+GUIDE_NAME_SETTINGS = ("guide", "guide_reranker")
 MAX_NUMBER = 1e3
 """Upper bound of scores and hardness in a valid baseline."""
 HASH_DIGITS = 64
 """Number of hexadecimal digits of a SHA-256."""
 UNRELATED_QUANTILE = 0.02
-"""Quantile of Sample.relation below which a negative counts as unrelated to its query. By definition, 2 % of the
-baseline's negatives are unrelated. A later version in which a tenth are unrelated is clearly above that."""
+"""Quantile of Sample.relation in the baseline below which a negative counts as unrelated to its query."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -136,7 +135,7 @@ def _rounded(value: Any) -> Any:
 
 def baseline_from_json(text: str | bytes, where: str) -> Baseline:
     """Parse a baseline. Raises InputError if the text is not one, or has another major version."""
-    rebuild = REBUILD.format(name=Path(where).name)
+    rebuild = REBUILD_REMEDY.format(name=Path(where).name)
     baseline: Baseline = parse_document(Baseline, text, where, BASELINE_SCHEMA_VERSION, "baseline", rebuild)
     if not baseline.sources:
         raise InputError("the baseline has no source", where=where, remedy=rebuild)
@@ -265,7 +264,6 @@ def differences(baseline: Baseline, settings: Mapping[str, Any], encoder: Encode
 
 
 def _brief(value: object) -> str:
-    """Format a value; a hash is cut to its first digits."""
     if isinstance(value, str):
         return f"{value[:12]}…" if len(value) == HASH_DIGITS else repr(value)
     return value_text(value)
@@ -372,7 +370,7 @@ def settings_for(baseline: Baseline, resolved: Resolved) -> Resolved:
     Raises UsageError with the list of differences if the user's settings are not comparable with the baseline's.
     """
     values, origin = vars(resolved.values).copy(), dict(resolved.origin)
-    guides = GUIDES if all(origin[name] == "default" for name in GUIDES) else ()
+    guides = GUIDE_NAME_SETTINGS if all(origin[name] == "default" for name in GUIDE_NAME_SETTINGS) else ()
     for name in (*METHOD_SETTINGS, *ENCODER_SETTINGS, *guides, "guide_sample"):
         if origin[name] == "default" and name in baseline.settings:
             values[name], origin[name] = baseline.settings[name], "baseline"
@@ -389,8 +387,6 @@ def refuse_encoders_of_baseline(resolved: Resolved, encoder: EncoderLike | None,
 
     resolved : result of `settings_for`.   encoder : object to use as the encoder, if any.   where : baseline's path.
     """
-    from secid.encode import is_encoder_object
-
-    for name in GUIDES if is_encoder_object(encoder) else ENCODERS:
+    for name in ENCODERS if encoder is None or isinstance(encoder, str) else GUIDE_NAME_SETTINGS:
         if resolved.origin[name] == "baseline":
             refuse_unnamed(getattr(resolved.values, name), name, where)

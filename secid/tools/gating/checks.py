@@ -22,7 +22,7 @@ from secid.tools.gating.collect import Sample
 from secid.tools.gating.limits import AT_LEAST, Bound, GateLimits
 from secid.tools.gating.policy import Policy
 from secid.triplets.estimates import Estimate, paired_difference, unpaired_difference, wilson_interval
-from secid.triplets.random_reference import MAX_QUERIES as SAMPLED_QUERIES
+from secid.triplets.random_reference import MAX_REFERENCE_QUERIES as SAMPLED_QUERIES
 
 # The input of a check, its decision, and its examples.
 
@@ -60,13 +60,11 @@ class Subject:
     """A source and everything that its checks need.
 
     previous  : the source's predecessor; None for a new source.
-    limits    : limits of its checks.
     known_languages : languages of the predecessor, or of the whole baseline for a new source.
     hardness  : None if hardness or its interval cannot be computed.
     missing   : reason why hardness or a finding could not be evaluated, by name.
     example   : function that returns the row and the texts of a triplet, without cosines.
     content   : (T,) hash of the texts of each triplet.
-    left_out  : rows that were not used.
     guide     : evidence that the guide's flags are reliable; None without a guide.
     """
 
@@ -201,15 +199,21 @@ GUIDE_FLAGS_RANDOM, GUIDE_REPEATS = "guide_flags_random", "guide_repeats_target"
 
 def all_checks(subject: Subject) -> Iterator[GateCheck]:
     """Yield every check that the policy does not switch off, in the order of CHECK_NAMES."""
-    for check in (
-        _queries(subject),
-        *_unchecked(subject),
-        *_limits(subject),
-        *_suspect(subject),
-        *_new_source(subject),
-    ):
+    for check in _checks(subject):
         excused = check.outcome == "undecided" and check.name in subject.policy.allow_undecided
         yield replace(check, excused=True) if excused else check
+
+
+def _checks(subject: Subject) -> Iterator[GateCheck]:
+    is_new = subject.previous is None
+    yield _queries(subject)
+    if is_new and "hardness" in subject.limits.left_out:  # nothing else would detect random passages
+        yield GateCheck(name="hardness", outcome="undecided", unit="hardness", reason=WEAK_BASELINE)
+    yield from _limits(subject)
+    if subject.missing.get("suspect") == NO_GUIDE_BEFORE:  # the baseline has no guide, so there is no limit
+        yield GateCheck(name="findings.suspect", outcome="undecided", unit="share", reason=NO_GUIDE_BEFORE)
+    if is_new and subject.policy.new_source == "hold":
+        yield GateCheck(name="new_source", outcome="undecided")
 
 
 def _queries(subject: Subject) -> GateCheck:
@@ -229,26 +233,7 @@ def _queries(subject: Subject) -> GateCheck:
     )
 
 
-def _unchecked(subject: Subject) -> Iterator[GateCheck]:
-    """Leave a new source undecided if the baseline cannot judge hardness. Nothing else would detect random passages."""
-    if subject.previous is None and "hardness" in subject.limits.left_out:
-        yield GateCheck(name="hardness", outcome="undecided", unit="hardness", reason=WEAK_BASELINE)
-
-
-def _new_source(subject: Subject) -> Iterator[GateCheck]:
-    """Leave a new source undecided if the policy holds new sources for review."""
-    if subject.previous is None and subject.policy.new_source == "hold":
-        yield GateCheck(name="new_source", outcome="undecided")
-
-
-def _suspect(subject: Subject) -> Iterator[GateCheck]:
-    """Leave suspects undecided if there is a guide but the baseline has none, since then there is no limit."""
-    if subject.missing.get("suspect") == NO_GUIDE_BEFORE:
-        yield GateCheck(name="findings.suspect", outcome="undecided", unit="share", reason=NO_GUIDE_BEFORE)
-
-
 def _limits(subject: Subject) -> Iterator[GateCheck]:
-    """Yield a check for each limit."""
     for name, bound in subject.limits.bounds.items():
         if name == "hardness":
             yield _hardness(subject, bound)
@@ -340,7 +325,6 @@ def _examples(finding: SourceFinding) -> tuple[CheckExample, ...]:
 
 
 def _drift(subject: Subject, previous: Reference, name: str, bound: Bound) -> GateCheck:
-    """Check the distance of the source from its predecessor."""
     known, baseline_sample, sample = previous.source, previous.sample, subject.sample
     if name == "drift.unrelated":
         tail = known.unrelated

@@ -12,12 +12,13 @@ from typing import Any
 import numpy as np
 import numpy.typing as npt
 
+from secid import __version__
 from secid.analyses.guide import GUIDE
 from secid.analyses.registry import read_run
 from secid.arrays import Floats, Index
 from secid.errors import InputError, UsageError
 from secid.files import write_together
-from secid.findings.copies import Positives, restored
+from secid.findings.copies import LabelledPositives, restored
 from secid.measure.interval import reach_95
 from secid.pool import DocumentFrequencies
 from secid.results import IdfInfo, Run, SourceReport
@@ -46,7 +47,6 @@ from secid.tools.gating.baseline import (
 from secid.triplets.estimates import Estimate, Names, comparable_keys
 from secid.triplets.measure_set import Measured
 from secid.triplets.table import TripletTable
-from secid.version import VERSION
 
 # A sample holds what the checks need of a source or control: its triplet table, its queries and its score. It is the
 # same whether the source has just been measured or was read from a run folder.
@@ -149,7 +149,7 @@ def collect_baseline(folder: Path) -> tuple[Baseline, dict[str, npt.NDArray[Any]
     settings |= {name: run.settings[name]["value"] for name in ENCODERS if name in run.settings}
     baseline = Baseline(
         schema_version=BASELINE_SCHEMA_VERSION,
-        secid_version=VERSION,
+        secid_version=__version__,
         encoder=run.encoder,
         idf=run.idf,
         table_sha256="",
@@ -170,7 +170,7 @@ def write_baseline(baseline: Baseline, arrays: Mapping[str, npt.NDArray[Any]], p
     return document
 
 
-def read_baseline_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, Positives]:
+def read_baseline_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, LabelledPositives]:
     """Read document frequencies and labelled positives. Raises InputError if the table does not fit the baseline."""
     from safetensors import SafetensorError
     from safetensors.numpy import load_file
@@ -193,6 +193,7 @@ def read_baseline_table(path: Path, idf: IdfInfo) -> tuple[DocumentFrequencies, 
 
 def _source(source: SourceReport, sample: Sample) -> BaselineSource:
     low = float(np.quantile(sample.relation(), UNRELATED_QUANTILE))
+    tail = sample.unrelated(low)
     n_queries = source.n_queries
     return BaselineSource(
         n_records=source.rows.n_records,
@@ -211,15 +212,14 @@ def _source(source: SourceReport, sample: Sample) -> BaselineSource:
             for finding in source.findings
         },
         positives={item.name: item.positives.share for item in source.findings if item.positives is not None},
-        unrelated=Tail(bound=low, share=_measurement(sample.unrelated(low))),
+        unrelated=Tail(
+            bound=low,
+            share=Measurement(value=tail.value, standard_error=tail.standard_error, n_queries=len(tail.queries)),
+        ),
         languages={code: share for code, share in source.languages.shares.items() if code},
         schema=source.schema,
         files=file_hashes(source),
     )
-
-
-def _measurement(estimate: Estimate) -> Measurement:
-    return Measurement(value=estimate.value, standard_error=estimate.standard_error, n_queries=len(estimate.queries))
 
 
 def _hardness(source: SourceReport) -> Measurement | None:

@@ -8,6 +8,7 @@ from math import isclose
 from pathlib import Path
 from typing import TYPE_CHECKING
 
+from secid import __version__
 from secid.analyses.guide import GUIDE, NO_GUIDE
 from secid.analyses.registry import read_run
 from secid.files import work_folder
@@ -17,7 +18,7 @@ from secid.progress import Clock, Progress
 from secid.read import Reader
 from secid.results import Run
 from secid.results.document import settings_of
-from secid.results.gate import VERDICT_SCHEMA_VERSION, CheckExample, GateVerdict, SourceVerdict, overall_outcome
+from secid.results.gate import VERDICT_SCHEMA_VERSION, CheckExample, GateVerdict, Outcome, SourceVerdict
 from secid.scoring.encoders import load_guide
 from secid.scoring.run import Scored, assemble_run, read_sources
 from secid.scoring.stages import Background, measure
@@ -35,14 +36,13 @@ from secid.tools.gating.collect import Sample, file_hashes, folder_samples, meas
 from secid.tools.gating.limits import known_languages, limits_for, of_policy
 from secid.tools.gating.policy import Policy
 from secid.triplets.guide import Guide
-from secid.version import VERSION
 
 if TYPE_CHECKING:
     from secid.encode import Encoder, EncoderLike
     from secid.triplets.measure_set import Measured
 
 OTHER_GUIDE = "other_guide"
-SAME_SCORE = 1e-7
+SCORE_TOLERANCE = 1e-7
 """Tolerance for equal scores; a baseline stores nine digits."""
 
 
@@ -50,7 +50,6 @@ SAME_SCORE = 1e-7
 class GateReference:
     """The baseline and the policy that sources are judged by.
 
-    where, policy_from : paths of the baseline and of the policy.
     samples : sources of the baseline's run, for paired comparisons.   paired : folder of that run; None without one.
     """
 
@@ -114,7 +113,7 @@ def _source_differences(baseline: Baseline, run: Run) -> list[str]:
     for name, known in baseline.sources.items():
         if (source := sources.get(name)) is None:
             continue
-        if not isclose(known.score_nats, source.scored.nats, rel_tol=SAME_SCORE, abs_tol=SAME_SCORE):
+        if not isclose(known.score_nats, source.scored.nats, rel_tol=SCORE_TOLERANCE, abs_tol=SCORE_TOLERANCE):
             lines.append(f"score of {name}: baseline {known.score_nats:.9g}, this run {source.scored.nats:.9g}")
         if known.files != (files := file_hashes(source)):
             changed = sorted(set(known.files.items()) ^ set(files.items()))
@@ -155,7 +154,7 @@ def judge(
                     verdicts.append(source_verdict(scored, read.plan, against, why))
     return GateVerdict(
         schema_version=VERDICT_SCHEMA_VERSION,
-        secid_version=VERSION,
+        secid_version=__version__,
         outcome=overall_outcome([verdict.outcome for verdict in verdicts]),
         baseline=against.where,
         policy_from=against.policy_from,
@@ -203,6 +202,7 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: GateReference,
         )
 
     reference, second = scored.reference, GUIDE.of(scored.run)
+    without_hardness = scored.run.not_evaluated.get(f"hardness of {item.name}")
     return Subject(
         name=item.name,
         sample=measured_sample(item),
@@ -214,7 +214,7 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: GateReference,
         hardness=None if reference is None else item.table.hardness(reference),
         missing={
             **scored.run.not_evaluated,
-            **_hardness_missing(scored.run.not_evaluated, item.name),
+            **({} if without_hardness is None else {"hardness": without_hardness}),
             **({"suspect": no_guide} if no_guide else {}),
         },
         example=example,
@@ -229,7 +229,8 @@ def _subject(item: Measured, scored: Scored, plan: Plan, against: GateReference,
     )
 
 
-def _hardness_missing(not_evaluated: Mapping[str, str], name: str) -> dict[str, str]:
-    """Return the reason why this source has no hardness, under "hardness"; an empty dict if it has."""
-    reason = not_evaluated.get(f"hardness of {name}")
-    return {} if reason is None else {"hardness": reason}
+def overall_outcome(outcomes: list[Outcome]) -> Outcome:
+    """Return "fail" if any outcome is "fail", "pass" if all are "pass", otherwise or without outcomes "undecided"."""
+    if "fail" in outcomes:
+        return "fail"
+    return "pass" if outcomes and all(outcome == "pass" for outcome in outcomes) else "undecided"

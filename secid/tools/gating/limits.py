@@ -19,7 +19,7 @@ from secid.results.gate import GROSS_DAMAGE, Basis, finding_of
 from secid.settings import read_toml
 from secid.tools.gating.baseline import Baseline, BaselineSource, Measurement
 from secid.tools.gating.policy import LIMITED_CHECKS, POLICY_TABLES, Policy, policy_in, table_in
-from secid.triplets.estimates import NO_SPREAD
+from secid.triplets.estimates import MAX_ROUNDING_ERROR
 
 # Limits come from the policy, or else from the baseline. Limits of counted defects come only from the policy, because a
 # baseline with defects must not let more of them in.
@@ -33,13 +33,13 @@ Z_ROOM = 1.6448536269514722
 """95 % point of the normal distribution, for a limit on one side."""
 Z_95 = 1.959963984540054
 """97.5 % point of the normal distribution, for limits on both sides."""
-DECIDABLE_QUERIES = 100
+DEFAULT_MIN_QUERIES = 100
 """Minimum number of queries to decide on a source, unless the baseline has fewer or the policy sets another number."""
 RANDOM_LIKE_OF_RANDOM = 0.87
 """Share of random passages that have the finding random_like. Source: METHOD 10."""
 SHUFFLED_UNRELATED_SHARE = 0.7
 """Share of other queries' negatives that count as unrelated, 0.76 to 0.83 measured. Source: docs/experiments/gate.md"""
-MIN_SAMPLE = 30
+MIN_SAMPLE_QUERIES = 30
 """Minimum sample size in queries that limits are derived for, unless the baseline has fewer queries."""
 LANGUAGE_TOLERANCE = 0.05
 """Extra share of texts in new languages that a source may have, above the baseline's share. 1,000 texts are sampled."""
@@ -81,7 +81,6 @@ class Bound:
     detects: float | None = None
 
     def allowed(self) -> tuple[float, float]:
-        """Return the smallest and the largest allowed number."""
         return {AT_LEAST: (self.value, inf), AT_MOST: (-inf, self.value), WITHIN: (-self.value, self.value)}[self.side]
 
 
@@ -107,14 +106,14 @@ def minimum_queries(policy: Policy, baseline: Baseline, previous: str | None = N
         return policy.minimum_queries
     sizes = [source.n_queries for source in baseline.sources.values()]
     n_queries = baseline.sources[previous].n_queries if previous else median(sizes)
-    return max(MIN_QUERIES, min(DECIDABLE_QUERIES, int(n_queries)))
+    return max(MIN_QUERIES, min(DEFAULT_MIN_QUERIES, int(n_queries)))
 
 
 def limits_for(policy: Policy, baseline: Baseline, previous: str | None) -> GateLimits:
     """Return the limits of a source. previous: its predecessor in the baseline, None for a new source."""
     least = minimum_queries(policy, baseline, previous)
     usual = minimum_queries(Policy(), baseline, previous)
-    derived = _derived(policy, baseline, previous, max(least, min(usual, MIN_SAMPLE)))
+    derived = _derived(policy, baseline, previous, max(least, min(usual, MIN_SAMPLE_QUERIES)))
     bounds: dict[str, Bound] = {}
     left_out: list[str] = []
     for name in LIMITED_CHECKS:
@@ -208,13 +207,8 @@ def _languages(sources: Mapping[str, BaselineSource], known: set[str]) -> Bound:
     }
     largest = max(new, key=new.__getitem__)
     before, basis = new[largest], _basis(sources, "extreme")
-    limit = _rounded_up(before + LANGUAGE_TOLERANCE)
+    limit = ceil(round((before + LANGUAGE_TOLERANCE) * 1e6, 3)) / 1e6  # the baseline stores nine digits
     return Bound(side=AT_MOST, value=limit, basis=basis, reference=largest, before=before, counted=True)
-
-
-def _rounded_up(share: float) -> float:
-    """Round up to six places, so that a share that the baseline stores with nine digits is within its own limit."""
-    return ceil(round(share * 1e6, 3)) / 1e6
 
 
 def _share(sources: Mapping[str, BaselineSource], name: str, n: int, notice: bool) -> Bound | None:
@@ -290,14 +284,14 @@ def share_margin(share: Measurement, n: int) -> float:
     p, reach = share.value, _reach(share, n)
     base = sqrt(p * (1.0 - p) / _draws(share)) * sqrt(1.0 + share.n_queries / n)
     result = (reach + Z_ROOM) * base
-    if 0.0 < p < LARGEST_ERROR_SHARE:
+    if 0.0 < p < SHARE_WITH_LARGEST_ERROR:
         for _ in range(FIXED_POINT_ROUNDS):
-            limit = min(LARGEST_ERROR_SHARE, p + result)
+            limit = min(SHARE_WITH_LARGEST_ERROR, p + result)
             result = base * (Z_ROOM + reach * sqrt(limit * (1.0 - limit) / (p * (1.0 - p))))
     return result
 
 
-LARGEST_ERROR_SHARE = 0.5
+SHARE_WITH_LARGEST_ERROR = 0.5
 FIXED_POINT_ROUNDS = 20
 """Iterations to find the margin. The factor grows as the margin's square root, so each at least halves the error."""
 
@@ -311,7 +305,7 @@ def _least_share(n: int) -> float:
 def _draws(share: Measurement) -> float:
     """Return the number of independent draws with the share's error, as in `share_interval`; without it, of queries."""
     p = share.value
-    if share.standard_error > NO_SPREAD and 0.0 < p < 1.0:
+    if share.standard_error > MAX_ROUNDING_ERROR and 0.0 < p < 1.0:
         return p * (1.0 - p) / share.standard_error**2
     return float(share.n_queries)
 
@@ -480,13 +474,11 @@ def _combined(before: str, text: str, path: Path) -> str:
     whole = f"{before.rstrip()}{end * 2}{text.replace(chr(10), end)}" if before.strip() else text
     remedy = "name another file with --policy"
     try:
-        policy = policy_in(tomllib.loads(whole), path.name, str(path))
+        policy_in(tomllib.loads(whole), path.name, str(path))
     except tomllib.TOMLDecodeError as error:
         raise UsageError(f"a table cannot be added: {error}", where=str(path), remedy=remedy) from error
     except SettingsError as error:
         raise UsageError(f"already contains a policy: {error.message}", where=str(path), remedy=remedy) from error
-    if policy is None:
-        raise UsageError("a policy table in this file would not be read", where=str(path), remedy=remedy)
     return whole
 
 

@@ -93,18 +93,15 @@ class Policy(PolicyTable):
 POLICY_TABLES: Mapping[str, tuple[str, ...]] = {"secid.toml": ("gate",), "pyproject.toml": ("tool", "secid", "gate")}
 """Settings files that may contain a policy, and the path of its table."""
 MIN_KEY_SIMILARITY = 0.85
-"""Minimum similarity to a key of the policy at which a key counts as misspelt: one wrong letter in seven. The tables of
-other tools are less similar."""
+"""Minimum similarity at which a key counts as a misspelt key of the policy: one wrong letter in seven."""
 
 
-def read_policy(path: Path | None, directory: Path | None = None) -> tuple[Policy, str]:
+def read_policy(path: Path | None) -> tuple[Policy, str]:
     """Return the policy and the file that it is from; an empty policy and "" if there is none.
 
     path : a file with a [gate] table, or with nothing but the policy. None to look in the files of POLICY_TABLES.
-    directory : folder of these files, by default the working directory.
     Raises SettingsError that names the key and the nearest known key, UsageError if `path` is not a file.
     """
-    base = directory or Path.cwd()
     if path is not None:
         if not path.is_file():
             message = (
@@ -124,7 +121,7 @@ def read_policy(path: Path | None, directory: Path | None = None) -> tuple[Polic
             )
         return policy or parse_policy(table, str(path)), str(path)
     for name in POLICY_TABLES:
-        policy = policy_in(_toml(base / name), name, name) if (base / name).is_file() else None
+        policy = policy_in(_toml(Path(name)), name, name) if Path(name).is_file() else None
         if policy is not None:
             return policy, name
     return Policy(), ""

@@ -19,7 +19,7 @@ import numpy.typing as npt
 
 from secid.errors import InputError, SecidError
 from secid.findings.copies import near_copies, run_sets
-from secid.findings.languages import UNDECIDED, language_numbers
+from secid.findings.languages import UNCERTAIN_LANGUAGE, language_numbers
 from secid.findings.phrases import is_refusal, phrase
 from secid.pages.text import plural
 from secid.pool.normal_form import FormKeys, is_empty, normal_form
@@ -42,8 +42,6 @@ from secid.write.writer import writing
 #                     empty, refusal, preamble, query_echo, false_negative, near_copy, repeat, other_language
 #                     surplus           comes after the requested number of good texts; it is not checked
 
-MAX_TOKENS = 2**53
-"""Maximum token count that is accepted from a server. JSON numbers are exact up to it, and no model uses more."""
 CUT, FILTERED = "length", "content_filter"
 """Values of `finish_reason` if the token limit was reached, and if a filter removed the answer."""
 NOT_CHAT, TOO_LONG = "not_chat", "too_long"
@@ -58,8 +56,6 @@ LIST_KEY, TEXT_KEY = "negatives", "text"
 """Key of the list that the prompt asks for, and of the text in an object that also has other texts."""
 NUMBERED_LINE = re.compile(r"^[ \t]*\d+[.)][ \t]+(\S.*)$", re.MULTILINE)
 JSON_START = re.compile(r"[\[{]")
-FENCE_START, FENCE_END = re.compile(r"\s*(?:```\w*\s*)?(?=[\[{])"), re.compile(r"\s*(?:```\s*)?\Z")
-"""Everything that may surround an answer that is one JSON document: white space and a code fence."""
 JSON_DECODER = json.JSONDecoder(strict=False)
 """Decoder that accepts line ends within strings, since models write them."""
 
@@ -81,7 +77,7 @@ class PromptPair:
 class ServerAnswer:
     """A server's answer. Text fields that it did not send are "".
 
-    tokens_in, tokens_out : token counts, 0 to 2^53; None if the server sent anything else.
+    tokens_in, tokens_out : token counts, 0 or more; None if the server sent anything else.
     """
 
     content: str
@@ -130,7 +126,7 @@ def _text(value: object) -> str:
 
 
 def _tokens(value: object) -> int | None:
-    return value if type(value) is int and 0 <= value <= MAX_TOKENS else None
+    return value if type(value) is int and value >= 0 else None
 
 
 def written(answer: ServerAnswer, pair: PromptPair, n: int) -> WrittenNegatives:
@@ -161,7 +157,7 @@ def _items(answer: ServerAnswer) -> tuple[str, list[object]]:
         return "refusal", []
     if answer.finish_reason in (NOT_CHAT, TOO_LONG):
         return answer.finish_reason, []
-    content = _after_thoughts(answer.content)
+    content = answer.content.rpartition(THOUGHT_END)[2]
     values = sorted(_values(content), key=lambda value: isinstance(value, dict) and LIST_KEY in value)
     lists = list(filter(None, map(_list_of, values)))
     if lists:
@@ -172,27 +168,6 @@ def _items(answer: ServerAnswer) -> tuple[str, list[object]]:
         return "refusal", []
     numbered = NUMBERED_LINE.findall(content)
     return ("", numbered) if len(numbered) > 1 else ("not_json", [])
-
-
-def _after_thoughts(content: str) -> str:
-    """Return what follows a model's thoughts. The end of thoughts within a JSON document is part of a text."""
-    start = 0
-    for _ in range(MAX_SEARCHED_PLACES):
-        end = content.find(THOUGHT_END, start)
-        if end < 0 or _is_document(content, start):
-            return content[start:]
-        start = end + len(THOUGHT_END)
-    return content.rpartition(THOUGHT_END)[2]
-
-
-def _is_document(text: str, start: int) -> bool:
-    """Return whether a text is, from `start`, one JSON list or object, in a code fence or not."""
-    before = FENCE_START.match(text, start)
-    try:
-        end = JSON_DECODER.raw_decode(text, before.end())[1] if before else None
-    except (ValueError, RecursionError):
-        return False
-    return end is not None and FENCE_END.match(text, end) is not None
 
 
 def _values(text: str) -> Iterator[Any]:
@@ -278,8 +253,8 @@ def _near_copies(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[
 def _foreign(texts: Sequence[str], positives: Sequence[str]) -> npt.NDArray[np.bool_]:
     """Return (n,) flags of texts in another language than all positives. An undecided language flags nothing."""
     language = language_numbers(Packed.of(texts))
-    known = np.setdiff1d(language_numbers(Packed.of(positives)), [UNDECIDED])
-    return np.asarray((language != UNDECIDED) & (len(known) > 0) & ~np.isin(language, known))
+    known = np.setdiff1d(language_numbers(Packed.of(positives)), [UNCERTAIN_LANGUAGE])
+    return np.asarray((language != UNCERTAIN_LANGUAGE) & (len(known) > 0) & ~np.isin(language, known))
 
 
 # Answers are written to disk before they are used, so that no answer is paid for twice.
@@ -307,7 +282,6 @@ class Journal:
         return request in self._places
 
     def __len__(self) -> int:
-        """Return the number of usable answers."""
         return len(self._places)
 
     def _read(self) -> dict[str, int]:
@@ -377,7 +351,6 @@ def resume_hint(journals: Sequence[Path], progress: Progress) -> Iterator[None]:
 
 
 def _n_lines(path: Path) -> int:
-    """Count the complete answers in a journal, of any recipe."""
     with suppress(OSError), path.open("rb") as lines:
         return sum(line.endswith(b"}\n") for line in lines)
     return 0

@@ -16,7 +16,7 @@ from secid.pool import sample_order
 from secid.pool.normal_form import EMPTY_FORM, text_forms
 from secid.pool.texts import Packed, TextStore, batch_ranges
 from secid.progress import Progress
-from secid.tools.mining.methods import DEPTH, Dense, Llm, Method, Miner, Random
+from secid.tools.mining.methods import MINING_WINDOW_END, Dense, Llm, Method, Miner, Random
 from secid.tools.mining.questions import Questions
 from secid.triplets.search import Bm25Index, nearest_passages
 
@@ -32,7 +32,7 @@ from secid.triplets.search import Bm25Index, nearest_passages
 
 Codes = npt.NDArray[np.uint8]
 
-EXCLUDED = ("false_negative", "near_copy", "query_echo", "empty", "repeat")
+EXCLUSION_REASONS = ("false_negative", "near_copy", "query_echo", "empty", "repeat")
 """Reasons in the order of their codes, from 1. The first that applies counts."""
 
 
@@ -71,8 +71,8 @@ class Exclusions:
             "empty": self._passages.empty[passage],
             "repeat": ~first_in_row(np.where(ids >= 0, self.forms(ids), -1))[row, first + place],
         }
-        for name in reversed(EXCLUDED):
-            codes[row[flags[name]], place[flags[name]]] = EXCLUDED.index(name) + 1
+        for name in reversed(EXCLUSION_REASONS):
+            codes[row[flags[name]], place[flags[name]]] = EXCLUSION_REASONS.index(name) + 1
         return codes
 
     def forms(self, ids: Index) -> Index:
@@ -86,7 +86,7 @@ class Exclusions:
 # scores are ordered by text key, as candidates are, so that the order of files or rows does not matter.
 
 TEXTS_AT_ONCE = 4_096
-RANDOM_STREAM = 4
+MINING_RANDOM_STREAM = 4
 """Number of the random stream. Controls use streams 1 and 2, the random reference uses 3."""
 
 
@@ -146,7 +146,7 @@ class RandomRanking:
         """Return the first candidates; see `Ranking`. Scores are NaN. A deeper ranking only appends candidates."""
         depth = min(depth, self._n)
         keys = np.ascontiguousarray(self._queries.keys[queries]).view("<u4").tolist()
-        ids = np.array([self._drawn([self._seed, RANDOM_STREAM, *key], depth) for key in keys]).reshape(
+        ids = np.array([self._drawn([self._seed, MINING_RANDOM_STREAM, *key], depth) for key in keys]).reshape(
             len(queries), depth
         )
         return Order(ids, np.full(ids.shape, np.nan))
@@ -165,16 +165,16 @@ class RandomRanking:
 # Candidates within the window of ranks that pass the method's tests become negatives. `pick` decides their order.
 #
 # A candidate's rank is its place among those that are not excluded, from 1. A row with fewer negatives than requested
-# is short, and `why` has the reason. Only `fill` adds random candidates to short rows.
+# is short, and `short_reason` has the reason. Only `fill` adds random candidates to short rows.
 
-WHY = ("margin", "maximum", "reused", "few_candidates", "no_common_token", "parts_ended", "few_written")
-"""Reasons for short rows. `Picks.why` numbers them in this order, from 1."""
+SHORT_ROW_REASONS = ("margin", "maximum", "reused", "few_candidates", "no_common_token", "parts_ended", "few_written")
+"""Reasons for short rows. `Picks.short_reason` numbers them in this order, from 1."""
 EXTRA_CANDIDATES = 8
 """Extra candidates of a ranking beyond those needed. A query rarely has more excluded candidates."""
 MAX_FILL_DRAWS = 1 << 14
 """Stop filling a short row after drawing this many candidates. If the positive scores lower than all candidates, none
 passes a margin, and such a row would take seconds in a corpus of a million."""
-FILL = -1
+FILL_NUMBER = -1
 """Value of `Picks.by` for a candidate that was drawn to fill a short row."""
 
 
@@ -185,8 +185,8 @@ class Picks:
     k      : number of negatives requested for each row.   cap : maximum number of rows with the same passage.
     ids, ranks : (R, min(K, C)) passage and rank of each negative; -1 after the last one of a row.
     scores : (R, min(K, C)) the method's scores; NaN without a score or a negative.
-    by     : (R, min(K, C)) number of the source that found the negative, or FILL.
-    why    : (R,) number of the reason in WHY if the row was short before filling, else 0.
+    by     : (R, min(K, C)) number of the source that found the negative, or FILL_NUMBER.
+    short_reason : (R,) number of the reason in SHORT_ROW_REASONS if the row was short before filling, else 0.
     used   : (C,) number of rows that have each passage.
     excluded : number of excluded candidates, by reason. Those before a row's last negative count; if the window was
              searched to its end, all in the window.
@@ -198,7 +198,7 @@ class Picks:
     ranks: npt.NDArray[np.int32]
     scores: Floats
     by: npt.NDArray[np.int16]
-    why: npt.NDArray[np.uint8]
+    short_reason: npt.NDArray[np.uint8]
     used: npt.NDArray[np.int32]
     excluded: Index
 
@@ -212,10 +212,10 @@ class Picks:
             ids=np.full(shape, -1, np.int32),
             ranks=np.full(shape, -1, np.int32),
             scores=np.full(shape, np.nan),
-            by=np.full(shape, FILL, np.int16),
-            why=np.zeros(n_rows, np.uint8),
+            by=np.full(shape, FILL_NUMBER, np.int16),
+            short_reason=np.zeros(n_rows, np.uint8),
             used=np.zeros(n_passages, np.int32),
-            excluded=np.zeros(len(EXCLUDED) + 1, np.int64),
+            excluded=np.zeros(len(EXCLUSION_REASONS) + 1, np.int64),
         )
 
     @property
@@ -310,7 +310,7 @@ class Choice:
 
     def _last(self, miner: Miner) -> int:
         """Return the last rank that a list needs. A random source draws more for the few rows that need them."""
-        return max(DEPTH, self.k) if isinstance(miner.method, Random) else miner.window[1]
+        return max(MINING_WINDOW_END, self.k) if isinstance(miner.method, Random) else miner.window[1]
 
     def _enough(self, miner: Miner, lists: CandidateLists) -> Flags:
         filled = lists.allowed.sum(axis=1) >= self._last(miner)
@@ -333,10 +333,10 @@ class Choice:
                 fill(picks, row, number, lists.queries[place : place + 1], None, lists.ranking, self.exclusions)
         short = (picks.ids[rows] >= 0).sum(axis=1) < picks.k
         failed = near.sum(axis=1), above.sum(axis=1), reused
-        picks.why[rows] = np.where(short, _why(miner, lists, picks.k, len(self.keys[1]), failed), 0)
+        picks.short_reason[rows] = np.where(short, _why(miner, lists, picks.k, len(self.keys[1]), failed), 0)
         last = np.where(short | (miner.pick != "top"), miner.window[1], picks.ranks[rows].max(axis=1))
         searched = rank - lists.allowed < last[:, None]
-        picks.excluded += np.bincount(lists.codes[searched], minlength=len(EXCLUDED) + 1)
+        picks.excluded += np.bincount(lists.codes[searched], minlength=len(EXCLUSION_REASONS) + 1)
 
     def _draws(self, miner: Miner, lists: CandidateLists) -> Floats:
         """Return random values, (q, m). Taking the largest is a draw without replacement (Gumbel top-k).
@@ -383,17 +383,17 @@ def passing(method: Method, s_qn: Floats, s_qp: Floats) -> tuple[Flags, Flags]:
 def _why(
     miner: Miner, lists: CandidateLists, k: int, n_candidates: int, failed: tuple[Index, Index, Index]
 ) -> npt.NDArray[np.uint8]:
-    """Return the number of the reason in WHY for each query, (q,), if its row is short.
+    """Return the number of the reason in SHORT_ROW_REASONS for each query, (q,), if its row is short.
 
     If the window has fewer than k candidates, that is the reason. Otherwise it is the test that most candidates failed.
-    failed : for each of the first three reasons of WHY, the number of candidates that failed that test, (q,).
+    failed : (q,) number of candidates that failed each of the first three tests in SHORT_ROW_REASONS.
     """
     n_allowed = lists.allowed.sum(axis=1)
     n_window = np.minimum(n_allowed, miner.window[1]) - miner.window[0] + 1
     all_listed = (lists.ids >= 0).sum(axis=1) == n_candidates
-    end = np.where(all_listed, WHY.index("few_candidates"), WHY.index("no_common_token"))
+    end = np.where(all_listed, SHORT_ROW_REASONS.index("few_candidates"), SHORT_ROW_REASONS.index("no_common_token"))
     if isinstance(miner.method, Llm):
-        end[:] = WHY.index("few_written")
+        end[:] = SHORT_ROW_REASONS.index("few_written")
     return np.where(n_window < k, end, np.stack(failed).argmax(axis=0)).astype(np.uint8) + np.uint8(1)
 
 
@@ -410,8 +410,8 @@ def combine(
             source, present = picks[part], picks[part].ids[row] >= 0
             order = Order(source.ids[row, present], source.scores[row, present])
             reused[place] |= target.take(row, order, source.ranks[row, present], part, n, exclusions) > 0
-    why = np.where(reused, WHY.index("reused"), WHY.index("parts_ended")) + 1
-    target.why[rows] = np.where((target.ids[rows] >= 0).sum(axis=1) < target.k, why, 0)
+    why = np.where(reused, SHORT_ROW_REASONS.index("reused"), SHORT_ROW_REASONS.index("parts_ended")) + 1
+    target.short_reason[rows] = np.where((target.ids[rows] >= 0).sum(axis=1) < target.k, why, 0)
 
 
 def fill(

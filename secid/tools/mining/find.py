@@ -24,18 +24,18 @@ from secid.encode import Encoder
 from secid.errors import InputError
 from secid.files import sha256_of
 from secid.findings.copies import ranges_of
-from secid.pages.glossary import by_reason
-from secid.pages.mine_text import NO_MARGIN, short_words
+from secid.pages.glossary import reason_list
+from secid.pages.mine_text import NO_MARGIN_ADVICE, short_words
 from secid.pages.text import plural
 from secid.pool import sample_order
 from secid.progress import Progress
-from secid.read.sources import MANIFEST, files_of_killed_run
+from secid.read.sources import MANIFEST
 from secid.results.mine import Mined, MinedSource
 from secid.settings import Settings
 from secid.tools.mining.choose import (
-    EXCLUDED,
-    FILL,
-    WHY,
+    EXCLUSION_REASONS,
+    FILL_NUMBER,
+    SHORT_ROW_REASONS,
     Bm25Ranking,
     CandidateLists,
     Choice,
@@ -50,7 +50,7 @@ from secid.tools.mining.choose import (
 )
 from secid.tools.mining.llm import PROMPT, Answers
 from secid.tools.mining.methods import (
-    FILLED,
+    FILL_MINER,
     METHODS,
     REJECTED,
     Bm25,
@@ -65,12 +65,12 @@ from secid.tools.mining.methods import (
 from secid.tools.mining.questions import Questions
 from secid.triplets.embedding import Embedder
 from secid.triplets.search import dots
-from secid.write.rows import Passage, Row
+from secid.write.rows import CopyRow, Passage
 from secid.write.writer import WrittenFile, new_files, write_rows, writing
 
 # Search the negatives of each source. `secid mine` writes them, and `--sweep` counts them.
 
-ROWS_AT_ONCE = 4_096
+SEARCHED_ROWS_AT_ONCE = 4_096
 """Maximum number of rows that are searched together. Each ranking then takes 15 MB at the default window."""
 MIN_BATCHES = 20
 """Minimum number of batches of rows, so that progress is shown. Each batch reads all candidates' vectors once."""
@@ -157,7 +157,7 @@ def search(
     at_random = RandomRanking(questions.queries, n, plan.seed)
     groups = _rankings(plan, questions, embedder, at_random, settings, progress)
     progress.start("mine", n_rows, "queries")
-    n_at_once = min(ROWS_AT_ONCE, ceil(n_rows / MIN_BATCHES))
+    n_at_once = min(SEARCHED_ROWS_AT_ONCE, ceil(n_rows / MIN_BATCHES))
     for start in range(0, n_rows, n_at_once):
         rows = order[start : start + n_at_once]
         query, limit = questions.query[rows], s_qp[rows]
@@ -179,13 +179,13 @@ def search(
                 picks[number].excluded = sum((picks[part].excluded for part, _ in parts), 0 * picks[number].excluded)
         progress.advance(len(rows))
     if plan.on_short == "random":
-        short = [order[source_picks.why[order] > 0] for source_picks in picks]
+        short = [order[source_picks.short_reason[order] > 0] for source_picks in picks]
         progress.start("fill", sum(map(len, short)), "queries")
         for miner, source_picks, rows in zip(plan.miners, picks, short, strict=True):
             for row in rows.tolist():
                 query = questions.query[row : row + 1]
                 passes = partial(_passes, miner.method, embedder, query, s_qp[row])
-                fill(source_picks, row, FILL, query, passes, at_random, exclusions)
+                fill(source_picks, row, FILL_NUMBER, query, passes, at_random, exclusions)
                 progress.advance(1)
     return picks
 
@@ -232,12 +232,10 @@ def _scores(embedder: Embedder | None, queries: Index, ids: Index | npt.NDArray[
 
 # Write the files of the sources and the manifest.
 
-WRITTEN_AT_ONCE = 1_024
+WRITTEN_ROWS_AT_ONCE = 1_024
 """Number of rows whose texts are read together."""
 FILE_DECIMALS = 6
-"""Decimals of scores and margins in the files. If texts are encoded in other batches, scores differ in the seventh
-decimal. In the fixtures 1,256 of 1,320 numbers differed, by at most 4e-7; after rounding only 99 did. No number of
-decimals makes all of them equal."""
+"""Decimals of scores and margins in the files. If texts are encoded in other batches, scores differ in the seventh."""
 MACHINE_FIELDS = ("device", "facts", "rules")
 """Fields of an encoder that a manifest omits, because they depend on the machine. The others are its recipe."""
 
@@ -258,7 +256,6 @@ class MinedNegatives:
 
     @property
     def miner(self) -> Miner:
-        """Return the source's miner."""
         return self.plan.miners[self.number]
 
     @property
@@ -273,12 +270,11 @@ class MinedNegatives:
     def in_file(self) -> Flags:
         """Return flags of the input rows that are in the file, (R,)."""
         has_any = self.picks.counts > 0
-        return has_any & (self.picks.why == 0) if self.plan.on_short == "drop" else has_any
+        return has_any & (self.picks.short_reason == 0) if self.plan.on_short == "drop" else has_any
 
     @property
     def short(self) -> dict[str, int]:
-        """Count the short rows by reason."""
-        return _by_name(WHY, np.bincount(self.picks.why, minlength=len(WHY) + 1))
+        return _by_name(SHORT_ROW_REASONS, np.bincount(self.picks.short_reason, minlength=len(SHORT_ROW_REASONS) + 1))
 
     def refuse_none(self) -> None:
         """Raise InputError if the file would have no row."""
@@ -288,7 +284,7 @@ class MinedNegatives:
         method, margins = self.miner.method, ""
         if isinstance(method, Dense):
             margins = "; --sweep shows other ranks and margins"
-            margins += "" if method.relative is None else f", {NO_MARGIN}"
+            margins += "" if method.relative is None else f", {NO_MARGIN_ADVICE}"
         if self.picks.counts.any():
             raise InputError(
                 f"each of {n} has fewer than {self.plan.k} negatives, so --on-short drop drops all: {why}",
@@ -296,7 +292,7 @@ class MinedNegatives:
                 remedy=f"use --on-short keep, or a smaller -k{margins}",
             )
         if self.answers is not None:
-            faults = by_reason(self.answers.reasons)
+            faults = reason_list(self.answers.reasons)
             raise InputError(
                 f"the language model gave no usable negative for any of {n}: {faults}",
                 where=self.miner.name,
@@ -304,7 +300,7 @@ class MinedNegatives:
             )
         raise InputError(f"found no negative for any of {n}: {why}", where=self.miner.name, remedy=margins[2:] or None)
 
-    def rows(self) -> Iterator[Row]:
+    def rows(self) -> Iterator[CopyRow]:
         """Yield the rows of the file, the same at each call."""
         ids = self.picks.ids.astype(np.int64)
         used = distinct(ids[self.in_file].ravel())
@@ -312,10 +308,14 @@ class MinedNegatives:
         names = dict(zip(used.tolist(), self.questions.ids(used[used < self.questions.n_candidates]), strict=False))
         methods = [miner.method for miner in self.plan.miners]
         written = {number for number, method in enumerate(methods) if isinstance(method, Llm)}
-        unranked = {FILL, *written, *(number for number, method in enumerate(methods) if isinstance(method, Random))}
-        miners = {FILL: FILLED, **{number: miner.name for number, miner in enumerate(self.plan.miners)}}
+        unranked = {
+            FILL_NUMBER,
+            *written,
+            *(number for number, method in enumerate(methods) if isinstance(method, Random)),
+        }
+        miners = {FILL_NUMBER: FILL_MINER, **{number: miner.name for number, miner in enumerate(self.plan.miners)}}
         rows = (item for item in enumerate(self.questions.rows()) if self.in_file[item[0]])
-        while part := list(islice(rows, WRITTEN_AT_ONCE)):
+        while part := list(islice(rows, WRITTEN_ROWS_AT_ONCE)):
             places = np.array([place for place, _ in part])
             passages = ids[places]
             texts = iter(self.questions.passages.take(passages[passages >= 0]))
@@ -332,9 +332,9 @@ class MinedNegatives:
                         next(texts),
                         "" if by in written else names[key],
                         "",
-                        _known(score),
+                        _nan_to_none(score),
                         None if by in unranked else rank,
-                        _known(margin),
+                        _nan_to_none(margin),
                         miners[by],
                     )
                     for key, rank, by, score, margin in cells
@@ -358,12 +358,12 @@ class MinedNegatives:
             n_missing=n_missing,
             n_dropped=int((~in_file).sum()) - n_missing,
             n_negatives=int(picks.counts[in_file].sum()),
-            n_filled=int((picks.by[present] == FILL).sum()),
-            n_short=int((picks.why > 0).sum()),
+            n_filled=int((picks.by[present] == FILL_NUMBER).sum()),
+            n_short=int((picks.short_reason > 0).sum()),
             n_still_short=int((picks.counts[in_file] < self.plan.k).sum()),
             n_lacking=n_lacking,
             short=self.short,
-            excluded=_by_name(EXCLUDED, picks.excluded),
+            excluded=_by_name(EXCLUSION_REASONS, picks.excluded),
             **score_means(self.s_qn, self.lists.s_first, present, self.temperature),
             n_passages=len(uses),
             most_used=int(uses.max(initial=0)),
@@ -377,13 +377,10 @@ class MinedNegatives:
 def write_sources(sources: Sequence[MinedNegatives], run: Mined, folder: Path, progress: Progress) -> Mined:
     """Write the files of all sources and the manifest, all or none of them. Return the run with its sources.
 
-    The manifest gets its final name last. Without it, the files belong to a killed run and are replaced. The rejected
-    texts of language models are written even if the rest fails, so that the user can see what was wrong.
+    The rejected texts of language models are written even if the rest fails, so that the user can see what was wrong.
     """
     plan, rejected = sources[0].plan, []
     with writing(folder):
-        for path in files_of_killed_run(folder):
-            path.unlink()
         for source in sources:
             if source.answers is not None:
                 path = folder / REJECTED.format(source.miner.name)
@@ -406,7 +403,7 @@ def write_sources(sources: Sequence[MinedNegatives], run: Mined, folder: Path, p
     return run
 
 
-def _known(value: float) -> float | None:
+def _nan_to_none(value: float) -> float | None:
     return None if value != value else value
 
 

@@ -20,7 +20,7 @@ from urllib.parse import urlsplit
 import numpy as np
 
 from secid.arrays import Index
-from secid.encode.endpoint import LOOPBACK, OPENAI_HOST, SERVER_CHECK, TRIES, environment_key, parse_address
+from secid.encode.endpoint import LOOPBACK, MAX_REQUEST_TRIES, OPENAI_HOST, SERVER_CHECK, environment_key, parse_address
 from secid.errors import EncoderError, EndpointError, UsageError, install_command
 from secid.pages.text import plural
 from secid.pool.texts import TextSpool
@@ -63,27 +63,27 @@ Write {n} hard negatives for this query.
 
 Answer with a JSON object and nothing else: {"negatives": [a list of {n} strings]}
 """
-PLACES = re.compile(r"\{(query|positive|n)\}")
+PROMPT_FIELDS = re.compile(r"\{(query|positive|n)\}")
 
 KEY_VARIABLE, URL_VARIABLE = "OPENAI_API_KEY", "OPENAI_BASE_URL"
 DEFAULT_URL = f"https://{OPENAI_HOST}/v1"
 NO_KEY = "none"
 """Key to send if none is set. Local servers ignore it, but the client requires one."""
-SHORTEST_SECRET = 16
+MIN_KEY_CHARACTERS = 16
 """Minimum length of a key that is removed from answers. Shorter keys are placeholders for local servers, such as EMPTY,
 and may be words of the texts."""
-TIMEOUT_SECONDS, CONNECT_SECONDS = 600.0, 10.0
+RESPONSE_SECONDS, CONNECT_SECONDS = 600.0, 10.0
 """Maximum wait for an answer, and for a connection. A server without a GPU takes minutes for ten passages."""
-RETRIES = TRIES - 1
+MAX_RETRIES = MAX_REQUEST_TRIES - 1
 """Number of retries. The client waits between them like `Http`, or as long as Retry-After says, up to two minutes."""
 RETRY_HEADER = "x-stainless-retry-count"
-READS = 3
+MAX_UNREADABLE_RESPONSES = 3
 """Send a request up to this many times if the responses are not in OpenAI's format, such as the page of a proxy."""
-REFUSAL_CODES = frozenset({400, 413, 422})
+REFUSAL_STATUS_CODES = frozenset({400, 413, 422})
 """Status codes that refuse one request; the server may accept others."""
-BUSY = frozenset({408, 409, 429})
+RETRIED_STATUS_CODES = frozenset({408, 409, 429})
 """Status codes after which the client tries again, as after 5xx."""
-REFUSED_AT_ONCE = 5
+MAX_FIRST_REFUSALS = 5
 """Stop if this many requests are refused before any is answered, because then the queries are not the problem."""
 PRICED_TOKENS = 1_000_000
 
@@ -98,11 +98,11 @@ RESPONSE_FORMATS: tuple[dict[str, Any], ...] = (
     {"type": "json_object"},
 )
 """Response formats to request, in order of preference. If the server refuses all of them, none is requested."""
-WITHOUT_THINKING = {"chat_template_kwargs": {"enable_thinking": False}}
+NO_THINKING_FIELD = {"chat_template_kwargs": {"enable_thinking": False}}
 """Request field that turns thinking off in vLLM and SGLang.
 Source: https://qwen.readthedocs.io/en/stable/deployment/vllm.html."""
-ABOUT_FORMAT = re.compile(r"response[ _.]?format|json[ _](?:schema|object)|structured output", re.IGNORECASE)
-ABOUT_SEED = re.compile(r"\bseed\b", re.IGNORECASE)
+FORMAT_COMPLAINT = re.compile(r"response[ _.]?format|json[ _](?:schema|object)|structured output", re.IGNORECASE)
+SEED_COMPLAINT = re.compile(r"\bseed\b", re.IGNORECASE)
 
 
 def llm_negatives(
@@ -180,7 +180,7 @@ def _answer_all(
             if name in new:
                 new.remove(name)
                 running = wait_for(running, concurrency - 1)
-                if len(refusals) >= REFUSED_AT_ONCE and not journal:
+                if len(refusals) >= MAX_FIRST_REFUSALS and not journal:
                     running = wait_for(running, 0)  # running requests may still get answers
                     if not journal:
                         break
@@ -199,7 +199,7 @@ def _answer_all(
 def rendered(prompt: str, pair: PromptPair, n: int) -> str:
     """Fill {query}, {positive} and {n} into the prompt. Other braces, and braces in the texts, are unchanged."""
     values = {"query": pair.query, "positive": pair.positives[0], "n": str(n)}
-    return PLACES.sub(lambda match: values[match[1]], prompt)
+    return PROMPT_FIELDS.sub(lambda match: values[match[1]], prompt)
 
 
 class Endpoint:
@@ -221,7 +221,7 @@ class Endpoint:
         self._optional: Mapping[str, Any] = {"response_format": RESPONSE_FORMATS[0], "seed": seed}
         self._fixed: dict[str, Any] = {} if method.temperature is None else {"temperature": method.temperature}
         if not method.thinking:
-            self._fixed["extra_body"] = WITHOUT_THINKING
+            self._fixed["extra_body"] = NO_THINKING_FIELD
         try:
             # A redirect could send the key to another host. Loopback addresses need no proxy.
             direct = {f"all://{host}": None for host in LOOPBACK}
@@ -232,14 +232,13 @@ class Endpoint:
             remedy = "correct or unset HTTPS_PROXY and ALL_PROXY"
             raise self.error(f"the proxy from the environment cannot be used: {error}", remedy) from None
         self._client = openai.OpenAI(
-            api_key=self._key or NO_KEY, base_url=self.url, max_retries=RETRIES, http_client=http,
-            timeout=openai.Timeout(TIMEOUT_SECONDS, connect=CONNECT_SECONDS),
+            api_key=self._key or NO_KEY, base_url=self.url, max_retries=MAX_RETRIES, http_client=http,
+            timeout=openai.Timeout(RESPONSE_SECONDS, connect=CONNECT_SECONDS),
         )  # fmt: skip
         if self._key and self.url.startswith("http://"):
             progress.note("the key is sent unencrypted; use an https address if the server has one")
 
     def error(self, message: str, remedy: str) -> EndpointError:
-        """Return an error of this server."""
         return EndpointError(message, where=self.url, remedy=remedy)
 
     def ask(self, text: str) -> ServerAnswer | str:
@@ -250,17 +249,17 @@ class Endpoint:
         create: Any = self._client.chat.completions.with_raw_response.create
         message = {"role": "user", "content": text}
         n_read, problem = 0, ""
-        while n_read < READS:
+        while n_read < MAX_UNREADABLE_RESPONSES:
             optional = self._optional
             try:
                 raw = create(model=self.method.model, messages=[message], **self._fixed, **optional)
             except self._openai.APIStatusError as error:
                 problem = self._shown(error.response.text)
-                if self._with_less(optional, error.response.text):
+                if self._drop_refused_field(optional, error.response.text):
                     continue
-                if error.status_code in REFUSAL_CODES:
+                if error.status_code in REFUSAL_STATUS_CODES:
                     return f"HTTP {error.status_code} {problem}".rstrip()
-                if error.status_code in BUSY or error.status_code >= 500:
+                if error.status_code in RETRIED_STATUS_CODES or error.status_code >= 500:
                     raise self._failed(error, f"HTTP {error.status_code} {problem}".rstrip()) from None
                 raise self._rejected(error.status_code, problem) from None
             except self._openai.APIConnectionError as error:
@@ -268,7 +267,7 @@ class Endpoint:
                 raise self._failed(error, problem) from None
             try:
                 content = raw.http_response.content
-                if self._key and len(self._key) >= SHORTEST_SECRET:  # a server may repeat the key
+                if self._key and len(self._key) >= MIN_KEY_CHARACTERS:  # a server may repeat the key
                     content = content.replace(self._key.encode(), b"***")
                 if len(content) > MAX_BYTES:
                     return ServerAnswer("", "", TOO_LONG, None, None)
@@ -297,22 +296,22 @@ class Endpoint:
         return self.error(what, SERVER_CHECK)
 
     def close(self) -> None:
-        """Close the connection."""
         self._client.close()
 
-    def _with_less(self, optional: Mapping[str, Any], text: str) -> bool:
+    def _drop_refused_field(self, optional: Mapping[str, Any], text: str) -> bool:
         """Stop sending the optional field that the server's message names. Return True to repeat the request."""
         with self._lock:
             if self._optional is not optional:  # another thread has already dropped one
                 return True
             less = dict(optional)
             requested = less.get("response_format")
-            if requested and ABOUT_FORMAT.search(text):
+            if requested and FORMAT_COMPLAINT.search(text):
                 del less["response_format"]
                 after = RESPONSE_FORMATS[RESPONSE_FORMATS.index(requested) + 1 :]
                 less |= {"response_format": after[0]} if after else {}
-                self._progress.note(f"{self.url} does not support {requested['type']}; using {_named(after)}")
-            elif "seed" in less and ABOUT_SEED.search(text):
+                instead = after[0]["type"] if after else "only the prompt"
+                self._progress.note(f"{self.url} does not support {requested['type']}; using {instead}")
+            elif "seed" in less and SEED_COMPLAINT.search(text):
                 del less["seed"]
                 self._progress.note(f"{self.url} does not support a seed; a repeated request may get another answer")
             else:
@@ -338,10 +337,6 @@ def _is_refused(error: BaseException) -> bool:
     while cause is not None and not isinstance(cause, ConnectionRefusedError):
         cause = cause.__cause__ or cause.__context__
     return cause is not None
-
-
-def _named(formats: tuple[dict[str, Any], ...]) -> str:
-    return formats[0]["type"] if formats else "only the prompt"
 
 
 def _address_and_key(url: str | None) -> tuple[str, str | None]:
@@ -391,7 +386,6 @@ class Answers:
     """The texts that a language model wrote.
 
     texts    : (R, m) numbers of each row's negatives in the spool; -1 after the last.
-    rejected : file of the rejected texts.   reasons : their number by reason.   usage : usage of all answers.
     """
 
     texts: Index

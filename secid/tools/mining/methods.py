@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal, get_args
 from pydantic import Field, FiniteFloat, TypeAdapter
 
 from secid.errors import UsageError, suggest_name
-from secid.measure.margins import RELATIVE_MARGIN, Margin
+from secid.measure.false_negatives import RELATIVE_MARGIN, Margin
 from secid.results.mine import PRESETS
 from secid.settings import Settings, flag_of
 
@@ -30,7 +30,7 @@ if TYPE_CHECKING:
 
 Pick = Literal["top", "random", "simans"]
 OnShort = Literal["keep", "drop", "random"]
-DEPTH = 200
+MINING_WINDOW_END = 200
 """Last rank of the default window, or K if that is larger."""
 MAX_RANK = 2**31 - 1
 """Maximum rank and K, since ranks are stored in 32 bits. No collection has more candidates."""
@@ -94,18 +94,12 @@ class Llm:
 
 
 Method = Random | Bm25 | Dense | Hybrid | Llm
-METHODS: Mapping[str, type[Method]] = {
-    "random": Random,
-    "bm25": Bm25,
-    "dense": Dense,
-    "hybrid": Hybrid,
-    "llm": Llm,
-}
+METHODS: Mapping[str, type[Method]] = {"random": Random, "bm25": Bm25, "dense": Dense, "hybrid": Hybrid, "llm": Llm}
 
 
 SIMANS_DEFAULTS = {"a": 0.5, "b": 0.0}
 """Defaults of a and b. p(n) is proportional to exp(-a (s_qn - s_qp - b)^2). Source: METHOD 10."""
-FILLED = "random"
+FILL_MINER = "random"
 """Name of the miner for negatives that fill short rows."""
 
 
@@ -128,8 +122,7 @@ class Miner:
 
 
 JOURNAL, REJECTED = ".llm-{}.jsonl", ".{}.rejected.jsonl"
-"""Names of a source's files of all answers of a language model, and of the rejected texts. They are hidden, so that
-FOLDER/* matches only files of rows."""
+"""Hidden files of all answers of a language model, and of the rejected texts. FOLDER/* matches only files of rows."""
 
 
 @dataclass(frozen=True)
@@ -153,7 +146,6 @@ class MiningPlan:
     concurrency: int = 8
 
     def paths(self, folder: Path) -> list[Path]:
-        """Return the path of each source's file."""
         return [folder / f"{miner.name}{self.suffix}" for miner in self.miners]
 
     def check(self, settings: Settings, has_encoder: bool) -> None:
@@ -177,7 +169,7 @@ class MiningPlan:
             )
         for flag, number in {"--max-reuse": self.max_reuse, "--concurrency": self.concurrency}.items():
             if number is not None and number < 1:
-                raise UsageError(f"expected at least 1, got {number}", where=flag)
+                raise UsageError(f"{number} is too small", where=flag, remedy="give at least 1")
         if self.prompt is not None and not any(isinstance(miner.method, Llm) for miner in self.miners):
             raise UsageError(
                 "has no effect without a source with the method llm", where="--prompt", remedy="remove it, or add one"
@@ -196,11 +188,11 @@ def parse_miners(specs: str | Sequence[str], k: int) -> tuple[Miner, ...]:
     Raises UsageError for an invalid name, method, option or value, with a list of valid ones.
     """
     if not 1 <= k <= MAX_RANK:
-        raise UsageError(f"expected a number from 1 to {MAX_RANK}, got {k}", where="-k")
+        raise UsageError(f"{k} is out of range", where="-k", remedy=f"give a number from 1 to {MAX_RANK}")
     if isinstance(specs, str):
         specs = [specs]
     if not specs:
-        raise UsageError("no source named", remedy=f"name one as NAME=METHOD, such as bm25=bm25; {_known()}")
+        raise UsageError("no source named", remedy=f"name one as NAME=METHOD, such as bm25=bm25; {_known_methods()}")
     miners = [_miner(spec, k) for spec in specs]
     names: set[str] = set()
     for name in (miner.name for miner in miners):
@@ -217,7 +209,7 @@ def _miner(spec: str, k: int) -> Miner:
     name, separator, text = spec.partition("=")
     if not separator or not text:
         raise UsageError(
-            f"{spec!r} is not NAME=METHOD", remedy=f"write, for example, near=dense:ranks=1-50; {_known()}"
+            f"{spec!r} is not NAME=METHOD", remedy=f"write, for example, near=dense:ranks=1-50; {_known_methods()}"
         )
     if not SOURCE_NAME.fullmatch(name):
         raise UsageError(
@@ -230,9 +222,9 @@ def _miner(spec: str, k: int) -> Miner:
     kind, _, preset = base.partition(":")
     if kind not in METHODS:
         raise UsageError(
-            f"unknown method {kind!r}", where=spec, remedy=suggest_name(kind, [*METHODS, *PRESETS], _known())
+            f"unknown method {kind!r}", where=spec, remedy=suggest_name(kind, [*METHODS, *PRESETS], _known_methods())
         )
-    if name == FILLED and kind != FILLED:
+    if name == FILL_MINER and kind != FILL_MINER:
         raise UsageError(
             f"the name {name!r} is reserved for negatives that fill short rows", where=spec, remedy="use another name"
         )
@@ -245,12 +237,10 @@ def _miner(spec: str, k: int) -> Miner:
         options["relative"] = RELATIVE_MARGIN
     if kind == "llm" and "model" not in options:
         raise UsageError(
-            "no model named",
-            where=spec,
-            remedy="write llm:model=NAME, and add url=http://… unless it is OpenAI's",
+            "no model named", where=spec, remedy="write llm:model=NAME, and add url=http://… unless it is OpenAI's"
         )
     if "ranks" in option_names(METHODS[kind]):
-        first, last = options.setdefault("ranks", (1, max(DEPTH, k)))
+        first, last = options.setdefault("ranks", (1, max(MINING_WINDOW_END, k)))
         if last - first + 1 < k:
             raise UsageError(
                 f"ranks={first}-{last} has fewer than {k} ranks", where=spec, remedy="use more ranks, or a smaller -k"
@@ -259,12 +249,10 @@ def _miner(spec: str, k: int) -> Miner:
 
 
 def option_names(method: type[Method]) -> tuple[str, ...]:
-    """Return the names of a method's options."""
     return tuple(field.name for field in fields(method))
 
 
 def _options(spec: str, kind: str, text: str) -> dict[str, Any]:
-    """Parse the options of a method, option=value,…"""
     values: dict[str, str] = {}
     for part in filter(None, text.split(",")):
         name, separator, value = part.partition("=")
@@ -320,7 +308,7 @@ def _ranks(value: str) -> tuple[int, int]:
     return _count(first), _count(last)
 
 
-Share = Annotated[float, Field(ge=0, lt=1)]
+OptionFraction = Annotated[float, Field(ge=0, lt=1)]
 Amount = Annotated[FiniteFloat, Field(ge=0)]
 
 
@@ -331,7 +319,7 @@ OPTIONS: Mapping[str, Option] = {
     "ranks": Option(_ranks, "a window of ranks", "write first-last, from 1, such as ranks=11-20"),
     "pick": Option(lambda value: PICKS[PICKS.index(value)], "a way to pick", f"use one of {', '.join(PICKS)}"),
     "relative": Option(
-        lambda value: None if value == "none" else TypeAdapter(Share).validate_python(value),
+        lambda value: None if value == "none" else TypeAdapter(OptionFraction).validate_python(value),
         "a share of at least 0 and below 1",
         "write relative=0.05 for 5 %, or relative=none for no margin",
     ),
@@ -370,5 +358,5 @@ def _check_parts(miner: Miner, miners: Sequence[Miner], k: int) -> None:
         )
 
 
-def _known() -> str:
+def _known_methods() -> str:
     return f"methods are {', '.join(METHODS)}; presets are {', '.join(PRESETS)}"

@@ -29,9 +29,9 @@ from secid.read.evaluation import read_qrels
 from secid.results import Example
 from secid.settings import Settings
 from secid.tools.mining.methods import MiningPlan
-from secid.write.rows import Passage, Row, RowsOnDisk
+from secid.write.rows import CopyRow, Passage, RowsOnDisk
 
-Rows = Callable[[], Iterator[Row]]
+RowReader = Callable[[], Iterator[CopyRow]]
 TEXTS_AT_ONCE = 4_096
 
 
@@ -49,7 +49,7 @@ class Questions:
     skipped  : number of unused rows, judgements or passages of the collection, by reason.
     """
 
-    rows: Rows
+    rows: RowReader
     queries: TextStore
     passages: TextStore
     n_candidates: int
@@ -68,7 +68,6 @@ class Questions:
         return replace(self, passages=passages), place[ids]
 
     def close(self) -> None:
-        """Close the spool files."""
         self.queries.close()
         self.passages.close()
 
@@ -98,10 +97,10 @@ def questions_of_collection(
     for query, passage, _ in (row for row, flag in zip(judgements, known.tolist(), strict=True) if flag):
         relevant.setdefault(query, {})[passage] = None
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[CopyRow]:
         for key, positives in relevant.items():
             passages_of_query = [Passage(collection.passage(docid) or "", docid) for docid in positives]
-            yield Row(collection.query(key) or "", passages_of_query, (), key)
+            yield CopyRow(collection.query(key) or "", passages_of_query, (), key)
 
     return _questions(rows, collection, labels, folder, unknown)
 
@@ -134,14 +133,14 @@ def questions_of_pairs(
             remedy="add rows with a query and at least one positive",
         )
 
-    def rows() -> Iterator[Row]:
+    def rows() -> Iterator[CopyRow]:
         return (row for rows_on_disk in on_disk for _, row in rows_on_disk.rows(None) if row is not None)
 
     return _questions(rows, collection, judgement_files(settings), folder, skipped)
 
 
 def _questions(
-    rows: Rows, collection: Collection | None, labels: Sequence[str], folder: Path, skipped: Mapping[str, int]
+    rows: RowReader, collection: Collection | None, labels: Sequence[str], folder: Path, skipped: Mapping[str, int]
 ) -> Questions:
     spools = TextSpool("query", folder / "queries.txt"), TextSpool("passage", folder / "passages.txt")
     query, starts, forms = array("q"), array("q"), set[int]()
@@ -251,7 +250,7 @@ def read_questions(
     with ExitStack() as stack:
         readers = [
             stack.enter_context(closing(open_source(source, settings, keep=True, without_negatives=True)))
-            for source in resolve_sources([plan.pairs], settings)
+            for source in resolve_sources([plan.pairs])
         ]
         refuse()
         has_collection = settings.collection or settings.corpus

@@ -1,28 +1,34 @@
-"""Train a copy of the encoder on one source, and rank the held-out queries with it."""
+"""Train a copy of the encoder on one source, rank the held-out queries with it, and compute the loss of a step."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator, Sequence
+from contextlib import closing
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, NamedTuple, TypeVar
 
 import numpy as np
 import torch
 from torch import Tensor, nn
 
-from secid.arrays import Floats, Index, is_known, pairs
+from secid.arrays import Flags, Floats, Index, distinct, is_known, pairs
+from secid.encode import Encoder, Role
 from secid.encode.batching import TokenBatch, longest_first, next_batch
 from secid.encode.device import is_gpu, is_out_of_memory, without_cudnn_attention
-from secid.encode.encoder import Role
 from secid.encode.transformer import TransformerEncoder
 from secid.encode.word_cache import Tokens
 from secid.errors import EncoderError, NonFiniteEmbeddingError, NotEvaluatedError
 from secid.measure.blocks import Vectors
+from secid.measure.objectives import CLOSED_FORMS, BatchScores, all_pairs
 from secid.pool.texts import TextStore
+from secid.progress import Progress
 from secid.results.probe import Divergence
-from secid.tools.probing.losses import Objective, Sides, training_loss
-from secid.tools.probing.options import Options
+from secid.settings import Settings, with_guide
+from secid.tools.probing.options import SEVERAL_POSITIVES, Options
 from secid.tools.probing.task import NegativeSource, RowLists, Task
+from secid.triplets.embedding import Embedder, rows_of_ids
+from secid.triplets.guide import above_positive
 from secid.triplets.search import nearest_passages
 
 # A trainable copy of the encoder: restore its weights, take training steps, and encode texts.
@@ -36,9 +42,9 @@ T = TypeVar("T")
 CPU_TOKENS, GPU_TOKENS = 4_096, 65_536
 """Maximum padded tokens of a micro-batch. Its texts have similar lengths."""
 WEIGHT_DECAY = 0.01
-WARM_UP = 0.1
+WARM_UP_SHARE = 0.1
 """Share of the steps in which the learning rate rises to its full value. Over the others it falls to 0."""
-MAX_NORM = 1.0
+MAX_GRADIENT_NORM = 1.0
 """Maximum norm of the gradients. Common trainers use the same norm and weight decay."""
 LORA_RANK = 16
 
@@ -66,13 +72,7 @@ class Learner:
     """A trainable copy of an encoder on one device. `restore` brings back its initial weights."""
 
     def __init__(
-        self,
-        encoder: TransformerEncoder,
-        device: torch.device,
-        lora: bool,
-        bf16: bool,
-        temperature: float,
-        loss: str,
+        self, encoder: TransformerEncoder, device: torch.device, lora: bool, bf16: bool, temperature: float, loss: str
     ) -> None:
         """Copy the encoder.
 
@@ -90,7 +90,6 @@ class Learner:
         self._one_graph = True
 
     def restore(self) -> None:
-        """Restore the initial weights."""
         with torch.no_grad():
             for weight, value in zip(self._weights, self._start, strict=True):
                 weight.copy_(value)
@@ -99,19 +98,18 @@ class Learner:
     def fit(self, steps: Iterator[Step], n_steps: int, rate: float, tick: Callable[[], None]) -> None:
         """Train with AdamW. The rate rises over a tenth of the steps, then falls to 0.
 
-        tick : called after each step.
         Raises DivergedError if a loss or its gradient is not finite. Raises EncoderError if a single text or the
         optimizer's state does not fit in memory.
         """
         fused = self._device.type in ("cpu", "cuda")
         optimizer = torch.optim.AdamW(self._weights, lr=rate, weight_decay=WEIGHT_DECAY, fused=fused)
-        rise = max(1, round(WARM_UP * n_steps))
+        rise = max(1, round(WARM_UP_SHARE * n_steps))
         schedule = torch.optim.lr_scheduler.LambdaLR(
             optimizer, lambda n: min((n + 1) / rise, (n_steps - n) / max(1, n_steps - rise))
         )
         for number, step in zip(range(n_steps), steps, strict=False):
             loss = self._gradients(step)
-            norm = float(nn.utils.clip_grad_norm_(self._weights, MAX_NORM))
+            norm = float(nn.utils.clip_grad_norm_(self._weights, MAX_GRADIENT_NORM))
             if not np.isfinite([loss, norm]).all():
                 message = f"at step {number + 1} the loss is {loss:g} and the norm of its gradient {norm:g}"
                 raise DivergedError(message, number + 1)
@@ -386,3 +384,98 @@ def measures(queries: Tensor, candidates: Tensor, row: Index, place: Index) -> F
     at_10[:, : hit.shape[1]] = hit[:, :10]
     first_hit = np.where(at_10.any(axis=1), 1.0 / (1 + at_10.argmax(axis=1)), 0.0)
     return np.stack([at_10 @ discount / ideal, first_hit, hit.sum(axis=1) / n_relevant], axis=1)
+
+
+# The loss of a step, with the closed forms that `secid score --objectives` uses. They return the loss and its
+# derivative with respect to every score, so training uses the gradients of `--objectives`. Source: METHOD 9.
+
+CLOSED_FORM_NAMES = {
+    "infonce": "single_lh",
+    "lsepair": "lse_pair",
+    "sum_marginal": "sum_marg_lh",
+    "joint": "joint_lh",
+    "gist": "gist",
+}
+"""Name of the closed form of each --loss except mw, which needs all pairs of a batch."""
+MAX_POSITIVES = 8
+"""Maximum labelled positives of a query in one step. A query with forty positives would otherwise fill the batch."""
+
+
+@dataclass(frozen=True)
+class Sides:
+    """Flags of a step's positives and negatives, (b, p) each, by query and passage.
+
+    masked : (b, p) passages that the guide scores higher than the query's positive; None without a guide.
+    """
+
+    positive: Flags
+    negative: Flags
+    masked: Flags | None = None
+
+
+def training_loss(queries: Tensor, passages: Tensor, sides: Sides, loss: str, temperature: float) -> Tensor:
+    """Return the loss of a step in nats, with the gradient of its closed form.
+
+    It is the mean over queries; for mw, over all pairs of a positive and a negative. It is NaN if a score is not
+    finite. It is computed in float64, on the CPU if the device has no float64.
+
+    queries, passages : (b, d) and (p, d) unit rows; every query has a positive.
+    """
+    scores = queries @ passages.T / temperature
+    flags = [torch.from_numpy(side).to(scores.device) for side in (sides.positive, sides.negative)]
+    parts = [scores[mask] for mask in flags]
+    if not scores.isfinite().all():
+        return scores.sum() * torch.nan
+    exact = torch.device("cpu") if scores.device.type == "mps" else scores.device
+    positive, negative = (part.detach().to(exact).double() for part in parts)
+    of_positive, of_negative = (mask.nonzero()[:, 0].to(exact) for mask in flags)
+    masked = None if sides.masked is None else torch.from_numpy(sides.masked[sides.negative]).to(exact)
+    ones = torch.ones_like(positive)
+    of_step = BatchScores(positive, negative, of_positive, of_negative, ones, masked, len(queries))
+    form = all_pairs(positive, negative) if loss == "mw" else CLOSED_FORMS[CLOSED_FORM_NAMES[loss]]
+    gradient = form(of_step)
+    n_terms = 1 if loss == "mw" else len(queries)
+    value = gradient.loss.sum() / n_terms
+    slopes = (gradient.positive, gradient.negative)
+    pull = torch.stack([(part * slope.to(part)).sum() for part, slope in zip(parts, slopes, strict=True)]).sum()
+    pull = pull / n_terms  # has the closed form's derivatives; the next line replaces its value by the loss
+    return pull + (value.to(pull) - pull).detach()
+
+
+class Guidance:
+    """Finds a step's passages that GIST masks. The guide encodes all training texts once, in advance."""
+
+    def __init__(self, task: Task, guide: Encoder, settings: Settings, folder: Path, progress: Progress) -> None:
+        """Encode the task's texts. folder : new folder, made here, for the file of vectors."""
+        folder.mkdir()
+        self.info = guide.info
+        lists = (task.positives, *task.negatives.values(), *task.controls.values())
+        ids = distinct(task.query), distinct(np.concatenate([part.ids for part in lists]))
+        with closing(Embedder(task.queries, task.passages, guide, with_guide(settings), folder, progress)) as embedder:
+            embedder.need(*ids)
+            self._vectors = embedder.vectors
+
+    def masked(self, queries: Index, passages: Index) -> Flags:
+        """Return (b, p) flags of passages that the guide scores higher than the positive of query i, passage i."""
+        scores = self._rows("query", queries) @ self._rows("passage", passages).T
+        target = scores[np.arange(len(queries)), np.arange(len(queries))]
+        return above_positive(scores, target[:, None])
+
+    def _rows(self, role: Role, ids: Index) -> Floats:
+        """Return (n, d) float64 unit rows of these ids."""
+        (rows,) = rows_of_ids(self._vectors, role, ids, len(ids))
+        return np.asarray(rows.cpu().double().numpy())
+
+
+@dataclass(frozen=True)
+class Objective:
+    """The loss of a step and the passages that it compares. loss, passages: values of --loss and --passages."""
+
+    loss: str
+    passages: str
+    guide: Guidance | None
+
+    @property
+    def n_positives(self) -> int:
+        """Return the maximum number of labelled positives of a query in one step."""
+        return MAX_POSITIVES if self.loss in SEVERAL_POSITIVES else 1

@@ -16,14 +16,14 @@ from secid.settings import encoder_kind
 if TYPE_CHECKING:
     from secid.encode import EncoderLike
 
-RATE = {"full": 5e-5, "lora": 2e-4}
+DEFAULT_RATES = {"full": 5e-5, "lora": 2e-4}
 """Default learning rate when all weights are trained, and with adapters."""
-SECOND_DOSE = 4.0
+SECOND_RATE_RATIO = 4.0
 """Ratio of the second learning rate to the first. Sources can change order between the two. Source: METHOD 13."""
-SMALLEST_OPTIONS = {"steps": 1, "n_seeds": 1, "n_folds": 2, "n_held_out": MIN_HELD_OUT, "batch": 2}
+MIN_OPTIONS = {"steps": 1, "n_seeds": 1, "n_folds": 2, "n_held_out": MIN_HELD_OUT, "batch": 2}
 """Minimum of each option. One of two folds is held out, fewer held-out queries give no result, and a batch needs a
 passage of another row."""
-LARGEST_OPTION = 1_000_000
+MAX_OPTION = 1_000_000
 """Maximum of each option. A larger number must be a typing error."""
 LOSSES = ("infonce", "mw", "lsepair", "sum_marginal", "joint", "gist")
 PASSAGE_CHOICES = ("own", "batch")
@@ -43,7 +43,6 @@ class Options:
 
     n_held_out : maximum number of queries that are ranked.
     rates    : learning rates, rising; every source is trained at each.
-    loss     : one of LOSSES.
     passages : "own" compares a query with its own negatives, "batch" also with the passages of other rows.
     estimate : stop before training and report how long it would take.
     """
@@ -65,18 +64,18 @@ class Options:
         Raises SettingsError for a value that is not a whole number. Raises UsageError for a number out of range, an
         unknown loss or value of passages, a rate outside (0, 1) or repeated, and for LoRA without peft.
         """
-        for name, least in SMALLEST_OPTIONS.items():
+        for name, least in MIN_OPTIONS.items():
             value, flag = getattr(self, name), f"--{name.removeprefix('n_').replace('_', '-')}"
             if not isinstance(value, int) or isinstance(value, bool):
                 message = f"{value!r} is not a whole number"
                 raise SettingsError(message, where=flag, remedy=f"give a whole number, at least {least}")
             if value < least:
-                raise UsageError(f"expected at least {least}, got {value}", where=flag)
-            if value > LARGEST_OPTION:
-                raise UsageError(f"expected at most {LARGEST_OPTION:,}, got {value}", where=flag)
+                raise UsageError(f"{value} is too small", where=flag, remedy=f"give at least {least}")
+            if value > MAX_OPTION:
+                raise UsageError(f"{value} is too large", where=flag, remedy=f"give at most {MAX_OPTION:,}")
         for flag, value, known in (("--loss", self.loss, LOSSES), ("--passages", self.passages, PASSAGE_CHOICES)):
             if value not in known:
-                raise UsageError(f"{value!r} is not one of {', '.join(known)}", where=flag)
+                raise UsageError(f"unknown choice {value!r}", where=flag, remedy=f"use one of {', '.join(known)}")
         for rate in self.rates:
             if not (isfinite(rate) and 0 < rate < 1):
                 raise UsageError(
@@ -98,7 +97,7 @@ def rates_of(rate: float | Sequence[float] | None, lora: bool) -> tuple[float, .
     Several rates are used as given. For one rate, or the default, it and four times it are used. Raises SettingsError
     if `rate` is neither a number nor a sequence of numbers. Raises UsageError if four times the rate is 1 or more.
     """
-    usual = RATE["lora" if lora else "full"]
+    usual = DEFAULT_RATES["lora" if lora else "full"]
     rates = (usual,) if rate is None else (rate,) if isinstance(rate, Real) else rate
     if isinstance(rates, str) or not (isinstance(rates, Iterable) and all(isinstance(item, Real) for item in rates)):
         raise SettingsError(
@@ -107,7 +106,7 @@ def rates_of(rate: float | Sequence[float] | None, lora: bool) -> tuple[float, .
     several = sorted(map(float, rates)) or [usual]
     if len(several) > 1:
         return tuple(several)
-    second = SECOND_DOSE * several[0]
+    second = SECOND_RATE_RATIO * several[0]
     if several[0] < 1 <= second:
         raise UsageError(
             f"four times {several[0]:g} is {second:g}, and a learning rate is below 1",

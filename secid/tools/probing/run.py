@@ -17,6 +17,7 @@ from pathlib import Path
 
 import numpy as np
 
+from secid import __version__
 from secid.arrays import Floats, Index
 from secid.encode import Encoder
 from secid.encode.reranker import Reranker
@@ -44,15 +45,13 @@ from secid.results.probe import (
 from secid.scoring.encoders import load_guide
 from secid.settings import Settings
 from secid.tools.probing.judge import Judge, effective_number
-from secid.tools.probing.learner import DivergedError
-from secid.tools.probing.losses import Guidance
+from secid.tools.probing.learner import DivergedError, Guidance
 from secid.tools.probing.options import NAME_A_MODEL, UNTRAINABLE, Options
 from secid.tools.probing.schedule import TrainingRuns
 from secid.tools.probing.task import NegativeSource, RowLists, Task, candidates_of, read_task
-from secid.version import VERSION
 
 RANDOM = NegativeSource("random", control=True)
-LONG_SECONDS = 3_600.0
+MIN_NOTED_SECONDS = 3_600.0
 """Expected seconds above which a note says how to shorten the probe."""
 
 
@@ -109,8 +108,8 @@ def _by_source(readers: Iterable[Reader], task: Task, settings: Settings) -> lis
 
 def _refuse_other_files(files: Iterable[tuple[str, InputFile]], run: Run) -> None:
     """Raise UsageError unless the run has exactly these sources, with the same names and files (SHA-256)."""
-    scored = _by_content((source.name, file) for source in run.sources for file in source.files)
-    probed = _by_content(files)
+    scored = _file_descriptions((source.name, file) for source in run.sources for file in source.files)
+    probed = _file_descriptions(files)
     other = [path for key, path in probed.items() if key not in scored]
     missing = [path for key, path in scored.items() if key not in probed]
     if not other and not missing:
@@ -129,15 +128,15 @@ def _refuse_other_files(files: Iterable[tuple[str, InputFile]], run: Run) -> Non
     )
 
 
-def _refuse_other_encoder(here: EncoderInfo, there: EncoderInfo) -> None:
+def _refuse_other_encoder(own: EncoderInfo, of_run: EncoderInfo) -> None:
     """Raise UsageError if the encoder has other weights or another recipe than the run's encoder."""
     for name in ("weights_sha256", "pooling", "query_prefix", "passage_prefix", "max_length", "normalize", "dim"):
-        current, other = getattr(here, name), getattr(there, name)
+        current, other = getattr(own, name), getattr(of_run, name)
         if current != other:
             message = f"the run was scored with {name.replace('_', ' ')} {other!r}, this probe has {current!r}"
             if name == "weights_sha256":
                 message = (
-                    f"the run was scored with {there.name} (weights {str(other)[:12]}), this probe has {here.name} "
+                    f"the run was scored with {of_run.name} (weights {str(other)[:12]}), this probe has {own.name} "
                     f"(weights {str(current)[:12]})"
                 )
             raise UsageError(
@@ -147,7 +146,7 @@ def _refuse_other_encoder(here: EncoderInfo, there: EncoderInfo) -> None:
             )
 
 
-def _by_content(files: Iterable[tuple[str, InputFile]]) -> dict[tuple[str, str], str]:
+def _file_descriptions(files: Iterable[tuple[str, InputFile]]) -> dict[tuple[str, str], str]:
     """Return each file's description for messages, by the name of its source and its SHA-256."""
     return {(name, file.sha256): f"{file.path} as {name}" for name, file in files}
 
@@ -168,7 +167,8 @@ def run_probe(
     Raises EncoderError if the model does not fit in memory, NotEvaluatedError if training diverged at every rate.
     Source: METHOD 13.
     """
-    test_rows = _chosen_rows(task, options.n_held_out, settings.seed)
+    order = np.argsort(sample_order(task.queries.keys[task.query], settings.seed), kind="stable")
+    test_rows = np.sort(order[: options.n_held_out])  # those that are ranked, by a hash of their query
     reason = _too_little(task, test_rows, options.batch)
     guide_info = None if guide is None else guide.info
     untrained = _untrained(task, test_rows, encoder.info, guide_info, options, settings, reason)
@@ -222,25 +222,18 @@ def _announce(runs: TrainingRuns, options: Options, progress: Progress, counts: 
     progress.note(
         f"the probe takes {about(seconds)} at most; {n - n_missing:,} of {n:,} training runs are in the cache; {notice}"
     )
-    if seconds > LONG_SECONDS:
+    if seconds > MIN_NOTED_SECONDS:
         ways = ["--dtype bf16 (about two thirds of the time on this CPU)"] if runs.faster_in_bf16 else []
         progress.note(f"to save time: {', '.join([*ways, 'a smaller --max-length', 'fewer --steps'])}")
 
 
 def _interrupted_note(runs: TrainingRuns) -> str:
-    """Return a note for an interrupted probe: the training runs that are kept."""
     if not runs.are_kept:
         return "no training run is kept, because the cache is off or the encoder cannot be identified"
     n, n_missing = runs.counts()
     if n_missing < n:
         return f"{n - n_missing:,} of {n:,} training runs are kept; the same command continues with the others"
     return f"0 of {n:,} training runs are kept"
-
-
-def _chosen_rows(task: Task, n: int, seed: int) -> Index:
-    """Return up to n rows that are ranked when held out, chosen by a hash of their query."""
-    order = np.argsort(sample_order(task.queries.keys[task.query], seed), kind="stable")
-    return np.sort(order[:n])
 
 
 def _too_little(task: Task, test_rows: Index, batch: int) -> str | None:
@@ -262,10 +255,9 @@ def _untrained(
     settings: Settings,
     reason: str | None,
 ) -> Probe:
-    """Return the result before any training."""
     return Probe(
         schema_version=PROBE_SCHEMA_VERSION,
-        secid_version=VERSION,
+        secid_version=__version__,
         encoder=encoder,
         files={},
         collection=with_commits(settings).collection,

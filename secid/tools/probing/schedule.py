@@ -26,8 +26,17 @@ from secid.files import write_whole
 from secid.progress import Progress
 from secid.results.probe import Divergence
 from secid.settings import Settings
-from secid.tools.probing.learner import DivergedError, HeldOut, Learner, TrainingRun, held_out, steps_of, train_and_rank
-from secid.tools.probing.losses import Guidance, Objective
+from secid.tools.probing.learner import (
+    DivergedError,
+    Guidance,
+    HeldOut,
+    Learner,
+    Objective,
+    TrainingRun,
+    held_out,
+    steps_of,
+    train_and_rank,
+)
 from secid.tools.probing.options import Options
 from secid.tools.probing.task import NegativeSource, Task
 
@@ -100,7 +109,6 @@ class TrainingRuns:
         return {source: np.concatenate([done[run] for run in source_runs]) for source, source_runs in runs.items()}
 
     def start_progress(self) -> None:
-        """Start the stage of progress for all training runs."""
         self._n_done, self._total = 0, self.counts()[1]
         self._progress.start("train", self._total, "training runs")
 

@@ -17,8 +17,8 @@ from secid.arrays import Index, distinct, is_known, pairs
 from secid.encode import Encoder
 from secid.errors import InputError
 from secid.findings.copies import (
+    COMPARED_PAIRS_AT_ONCE,
     MIN_SHARED_FRACTION,
-    PAIRS_AT_ONCE,
     SHARE_ROUNDING,
     RunSets,
     near_copies,
@@ -90,8 +90,8 @@ def copies_among(runs: RunSets) -> tuple[Index, Index]:
     other = first != second
     first, second = first[other], second[other]
     near = np.zeros(len(first), np.bool_)
-    for start in range(0, len(first), PAIRS_AT_ONCE):
-        part = slice(start, start + PAIRS_AT_ONCE)
+    for start in range(0, len(first), COMPARED_PAIRS_AT_ONCE):
+        part = slice(start, start + COMPARED_PAIRS_AT_ONCE)
         left, right = runs.take(first[part]), runs.take(second[part])
         near[part] = near_copies(left, right) | near_copies(right, left)
     return first[near], second[near]
@@ -126,7 +126,6 @@ class RowLists:
         return np.diff(self.offsets)
 
     def of(self, row: int) -> Index:
-        """Return the passages of a row."""
         return self.ids[self.offsets[row] : self.offsets[row + 1]]
 
     @property
@@ -135,7 +134,6 @@ class RowLists:
         return np.repeat(np.arange(len(self.counts)), self.counts)
 
     def take(self, rows: Index) -> RowLists:
-        """Return the lists of these rows."""
         return RowLists.of_counts(self.ids[ranges_of(self.offsets[rows], self.counts[rows])], self.counts[rows])
 
     def by_id(self) -> RowLists:
@@ -163,12 +161,10 @@ class Task:
     queries, passages : stores of the texts.   query : (R,) id of each row's query in `queries`.
     positives  : all labelled positives of each row's query.
     negatives  : negatives of each source, by name. All sources have the same number in a row.
-    controls   : negatives of each control, by kind.
     group, fold : (R,) group and fold of each row. Rows of a group are held out together.
     candidates : rising ids of the passages that held-out queries rank.
     n_left_out : number of queries that a source lacks or that have no positive.
     missing    : reason why a control could not be made, by kind.
-    folder     : folder of the spool files.
     """
 
     queries: TextStore
@@ -199,23 +195,18 @@ class Task:
         return distinct(pairs(self.positives.rows, self.positives.ids, len(self.passages)))
 
     def close(self) -> None:
-        """Close the spool files."""
         self.queries.close()
         self.passages.close()
 
 
 def read_task(
-    readers: Sequence[Source | Reader],
-    settings: Settings,
-    folder: Path,
-    progress: Progress,
-    n_folds: int,
+    readers: Sequence[Source | Reader], settings: Settings, folder: Path, progress: Progress, n_folds: int
 ) -> tuple[Task, list[Reader]]:
     """Read the sources. Return their task and the opened readers. For parameters see `read_draft` and `make_task`."""
     plain = replace(settings, controls="none", by=None, ablate=False)  # the task makes its own controls
     draft, opened = read_draft(readers, plain, folder, progress)
     try:
-        return make_task(draft.whole, open_collection(settings), folder, settings.seed, n_folds), opened
+        return make_task(draft.full_plan, open_collection(settings), folder, settings.seed, n_folds), opened
     finally:
         draft.close()
 
@@ -349,9 +340,9 @@ def _joined(lists: list[Index]) -> RowLists:
 #
 # Source: METHOD 13.
 
-MOST_CANDIDATES = 20_000
+MAX_CANDIDATES = 20_000
 """Maximum number of passages that are encoded after a training. Source: METHOD 13."""
-DEEPEST_LIST = 50
+MAX_LIST_DEPTH = 50
 """Maximum number of passages that each list gives for a held-out query. Source: METHOD 13."""
 
 
@@ -360,29 +351,28 @@ def candidates_of(
 ) -> tuple[Index, int | None]:
     """Return the rising ids of the passages that these held-out rows rank, and the depth of their lists.
 
-    If the task has at most MOST_CANDIDATES passages, all are candidates and the depth is None. Otherwise the candidates
+    If the task has at most MAX_CANDIDATES passages, all are candidates and the depth is None. Otherwise the candidates
     are the rows' positives and the first passages of several lists for each row: each source's negatives, the nearest
-    by the frozen encoder, and the best by BM25. The depth is the largest up to DEEPEST_LIST that gives at most
-    MOST_CANDIDATES, but at least 1.
+    by the frozen encoder, and the best by BM25. The depth is the largest up to MAX_LIST_DEPTH that gives at most
+    MAX_CANDIDATES, but at least 1.
     """
-    if len(task.passages) <= MOST_CANDIDATES:
+    if len(task.passages) <= MAX_CANDIDATES:
         return np.arange(len(task.passages)), None
     lists = [part.take(rows) for part in task.negatives.values()]
     lists += [_dense(task, rows, encoder, settings, progress), _bm25(task, rows)]
-    for depth in range(DEEPEST_LIST, 0, -1):
+    for depth in range(MAX_LIST_DEPTH, 0, -1):
         parts = [part.first(np.minimum(part.counts, depth)).ids for part in lists]
         ids = distinct(np.concatenate([task.positives.take(rows).ids, *parts]))
-        if len(ids) <= MOST_CANDIDATES:
+        if len(ids) <= MAX_CANDIDATES:
             break
     return ids, depth
 
 
 def _dense(task: Task, rows: Index, encoder: Encoder, settings: Settings, progress: Progress) -> RowLists:
-    """Return the passages nearest to each row's query."""
     queries, every = task.query[rows], np.arange(len(task.passages))
     with closing(Embedder(task.queries, task.passages, encoder, settings, task.folder, progress)) as embedder:
         embedder.need(queries, every)
-        places, _ = nearest_passages(embedder.vectors, queries, every, DEEPEST_LIST)
+        places, _ = nearest_passages(embedder.vectors, queries, every, MAX_LIST_DEPTH)
     return RowLists.of_counts(places.ravel(), np.full(len(rows), places.shape[1]))
 
 
@@ -393,5 +383,5 @@ def _bm25(task: Task, rows: Index) -> RowLists:
         passages.packed(start, stop) for start, stop in batch_ranges(len(passages), TEXTS_AT_ONCE, passages.lengths)
     )
     index = Bm25Index(task.queries.packed_of(task.query[rows]), documents, "multilingual")
-    places, _ = index.best(np.arange(len(rows)), DEEPEST_LIST)
+    places, _ = index.best(np.arange(len(rows)), MAX_LIST_DEPTH)
     return RowLists.of_counts(places[places >= 0], (places >= 0).sum(axis=1))

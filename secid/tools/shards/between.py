@@ -11,12 +11,12 @@ import torch
 
 from secid.analyses.shared_queries import (
     Columns,
-    Key,
-    Pair,
     PairGap,
     Shared,
     SharedCounts,
+    SourcePair,
     SourcePairs,
+    SubsetKey,
     flags_of,
     scored_pairs,
 )
@@ -26,7 +26,7 @@ from secid.measure.information import Eigen, InformationState, spectral_nats
 from secid.measure.interval import Difference
 from secid.measure.uncertainty import Influence, covariance, difference, influence, information
 from secid.results.catalogue import BITS
-from secid.results.run import Number
+from secid.results.run import ComparedNumber
 from secid.tools.shards.state import Arrays, ShardNumbers, StoredSet
 from secid.triplets.random_reference import QuerySums, RatioDifference
 
@@ -39,7 +39,6 @@ class MergedScore:
 
     state : sum over all shards.   eigen : eigenvalues of its M.
     squares : (budgets,) sum of squared influences of the queries.   bias_nats : (budgets,) bias.
-    n_queries : number of distinct queries.
     """
 
     state: InformationState
@@ -84,7 +83,7 @@ class MergedScore:
 
 NO_INFLUENCE = Influence((1.0,), np.zeros(0), np.zeros(0), np.zeros(0, np.int64), np.zeros((0, 1)), np.zeros(0))
 """Influence of a source that has no triplet in a shard."""
-NO_SUM = InformationState(torch.zeros(()), 0.0)
+EMPTY_STATE = InformationState(torch.zeros(()), 0.0)
 
 
 @dataclass(frozen=True)
@@ -138,7 +137,6 @@ class MergedPairs:
     jaccard    : (S, S) overlap of the negatives of two sources, summed over shared queries.
     shared     : for each compared pair, the queries that it shares.   scored : pairs that are compared by score.
     members    : for each restricted set that is scored, the sources that share its queries.
-    sets       : scores of these sets.
     squares    : for each scored pair, the squared standard error of the difference.
     covariance : (S, S) covariance of the scores in the table.
     n_inverted : for each restricted set in the table, the number of negatives that score above their positive.
@@ -150,13 +148,13 @@ class MergedPairs:
         self.jaccard, self.covariance = np.zeros((2, len(names), len(names)))
         pairs = list(combinations(range(len(names)), 2))
         self._ratios = {pair: [RatioDifference(np.zeros(4)) for _ in range(2)] for pair in pairs}
-        self.shared: dict[Pair, Shared] = {}
-        self.scored: set[Pair] = set()
+        self.shared: dict[SourcePair, Shared] = {}
+        self.scored: set[SourcePair] = set()
         self.squares = dict.fromkeys(pairs, 0.0)
-        self.members: dict[Key, tuple[int, ...]] = {}
-        self.sets: dict[Key, MergedScore] = {}
-        self._states: dict[Key, InformationState] = {}
-        self.n_inverted: dict[Key, int] = {}
+        self.members: dict[SubsetKey, tuple[int, ...]] = {}
+        self.sets: dict[SubsetKey, MergedScore] = {}
+        self._states: dict[SubsetKey, InformationState] = {}
+        self.n_inverted: dict[SubsetKey, int] = {}
 
     def count(self, part: ShardPart, numbers: ShardNumbers) -> None:
         """Add a shard in the first pass: count shared queries, and add up sums by query."""
@@ -174,15 +172,15 @@ class MergedPairs:
         every = range(len(self.names))
         shared = {pair: self.counts.of(*pair) for pair in self._ratios}
         self.shared = {pair: overlap for pair, overlap in shared.items() if overlap.compares}
-        whole = {self.whole(place) for place in every}
-        common = [Key(place, self.counts.common) for place in every] if self.counts.in_table else []
+        whole = {self.key_of_all(place) for place in every}
+        common = [SubsetKey(place, self.counts.common) for place in every] if self.counts.in_table else []
         sizes = {pair: overlap.n for pair, overlap in self.shared.items()}
         sets = {pair: self._keys(pair) for pair in self.shared}
         self.scored = set(scored_pairs(sizes, sets, whole.union(common)))
-        members: dict[Key, tuple[int, ...]] = {key: pair for pair in sorted(self.scored) for key in sets[pair]}
+        members: dict[SubsetKey, tuple[int, ...]] = {key: pair for pair in sorted(self.scored) for key in sets[pair]}
         members |= dict.fromkeys(common, tuple(every))
         self.members = {key: sources for key, sources in members.items() if key not in whole}
-        self._states = dict.fromkeys(self.members, NO_SUM)
+        self._states = dict.fromkeys(self.members, EMPTY_STATE)
 
     def sum(self, part: ShardPart, vectors: Vectors, dtype: torch.dtype) -> None:
         """Add a shard in the second pass: add up matrices. It is not needed if `members` is empty."""
@@ -201,7 +199,7 @@ class MergedPairs:
 
         whole : influence of all triplets of each source in the shard, by name.
         """
-        effects = {self.whole(place): whole.get(name, NO_INFLUENCE) for place, name in enumerate(self.names)}
+        effects = {self.key_of_all(place): whole.get(name, NO_INFLUENCE) for place, name in enumerate(self.names)}
         for key, sources in self.members.items():
             rows = part.rows(key.place, part.queries(sources))
             effects[key] = NO_INFLUENCE if rows is None else self.sets[key].add(vectors, rows, part.distance, dtype)
@@ -212,26 +210,27 @@ class MergedPairs:
             a, b = (effects[key] for key in self._keys(pair))
             self.squares[pair] += difference(a, b, 0.0).standard_error ** 2
         if self.counts.one_set:
-            self.covariance += covariance([effects[self.in_table(place)] for place in range(len(self.names))])
+            self.covariance += covariance([effects[self.table_key(place)] for place in range(len(self.names))])
         if self.counts.in_table:
             common = part.queries(tuple(range(len(self.names))))
             for place, columns in part.columns.items():
-                key = self.in_table(place)
-                self.n_inverted[key] = self.n_inverted.get(key, 0) + round(columns.outscoring.among(common).top.sum())
+                key = self.table_key(place)
+                self.n_inverted[key] = self.n_inverted.get(key, 0) + round(
+                    columns.outscoring.restrict(common).top.sum()
+                )
 
-    def whole(self, place: int) -> Key:
+    def key_of_all(self, place: int) -> SubsetKey:
         """Return the key of the set with all triplets of a source."""
-        return Key(place, self.counts.of(place, place).identity)
+        return SubsetKey(place, self.counts.of(place, place).identity)
 
-    def in_table(self, place: int) -> Key:
+    def table_key(self, place: int) -> SubsetKey:
         """Return the key of the set that a source has in the table."""
-        return Key(place, self.counts.common) if self.counts.in_table else self.whole(place)
+        return SubsetKey(place, self.counts.common) if self.counts.in_table else self.key_of_all(place)
 
     def places(self, *names: str) -> tuple[int, ...]:
-        """Return the places of sources in the matrices."""
         return tuple(map(self.names.index, names))
 
-    def pairs(self, nats: Callable[[Key], float]) -> SourcePairs:
+    def pairs(self, nats: Callable[[SubsetKey], float]) -> SourcePairs:
         """Return the comparisons of all pairs, without hardness. nats: function that returns the score of a set."""
         gaps = []
         for pair, overlap in self.shared.items():
@@ -241,21 +240,21 @@ class MergedPairs:
                 first, second = map(nats, self._keys(pair))
                 gap = Difference(first - second, float(np.sqrt(self.squares[pair])), overlap.n, overlap.n)
             a, b = (self.names[place] for place in pair)
-            number: Number = "score" if pair in self.scored else "trace"
+            number: ComparedNumber = "score" if pair in self.scored else "trace"
             gaps.append(PairGap(a, b, gap, number, None, outscoring).higher_first())
         apart = [pair for pair in self._ratios if pair not in self.shared]
         return SourcePairs(tuple(gaps), tuple((self.names[a], self.names[b], self.counts.of(a, b).n) for a, b in apart))
 
-    def _keys(self, pair: Pair) -> list[Key]:
-        return [Key(place, self.counts.of(*pair).identity) for place in pair]
+    def _keys(self, pair: SourcePair) -> list[SubsetKey]:
+        return [SubsetKey(place, self.counts.of(*pair).identity) for place in pair]
 
-    def _pairs(self, part: ShardPart) -> list[tuple[Pair, Flags]]:
+    def _pairs(self, part: ShardPart) -> list[tuple[SourcePair, Flags]]:
         """Return the pairs that share a query of the shard, with flags of the shared queries."""
         both = [(pair, part.queries(pair)) for pair in combinations(sorted(part.sets), 2)]
         return [(pair, queries) for pair, queries in both if queries.any()]
 
     @staticmethod
-    def _sides(part: ShardPart, pair: Pair, queries: Flags) -> list[tuple[QuerySums, QuerySums]]:
+    def _sides(part: ShardPart, pair: SourcePair, queries: Flags) -> list[tuple[QuerySums, QuerySums]]:
         """Return the trace sums of both sources, then their outscoring sums."""
-        first, second = (part.columns[place].among(queries) for place in pair)
+        first, second = (part.columns[place].restrict(queries) for place in pair)
         return [(first.trace, second.trace), (first.outscoring, second.outscoring)]

@@ -50,7 +50,7 @@ from secid.settings import Settings
 from secid.triplets.estimates import GapMoments
 
 NO_TABLE = DocumentFrequencies(np.zeros(0, np.uint64), np.zeros(0, np.int64), 0)
-FREQUENT = {"negatives": SHARED_FRACTION, "hub_queries": HUB_SHARE}
+MIN_FREQUENT_SHARES = {"negatives": SHARED_FRACTION, "hub_queries": HUB_SHARE}
 """Tables of a source, with the minimum share of documents at which a key is a shared opening or a hub."""
 FIRST, POSITIVE, NEGATIVE = range(3)
 
@@ -131,8 +131,8 @@ def summed_counts(parts: Callable[[], Iterable[Counts]]) -> Counts:
     keys: dict[tuple[str, str], Keys] = {}
     for part in parts():
         for (kind, name), table in part.tables.items():
-            if kind in FREQUENT:  # half of the minimum share, so that rounding loses no key
-                frequent = table.keys[table.counts >= FREQUENT[kind] / 2 * table.n_documents]
+            if kind in MIN_FREQUENT_SHARES:  # half of the minimum share, so that rounding loses no key
+                frequent = table.keys[table.counts >= MIN_FREQUENT_SHARES[kind] / 2 * table.n_documents]
                 keys[kind, name] = distinct(np.append(keys.get((kind, name), NO_KEYS), frequent))
     openings = {name: counts for (kind, name), counts in keys.items() if kind == "negatives"}
     keys |= {("queries", name): counts for name, counts in openings.items()}

@@ -50,7 +50,7 @@ from secid.results.document import adapter_of
 from secid.results.run import Merged
 from secid.results.sources import TableNumbers, WithoutFlagged
 from secid.scoring.publish import SHOWN_GATES, comparison_warnings, few_query_warnings, repair_of, score_fields
-from secid.tools.shards.between import NO_SUM, MergedPairs, MergedScore, ShardPart
+from secid.tools.shards.between import EMPTY_STATE, MergedPairs, MergedScore, ShardPart
 from secid.tools.shards.counts import Counts
 from secid.tools.shards.shard import ROWS
 from secid.tools.shards.state import Arrays, ListedNumbers, ShardNumbers, SourceNumbers, StoredSet, stored_vectors
@@ -59,12 +59,11 @@ from secid.triplets.estimates import GapMoments, Moments
 from secid.triplets.measure_set import Measured, curve_budgets
 
 # Add up the sums of all shards in order, then their influence. One shard is in memory at a time.
-#
 # Source: METHOD 2, 8, 11, 14.
 
 
 @dataclass
-class Sums:
+class SourceSums:
     """Sums of one source in the first pass.
 
     parts : numbers of the source in each shard where it has triplets, in order.
@@ -73,8 +72,8 @@ class Sums:
     """
 
     parts: list[SourceNumbers] = field(default_factory=list)
-    total: InformationState = NO_SUM
-    sound: InformationState = NO_SUM
+    total: InformationState = EMPTY_STATE
+    sound: InformationState = EMPTY_STATE
     priorities: npt.NDArray[np.uint64] = field(default_factory=lambda: np.zeros(0, np.uint64))
 
     def add(self, part: SourceNumbers, arrays: Arrays, number: int, sample: int) -> None:
@@ -90,14 +89,12 @@ class MergedSource:
     """One source, added up over shards.
 
     parts    : numbers of the source in each shard where it has triplets, in order.
-    without_triplets : its numbers in the other shards.
-    score    : score of all its triplets.
     sound    : score of the triplets without a counted defect; the same object as `score` if none has a defect.
     weights, information : sums over the triplets with each finding, by name; under "" over all triplets.
     keys, per_query : for each shard, the keys of its queries and their influence at the first budget.
     """
 
-    def __init__(self, sums: Sums, without_triplets: list[ListedNumbers], device: torch.device | None) -> None:
+    def __init__(self, sums: SourceSums, without_triplets: list[ListedNumbers], device: torch.device | None) -> None:
         n = int(sums.total.n_negatives)
         self.parts, self.without_triplets, self.priorities = sums.parts, without_triplets, sums.priorities
         self.score = self.sound = MergedScore.of(sums.total, curve_budgets(1.0, n), device)
@@ -166,7 +163,7 @@ def merge_states(
     folder  : an empty folder for downloaded rows.   device, dtype : device and dtype of the influence pass.
     """
     shards = {name: adapter_of(ShardNumbers).validate_python(header["numbers"]) for name, header in headers.items()}
-    sums: defaultdict[str, Sums] = defaultdict(Sums)
+    sums: defaultdict[str, SourceSums] = defaultdict(SourceSums)
     tallies: dict[str, Tally] = {}
     between = MergedPairs(tuple(sorted({part.result.name for state in shards.values() for part in state.sources})))
     progress.start("merge", 2 * len(shards), "shards")
@@ -234,7 +231,6 @@ def _added(before: Tally, tally: Tally) -> Tally:
 
 
 # A sample of the queries is scored again. In its report, the merged numbers over all queries replace the sample's.
-#
 # Source: METHOD 2, 7, 8, 11, 14.
 
 BUDGET = 1.0
@@ -257,8 +253,8 @@ def merged_run(
     sample : run of the query sample; it has every source.   files : input files by path.
     """
     names, counts_shared = between.names, between.counts
-    sets = {between.whole(place): wholes[name].score for place, name in enumerate(names)} | between.sets
-    table = {name: sets[between.in_table(place)] for place, name in enumerate(names)}
+    sets = {between.key_of_all(place): wholes[name].score for place, name in enumerate(names)} | between.sets
+    table = {name: sets[between.table_key(place)] for place, name in enumerate(names)}
     pairs = between.pairs(lambda key: sets[key].nats)
     by_score = pairs.order({name: score.nats for name, score in table.items()}, same_queries=counts_shared.one_set)
     order, ranked, analyses = by_score, by_score, sample.analyses
@@ -268,7 +264,7 @@ def merged_run(
         order, ranked = equal.listed(by_score), equal.ranked(by_score)
         analyses = {**analyses, EQUAL_HARDNESS.name: equal}
     n_queries = {name: wholes[name].score.n_queries for name in order}
-    compared = with_hardness(comparisons(pairs.in_order(order), BUDGET), sample.comparisons)
+    compared = with_hardness(comparisons(pairs.sorted_by(order), BUDGET), sample.comparisons)
     ranks, ties = {name: rank for rank, name in enumerate(ranked, 1)}, tie_letters(ranked, compared)
     first: dict[str, float] = {}
     if counts_shared.one_set:
@@ -314,7 +310,7 @@ def with_hardness(compared: Sequence[Comparison], sample: Sequence[Comparison]) 
 
 def on_shared(between: MergedPairs, name: str, sample: SourceReport) -> TableNumbers | None:
     """Return a source's numbers on shared queries; None if the table uses all its queries. Hardness is the sample's."""
-    key = between.in_table(*between.places(name))
+    key = between.table_key(*between.places(name))
     if key not in between.sets:
         return None
     score, n = between.sets[key], round(between.sets[key].state.n_negatives)
@@ -453,7 +449,7 @@ def states_of(
     items, states, merged = {item.name: item for item in sample}, [], run.merged
     for name in (source.name for source in run.sources):
         item, whole = items[name], wholes[name]
-        table = between.sets.get(between.in_table(*between.places(name)), whole.score)
+        table = between.sets.get(between.table_key(*between.places(name)), whole.score)
         state = replace(item, state=table.state)
         if merged is not None and merged.sampled_queries is not None:
             per_query = np.concatenate(whole.per_query)[:, None]

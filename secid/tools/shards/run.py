@@ -23,10 +23,10 @@ from secid import errors
 from secid.errors import InputError, OutputError, RunNotWrittenError, UsageError
 from secid.files import work_folder
 from secid.progress import Clock, Progress, Silent
-from secid.results.document import encoder_of, refuse_settings
+from secid.results.document import refuse_unnamed
 from secid.run_folder.write import Recorder, RunFolder
 from secid.scoring.encoders import load_noted, refuse_missing, refuse_no_encoder, start_command
-from secid.settings import SHARD_LOCAL_SETTINGS, Dtype, SettingsDict, flag_of, resolve
+from secid.settings import FLAG, SHARD_LOCAL_SETTINGS, Dtype, Resolved, SettingsDict, checked_settings, flag_of, resolve
 
 if TYPE_CHECKING:
     from secid.encode import Encoder, EncoderLike
@@ -37,7 +37,7 @@ if TYPE_CHECKING:
 
 # Functions for `secid score --shard` and `secid merge`.
 
-Load = Callable[..., "tuple[Encoder, EncoderInfo]"]
+EncoderLoader = Callable[..., "tuple[Encoder, EncoderInfo]"]
 """A function with the parameters of `load_noted`. It lets a process keep its encoder for several shards."""
 DTYPE_NAMES = get_args(Dtype)
 MERGE_SAMPLE = 20_000
@@ -66,7 +66,7 @@ def score_shard(
     run: str | PathLike[str] | None = None,
     force: bool = False,
     progress: Progress | None = None,
-    load: Load = load_noted,
+    load: EncoderLoader = load_noted,
     **settings: Unpack[SettingsDict],
 ) -> ShardDone:
     """Score one of N parts of the queries, in the pool of all sources, and write its state.
@@ -95,9 +95,9 @@ def score_shard(
         refuse_no_encoder(encoder, values)
     kind, recorder, clock = COUNTS if prepare else SHARD, Recorder(progress), Clock()
     job.state.check_writable()
-    skipped = job.is_done(kind, part) and (run is None or Path(run).exists())
+    skipped = bool(job.done(kind, [part])) and (run is None or Path(run).exists())
     if not skipped:
-        files, _ = sources_and_words(list(sources), values, recorder)
+        files, _ = sources_and_words(list(sources), recorder)
         with RunFolder(None if run is None else Path(run), force) as folder, work_folder(folder.work) as work:
             if not prepare:
                 with open_sources(files, values):
@@ -130,7 +130,7 @@ def merge(
     force: bool = False,
     sample: int = MERGE_SAMPLE,
     progress: Progress | None = None,
-    load: Load = load_noted,
+    load: EncoderLoader = load_noted,
     **settings: Unpack[SettingsDict],
 ) -> Run:
     """Merge the states of all shards into the run that a single process would give.
@@ -162,7 +162,8 @@ def merge(
     from secid.tools.shards.store import StateDir
 
     if not 1 <= sample <= MAX_SAMPLED:
-        raise UsageError(f"expected a number from 1 to {MAX_SAMPLED:,}, got {sample:,}", where="--sample")
+        remedy = f"give a number from 1 to {MAX_SAMPLED:,}"
+        raise UsageError(f"{sample:,} is out of range", where="--sample", remedy=remedy)
     state = StateDir(fspath(state_dir))
     headers = shard_states(state)
     first_name, first = next(iter(headers.items()))
@@ -236,13 +237,16 @@ def _merge_settings(
     encoder, settings, progress : as in `merge`. Raises UsageError.
     """
     first = next(iter(headers.values()))
-    refuse_settings(settings, SHARD_LOCAL_SETTINGS, "the shards")
     typed = {name: value for name, value in settings.items() if value is not None}
+    for name in typed:
+        if name not in SHARD_LOCAL_SETTINGS:
+            problem = "cannot be set here: its value comes from the shards"
+            raise UsageError(problem, where=flag_of(name), remedy="omit it")
     stored = {name: value for name, value in first["run"]["settings"].items() if name not in SHARD_LOCAL_SETTINGS}
     name = stored.pop("encoder", None)
     typed_settings = resolve({**typed, "encoder": encoder if isinstance(encoder, str) else None})
     if encoder is None:
-        encoder = encoder_of(name, typed_settings, url)
+        encoder = _encoder_of(name, typed_settings, url)
     keywords: Any = {**stored, **typed, "shard": f"0/{len(headers)}"}
     resolved, progress = start_command(encoder, keywords, progress, in_shards=True)
     resolved = resolved.changed(keyless=typed_settings.values.keyless)
@@ -250,12 +254,25 @@ def _merge_settings(
     return encoder, replace(resolved, origin={**resolved.origin, "tokenizer": first["tokenizer_from"]}), progress
 
 
+def _encoder_of(stored: str | None, resolved: Resolved, where: str) -> str | None:
+    """Return the name of the encoder to load: the command's encoder if it names one, otherwise the stored one.
+
+    Raises SettingsError if the name stored at `where` is not text, and EncoderError as in `refuse_unnamed`.
+    """
+    stored = checked_settings({"encoder": stored}, {"encoder": where}).encoder
+    requested = resolved.values.encoder
+    if resolved.origin["encoder"] == FLAG or requested == stored:
+        return requested
+    refuse_unnamed(stored, "encoder", where)
+    return stored
+
+
 def _source_files(job: Job, recorder: Recorder) -> tuple[Source, ...]:
     """Return the files of the shards' sources. Raises InputError if their names are not valid in this folder."""
     from secid.read import sources_and_words
 
     try:
-        return sources_and_words(job.words, job.resolved.values, recorder)[0]
+        return sources_and_words(job.words, recorder)[0]
     except InputError as error:
         error.remedy = "run merge in the folder where the shards were run, since file names are stored as typed"
         raise
@@ -276,9 +293,9 @@ def _sample_settings(resolved: Resolved, n_sampled: int | None, dtype: str) -> R
 #
 # Finished work is in the states, so after a killed run the same command continues. Source: docs/shards.md.
 
-TRIES = 3
+MAX_TRIES = 3
 """Try a part this many times if its worker dies or raises an error that is not a SecidError. Then the run fails."""
-ANSWER_SECONDS, LOOK_SECONDS = 5.0, 5.0
+MAX_ANSWER_SECONDS, CHECK_INTERVAL_SECONDS = 5.0, 5.0
 """Maximum wait for an address to answer, and time between checks whether the cluster has room for more workers."""
 RAY_PREFIX, START = "ray://", "worker"
 
@@ -323,9 +340,10 @@ def score_on_ray(
     stages = {COUNTS: "count", SHARD: "score"}
     resolved, progress = start_command(encoder, settings, progress)
     if on != "ray" and not on.startswith(RAY_PREFIX):
-        raise errors.UsageError(f"expected ray or {RAY_PREFIX}HOST:PORT, got {on!r}", where="--on")
+        remedy = f"use ray, or {RAY_PREFIX}HOST:PORT"
+        raise errors.UsageError(f"unknown cluster {on!r}", where="--on", remedy=remedy)
     if shards < 1:
-        raise errors.UsageError(f"expected at least 1, got {shards}", where="--shards")
+        raise errors.UsageError(f"{shards} is too small", where="--shards", remedy="give at least 1")
     refuse_no_encoder(encoder, resolved.values)
     if resolved.values.encoder in resolved.values.keyless:  # a worker would treat it as an address that the user typed
         address = resolved.values.encoder
@@ -384,7 +402,7 @@ def _all(ray: Any, work: Mapping[str, Any], progress: Progress, noted: set[str],
             for one in [one for one in actors if one not in [busy for _, busy in running.values()]][: len(todo)]:
                 name = todo.popleft()
                 running[one.run.remote(*work[name])] = name, one
-            for ref in ray.wait(list(running), timeout=LOOK_SECONDS)[0]:
+            for ref in ray.wait(list(running), timeout=CHECK_INTERVAL_SECONDS)[0]:
                 name, one = running.pop(ref)
                 try:
                     outcome = ray.get(ref)
@@ -393,8 +411,8 @@ def _all(ray: Any, work: Mapping[str, Any], progress: Progress, noted: set[str],
                     failed[name] += 1
                     if isinstance(cause, errors.SecidError):
                         raise cause from None
-                    if failed[name] == TRIES:
-                        what = f"failed {TRIES} times on Ray, {type(cause).__name__}: {errors.plain_message(cause)}"
+                    if failed[name] == MAX_TRIES:
+                        what = f"failed {MAX_TRIES} times on Ray, {type(cause).__name__}: {errors.plain_message(cause)}"
                         remedy = "see Ray's logs; finished parts are kept, and the same command runs the others"
                         raise errors.NotEvaluatedError(what, where=name, remedy=remedy) from None
                     progress.note(f"{name} failed ({type(cause).__name__}); trying again")
@@ -459,4 +477,4 @@ def _ask(address: str) -> None:
     """Raise OSError if nothing answers at HOST:PORT."""
     host, _, port = address.removeprefix(RAY_PREFIX).rpartition(":")
     if port.isdigit():
-        socket.create_connection((host.strip("[]"), int(port)), ANSWER_SECONDS).close()
+        socket.create_connection((host.strip("[]"), int(port)), MAX_ANSWER_SECONDS).close()

@@ -8,24 +8,26 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import asdict, dataclass
+from itertools import islice
 from os import PathLike, fspath
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from secid import __version__
 from secid.encode import smallest_distance
 from secid.errors import InputError, UsageError
 from secid.pool import sample_order
 from secid.pool.plan import EmptyShardError, QuerySubset, Shard
 from secid.pool.texts import text_key
 from secid.progress import Clock, Progress, Silent
-from secid.read import Reader, once_only, open_sources, sources_and_words
+from secid.read import Reader, is_read_once, open_sources, sources_and_words
 from secid.read.stream import HUB_PREFIX
+from secid.records import Record
 from secid.results import EncoderInfo
 from secid.settings import DEFAULTS, FIELDS, MERGE_SETTINGS, SHARD_LOCAL_SETTINGS, Resolved, Settings, flag_of
 from secid.tools.shards.store import StateDir
-from secid.version import VERSION
 
 if TYPE_CHECKING:
     from secid.encode import Encoder
@@ -51,7 +53,7 @@ REFUSED_SETTINGS = {
     "guide_reranker": "a guide scores a sample; to use it, score a sample of the queries without shards",
 }
 """Settings that cannot be used in shards, with the reason."""
-NEEDED = {"positives": "first", "idf": "pooled", "budget": 1.0}
+REQUIRED_SETTINGS = {"positives": "first", "idf": "pooled", "budget": 1.0}
 """Settings with only one allowed value in shards."""
 
 
@@ -59,7 +61,7 @@ def refuse_in_shards(settings: Settings, words: Sequence[str]) -> None:
     """Raise UsageError for settings that shards do not support, and for sources that can be read only once."""
     for word in words:
         path = str(word).rpartition("=")[2] if isinstance(word, str | PathLike) else None
-        if path is None or (once_only(path) and not Path(path).is_dir()):
+        if path is None or (is_read_once(path) and not Path(path).is_dir()):
             raise UsageError(
                 "can be read only once, but a shard reads all rows twice", where=path or "sources", remedy="name files"
             )
@@ -68,7 +70,7 @@ def refuse_in_shards(settings: Settings, words: Sequence[str]) -> None:
             raise UsageError(
                 f"cannot be used with {flag_of('shard')}: {why}", where=flag_of(name), remedy=f"remove {flag_of(name)}"
             )
-    for name, value in NEEDED.items():
+    for name, value in REQUIRED_SETTINGS.items():
         if getattr(settings, name) != value:
             needed = flag_of(name, value)
             raise UsageError(f"shards support only {needed}", where=flag_of(name), remedy=f"use {needed}")
@@ -81,7 +83,6 @@ def refuse_in_shards(settings: Settings, words: Sequence[str]) -> None:
 
 
 def name_of(kind: str, shard: Shard) -> str:
-    """Return the name of a state."""
     return f"{kind}-{shard.number:05d}-of-{shard.of:05d}"
 
 
@@ -126,6 +127,24 @@ def _check_run(where: str, run_of_state: Mapping[str, Any], run: Mapping[str, An
         )
 
 
+def _with_one_tokenizer(readers: Sequence[Reader], resolved: Resolved, progress: Progress) -> Resolved:
+    """Choose one tokenizer for all shards, as `choose_tokenizer` does, by the first rows of each source.
+
+    A default that fits is also recorded as an automatic choice, so that no shard chooses again by its own rows.
+    """
+    from secid.findings.lexical_gate import READ_CHARACTERS, SAMPLE_TEXTS, WORD_TOKENIZERS, Misread
+    from secid.pool import SPLITTERS
+    from secid.scoring.encoders import with_better_tokenizer
+
+    split, fits = SPLITTERS[WORD_TOKENIZERS[resolved.values.tokenizer]], []
+    for reader in readers:
+        records = islice((item for item in reader if isinstance(item, Record)), SAMPLE_TEXTS)
+        texts = (text[:READ_CHARACTERS] for record in records for text in (record.query, *record.positives[:1]))
+        fits.append((Misread.of(texts, split), reader.source.name))
+    with_tokenizer = with_better_tokenizer(resolved, fits, progress)
+    return with_tokenizer.automatic(tokenizer=with_tokenizer.values.tokenizer)
+
+
 @dataclass(frozen=True)
 class Job:
     """The folder, sources and settings that the shards of a run share. words : sources as the user typed them."""
@@ -140,13 +159,11 @@ class Job:
 
         Raises UsageError; see `refuse_in_shards`.
         """
-        from secid.scoring.encoders import choose_tokenizer_for_files
-
         refuse_in_shards(resolved.values, sources)
         if resolved.origin["tokenizer"] == "default":
-            files, _ = sources_and_words(list(sources), resolved.values, Silent())
+            files, _ = sources_and_words(list(sources), Silent())
             with open_sources(files, resolved.values) as readers:
-                resolved = choose_tokenizer_for_files(readers, resolved, progress)
+                resolved = _with_one_tokenizer(readers, resolved, progress)
         return Job(StateDir(fspath(state_dir)), tuple(map(str, sources)), resolved)
 
     @property
@@ -158,7 +175,7 @@ class Job:
         """Return the version, the sources and the changed settings of the run, for a header."""
         values = {name: getattr(self.resolved.values, name) for name in FIELDS if name not in SHARD_LOCAL_SETTINGS}
         changed = {name: value for name, value in values.items() if value != getattr(DEFAULTS, name)}
-        return {"secid": VERSION, "sources": list(self.words), "settings": changed}
+        return {"secid": __version__, "sources": list(self.words), "settings": changed}
 
     def done(self, kind: str, parts: Iterable[Shard]) -> set[Shard]:
         """Return the parts whose states exist. Raises InputError for a state of another run."""
@@ -167,12 +184,7 @@ class Job:
         check_same(self.state, {name: self.state.header(name) for name in finished}, self.run)
         return set(finished.values())
 
-    def is_done(self, kind: str, shard: Shard) -> bool:
-        """Return True if a state exists. Raises InputError for a state of another run."""
-        return bool(self.done(kind, [shard]))
-
     def count(self, readers: Sequence[Reader], shard: Shard, folder: Path, progress: Progress) -> Counts:
-        """Count a part and write its counts."""
         from secid.tools.shards.counts import count_part, summed_counts
 
         counts = count_part(readers, self.resolved.values, shard, folder, progress)
@@ -195,7 +207,7 @@ class Job:
         from secid.tools.shards.counts import summed_counts
         from secid.tools.shards.state import counts_of_state
 
-        if self.is_done(COUNTS, WHOLE_RUN):
+        if self.done(COUNTS, [WHOLE_RUN]):
             return counts_of_state(self.state, name_of(COUNTS, WHOLE_RUN))
         existing = set(self.state.names())
         parts = all_parts(COUNTS, self.shard.of)

@@ -24,7 +24,7 @@ import numpy as np
 import numpy.typing as npt
 import torch
 
-from secid.analyses.overlap import Listed, jaccard_sums
+from secid.analyses.overlap import SourceNegatives, jaccard_sums
 from secid.arrays import Flags, Index, distinct
 from secid.encode import Role
 from secid.findings.status import ListedNegatives, records_left, sound_negatives
@@ -44,7 +44,7 @@ from secid.triplets.measure_set import Measured, base_variant
 
 MAX_SAMPLED = 100_000
 """Maximum number of queries of a source that a merge can sample."""
-ROWS_AT_ONCE = 65_536
+STORED_ROWS_AT_ONCE = 65_536
 Arrays = dict[str, npt.NDArray[Any]]
 FormalDefects = dict[str, tuple[GapMoments, ...]]
 """Type of `Counts.formal`."""
@@ -69,7 +69,6 @@ class ListedNumbers:
 class SourceNumbers(ListedNumbers):
     """Numbers of one source in a shard. Its arrays are stored separately.
 
-    result   : the source's report for this shard.
     file     : name of its file, which may have several sources.   n_groups : number of records with a triplet.
     """
 
@@ -102,13 +101,12 @@ class ShardNumbers:
 
 
 def state_of(scored: Scored, plan: Plan, smallest_distance: float, settings: Settings) -> tuple[ShardNumbers, Arrays]:
-    """Return the numbers and the arrays of a scored shard."""
     arrays: Arrays = {}
     results = {result.name: result for result in scored.run.sources}
     for number, item in enumerate(scored.measured):
         of_source = arrays_of(item, plan, scored.vectors, smallest_distance, settings)
         arrays |= {f"{number}.{key}": array for key, array in of_source.items()}
-    listed = [Listed(item.name, item.triplets.query, item.triplets.negative) for item in scored.measured]
+    listed = [SourceNegatives(item.name, item.triplets.query, item.triplets.negative) for item in scored.measured]
     numbers = ShardNumbers(
         plan.tallies,
         numbers_without_triplets(plan.without_triplets),
@@ -198,18 +196,14 @@ def listed_numbers(
 
 def write_vectors(vectors: Vectors, plan: Plan, path: Path) -> None:
     """Write the vectors of a plan's queries, then of the passages that its sources use, (n, d) float32."""
-    ids: tuple[tuple[Role, Index], ...] = (
-        ("query", np.arange(len(plan.queries))),
-        ("passage", plan.source_passages()),
-    )
+    ids: tuple[tuple[Role, Index], ...] = (("query", np.arange(len(plan.queries))), ("passage", plan.source_passages()))
     with path.open("wb") as file:
         for role, role_ids in ids:
-            for rows in rows_of_ids(vectors, role, role_ids, ROWS_AT_ONCE):
+            for rows in rows_of_ids(vectors, role, role_ids, STORED_ROWS_AT_ONCE):
                 file.write(rows.cpu().contiguous().numpy().data)
 
 
 def state_of_counts(counts: Counts) -> tuple[dict[str, Any], Arrays]:
-    """Return the header and the arrays of a part's counts."""
     arrays: Arrays = {"phrases": counts.phrases}
     for number, table in enumerate(counts.tables.values()):
         arrays |= {f"{number}.keys": table.keys, f"{number}.counts": table.counts}
@@ -223,7 +217,6 @@ def state_of_counts(counts: Counts) -> tuple[dict[str, Any], Arrays]:
 
 
 def counts_of_state(state: StateDir, name: str) -> Counts:
-    """Read the counts of a part."""
     header, arrays = state.header(name), state.read(name)
     tables = {
         (kind, source): DocumentFrequencies(arrays[f"{number}.keys"], arrays[f"{number}.counts"], n)

@@ -29,9 +29,8 @@ STATE_NAME = re.compile(r"[a-z0-9-]+")
 CREDENTIALS = re.compile(r"//[^/]*@")
 """User and password before the host of a URL. They are removed from messages."""
 RECORD = "secid_state"
-"""Key of the metadata. Its value is a SHA-256 followed by the JSON that it hashes: the header, and hashes of the rest.
-"""
-FIRST_BYTES, MAX_HEADER_BYTES = 1 << 16, 100_000_000
+"""Key of the metadata. Its value is a SHA-256 and the JSON that it hashes: the header, and hashes of the rest."""
+HEADER_READ_BYTES, MAX_HEADER_BYTES = 1 << 16, 100_000_000
 """Bytes of the first request for a header in an object store; most headers need no second request. Maximum size of a
 header, which is that of safetensors. A longer header belongs to another program and is not downloaded."""
 HASH_SAMPLES, SAMPLE_BYTES = 64, 1 << 16
@@ -89,7 +88,6 @@ class StateDir:
         """Write a state completely or not at all, and create its folder. A state with the same name is replaced.
 
         header : JSON values.   arrays : bool, integers, floats or complex64, of any shape.
-        files : large files to copy, by key.
         """
         file = _file(name)
         stored = {key: np.asarray(a, a.dtype.newbyteorder("="), order="C") for key, a in arrays.items()}
@@ -146,7 +144,7 @@ class StateDir:
             if self._store is None:
                 with safe_open(Path(self._root, file), "np") as state:
                     return _record_of(state.metadata(), name)
-            data = self._store.cat_file(f"{self._root}/{file}", start=0, end=FIRST_BYTES)
+            data = self._store.cat_file(f"{self._root}/{file}", start=0, end=HEADER_READ_BYTES)
             end = 8 + int.from_bytes(data[:8], "little")
             if len(data) < end < MAX_HEADER_BYTES:
                 data = self._store.cat_file(f"{self._root}/{file}", start=0, end=end)

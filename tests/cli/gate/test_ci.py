@@ -58,11 +58,11 @@ class Repository(NamedTuple):
         return path.read_text(encoding="utf-8", errors="surrogateescape") if path.exists() else ""
 
     def arguments(self) -> list[str]:
-        """Of the fake secid's only call."""
+        """Return the arguments of the fake secid's only call."""
         return self.log("secid").split("\0")
 
     def sources(self) -> list[str]:
-        """What secid was asked to judge."""
+        """Return the sources that secid was asked to judge."""
         return self.arguments()[self.arguments().index("--") + 1 :]
 
 
@@ -401,7 +401,7 @@ def test_a_rejected_source_is_shown_on_every_page(make, prepared, monkeypatch, i
     assert "findings.false_negative" in summary.read_text(encoding="utf-8").replace("\\", "")  # Markdown escapes
 
 
-def test_inputs_pass_through_the_environment_alone():
+def test_inputs_pass_only_through_the_environment():
     action = document(f"{ACTION}/action.yml")
     text = (ROOT / SCRIPT).read_text(encoding="utf-8")
     scripts = [step for step in action["runs"]["steps"] if "run" in step]
@@ -503,7 +503,7 @@ def test_the_gitlab_job_succeeds_where_nothing_changed(make):
     assert rule.keys() == {"if"}
 
 
-def test_a_failed_installation_is_no_verdict(make):
+def test_a_failed_installation_gives_no_verdict(make):
     repository = make({"new.jsonl": items(3)})
     program(repository.tools / "pip", "#!/bin/sh\nexit 3\n")
     assert gitlab(repository).returncode == 2

@@ -1,4 +1,4 @@
-"""What an ablation says of an order: ties, gaps, blocks, and the run's own budget."""
+"""Test what an ablation says about an order: ties, gaps, blocks, and the run's own budget."""
 
 from __future__ import annotations
 
@@ -38,7 +38,7 @@ def scored(folder: Path, budget: float) -> Scored:
     (folder / "work").mkdir()
     wanted = {"cache": False, "budget": budget, "ablate": True, "by": "part", "controls": "none"}
     resolved = resolve(wanted, environment={}, directory=folder)
-    found = resolve_sources([str(folder / "*.jsonl")], resolved.values)
+    found = resolve_sources([str(folder / "*.jsonl")])
     return score_sources(found, HashEncoder(), resolved, folder / "work", Silent())
 
 
@@ -85,7 +85,7 @@ def test_ties_keep_the_order_of_the_base_and_are_no_swaps():
     assert both.rows[1].swapped == (("d", "e"),)
 
 
-def test_a_setting_that_orders_no_pair_is_no_evidence():
+def test_a_setting_that_orders_no_pair_is_not_evidence():
     lacking = ablation("sample", "100 %", {"1 %": dict.fromkeys(DOWN), "2 %": {**DOWN, "a": None}, "100 %": DOWN})
     assert [row.stability for row in lacking.rows] == [None, 1.0, 1.0]
     alone = ablation("temperature", "0.05", {"0.05": {"a": 1.0}, "0.1": {"a": 2.0}})
@@ -164,7 +164,7 @@ def test_a_column_that_tells_rows_apart_is_refused_before_anything_is_encoded(tm
     rows = [{"query": f"what is {n}", "positive": f"it is {n}", "negative": f"no {n}", "id": n} for n in range(6)]
     (tmp_path / "a.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     resolved = resolve({"cache": False, "by": "id"}, environment={}, directory=tmp_path)
-    found = resolve_sources([str(tmp_path / "a.jsonl")], resolved.values)
+    found = resolve_sources([str(tmp_path / "a.jsonl")])
     (tmp_path / "work").mkdir()
     message = refusal(lambda: score_sources(found, None, resolved, tmp_path / "work", Silent()), UsageError, "--by")
     for value in ("'id'", "6", "5"):
@@ -186,7 +186,7 @@ def test_a_slice_of_everything_is_the_run_under_the_sources_own_idf_and_small_sl
         (tmp_path / f"{name}.jsonl").write_text("\n".join(map(json.dumps, rows)), encoding="utf-8")
     wanted = {"cache": False, "controls": "none", "idf": "own", "by": "part"}
     resolved = resolve(wanted, environment={}, directory=tmp_path)
-    found = resolve_sources([str(tmp_path / f"{name}.jsonl") for name in texts], resolved.values)
+    found = resolve_sources([str(tmp_path / f"{name}.jsonl") for name in texts])
     (tmp_path / "work").mkdir()
     scored = score_sources(found, HashEncoder(), resolved, tmp_path / "work", Silent())
     whole = {item.name: item for item in scored.measured}

@@ -210,7 +210,7 @@ def test_sure_orders_leave_no_width_and_unsure_ones_all_of_it():
     assert (exact.kendall_interval_95, exact.errors_of) == (None, ())
 
 
-def test_a_shared_best_is_no_best_and_unmatched_tables_are_named():
+def test_a_tied_best_is_not_the_best_and_unmatched_tables_are_named():
     run = planted([1.0, 2.0, 3.0], 0.1)
     found = agree(run, [Outcomes("ndcg", dict.fromkeys(("s0", "s1", "s2"), 1.0), {})])
     assert {item.best for item in found} == {None}
@@ -246,7 +246,7 @@ def test_beyond_budget_1_the_scores_on_equal_numbers_are_compared():
 
 
 def test_the_scores_of_other_weights_name_a_budget_beyond_1():
-    """A weight that lacks a source's score, and the run's own weight, are no numbers of their own."""
+    """A weight that lacks a source's score, and the run's own weight, do not count as separate numbers."""
     run = planted([1.0, 2.0, 3.0], 0.1)
     rows = {"closeness": (1.0, 2.0, 3.0), "relative": (3.0, 2.0, 1.0), "uniform": (1.0, 2.0, None)}
     scores = [SimpleNamespace(setting=k, scores=dict(zip(("s0", "s1", "s2"), v, strict=True))) for k, v in rows.items()]
@@ -258,7 +258,7 @@ def test_the_scores_of_other_weights_name_a_budget_beyond_1():
     assert "weight relative at B = 100" in {item.number for item in agree(run, outcomes)}
 
 
-def test_names_that_stand_on_one_side_alone_are_told():
+def test_names_on_only_one_side_are_reported():
     run = SimpleNamespace(sources=[SimpleNamespace(name=name) for name in ("a", "b", "c")])
     outcomes = [
         Outcomes("ndcg", {"a": 1.0, "x": 2.0}, {}),

@@ -54,7 +54,7 @@ def made(tmp_path_factory):
 
 
 class Texts:
-    """As many texts as there are keys, (n, 16)."""
+    """One text for each key, (n, 16)."""
 
     def __init__(self, keys):
         self.keys = keys

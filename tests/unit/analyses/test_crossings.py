@@ -31,7 +31,7 @@ def test_curves_that_cross_twice_are_named_twice():
         assert max(scores, key=lambda name: scores[name]) == ahead.name
 
 
-def test_one_crossing_where_it_is_known():
+def test_one_crossing_at_its_known_budget():
     """log(1 + 0.5 B) = 2 log(1 + 0.1 B) at B = 30."""
     (crossing,) = crossings([source("flat", [0.1, 0.1]), source("steep", [0.5, 0.0])], 10_000.0)
     assert crossing.budget == pytest.approx(30.0, rel=1e-9)
@@ -44,7 +44,7 @@ def test_equal_and_nested_curves_do_not_cross():
     assert crossings([source("a", [0.3, 0.1]), source("b", [0.2, 0.05])], 10_000.0) == ()
 
 
-def test_crossings_are_sought_up_to_the_largest_budget_alone():
+def test_crossings_are_sought_only_up_to_the_largest_budget():
     sources = [source("flat", [0.1, 0.1]), source("steep", [0.5, 0.0])]
     assert crossings(sources, 29.0) == ()
     assert len(crossings(sources, 31.0)) == 1

@@ -1,4 +1,4 @@
-"""Which pairs a look decides, and how often a declared order is wrong."""
+"""Test which pairs a look decides, and how often a declared order is wrong."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ PAIRS = [("a", "b"), ("a", "c"), ("b", "c")]
 
 
 def seen(share: float) -> dict[str, float]:
-    """The same share of every source's queries."""
+    """Return the same share of the queries of every source."""
     return dict.fromkeys((*NAMES, "rare", "even"), share)
 
 
@@ -221,7 +221,7 @@ def test_sources_seen_whole_before_another_is_ready_leave_levels_for_every_look(
 
 
 def test_a_source_of_rare_strong_queries_keeps_its_place_among_sources_of_other_queries():
-    """As above, with queries that no two sources share: the first hundred of all hold 25 of each of four."""
+    """No two of the four sources share a query, so the first hundred queries have 25 of each."""
     generator = np.random.default_rng(8)
     names = ("rare", "b", "c", "d")
     values = {name: 0.02 + 0.003 * generator.standard_normal(600) for name in names}

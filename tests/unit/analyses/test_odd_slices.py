@@ -1,4 +1,4 @@
-"""--by where rows of one record differ, and where a source has not the column."""
+"""--by if rows of one record differ, and if a source lacks the column."""
 
 from __future__ import annotations
 
@@ -28,13 +28,13 @@ def planned(folder: Path, rows: dict[str, list[tuple[str, str | None]]], setting
             for n, (query, kind) in enumerate(given)
         ]
         (folder / f"{name}.jsonl").write_text("\n".join(map(json.dumps, lines)), encoding="utf-8")
-    sources = resolve_sources([str(folder / f"{name}.jsonl") for name in rows], settings)
+    sources = resolve_sources([str(folder / f"{name}.jsonl") for name in rows])
     plan = make_plan([(source, open_source(source, settings).blocks()) for source in sources], settings, folder)
     plan.close()
     return plan
 
 
-def test_rows_of_a_record_that_differ_are_told_and_the_first_counts(tmp_path):
+def test_rows_of_a_record_that_differ_are_reported_and_the_first_counts(tmp_path):
     plan = planned(tmp_path, {"a": [("q", "x"), ("q", "y"), ("r", "y"), ("r", "y"), ("q", "x")]})
     assert [plan.slices[number] for number in plan.sources[0].slice] == ["x", "y"]
     (note,) = slice_warnings(plan, BY_KIND)
@@ -78,7 +78,7 @@ def test_whole_numbers_and_truth_values_of_json_parquet_and_csv_meet_in_one_slic
     pq.write_table(table, tmp_path / "b.parquet")
     lines = ["query,positive,negative,kind", *(",".join(map(str, row.values())) for row in rows)]
     (tmp_path / "c.csv").write_text("\n".join(lines), encoding="utf-8")
-    sources = resolve_sources([str(tmp_path / name) for name in ("a.jsonl", "b.parquet", "c.csv")], BY_KIND)
+    sources = resolve_sources([str(tmp_path / name) for name in ("a.jsonl", "b.parquet", "c.csv")])
     plan = make_plan([(source, open_source(source, BY_KIND).blocks()) for source in sources], BY_KIND, tmp_path)
     plan.close()
     assert plan.slices == ("0", "1")

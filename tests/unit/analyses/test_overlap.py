@@ -1,16 +1,16 @@
-"""What sources share, against the same numbers by sets."""
+"""Compare the overlap of sources with numbers computed by Python sets."""
 
 from __future__ import annotations
 
 import numpy as np
 import pytest
 
-from secid.analyses.overlap import Listed, overlaps
+from secid.analyses.overlap import SourceNegatives, overlaps
 
 
-def listed(name: str, pairs: list[tuple[int, int]]) -> Listed:
+def listed(name: str, pairs: list[tuple[int, int]]) -> SourceNegatives:
     query, negative = np.array(pairs, np.int64).T
-    return Listed(name, query, negative)
+    return SourceNegatives(name, query, negative)
 
 
 def test_against_sets():

@@ -69,7 +69,7 @@ def test_queries_needed_are_those_of_the_method_at_each_step_of_holm():
     assert [pairs[names].established for names in expected] == [True, True, False]
 
 
-def test_no_number_of_queries_establishes_a_difference_of_nothing():
+def test_no_number_of_queries_establishes_a_difference_of_zero():
     noise = alternating(100, 0.01)
     (pair,) = compare([source("a", 0.5, noise), source("b", 0.5, -noise)])
     assert (pair.z, pair.queries_needed_50, pair.queries_needed_80) == (None, None, None)

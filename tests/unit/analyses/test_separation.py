@@ -75,7 +75,7 @@ def expected(rows: list[dict], best: int) -> dict[str, float]:
 @pytest.mark.parametrize(("best", "controls"), [(7, "known_positive"), (500, "none")])
 def test_the_best_of_the_corpus_are_those_of_a_search_by_definition(tmp_path, monkeypatch, rows, best, controls):
     monkeypatch.setattr(module, "BEST_PER_QUERY", best)
-    monkeypatch.setattr(embedding, "WINDOW", 11)
+    monkeypatch.setattr(embedding, "COPY_WINDOW", 11)
     monkeypatch.setattr(embedding, "MAX_NEW_SHARE", 1.0)
     folder = collection(tmp_path / "collection", rows, FURTHER_TEXTS)
     run = scored(tmp_path / "run", {"a": rows}, collection=str(folder), controls=controls).run
@@ -90,7 +90,7 @@ def test_the_best_of_the_corpus_are_those_of_a_search_by_definition(tmp_path, mo
         assert_close(ours, expected(rows, best - 1 if best < 500 else 100), rel=1e-6, abs=1e-7)
 
 
-def test_a_corpus_that_is_not_encoded_is_no_part_of_the_run_until_the_cache_has_it(tmp_path, monkeypatch, rows):
+def test_a_corpus_that_is_not_encoded_is_left_out_until_the_cache_has_it(tmp_path, monkeypatch, rows):
     folder = collection(tmp_path / "collection", rows, FURTHER_TEXTS)
     given = {"collection": str(folder), "cache": True, "cache_dir": str(tmp_path / "cache")}
     encoder = PieceEncoder()
@@ -122,7 +122,7 @@ def assert_counts(bins, passages, low, high):
 
 
 def moved(passage, found):
-    """The same passage with another score of the axis."""
+    """Return the same passage with another score along the axis."""
     query, score, share = passage
     half = (found.high - found.low) / 2
     return query, score + (half if score < found.low + half else -half), share

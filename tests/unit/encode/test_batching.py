@@ -14,7 +14,6 @@ from hypothesis import strategies as st
 
 from secid.encode import batching
 from secid.encode.batching import (
-    GOOD_BATCHES,
     BatchQueue,
     TokenBatch,
     Tokens,
@@ -90,21 +89,6 @@ def test_a_feed_gives_smaller_batches_after_one_that_did_not_fit() -> None:
     assert queue.budget == 32
     sizes = [batch.ids.size for batch in taken_from(queue)]
     assert max(sizes) <= 32 < sum(sizes)
-
-
-def test_a_lowered_budget_grows_back_ever_more_slowly() -> None:
-    queue = queue_of([[7] * 4] * 2000, 16)
-    seen = []
-    for n_failures in (1, 2):
-        for _ in range(n_failures):
-            queue.shrink(16)
-        before = 0
-        while queue.budget < 16:
-            assert queue.take() is not None
-            queue.done()
-            before += 1
-        seen.append(before)
-    assert seen == [2 * GOOD_BATCHES, 8 * GOOD_BATCHES]
 
 
 def test_what_a_thread_gives_back_another_encodes() -> None:

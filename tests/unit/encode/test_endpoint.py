@@ -170,7 +170,7 @@ WRONG: dict[str, Any] = {
     "three vectors": {"data": [{"index": 0, "embedding": [1, 2, 3]}] * 3},
 }
 CAUSES = re.compile(r"(not JSON \(|equal length: |format \().*?(?=\n|$)")
-"""What other libraries and Python say, which differs from version to version."""
+"""Messages of Python and other libraries, which differ between versions."""
 
 
 def test_wrong_responses_are_refused(server: Server, waits: list[float], snapshot: Snapshot) -> None:
@@ -233,7 +233,7 @@ def test_the_key_is_sent_and_never_shown(
     assert (*load(Settings(encoder=server.url)).info.facts, Fact("plain_http")) == encoder.info.facts
 
 
-def test_a_proxy_is_asked_for_other_hosts_alone(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_proxy_is_used_only_for_other_hosts(server: Server, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setenv("NO_PROXY", "")
     monkeypatch.setenv("HTTP_PROXY", "http://127.0.0.1:9")
     assert load(Settings(encoder=server.url)).info.dim == 3

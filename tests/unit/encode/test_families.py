@@ -148,7 +148,7 @@ def rows_of(encoder: Any) -> tuple[np.ndarray, np.ndarray]:
 
 
 def sentence_transformers_rows(folder: Path, published: Published) -> tuple[np.ndarray, np.ndarray]:
-    """As training with sentence-transformers encodes, in other batches than ours."""
+    """Encode as training with sentence-transformers does, in other batches than ours."""
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")
         from sentence_transformers import SentenceTransformer

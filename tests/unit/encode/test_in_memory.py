@@ -25,7 +25,7 @@ RECIPE = ("pooling", "query_prefix", "passage_prefix", "max_length", "normalize"
 
 @pytest.fixture(autouse=True)
 def temporary(tmp_path, monkeypatch):
-    """Where temporary folders are."""
+    """Return the folder that holds temporary folders."""
     monkeypatch.setattr(tempfile, "tempdir", str(tmp_path))
     return tmp_path
 
@@ -104,7 +104,7 @@ def test_other_models_of_the_library_are_refused_as_their_folders_are(kind, tmp_
 
 
 @pytest.mark.parametrize("what", [3, Path("folder"), len])
-def test_what_is_no_encoder_is_an_error_before_anything_is_read(what):
+def test_an_object_that_is_not_an_encoder_is_an_error_before_anything_is_read(what):
     for call in (secid.score, secid.audit, secid.probe):
         with pytest.raises(EncoderError, match="not an encoder: ") as caught:
             call(["no-such-file.jsonl"], what)

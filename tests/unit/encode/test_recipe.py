@@ -1,4 +1,4 @@
-"""Which rule wins for each field of a recipe, and what is refused."""
+"""Test which rule wins for each field of a recipe, and what is refused."""
 
 from __future__ import annotations
 

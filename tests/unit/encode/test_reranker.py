@@ -86,7 +86,7 @@ def test_the_fingerprint_is_of_files_not_of_names(folder, tmp_path):
 
 
 @pytest.mark.parametrize("case", ["encoder", "no weights", "labels", "code", "module", "damaged", "no head"])
-def test_what_is_no_reranker_is_refused(case, tmp_path):
+def test_a_model_that_is_not_a_reranker_is_refused(case, tmp_path):
     folder = tmp_path / "model"
     if case == "encoder":  # the library would make up a head
         save_tiny_bert(folder)
@@ -117,7 +117,7 @@ def test_a_reranker_shows_no_progress_of_the_libraries(folder, tmp_path, capfd):
 
 
 @pytest.mark.parametrize("dtype", ["float32", "fp16"])
-def test_a_score_that_is_no_number_is_refused(folder, tmp_path, dtype, monkeypatch):
+def test_a_score_that_is_not_finite_is_refused(folder, tmp_path, dtype, monkeypatch):
     reranker = load_reranker(str(folder), settings(tmp_path))
     reranker.info = replace(reranker.info, dtype=dtype)
     monkeypatch.setattr(reranker._model, "predict", lambda *_, **__: np.array([0.5, np.nan]))

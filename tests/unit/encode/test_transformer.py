@@ -19,7 +19,6 @@ import numpy as np
 import pytest
 import torch
 
-from secid.bars import Bars
 from secid.encode import device as devices
 from secid.encode import embed, load, locate, parts, segment
 from secid.encode.device import Limits, Replica, choose_devices, choose_dtype, n_devices
@@ -27,6 +26,7 @@ from secid.encode.encoder import host_rows
 from secid.encode.modules import SAVE_AGAIN
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError, NonFiniteEmbeddingError, UnreachableError
+from secid.progress import download_bars
 from secid.records import Fact
 from secid.settings import Settings
 from tests.snapshots import Snapshot, refusal, situations
@@ -77,7 +77,7 @@ class Hub:
 
     def download(self, name: str, local_files_only: bool = False, **options: Any) -> str:
         if not local_files_only:
-            assert options["tqdm_class"] is Bars
+            assert options["tqdm_class"] is download_bars()
             shutil.copytree(self.full, self.snapshot, dirs_exist_ok=True)
         return str(self.snapshot)
 
@@ -139,7 +139,7 @@ except SecidError as error:
 
 
 def test_no_network_and_no_cache_is_one_clear_message(tiny: Tiny, tmp_path: Path) -> None:
-    """A proxy on a closed port stands for an absent network, wherever the tests run.
+    """A proxy on a closed port imitates an absent network, wherever the tests run.
 
     Before it, in the same process, an encoder whose rows are cached loads no library of models.
     """
@@ -454,7 +454,7 @@ def test_when_all_devices_fail_it_is_an_error(tiny: Tiny, monkeypatch: pytest.Mo
 
 
 @pytest.mark.parametrize("device", ["cpu", "cpu,cpu"])
-def test_an_error_of_the_tokenizer_is_no_failure_of_a_device(
+def test_an_error_of_the_tokenizer_is_not_a_failure_of_a_device(
     tiny: Tiny, monkeypatch: pytest.MonkeyPatch, device: str
 ) -> None:
     monkeypatch.setattr("secid.encode.transformer.CPU_CHUNK", 8)

@@ -1,4 +1,4 @@
-"""Ids by words equal the library's ids of whole texts, for tokenizers that treat words apart."""
+"""Ids by words equal the library's ids of whole texts, for tokenizers that treat words separately."""
 
 import json
 

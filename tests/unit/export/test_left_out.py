@@ -1,4 +1,4 @@
-"""What a selection leaves out, by default and by name."""
+"""Test what a selection leaves out, by default and by name."""
 
 from __future__ import annotations
 

@@ -7,7 +7,7 @@ import pytest
 from secid.findings.form import is_markup, is_unfinished, is_wrapped
 from secid.findings.phrases import _note, trailing_notes
 from secid.pool.normal_form import FormKeys, _loops
-from secid.pool.texts import Packed
+from secid.pool.texts import MIN_FOR_RE2, Packed
 
 GOATS = "The goats climb the steep rocks above the valley, where the grass stays green until autumn"
 
@@ -116,6 +116,7 @@ ORDINARY = (
 
 def has_trailing_note(text: str) -> bool:
     (flag,) = trailing_notes(Packed.of([text]))
+    assert (trailing_notes(Packed.of([text] * MIN_FOR_RE2)) == flag).all()  # many texts are searched with RE2 first
     return bool(flag)
 
 
@@ -151,7 +152,7 @@ def test_brackets_of_fewer_than_twelve_characters_are_no_note() -> None:
     assert [_note(text, text) for text in ("goats (are a few)", "goats (were a few)")] == ["", "(were a few)"]
 
 
-def test_a_title_in_brackets_is_no_array() -> None:
+def test_a_title_in_brackets_is_not_an_array() -> None:
     assert not is_wrapped('["Song 3"] is a song of 1 by [w3]')
     assert is_wrapped('["Goats climb.", "Goats eat."]')
     assert is_wrapped('["Goats climb."]')

@@ -8,7 +8,7 @@ import unicodedata
 import numpy as np
 import pytest
 
-from secid.pages.sections.verdict import warning_sentences
+from secid.pages.statuses import warning_sentences
 from secid.pool import SPLITTERS
 from secid.pool.tokens import fault
 from secid.progress import Silent
@@ -49,9 +49,7 @@ def run_of_lists(lists, folder, encoder=None, **settings):
     resolved = resolve(given, environment={}, directory=folder)
     work = folder / "work"
     work.mkdir(exist_ok=True)
-    return score_sources(
-        resolve_sources([str(path)], resolved.values), encoder or HashEncoder(), resolved, work, Silent()
-    ).run
+    return score_sources(resolve_sources([str(path)]), encoder or HashEncoder(), resolved, work, Silent()).run
 
 
 @pytest.mark.parametrize("script", TEXTS)
@@ -141,7 +139,7 @@ def test_a_run_is_advised_one_tokenizer_and_multilingual_where_it_helps(tmp_path
     given = {"cache": False, "controls": "none", "tokenizer": "alphanumeric"}
     resolved = resolve(given, environment={}, directory=tmp_path)
     (tmp_path / "work").mkdir()
-    sources = resolve_sources([str(path) for path in paths], resolved.values)
+    sources = resolve_sources([str(path) for path in paths])
     warnings = [
         item
         for item in score_sources(sources, Characters(), resolved, tmp_path / "work", Silent()).run.warnings
@@ -234,7 +232,7 @@ def test_a_query_of_one_character_meets_the_passages_that_hold_it(tmp_path):
     assert {term for item in examples for term, _ in item.matched_terms} == set()  # nothing of 小狗在家
 
 
-def test_longer_queries_are_covered_by_pairs_alone(tmp_path):
+def test_longer_queries_are_covered_only_by_pairs(tmp_path):
     whole = run_of(("黑猫", "黑猫在家", "猫黑在家"), tmp_path, tokenizer="multilingual", idf="uniform").sources[0]
     means = whole.score.positive_coverage_mean, whole.score.coverage_mean
     assert means == (0.5, 0.0)  # the number of the query is the rest

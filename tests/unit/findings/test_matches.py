@@ -1,4 +1,4 @@
-"""What an example repeats, against planted answers and a plain search of the rows."""
+"""Compare the text that an example repeats with planted answers and with a plain search of the rows."""
 
 from __future__ import annotations
 

@@ -22,12 +22,12 @@ from secid.findings.openings import (
 from secid.findings.phrases import (
     ENGLISH,
     ENGLISH_REFUSAL,
-    PATTERN,
     PHRASE,
     PHRASES_OF,
     head_of,
     is_refusal,
     may_be_phrases,
+    opening_pattern,
     phrase,
     without_dotless,
 )
@@ -90,7 +90,7 @@ PREAMBLES = {
     "th": ["นี่คือข้อความเกี่ยวกับแพะที่ไม่ตอบคำถาม:", "แน่นอนครับ! ต่อไปนี้คือย่อหน้าเกี่ยวกับแพะ",
         "ขออภัย ฉันไม่สามารถช่วยเรื่องนี้ได้"],
 }  # fmt: skip
-"""How generators open, by language. Written for these tests."""
+"""Openings of generators, by language. Written for these tests."""
 
 PASSAGES = {
     "en": ["Here the river turns south and widens.", "Here is where the treaty was signed in 1648.",
@@ -136,11 +136,11 @@ def test_preambles_are_recognised(language):
 
 
 REFUSALS = dict.fromkeys(PREAMBLES, 1) | {"en": 3, "de": 2, "tr": 0}
-"""How many of the preambles, the last ones, decline."""
+"""Language -> the number of preambles that decline. They are the last ones in its list."""
 
 
 @pytest.mark.parametrize("language", PREAMBLES)
-def test_refusals_are_told_from_other_preambles(language):
+def test_refusals_are_distinguished_from_other_preambles(language):
     n = len(PREAMBLES[language]) - REFUSALS[language]
     assert [is_refusal(text) for text in PREAMBLES[language]] == [False] * n + [True] * REFUSALS[language]
     assert not any(map(is_refusal, PASSAGES[language]))
@@ -173,10 +173,10 @@ def test_phrases_that_differ_in_marks_case_and_numbers_are_one():
 
 
 @given(st.from_regex(re.compile(PHRASE, re.VERBOSE), fullmatch=True))
-@settings(max_examples=150, deadline=None)
+@settings(max_examples=50, deadline=None)
 def test_every_phrase_has_a_start_that_is_listed(text):
     for written in (text, text.upper(), text.title(), text.replace(" ", "\n"), f" {text}"):
-        assert may_be_phrases(Packed.of([written])).all() or not PATTERN.match(head_of(written))
+        assert may_be_phrases(Packed.of([written])).all() or not opening_pattern().match(head_of(written))
 
 
 ALTERNATIVES = {"en": f"{ENGLISH}|{ENGLISH_REFUSAL}"} | {
@@ -306,7 +306,7 @@ def test_the_chance_is_the_chernoff_bound_of_a_poisson_count():
     assert bound[2:].tolist() == [1, 1, 1]
 
 
-def test_the_number_of_copies_of_one_text_is_no_shared_opening(tmp_path):
+def test_many_copies_of_one_text_are_not_a_shared_opening(tmp_path):
     rows = rows_with(lambda n: [f"{OPENING}, always the same", f"{n} rivers flow to the sea"])
     assert flags_of(tmp_path, rows, name="shared_opening") == [set()]
 

@@ -12,9 +12,9 @@ import pytest
 from py3langid.langid import MODEL_FILE, LanguageIdentifier
 
 from secid.findings import languages
-from secid.findings.languages import FIRST_CHARACTERS, LANGUAGES, is_mojibake, language_numbers
+from secid.findings.languages import FIRST_CHARACTERS, LANGUAGES, is_mojibake, language_numbers, mojibake_flags
 from secid.pool.plan import bit_of
-from secid.pool.texts import Packed
+from secid.pool.texts import MIN_FOR_RE2, Packed
 from tests.language_model import library_arrays
 from tests.unit.findings.planned import pool_of
 from tests.unit.findings.pooled import text_masks
@@ -68,9 +68,10 @@ UNDECIDED = [
 
 
 def languages_of(texts):
-    """Code of each text's language, None where it is undecided."""
+    """Return the code of each text's language; None if it is uncertain."""
     return [
-        None if number == languages.UNDECIDED else LANGUAGES[number] for number in language_numbers(Packed.of(texts))
+        None if number == languages.UNCERTAIN_LANGUAGE else LANGUAGES[number]
+        for number in language_numbers(Packed.of(texts))
     ]
 
 
@@ -90,6 +91,7 @@ def library():
 def test_the_shipped_model_is_that_of_the_library():
     model, expected = languages._model(None), library_arrays()
     expected["row"] = expected["row"].astype(np.int64) << 8
+    expected["language"] = np.append(np.arange(len(LANGUAGES)), expected.pop("extra"))
     assert vars(model).keys() == expected.keys()
     for name, array in vars(model).items():
         assert np.array_equal(array, expected[name]), name
@@ -104,13 +106,16 @@ def test_many_texts_at_once_have_the_languages_and_probabilities_of_the_library(
         "cafe\u0301 et the\u0301 glace\u0301", "Da je on to znao, ne bi to tako rekao.", "Да је он то знао.", "\0",
     ]  # fmt: skip
     heads = [normalize("NFC", text.lower() if text.isupper() else text).encode() for text in texts]
-    numbers, probabilities = languages._model(None).classify(heads)
+    numbers, probabilities = languages._model_of(LANGUAGES, None).classify(heads)
     names, expected = zip(*(library.classify(text) for text in texts), strict=True)
     assert probabilities == pytest.approx(expected, abs=2e-5)
     sure = [place for place, probability in enumerate(expected) if probability > 0.5]
     assert len(sure) > 100
     assert [LANGUAGES[numbers[place]] for place in sure] == [names[place] for place in sure]
-    alone = [languages._model(None).classify([head]) for head in heads[:20]]
+    numbers, _ = languages._classified(heads, None)  # ASCII texts among the languages in Latin letters
+    decided = [place for place, probability in enumerate(expected) if probability >= languages.MIN_CONFIDENCE]
+    assert [LANGUAGES[numbers[place]] for place in decided] == [names[place] for place in decided]
+    alone = [languages._model_of(LANGUAGES, None).classify([head]) for head in heads[:20]]
     assert [float(probability[0]) for _, probability in alone] == probabilities[:20].tolist()
 
 
@@ -212,6 +217,15 @@ def test_of_texts_read_in_windows_1251_single_accents_are_missed(language, n):
 @pytest.mark.parametrize("language", TEXTS)
 def test_rightly_decoded_texts_are_not(language):
     assert [text for text in TEXTS[language] if is_mojibake(text)] == []
+
+
+def test_many_texts_are_searched_with_re2_first_and_have_the_same_flags():
+    sound = [text for some in TEXTS.values() for text in some]
+    texts = sound + [wrongly(text, *encodings) for text in sound for encodings in SPOILED.values()]
+    texts = [text for text in texts if not text.isascii()]
+    n = 1 + MIN_FOR_RE2 // len(texts)
+    flags = mojibake_flags(Packed.of(texts * n)).reshape(n, -1)
+    assert (flags == [is_mojibake(text) for text in texts]).all()
 
 
 def test_a_sound_passage_that_quotes_a_damaged_name_is_sound():

@@ -10,10 +10,10 @@ from tokenizers import Tokenizer, decoders, models, normalizers, pre_tokenizers,
 
 from secid.encode.batching import Tokeniser
 from secid.encode.locate import offline_minilm
-from secid.findings.lexical_gate import SCRIPT_CHARACTERS, UNKNOWN_SCRIPT_SHARE, unknown_scripts
-from secid.pages.findings import STATUS, statuses_line
+from secid.findings.lexical_gate import SCRIPT_SAMPLE_CHARACTERS, UNKNOWN_SCRIPT_SHARE, unknown_scripts
 from secid.pages.formats import verdict_line
 from secid.pages.glossary import REASON_TEXTS
+from secid.pages.statuses import STATUS, statuses_line
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.unit.findings.planned import pool_of
 from tests.unit.scoring.made_rows import clean_rows
@@ -39,7 +39,7 @@ def minilm() -> Tokeniser:
     return Tokeniser(core, frozenset(), 0, core.token_to_id("[UNK]"))
 
 
-def test_minilm_knows_latin_script_alone():
+def test_minilm_knows_only_latin_script():
     shares = dict(zip(SENTENCES, minilm().unknown_shares(list(SENTENCES.values())), strict=True))
     assert [name for name, share in shares.items() if share < UNKNOWN_SCRIPT_SHARE] == list(KNOWN)
     assert all(shares[name] < 0.05 for name in KNOWN)
@@ -95,7 +95,7 @@ def test_a_passage_mostly_of_ascii_is_not_tokenised_again(tmp_path):
         flags = unknown_scripts(plan.passages, np.arange(len(texts)), shares)
     foreign = {SENTENCES[name] for name in ("Thai", "Hindi", "Chinese", "Japanese")} | {long}
     assert {text for text, flag in zip(texts, flags, strict=True) if flag} == foreign
-    assert set(asked) == {text[:SCRIPT_CHARACTERS] for text in foreign}
+    assert set(asked) == {text[:SCRIPT_SAMPLE_CHARACTERS] for text in foreign}
 
 
 @pytest.mark.parametrize(("n_foreign", "status"), [(9, "no_defects"), (10, "no_verdict"), (20, "no_verdict")])

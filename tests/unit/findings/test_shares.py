@@ -30,7 +30,7 @@ PLAIN = ("false_negative", "near_copy", "repeat", "empty", "query_echo", "hub")
 
 
 def messy(seed: int, n: int = 60) -> Rows:
-    """Rows with copies, repeats, placeholders, blanks and positives among the negatives; some list blanks alone."""
+    """Rows with copies, repeats, placeholders, blanks and positives among the negatives; some list only blanks."""
     draw = random.Random(seed)
     rows = []
     for number in range(n):
@@ -88,7 +88,7 @@ def cells(sources: list[Rows], rows: Rows, finding: str) -> Iterator[Cell]:
 
 
 def plain_share(found: Iterator[Cell] | list[Cell]) -> tuple[int, Estimate]:
-    """How many have it, and the share with its error by query, by sums over Python lists."""
+    """Return the number, and the share with its error by query, from sums over Python lists."""
     listed = list(found)
     total, whole = sum(value * weight for _, value, weight in listed), sum(weight for *_, weight in listed)
     share = total / whole
@@ -171,7 +171,7 @@ def test_shares_of_scored_negatives_weigh_each_negative_once(tmp_path, policy):
 
 
 def test_findings_against_random_passages_are_shares_of_the_sampled_queries(tmp_path, monkeypatch):
-    monkeypatch.setattr(random_reference, "MAX_QUERIES", 8)
+    monkeypatch.setattr(random_reference, "MAX_REFERENCE_QUERIES", 8)
     rows = messy(2)
     run = scored(tmp_path, {"a": rows}, max_bad_fraction=1.0)
     (item,), source = run.measured, run.run.sources[0]
@@ -191,7 +191,7 @@ def test_findings_against_random_passages_are_shares_of_the_sampled_queries(tmp_
 
 
 def average_cosines(rows: Rows) -> dict[str, float]:
-    """By query the mean cosine with all passages of the triplets that are none of its labelled positives."""
+    """Return each query's mean cosine with all passages of the triplets except its labelled positives."""
     passages, labelled = set(), defaultdict(set)
     for row in rows:
         listed = [text for text in row["neg"] if text.strip()]

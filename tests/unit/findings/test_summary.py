@@ -18,7 +18,7 @@ Statement = tuple[str, int, float, tuple[float, float], list[tuple[str, int]]]
 
 
 def statement(finding: SourceFinding) -> Statement:
-    """What a finding states, and where its examples are."""
+    """Return the numbers of a finding, and the places of its examples."""
     places = [(example.path, example.line) for example in finding.examples]
     return finding.name, finding.n_negatives, finding.share, finding.interval_95, places
 
@@ -83,16 +83,12 @@ def test_findings_come_in_the_order_of_the_catalogue(tmp_path):
     assert [finding.name for finding in run.sources[0].findings] == [name for name in FINDINGS if name != "suspect"]
 
 
-@pytest.mark.parametrize("command", ["check", "score"])
-def test_examples_are_one_a_query_seeded_and_no_more_than_asked_for(tmp_path, command):
+def test_examples_are_one_per_query_seeded_and_no_more_than_asked_for(tmp_path):
+    """The examples are those of a check. The test above shows that a score has the same ones."""
     rows = with_everything()
 
     def examples(**settings: Any) -> dict[str, list[str]]:
-        given = {"a": rows}
-        if command == "check":
-            (source,) = checked(tmp_path, given, **settings).sources
-        else:
-            (source,) = scored(tmp_path, given, **settings).run.sources
+        (source,) = checked(tmp_path, {"a": rows}, **settings).sources
         return {finding.name: [example.query for example in finding.examples] for finding in source.findings}
 
     few, many, other = examples(examples=3), examples(examples=50), examples(examples=3, seed=1)

@@ -14,7 +14,7 @@ from secid.errors import UsageError
 from secid.pages.formats import to_markdown
 from secid.pages.gate_ci import to_junit
 from secid.pages.gate_page import gate_page
-from secid.pages.glossary import why_not
+from secid.pages.glossary import reason_text
 from secid.results.document import json_of
 from secid.tools.gating.baseline import read_baseline
 from secid.tools.gating.limits import limits_for
@@ -80,7 +80,7 @@ def test_another_guide_scores_nothing_and_every_page_lists_the_check(files, monk
     for page in (to_markdown(gate_page(verdict)), json_of(verdict), to_junit(verdict)):
         assert "findings.suspect" in page
     case = ElementTree.fromstring(to_junit(verdict)).find(".//testcase[@name='findings.suspect']/error")
-    assert why_not("other_guide") in case.get("message")
+    assert reason_text("other_guide") in case.get("message")
     for policy, outcome in (
         ({"findings": {"suspect": "off"}}, "pass"),
         ({"allow_undecided": ["findings.suspect"]}, "pass"),

@@ -233,7 +233,7 @@ def test_a_check_that_would_not_see_gross_damage_is_left_out():
 
 
 DEFECT = Bound(side="at most", value=0.01, basis="policy", counted=True)
-"""What every counted defect is held against without a line in the policy."""
+"""Bound of every counted defect without a line in the policy."""
 
 
 def test_the_policy_s_value_wins_and_off_drops():

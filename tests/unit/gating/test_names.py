@@ -1,4 +1,4 @@
-"""Which source of the baseline a new file follows."""
+"""Test which source of the baseline a new file follows."""
 
 from __future__ import annotations
 

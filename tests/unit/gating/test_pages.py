@@ -23,7 +23,8 @@ from secid.pages.gate_ci import (
 )
 from secid.pages.gate_page import gate_page
 from secid.pages.screen import print_page, screen_of
-from secid.results.gate import CheckExample, GateCheck, GateVerdict, overall_outcome
+from secid.results.gate import CheckExample, GateCheck, GateVerdict
+from secid.tools.gating.judge import overall_outcome
 from tests.snapshots import Snapshot, situations
 from tests.unit.gating.conftest import UNKNOWN, check, verdict
 
@@ -205,16 +206,18 @@ def test_too_few_queries_are_said_once_on_every_page():
         assert text.count("too few for") == 1
 
 
-def test_the_step_summary_is_appended_and_fits(tmp_path):
+def test_the_step_summary_is_appended_and_fits(tmp_path, monkeypatch):
     path = tmp_path / "summary.md"
+    monkeypatch.setenv("GITHUB_STEP_SUMMARY", str(path))
     path.write_text("before\n", encoding="utf-8")
-    assert append_step_summary(VERDICT, {"GITHUB_STEP_SUMMARY": str(path)})
+    append_step_summary(VERDICT)
     assert path.read_text(encoding="utf-8").startswith("before\n# Gate")
     big = verdict(*[check(examples=(ROW,) * 3)] * 3000)
-    assert append_step_summary(big, {"GITHUB_STEP_SUMMARY": str(path)})
+    append_step_summary(big)
     assert path.stat().st_size <= SUMMARY_BYTES
     assert path.read_text(encoding="utf-8").rstrip().endswith("has all of it.")
-    assert not append_step_summary(big, {})
+    monkeypatch.delenv("GITHUB_STEP_SUMMARY")
+    append_step_summary(big)  # nowhere
 
 
 @pytest.mark.parametrize(

@@ -1,4 +1,4 @@
-"""The policy: where it is read, what it rejects, and that it loads nothing heavy."""
+"""Test the files that hold a policy, what a policy rejects, and that reading one loads nothing heavy."""
 
 from __future__ import annotations
 
@@ -42,14 +42,15 @@ def test_refusals(table, part, remedy):
         assert remedy in (caught.value.remedy or "")
 
 
-def test_where_it_is_read(tmp_path):
-    assert read_policy(None, tmp_path) == (Policy(), "")
+def test_the_files_that_a_policy_is_read_from(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    assert read_policy(None) == (Policy(), "")
     (tmp_path / "pyproject.toml").write_text("[tool.secid.gate]\nminimum_queries = 7\n", encoding="utf-8")
-    assert read_policy(None, tmp_path)[0].minimum_queries == 7
+    assert read_policy(None)[0].minimum_queries == 7
     (tmp_path / "secid.toml").write_text("seed = 1\n", encoding="utf-8")
-    assert read_policy(None, tmp_path)[0].minimum_queries == 7
+    assert read_policy(None)[0].minimum_queries == 7
     (tmp_path / "secid.toml").write_text("[gate]\nminimum_queries = 8\n", encoding="utf-8")
-    assert read_policy(None, tmp_path)[0].minimum_queries == 8
+    assert read_policy(None)[0].minimum_queries == 8
     for name, text in (("a.toml", "minimum_queries = 9\n"), ("b.toml", "[gate]\nminimum_queries = 9\n")):
         (tmp_path / name).write_text(text, encoding="utf-8")
         assert read_policy(tmp_path / name)[0].minimum_queries == 9
@@ -87,7 +88,7 @@ def test_it_loads_nothing_heavy():
     assert child.stdout.strip() == "[]"
 
 
-def test_off_is_offered_only_where_it_is_allowed():
+def test_off_is_offered_only_if_it_is_allowed():
     for table, offered in (({"minimum_queries": "off"}, False), ({"findings": {"hub": "of"}}, True)):
         with pytest.raises(SettingsError) as caught:
             parse_policy(table, "secid.toml")
@@ -107,7 +108,7 @@ def test_a_settings_file_without_a_policy_is_refused(tmp_path):
     assert read_policy(tmp_path / "pyproject.toml")[0].minimum_queries == 9
 
 
-def test_a_table_with_letters_swapped_is_no_setting(tmp_path):
+def test_a_table_with_letters_swapped_is_not_a_setting(tmp_path):
     (tmp_path / "secid.toml").write_text("[gaet]\nminimum_queries = 9\n", encoding="utf-8")
     with pytest.raises(SettingsError, match="setting 'gaet'") as caught:
         resolve({}, environment={}, directory=tmp_path)

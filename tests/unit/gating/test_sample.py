@@ -34,7 +34,7 @@ def scored(folder: Path, positives: str) -> Scored:
         (folder / f"{name}.jsonl").write_text("".join(json.dumps(row) + "\n" for row in rows), encoding="utf-8")
     (folder / "work").mkdir()
     resolved = resolve({"cache": False, "controls": "none", "positives": positives}, environment={}, directory=folder)
-    sources = resolve_sources([str(folder / "*.jsonl")], resolved.values)
+    sources = resolve_sources([str(folder / "*.jsonl")])
     return score_sources(sources, HashEncoder(), resolved, folder / "work", Silent())
 
 

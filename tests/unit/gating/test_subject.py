@@ -38,7 +38,7 @@ def test_the_whole_interval_decides(interval, expected):
 
 
 @pytest.mark.parametrize(("measured", "expected"), [(0.31, "fail"), (0.3, "pass"), (0.29, "pass")])
-def test_a_counted_share_decides_alone(measured, expected):
+def test_only_the_number_of_a_counted_share_decides(measured, expected):
     for interval in ((0.0, 1.0), (-inf, inf)):
         check = outcome("at most", interval, measured=measured, counted=True)
         assert (check.outcome, check.interval_95, check.n_queries_needed) == (expected, None, None)
@@ -79,7 +79,7 @@ def test_fewer_than_five_queries_decide_nothing(n, expected):
 
 @pytest.mark.parametrize(("value", "limit"), [(0.1, 0.2), (-0.4, 0.2), (0.5, 0.38)])
 def test_the_queries_needed_would_decide(value, limit):
-    """Drawn again with so many queries and the same mean: the interval no longer reaches the limit."""
+    """With this number of queries and the same mean, the interval no longer reaches the limit."""
     bound, n, draw = Bound(side="within ±", value=limit, basis="policy"), 20, np.random.default_rng(0)
 
     def drawn(n):

@@ -1,4 +1,4 @@
-"""The second pass: quadratic forms by query, whatever the way they are computed and the number of threads."""
+"""The second pass: quadratic forms by query do not depend on how they are computed, nor on the number of threads."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ import torch
 
 from secid.arrays import FLOAT32_DISTANCE
 from secid.measure import blocks, uncertainty
-from secid.measure.blocks import PARALLEL_BYTES, PackedMatrix, Scratch, Triplets, Vectors, can_pack, side_by_side
+from secid.measure.blocks import PARALLEL_BYTES, PackedMatrix, Scratch, Triplets, Vectors, can_pack, parallel_map
 from secid.measure.gates import gates
 from secid.measure.information import Eigen, InformationState
 from secid.measure.sweep import Variant, sweep
@@ -39,7 +39,7 @@ def test_forms_and_pairs_are_the_definition_with_many_negatives_or_few(k, monkey
 
 
 def source(counts: np.ndarray) -> tuple[Vectors, Triplets]:
-    """Query i with so many negatives, all texts distinct."""
+    """Return vectors and triplets in which query i has counts[i] negatives. All texts are distinct."""
     generator = np.random.default_rng(4)
     n_queries, n = len(counts), int(counts.sum())
     drawn = generator.standard_normal((2 * n_queries + n, D)).astype(np.float32) + 0.3
@@ -141,7 +141,7 @@ def test_a_packed_matrix_takes_rows_of_any_layout():
 @pytest.mark.parametrize("device", ["cuda", "mps", "meta"])
 def test_nothing_on_a_device_is_packed_nor_worked_on_in_threads(device):
     assert not can_pack(torch.device(device), torch.float32)
-    with side_by_side(torch.device(device)) as each:
+    with parallel_map(torch.device(device)) as each:
         assert each is map
 
 
@@ -161,7 +161,7 @@ def test_the_number_of_threads_changes_nothing(monkeypatch):
 
 
 @pytest.mark.skipif("backend: OpenMP" not in torch.__config__.parallel_info(), reason="one thread for each pass")
-def test_items_go_side_by_side_in_order_and_torch_keeps_its_threads():
+def test_parallel_map_keeps_the_order_and_the_threads_of_torch():
     before = torch.get_num_threads()
     meeting = threading.Barrier(2, timeout=30)
 
@@ -171,14 +171,14 @@ def test_items_go_side_by_side_in_order_and_torch_keeps_its_threads():
 
     try:
         torch.set_num_threads(2)
-        with side_by_side(CPU) as each:
+        with parallel_map(CPU) as each:
             assert list(each(one, range(6))) == [(item, 1) for item in range(6)]
         assert torch.get_num_threads() == 2
-        with side_by_side(
+        with parallel_map(
             CPU, PARALLEL_BYTES // 5
         ) as each:  # those of two threads, two that wait for each, and one more
             assert each is not map
-        with side_by_side(CPU, PARALLEL_BYTES // 5 + 1) as each:
+        with parallel_map(CPU, PARALLEL_BYTES // 5 + 1) as each:
             assert each is map
         later: list[int] = []
         thread = threading.Thread(target=lambda: later.append(torch.get_num_threads()))
@@ -197,7 +197,7 @@ def test_scratch_is_kept_and_grows():
     assert scratch.take("rows", 50, 4).shape == (50, 4)
 
 
-def test_a_copy_of_a_positive_that_equals_its_query_is_no_nearer_to_the_query():
+def test_a_copy_of_a_positive_that_equals_its_query_is_not_nearer_to_the_query():
     """Rounding lifts half of the cosines of equal rows above 1, where s_pn of a copy is exactly 1."""
     drawn = np.random.default_rng(6).standard_normal((500, 12)).astype(np.float32)
     unit = torch.from_numpy(drawn / np.linalg.norm(drawn, axis=1, keepdims=True))

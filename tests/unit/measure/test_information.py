@@ -34,7 +34,7 @@ def state(n: int, d: int) -> InformationState:
 
 @pytest.mark.parametrize("budget", [1e8, 1e10, 1e12])
 def test_large_budgets_of_few_triplets_have_a_score(budget):
-    """Where the Cholesky factor fails; by definition in float64, from the products of the rows with each other."""
+    """The Cholesky factorisation fails here. The definition in float64, from the rows' products, gives the score."""
     item, rows = state(40, 96), unit(40, 96).double()
     exact = np.linalg.slogdet(np.eye(40) + budget / 40 * (rows @ rows.T).numpy())[1]
     assert spectral_nats(Eigen.of(item, 40).values, budget) == pytest.approx(exact, rel=1e-6)

@@ -1,4 +1,4 @@
-"""How often each source comes first, where some cannot differ."""
+"""Test how often each source comes first if some cannot differ."""
 
 from __future__ import annotations
 

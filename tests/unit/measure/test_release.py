@@ -55,7 +55,7 @@ def test_rows_are_gathered_by_windows_in_both_passes_and_results_stay(tmp_path, 
     whole = both_passes(plain)
     small = replace(blocks.PLANS["cpu"], n_triplets=16, window_bytes=64 * 4 * D, panels={torch.float32: 5})
     monkeypatch.setitem(blocks.PLANS, "cpu", small)
-    monkeypatch.setattr(module, "PART_BYTES", 30 * 4 * D)
+    monkeypatch.setattr(module, "COPIED_BYTES_AT_ONCE", 30 * 4 * D)
     files = {
         name: FileRows(tmp_path / name, len(own), D) for name, own in (("q", plain.queries), ("p", plain.passages))
     }

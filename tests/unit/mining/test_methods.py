@@ -33,9 +33,7 @@ def test_options_and_defaults():
         ("nv-retriever-95", 0.05), ("nv-retriever-95:relative=none", None), ("simans:relative=0.1", 0.1),
     ],
 )  # fmt: skip
-def test_a_dense_source_stays_below_95_percent_unless_told_otherwise_and_a_preset_is_what_its_paper_says(
-    typed, relative
-):
+def test_a_dense_source_stays_below_95_percent_by_default_and_presets_follow_their_papers(typed, relative):
     (miner,) = parse_miners(f"near={typed}", 10)
     assert isinstance(miner.method, Dense)
     assert miner.method.relative == relative

@@ -10,14 +10,14 @@ from itertools import combinations, permutations
 import pytest
 from rich.console import Console
 
+from secid.analyses.agreement import permutation_p
 from secid.pages.evidence import (
-    LEAKAGE,
-    ONE_COLUMN,
-    SEVERAL_COLUMNS,
+    LEAKAGE_ADVICE,
+    ONE_COLUMN_ADVICE,
+    SEVERAL_COLUMNS_ADVICE,
     agreement_screen,
     chance,
     conclusion,
-    permutation_p,
 )
 from secid.pages.screen import print_page
 from secid.results import Agreement
@@ -51,7 +51,7 @@ def printed(*items, width=80, legend=False):
 def test_the_conclusion_comes_first_and_once():
     text = " ".join(printed(agreement(), agreement(metric="mrr")).split())
     assert text.startswith(chance((agreement(), agreement(metric="mrr"))))
-    assert text.count(SEVERAL_COLUMNS) == text.count(LEAKAGE) == 1
+    assert text.count(SEVERAL_COLUMNS_ADVICE) == text.count(LEAKAGE_ADVICE) == 1
 
 
 def test_the_legend_has_every_number_of_the_tables_and_no_other():
@@ -68,7 +68,7 @@ def test_all_three_have_their_intervals():
 
 @pytest.mark.parametrize(("n_sources", "n_numbers", "possible"), [(4, 1, False), (5, 1, True), (5, 19, False),
                                                                  (6, 19, False), (7, 19, True)])  # fmt: skip
-def test_so_few_sources_tell_no_number_from_chance(n_sources, n_numbers, possible):
+def test_few_sources_distinguish_no_number_from_chance(n_sources, n_numbers, possible):
     items = [agreement(n_sources=n_sources, kendall_tau_b=1.0)] * n_numbers
     assert ("even perfect" in chance(items)) is not possible
 
@@ -93,7 +93,7 @@ def test_only_numbers_beyond_chance_are_named():
     assert ": 0 of 2." in chance([agreement(kendall_tau_b=0.1)] * 2)
 
 
-def test_comparisons_that_chance_explains_are_printed_with_the_legend_alone():
+def test_comparisons_that_chance_explains_are_printed_only_with_the_legend():
     items = [agreement(), agreement(kendall_tau_b=0.1, number="mnrl_loss_pair", metric="mrr")]
     assert [name in printed(*items) for name in ("ECI_sem", "MNRL", "mrr")] == [True, False, False]
     assert [name in printed(*items, legend=True) for name in ("ECI_sem", "MNRL", "mrr")] == [True] * 3
@@ -102,7 +102,7 @@ def test_comparisons_that_chance_explains_are_printed_with_the_legend_alone():
     assert printed(*few, legend=True).count("puts first") == 3
 
 
-def test_a_budget_is_explained_where_it_is_printed():
+def test_a_budget_is_explained_if_it_is_printed():
     assert "\nECI at B: " in printed(agreement(number="ECI at B = 100"))
     assert "\nECI at B: " not in printed(agreement())
 
@@ -122,7 +122,7 @@ def test_numbers_are_named_in_words(key, words):
 
 
 @pytest.mark.parametrize("missing", ["kendall_interval_95", "spearman_interval_95", "regret_interval_95"])
-def test_an_interval_that_is_unknown_is_left_out_alone(missing):
+def test_only_the_unknown_interval_is_left_out(missing):
     assert len(re.findall("[0-9] to ", printed(agreement(**{missing: None})))) == 2
     unknown = dict.fromkeys(("kendall_interval_95", "spearman_interval_95", "regret_interval_95"))
     assert "95\u00a0%" not in printed(agreement(**unknown))
@@ -153,5 +153,7 @@ def test_a_shared_first_place_is_said():
 
 def test_one_column_of_results_and_several():
     several_numbers = (agreement(), agreement(number="mnrl_loss_pair"))
-    assert conclusion(several_numbers).endswith(f"{ONE_COLUMN} {LEAKAGE}")
-    assert conclusion((agreement(metric="a"), agreement(metric="b"))).endswith(f"{SEVERAL_COLUMNS} {LEAKAGE}")
+    assert conclusion(several_numbers).endswith(f"{ONE_COLUMN_ADVICE} {LEAKAGE_ADVICE}")
+    assert conclusion((agreement(metric="a"), agreement(metric="b"))).endswith(
+        f"{SEVERAL_COLUMNS_ADVICE} {LEAKAGE_ADVICE}"
+    )

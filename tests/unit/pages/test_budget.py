@@ -1,4 +1,4 @@
-"""What is said of crossings: their range, and that there are none where sizes forbid it."""
+"""Test the sentences on crossings: their range, and that there are none if sizes forbid it."""
 
 from __future__ import annotations
 
@@ -17,7 +17,7 @@ from tests.unit.pages import samples
 
 @pytest.fixture
 def run() -> Run:
-    """Sources of equal numbers that change places nowhere."""
+    """Sources of equal size that never change places."""
     golden = samples.golden()
     sources = tuple(samples.changed(source, equal_curve=()) for source in golden.sources)
     return samples.replaced(golden, sources=sources, budgets=Budgets(crossings=(), equal_numbers=None))
@@ -28,7 +28,7 @@ def said_of(run: Run) -> Section:
 
 
 def largest(run: Run) -> str:
-    """The end of the range in which no sources change places."""
+    """Return the end of the range in which no sources change places."""
     return said_of(run).paragraphs[1].split()[-1].removesuffix(".")
 
 
@@ -41,7 +41,7 @@ def test_the_range_ends_at_the_largest_budget_of_any_curve(run):
     assert largest(replace(run, sources=(longer, *run.sources[1:]))) == "250,000"
 
 
-def test_equal_size_is_claimed_where_sources_have_it_alone(run):
+def test_equal_size_is_claimed_only_if_sources_have_it(run):
     """An older report may hold neither equal numbers nor curves on them, whatever its sources' sizes."""
     alike = tuple(replace(source, n_queries=30, n_triplets=330) for source in run.sources)
     equal = said_of(replace(run, sources=alike)).paragraphs[0]
@@ -49,7 +49,7 @@ def test_equal_size_is_claimed_where_sources_have_it_alone(run):
     assert ("own sample" in equal, "own sample" in unequal) == (False, True)
 
 
-def test_what_equal_numbers_are_stands_beside_the_crossings(run):
+def test_equal_numbers_are_explained_with_the_crossings(run):
     crossing = Crossing(first="bm25", second="dense", budget=3.44)
     made = samples.replaced(
         run, budgets=Budgets(crossings=(crossing,), equal_numbers=EqualNumbers(n_queries=30, n_triplets=330))
@@ -60,7 +60,7 @@ def test_what_equal_numbers_are_stands_beside_the_crossings(run):
     assert all(part in section.paragraphs[0] for part in ("30 queries", "330 negatives"))
 
 
-def test_sources_of_unequal_numbers_are_shown_on_equal_ones_and_whole_beside_it(run):
+def test_sources_of_unequal_size_are_shown_at_equal_size_and_at_their_own(run):
     """On its own numbers the larger scores higher at B = 10; on equal ones it does not."""
     small, large = run.sources[:2]
     at_one, at_ten = (point for point in small.score.budget_curve if point.budget in (1.0, 10.0))

@@ -56,7 +56,7 @@ def test_attributes_and_bodies_are_escaped():
     assert tag("text", "<b>", class_='"x') == '<text class="&#34;x">&lt;b&gt;</text>'
 
 
-def test_higher_scores_stand_further_right():
+def test_higher_scores_are_further_right():
     run = samples.golden()
     text = forest_chart(run).draw()
     places = [float(x) for x in re.findall(r'<circle cx="([\d.]+)%"[^>]*class="src"', text)]
@@ -64,7 +64,7 @@ def test_higher_scores_stand_further_right():
     assert places == sorted(places, reverse=True)
 
 
-def test_gains_stand_left_and_right_of_the_frozen_encoder():
+def test_gains_are_left_and_right_of_the_frozen_encoder():
     text = gains_chart(probes.with_harm(probes.probe(), 1)).draw()
     places = [float(x) for x in re.findall(r'<circle cx="([\d.]+)%"[^>]*class="src"', text)]
     places = places[:: len(probes.RATES)]  # of the first strip

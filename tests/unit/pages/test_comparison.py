@@ -12,7 +12,13 @@ from rich.console import Console
 
 from secid.analyses.budgets import Budgets, EqualNumbers
 from secid.errors import UsageError
-from secid.pages.comparison import COMPARISON_FORMATS, HARMLESS, UNLIKE, compare, page_of_comparison
+from secid.pages.comparison import (
+    COMPARISON_FORMATS,
+    NEUTRAL_SETTINGS,
+    SCORE_CHANGING_SETTINGS,
+    compare,
+    page_of_comparison,
+)
 from secid.pages.screen import print_page, screen_of
 from secid.pages.text import score_text, without_isolates
 from secid.settings import FIELDS
@@ -84,7 +90,7 @@ def test_a_comparison_of_two_runs_fits_80_columns_with_scores_whole(run):
 
 
 def repaired(run):
-    """The run with its one source to repair repaired."""
+    """The run in which the only source to repair has been repaired."""
     findings = tuple(replace(item, n_negatives=0, share=0.0) for item in run.sources[3].findings)
     clean = replace(run.sources[3], findings=findings, status="no_defects")
     return replace(run, sources=(*run.sources[:3], clean, *run.sources[4:]))
@@ -101,7 +107,7 @@ def test_a_source_that_now_needs_repair_is_the_headline_with_its_defect(run, nam
     assert headline(both).index("poisoned") < headline(both).index("bm25 and dense")
 
 
-def test_scores_statuses_and_findings_of_two_runs_stand_with_their_difference(run):
+def test_scores_statuses_and_findings_of_two_runs_have_their_difference(run):
     dirty = next(source for source in run.sources if source.finding("false_negative").n_negatives)
     findings = tuple(replace(item, n_negatives=0, share=0.0) for item in dirty.findings)
     curve = tuple(replace(point, nats=point.nats + 0.25) for point in dirty.score.budget_curve)
@@ -190,7 +196,7 @@ def test_another_device_or_alias_of_the_encoder_leaves_scores_comparable(run, fi
     assert f"encoder ({field})" in said(found)
 
 
-def test_sources_of_one_run_alone_are_kept_with_gaps(run):
+def test_sources_of_only_one_run_are_kept_with_gaps(run):
     found = compare([("a", run), ("b", replace(run, sources=run.sources[:2]))])
     assert [item.ranks for item in found.sources][2:] == [(3, None), (4, None), (5, None)]
     assert "(dense, poisoned and counterfactual)" in said(found)
@@ -273,7 +279,7 @@ SCORING = (
 
 
 def test_every_setting_is_on_one_side():
-    sides = [*UNLIKE, *SCORING, *HARMLESS]
+    sides = [*SCORE_CHANGING_SETTINGS, *SCORING, *NEUTRAL_SETTINGS]
     assert len(sides) == len(set(sides))
     assert set(sides) == set(FIELDS)
 

@@ -68,7 +68,7 @@ def test_a_newer_minor_version_is_read_and_its_fields_ignored_at_every_level():
     assert to_json(read) == to_json(run)  # its fields are those of this version, so it says so
 
 
-def test_a_byte_order_mark_is_no_part_of_a_report():
+def test_a_byte_order_mark_is_not_part_of_a_report():
     text = "\ufeff" + to_json(samples.golden())
     assert from_json(text) == from_json(text.encode()) == samples.golden()
 
@@ -94,12 +94,12 @@ def test_another_major_version_is_refused(version):
 @pytest.mark.parametrize(
     "text", ["", "[]", "null", "{}", "not json", '{"schema_version": null}', '{"schema_version": "1.0"}']
 )
-def test_what_is_no_report_is_refused(text):
+def test_a_document_that_is_not_a_report_is_refused(text):
     refusal(lambda: from_json(text, "some.json"), InputError, "some.json")
 
 
 @pytest.mark.parametrize("value", ["NaN", "Infinity"])
-def test_what_is_no_number_is_refused(value):
+def test_a_value_that_is_not_a_number_is_refused(value):
     text = to_json(samples.golden())
     made = re.sub(r'"eci_nats": [0-9.e-]+', f'"eci_nats": {value}', text, count=1)
     assert made != text

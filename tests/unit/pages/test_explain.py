@@ -1,4 +1,4 @@
-"""What `secid explain` knows: every column and status of the tables that commands print."""
+"""Test that `secid explain` knows every column and status of the tables that commands print."""
 
 from __future__ import annotations
 
@@ -11,12 +11,12 @@ from secid.errors import UsageError
 from secid.pages.check_page import answer
 from secid.pages.evidence import probe_page
 from secid.pages.explain import GATE_REQUIREMENTS, TERMS, explained, head_words, term_of
-from secid.pages.findings import STATUS
 from secid.pages.formats import RUN_FORMATS
 from secid.pages.gate_page import gate_page, mark
 from secid.pages.page import STATUSES, Table
 from secid.pages.sections import page_of
 from secid.pages.sections.verdict import answer_table
+from secid.pages.statuses import STATUS
 from secid.results import Status
 from secid.results.gate import Outcome
 from secid.settings import DISPLAY_NAMES

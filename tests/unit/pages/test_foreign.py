@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from secid.pages.text import BREAK, markdown, markdown_html, named, plain, short, without_isolates
+from secid.pages.text import WORD_JOINER, markdown, markdown_html, named, plain, short, without_isolates
 from tests.unit.pages.samples import HOSTILE
 
 
@@ -89,7 +89,7 @@ def test_a_line_cannot_begin_a_block(text, start):
 
 
 def test_names_of_hexadecimal_digits_stay_apart():
-    assert markdown("20241105a").replace(BREAK, "") == "20241105a"
+    assert markdown("20241105a").replace(WORD_JOINER, "") == "20241105a"
     assert markdown("20241105a") != markdown("20241105b")
 
 
@@ -99,11 +99,11 @@ def test_within_html_nothing_acts_and_no_backslash_is_added(text):
 
     shown = markdown_html(text)
     assert not re.search(r"[<>|`*_~$\[\]\\]", shown)
-    assert html.unescape(shown).replace(BREAK, "") == plain(text.replace("\u2068", "").replace("\u2069", ""))
+    assert html.unescape(shown).replace(WORD_JOINER, "") == plain(text.replace("\u2068", "").replace("\u2069", ""))
 
 
 def test_plain_words_stay_readable():
     text = "ECI 0.5455, interval 0.5114 to 0.5796 (66 queries); p < 0.01"
     assert markdown(text) == text.replace("<", "&lt;")
     assert markdown("0.5455 to 0.6") == "0.5455 to 0.6"
-    assert BREAK not in markdown("a:b c.d 12345678 e-mail")
+    assert WORD_JOINER not in markdown("a:b c.d 12345678 e-mail")

@@ -1,4 +1,4 @@
-"""What the HTML page does with examples, shared words, and its own style and script."""
+"""Test the examples, shared words, style and script of the HTML page."""
 
 from __future__ import annotations
 
@@ -154,7 +154,7 @@ def test_rows_to_browse_are_cut_and_escaped():
     ("commands", "n_open"),
     [(("", "", "x"), 2), (("x", "", ""), 1), (("", "", "", "", "x"), MAX_OPEN_FINDINGS), (("x",), 1)],
 )
-def test_what_one_command_repairs_stands_open(commands, n_open):
+def test_findings_that_one_command_repairs_are_unfolded(commands, n_open):
     items = tuple(item(f"finding{place}", command) for place, command in enumerate(commands))
     shown, _, folded = to_html(page(*items)).partition('<details class="rest">')
     assert shown.count('<div class="item">') == n_open

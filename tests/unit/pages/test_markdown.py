@@ -10,7 +10,7 @@ import pytest
 from secid.pages.formats import (
     MAX_PAGE_BYTES,
     METHOD_HEADING,
-    REQUESTED,
+    REQUESTED_SECTIONS,
     RUN_FORMATS,
     code_block,
     hard_cut,
@@ -70,7 +70,7 @@ def test_what_a_flag_asked_for_stays_and_the_largest_of_the_rest_go():
     every = replace(section, anchor="guide", title="All", paragraphs=("word " * 390,) * (rest // 1952 + 1))
     assert "Left out to save space: Examples." in to_markdown(replace(page, details=(every,)))
     runs = (samples.guided(RUN), samples.lensed(RUN), SAMPLES["early"], SAMPLES["sliced"])
-    assert {part.anchor for run in runs for part in page_of(run).details} >= REQUESTED
+    assert {part.anchor for run in runs for part in page_of(run).details} >= REQUESTED_SECTIONS
 
 
 def test_a_small_page_is_whole():
@@ -116,7 +116,7 @@ def test_untrusted_marks_make_no_code():
     assert "`" not in markdown(hostile).replace("\\`", "")
 
 
-def test_an_example_without_text_has_its_place_alone():
+def test_an_example_without_text_has_only_its_place():
     blank = TripletExample(path="a.jsonl", line=7, query="", positive="", negative="")
     item = SourceFinding(
         name="empty", n_negatives=1, share=0.1, standard_error=0.1, interval_95=(0.0, 0.2), examples=(blank,)

@@ -1,4 +1,4 @@
-"""What `secid mine` prints, and every reason in words."""
+"""Test what `secid mine` prints, with every reason in words."""
 
 from __future__ import annotations
 
@@ -11,7 +11,7 @@ from rich.console import Console
 from secid.pages import mine_text
 from secid.pages.screen import print_page
 from secid.results.mine import Mined, MinedSource, Suspects, Sweep, Swept, SweptSource, Usage
-from secid.tools.mining.choose import EXCLUDED, WHY
+from secid.tools.mining.choose import EXCLUSION_REASONS, SHORT_ROW_REASONS
 from tests.fake_encoder import HashEncoder
 from tests.snapshots import Snapshot
 
@@ -109,7 +109,9 @@ def test_a_name_cannot_control_the_terminal():
     assert "\u202e" not in text
 
 
-@pytest.mark.parametrize(("names", "words"), [(WHY, mine_text.SHORT_REASONS), (EXCLUDED, mine_text.EXCLUSION_TEXTS)])
+@pytest.mark.parametrize(
+    ("names", "words"), [(SHORT_ROW_REASONS, mine_text.SHORT_REASONS), (EXCLUSION_REASONS, mine_text.EXCLUSION_TEXTS)]
+)
 def test_every_reason_is_in_words(names, words):
     assert set(names) == set(words)
 

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 
-from secid.cli.outputs import check_outputs
+from secid.cli.command import check_outputs
 from secid.errors import OutputError, UsageError
 from secid.files import check_writable, write_whole
 from secid.pages.comparison import COMPARISON_FORMATS, compare, labels
@@ -24,7 +24,7 @@ def run():
 
 
 class Outline(html.parser.HTMLParser):
-    """What a browser would see: tags with attributes, headings, and text outside tags."""
+    """Parses what a browser would see: tags with attributes, headings, and text outside tags."""
 
     def __init__(self, text):
         super().__init__()
@@ -76,7 +76,7 @@ def test_html_is_well_formed_and_outlined(page):
     assert targets <= set(ids)
 
 
-def test_html_asks_for_nothing_and_runs_our_own_script_alone(page):
+def test_html_requests_nothing_and_runs_only_our_own_script(page):
     outline = Outline(page)
     tags = [tag for tag, _ in outline.tags]
     assert tags.count("script") == 1
@@ -138,7 +138,7 @@ def test_a_page_is_written_whole_or_not_at_all_and_its_folder_created(run, tmp_p
     assert sorted(path.name for path in tmp_path.iterdir()) == ["file", "no"]
 
 
-def test_a_label_of_a_folder_that_is_no_utf_8_can_be_written(run):
+def test_a_label_of_a_folder_that_is_not_utf_8_can_be_written(run):
     (label, _) = labels([Path(os.fsdecode(b"d\xff")), Path("other")])
     assert label == "d\ufffd"
     COMPARISON_FORMATS[".json"](compare([(label, run), ("other", run)])).encode("utf-8")

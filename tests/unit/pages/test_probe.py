@@ -70,7 +70,7 @@ def doses_of(*pairs):
     return [replace(probes.dose(rate), pairs=(own,)) for rate, own in zip((1e-5, 4e-5, 1.6e-4), pairs, strict=False)]
 
 
-def test_an_order_differs_only_where_it_is_established_both_ways():
+def test_an_order_differs_only_if_it_is_established_both_ways():
     up, down = pair_of("a", "b", True), pair_of("b", "a", True)
     (found,) = reversals_of(doses_of(up, down, up))
     assert (found.first, found.second, found.first_better, found.second_better) == ("a", "b", (1e-5, 1.6e-4), (4e-5,))
@@ -121,7 +121,7 @@ def test_a_run_s_page_holds_its_probe_and_no_command_for_another(suffix):
 
 
 @pytest.mark.parametrize(("suffix", "fold"), [(".html", 'id="details"'), (".md", "## Method and diagnostics")])
-def test_the_gains_stand_beside_the_score_s_answer(suffix, fold):
+def test_the_gains_are_next_to_the_score_s_answer(suffix, fold):
     page = run_formats(probes.probe())[suffix](RUN)
     assert page.index("gain at 5e-05") < page.index(fold)
     assert suffix == ".md" or '<a href="#probe">Which source trains better</a>' in page
@@ -158,11 +158,11 @@ def test_an_older_run_has_neither():
     assert 'id="probe"' not in RUN_FORMATS[".html"](RUN)
 
 
-def test_the_report_s_document_is_the_run_s_alone():
+def test_the_report_s_document_has_only_the_run():
     assert run_formats(probes.probe())[".json"](RUN) == RUN_FORMATS[".json"](RUN)
 
 
-def test_the_probe_s_time_stands_beside_that_of_scoring():
+def test_the_probe_s_time_is_next_to_that_of_scoring():
     run = replace(golden(), timing={"encode": {"seconds": 3.0, "n_cached": 0}, "measure": {"seconds": 1.0}})
     made = replace(probes.probe(), timing={"train": {"seconds": 200.0, "n_trainings": 18, "n_kept": 0}})
     assert cost_sentence(run, made).replace("\u00a0", " ").replace("\u202f", " ") == (

@@ -1,4 +1,4 @@
-"""What the details state: tables by budget, slice and setting."""
+"""Test the details: tables by budget, slice and setting."""
 
 from __future__ import annotations
 
@@ -9,15 +9,14 @@ import pytest
 
 from secid.analyses.budgets import Budgets, EqualNumbers
 from secid.analyses.registry import ANALYSES
-from secid.pages.examples import example_rows
-from secid.pages.findings import findings_of, sentence
+from secid.pages.findings import example_rows, findings_of, sentence
 from secid.pages.formats import to_markdown
 from secid.pages.glossary import EXPLANATIONS, SETTING_MEANINGS, missing_lines
 from secid.pages.page import foreign, text
-from secid.pages.sections import of_analysis, page_of
+from secid.pages.sections import analysis_part, page_of
 from secid.pages.sections.ablations import ablations_section
 from secid.pages.sections.guide import trusted
-from secid.pages.sections.objectives import NO_SECOND, next_label, objectives_section
+from secid.pages.sections.objectives import NO_SECOND_POSITIVE_NOTE, next_label, objectives_section
 from secid.pages.sections.overlap import overlap_section
 from secid.pages.sections.ranking import pairs_section, ranking_section
 from secid.pages.sections.slices import slices_section, slices_sentence
@@ -207,7 +206,7 @@ def test_objectives_have_a_row_a_source_and_objective_and_the_extremes_of_outsco
     ]
 
 
-def test_where_no_record_has_two_positives_there_is_no_column_of_them():
+def test_without_a_record_with_two_positives_they_have_no_column():
     run = samples.lensed(RUN)
     alone = tuple(item for item in run.analyses["objectives"].objectives if item.strongest_positive is None)
     lens = replace(run.analyses["objectives"], objectives=alone)
@@ -232,8 +231,8 @@ def test_the_next_label_is_weighed_by_what_it_narrows():
         sizes=tuple(item for item in lens.sizes if item.n_positives is None),
     )
     assert "10.0" not in next_label(unknown)
-    assert NO_SECOND in next_label(unknown)
-    assert NO_SECOND not in next_label(lens)
+    assert NO_SECOND_POSITIVE_NOTE in next_label(unknown)
+    assert NO_SECOND_POSITIVE_NOTE not in next_label(lens)
 
 
 class Equal(HashEncoder):
@@ -287,7 +286,7 @@ def _suspected(run, share=0.3):
     return replace(run, sources=sources)
 
 
-def test_suspects_leave_the_findings_where_they_are_no_evidence():
+def test_suspects_leave_the_findings_if_they_are_not_evidence():
     runs = [_suspected(samples.guided(RUN, **numbers)) for numbers in ({}, {"random_share": 0.5})]
     listed = [_titles(trusted(run)) - _titles(RUN) for run in runs]
     assert [len(names) for names in listed] == [1, 0]
@@ -334,5 +333,5 @@ def test_beyond_300_pairs_a_page_has_neighbors_in_the_ranking_and_the_pairs_that
 @pytest.mark.parametrize("name", [analysis.name for analysis in ANALYSES])
 def test_every_analysis_has_a_section_that_is_left_out_without_its_result(name):
     run = samples.guided(samples.separated(samples.sliced(samples.lensed(samples.profiled(RUN)))))
-    assert of_analysis(run, name).title
-    assert of_analysis(replace(run, analyses={}), name) is None
+    assert analysis_part(run, name).title
+    assert analysis_part(replace(run, analyses={}), name) is None

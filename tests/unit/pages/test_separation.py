@@ -1,4 +1,4 @@
-"""What the sections on separation, batches and cost show."""
+"""Test the sections on separation, batches and cost."""
 
 from __future__ import annotations
 

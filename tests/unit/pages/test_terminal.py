@@ -11,11 +11,11 @@ import pytest
 from rich.cells import cell_len
 from rich.console import Console
 
-from secid.pages.findings import status_and_problem
 from secid.pages.glossary import ANSWER_TERMS
 from secid.pages.page import Table, foreign, number
 from secid.pages.screen import print_page, screen, table_lines
 from secid.pages.sections import run_screen
+from secid.pages.statuses import status_and_problem
 from secid.pages.text import plain
 from tests.unit.pages import samples
 from tests.unit.pages.situations import CLEAN, ONE
@@ -127,7 +127,7 @@ def test_the_repair_follows_the_defects_that_it_drops():
     assert "--finding length" in "".join(lines[repair:])
 
 
-def test_the_legend_is_printed_where_it_is_asked_for():
+def test_the_legend_is_printed_on_request():
     assert not any(f"\n{term}: " in printed(RUN) for term in ANSWER_TERMS)
     assert all(f"\n{term}: " in printed(RUN, legend=True) for term in ANSWER_TERMS)
 

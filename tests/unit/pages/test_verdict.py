@@ -1,4 +1,4 @@
-"""What the verdict, the answer table and the findings state, on runs whose numbers say so."""
+"""Test the verdict, the answer table and the findings, on runs with planted numbers."""
 
 from __future__ import annotations
 
@@ -8,17 +8,7 @@ from dataclasses import replace
 
 import pytest
 
-from secid.pages.findings import (
-    SHOWN_SAME,
-    above_limits,
-    findings_of,
-    heat_table,
-    most_urgent,
-    ranked,
-    same_lines,
-    statuses,
-    statuses_line,
-)
+from secid.pages.findings import MAX_SAME_PAIRS, findings_of, heat_table, most_urgent, ranked, same_lines
 from secid.pages.glossary import skipped_lines
 from secid.pages.page import STATUSES as WORDS
 from secid.pages.sections import page_of
@@ -33,8 +23,8 @@ from secid.pages.sections.verdict import (
     notes,
     scored_line,
     verdict,
-    warning_sentences,
 )
+from secid.pages.statuses import above_limits, statuses, statuses_line, warning_sentences
 from secid.pages.text import named, percent, without_isolates
 from secid.results import Example, RunWarning
 from secid.results.catalogue import FINDINGS
@@ -63,13 +53,13 @@ def column(table, title):
 
 
 def with_finding(name, share, n=90, source=1, **fields):
-    """A run without findings but this one."""
+    """Return a run with only this finding."""
     found = tuple(finding(name, share, n) if item.name == name else item for item in CLEAN.sources[source].findings)
     made = samples.changed(CLEAN.sources[source], findings=found, **fields)
     return replace(CLEAN, sources=(*CLEAN.sources[:source], made, *CLEAN.sources[source + 1 :]))
 
 
-def test_sources_to_leave_come_before_those_to_repair_and_others_are_not_named_beside_them():
+def test_sources_not_to_use_come_before_those_to_repair_and_others_are_not_named():
     run = with_status("no_defects", "repair", "unusable", "repair")
     text = without_isolates(statuses_line(run.sources))
     left, repaired = text.split(", and repair ")
@@ -150,7 +140,7 @@ def test_sources_with_defects_within_the_limits_are_not_called_free_of_them():
     assert statuses((first, second)).startswith("Repair ")
 
 
-def test_one_label_per_query_is_said_beside_the_status_with_the_cheapest_check_next():
+def test_one_label_per_query_is_named_with_the_status_and_the_cheapest_check_follows():
     one = replace(CLEAN, one_positive=True)
     assert answer(one).startswith("No defects found with one label per query in ")
     text = verdict(one)[1]
@@ -185,7 +175,7 @@ def test_where_random_passages_score_is_a_note(differences, said):
     assert bool(text) is bool(said)
 
 
-def test_what_is_not_ranked_stands_below_the_others_with_its_reason_and_competes_with_none():
+def test_a_source_that_is_not_ranked_comes_last_with_its_reason_and_competes_with_none():
     run = samples.profiled(CLEAN)
     *others, last = (source.name for source in run.sources)
     assert [row[0] for row in answer_table(run, full=True).rows][:5] == [*others, last]
@@ -203,7 +193,7 @@ def test_what_is_not_ranked_stands_below_the_others_with_its_reason_and_competes
     turned = samples.unranked(run, others[0], reason="apart")
     assert [row[0] for row in answer_table(turned, full=True).rows][:5] == [*others[1:], last, others[0]]
     assert "A" in column(answer_table(turned, full=True), "tie")
-    assert others[0] not in answer(turned).split("; ")[-1]
+    assert others[0] not in answer(turned).split(". ")[-1]
 
 
 def test_the_reference_controls_are_the_last_rows_and_have_no_status():
@@ -229,28 +219,29 @@ def test_a_single_source_has_no_rank():
 
 def test_the_verdict_says_which_sources_have_the_highest_score():
     def said(run):
-        return without_isolates(answer(run)).removesuffix(".").split("; ")[1:]
+        return without_isolates(answer(run)).removesuffix(".").split(". ")[1:]
 
-    hardest = "counterfactual is the hardest"
-    assert said(compared(CLEAN, False)) == [f"no two scores differ significantly, and {hardest}"]
+    hardest = "The hardest is counterfactual"
+    assert said(compared(CLEAN, False)) == ["No two scores differ significantly", hardest]
     near = [samples.changed(source, hardness=CLEAN.sources[0].hardness) for source in CLEAN.sources]
-    assert said(compared(replace(CLEAN, sources=tuple(near)), False)) == ["no two scores differ significantly"]
+    assert said(compared(replace(CLEAN, sources=tuple(near)), False)) == ["No two scores differ significantly"]
     assert said(replace(CLEAN, comparisons=())) == []
     assert said(compared(CLEAN, True)) == [f"{NAMES[0]} has the highest score"]
     one = [replace(pair, established=pair.second == NAMES[-1]) for pair in CLEAN.comparisons]
     tied = replace(CLEAN, comparisons=tuple(one))
     assert said(tied) == [
-        f"{NAMES[0]}, {NAMES[1]}, {NAMES[2]} and {NAMES[3]} tie for the highest score, and dense is the hardest"
+        f"{NAMES[0]}, {NAMES[1]}, {NAMES[2]} and {NAMES[3]} tie for the highest score",
+        "The hardest is dense",
     ]
     repaired = samples.changed(CLEAN.sources[0], status="repair")
     others = replace(compared(CLEAN, True), sources=(repaired, *CLEAN.sources[1:]))
-    assert said(others) == [f"of the others, {NAMES[1]} has the highest score"]
+    assert said(others) == [f"Of the others, {NAMES[1]} has the highest score"]
     for run in (CLEAN, others):
         apart = samples.unranked(samples.profiled(compared(run, True)), NAMES[-1], reason="apart")
-        assert said(apart)[-1].startswith("of those ranked without defects, ")
+        assert said(apart)[-1].startswith("Of those ranked without defects, ")
 
 
-def test_a_sample_is_named_beside_the_score():
+def test_a_sample_is_named_with_the_score():
     sampled = samples.changed(RUN.sources[0], n_records=20, n_not_sampled=46)
     run = replace(RUN, sources=(sampled, *RUN.sources[1:]))
     assert "Sample: up to 20 of 66 records per source;" in scored_line(run)
@@ -263,7 +254,7 @@ def test_sources_that_are_not_compared_with_each_other_do_not_tie():
     pairs = [pair for pair in every.comparisons if {pair.first, pair.second} <= {first, second, third}]
     apart = [pair for pair in pairs if {pair.first, pair.second} != {first, second}]
     text = without_isolates(answer(samples.replaced(every, comparisons=tuple(apart))))
-    assert f"no score is significantly above those of {first} and {second}, which are not all compared" in text
+    assert f"No score is significantly above those of {first} and {second}, which are not all compared" in text
 
 
 def test_sources_that_are_not_compared_are_groups_of_their_own():
@@ -278,7 +269,7 @@ def test_sources_that_are_not_compared_are_groups_of_their_own():
         "Compare scores only within a group; the groups share too few queries: "
         f"{first} and {third}; {second} and {NAMES[3]}."
     )
-    assert f"of {second} and {NAMES[3]}, {second} has the highest score" in without_isolates(answer(run))
+    assert f"Of {second} and {NAMES[3]}, {second} has the highest score" in without_isolates(answer(run))
     assert answer_table(compared(CLEAN, True), full=True).breaks == {5}, "only above the controls"
 
 
@@ -356,7 +347,7 @@ def test_the_answer_has_a_row_a_source_with_its_numbers():
 
 
 @pytest.mark.parametrize("entry", FINDINGS.values(), ids=FINDINGS.keys())
-def test_a_finding_is_listed_above_its_limit_alone(entry):
+def test_a_finding_is_listed_only_above_its_limit(entry):
     def listed(share):
         run = with_finding(entry.name, share)
         return [item.name for _, item in ranked(run, run.sources[1])]
@@ -450,7 +441,7 @@ def test_a_source_to_repair_without_a_command_says_why_however_few_findings_are_
 
 @pytest.mark.parametrize("limit", [1, 2, 5])
 def test_each_source_to_repair_comes_first_with_its_command_however_few_findings_are_shown(limit):
-    """bm25 has the most urgent findings of the run, but none that decides a status."""
+    """bm25 has the most urgent findings of the run, but no finding of bm25 decides its status."""
     run = with_status("no_defects", "repair", "repair", "unusable", "repair")
     urgent = tuple(
         replace(item, share=0.9, n_negatives=90) if FINDINGS[item.name].urgency <= 2 and not FINDINGS[item.name].counted
@@ -493,7 +484,7 @@ def test_sources_with_the_same_negatives_are_named_below_the_table(lacking):
     assert [overlap.first in line for line in lines] == [True] * (lacking is None)
     many = samples.replaced(run, overlap=(overlap,) * 5)
     more = ["2 more pairs of sources with the same negatives: see “What the sources share”."]
-    assert same_lines(many)[SHOWN_SAME:] == more * (lacking is None)
+    assert same_lines(many)[MAX_SAME_PAIRS:] == more * (lacking is None)
 
 
 def test_the_number_that_a_repair_drops_is_said_if_it_is_not_that_of_the_finding():
@@ -567,7 +558,7 @@ def test_a_source_without_a_value_against_a_control_is_named(difference):
     assert outcome(some, "random").missing == NAMES[3:]
 
 
-def test_a_source_without_a_hardness_is_named_beside_the_range():
+def test_a_source_without_a_hardness_is_named_with_the_range():
     sources = (replace(RUN.sources[0], hardness=None), *RUN.sources[1:])
     (text,) = [line for line in notes(replace(RUN, sources=sources)) if "Hardness runs" in line]
     assert f"not evaluated: {NAMES[0]}" in without_isolates(text)

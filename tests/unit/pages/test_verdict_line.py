@@ -12,8 +12,8 @@ from typing import Any, get_args
 import pytest
 
 from secid import api
-from secid.pages.findings import status_of
 from secid.pages.formats import verdict_line
+from secid.pages.statuses import status_of
 from secid.results import Run, Status
 from secid.results.check import AUDIT_SCHEMA_VERSION, Audit, AuditedSource, Labels
 from tests.snapshots import situations

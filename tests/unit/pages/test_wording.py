@@ -1,4 +1,4 @@
-"""What the pages say, word for word, in tests/snapshots: of the golden run, and where a rule says something else."""
+"""Compare pages with tests/snapshots: those of the golden run, and of runs for which a rule says something else."""
 
 from __future__ import annotations
 
@@ -32,7 +32,7 @@ def test_the_terminal(snapshot):
 
 
 def shortened(text):
-    """The page with the first row alone of each of its tables."""
+    """Return the page with only the first row of each table."""
     every = text.splitlines()
     is_row = [line.startswith("| ") for line in every]
     is_rule = [line.startswith("| --") for line in every]

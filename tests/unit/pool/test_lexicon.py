@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import copy
 import random
 from pathlib import Path
 from types import SimpleNamespace
@@ -9,10 +10,9 @@ from types import SimpleNamespace
 import numpy as np
 import pytest
 
-from secid.pool import Lexicon, TokenSets, coverage, token_stream, tokens, workers
+from secid.pool import Lexicon, TokenSets, coverage, token_stream, tokens
 from secid.pool.coverage import DocumentFrequencies, frequencies, merge_frequencies
 from secid.pool.texts import TextSpool
-from secid.pool.workers import in_child_process
 from secid.triplets.table import CoverageTables, lexicons_of
 
 WORDS = [f"{stem}{ending}" for stem in ("river", "stone", "über", "load", "x") for ending in ("", "s", "7", "-ing")]
@@ -88,7 +88,7 @@ def test_no_tables_merge_to_the_empty_one():
 
 
 @pytest.mark.parametrize(("query", "passage", "shared"), [("a", "b", True), ("é", "b", False), ("a", "हिन्दी", False)])
-def test_texts_of_ascii_alone_share_their_tokens(tmp_path, query, passage, shared):
+def test_texts_of_only_ascii_share_their_tokens(tmp_path, query, passage, shared):
     stores = []
     for role, texts in (("query", ["one two", query]), ("passage", ["two", "three", passage])):
         spool = TextSpool(role, tmp_path / role)
@@ -99,18 +99,39 @@ def test_texts_of_ascii_alone_share_their_tokens(tmp_path, query, passage, share
     assert tables.lexicon("whitespace") is not tables.lexicon("alphanumeric")
 
 
-def test_lexicons_of_a_child_process_give_the_same_coverage(tmp_path, monkeypatch):
-    monkeypatch.setattr(workers, "MIN_TEXTS_FOR_PROCESSES", 0)
+@pytest.mark.parametrize("last", ["b", "é"])  # with "é", alphanumeric2 has token sets of its own
+def test_coverage_by_shared_or_partial_token_sets_equals_that_by_separate_ones(tmp_path, last):
+    rows = SimpleNamespace(query=np.array([0, 0, 1, 1]), positive=np.zeros(4, int), negative=np.array([0, 1, 2, 3]))
+    stores = []
+    texts_of = {"query": ["a tale of two", "1 or b c"], "passage": ["a two", "tale", "c or  d", last]}
+    for role, texts in texts_of.items():
+        spool = TextSpool(role, tmp_path / role)
+        spool.add(texts)
+        stores.append(spool.store()[0])
+    plan = SimpleNamespace(queries=stores[0], passages=stores[1])
+    names = [
+        (name, corpus) for name in ("alphanumeric", "alphanumeric2", "trigrams") for corpus in ("pooled", "uniform")
+    ]
+    together = CoverageTables(plan, [rows], tmp_path)
+    for name in ("alphanumeric", "alphanumeric2", "trigrams"):
+        together.lexicon(name, with_others=name == "alphanumeric")
+    assert (together.lexicon("alphanumeric2") is together.lexicon("alphanumeric")) == last.isascii()
+    for name, covered in zip(names, together.negatives(rows, names), strict=True):
+        alone = CoverageTables(plan, [rows], tmp_path)
+        np.testing.assert_array_equal(covered, alone.negatives(rows, [name])[0])
+        assert covered.min() < covered.max()
+
+
+def test_lexicons_that_another_process_gets_give_the_same_coverage(tmp_path):
+    """A deep copy has what a process would get. tests/unit/scoring/test_progress.py counts in a real one."""
     stores = []
     for role, texts in (("query", ["one two", "drei vier é"]), ("passage", ["two three", "vier", "one", "é two"])):
         spool = TextSpool(role, tmp_path / role)
         spool.add(texts)
         stores.append(spool.store()[0])
     names, counted = ["alphanumeric", "trigrams"], np.array([True, True, False, True])
-    (tmp_path / "child").mkdir()
-    expected = lexicons_of(names, *stores, counted, tmp_path)
-    with in_child_process(1, 2, lexicons_of, names, *stores, counted, tmp_path / "child") as wait:
-        found = wait()
+    expected = lexicons_of(names, *stores, counted, tmp_path, "alphanumeric")
+    found = copy.deepcopy(expected)
     pairs = np.array([0, 0, 1, 1]), np.array([0, 2, 1, 3])
     for name in names:
         own, other = expected[name], found[name]

@@ -1,4 +1,4 @@
-"""What a plan of a sample keeps of the rows outside it: their labels, and no texts."""
+"""Test what a plan of a sample keeps of the other rows: their labels, but no texts."""
 
 from __future__ import annotations
 

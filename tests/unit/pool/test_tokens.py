@@ -34,7 +34,7 @@ def test_token_sets_equal_the_plain_meaning(texts, tokenizer):
 
 
 @pytest.mark.parametrize("tokenizer", sorted(SPLITTERS))
-def test_every_character_of_one_byte_stands_in_words_or_between_them(tokenizer):
+def test_every_one_byte_character_is_in_words_or_between_them(tokenizer):
     texts = [f"ab{chr(code)}cd" for code in range(256)]
     assert token_stream(texts, tokenizer)[1].tolist() == [len(SPLITTERS[tokenizer](text)) for text in texts]
 

@@ -1,4 +1,4 @@
-"""Child processes: the same results whatever their number, clear errors, and none that outlives its parent."""
+"""Child processes give the same results whatever their number, report clear errors, and end with their parent."""
 
 from __future__ import annotations
 
@@ -31,7 +31,7 @@ def any_number_of_texts(monkeypatch):
 
 def test_findings_do_not_depend_on_the_number_of_workers(tmp_path, monkeypatch):
     monkeypatch.setattr(openings, "FACTS_AT_ONCE", 7)
-    monkeypatch.setattr(copies, "PAIRS_AT_ONCE", 5)
+    monkeypatch.setattr(copies, "COMPARED_PAIRS_AT_ONCE", 5)
     others = [
         "n/a",
         "Die Ziegen klettern über die steilen Felsen oberhalb des Tals.",
@@ -60,7 +60,7 @@ def test_an_error_of_a_worker_is_that_of_the_function():
         list(some.map(int, ["1", "ham"]))
 
 
-def test_what_runs_beside_gives_its_result_or_its_error():
+def test_a_child_process_gives_its_result_or_its_error():
     with workers.in_child_process(1, 2, pow, 2, 5) as result:
         assert [result(), result()] == [32, 32]
     with workers.in_child_process(1, 2, int, "ham") as result, pytest.raises(ValueError, match="ham"):
@@ -72,7 +72,7 @@ def test_what_runs_beside_gives_its_result_or_its_error():
         result()
 
 
-def test_what_runs_beside_ends_with_the_block():
+def test_a_child_process_ends_with_the_block():
     began = time.monotonic()
     with pytest.raises(KeyError), workers.in_child_process(1, 2, time.sleep, 600):
         raise KeyError
@@ -117,7 +117,7 @@ with workers.in_child_process(1, 2, time.sleep, 600), workers.Workers(1, 2) as s
 
 
 def start(path: Path, script: str) -> subprocess.Popen[bytes]:
-    """Run a script in a process group of its own, which a signal reaches as Ctrl-C does."""
+    """Run a script in a separate process group, so that a signal reaches the whole group as Ctrl-C does."""
     path.write_text(script, encoding="utf-8")
     environment = {**os.environ, "PYTHONPATH": os.pathsep.join(sys.path)}
     pipes = {"stdout": subprocess.PIPE, "stderr": subprocess.PIPE}
@@ -179,7 +179,7 @@ def test_a_child_that_is_ended_ends_its_own_children_and_leaks_nothing(tmp_path)
 
 
 def family(pid):
-    """A process and all that it has started, and they."""
+    """Return a process and all its descendants."""
     try:
         children = Path(f"/proc/{pid}/task/{pid}/children").read_text().split()
     except OSError:  # it has ended

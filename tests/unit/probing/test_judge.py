@@ -24,12 +24,12 @@ def differences(seed: int, n_seeds: int, of_groups: float, of_runs: float, of_re
 
 
 def alone(values: np.ndarray, group: np.ndarray = GROUP, fold: np.ndarray = FOLD) -> Gap:
-    """Of one difference, with the error between runs that it shows itself."""
+    """Return one difference, with the between-run error of its own values."""
     return gap(values, group, between_runs(np.stack([values, np.zeros_like(values)]), fold))
 
 
 def coverage(n_seeds: int, *deviations: float) -> tuple[float, float]:
-    """Share of 1,500 simulations in which the interval holds 0: as it is, and with the error of the queries alone."""
+    """Share of 1,500 simulations in which the interval holds 0: with both errors, and with that of the queries."""
     hits = []
     for seed in range(1500):
         item = alone(differences(seed, n_seeds, *deviations))

@@ -49,7 +49,7 @@ def files(folder: Path) -> list[Path]:
     return sorted((folder / "cache" / "probes").glob("*.json"))
 
 
-def test_a_killed_probe_goes_on_to_the_same_table(tmp_path: Path, runs: list[TrainingRun]) -> None:
+def test_a_killed_probe_resumes_with_the_same_table(tmp_path: Path, runs: list[TrainingRun]) -> None:
     tiny_encoder(tmp_path / "encoder")
     child = fork([], tmp_path, tmp_path / "said", probe_planted)
     end = time.monotonic() + 120
@@ -79,25 +79,25 @@ def test_a_probe_that_is_done_trains_nothing(
     assert CacheFolder.of(settings_of(tmp_path)).info().n_trainings == len(files(tmp_path)) > 0
 
 
-@pytest.mark.parametrize(
-    "damage",
-    [
-        lambda text: "", lambda text: text[:-9], lambda text: text.replace("[[", "[[7"),
-        lambda text: text.replace("0.", "NaN, 0.", 1), lambda text: text.split("\n")[1],
-    ],
-)  # fmt: skip
+DAMAGES: list[Callable[[str], str]] = [
+    lambda text: "", lambda text: text[:-9], lambda text: text.replace("[[", "[[7"),
+    lambda text: text.replace("0.", "NaN, 0.", 1), lambda text: text.split("\n")[1],
+]  # fmt: skip
+
+
 def test_a_damaged_file_is_trained_again(
-    task: Task, encoder: TransformerEncoder, tmp_path: Path, runs: list[TrainingRun], damage: Callable[[str], str]
+    task: Task, encoder: TransformerEncoder, tmp_path: Path, runs: list[TrainingRun]
 ) -> None:
     small = replace(task, negatives={"hard": task.negatives["hard"]}, controls={})
     first = probed(small, encoder, tmp_path)
-    runs.clear()
     victim = files(tmp_path)[0]
     before = victim.read_text(encoding="utf-8")
-    victim.write_text(damage(before), encoding="utf-8")
-    assert probed(small, encoder, tmp_path) == first
-    assert len(runs) == 1
-    assert victim.read_text(encoding="utf-8") == before
+    for place, damage in enumerate(DAMAGES):
+        runs.clear()
+        victim.write_text(damage(before), encoding="utf-8")
+        assert probed(small, encoder, tmp_path) == first, place
+        assert len(runs) == 1, place
+        assert victim.read_text(encoding="utf-8") == before, place
 
 
 def test_a_folder_that_cannot_be_written_costs_no_result(
@@ -121,7 +121,7 @@ def name_of(
 
 
 def moved(lists: RowLists) -> RowLists:
-    """With the first two passages swapped."""
+    """Return the lists with the first two passages swapped."""
     return replace(lists, ids=np.concatenate([lists.ids[1::-1], lists.ids[2:]]))
 
 
@@ -159,18 +159,15 @@ OTHERS: list[tuple[dict[str, Any], dict[str, Any], dict[str, Any]]] = [
 ]  # fmt: skip
 
 
-@pytest.mark.parametrize(("options", "settings", "recipe"), OTHERS)
-def test_other_settings_use_no_kept_training(
-    task: Task, folder: Path, tmp_path: Path, runs: list[TrainingRun], options: Any, settings: Any, recipe: Any
-) -> None:
+def test_other_settings_use_no_kept_training(task: Task, folder: Path, tmp_path: Path, runs: list[TrainingRun]) -> None:
     one = replace(task, negatives={"hard": task.negatives["hard"]}, controls={})
     short = replace(QUICK, n_seeds=1)
     probed(one, tiny_encoder(folder), tmp_path, short)
-    first = list(runs)
-    runs.clear()
-    probed(one, tiny_encoder(folder, **recipe), tmp_path, replace(short, **options), **settings)
-    trained = {run.fold for run in runs if run.source}
-    assert trained == {run.fold for run in first if run.source}
+    folds = {run.fold for run in runs if run.source}
+    for options, settings, recipe in OTHERS:
+        runs.clear()
+        probed(one, tiny_encoder(folder, **recipe), tmp_path, replace(short, **options), **settings)
+        assert {run.fold for run in runs if run.source} == folds, (options, settings, recipe)
 
 
 def test_clearing_the_cache_removes_trainings_and_no_other_file(

@@ -16,8 +16,16 @@ from torch import Tensor
 from secid.encode.device import Replica
 from secid.encode.transformer import TransformerEncoder
 from secid.errors import EncoderError
-from secid.tools.probing.learner import MAX_NORM, WARM_UP, WEIGHT_DECAY, DivergedError, Learner, Step
-from secid.tools.probing.losses import Sides, training_loss
+from secid.tools.probing.learner import (
+    MAX_GRADIENT_NORM,
+    WARM_UP_SHARE,
+    WEIGHT_DECAY,
+    DivergedError,
+    Learner,
+    Sides,
+    Step,
+    training_loss,
+)
 from tests.snapshots import refusal
 from tests.tiny_probe import tiny_encoder
 
@@ -60,10 +68,10 @@ def test_the_loss_is_that_of_sentence_transformers_where_nothing_is_masked(folde
 
 
 def plain_steps(folder: Path, n_steps: int, rate: float, clip: bool = True) -> dict[str, Tensor]:
-    """The weights after steps written with sentence-transformers and torch alone, without dropout."""
+    """Return the weights after steps written only with sentence-transformers and torch, without dropout."""
     model = SentenceTransformer(str(folder), device="cpu").eval()
     optimizer = torch.optim.AdamW(model.parameters(), lr=rate, weight_decay=WEIGHT_DECAY)
-    rise = max(1, round(WARM_UP * n_steps))
+    rise = max(1, round(WARM_UP_SHARE * n_steps))
     for number in range(n_steps):
         for part in optimizer.param_groups:
             part["lr"] = rate * min((number + 1) / rise, (n_steps - number) / max(1, n_steps - rise))
@@ -77,7 +85,7 @@ def plain_steps(folder: Path, n_steps: int, rate: float, clip: bool = True) -> d
         optimizer.zero_grad()
         loss.backward()
         if clip:
-            torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_NORM)
+            torch.nn.utils.clip_grad_norm_(model.parameters(), MAX_GRADIENT_NORM)
         optimizer.step()
     return {name: weight.detach() for name, weight in model.named_parameters()}
 
@@ -157,7 +165,7 @@ def test_ranking_needs_no_more_memory_than_there_is(
     assert (rows_of(learner) - expected).abs().max() < 1e-6
 
 
-def test_a_text_that_does_not_fit_alone_is_an_error(
+def test_a_single_text_that_does_not_fit_is_an_error(
     encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     learner = learner_of(encoder)
@@ -189,7 +197,7 @@ def test_other_errors_are_not_taken_for_memory(encoder: TransformerEncoder, monk
         fit(learner)
 
 
-def test_a_loss_that_is_no_number_ends_the_training(encoder: TransformerEncoder) -> None:
+def test_a_loss_that_is_not_finite_ends_the_training(encoder: TransformerEncoder) -> None:
     learner = learner_of(encoder)
     with pytest.raises(DivergedError, match="step 2"):
         fit(learner, 3, 1e38)
@@ -200,10 +208,10 @@ def test_a_loss_that_is_no_number_ends_the_training(encoder: TransformerEncoder)
     assert torch.equal(rows_of(learner), rows_of(other)), "nothing of it is left"
 
 
-def test_a_gradient_that_is_no_number_ends_the_training(
+def test_a_gradient_that_is_not_finite_ends_the_training(
     encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """In the last step no further loss would show it."""
+    """After the last step, no further loss would reveal it."""
     learner = learner_of(encoder)
     learner._weights[0].register_hook(lambda gradient: gradient * torch.nan)
     with pytest.raises(DivergedError, match="norm of its gradient nan"):
@@ -240,7 +248,7 @@ def test_the_encoder_itself_is_not_trained(folder: Path) -> None:
     assert np.array_equal(own.encode(PASSAGES, "passage"), before)
 
 
-def test_lora_trains_adapters_alone(encoder: TransformerEncoder) -> None:
+def test_lora_trains_only_adapters(encoder: TransformerEncoder) -> None:
     learner = learner_of(encoder, lora=True)
     parameters = dict(learner._replica.model.named_parameters())
     before = {name: weight.detach().clone() for name, weight in parameters.items()}

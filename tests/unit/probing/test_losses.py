@@ -1,4 +1,4 @@
-"""Which passages a step compares under each loss, and what a guide leaves out."""
+"""Test which passages a step compares under each loss, and what a guide leaves out."""
 
 from __future__ import annotations
 
@@ -11,8 +11,7 @@ import pytest
 from secid.encode.transformer import TransformerEncoder
 from secid.progress import Silent
 from secid.settings import Settings
-from secid.tools.probing.learner import Step, TrainingRun, steps_of
-from secid.tools.probing.losses import MAX_POSITIVES, Guidance, Objective
+from secid.tools.probing.learner import MAX_POSITIVES, Guidance, Objective, Step, TrainingRun, steps_of
 from secid.tools.probing.options import PASSAGE_CHOICES
 from secid.tools.probing.task import NegativeSource, RowLists, Task
 

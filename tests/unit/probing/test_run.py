@@ -74,7 +74,7 @@ def of(outcome: Probe, name: str) -> Any:
 
 
 def two_of(task: Task) -> Task:
-    """Without the source that is there twice."""
+    """Return the task without the repeated source."""
     return replace(task, negatives={name: task.negatives[name] for name in ("hard", "easy")})
 
 
@@ -147,7 +147,7 @@ def test_other_batches_for_each_source_are_noticed(
 
 
 def test_lora_learns_the_signal_too(task: Task, encoder: TransformerEncoder) -> None:
-    lora = probed(two_of(task), encoder, replace(PLANTED, lora=True, rates=(2e-2,)))
+    lora = probed(replace(two_of(task), controls={}), encoder, replace(PLANTED, lora=True, rates=(2e-2,)))
     assert pair(lora, "hard", "easy").gap.value > 0
 
 
@@ -199,7 +199,7 @@ def test_without_a_gain_nothing_is_ranked(task: Task, encoder: TransformerEncode
     assert len(outcome.doses[0].pairs) == 3
 
 
-def test_a_gain_of_a_control_is_none_of_a_source(
+def test_a_gain_of_a_control_does_not_count_for_a_source(
     task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     real = training.train_and_rank
@@ -241,20 +241,28 @@ def test_a_clearly_worse_source_stops_and_no_control_does(task: Task, encoder: T
     assert notes.done == sum(total for _, total in notes.stages)
 
 
-def test_each_dose_is_that_of_a_probe_of_its_own(task: Task, encoder: TransformerEncoder, outcome: Probe) -> None:
-    both = probed(task, encoder, replace(PLANTED, rates=(3e-3, 1e-9)))
-    assert [dose.rate for dose in both.doses] == [3e-3, 1e-9]
-    assert both.doses[0] == outcome.doses[0]
-    assert [dose.not_evaluated for dose in both.doses] == [None, "no_gain"]
-    assert both.abstained is None
-    assert both.reversals == ()
+def test_each_dose_is_that_of_a_probe_of_its_own_also_beside_one_that_diverges(
+    task: Task, encoder: TransformerEncoder, outcome: Probe
+) -> None:
+    notes = Notes()
+    three = probed(task, encoder, replace(PLANTED, rates=(3e-3, 1e-9, 1e38)), notes)
+    assert [dose.rate for dose in three.doses] == [3e-3, 1e-9, 1e38]
+    assert three.doses[0] == outcome.doses[0], "nothing of the other rates is left"
+    assert [dose.not_evaluated for dose in three.doses] == [None, "no_gain", "diverged"]
+    lost = three.doses[2]
+    assert (lost.sources, lost.pairs) == ((), ())
+    assert lost.divergence == Divergence(source="hard", is_control=False, fold=1, seed=1, step=2)
+    assert three.abstained is None
+    assert three.reversals == ()
+    totals = [total for _, total in notes.places]
+    assert totals == sorted(totals, reverse=True)
 
 
 def test_sources_that_change_places_are_named(
     task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     """At the second rate each source is trained on the negatives of the other."""
-    real, own = training.steps_of, two_of(task)
+    real, own = training.steps_of, replace(two_of(task), controls={})
 
     def swapped(task: Task, negatives: RowLists, run: TrainingRun, *rest: Any) -> Iterator[Step]:
         other = {NegativeSource("hard"): NegativeSource("easy"), NegativeSource("easy"): NegativeSource("hard")}
@@ -282,24 +290,10 @@ def test_measures_of_each_query_have_the_reported_means(outcome: Probe, task: Ta
             assert np.mean(values) == pytest.approx(getattr(source.trained, name), abs=5e-5)
 
 
-def test_a_dose_that_diverges_says_at_which_run_and_step_and_the_others_go_on(
-    task: Task, encoder: TransformerEncoder, outcome: Probe
-) -> None:
-    notes = Notes()
-    both = probed(task, encoder, replace(PLANTED, rates=(3e-3, 1e38)), notes)
-    assert both.doses[0] == outcome.doses[0], "nothing of the other rate is left"
-    lost = both.doses[1]
-    assert (lost.not_evaluated, lost.sources, lost.pairs) == ("diverged", (), ())
-    assert lost.divergence == Divergence(source="hard", is_control=False, fold=1, seed=1, step=2)
-    assert both.abstained is None
-    totals = [total for _, total in notes.places]
-    assert totals == sorted(totals, reverse=True)
-
-
-def test_a_vector_that_is_no_number_is_not_ranked(
+def test_a_vector_that_is_not_finite_is_not_ranked(
     task: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    """Of the frozen encoder it is an error that names the text; after training the dose is lost."""
+    """Before training, the error names the text. After training, the dose has no result."""
     runs: list[TrainingRun] = []
     damaged = {3e-3}
     real = Learner.rows

@@ -1,4 +1,4 @@
-"""What all sources are trained and judged on: rows, cuts, controls, batches, candidates."""
+"""Test what all sources are trained and judged on: rows, cuts, controls, batches, candidates."""
 
 from __future__ import annotations
 
@@ -17,8 +17,7 @@ from secid.errors import InputError
 from secid.progress import Silent
 from secid.settings import Settings
 from secid.tools.probing import task as candidates
-from secid.tools.probing.learner import TrainingRun, steps_of
-from secid.tools.probing.losses import Objective
+from secid.tools.probing.learner import Objective, TrainingRun, steps_of
 from secid.tools.probing.task import NegativeSource, Task, candidates_of
 from tests.snapshots import refusal
 from tests.tiny_probe import Row, task_of
@@ -147,7 +146,7 @@ def test_many_passages_are_cut_to_the_deepest_lists_that_fit(
     many: Task, encoder: TransformerEncoder, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     rows, n = np.arange(30), len(many.passages)
-    monkeypatch.setattr(candidates, "DEEPEST_LIST", 6)
+    monkeypatch.setattr(candidates, "MAX_LIST_DEPTH", 6)
     passages, queries = many.passages.take(np.arange(n)), many.queries.take(many.query[rows])
     scores = encoder.encode(queries, "query") @ encoder.encode(passages, "passage").T
     dense = np.argsort(-scores, axis=1, kind="stable")
@@ -158,20 +157,20 @@ def test_many_passages_are_cut_to_the_deepest_lists_that_fit(
         own |= {int(place) for row in dense for place in row[:depth]}
         return own | {int(id_) for lists in many.negatives.values() for row in rows for id_ in lists.of(row)[:depth]}
 
-    monkeypatch.setattr(candidates, "MOST_CANDIDATES", n - 1)
+    monkeypatch.setattr(candidates, "MAX_CANDIDATES", n - 1)
     deepest, depth = candidates_of(many, rows, encoder, Settings(cache=False), Silent())
     assert depth == 6
     assert listed(6) <= set(deepest.tolist())
     of_bm25 = set(deepest.tolist()) - listed(6)
     words = [set(query.split()) for query in queries]
     assert all(any(own & set(passages[place].split()) for own in words) for place in of_bm25), "a shared word"
-    monkeypatch.setattr(candidates, "MOST_CANDIDATES", len(deepest) - 20)
+    monkeypatch.setattr(candidates, "MAX_CANDIDATES", len(deepest) - 20)
     ids, depth = candidates_of(many, rows, encoder, Settings(cache=False), Silent())
     assert depth is not None
     assert 1 < depth < 6
     assert listed(depth) <= set(ids.tolist()) < set(deepest.tolist())
     assert len(ids) <= len(deepest) - 20
-    monkeypatch.setattr(candidates, "MOST_CANDIDATES", 10)
+    monkeypatch.setattr(candidates, "MAX_CANDIDATES", 10)
     ids, depth = candidates_of(many, rows, encoder, Settings(cache=False), Silent())
     assert depth == 1
     assert listed(1) <= set(ids.tolist())

@@ -72,7 +72,7 @@ def write(path: Path, rows: list[Any]) -> Path:
 def read(path: Path | str, **settings: Any) -> tuple[Reader, list[Record | Defect]]:
     """Return the reader of a path's only source, and all its items."""
     chosen = Settings(**settings)
-    (source,) = resolve_sources([str(path)], chosen)
+    (source,) = resolve_sources([str(path)])
     reader = open_source(source, chosen)
     return reader, list(reader)
 

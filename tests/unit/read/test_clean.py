@@ -1,4 +1,4 @@
-"""One row, one item: every type is checked and nothing disappears."""
+"""Each row gives one item: every type is checked, and nothing disappears."""
 
 from __future__ import annotations
 
@@ -118,7 +118,7 @@ def test_single_bad_negatives_are_left_out_and_counted(
     assert (record.negatives, record.dropped) == (kept, dropped)
 
 
-def test_bad_positives_beside_a_good_one_are_counted(items: Items) -> None:
+def test_bad_positives_next_to_a_good_one_are_counted(items: Items) -> None:
     record = items([LISTS, {**LISTS, "pos": ["", "p", None]}])[1]
     assert (record.positives, record.dropped) == (("p",), (("unusable_positive", 2),))
 

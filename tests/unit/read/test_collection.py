@@ -1,4 +1,4 @@
-"""Ids and their texts."""
+"""Test how ids are replaced by their texts."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_ids_that_restart_per_shard_are_an_error(tmp_path: Path) -> None:
 
 
 @pytest.mark.parametrize("row", [{"text": "x"}, {"_id": "1"}, {"_id": None, "text": "x"}, {"_id": "1", "text": 7}])
-def test_a_file_that_is_no_collection_is_an_error(row: dict[str, object], tmp_path: Path) -> None:
+def test_a_file_that_is_not_a_collection_is_an_error(row: dict[str, object], tmp_path: Path) -> None:
     path = write(tmp_path / "corpus.jsonl", [row])
     with refused("corpus.jsonl:1"):
         Collection([str(path)], (), titles=True)
@@ -91,7 +91,7 @@ def test_query_ids_without_queries_are_an_error(tmp_path: Path) -> None:
         assert "queries" in str(caught.value.remedy)
 
 
-def test_query_texts_with_passage_ids_need_the_corpus_alone(tmp_path: Path) -> None:
+def test_query_texts_with_passage_ids_need_only_the_corpus(tmp_path: Path) -> None:
     corpus = write(tmp_path / "c.jsonl", [{"_id": "d1", "text": "x"}, {"_id": "d2", "text": "y"}])
     row = {"query_text": "what", "positive_document_ids": ["d1"], "negative_document_ids": ["d2"]}
     _, (record,) = read(write(tmp_path / "a.jsonl", [row]), corpus=str(corpus))

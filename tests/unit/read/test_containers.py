@@ -1,4 +1,4 @@
-"""Files as they are found: odd bytes, cut ends, limits. Each gives a counted reason or one clear error."""
+"""Files as they occur: odd bytes, cut ends, limits. Each gives a counted reason or one clear error."""
 
 from __future__ import annotations
 
@@ -78,7 +78,7 @@ def test_what_only_looks_like_a_repeated_key_is_read(line: str, items: Items) ->
     assert reasons(items(line.encode() + b"\n")) == [""]
 
 
-def test_lines_end_at_newline_alone(items: Items) -> None:
+def test_lines_end_only_at_newline(items: Items) -> None:
     texts = ["a\u0085b", "a\u2028b", "a\u2029b", "a\x0bb", "a\x1cb"]
     row = {"query": "q", "pos": ["p"], "neg": texts}
     (record,) = items(json.dumps(row, ensure_ascii=False).encode().replace(b"\\u000b", b"\\u000b") + b"\n")
@@ -109,12 +109,12 @@ def test_nan_for_a_missing_cell_is_null(n_missing: int, cell: Any, items: Items)
     assert sum(len(item.negatives) for item in found if isinstance(item, Record)) == 140 - n_lost
 
 
-def test_nan_and_infinity_beside_the_texts_do_no_harm(items: Items) -> None:
+def test_nan_and_infinity_in_other_columns_do_no_harm(items: Items) -> None:
     content = b'{"query": "q", "pos": ["p"], "neg": ["n"], "pos_scores": [NaN], "neg_scores": [-Infinity, 1e999]}\n'
     assert reasons(items(content)) == [""]
 
 
-def test_lines_in_another_encoding_are_told_so(items: Items) -> None:
+def test_lines_in_another_encoding_are_reported(items: Items) -> None:
     row = {"query": "问题是什么", "pos": ["答案在这里"], "neg": ["另一个段落"]}
     lines = (json.dumps(row, ensure_ascii=False) + "\n").encode("gb18030") * 70
     with refused("source.jsonl:1") as caught:
@@ -247,7 +247,7 @@ def test_a_document_over_the_limit_is_an_error(tmp_path: Path, monkeypatch: pyte
 
 
 @pytest.mark.parametrize("line", ["1. ", "- ", "<p>", "Row: "])
-def test_a_file_named_jsonl_is_no_table(line: str, items: Items) -> None:
+def test_a_file_named_jsonl_is_not_a_table(line: str, items: Items) -> None:
     row = {"query": "q q, q", "positive": "p p, p", "negative": "n n, n"}
     content = "".join(f"{line}{json.dumps(row)}\n" for _ in range(9)).encode()
     with refused("source.jsonl"):
@@ -373,14 +373,14 @@ PLAIN = b"q\tp\tn\n"
 
 
 @pytest.mark.parametrize("row", [b'q\tp\t"n one\nn two"\n', b'"q one\nq two"\tp\tn\n', b'q\tp\t"n one\n\nn two"\n'])
-def test_a_line_break_within_a_tsv_field_is_no_guess_but_a_bad_line(row: bytes, items: Items) -> None:
+def test_a_line_break_within_a_tsv_field_makes_a_bad_line(row: bytes, items: Items) -> None:
     free = b'q\t"p" said\tn "m\n'
     found = items(b"query\tpositive\tnegative\n" + free + PLAIN * 60 + row + PLAIN * 20, "a.tsv")
     assert list(filter(None, reasons(found))) == ["extra_columns"]
     assert len(found) == 1 + 60 + 2 + 20
 
 
-def test_lines_of_other_widths_beside_free_quotation_marks_are_counted(items: Items) -> None:
+def test_lines_of_other_widths_with_free_quotation_marks_are_counted(items: Items) -> None:
     content = b"query\tpositive\tnegative\n" + PLAIN * 60 + b"q\tp\n" + PLAIN * 9 + b'"q\tp\tn\n' + PLAIN * 40
     found = items(content, "a.tsv")
     assert (len(found), [reason for reason in reasons(found) if reason]) == (111, ["extra_columns"])
@@ -556,7 +556,7 @@ def test_times_that_python_cannot_hold_do_no_harm(times: Any, tmp_path: Path) ->
         assert record[:3] == ("q", ("p",), ("p",))
 
 
-def test_parquet_text_that_is_not_utf8_spoils_its_row_alone(tmp_path: Path) -> None:
+def test_parquet_text_that_is_not_utf8_spoils_only_its_row(tmp_path: Path) -> None:
     texts = pa.array([b"good", b"bad\xff", b"good"]).view(pa.binary())
     bad = pa.Array.from_buffers(pa.string(), 3, texts.buffers())
     good = pa.array(["a b"] * 3)
@@ -617,7 +617,7 @@ def test_arrow_offsets_that_point_nowhere_are_an_error_not_a_crash(tmp_path: Pat
         read(tmp_path / "a.arrow")
 
 
-def test_arrow_text_that_is_not_utf8_spoils_its_row_alone(tmp_path: Path) -> None:
+def test_arrow_text_that_is_not_utf8_spoils_only_its_row(tmp_path: Path) -> None:
     texts = pa.array([b"good", b"bad\xff", b"good"], pa.binary())
     bad = pa.Array.from_buffers(pa.string(), 3, texts.buffers())
     table = pa.table({"query": bad, "positive": ["p q"] * 3, "negative": ["n q"] * 3})

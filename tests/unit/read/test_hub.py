@@ -64,7 +64,7 @@ def hub(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Iterator[Hub]:
 
 
 def forget() -> None:
-    """What a new process does not know."""
+    """Clear what a new process would not know."""
     for cached in (hub_module.fetch_files, hub_module.collection, hub_module._repository):
         cached.cache_clear()
 
@@ -76,7 +76,7 @@ def offline(monkeypatch: pytest.MonkeyPatch) -> None:
 
 def names(*specs: str) -> dict[str, list[str]]:
     """Sources and their paths after the commit."""
-    found = resolve_sources(specs, Settings())
+    found = resolve_sources(specs)
     return {source.name: [path.split("@")[1][41:] for path in source.paths] for source in found}
 
 
@@ -84,9 +84,9 @@ def test_a_source_by_address_reads_as_its_files_do(hub: Hub) -> None:
     files: dict[str, bytes | str] = {path.name: path.read_bytes() for path in SOURCES.iterdir()}
     commit = hub.add("o/negatives", files)
     addresses = [f"hf://datasets/o/negatives/{name}" for name in sorted(files)]
-    at_home = resolve_sources([str(SOURCES)], Settings())
+    at_home = resolve_sources([str(SOURCES)])
     for specs in (["hf://datasets/o/negatives"], addresses, ["hf://datasets/o/negatives@main/*"]):
-        sources = resolve_sources(specs, Settings())
+        sources = resolve_sources(specs)
         paths = [path for source in sources for path in source.paths]
         assert paths == [f"hf://datasets/o/negatives@{commit}/{name}" for name in sorted(files)]
         for source, other in zip(sources, at_home, strict=True):
@@ -222,28 +222,28 @@ def test_only_addresses_ask_the_hub(hub: Hub, tmp_path: Path) -> None:
     hub.add("o/one", {"a.jsonl": ROW})
     for word in ("o/one", "o/one/a.jsonl", "o/one:default", "o/one@main"):
         with pytest.raises(InputError, match="no such file or directory"):
-            resolve_sources([word], Settings())
+            resolve_sources([word])
     (tmp_path / "o").mkdir()
     (tmp_path / "o" / "one:a:b").write_text(ROW, encoding="utf-8")
-    assert resolve_sources(["o/one:a:b"], Settings())[0].paths == ("o/one:a:b",)
+    assert resolve_sources(["o/one:a:b"])[0].paths == ("o/one:a:b",)
     assert not hub.asked
 
 
 def test_the_commit_is_kept_and_read_again_without_the_network(hub: Hub, monkeypatch: pytest.MonkeyPatch) -> None:
     commit = hub.add("o/one", {"a.jsonl": ROW, "b.jsonl": ROW})
-    (source,) = resolve_sources(["hf://datasets/o/one/a.jsonl"], Settings())
+    (source,) = resolve_sources(["hf://datasets/o/one/a.jsonl"])
     assert source.paths == (f"hf://datasets/o/one@{commit}/a.jsonl",)
     # A later push is another commit: what was resolved stays, in this process and by its path.
     hub.data["o/one", "main"] = hub.data["o/one", commit_of("o/one", "main")] = {"a.jsonl": b"other"}
-    assert resolve_sources(["hf://datasets/o/one/a.jsonl"], Settings()) == (source,)
+    assert resolve_sources(["hf://datasets/o/one/a.jsonl"]) == (source,)
     offline(monkeypatch)
     hub.asked.clear()
-    assert resolve_sources(["hf://datasets/o/one/a.jsonl"], Settings()) == (source,)
-    assert resolve_sources(source.paths, Settings())[0].paths == source.paths
+    assert resolve_sources(["hf://datasets/o/one/a.jsonl"]) == (source,)
+    assert resolve_sources(source.paths)[0].paths == source.paths
     assert Path(on_disk(source.paths[0])).read_text(encoding="utf-8") == ROW
     assert not hub.asked
     with pytest.raises(InputError, match="HF_HUB_OFFLINE"):  # the cache has only what was asked for, and says so
-        resolve_sources(["hf://datasets/o/one/*.jsonl"], Settings())
+        resolve_sources(["hf://datasets/o/one/*.jsonl"])
 
 
 def parquet(path: Path) -> bytes:
@@ -348,7 +348,7 @@ def test_an_evaluation_set_by_the_name_of_a_task(hub: Hub) -> None:
 
 
 def situation(hub: Hub, call: Callable[[], object]) -> str:
-    """The error, which shows no token."""
+    """Return the error, which must not show a token."""
     with pytest.raises(SecidError) as caught:
         call()
     assert isinstance(caught.value, InputError | UsageError)
@@ -406,7 +406,7 @@ def test_what_the_hub_refuses(hub: Hub, monkeypatch: pytest.MonkeyPatch, snapsho
     snapshot("hub-refusals.txt", situations(texts))
 
 
-def test_a_transfer_that_is_cut_once_goes_on_without_a_warning_that_shows_its_url(
+def test_a_transfer_that_is_cut_once_continues_without_a_warning_that_shows_its_url(
     hub: Hub, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     lines: list[str] = []
@@ -414,7 +414,7 @@ def test_a_transfer_that_is_cut_once_goes_on_without_a_warning_that_shows_its_ur
     monkeypatch.setattr("time.sleep", lambda seconds: None)
     hub.add("o/one", {"a.jsonl": ROW * 100})
     hub.cut = 1
-    (source,) = resolve_sources(["hf://datasets/o/one"], Settings())
+    (source,) = resolve_sources(["hf://datasets/o/one"])
     assert Path(on_disk(source.paths[0])).read_text(encoding="utf-8") == ROW * 100
     assert hub.cut == 0
     assert lines == []

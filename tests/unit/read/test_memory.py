@@ -61,7 +61,7 @@ def test_long_words_that_many_rows_share_are_read_whole(kind: str, tmp_path: Pat
 
 
 def long_rows(path: Path, n_bytes: int, n_long: int = N_ROWS) -> Path:
-    """N_ROWS rows, the first ones with a text of their own, of so many bytes."""
+    """Write N_ROWS rows, whose first n_long negatives have n_bytes each."""
     names = [f"number {n}" for n in range(N_ROWS)]
     texts = [f"{name} " + "x" * n_bytes * (n < n_long) for n, name in enumerate(names)]
     table = pa.table({"query": names, "pos": [[name] for name in names], "neg": [[text] for text in texts]})
@@ -80,13 +80,13 @@ def test_few_long_rows_are_handed_on_at_once(name: str, tmp_path: Path, monkeypa
     assert sum(len(part.rows) for part in parts) == N_ROWS
     assert max(len(part.rows) for part in parts) in (3, 4)
     assert [number for part in parts for number in part.numbers] == list(range(1, N_ROWS + 1))
-    assert 0.0 < parts[0].done <= parts[-1].done == pytest.approx(1.0, abs=1e-3)
+    assert 0.0 < parts[0].fraction_read <= parts[-1].fraction_read == pytest.approx(1.0, abs=1e-3)
 
 
 @pytest.mark.parametrize("name", ["a.parquet", "a.arrow"])
 def test_a_row_over_the_limit_is_counted(name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(containers, "BATCH_BYTES", 1 << 14)
-    monkeypatch.setattr(containers, "BATCH_ROWS", 1)
+    monkeypatch.setattr(containers, "READ_BATCH_ROWS", 1)
     monkeypatch.setattr(containers, "ROW_LIMIT", 1 << 16)
     found = [row for part in parts_of(long_rows(tmp_path / name, 1 << 17, n_long=3)) for row in part.rows]
     assert [row.reason if isinstance(row, Broken) else "" for row in found] == ["too_large"] * 3 + [""] * (N_ROWS - 3)
@@ -137,7 +137,7 @@ def test_parts_of_short_rows_are_short() -> None:
     assert len(next(in_parts((n, [], rows.PART_BYTES // 2) for n in itertools.count())).rows) == 3
 
 
-def test_ranges_hold_so_many_texts_and_bytes() -> None:
+def test_ranges_respect_the_limits_of_texts_and_bytes() -> None:
     lengths = np.array([5, 5, 5, 30, 5, 5, 5, 5, 5])
     assert list(batch_ranges(9, 4, lengths, 12)) == [(0, 2), (2, 3), (3, 4), (4, 6), (6, 8), (8, 9)]
     assert list(batch_ranges(9, 4)) == [(0, 4), (4, 8), (8, 9)]

@@ -1,4 +1,4 @@
-"""Files in shapes that people get wrong: each is read rightly, or refused with what, typed back, reads it."""
+"""Files in shapes that people get wrong are read correctly, or the error names flags that read them correctly."""
 
 from __future__ import annotations
 
@@ -146,7 +146,7 @@ def test_is_read(name: str, tmp_path: Path, wiki: str) -> None:
 
 
 class Case(NamedTuple):
-    """A file that is refused. fill: what stands for NAME, X, N and DIR of its remedy, in order; None: nothing to type.
+    """A file that is refused. fill: values for NAME, X, N and DIR in its remedy, in order; None: nothing to type.
 
     expected: the first record that the remedy's flags or command read.
     """

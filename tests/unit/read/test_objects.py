@@ -51,7 +51,7 @@ MAKERS = {
 
 def read(*sources):
     """Name, items and content of each source."""
-    files = resolve_sources(sources, Settings())
+    files = resolve_sources(sources)
     readers = [open_source(source, Settings()) for source in files]
     return [(reader.source.name, list(reader), reader.content()) for reader in readers]
 
@@ -85,7 +85,7 @@ SPARSE = [
 
 
 @pytest.mark.parametrize("kind", ["pandas", "polars", "arrow", "dataset", "dicts"])
-def test_what_is_missing_is_counted_with_its_row_and_is_no_text(kind, tmp_path):
+def test_missing_values_are_counted_with_their_row_and_are_not_texts(kind, tmp_path):
     rows = SPARSE
     if kind in ("pandas", "dicts"):  # which have NaN in its place
         rows = [{key: math.nan if value is None else value for key, value in row.items()} for row in SPARSE]
@@ -110,18 +110,18 @@ def test_one_source_needs_no_list_and_a_dict_names_sources(kind, file):
 
     expected = as_rows(read(file)[0][1], str(file))
     for given, name in ((source(), "rows" if kind == "path" else "source-1"), ({"mine": source()}, "mine")):
-        (one,) = resolve_sources(given, Settings())
+        (one,) = resolve_sources(given)
         assert one.name == name
         assert as_rows([*open_source(one, Settings())], str(file) if kind == "path" else f"<{name}>") == expected
-    names = [one.name for one in resolve_sources({"a": source(), "b": ROWS, "c": str(file)}, Settings())]
+    names = [one.name for one in resolve_sources({"a": source(), "b": ROWS, "c": str(file)})]
     assert names == ["a", "b", "c"]
 
 
 def test_a_large_batch_is_written_in_slices():
-    """Else a DataFrame, which is one batch, would be in memory twice; and views would be written whole each time."""
+    """Otherwise a DataFrame, which is one batch, would be in memory twice, and every view would be written whole."""
     texts = pa.array(["x" * 100] * 20_000)
     for column in (texts, texts.cast(pa.string_view())):
-        (source,) = resolve_sources([("x", pa.table({"query": column, "pos": column, "neg": column}))], Settings())
+        (source,) = resolve_sources([("x", pa.table({"query": column, "pos": column, "neg": column}))])
         with source.data.open() as file:
             assert len(file.read()) < 1.2 * 3 * texts.nbytes
             file.seek(0)
@@ -133,17 +133,17 @@ def test_the_first_row_may_be_larger_than_what_a_file_is_recognised_by():
     assert len(read(("x", rows))[0][1]) == len(rows)
 
 
-def test_a_single_row_is_no_document_that_holds_rows():
+def test_a_single_row_is_not_a_document_of_rows():
     row = {"query": "q", "pos": ["p"], "neg": ["n"], "data": [{"query": "a", "pos": "b", "neg": "c"}]}
     assert [item.query for item in read(("x", [row]))[0][1]] == ["q"]
 
 
 class DatasetDict(dict):
-    """Stands for that of the library datasets, which is a dict too."""
+    """Stand-in for the DatasetDict of the library datasets, which is a dict too."""
 
 
 class Unwritable:
-    """A value that JSON has no form for."""
+    """A value that JSON cannot hold."""
 
 
 def test_refusals(snapshot):
@@ -167,7 +167,7 @@ def test_refusals(snapshot):
     texts = {}
     for what, sources in cases.items():
         with pytest.raises(SecidError) as caught:
-            read(*sources) if isinstance(sources, list) else resolve_sources(sources, Settings())
+            read(*sources) if isinstance(sources, list) else resolve_sources(sources)
         texts[what] = str(caught.value)
     snapshot("object-refusals.txt", situations(texts))
 
@@ -187,7 +187,7 @@ def test_a_row_that_the_quick_writer_refuses_is_written_by_another():
     assert [item.line for item in items if isinstance(item, Defect)] == [5, 6]
 
 
-def test_commands_are_offered_for_files_alone(tmp_path):
+def test_commands_are_offered_only_for_files(tmp_path):
     rows = [{"query": f"q {n}", "pos": [f"p {n}"], "neg": [f"p {n}", f"n {n}"]} for n in range(30)]
     write_jsonl(tmp_path / "rows.jsonl", rows)
     assert "rows.jsonl" in str(secid.check(tmp_path / "rows.jsonl").save)

@@ -1,4 +1,4 @@
-"""Readers: what they know before, during and after the rows."""
+"""Test what readers know before, during and after the rows."""
 
 from __future__ import annotations
 
@@ -72,7 +72,7 @@ def test_files_of_one_source_may_differ_in_shape(tmp_path: Path) -> None:
     assert len(reader.content()) == 2
 
 
-def test_an_empty_shard_is_no_error(tmp_path: Path) -> None:
+def test_an_empty_shard_is_not_an_error(tmp_path: Path) -> None:
     one = write(tmp_path / "a.jsonl", [ROW])
     two = tmp_path / "b.jsonl"
     two.write_bytes(b"")

@@ -232,7 +232,7 @@ def test_a_wrapped_list_in_a_json_object(tmp_path: Path) -> None:
 
 @pytest.mark.parametrize("negative", [{"text": "n", "rank": 1}, [{"text": "n"}]])
 @pytest.mark.parametrize("suffix", [".jsonl", ".parquet"])
-def test_a_query_that_is_a_text_beside_passages_that_are_objects(negative: Any, suffix: str, tmp_path: Path) -> None:
+def test_a_query_may_be_a_text_if_passages_are_objects(negative: Any, suffix: str, tmp_path: Path) -> None:
     rows = [{"query": "q", "positive": {"title": "T", "text": "p", "score": 1}, "negative": negative}] * 2
     _, found = read(write(tmp_path / f"a{suffix}", rows))
     assert [item[:3] for item in found] == [("q", ("T p",), ("n",))] * 2
@@ -279,7 +279,7 @@ def test_a_list_of_records_is_found_whatever_its_key(wrapper: str, tmp_path: Pat
     assert [item.query for item in read(tmp_path / "a.json")[1]] == ["q 0", "q 1", "q 2"]
 
 
-def test_a_header_in_the_middle_is_no_row(tmp_path: Path) -> None:
+def test_a_header_in_the_middle_is_not_a_row(tmp_path: Path) -> None:
     names = ["query", "positive", "negative"]
     _, found = read(write(tmp_path / "a.csv", [names, *ROWS, names, *ROWS]))
     (defect,) = [item for item in found if isinstance(item, Defect)]
@@ -384,7 +384,7 @@ def test_several_miners_become_sources(tmp_path: Path) -> None:
     assert found[2].reason == "no_negatives"
 
 
-def test_an_object_of_one_passage_is_no_object_of_miners(tmp_path: Path) -> None:
+def test_an_object_with_one_passage_is_not_an_object_of_miners(tmp_path: Path) -> None:
     row = {"query": "q", "pos": {"title": "T", "text": "p"}, "neg": {"title": "U", "text": "n", "url": "x"}}
     _, (record,) = read(write(tmp_path / "a.jsonl", [row]), negative_column="neg")
     assert (record.positives, record.negatives, record.split) == (("T p",), ("U n",), "")
@@ -589,7 +589,7 @@ def test_negatives_in_a_column_that_is_empty_at_first_are_counted(row: Any, suff
     assert (found[72].reason, found[72].fact) == ("late_column", Fact("late_columns", {"columns": column}))
 
 
-def test_one_odd_row_of_negatives_is_counted_where_it_is_among_the_first(tmp_path: Path) -> None:
+def test_one_odd_row_of_negatives_is_counted_even_among_the_first(tmp_path: Path) -> None:
     found = read(write(tmp_path / "a.jsonl", [*[LATE] * 20, {**LATE, "hard_negative": "m"}, LATE]))[1]
     assert [item.dropped for item in found[19:]] == [(), (("late_column", 1),), ()]
 
@@ -765,22 +765,22 @@ def test_values_nested_deep_end_no_reader(row: Any, odd: Any, tmp_path: Path) ->
 
         try:
             _, found = read(path)
-            told = [fault_text(item.fact) for item in found if isinstance(item, Defect)]
+            faults = [fault_text(item.fact) for item in found if isinstance(item, Defect)]
         except SecidError as error:
-            told = [str(error)]
-        assert told
-        assert max(map(len, told)) < 1000
+            faults = [str(error)]
+        assert faults
+        assert max(map(len, faults)) < 1000
 
 
-def test_an_object_nested_deep_is_told_by_its_columns(tmp_path: Path) -> None:
+def test_a_deeply_nested_object_is_reported_by_its_columns(tmp_path: Path) -> None:
     (tmp_path / "a.json").write_text('{"a":' * 950 + "1" + "}" * 950, encoding="utf-8")
 
-    # Which of the two is told depends on the depth of the caller's own stack; neither is a traceback.
+    # Which of the two errors is raised depends on the depth of the caller's own stack; neither is a traceback.
     with pytest.raises(InputError):
         read(tmp_path / "a.json")
 
 
-def test_names_of_columns_are_told_short_and_in_one_line(tmp_path: Path) -> None:
+def test_names_of_columns_are_shortened_to_one_line(tmp_path: Path) -> None:
     rows = [{"query": f"q {n}", "x" * 100_000: f"p {n}", "two\nlines": f"n {n}", "d": n} for n in range(9)]
 
     with pytest.raises(SchemaError) as caught:
@@ -791,7 +791,7 @@ def test_names_of_columns_are_told_short_and_in_one_line(tmp_path: Path) -> None
 
 
 def test_detection_looks_at_each_key_of_an_object_a_few_times(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Counted, not timed: a file of 1,000 records by key did not end in minutes."""
+    """Calls are counted, not timed. Once, detection on a file of 1,000 records by key took many minutes."""
     calls: list[int] = []
     for n in (20, 200):
         seen = 0

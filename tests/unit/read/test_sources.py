@@ -1,4 +1,4 @@
-"""What the user types, made into sources."""
+"""Test how typed words become sources."""
 
 from __future__ import annotations
 
@@ -13,7 +13,6 @@ from secid.errors import UsageError
 from secid.read import resolve_sources
 from secid.read.sources import notes_on_unread_files
 from secid.records import Record
-from secid.settings import Settings
 from tests.snapshots import Snapshot, situations
 
 from .conftest import read, refused, write_arrow
@@ -23,7 +22,7 @@ ROW = {"query": "q", "positive": "p", "negative": "n"}
 
 def names(*specs: str) -> dict[str, list[str]]:
     """Source names with the names of their files."""
-    sources = resolve_sources(specs, Settings())
+    sources = resolve_sources(specs)
     return {source.name: [os.path.basename(path) for path in source.paths] for source in sources}  # noqa: PTH119
 
 
@@ -122,7 +121,7 @@ def test_what_gives_its_bytes_once_is_one_source(pipes: tuple[str, str], folder:
         names(*pipes)
 
 
-def test_an_equals_sign_in_a_path_is_no_name(folder: Path) -> None:
+def test_an_equals_sign_in_a_path_does_not_make_a_name(folder: Path) -> None:
     touch(folder, "lr=0.1.jsonl", "lr=1/x.jsonl", "y=z/w.jsonl")
     assert names("lr=0.1.jsonl", "lr=1/x.jsonl") == {"lr=0.1": ["lr=0.1.jsonl"], "x": ["x.jsonl"]}
     assert names("n=y=z/w.jsonl") == {"n": ["w.jsonl"]}

@@ -51,7 +51,7 @@ def judgements(folder: Path) -> Judged:
 
 
 def retrieved(seed: int = 0) -> Listed:
-    """Scores with ties, in no order."""
+    """Return scores with ties, in random order."""
     draw = random.Random(seed)
     passages = [f"d{n}" for n in range(60)]
     return {f"q{n}": [(key, draw.randrange(12) / 4 - 1) for key in draw.sample(passages, 40)] for n in range(8)}
@@ -76,7 +76,7 @@ def expected(
 
 
 def as_trec(run: Listed) -> str:
-    """Its ranks are wrong, since trec_eval does not look at them."""
+    """Return the lines of a TREC run with wrong ranks, since trec_eval ignores them."""
     return "".join(f"{q} Q0 {d} {n} {score} a tag\n" for q, own in run.items() for n, (d, score) in enumerate(own))
 
 
@@ -112,7 +112,7 @@ def test_a_run_is_read_as_trec_eval_orders_it(beir: Path, tmp_path: Path, ranks:
 
 
 def ranked(run: Listed) -> Listed:
-    """In the order of the ranks."""
+    """Return the passages in the order of the ranks."""
     return {query: sorted(own, key=lambda pair: (pair[1], pair[0]), reverse=True) for query, own in run.items()}
 
 

@@ -6,7 +6,8 @@ import shlex
 
 import pytest
 
-from secid.results.inputs import InputFile, flagged_command, no_command, repair_command, with_run_folder
+from secid.results.commands import flagged_command, no_command, repair_command, with_run_folder
+from secid.results.inputs import InputFile
 
 NAMES = ["a", "a b", "a_b", "a/b", "a:b", "-a", "_a", "ä", "a.b"]
 

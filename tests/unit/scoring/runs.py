@@ -29,7 +29,7 @@ def files_of(folder: Path, sources: Sources) -> list[Path]:
 
 
 def checked(folder: Path, sources: Sources, **settings: Any) -> Check:
-    """What `secid.check` says of the rows."""
+    """Return the result of `secid.check` for these rows."""
     return api.check(files_of(folder, sources), **settings)
 
 
@@ -43,6 +43,6 @@ def scored(
     files = files_of(folder, sources)
     resolved = resolve({"cache": False, "controls": "none", **settings}, environment={}, directory=folder)
     with tempfile.TemporaryDirectory() as work:
-        found = resolve_sources(list(map(str, files)), resolved.values)
+        found = resolve_sources(list(map(str, files)))
         taken = {} if before is None else {"frequencies": before.frequencies}
         return score_sources(found, encoder or PieceEncoder(), resolved, Path(work), Silent(), **taken)

@@ -27,9 +27,7 @@ def check_one(tmp_path: Path, rows: list[Any], **settings: Any) -> tuple[SourceR
 
 
 def counts(source: SourceReport, facts: TextFacts) -> dict[str, int]:
-    """How many negatives have each finding, and how many things each caution is about, where any. Lengths aside, which
-    are made up.
-    """
+    """Count the negatives with each finding and the items of each caution, without zeros and made-up lengths."""
     numbers = {finding.name: finding.n_negatives for finding in source.findings if finding.name != "length"}
     numbers |= {caution.name: caution.n for caution in facts.cautions if caution.exceeded}
     return {name: n for name, n in numbers.items() if n}
@@ -187,7 +185,7 @@ def test_labelled_pairs_count_as_the_rows_that_they_are(tmp_path):
     assert source.finding("empty").n_negatives == 1  # no malformed row, but a finding
 
 
-def test_a_positive_of_another_source_is_a_false_negative_of_this_one_alone(tmp_path):
+def test_a_positive_of_another_source_is_a_false_negative_only_of_this_one(tmp_path):
     rows, others = clean_rows(), clean_rows()
     others[3]["pos"] = ["the other answer to the question of that hall"]
     rows[3]["neg"][1] = "The other answer  to the question of that hall"
@@ -197,7 +195,7 @@ def test_a_positive_of_another_source_is_a_false_negative_of_this_one_alone(tmp_
     assert (example.path, example.line) == (str(tmp_path / "one.jsonl"), 4)
 
 
-def test_a_positive_of_another_query_is_no_defect(tmp_path):
+def test_a_positive_of_another_query_is_not_a_defect(tmp_path):
     rows = clean_rows()
     rows[0]["neg"][0] = rows[1]["pos"][0]
     assert counts(*check_one(tmp_path, rows)) == {}
@@ -214,7 +212,7 @@ def test_four_alike_are_chance_and_what_positives_share_is_style(tmp_path):
     assert counts(*check_one(tmp_path, rows)) == {}
 
 
-def test_one_query_whose_subject_opens_many_passages_is_no_shared_opening(tmp_path):
+def test_one_query_whose_subject_opens_many_passages_makes_no_shared_opening(tmp_path):
     rows = clean_rows()
     rows[0]["neg"] = [f"The great works of somebody famous {passage(n)}" for n in range(500, 508)]
     assert counts(*check_one(tmp_path, rows)) == {}
@@ -363,7 +361,7 @@ def test_limits(text, limits):
 
 
 @pytest.mark.parametrize("text", ["repeat=", "any=x", "empty=2", "empty=-1%", "empty=nan"])
-def test_a_limit_that_is_no_share_is_refused(text):
+def test_a_limit_that_is_not_a_share_is_refused(text):
     assert f"'{text}'" in refusal(lambda: parse_limits([text]), UsageError, "--fail-on")
 
 

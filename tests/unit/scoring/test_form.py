@@ -39,7 +39,7 @@ def check_page_of(tmp_path, rows: Rows) -> tuple[SourceReport, str]:
     return check.sources[0], to_markdown(check_page(check))
 
 
-def test_damage_that_positives_share_is_no_defect_and_no_repair_widens_the_gap(tmp_path):
+def test_damage_that_positives_share_is_not_a_defect_and_no_repair_widens_the_gap(tmp_path):
     source, page = check_page_of(tmp_path, damaged(250, spoiled, 0.16, 0.22))
     finding = source.finding("mojibake")
     assert finding.share == pytest.approx(0.16, abs=0.02)

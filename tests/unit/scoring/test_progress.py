@@ -1,4 +1,4 @@
-"""Every long step of a run tells how far it is, and ends where it said it would."""
+"""Every long step of a run reports its progress, and ends at the total that it announced."""
 
 from __future__ import annotations
 
@@ -23,7 +23,7 @@ from tests.tiny_bert import save_tiny_bert
 ADVANCING = ("read", "encode", "lex ", "controls", "measure", "inspect", "slices")
 
 
-class Told(Silent):
+class RecordedStages(Silent):
     """Keeps each stage with its total and what it advanced."""
 
     def __init__(self):
@@ -43,10 +43,12 @@ def test_every_stage_advances_to_its_total(tmp_path, ablate, monkeypatch):
         write_rows(tmp_path / f"{name}.jsonl", [{**row, "kind": number % 2} for number, row in enumerate(rows(n))])
         for name, n in (("small", 9), ("large", 12))
     ]
-    told = Told()
+    recorded = RecordedStages()
     encoder = save_tiny_bert(tmp_path / "tiny")
     start = time.perf_counter()
-    run = secid.score(sources, str(encoder), ablate=ablate, by="kind", progress=told, run=tmp_path / "run", cache=False)
+    run = secid.score(
+        sources, str(encoder), ablate=ablate, by="kind", progress=recorded, run=tmp_path / "run", cache=False
+    )
     total = sum(stage["seconds"] for stage in run.timing.values())
     stages = [
         "load", "read", "encode", "text rules", "lex", "controls", "measure", "inspect", "publish",
@@ -55,27 +57,27 @@ def test_every_stage_advances_to_its_total(tmp_path, ablate, monkeypatch):
     assert list(run.timing) == stages
     assert total <= time.perf_counter() - start
     assert json.loads((tmp_path / "run" / "report.json").read_text())["timing"] == run.timing
-    names = [stage for stage, _, _ in told.stages]
+    names = [stage for stage, _, _ in recorded.stages]
     assert all(any(name.startswith(expected) for name in names) for expected in ADVANCING)
     n_lexed = len([name for name in names if name.startswith("lex ")])
     assert n_lexed == (5 if ablate else 1), "ASCII has the same tokens under two of the six tokenizers"
-    assert [stage for stage in told.stages if stage[1] is not None and stage[1] != stage[2]] == []
+    assert [stage for stage in recorded.stages if stage[1] is not None and stage[1] != stage[2]] == []
     assert [*dict.fromkeys(names)][:3] == ["load libraries", "open files", f"load {encoder}"]
     assert names[-1] == "write"
 
 
 def test_the_time_left_to_encode_is_of_the_texts_that_the_cache_lacks(tmp_path):
-    """Cached rows come at once: counted as encoded, they would promise the rest as fast."""
+    """Cached rows arrive at once. If they counted as encoded, the estimate for the rest would be too short."""
     encoder = save_tiny_bert(tmp_path / "tiny")
-    told = []
+    recorded = []
     for n in (9, 12, 12):
-        watcher = Told()
+        watcher = RecordedStages()
         source = write_rows(tmp_path / "in.jsonl", rows(n))
         secid.score(source, str(encoder), controls="none", cache_dir=str(tmp_path / "cache"), progress=watcher)
-        told.append([stage for stage in watcher.stages if stage[0] in ("read the cache", "encode")])
-    n_few, n_more = told[0][-1][1], sum(n for *_, n in told[1])
+        recorded.append([stage for stage in watcher.stages if stage[0] in ("read the cache", "encode")])
+    n_few, n_more = recorded[0][-1][1], sum(n for *_, n in recorded[1])
     assert n_few < n_more
-    assert told == [
+    assert recorded == [
         [["read the cache", None, 0], ["encode", n_few, n_few]],
         [["read the cache", None, n_few], ["encode", n_more - n_few, n_more - n_few]],
         [["read the cache", None, n_more]],
@@ -106,25 +108,25 @@ def test_what_is_not_read_and_flags_that_do_nothing_are_noted(tmp_path):
     (folder / "README.md").write_text("about", encoding="utf-8")
     (tmp_path / "b.csv").write_text("q a,p a,1\nq a,n a,0\n" * 9, encoding="utf-8")
 
-    told = Notes()
-    secid.check([folder], header=True, positive_score=0.5, progress=told)
-    assert told.notes[0] == f"{folder}: not read: README.md"
-    assert [note for note in told.notes if "is ignored" in note] == [
+    recorded = Notes()
+    secid.check([folder], header=True, positive_score=0.5, progress=recorded)
+    assert recorded.notes[0] == f"{folder}: not read: README.md"
+    assert [note for note in recorded.notes if "is ignored" in note] == [
         "--positive-score is ignored: no input has labels",
         "--set header=yes is ignored: no input is CSV or TSV",
     ]
 
-    told = Notes()
-    secid.check([folder, tmp_path / "b.csv"], header=False, positive_score=0.5, progress=told)
-    assert [note for note in told.notes if "is ignored" in note] == []
+    recorded = Notes()
+    secid.check([folder, tmp_path / "b.csv"], header=False, positive_score=0.5, progress=recorded)
+    assert [note for note in recorded.notes if "is ignored" in note] == []
 
 
-def test_a_run_that_judges_texts_beside_the_encoder_gives_the_same_report(tmp_path, monkeypatch):
+def test_text_rules_during_encoding_give_the_same_report(tmp_path, monkeypatch):
     source = write_rows(tmp_path / "in.jsonl", rows(12))
     reports = []
     for n_texts in (workers.MIN_TEXTS_FOR_PROCESSES, 0):
         monkeypatch.setattr(workers, "MIN_TEXTS_FOR_PROCESSES", n_texts)
-        watcher = Told()
+        watcher = RecordedStages()
         run = secid.score(source, HashEncoder(), progress=watcher, threads=2, cache=False)
         names = [name for name, *_ in watcher.stages]
         assert names.index("encode") < names.index("text rules")

@@ -13,7 +13,7 @@ from tests.fake_encoder import HashEncoder
 
 
 class LongRows(HashEncoder):
-    """The same directions with lengths from 1 to 30."""
+    """Rows with the same directions and lengths from 1 to 30."""
 
     def encode(self, texts, role):
         lengths = np.array([1 + len(text.encode()) * 7 % 30 for text in texts], np.float32)

@@ -40,8 +40,8 @@ def test_a_source_that_keeps_easier_queries_does_not_change_its_place(run: secid
     assert [pair.first, pair.second] == [source.name for source in run.sources]
 
 
-def test_they_are_what_scoring_the_shared_rows_alone_gives(run: secid.Run, tmp_path: Path) -> None:
-    """But for the pool that words are counted in, which these texts leave no part in."""
+def test_they_equal_the_scores_of_only_the_shared_rows(run: secid.Run, tmp_path: Path) -> None:
+    """Scores differ only through the pool that IDF is counted over."""
     alone = score(
         write_unlike(tmp_path, {"bm25": dict.fromkeys(range(35), 0.67), "dense": dict.fromkeys(range(35), 0.79)})
     )
@@ -77,7 +77,7 @@ def test_the_page_says_which_queries_rows_are_of(run: secid.Run) -> None:
 
 
 def test_the_hardness_on_the_rest_is_of_sources_that_have_both(tmp_path: Path) -> None:
-    """c has queries of the rest alone: it says nothing of how hard the queries of b are."""
+    """c only has queries outside b, so it says nothing about how hard the queries of b are."""
     sources = {
         "a": {number: 0.6 if number < 40 else 0.5 for number in range(80)},
         "b": dict.fromkeys(range(40), 0.6),
@@ -108,7 +108,7 @@ def test_where_too_little_is_shared_only_pairs_compare(tmp_path: Path) -> None:
 
 
 def test_a_small_source_does_not_cut_the_columns_of_the_others(tmp_path: Path) -> None:
-    """On the 35 queries of `small`, of 200, bm25 and dense stand in the reverse order of all 200."""
+    """On the 35 queries of `small`, bm25 and dense have the reverse of their order on all 200."""
     hardness = {"bm25": {n: 0.5 if n < 35 else 0.9 for n in range(200)}, "dense": dict.fromkeys(range(200), 0.7)}
     run = score(write_unlike(tmp_path, {**hardness, "small": dict.fromkeys(range(35), 0.6)}))
     sources = {source.name: source for source in run.sources}
@@ -156,7 +156,7 @@ def test_the_larger_source_decides_what_few_is() -> None:
 
 
 def test_beyond_budget_1_the_sets_of_a_pair_are_cut_to_its_sizes() -> None:
-    shared, key = shared_queries.Shared(40, 80, b"queries"), shared_queries.Key
+    shared, key = shared_queries.Shared(40, 80, b"queries"), shared_queries.SubsetKey
     for budget, partners in ((1.0, (-1, -1)), (1.01, (5, 2))):
         sets = shared_queries._sets((2, 5), shared, Settings(budget=budget))
         assert sets == [key(place, b"queries", other) for place, other in zip((2, 5), partners, strict=True)]
@@ -164,7 +164,7 @@ def test_beyond_budget_1_the_sets_of_a_pair_are_cut_to_its_sizes() -> None:
 
 def test_sets_go_to_the_pairs_that_share_most(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(shared_queries, "MAX_RESTRICTED_SCORES", 3)
-    key = shared_queries.Key
+    key = shared_queries.SubsetKey
     sizes = {(0, 1): 50, (0, 2): 90, (1, 2): 40}
     sets = {(a, b): [key(a, bytes([n])), key(b, bytes([n]))] for (a, b), n in sizes.items()}
     assert scored_pairs(sizes, sets, {key(0, bytes([50]))}) == [(0, 2), (0, 1)]

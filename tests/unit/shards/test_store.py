@@ -35,7 +35,7 @@ class Recording(MemoryFileSystem):
 
 
 class Unreachable(MemoryFileSystem):
-    """Fails with an error that is not one of the system."""
+    """Fails with an error that is not an OSError."""
 
     protocol = "unreachable"
 
@@ -60,7 +60,7 @@ def rows(tmp_path):
 
 
 def arrays():
-    """Of all types, and of odd shapes and layouts."""
+    """Return arrays of all types, and of odd shapes and layouts."""
     odd = {
         "scalar": np.array(2.5),
         "transposed": np.arange(6).reshape(2, 3).T,
@@ -87,7 +87,7 @@ def put(url, file, data):
 
 
 def refused(url, file, call, *words):
-    """The refusal of a call, which must name the file."""
+    """Return the error of a call, which must name the file."""
     with pytest.raises(InputError) as caught:
         call(*words)
     assert caught.value.where == f"{url}/{file}"
@@ -199,7 +199,7 @@ def test_a_damaged_large_file_is_refused(url, rows, tmp_path):
 
 
 def test_a_large_file_of_another_run_is_refused(tmp_path):
-    """Of a local one, pieces are looked at."""
+    """Samples of a local file are compared."""
     states, path = StateDir(str(tmp_path / "states")), tmp_path / "rows"
     path.write_bytes(bytes(5 << 20))
     states.write("a", {}, {}, {"rows": path})
@@ -327,7 +327,7 @@ def test_a_path_needs_no_fsspec(tmp_path):
 
 
 def test_the_record_is_json_in_the_metadata(tmp_path):
-    """So that other tools can look into a state, and nothing in it can run."""
+    """Other tools can therefore read a state, and nothing in it can run."""
     StateDir(str(tmp_path)).write("a", HEADER, {"x": np.arange(3)})
     data = (tmp_path / "a.safetensors").read_bytes()
     head = json.loads(data[8 : 8 + int.from_bytes(data[:8], "little")])

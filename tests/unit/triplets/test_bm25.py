@@ -44,7 +44,7 @@ def test_scores_are_those_of_bm25s(tokenizer):
 
 
 def test_the_bits_of_a_score_are_known():
-    """Any other value on any processor is a fault."""
+    """Any other value, on any processor, is an error."""
     _, scores = best(["w1 w2 w2 w3"], ["w1 w2 w3 w4", "w2 w2 w5", "w1 w6 w7 w8 w9 w3", "w9"], 4)
     bits = ["0x1.0ac393b5d8000p+0", "0x1.a91c49d93c000p-1", "0x1.adb4cf7d80000p-2"]
     assert [score.hex() for score in scores[0, :3].tolist()] == bits
@@ -73,7 +73,7 @@ def test_equal_scores_go_by_the_place_of_the_document():
 
 @pytest.mark.parametrize("k", [1, 3, 20])
 def test_the_best_are_the_first_of_all(k):
-    """Few words, so that many documents are level with the last."""
+    """Texts have few words, so many documents score the same as the last one."""
     queries, documents = drawn(30, 3, 3), drawn(500, 4, 4)
     every, few = best(queries, documents, len(documents)), best(queries, documents, k)
     for all_found, found in zip(every, few, strict=True):

@@ -192,7 +192,7 @@ def test_rows_of_a_file_are_copied_to_the_device_of_the_target(tmp_path: Path) -
 def test_rows_arrive_in_any_order_and_are_read_by_id(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, part: int
 ) -> None:
-    monkeypatch.setattr(module, "PART_BYTES", part * 4 * D)
+    monkeypatch.setattr(module, "COPIED_BYTES_AT_ONCE", part * 4 * D)
     generator = np.random.default_rng(part)
     values = generator.standard_normal((500, D)).astype(np.float32)
     ids = np.sort(generator.choice(500, 430, replace=False))
@@ -209,7 +209,7 @@ def test_rows_arrive_in_any_order_and_are_read_by_id(
 
 
 @pytest.mark.skipif(not hasattr(os, "posix_fallocate"), reason="needs posix_fallocate")
-def test_room_is_reserved_for_the_rows_that_are_to_come_alone(tmp_path: Path) -> None:
+def test_room_is_reserved_only_for_the_rows_to_come(tmp_path: Path) -> None:
     rows = FileRows(tmp_path / "rows", 100_000, D)
     sizes = []
     for n in (0, 1000, 2000):

@@ -1,4 +1,4 @@
-"""Means, ratios and shares with errors by query, and their intervals."""
+"""Test means, ratios and shares with errors by query, and their intervals."""
 
 from __future__ import annotations
 
@@ -60,7 +60,7 @@ def test_a_difference_of_equal_samples_is_certain():
     assert unpaired_difference(found, 7 / 3, found.standard_error, 3).standard_error > found.standard_error
 
 
-def test_queries_of_one_side_alone_count_too():
+def test_queries_of_only_one_side_count_too():
     first = Estimate(1.0, names(1, 2), np.array([0.1, -0.1]))
     second = Estimate(0.5, names(2, 3), np.array([0.1, -0.1]))
     gap = estimated_gap(first, second)
@@ -110,7 +110,7 @@ def test_a_share_that_is_the_same_for_every_query_has_the_interval_of_one_draw_a
 
 
 def test_the_interval_of_a_gate_is_that_of_a_report():
-    """Student's t by the number of distinct queries, on both sides; the normal's 1.96 is told from it at 1000 too."""
+    """Student's t by the number of distinct queries, on both sides; with 1,000 queries it still differs from 1.96."""
     for n in (5, 12, 100, 1000):
         half = student.ppf(0.975, n - 1) * np.sqrt(n / (n - 1)) * 0.01
         assert interval(0.3, 0.01, n) == pytest.approx((0.3 - half, 0.3 + half), rel=1e-12)

@@ -1,4 +1,4 @@
-"""Which triplets a guide scores, which guides are refused, and what a run without one says."""
+"""Test which triplets a guide scores, which guides are refused, and what a run without one says."""
 
 from __future__ import annotations
 
@@ -26,7 +26,7 @@ from secid.scoring.encoders import load_guide
 from secid.settings import Settings, flag_of
 from secid.triplets import guide
 from secid.triplets.estimates import stratified_mean
-from secid.triplets.guide import STRATA, random_rows, sample_of
+from secid.triplets.guide import GUIDE_STRATA, random_rows, sample_of
 from secid.triplets.random_reference import passage_pool
 from tests.fake_encoder import HashEncoder, PieceEncoder
 from tests.oracle.guide import is_suspect, suspect_share
@@ -53,9 +53,9 @@ def test_a_sample_takes_as_many_of_each_tenth():
     keep, stratum = sample_of(made.plan, rows, near, 104, 0)
     assert len(keep) == 104
     assert (np.diff(keep) > 0).all()
-    assert np.bincount(stratum).tolist() == [40] * STRATA
+    assert np.bincount(stratum).tolist() == [40] * GUIDE_STRATA
     assert set(np.bincount(stratum[keep])) == {10, 11}
-    assert all(near[stratum == h].max() <= near[stratum == h + 1].min() for h in range(STRATA - 1))
+    assert all(near[stratum == h].max() <= near[stratum == h + 1].min() for h in range(GUIDE_STRATA - 1))
 
 
 def test_a_sample_follows_seed_and_texts_not_the_order_of_rows():
@@ -88,7 +88,7 @@ def test_equal_scores_are_drawn_at_random(tied_by, fails, monkeypatch):
 
 
 @pytest.mark.parametrize("size", [None, 400, 1000])
-def test_all_are_scored_where_the_sample_is_no_smaller(size):
+def test_all_are_scored_if_the_sample_is_not_smaller(size):
     made, rows, near = rows_of()
     keep, stratum = sample_of(made.plan, rows, near, size, 0)
     assert keep.tolist() == list(range(400))
@@ -108,7 +108,7 @@ def test_combinations_without_meaning_are_refused(names, where):
     assert refusal.value.where == where
 
 
-def test_the_target_is_no_guide(tmp_path):
+def test_the_target_cannot_be_the_guide(tmp_path):
     rows = clean_rows(6)
     path = vectors(tmp_path / "own.npz", rows)
     with pytest.raises(UsageError) as refusal:
@@ -117,7 +117,7 @@ def test_the_target_is_no_guide(tmp_path):
 
 
 @pytest.mark.parametrize("recipe", [{}, {"query_prefix": "query: "}, {"pooling": "cls"}, {"max_length": 20}])
-def test_a_copy_of_the_target_is_no_guide_whatever_its_recipe(recipe, tmp_path):
+def test_a_copy_of_the_target_cannot_be_the_guide_whatever_its_recipe(recipe, tmp_path):
     target, copy = (save_tiny_bert(tmp_path / name) for name in ("own", "copy"))
     with pytest.raises(UsageError) as refusal:
         load_guide(Settings(guide=str(copy), device="cpu"), load(Settings(encoder=str(target), **recipe)), Silent())

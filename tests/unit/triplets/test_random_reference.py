@@ -47,7 +47,7 @@ class World:
     n_queries: int
 
     def renumbered(self, generator: np.random.Generator) -> tuple[World, np.ndarray, np.ndarray]:
-        """The same texts under other ids, and the new id of each query and passage."""
+        """Return the same texts under other ids, and the new id of each query and passage."""
         query, passage = (generator.permutation(len(store)) for store in (self.plan.queries, self.plan.passages))
         back_query, back_passage = np.argsort(query), np.argsort(passage)
         n = len(passage)
@@ -321,7 +321,7 @@ def test_a_gpu_gives_the_same():
 
 
 def test_the_sample_is_of_each_source_and_the_same_for_sources_of_the_same_queries(monkeypatch):
-    monkeypatch.setattr(module, "MAX_QUERIES", 20)
+    monkeypatch.setattr(module, "MAX_REFERENCE_QUERIES", 20)
     run = world()
     large = random_source(run)
     twin = random_source(run, per_query=3, seed=9)
@@ -340,7 +340,7 @@ def test_the_sample_is_of_each_source_and_the_same_for_sources_of_the_same_queri
 
 
 def test_a_negative_that_is_one_of_the_random_passages_is_flagged_whatever_rounding_does():
-    """Of 11 passages the 90th percentile is the second largest itself."""
+    """With 11 passages, the 90th percentile is exactly the second largest."""
     run, rows = planted_positives(2)
     keep = np.arange(2 + 11)
     cut = triplets(rows.query[keep], rows.positive[keep], rows.negative[keep])
@@ -411,7 +411,7 @@ def test_neither_order_nor_mapped_rows_change_the_means(monkeypatch):
     def gather(role: str, ids: np.ndarray, out: torch.Tensor) -> None:
         out.copy_((run.vectors.queries if role == "query" else run.vectors.passages)[ids])
 
-    monkeypatch.setattr(module, "ROWS_AT_ONCE", 7)
+    monkeypatch.setattr(module, "REFERENCE_ROWS_AT_ONCE", 7)
     parts = passage_means(run.plan, [rows], Vectors(run.vectors.queries, run.vectors.passages, gather))
     np.testing.assert_allclose(parts.mean, whole.mean, atol=1e-14)
     other, query, passage = run.renumbered(np.random.default_rng(5))

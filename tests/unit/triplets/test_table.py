@@ -20,7 +20,7 @@ from secid.triplets.table import TripletTable
 from tests.unit.scoring.runs import scored
 
 MOST_BYTES = 106
-"""Of a triplet in memory, with 10 negatives a record: 102 here, at most 120 anywhere. One more column breaks it."""
+"""Maximum size of a triplet in memory with 10 negatives per record. It takes 102; one more column exceeds this."""
 
 
 @dataclass(frozen=True)
@@ -83,7 +83,7 @@ def plain(seed: int, policy: str, n_records: int = 12) -> Plain:
 
 
 def same(one: Any, other: Any, path: str = "table") -> None:
-    """Raises where two tables differ in a value, a dtype or the absence of a column."""
+    """Fail if two tables differ in a value, a dtype or a missing column."""
     if is_dataclass(one):
         for field in fields(one):
             same(getattr(one, field.name), getattr(other, field.name), f"{path}.{field.name}")
@@ -118,7 +118,7 @@ def test_columns_are_the_plain_formulas(policy):
 
 
 def test_columns_of_a_run_are_those_of_its_rows(tmp_path):
-    """The same formulas over cosines of rows that the encoder gives, not over those that the table keeps."""
+    """The formulas are applied to cosines of the encoder's rows, not to those in the table."""
     rows = [{"query": f"q {n}", "pos": [f"p {n}", f"other {n}"], "neg": [f"a {n}", f"q {n}x"]} for n in range(30)]
     for policy in ("first", "all"):
         run = scored(tmp_path, {"a": rows}, positives=policy)
@@ -146,7 +146,7 @@ def test_a_finding_is_kept_as_it_was_given(name):
 
 
 @pytest.mark.parametrize("name", FINDINGS)
-def test_a_finding_that_was_not_looked_for_is_no_finding_of_zero(name):
+def test_a_finding_that_was_not_evaluated_is_not_zero(name):
     table = plain(2, "first").table(frozenset(FINDINGS) - {name})
     with pytest.raises(KeyError, match=name):
         table.has(name)
@@ -159,7 +159,7 @@ def test_a_control_has_no_rows_in_a_file():
 
 
 @given(st.integers(0, 999), st.sampled_from(["first", "all"]), st.data())
-def test_some_rows_are_the_table_of_these_rows_alone(seed, policy, data):
+def test_some_rows_equal_the_table_of_only_these_rows(seed, policy, data):
     written = plain(seed, policy)
     n = len(written.record)
     keep = np.flatnonzero(data.draw(st.lists(st.booleans(), min_size=n, max_size=n).filter(any)))
@@ -198,7 +198,7 @@ def arrays_of(value: Any, seen: set[int]) -> Iterator[tuple[int, int]]:
 
 
 def n_bytes(value: Any) -> int:
-    """Of all arrays that a value keeps alive, each counted once."""
+    """Return the bytes of all arrays that a value keeps alive, each counted once."""
     return sum(dict(arrays_of(value, set())).values())
 
 

@@ -1,4 +1,4 @@
-"""Copies are held against the reader, so they use its fixtures."""
+"""Copies are compared by reading them, so these tests use the reader's fixtures."""
 
 from tests.unit.read.conftest import collection, items
 

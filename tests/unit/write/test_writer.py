@@ -16,19 +16,19 @@ from secid.errors import OutputError, UsageError
 from secid.read import open_source
 from secid.read.detect import SHAPES
 from secid.records import Defect, Record, Source
-from secid.results.inputs import COPY_SUFFIXES
+from secid.results.commands import COPY_SUFFIXES
 from secid.settings import Settings
-from secid.write.rows import Passage, Row, RowsOnDisk, row_of
+from secid.write.rows import CopyRow, Passage, RowsOnDisk, row_of
 from secid.write.writer import MINED, SCHEMAS, WrittenFile, new_files, schema_of, suffix_of, write_rows
 
 
-def row(number: int, n_negatives: int = 2, **more: Any) -> Row:
+def row(number: int, n_negatives: int = 2, **more: Any) -> CopyRow:
     negatives = [Passage(f"bad {number} {k}", f"n{k}", "", 0.1 * k) for k in range(n_negatives)]
-    return Row(f"q {number}", [Passage(f"T good {number}", f"p{number}", "T", 0.9)], negatives, **more)
+    return CopyRow(f"q {number}", [Passage(f"T good {number}", f"p{number}", "T", 0.9)], negatives, **more)
 
 
-def written(rows: Sequence[Row], schema: Any, path: Path) -> tuple[WrittenFile, list[dict[str, Any]]]:
-    """The result, and the documents as other programs read them."""
+def written(rows: Sequence[CopyRow], schema: Any, path: Path) -> tuple[WrittenFile, list[dict[str, Any]]]:
+    """Return the result, and the documents as other programs read them."""
     result = write_rows(lambda: rows, schema, path, suffix_of(path))
     if path.suffix == ".parquet":
         return result, pq.read_table(path).to_pylist()
@@ -47,7 +47,7 @@ def hashed(text: str) -> str:
     return blake2b(text.encode(), digest_size=8).hexdigest()
 
 
-def texts(rows: Sequence[Row]) -> list[tuple[str, list[str], list[str]]]:
+def texts(rows: Sequence[CopyRow]) -> list[tuple[str, list[str], list[str]]]:
     return [(r.query, [p.text for p in r.positives], [p.text for p in r.negatives]) for r in rows]
 
 
@@ -88,7 +88,7 @@ def test_where_a_negative_is_from_is_kept_where_there_is_place(tmp_path, schema,
         Passage("near one", "d1", "", 0.75, 3, -0.25, "dense"),
         Passage("any one", "", "", None, None, 0.5, "random"),
     ]
-    rows = [Row("q 1", [Passage("good one", "p1")], mined, query_id="q1"), row(2)]
+    rows = [CopyRow("q 1", [Passage("good one", "p1")], mined, query_id="q1"), row(2)]
     path = tmp_path / f"out{suffix}"
     result, _ = written(rows, schema, path)
     disk = RowsOnDisk(tmp_path / "rows")
@@ -148,7 +148,7 @@ def test_values_stay_as_they_are_or_their_column_is_named(tmp_path):
     assert repr([document["e"] for document in documents]) == "[None, None, nan]"
 
 
-def record_of(given: Row) -> Record:
+def record_of(given: CopyRow) -> Record:
     from secid.records import Extras
 
     positives, negatives = ([p.text for p in side] for side in (given.positives, given.negatives))
@@ -175,9 +175,9 @@ def test_further_positives_are_kept_where_a_row_holds_several(tmp_path):
 
 def test_ids_that_a_source_lacks_are_made_and_counted(tmp_path):
     rows = [
-        Row("q", [Passage("p", "d1")], [Passage("n", "d2")], "q7"),
-        Row("q", [Passage("p")], [Passage("n"), Passage("m")], columns={"qid": 8}),
-        Row("r", [Passage("p")], [Passage("n", "d2")]),
+        CopyRow("q", [Passage("p", "d1")], [Passage("n", "d2")], "q7"),
+        CopyRow("q", [Passage("p")], [Passage("n"), Passage("m")], columns={"qid": 8}),
+        CopyRow("r", [Passage("p")], [Passage("n", "d2")]),
     ]
     result, documents = written(rows, "tevatron", tmp_path / "out.jsonl")
     assert [document["query_id"] for document in documents] == ["q7", "8", hashed("r")]
@@ -198,7 +198,7 @@ IDS = [
 
 @pytest.mark.parametrize(("columns", "ids"), IDS)
 def test_ids_in_columns_of_their_own_are_kept(tmp_path, columns, ids):
-    kept = row_of(record_of(Row("q", [Passage("a p")], [Passage("a n"), Passage("a m")], columns=columns)))
+    kept = row_of(record_of(CopyRow("q", [Passage("a p")], [Passage("a n"), Passage("a m")], columns=columns)))
     result, documents = written([kept], "tevatron", tmp_path / "out.jsonl")
     passages = [*documents[0]["positive_passages"], *documents[0]["negative_passages"]]
     made = [hashed(passage["text"]) for passage in passages]
@@ -215,7 +215,9 @@ def test_the_id_of_the_query_is_the_rows_own(tmp_path, name):
 def test_scores_that_fit_no_passages_are_named(tmp_path):
     for number, scores in enumerate((["a", "b"], [0.1], [True, 0.5], 0.5)):
         rows = [
-            row_of(record_of(Row("q", [Passage("p")], [Passage("n"), Passage("m")], columns={"neg_scores": scores})))
+            row_of(
+                record_of(CopyRow("q", [Passage("p")], [Passage("n"), Passage("m")], columns={"neg_scores": scores}))
+            )
         ]
         assert written(rows, "flagembedding", tmp_path / f"{number}.jsonl")[0].not_held == {"neg_scores": 1}
 
@@ -286,7 +288,7 @@ def test_other_suffixes_are_refused(name):
         suffix_of(Path(name))
 
 
-def test_the_schema_is_the_sources_own_where_it_is_one_of_the_three():
+def test_the_schema_is_the_source_s_if_it_is_one_of_the_three():
     assert [schema_of(None, {name}) for name in ("triplet", "tevatron", "dpr")] == ["st-ntuple", "tevatron", SCHEMAS[1]]
     assert schema_of(None, {"triplet", "tevatron"}) == "flagembedding"
     assert schema_of("tevatron", {"triplet"}) == "tevatron"

@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from secid.measure.blocks import Triplets
-from secid.triplets.measure_set import level_sets, sample_positions
+from secid.triplets.measure_set import equal_size_sets, sample_positions
 
 BUDGET = 1_000.0
 DIMENSION = 200
@@ -48,7 +48,7 @@ def nats(rows: Triplets, weight: float) -> float:
 def test_equal_numbers_reverse_the_order_that_sizes_give(plan):
     many, few = triplets(range(60), 4, 0), triplets(range(10), 2, 250)
     assert nats(many, 0.1) > nats(few, 0.3)
-    cut_many, cut_few = level_sets(plan, [many, few], seed=0)
+    cut_many, cut_few = equal_size_sets(plan, [many, few], seed=0)
     assert nats(cut_many, 0.1) < nats(cut_few, 0.3)
     for cut, own in ((cut_many, many), (cut_few, few)):
         assert (len(np.unique(cut.query)), len(cut)) == (10, 20)
@@ -60,21 +60,21 @@ def test_equal_numbers_reverse_the_order_that_sizes_give(plan):
 
 def test_the_smallest_set_is_not_measured_again(plan):
     many, few = triplets(range(60), 4, 0), triplets(range(10), 2, 250)
-    cut_many, cut_few = level_sets(plan, [many, few], seed=0)
+    cut_many, cut_few = equal_size_sets(plan, [many, few], seed=0)
     assert cut_few is few
     assert cut_many is not many
 
 
 def test_sets_of_equal_size_stay_themselves(plan):
     first, second = triplets(range(10), 2, 0), triplets(range(5, 15), 2, 100)
-    assert all(cut is own for cut, own in zip(level_sets(plan, [first, second], 0), (first, second), strict=True))
+    assert all(cut is own for cut, own in zip(equal_size_sets(plan, [first, second], 0), (first, second), strict=True))
 
 
 def test_shared_pairs_are_not_cut_and_count_by_negatives(plan):
     halves = triplets(range(10), 4, 0, share=0.5)
-    assert level_sets(plan, [halves, triplets(range(10), 4, 100)], 0) is None
+    assert equal_size_sets(plan, [halves, triplets(range(10), 4, 100)], 0) is None
     same = [halves, triplets(range(20, 30), 2, 100, share=1.0)]
-    assert level_sets(plan, same, 0) == same
+    assert equal_size_sets(plan, same, 0) == same
 
 
 def test_a_sample_is_a_share_of_the_queries_that_were_scored(plan):
