@@ -251,10 +251,12 @@ def is_empty(form: str) -> bool:
     """Return True if a normal form has no letter or digit, is a single ASCII letter, or is a placeholder.
 
     A single letter of another script may be a word (水), and a digit may be an answer. Two letters, or a letter with a
-    symbol, may be a word too (UK, 나무, C#). A placeholder may stand between symbols (<null>).
+    symbol, may be a word too (UK, 나무, C#). A placeholder may have symbols around it (<null>), but not many.
     """
-    words = [word for word in form.split() if any(map(str.isalnum, word))]
-    return not words or " ".join(words) in PLACEHOLDERS or (len(form) == 1 and form.isascii() and form.isalpha())
+    words = form.split()
+    contents = [word for word in words if any(map(str.isalnum, word))]
+    is_placeholder = len(words) <= MAX_PLACEHOLDER_WORDS and " ".join(contents) in PLACEHOLDERS
+    return not contents or is_placeholder or (len(form) == 1 and form.isascii() and form.isalpha())
 
 
 def _empty(forms: FormKeys) -> Flags:

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from secid.errors import InputError, UsageError
-from secid.files import sha256_of
+from secid.files import PARTIAL, sha256_of
 from secid.progress import Progress
 from secid.read.objects import ObjectSpec, Spec, specs_of
 from secid.read.stream import HUB_PREFIX, STDIN, is_read_once
@@ -36,6 +36,16 @@ def changed_files(paths: Iterable[str]) -> list[str]:
     files = [(path, Path(path)) for path in paths]
     hashes = [(path, file, _manifest_hash(file, file.parent / MANIFEST)) for path, file in files]
     return [path for path, file, sha256 in hashes if sha256 and sha256 != sha256_of(file)]
+
+
+def files_of_killed_run(folder: Path) -> list[Path]:
+    """Return the files of a run that was killed before it renamed its manifest, followed by the manifest.
+
+    Such a manifest still has a partial name. The run's files are those whose hashes it lists.
+    """
+    manifests = [path for path in folder.glob(f".{MANIFEST}.*") if PARTIAL.search(path.name)]
+    hashes = [(path, _manifest_hash(path, manifest)) for manifest in manifests for path in folder.iterdir()]
+    return [*(path for path, sha256 in hashes if sha256 and sha256 == sha256_of(path)), *manifests]
 
 
 def _manifest_hash(path: Path, manifest: Path) -> str | None:

@@ -290,3 +290,11 @@ def test_answers_without_a_negative_are_kept_with_their_reasons(server):
     assert len(lines("out/.gpt.rejected.jsonl")) == N
     server.usual = llm_server.right
     assert ask(server, seed=1).sources[0].n_negatives == 3 * N
+
+
+def test_a_run_killed_before_its_manifest_continues_from_what_was_paid(server):
+    ask(server)
+    asked, files = len(server.asked), listing("out")
+    Path("out/.manifest.json").rename("out/..manifest.json.0123abcd.partial")
+    ask(server)
+    assert (len(server.asked), listing("out")) == (asked, files)

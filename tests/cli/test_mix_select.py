@@ -381,7 +381,7 @@ def test_select_json_is_that_of_the_api(scored, invoke):
         (["--top", 2], "several sources"),
         (["--source", "none", "--top", 2], "no source 'none'"),
         (["--source", "plain", "--top", 0], "at least 1"),
-        (["--source", "plain", "--min-weight", 1.5], "between 0 and 1"),
+        (["--source", "plain", "--min-weight", 1.5], "--min-weight: 1.5"),
         (["--source", "plain", "--min-weight", 1.0], "no negative is left (min_weight 48)"),
         (["--source", "plain", "--top", 1, "--by", "beauty"], "unknown column"),
     ],

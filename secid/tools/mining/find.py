@@ -29,7 +29,7 @@ from secid.pages.mine_text import short_words
 from secid.pages.text import plural
 from secid.pool import sample_order
 from secid.progress import Progress
-from secid.read.sources import MANIFEST
+from secid.read.sources import MANIFEST, files_of_killed_run
 from secid.results.mine import Mined, MinedSource
 from secid.settings import Settings
 from secid.tools.mining.choose import (
@@ -379,10 +379,13 @@ class MinedNegatives:
 def write_sources(sources: Sequence[MinedNegatives], run: Mined, folder: Path, progress: Progress) -> Mined:
     """Write the files of all sources and the manifest, all or none of them. Return the run with its sources.
 
-    The rejected texts of language models are written even if the rest fails, so that the user can see what was wrong.
+    The manifest gets its final name last. Without it, the files belong to a killed run and are replaced. The rejected
+    texts of language models are written even if the rest fails, so that the user can see what was wrong.
     """
     plan, rejected = sources[0].plan, []
     with writing(folder):
+        for path in files_of_killed_run(folder):
+            path.unlink()
         for source in sources:
             if source.answers is not None:
                 path = folder / REJECTED.format(source.miner.name)

@@ -34,6 +34,7 @@ from secid.files import PARTIAL, locked, make_folder, work_folder
 from secid.findings.lexical_gate import misread_texts
 from secid.pool.texts import TextSpool
 from secid.progress import Progress
+from secid.read.sources import files_of_killed_run
 from secid.results import EncoderInfo
 from secid.results.catalogue import NEAR_HARDNESS
 from secid.results.commands import flag_words, score_command
@@ -320,9 +321,9 @@ def _encoder_flags(settings: Settings) -> list[str]:
 
 
 def check_folder(folder: Path) -> None:
-    """Raise OutputError if a folder has files, other than partial ones and the answers of language models."""
+    """Raise OutputError if a folder has files, other than those of a killed run."""
     if folder.is_dir():
-        names = sorted(path.name for path in folder.iterdir())
+        names = sorted(path.name for path in {*folder.iterdir()}.difference(files_of_killed_run(folder)))
         patterns = (JOURNAL.format("*"), REJECTED.format("*"))
         files = [n for n in names if not (PARTIAL.search(n) or any(fnmatchcase(n, pattern) for pattern in patterns))]
         if files:

@@ -60,8 +60,10 @@ def runs(text: str) -> frozenset[tuple[str, ...]]:
 
 
 def is_empty(text: str) -> bool:
-    words = [word for word in form(text).split() if any(unicodedata.category(char)[0] in "LN" for char in word)]
-    return not words or " ".join(words) in PLACEHOLDERS or (len(form(text)) == 1 and "a" <= form(text) <= "z")
+    every = form(text).split()
+    words = [word for word in every if any(unicodedata.category(char)[0] in "LN" for char in word)]
+    placeholder = len(every) < 5 and " ".join(words) in PLACEHOLDERS
+    return not words or placeholder or (len(form(text)) == 1 and "a" <= form(text) <= "z")
 
 
 @cache

@@ -197,7 +197,7 @@ def test_labels_of_other_records_and_sources_count_and_are_named():
     [
         *((t, True) for t in ("", "  ", "N/A", "NA", "a", "[removed]", "…", "\u0301", "😀", "_", "&nbsp;", "\u200b")),
         *((t, True) for t in ("ｎ／ａ", "None.", "<null>", "< n/a >", "#N/A", "+", "a.", "€")),
-        *((t, False) for t in ("C#", "c++", "+5", "x >", "©x", "№")),
+        *((t, False) for t in ("C#", "c++", "+5", "x >", "©x", "№", "n/a \u0301 =>")),
         *((t, False) for t in ("UK", "42", "- 7 -", "a 7", "DNA", "北京", "水", "나무", "नदी", "की", "да", "no text")),
     ],
 )  # fmt: skip

@@ -368,7 +368,13 @@ def test_a_server_that_stays_broken_stops_the_run_and_keeps_what_is_paid(ask: As
 
 
 def test_answers_in_flight_are_kept_when_another_fails(ask: Asker) -> None:
-    ask.server.delay = lambda query: 0.0 if query == "question 0" else 0.4
+    def delay(query: str) -> float:
+        end = time.monotonic() + 20
+        while query == "question 0" and len(ask.server.asked) < 2 and time.monotonic() < end:
+            time.sleep(0.01)  # it fails once another is in flight
+        return 0.0 if query == "question 0" else 0.4
+
+    ask.server.delay = delay
     ask.server.script = [lambda query, n: (401, {}), right]
     ask.server.usual = lambda query, n: (401, {}) if query == "question 0" else right(query, n)
     refusal(lambda: ask(4), EndpointError, ask.server.url)
