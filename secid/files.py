@@ -126,7 +126,7 @@ WORK_PREFIX = f"secid-{platform.node()}-"
 """Prefix of work folders' names. It contains the machine's name, because other machines' work folders on a shared disk
 would look abandoned."""
 UNLOCKED_SECONDS = 60.0
-"""Age below which a work folder is kept even if no process has locked it, because its owner may be about to."""
+"""Age below which a work folder is kept even if no process has locked it, because its owner may be about to lock it."""
 
 
 @contextmanager

@@ -785,7 +785,11 @@ def judge(arguments: argparse.Namespace) -> None:
         print(f"\n| {what} | worst regret | in | without one source | mean regret | own | batch |")
         print("|---|--:|---|--:|--:|--:|--:|")
         print("\n".join(f"| {SHOWN.get(name, name)} | {text}" for _, name, text in sorted(rows) if name in names))
-    print("\n| mean regret of always |" + "".join(f" {arm} {rate:g} |" for arm, rate in doses) + " without 0.004 |")
+    print(
+        "\n| mean regret of always choosing |"
+        + "".join(f" {arm} {rate:g} |" for arm, rate in doses)
+        + " without 0.004 |"
+    )
     print("|---|" + "--:|" * (len(doses) + 1))
     for name in FAMILIAR:
         kept = [cell for cell in cells if cell.key[3] < RATES[-1]]

@@ -361,7 +361,7 @@ def _not_loaded(where: str, error: Exception) -> EncoderError:
     if is_out_of_memory(error):
         return _no_room(torch.device("cpu"), error)
     text = " ".join(str(error).split())
-    remedy = "check that the installed transformers knows this architecture"
+    remedy = "check that the installed transformers supports this architecture"
     if isinstance(error, (SafetensorError, EOFError)):
         remedy = SAVE_AGAIN
     if "ignore_mismatched_sizes" in text or "size mismatch" in text:

@@ -269,7 +269,7 @@ ENGLISH_NOTE = re.compile(
 )
 """Pattern of a language model's notes after the requested text. They mention the prompt (*the* query, requirements).
 People who write about a document do not mention a prompt."""
-OTHERS = re.compile(
+FOREIGN_LABELS = re.compile(
     without_dotless("|".join(rf"(?:{words.thing})[^\n]{{1,80}}?(?:{words.label})" for words in PHRASES_OF.values())),
     re.VERBOSE,
 )
@@ -316,7 +316,7 @@ def trailing_phrase(text: str) -> str | None:
     if match is None and _holds(lowered, OTHER_HINTS if lowered.isascii() else OTHER_HINTS + CHINESE_HINTS):
         match = PLAIN.search(_last_words(plain_letters(tail)))
     if match is None and (note := _note(tail, lowered)):
-        match = OTHERS.search(_last_words(plain_letters(note)))
+        match = FOREIGN_LABELS.search(_last_words(plain_letters(note)))
     return None if match is None else SEPARATORS.sub(" ", match[0]).strip()
 
 

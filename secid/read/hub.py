@@ -373,16 +373,16 @@ def _errors(where: str) -> Iterator[None]:
     except (OSError, RevisionResolutionError) as error:
         if getattr(error, "errno", None) in NO_ROOM:
             raise
-        raise _explained(error, where) from error
+        raise _input_error(error, where) from error
     except Exception as error:  # errors of the HTTP client, by version of huggingface_hub
         if type(error).__module__.split(".")[0] not in {"httpx", "httpx2", "httpcore", "httpcore2"}:
             raise
-        raise _explained(error, where) from error
+        raise _input_error(error, where) from error
     finally:
         log.setLevel(level)
 
 
-def _explained(error: Exception, where: str) -> InputError:
+def _input_error(error: Exception, where: str) -> InputError:
     causes = (error, error.__cause__, error.__context__)
     answer = next((cause for cause in causes if isinstance(cause, HfHubHTTPError)), None)
     token = "HF_TOKEN to a token with access" + ("; the current one may lack it" if get_token() else "")

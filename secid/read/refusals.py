@@ -203,7 +203,7 @@ def refuse_unread(binding: Binding, head: Head, source_column: str | None, path:
             column = read.partition("…")[0]
             flag = f"--format {binding.schema}" if binding.labelled or binding.splits else f"--{role}-column {column}"
             raise SchemaError(
-                f"several readings fit: the {role}s are {read}, or {', '.join(unread)}{list_columns(head)}",
+                f"several readings fit: the {role}s may be in {read}, or in {', '.join(unread)}{list_columns(head)}",
                 where=path,
                 remedy=f"use {flag} to leave out {', '.join(unread)}; {more}",
             )

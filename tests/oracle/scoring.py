@@ -168,7 +168,7 @@ def idf_for(
 ) -> Idf:
     """Return the idf with which source `name` of the run's `sources` is scored.
 
-    corpus : pooled; own; pooled_with_queries (a text that is both counts once); uniform. Source: METHOD 4.
+    corpus : pooled; own; pooled_with_queries (a text in both roles counts once); uniform. Source: METHOD 4.
     """
     if corpus == "uniform":
         return uniform_idf

@@ -99,7 +99,7 @@ def part(name: str, row: Row) -> float:
 
 
 def gap(own: list[Row], random: list[Row]) -> dict[str, tuple[float, float]]:
-    """Value and standard error of each part on the shared queries."""
+    """Return the value and standard error of each part on the shared queries."""
     shared = {row.query for row in own} & {row.query for row in random}
     own, random = ([row for row in side if row.query in shared] for side in (own, random))
     values = {name: lambda row, name=name: part(name, row) for name in FACTORS} | {"weight": lambda row: row.weight}

@@ -358,7 +358,7 @@ MAX_UNDECIDED_PAIRS = 8
 
 
 def early_sentences(stop: EarlyStop) -> list[str]:
-    """Return sentences on the number of texts that the looks needed, for what orders are decided, and which are not."""
+    """Return sentences on the number of texts that the looks needed, and on which orders are and are not decided."""
     pairs = [f"{named(first)} and {named(second)}" for first, second in stop.undecided]
     decided = f"With {percent(stop.confidence)} confidence, decided orders hold for all queries of these files."
     return [

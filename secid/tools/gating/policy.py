@@ -171,7 +171,7 @@ def parse_policy(table: Any, where: str) -> Policy:
     try:
         policy = Policy.model_validate(table)
     except ValidationError as error:
-        raise _explained(error, where) from None
+        raise _settings_error(error, where) from None
     unknown = [name for name in policy.allow_undecided if name not in CHECK_NAMES]
     if unknown:
         raise SettingsError(
@@ -189,7 +189,7 @@ def _toml(path: Path) -> dict[str, Any]:
         ) from error
 
 
-def _explained(error: ValidationError, where: str) -> SettingsError:
+def _settings_error(error: ValidationError, where: str) -> SettingsError:
     problems = error.errors(include_url=False)
     problem = next((p for p in problems if p["type"] == "extra_forbidden"), problems[0])
     place = [str(part) for part in problem["loc"]]

@@ -1,4 +1,4 @@
-"""Comparisons of sources: the queries that would establish a difference, against METHOD 8 by hand."""
+"""Test comparisons of sources, and the number of queries that a difference needs, against METHOD 8 by hand."""
 
 from __future__ import annotations
 
