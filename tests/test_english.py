@@ -14,7 +14,11 @@ ROOT = Path(__file__).resolve().parents[1]
 MODULES = sorted((ROOT / "secid").rglob("*.py"))
 TESTS = [path for path in sorted((ROOT / "tests").rglob("*.py")) if path != Path(__file__)]
 PAGES = [ROOT / "README.md", *(path for path in sorted((ROOT / "docs").rglob("*.md")) if path.name != "changelog.md")]
-SCREENS = [path for path in sorted((ROOT / "tests" / "snapshots").rglob("*")) if path.suffix in (".txt", ".md")]
+SCREENS = [
+    path
+    for path in sorted((ROOT / "tests" / "snapshots").rglob("*"))
+    if path.suffix in (".txt", ".md", ".toml", ".xml")
+]
 
 OPENINGS = re.compile(r"(What|Whether|How|Of|Raises|Where|Who|The same|As|Which|Why|Those|That|When)\b")
 """A docstring that begins so says no subject, or folds back on itself: "Return whether …", "Count …" say it at once."""
