@@ -80,7 +80,7 @@ def test_tokens_and_cost_are_in_the_result_the_summary_and_the_manifest(invoke, 
     for name in (".manifest.json", ".gpt.rejected.jsonl"):
         Path("out", name).unlink()
     code, out, _ = invoke("mine", f"gpt=llm:model=m,url={server.url},price=1/5", *OPTIONS)
-    assert " ".join(out.split()).count("the model's 12 answers, 1,200 tokens in, 240 out, cost 0.0024.") == 1
+    assert " ".join(out.split()).count("the model's 12 answers, 1,200 tokens in, 240 out; cost 0.0024.") == 1
     assert json.loads(Path("out/.manifest.json").read_text(encoding="utf-8")) == manifest
     assert len(server.asked) == N
 
