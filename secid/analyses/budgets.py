@@ -21,7 +21,7 @@ STEPS_PER_DECADE = 50
 EQUAL_CURVES_FRACTION = 1e-6
 """Relative gap up to which two curves count as equal: the precision of METHOD 11. Without it, the curves of two copies
 of a source could cross because of rounding."""
-NOT_EQUAL_SIZE, OTHER_QUERIES = "not_level", "other_queries"
+NOT_EQUAL_SIZE, OTHER_QUERIES = "not_equal_size", "other_queries"
 """Reasons why budget curves are not compared. Source: METHOD 7, 16.1."""
 
 

@@ -25,7 +25,7 @@ from secid.errors import SecidError
 from secid.settings import FIELDS, flag_of
 
 DONE, NOT_PASSED, WRONG_USE, INTERNAL, INTERRUPTED = 0, 1, 2, 3, 130
-COLLECTED_OBJECTS = 50_000
+GARBAGE_THRESHOLD = 50_000
 """Number of new objects after which Python looks for garbage. Imports make many objects that stay. With Python's
 default, 700 or 2,000, looking at them again and again takes a tenth of the time of a start."""
 END_SIGNALS = (signal.SIGTERM, *([signal.SIGHUP] if sys.platform != "win32" else []))
@@ -229,7 +229,7 @@ def entry() -> None:
     Idle OpenMP threads sleep, unless the user sets OMP_WAIT_POLICY. By default they spin. On cores shared with other
     programs, two threads then took 33 to 42 s for 2,000 records instead of 3 to 4 s.
     """
-    gc.set_threshold(COLLECTED_OBJECTS)
+    gc.set_threshold(GARBAGE_THRESHOLD)
     os.environ.setdefault("OMP_WAIT_POLICY", "PASSIVE")  # torch reads it when it is imported
     code = main(sys.argv[1:])
     try:

@@ -152,7 +152,8 @@ def as_rows(values: Any, n_texts: int, dimension: int | None, where: str) -> Vec
 def finish_rows(rows: VectorRows, truncate_dim: int | None, normalize: bool) -> Float32Rows:
     """Return the first `truncate_dim` numbers of each row, at unit length if `normalize`. A zero row stays zero.
 
-    NaN, infinity and numbers that float32 cannot hold stay NaN or infinity. `embed` stops on them and names the text.
+    A row with NaN, infinity or a number that float32 cannot hold becomes NaN, infinity or zero. `embed` stops on all
+    three and names the text.
     """
     if truncate_dim is not None:
         rows = rows[:, :truncate_dim]

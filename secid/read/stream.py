@@ -33,6 +33,10 @@ CHUNK_BYTES = 1 << 20
 PARSE_BLOCK_BYTES = 1 << 18
 """Maximum bytes of lines to parse at once, so that their rows stay in the processor's cache."""
 
+SPOOL_LIMIT = 16 << 30
+"""Maximum size of a temporary copy in bytes (16 GiB), so that no small packed file fills the disk. Parquet and Arrow need
+random access."""
+
 GZIP_MAGIC = b"\x1f\x8b"
 ZSTD_MAGIC = re.compile(rb"\x28\xb5\x2f\xfd|[\x50-\x5f]\x2a\x4d\x18")
 """Pattern of the start of a zstd frame, or of an empty frame, which pzstd writes first."""
@@ -163,6 +167,9 @@ class ByteStream:
         if self._random is None:
             self._random = tempfile.TemporaryFile()  # noqa: SIM115 - closed in `close`
             while chunk := self.read():
+                if self._random.tell() > SPOOL_LIMIT:
+                    message = f"unpacks to more than {SPOOL_LIMIT >> 30} GiB"
+                    raise InputError(message, where=self.path, remedy="unpack it first, and name the unpacked file")
                 self._random.write(chunk)
         self._random.seek(0)
         return self._random

@@ -545,7 +545,7 @@ def test_policy_all_gives_no_crossings_of_unequal_sources_and_says_so(sources, t
     two = {name: sources[name] for name in "ab"}
     run = score(two, tmp_path / "unequal", positives="all", controls="none", budget=100.0).run
     assert run.analyses["budgets"].crossings == ()
-    assert run.not_evaluated["crossings"] == "not_level"
+    assert run.not_evaluated["crossings"] == "not_equal_size"
     assert RunWarning(kind="unequal_sizes", values={"budget": 100.0}) in run.warnings
     first = score(two, tmp_path / "first", controls="none", budget=100.0).run
     assert "crossings" not in first.not_evaluated

@@ -384,14 +384,16 @@ def write_sources(sources: Sequence[MinedNegatives], run: Mined, folder: Path, p
     """
     plan, rejected = sources[0].plan, []
     with writing(folder):
-        for path in files_of_killed_run(folder):
-            path.unlink()
+        killed = files_of_killed_run(folder)
         for source in sources:
             if source.answers is not None:
                 path = folder / REJECTED.format(source.miner.name)
                 rejected.append(shutil.copyfile(source.answers.rejected, path))
     for source in sources:
         source.refuse_none()
+    with writing(folder):
+        for path in set(killed).difference(rejected):
+            path.unlink()
     progress.start("write", len(sources), "files")
     paths, summaries = plan.paths(folder), []
     with new_files(*paths, folder / MANIFEST) as partials:

@@ -85,7 +85,7 @@ def score_shard(
     values = resolved.values
     from secid.pool.plan import Shard
     from secid.read import open_sources, sources_and_words
-    from secid.tools.shards.shard import COUNTS, SHARD, WHOLE_RUN, Job, all_parts, name_of, score_shard
+    from secid.tools.shards.shard import COUNTS, SHARD, WHOLE_RUN, Job, all_parts, measure_shard, name_of
 
     job = Job.of(sources, state_dir, resolved, progress)
     if values.shard is None:
@@ -113,7 +113,7 @@ def score_shard(
             if not prepare:
                 with open_sources(files, values) as readers:
                     named = None if run is None else fspath(run)
-                    scored = score_shard(job, counts, readers, loaded, work, recorder, clock, named)
+                    scored = measure_shard(job, counts, readers, loaded, work, recorder, clock, named)
                     if scored is not None:
                         folder.write(scored, recorder, clock)
     n_done = len(all_parts(kind, part.of).keys() & job.state.names())

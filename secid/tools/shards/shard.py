@@ -231,7 +231,7 @@ def files_of(readers: Sequence[Reader]) -> dict[str, Any]:
     return {file.path: asdict(file) for reader in readers for file in reader.content()}
 
 
-def score_shard(
+def measure_shard(
     job: Job, counts: Counts, readers: Sequence[Reader], encoder: Encoder, work: Path, progress: Progress, clock: Clock,
     run_folder: str | None,
 ) -> Scored | None:  # fmt: skip
