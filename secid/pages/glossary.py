@@ -307,7 +307,7 @@ REASON_TEXTS: Mapping[str, str] = {
     "one_large_query": "one query has more than half of the negatives, so they cannot all go to others",
     "same_negatives": "the sources give every query the same negatives",
     "other_queries": "the sources share too few queries",
-    "not_equal_size": f"the sources differ in size, and {flag_of('positives', 'all')} does not make their numbers equal",
+    "not_equal_size": f"the sources differ in size, and {flag_of('positives', 'all')} does not make them equal",
     "cuts_unknown": "a vectors file, an endpoint or a function does not say which texts it cut",
     "no_tokenizer": "a vectors file, an endpoint or a function has no tokenizer to ask",
     "no_reference": "no query has 10 passages of the run, other than its positives, to draw at random",

@@ -34,7 +34,7 @@ PARSE_BLOCK_BYTES = 1 << 18
 """Maximum bytes of lines to parse at once, so that their rows stay in the processor's cache."""
 
 SPOOL_LIMIT = 16 << 30
-"""Maximum size of a temporary copy in bytes (16 GiB), so that no small packed file fills the disk. Parquet and Arrow need
+"""Maximum size of a temporary copy in bytes (16 GiB), so that no packed file fills the disk. Parquet and Arrow need
 random access."""
 
 GZIP_MAGIC = b"\x1f\x8b"
