@@ -65,7 +65,10 @@ def write_sources(folder: Path, seed: int = 0, n_queries: int = 60) -> list[str]
 
 
 def score_shard_and_die(n_texts: int, arguments: list[str]) -> None:
-    """Score a shard of sources into a folder of states, and kill the process once n_texts or more are encoded."""
+    """Score a shard of sources into a folder of states, and kill the process once n_texts or more are encoded.
+
+    The run has a cache of its own, because texts that another test has cached are not encoded.
+    """
     import secid
 
     class Dying(HashEncoder):
@@ -75,7 +78,8 @@ def score_shard_and_die(n_texts: int, arguments: list[str]) -> None:
             return super().encode(texts, role)
 
     *sources, shard, folder = arguments
-    secid.score_shard(sources, Dying(), shard=shard, state_dir=folder, sums="float64", max_bad_fraction=0.2)
+    options = {"sums": "float64", "max_bad_fraction": 0.2, "cache_dir": f"{folder}-cache-{n_texts}"}
+    secid.score_shard(sources, Dying(), shard=shard, state_dir=folder, **options)
 
 
 def _without_cost(run: Run) -> Run:
