@@ -90,7 +90,8 @@ def gate(
 
     if against is None:
         raise UsageError(
-            "no baseline named", remedy="use --against secid-baseline.json, which `secid baseline RUN` writes"
+            "no baseline named",
+            remedy="use --against FILE; `secid score … --run RUN` and `secid baseline RUN` write secid-baseline.json",
         )
     if init:
         return _init(against, policy or Path("secid.toml"), sources)

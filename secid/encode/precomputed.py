@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import json
 import lzma
+import tokenize
 import zipfile
 import zlib
 from collections.abc import Collection, Iterable, Sequence
@@ -168,7 +169,10 @@ def _index(table: VectorTable, role: str, where: str) -> tuple[Words, Words, NDA
     return high, low, rows[order]
 
 
-NPZ_ERRORS = (OSError, ValueError, EOFError, MemoryError, RuntimeError, zipfile.BadZipFile, zlib.error, lzma.LZMAError)
+NPZ_ERRORS = (
+    OSError, ValueError, TypeError, EOFError, MemoryError, RuntimeError, SyntaxError,
+    tokenize.TokenError, zipfile.BadZipFile, zlib.error, lzma.LZMAError,
+)  # fmt: skip
 """Errors that NumPy and its libraries raise for a damaged .npz."""
 
 
@@ -184,7 +188,7 @@ def _read_npz(path: Path) -> VectorTable:
         ) from error
     name = _vectors_of(members, path)
     vectors = arrays[name]
-    if vectors.ndim != 2 or vectors.dtype.kind != "f":
+    if vectors.ndim != 2 or vectors.shape[1] == 0 or vectors.dtype.kind != "f":
         raise EncoderError(
             f"{name} has shape {vectors.shape} and type {vectors.dtype}, expected (n, d) floats",
             where=str(path),

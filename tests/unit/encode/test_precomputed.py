@@ -7,6 +7,7 @@ import io
 import json
 import math
 import re
+import zipfile
 from pathlib import Path
 from typing import Any
 
@@ -268,7 +269,7 @@ def test_files_with_wrong_contents_are_refused(tmp_path: Path, snapshot: Snapsho
     snapshot("vectors.txt", situations({name: text.replace(str(tmp_path), "WORK") for name, text in named.items()}))
 
 
-@pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "an array alone"])
+@pytest.mark.parametrize("damage", ["empty", "cut", "flipped", "an array alone", "header"])
 def test_damaged_npz_files(tmp_path: Path, damage: str) -> None:
     path = save(tmp_path, "npz text")
     content = bytearray(path.read_bytes())
@@ -276,6 +277,13 @@ def test_damaged_npz_files(tmp_path: Path, damage: str) -> None:
     array = io.BytesIO()
     np.save(array, UNIT)
     damaged = {"empty": b"", "cut": bytes(content[: len(content) // 2]), "flipped": bytes(content)}
+    with (
+        zipfile.ZipFile(io.BytesIO(path.read_bytes())) as whole,
+        zipfile.ZipFile(header := io.BytesIO(), "w") as broken,
+    ):
+        for name in whole.namelist():
+            broken.writestr(name, whole.read(name).replace(b"), }", b"(, (", 1))
+    damaged["header"] = header.getvalue()
     path.write_bytes({**damaged, "an array alone": array.getvalue()}[damage])
     with pytest.raises(EncoderError) as caught:
         encoder(path)
