@@ -84,7 +84,7 @@ class GroupedCommand(TyperCommand):
     """A command whose help lists arguments and options by group."""
 
     def format_options(self, ctx: Any, formatter: Any) -> None:
-        """Write a section for each group: first groups that only this command has, then GROUPS in order, then REST."""
+        """Write a section for each group: first groups that only this command has, then GROUPS, then OTHER_OPTIONS."""
         groups: dict[str, list[tuple[str, str]]] = {}
         for parameter in self.get_params(ctx):
             label, text = parameter.get_help_record(ctx) or ("", "")
