@@ -25,6 +25,8 @@ two processes on shared cores are a tenth slower than one."""
 MAX_WORKERS = 16
 PARTS_PER_WORKER = 2
 """Number of parts to queue per worker: enough to keep it busy, but few enough that few results wait."""
+CORES_PER_CALL = 4
+"""Number of cores for each call of `child_processes`, because tokenizing uses up to four threads."""
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 Call = Callable[..., Callable[[], Any]]
@@ -93,20 +95,23 @@ def in_child_process(
     n_texts: int, threads: int | None, function: Callable[..., Result], *arguments: Any
 ) -> Iterator[Callable[[], Result]]:
     """Call a function in a child process during the block. Yield a function that waits for its result."""
-    with child_process(n_texts, threads) as call:
+    with child_processes(1, n_texts, threads) as call:
         yield call(function, *arguments)
 
 
 @contextmanager
-def child_process(n_texts: int, threads: int | None) -> Iterator[Call]:
-    """Yield a function that calls a module's function in a child process, one call after the other.
+def child_processes(n_calls: int, n_texts: int, threads: int | None) -> Iterator[Call]:
+    """Yield a function that calls a module's function in a child process. It returns a function that waits for the
+    result.
 
-    It returns a function that waits for the result.   n_texts, threads : as in `Workers`.
-    Without a child process, the first wait calls the function. The child process ends with the block, even if it has
-    not finished. Waiting raises NotEvaluatedError if it died.
+    n_calls : number of calls. With CORES_PER_CALL cores for each, they run at once; otherwise some wait for others.
+    n_texts, threads : as in `Workers`.
+    Without a child process, the first wait calls the function. Child processes end with the block, even if they have
+    not finished. Waiting raises NotEvaluatedError if one died.
     """
     context = _Context()
-    pool = None if n_workers(n_texts, threads) < 2 else _pool_of(1, context)
+    n = max(1, min(n_calls, n_cores(threads) // CORES_PER_CALL))
+    pool = None if n_workers(n_texts, threads) < 2 else _pool_of(n, context)
 
     def call(function: Callable[..., Result], *arguments: Any) -> Callable[[], Result]:
         if pool is not None:

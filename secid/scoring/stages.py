@@ -34,7 +34,7 @@ from secid.measure.false_negatives import Conflicts
 from secid.measure.sweep import Variant
 from secid.pool import SPLITTERS, DocumentFrequencies, DraftPlan, Lexicon, Plan, PlannedSource
 from secid.pool.make import scored_part
-from secid.pool.workers import child_process, n_workers
+from secid.pool.workers import child_processes, n_workers
 from secid.progress import Clock, Progress
 from secid.read.collection import Collection
 from secid.results import EarlyStop, EncoderInfo, InputFile, RunWarning
@@ -51,7 +51,14 @@ from secid.triplets.embedding import CUTS_UNKNOWN, Embedder
 from secid.triplets.guide import Guide, guide_scores, random_rows
 from secid.triplets.measure_set import Aspect, Measured, Measurer, aspects, equal_size_sets, sample_positions
 from secid.triplets.random_reference import RandomReference, passage_means, passage_pool, random_reference
-from secid.triplets.table import CoverageTables, lexicons_of, piece_stream, pool_flags, triplets_of
+from secid.triplets.table import (
+    CoverageTables,
+    grouped_tokenizers,
+    lexicons_of,
+    piece_stream,
+    pool_flags,
+    triplets_of,
+)
 
 Set = TypeVar("Set", Triplets, Measured)
 NO_REFERENCE = "no_reference"
@@ -182,10 +189,10 @@ def encode_texts(
 
 @contextmanager
 def during_encoding(plan: Plan, settings: Settings, folder: Path) -> Iterator[tuple[WaitForLexicons, WaitForBm25]]:
-    """Do work that needs only texts in a child process while the block runs: tokenize, and search by BM25.
+    """Do work that needs only texts in child processes while the block runs: tokenize, and search by BM25.
 
     Yield two functions. The first waits for the lexicons of the tokenizers that need no encoder, by tokenizer. The
-    second waits for the control bm25_pool, or the reason why it could not be made. Without a child process, because
+    second waits for the control bm25_pool, or the reason why it could not be made. Without child processes, because
     there are few texts or because the encoder decides which texts are scored, they are `dict` and None.
     """
     by_encoder = settings.positives in ("hardest", "easiest") or settings.until_ranked is not None
@@ -195,10 +202,13 @@ def during_encoding(plan: Plan, settings: Settings, folder: Path) -> Iterator[tu
     triplets = [triplets_of(planned, settings.positives) for planned in plan.sources]
     counted = pool_flags(plan, triplets)
     names = [name for name in tokenizers_of(settings, aspects(settings)) if name in SPLITTERS]
-    with child_process(len(plan.passages), settings.threads) as call:
-        wait_for_lexicons = call(lexicons_of, names, plan.queries, plan.passages, counted, folder, settings.tokenizer)
-        has_bm25 = "bm25_pool" in chosen_kinds(settings.controls)
-        yield wait_for_lexicons, call(bm25_control, plan, triplets, settings) if has_bm25 else None
+    groups = grouped_tokenizers(names)
+    has_bm25 = "bm25_pool" in chosen_kinds(settings.controls)
+    with child_processes(len(groups) + has_bm25, len(plan.passages), settings.threads) as call:
+        texts = plan.queries, plan.passages, counted, folder, settings.tokenizer
+        waits = [call(lexicons_of, group, *texts) for group in groups]
+        wait_for_bm25 = call(bm25_control, plan, triplets, settings) if has_bm25 else None
+        yield lambda: {name: made for wait in waits for name, made in wait().items()}, wait_for_bm25
 
 
 def tokenizers_of(settings: Settings, suite: Sequence[Aspect]) -> list[str]:

@@ -181,6 +181,13 @@ def lexicons_of(
     return lexicons
 
 
+def grouped_tokenizers(tokenizers: Sequence[str]) -> list[list[str]]:
+    """Return groups of tokenizers for `lexicons_of`. Only tokenizers of one group may share a lexicon."""
+    alike = [name for name in tokenizers if name in (*SAME_IN_ASCII, "alphanumeric2")]
+    others = [[name] for name in tokenizers if name not in alike]
+    return [alike, *others] if alike else others
+
+
 def same_in_ascii(tokenizer: str, lexicons: Mapping[str, Lexicon]) -> Lexicon | None:
     """Return a lexicon with at least this tokenizer's tokens, because all texts are ASCII; None if there is none."""
     same = next((lexicons[name] for name in SAME_IN_ASCII & lexicons.keys()), None)

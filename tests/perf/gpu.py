@@ -414,11 +414,14 @@ class Bench:
         """Time a decoder that uses the last token as the text's vector."""
         folder = save_encoder(self.folder / "causal", causal_config_of(self.size), self.tokenizer)
         own = self.load(encoder=str(folder), pooling="last")
-        n = max(1, len(self.texts) // 20)
-        texts, lengths = self.texts[:n], self.lengths[:n]
+        texts = self.texts[: max(1, len(self.texts) // 20)]
+        lengths = own.parts.tokeniser.tokens(texts).lengths  # transformers reads a decoder's tokenizer in another way
         seconds = seconds_of(lambda: own.encode(texts, "passage"), 1, self.device)
         rate = floating_operations(lengths, AutoModel.from_pretrained(folder)) / seconds
-        print(f"  {len(texts) / seconds:,.0f} texts/s, {rate / self.peak:.1%} of the peak")
+        print(
+            f"  {len(texts) / seconds:,.0f} texts of {lengths.mean():.0f} tokens a second, {rate / self.peak:.1%} of "
+            "the peak"
+        )
 
     def eigen_seconds(self, state: InformationState, n_triplets: int) -> float:
         return seconds_of(lambda: Eigen.of(state, n_triplets), self.size.repeats, self.device)

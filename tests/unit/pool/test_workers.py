@@ -72,6 +72,22 @@ def test_a_child_process_gives_its_result_or_its_error():
         result()
 
 
+def met(own: Path, other: Path) -> bool:
+    """Create a file, and wait for another."""
+    own.touch()
+    end = time.monotonic() + 60
+    while time.monotonic() < end and not other.exists():
+        time.sleep(0.01)
+    return other.exists()
+
+
+def test_calls_run_at_once_if_there_are_cores_for_each(tmp_path):
+    one, other = tmp_path / "one", tmp_path / "other"
+    with workers.child_processes(2, 1, 2 * workers.CORES_PER_CALL) as call:
+        results = [call(met, one, other), call(met, other, one)]
+        assert [result() for result in results] == [True, True]
+
+
 def test_a_child_process_ends_with_the_block():
     began = time.monotonic()
     with pytest.raises(KeyError), workers.in_child_process(1, 2, time.sleep, 600):

@@ -127,7 +127,7 @@ def test_text_rules_during_encoding_give_the_same_report(tmp_path, monkeypatch):
     for n_texts in (workers.MIN_TEXTS_FOR_PROCESSES, 0):
         monkeypatch.setattr(workers, "MIN_TEXTS_FOR_PROCESSES", n_texts)
         watcher = RecordedStages()
-        run = secid.score(source, HashEncoder(), progress=watcher, threads=2, cache=False)
+        run = secid.score(source, HashEncoder(), progress=watcher, threads=8, ablate=True, cache=False)
         names = [name for name, *_ in watcher.stages]
         assert names.index("encode") < names.index("text rules")
         reports.append(json.loads(to_json(run)))
