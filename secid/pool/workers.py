@@ -27,6 +27,9 @@ PARTS_PER_WORKER = 2
 """Number of parts to queue per worker: enough to keep it busy, but few enough that few results wait."""
 CORES_PER_CALL = 4
 """Number of cores for each call of `child_processes`, because tokenizing uses up to four threads."""
+NICENESS = 10
+"""Added to the niceness of a child process, so that the threads that feed a GPU come first. With two cores, a simulated
+GPU is busy 78 % of the time instead of 63 %."""
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 Call = Callable[..., Callable[[], Any]]
@@ -175,7 +178,7 @@ def _signals_later() -> Iterator[None]:
 def _pool_of(n: int, context: _Context) -> ProcessPoolExecutor | None:
     """Return a pool of n processes; None on systems without the necessary locks or shared memory."""
     try:
-        return ProcessPoolExecutor(n, context, _end_with_parent)
+        return ProcessPoolExecutor(n, context, _prepare_child)
     except (OSError, ImportError, NotImplementedError):
         return None
 
@@ -193,9 +196,14 @@ def n_cores(threads: int | None) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _end_with_parent() -> None:
-    """Make a child process end when its parent ends, for whatever reason, and end its own children first."""
+def _prepare_child() -> None:
+    """Make a child process end when its parent ends, for whatever reason, and end its own children first.
+
+    Its priority is lower than its parent's.
+    """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
+    if hasattr(os, "nice"):  # not on Windows
+        os.nice(NICENESS)
     Thread(target=_await_parent, daemon=True).start()
 
 

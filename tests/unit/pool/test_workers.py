@@ -88,6 +88,12 @@ def test_calls_run_at_once_if_there_are_cores_for_each(tmp_path):
         assert [result() for result in results] == [True, True]
 
 
+@pytest.mark.skipif(not hasattr(os, "nice"), reason="needs Unix")
+def test_the_threads_that_feed_a_gpu_come_before_child_processes():
+    with workers.in_child_process(1, 2, os.nice, 0) as niceness:
+        assert niceness() == min(19, os.nice(0) + workers.NICENESS)
+
+
 def test_a_child_process_ends_with_the_block():
     began = time.monotonic()
     with pytest.raises(KeyError), workers.in_child_process(1, 2, time.sleep, 600):
