@@ -179,19 +179,6 @@ def assemble_run(
     )
 
 
-def scores_under(
-    read: ReadSources, encoder: Encoder, settings: Settings, folder: Path, progress: Progress
-) -> dict[str, float]:
-    """Return ECI_B of each source at the run's budget, under another encoder.
-
-    settings : settings for that encoder.   folder : empty folder for its vectors.
-    """
-    reading = replace(read, resolved=replace(read.resolved, values=settings))
-    context = measure(reading, encoder, None, Background(), folder, Clock(), progress)
-    context.embedder.close()
-    return {item.name: item.nats(settings.budget) for item in context.ranked}
-
-
 def with_other_encoders(
     scored: Scored, read: ReadSources, names: Sequence[str], work: Path, progress: Progress
 ) -> Scored:
@@ -207,7 +194,20 @@ def with_other_encoders(
         loaded, _ = load_noted(name, model_settings, progress)
         if loaded.info.name in table:
             raise UsageError(f"{loaded.info.name} is named twice", where="--encoder", remedy="name each encoder once")
-        table[loaded.info.name] = scores_under(read, loaded, model_settings, folder, progress)
+        table[loaded.info.name] = _scores_under(read, loaded, model_settings, folder, progress)
     ablations = (*(ABLATIONS.of(scored.run) or ()), over_encoders(table))
     analyses = {**scored.run.analyses, ABLATIONS.name: ablations}
     return replace(scored, run=replace(scored.run, analyses=analyses))
+
+
+def _scores_under(
+    read: ReadSources, encoder: Encoder, settings: Settings, folder: Path, progress: Progress
+) -> dict[str, float]:
+    """Return ECI_B of each source at the run's budget, under another encoder.
+
+    settings : settings for that encoder.   folder : empty folder for its vectors.
+    """
+    reading = replace(read, resolved=replace(read.resolved, values=settings))
+    context = measure(reading, encoder, None, Background(), folder, Clock(), progress)
+    context.embedder.close()
+    return {item.name: item.nats(settings.budget) for item in context.ranked}
