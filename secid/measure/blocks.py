@@ -139,6 +139,13 @@ class Vectors:
         return self.passages.device if self.device is None else self.device
 
 
+def unit(rows: Tensor) -> Tensor:
+    """Scale rows, (n, d), to length 1 in float64."""
+    rows64 = rows.double()
+    scaled: Tensor = rows64 / torch.linalg.vector_norm(rows64, dim=1, keepdim=True)
+    return scaled
+
+
 @dataclass(frozen=True)
 class Triplets:
     """Triplets of one source as row numbers of Vectors. Triplets of one record are adjacent.
