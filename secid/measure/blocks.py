@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from secid.arrays import Floats, Index, distinct
-from secid.progress import in_order
+from secid.parallel import in_order
 
 # Blocks of a pass run in parallel with one thread each, since small operations gain little from more threads.
 
