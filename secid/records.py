@@ -16,6 +16,8 @@ from unicodedata import category
 
 Scalar = str | int | float | bool | None
 NO_FIELDS: Mapping[str, Scalar] = {}
+STANDARD_INPUT = "-"
+"""Path of standard input."""
 
 
 @dataclass(frozen=True, slots=True)

@@ -8,13 +8,12 @@ from hashlib import sha256
 from itertools import chain, count
 from pathlib import Path
 
-from secid.records import has_hidden_characters, is_object
+from secid.records import STANDARD_INPUT, has_hidden_characters, is_object
 from secid.results.inputs import InputFile
 from secid.settings import DEFAULTS, ENCODING_SETTINGS, FIELDS, READING_SETTINGS, flag_of, value_text
 
 PROBE_SETTINGS = ("encoder", *READING_SETTINGS, *ENCODING_SETTINGS, "temperature", "seed")
 """Settings that `secid probe` takes: settings of the files and the encoder, temperature and seed."""
-STANDARD_INPUT = "-"
 NO_RUN_FOLDER = "RUN"
 """Placeholder in a command for a run folder that was not written."""
 STEM_BYTES = 160
