@@ -44,7 +44,6 @@ SLOW = {
         "unit/scoring/test_progress.py",
         "unit/tools/probing/test_kept.py",
         "unit/tools/probing/test_learner.py",
-        "unit/tools/probing/test_losses.py",
         "unit/tools/probing/test_run.py",
         "unit/tools/probing/test_task.py",
         "unit/triplets/test_guide.py",
