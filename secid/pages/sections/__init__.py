@@ -8,10 +8,11 @@ from typing import Any
 
 from secid.analyses.registry import ANALYSES
 from secid.pages.charts import forest_chart, gains_chart, gates_chart, hardness_chart
-from secid.pages.findings import example_rows, findings_of, findings_section, heat_table, most_urgent, rows_note
+from secid.pages.findings import example_rows, findings_of, heat_table, most_urgent, rows_note
 from secid.pages.glossary import ANSWER_TERMS, EXPLANATIONS, missing_lines, skipped_lines, terms
 from secid.pages.page import Page, Section, each_term_once
 from secid.pages.screen import SHOWN_FINDINGS, Line, Screen, bullet, command, findings_lines, screen, strong, warning
+from secid.pages.sections.findings import findings_section
 from secid.pages.sections.guide import trusted
 from secid.pages.sections.origin import origin_section, read_section
 from secid.pages.sections.probe import next_command, probe_answer, probe_section, probe_sentence
