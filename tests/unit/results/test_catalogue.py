@@ -47,6 +47,7 @@ def test_the_catalogue_is_the_table_of_the_method():
     assert set(DEFECTS) == COUNTED
     assert set(DAMAGE_FINDINGS) == DAMAGED
     assert set(FORMAL_FINDINGS) == {*DAMAGED, "other_language", "unfinished", "markup", "length"}
+    assert all(BITS[name] < 16 for name in FORMAL_FINDINGS), "masks of positives have 16 bits"
     assert all(FINDINGS[name].limit == DEFECT_LIMIT == 0.01 for name in COUNTED)
     assert set(FINDINGS) >= AGAINST_PASSAGES > SAMPLED_FINDINGS
 
