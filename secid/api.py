@@ -26,7 +26,6 @@ from secid.scoring.encoders import (
     refuse_no_encoder,
     refuse_one_encoder_twice,
     start_command,
-    with_other_encoders,
 )
 from secid.scoring.encoders import describe_encoder as describe_encoder
 from secid.settings import SettingsDict
@@ -97,7 +96,7 @@ def score(
         refuse_missing(encoder, values, recorder, other_encoders)  # before torch is imported, which takes seconds
         from secid.pool.plan import QuerySubset
         from secid.scoring.encoders import load_guide
-        from secid.scoring.run import assemble_run, read_sources
+        from secid.scoring.run import assemble_run, read_sources, with_other_encoders
         from secid.scoring.stages import Background, measure
 
         loaded, info = load_noted(encoder, values, recorder)

@@ -1,19 +1,14 @@
-"""Long-running work: its progress, bars of downloads, the duration of each stage, and results computed ahead."""
+"""Long-running work: its progress, bars of downloads, and the duration of each stage."""
 
 from __future__ import annotations
 
 import sys
 import time
-from collections import deque
-from collections.abc import Callable, Iterable, Iterator
-from concurrent.futures import Future
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from functools import cache
-from typing import Any, Protocol, TypeVar
-
-Item = TypeVar("Item")
-Result = TypeVar("Result")
+from typing import Any, Protocol
 
 
 class Progress(Protocol):
@@ -82,14 +77,3 @@ class Clock:
         entry = {"seconds": round(time.perf_counter() - start, 3), **entry}
         before = self.stages.get(name, {})
         self.stages[name] = before | {key: before.get(key, 0.0) + value for key, value in entry.items()}
-
-
-def in_order(submit: Callable[[Item], Future[Result]], items: Iterable[Item], ahead: int) -> Iterator[Result]:
-    """Yield the results in the order of the items. Up to `ahead` further items are already submitted."""
-    waiting: deque[Future[Result]] = deque()
-    for item in items:
-        waiting.append(submit(item))
-        if len(waiting) > ahead:
-            yield waiting.popleft().result()
-    while waiting:
-        yield waiting.popleft().result()

@@ -17,7 +17,7 @@ PACKAGE = Path(__file__).resolve().parents[1] / "secid"
 TOOLS = ("export", "gating", "mining", "probing", "shards")
 LEVELS = {
     "errors": 0,
-    "arrays": 1, "progress": 1, "files": 1, "records": 1, "settings": 1,
+    "arrays": 1, "parallel": 1, "progress": 1, "files": 1, "records": 1, "settings": 1,
     "results": 2, "measure": 2,
     "read": 3, "encode": 3,
     "pool": 4, "write": 4,

@@ -216,7 +216,7 @@ def corpus_separation(context: Context, collection: Collection) -> CorpusSeparat
     """
     import torch
 
-    from secid.measure.false_negatives import unit
+    from secid.measure.blocks import unit
     from secid.pool import first_sampled, labels_of
     from secid.triplets.embedding import Corpus, rows_of_ids
     from secid.triplets.search import nearest

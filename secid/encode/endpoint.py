@@ -8,7 +8,6 @@ import os
 import random
 import time
 import urllib.parse
-from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from concurrent.futures import Future, ThreadPoolExecutor
 from typing import Any
@@ -30,6 +29,7 @@ from secid.encode.encoder import (
 )
 from secid.encode.locate import family_of
 from secid.errors import EncoderError
+from secid.parallel import in_order
 from secid.progress import Progress
 from secid.records import Fact
 from secid.results import EncoderInfo
@@ -195,23 +195,17 @@ class EndpointEncoder:
     def batches(self, texts: Sequence[str], role: Role) -> Iterator[EncodedBatch]:
         """Yield batches in order, with a few requests in flight at once."""
         prefix = self.info.query_prefix if role == "query" else self.info.passage_prefix
-        starts = deque(_parts(texts))
-        waiting: deque[tuple[int, Future[tuple[Float32Rows, int]]]] = deque()
         pool = ThreadPoolExecutor(REQUESTS_AT_ONCE, thread_name_prefix="secid-endpoint")
+
+        def request(part: tuple[int, int]) -> Future[EncodedBatch]:
+            return pool.submit(self._request, part[0], [prefix + text for text in texts[slice(*part)]])
+
         try:
-            while starts or waiting:
-                while starts and len(waiting) < REQUESTS_AT_ONCE:
-                    start, stop = starts.popleft()
-                    part = [prefix + text for text in texts[start:stop]]
-                    waiting.append((start, pool.submit(self._request, part)))
-                start, future = waiting.popleft()
-                rows, n_tokens = future.result()
-                positions = np.arange(start, start + len(rows))
-                yield EncodedBatch(positions, rows, np.zeros(len(rows), dtype=np.bool_), n_tokens)
+            yield from in_order(request, _parts(texts), REQUESTS_AT_ONCE - 1)
         finally:
             pool.shutdown(wait=False, cancel_futures=True)
 
-    def _request(self, texts: list[str]) -> tuple[Float32Rows, int]:
+    def _request(self, start: int, texts: list[str]) -> EncodedBatch:
         rows, n_tokens = request_rows(self._http, self._url, self._model, texts)
         width = rows.shape[1]
         if cut_dimension(width, self._truncate_dim) != self.info.dim:
@@ -220,7 +214,8 @@ class EndpointEncoder:
                 where=self._url,
                 remedy="serve a single model at this address",
             )
-        return finish_rows(rows, self._truncate_dim, self.info.normalize), n_tokens
+        rows = finish_rows(rows, self._truncate_dim, self.info.normalize)
+        return EncodedBatch(np.arange(start, start + len(rows)), rows, np.zeros(len(rows), dtype=np.bool_), n_tokens)
 
 
 def _parts(texts: Sequence[str]) -> Iterator[tuple[int, int]]:

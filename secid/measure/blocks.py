@@ -18,7 +18,7 @@ import torch
 from torch import Tensor
 
 from secid.arrays import Floats, Index, distinct
-from secid.progress import in_order
+from secid.parallel import in_order
 
 # Blocks of a pass run in parallel with one thread each, since small operations gain little from more threads.
 
@@ -137,6 +137,13 @@ class Vectors:
     def computes_on(self) -> torch.device:
         """Device that computes every pass."""
         return self.passages.device if self.device is None else self.device
+
+
+def unit(rows: Tensor) -> Tensor:
+    """Scale rows, (n, d), to length 1 in float64."""
+    rows64 = rows.double()
+    scaled: Tensor = rows64 / torch.linalg.vector_norm(rows64, dim=1, keepdim=True)
+    return scaled
 
 
 @dataclass(frozen=True)

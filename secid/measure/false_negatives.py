@@ -106,6 +106,8 @@ def flagged_counts(batches: Iterable[Batch]) -> tuple[Floats, Floats]:
     """
     import torch
 
+    from secid.measure.blocks import unit
+
     counts: list[Tensor] = []
     for batch in batches:
         queries, positives, passages = map(unit, (batch.queries, batch.positives, batch.passages))
@@ -115,12 +117,3 @@ def flagged_counts(batches: Iterable[Batch]) -> tuple[Floats, Floats]:
         counts.append(torch.stack([hits.sum(1), others.sum(1)]))
     n_flagged, n_compared = torch.cat(counts, 1).cpu().double().numpy()
     return n_flagged, n_compared
-
-
-def unit(rows: Tensor) -> Tensor:
-    """Scale rows, (n, d), to length 1 in float64."""
-    import torch
-
-    rows64 = rows.double()
-    scaled: Tensor = rows64 / torch.linalg.vector_norm(rows64, dim=1, keepdim=True)
-    return scaled

@@ -15,6 +15,7 @@ import numpy as np
 import numpy.typing as npt
 
 from secid.arrays import Floats, Index, distinct
+from secid.parallel import in_order
 from secid.pool.texts import Packed, Role, TextStore, batch_ranges, release_read_pages
 from secid.pool.tokens import (
     MULTIPLIER,
@@ -26,7 +27,6 @@ from secid.pool.tokens import (
     term_keys,
     token_stream,
 )
-from secid.progress import in_order
 
 # Document frequencies and their IDF.
 

@@ -17,7 +17,7 @@ from types import ModuleType, TracebackType
 from typing import Any, Self, TypeVar
 
 from secid.errors import NotEvaluatedError
-from secid.progress import in_order
+from secid.parallel import in_order
 
 MIN_TEXTS_FOR_PROCESSES = 100_000
 """Minimum number of texts for child processes. The rules take 5 s for this many texts. A process starts in 1.2 s, and

@@ -5,7 +5,7 @@ Heavy libraries are imported only when needed, so that errors are reported quick
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Unpack
@@ -21,8 +21,6 @@ if TYPE_CHECKING:
     from secid.findings.lexical_gate import Misread
     from secid.pool import Plan
     from secid.results import EncoderInfo, Run
-    from secid.scoring.run import Scored
-    from secid.scoring.stages import ReadSources
     from secid.triplets.guide import Guide
 
 # Encoders of a command: checks before loading, loading with a note about the recipe, and a description.
@@ -209,30 +207,6 @@ def refuse_one_encoder_twice(encoders: Sequence[EncoderLike | None]) -> None:
                 f"{names[name]} and {typed} are the same encoder", where="--encoder", remedy="name each encoder once"
             )
         names[name] = typed or ""
-
-
-def with_other_encoders(
-    scored: Scored, read: ReadSources, names: Sequence[str], work: Path, progress: Progress
-) -> Scored:
-    """Add the ablation over encoders to a run, at the run's budget. The target encoder is the base."""
-    from secid.analyses.ablations import ABLATIONS, over_encoders
-    from secid.scoring.run import scores_under
-
-    settings = read.resolved.values
-    table: dict[str, Mapping[str, float]] = {scored.run.encoder.name: scored.scores}
-    for number, name in enumerate(names):
-        model_settings = replace(
-            with_encoder(settings, name), controls="none", ablate=False, objectives=False, by=None, block=()
-        )
-        folder = work / f"encoder-{number}"
-        folder.mkdir()
-        loaded, _ = load_noted(name, model_settings, progress)
-        if loaded.info.name in table:
-            raise UsageError(f"{loaded.info.name} is named twice", where="--encoder", remedy="name each encoder once")
-        table[loaded.info.name] = scores_under(read, loaded, model_settings, folder, progress)
-    ablations = (*(ABLATIONS.of(scored.run) or ()), over_encoders(table))
-    analyses = {**scored.run.analyses, ABLATIONS.name: ablations}
-    return replace(scored, run=replace(scored.run, analyses=analyses))
 
 
 def describe_encoder(

@@ -24,11 +24,13 @@ from typing import Any
 import numpy.typing as npt
 
 from secid import __version__
+from secid.analyses.ablations import ABLATIONS, over_encoders
 from secid.analyses.analysis import Context
 from secid.analyses.controls import chosen_kinds
 from secid.analyses.ranking import comparisons
 from secid.analyses.registry import analyse
 from secid.encode import Encoder
+from secid.errors import UsageError
 from secid.findings.summary import SourceFindings, judge_texts
 from secid.findings.texts import RunTexts
 from secid.measure.blocks import Vectors
@@ -42,10 +44,10 @@ from secid.read.collection import open_noting_bad_rows, with_commits
 from secid.records import Source
 from secid.results import SCHEMA_VERSION, Run
 from secid.run_folder.write import environment
-from secid.scoring.encoders import choose_tokenizer
+from secid.scoring.encoders import choose_tokenizer, load_noted
 from secid.scoring.publish import control_results, source_reports
 from secid.scoring.stages import Background, ReadSources, measure
-from secid.settings import Resolved, Settings
+from secid.settings import Resolved, Settings, with_encoder
 from secid.triplets.measure_set import Measured
 from secid.triplets.random_reference import RandomReference
 
@@ -124,19 +126,6 @@ def read_sources(
         draft.close()
 
 
-def scores_under(
-    read: ReadSources, encoder: Encoder, settings: Settings, folder: Path, progress: Progress
-) -> dict[str, float]:
-    """Return ECI_B of each source at the run's budget, under another encoder.
-
-    settings : settings for that encoder.   folder : empty folder for its vectors.
-    """
-    reading = replace(read, resolved=replace(read.resolved, values=settings))
-    context = measure(reading, encoder, None, Background(), folder, Clock(), progress)
-    context.embedder.close()
-    return {item.name: item.nats(settings.budget) for item in context.ranked}
-
-
 def assemble_run(
     context: Context, read: ReadSources, encoder: Encoder, background: Background, clock: Clock, run_folder: str | None
 ) -> Scored:
@@ -188,3 +177,37 @@ def assemble_run(
         ),
         run_texts=background.run_texts,
     )
+
+
+def with_other_encoders(
+    scored: Scored, read: ReadSources, names: Sequence[str], work: Path, progress: Progress
+) -> Scored:
+    """Add the ablation over encoders to a run, at the run's budget. The target encoder is the base."""
+    settings = read.resolved.values
+    table: dict[str, Mapping[str, float]] = {scored.run.encoder.name: scored.scores}
+    for number, name in enumerate(names):
+        model_settings = replace(
+            with_encoder(settings, name), controls="none", ablate=False, objectives=False, by=None, block=()
+        )
+        folder = work / f"encoder-{number}"
+        folder.mkdir()
+        loaded, _ = load_noted(name, model_settings, progress)
+        if loaded.info.name in table:
+            raise UsageError(f"{loaded.info.name} is named twice", where="--encoder", remedy="name each encoder once")
+        table[loaded.info.name] = _scores_under(read, loaded, model_settings, folder, progress)
+    ablations = (*(ABLATIONS.of(scored.run) or ()), over_encoders(table))
+    analyses = {**scored.run.analyses, ABLATIONS.name: ablations}
+    return replace(scored, run=replace(scored.run, analyses=analyses))
+
+
+def _scores_under(
+    read: ReadSources, encoder: Encoder, settings: Settings, folder: Path, progress: Progress
+) -> dict[str, float]:
+    """Return ECI_B of each source at the run's budget, under another encoder.
+
+    settings : settings for that encoder.   folder : empty folder for its vectors.
+    """
+    reading = replace(read, resolved=replace(read.resolved, values=settings))
+    context = measure(reading, encoder, None, Background(), folder, Clock(), progress)
+    context.embedder.close()
+    return {item.name: item.nats(settings.budget) for item in context.ranked}

@@ -24,8 +24,7 @@ from secid.encode.encoder import host_rows, own_stream, to_device
 from secid.encode.segment import find_keys, key_words
 from secid.errors import EncoderError, OutputError, plain_message
 from secid.files import remedy_of
-from secid.measure.blocks import CPU, Vectors
-from secid.measure.false_negatives import unit
+from secid.measure.blocks import CPU, Vectors, unit
 from secid.pool import Plan
 from secid.pool.texts import KEY_BYTES, StoredTexts, TextStore, text_key
 from secid.progress import Progress
