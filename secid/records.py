@@ -12,9 +12,12 @@ from dataclasses import dataclass, field
 from itertools import chain, compress, islice, repeat
 from operator import add
 from typing import Any, NamedTuple
+from unicodedata import category
 
 Scalar = str | int | float | bool | None
 NO_FIELDS: Mapping[str, Scalar] = {}
+STANDARD_INPUT = "-"
+"""Path of standard input."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -50,6 +53,17 @@ def path_of_object(name: str) -> str:
 def is_object(path: str) -> bool:
     """Return True if a path is the placeholder of a Python object."""
     return path.startswith("<") and path.endswith(">")
+
+
+HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
+"""Unicode categories of invisible characters."""
+JOINERS = "\u200c\u200d"
+"""Zero-width joiners, which are allowed in names because words in Persian and Indic scripts need them."""
+
+
+def has_hidden_characters(name: str) -> bool:
+    """Return True if a name contains invisible characters, such as control, bidi or unassigned characters."""
+    return any(category(char) in HIDDEN_CATEGORIES and char not in JOINERS for char in name)
 
 
 SURROGATE = re.compile("[\ud800-\udfff]")

@@ -8,7 +8,7 @@ from collections.abc import Callable, Sequence
 from functools import lru_cache
 from math import isfinite
 
-from secid.results.commands import has_hidden_characters
+from secid.records import has_hidden_characters
 
 # Sanitise untrusted text (names, passages, paths) for each kind of page.
 

@@ -17,8 +17,8 @@ from secid.errors import InputError, UsageError
 from secid.files import PARTIAL, sha256_of
 from secid.progress import Progress
 from secid.read.objects import ObjectSpec, Spec, specs_of
-from secid.read.stream import HUB_PREFIX, STDIN, is_read_once
-from secid.records import Source, encodable
+from secid.read.stream import HUB_PREFIX, is_read_once
+from secid.records import STANDARD_INPUT, Source, encodable
 
 if TYPE_CHECKING:
     from secid.read.hub import HubFiles
@@ -105,7 +105,7 @@ def sources_and_words(sources: Any, progress: Progress) -> tuple[tuple[Source, .
     """
     specs = specs_of(sources)
     resolved = resolve_sources(specs)
-    words = [spec if isinstance(spec, str) else STDIN for spec in specs]
+    words = [spec if isinstance(spec, str) else STANDARD_INPUT for spec in specs]
     for line in notes_on_unread_files(words):
         progress.note(line)
     return resolved, words
@@ -137,7 +137,7 @@ def _entries(specs: Sequence[Spec]) -> list[_Entry]:
             entries[len(entries)] = _Entry(spec.name, [spec.path], None, spec)
             continue
         name, pattern = _split_name(spec)
-        if name is not None or pattern == STDIN:
+        if name is not None or pattern == STANDARD_INPUT:
             entries[len(entries)] = _Entry(name or "stdin", _named_paths(pattern), None)
             continue
         inner = _address(pattern) if is_address(pattern) else []
@@ -221,8 +221,8 @@ def _split_name(spec: str) -> tuple[str | None, str]:
 
 
 def _named_paths(pattern: str) -> list[str]:
-    if pattern == STDIN:
-        return [STDIN]
+    if pattern == STANDARD_INPUT:
+        return [STANDARD_INPUT]
     return [file for path in _expand(pattern) for file in (_folder_files(path) if Path(path).is_dir() else [path])]
 
 
@@ -331,7 +331,7 @@ def notes_on_unread_files(words: Sequence[str]) -> list[str]:
     words : sources as given on the command line.
     The note on a folder lists up to five unread files, without hidden ones.
     """
-    patterns = [pattern for pattern in (_split_name(word)[1] for word in words) if pattern != STDIN]
+    patterns = [pattern for pattern in (_split_name(word)[1] for word in words) if pattern != STANDARD_INPUT]
     lines = [note for note in (_hub_files(pattern).note for pattern in patterns if is_address(pattern)) if note]
     for folder in [Path(path) for pattern in patterns for path in _expand(pattern) if Path(path).is_dir()]:
         has_index = _is_saved_dataset(folder) or (folder / "dataset_dict.json").is_file()
@@ -404,7 +404,7 @@ def _refuse_repeats(sources: Sequence[Source]) -> None:
     by_pipe: dict[Path, str] = {}
     for source in sources:
         for path in filter(is_read_once, source.paths if source.data is None else ()):
-            other = by_pipe.setdefault(Path("/dev/stdin" if path == STDIN else path).resolve(), source.name)
+            other = by_pipe.setdefault(Path("/dev/stdin" if path == STANDARD_INPUT else path).resolve(), source.name)
             if other != source.name or source.name in by_name:
                 raise UsageError(
                     f"{path} can be read only once and cannot feed two sources ({other}, {source.name})",

@@ -18,12 +18,11 @@ from pathlib import Path
 from typing import Any, BinaryIO, NamedTuple, cast
 
 from secid.errors import InputError, plain_message
-from secid.records import Fact, is_object
+from secid.records import STANDARD_INPUT, Fact, is_object
 
 # The bytes of one input are opened once, and counted, hashed and decompressed as they are read. Magic bytes show the
 # compression; the file's name is ignored.
 
-STDIN = "-"
 OPEN_REMEDY = "check that the file exists and that this user may read it"
 HUB_PREFIX = "hf://"
 """Prefix of an address on the model hub (secid/read/hub.py)."""
@@ -54,7 +53,7 @@ def on_disk(path: str) -> str:
 def is_read_once(path: str) -> bool:
     """Tell whether a path can be read only once: standard input, an object, a pipe (`<(command)`, mkfifo), a device."""
     file = Path(path)
-    return path == STDIN or is_object(path) or (file.exists() and not file.is_file())
+    return path == STANDARD_INPUT or is_object(path) or (file.exists() and not file.is_file())
 
 
 class _Counted(io.RawIOBase):
@@ -207,7 +206,7 @@ class ByteStream:
 
 
 def _open(path: str) -> BinaryIO:
-    if path == STDIN:
+    if path == STANDARD_INPUT:
         return sys.stdin.buffer
     try:
         # An unbuffered read of a pipe may return fewer bytes than requested; a buffered read waits for all of them.

@@ -7,21 +7,15 @@ from collections.abc import Mapping, Sequence
 from hashlib import sha256
 from itertools import chain, count
 from pathlib import Path
-from unicodedata import category
 
-from secid.records import is_object
+from secid.records import STANDARD_INPUT, has_hidden_characters, is_object
 from secid.results.inputs import InputFile
 from secid.settings import DEFAULTS, ENCODING_SETTINGS, FIELDS, READING_SETTINGS, flag_of, value_text
 
 PROBE_SETTINGS = ("encoder", *READING_SETTINGS, *ENCODING_SETTINGS, "temperature", "seed")
 """Settings that `secid probe` takes: settings of the files and the encoder, temperature and seed."""
-STANDARD_INPUT = "-"
 NO_RUN_FOLDER = "RUN"
 """Placeholder in a command for a run folder that was not written."""
-HIDDEN_CATEGORIES = frozenset({"Cc", "Cf", "Cs", "Co", "Cn", "Zl", "Zp"})
-"""Unicode categories of invisible characters."""
-JOINERS = "\u200c\u200d"
-"""Zero-width joiners, which are allowed in names because words in Persian and Indic scripts need them."""
 STEM_BYTES = 160
 """Maximum bytes of a source's name in a file name. File systems allow 255 bytes, and suffixes such as .left-out.jsonl
 make the name longer."""
@@ -130,11 +124,6 @@ def with_run_folder(command: str, run: str) -> str:
 
 def _shell_path(run: str | None) -> str:
     return f"./{run}" if run and run.startswith("-") else run or NO_RUN_FOLDER
-
-
-def has_hidden_characters(name: str) -> bool:
-    """Return True if a name contains invisible characters, such as control, bidi or unassigned characters."""
-    return any(category(char) in HIDDEN_CATEGORIES and char not in JOINERS for char in name)
 
 
 def no_command(source: str, files: Sequence[InputFile], *, names_files: bool = False) -> str:

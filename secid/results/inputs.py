@@ -7,7 +7,7 @@ from dataclasses import dataclass, field
 from importlib import import_module
 from typing import Literal
 
-from secid.records import Fact, is_object
+from secid.records import STANDARD_INPUT, Fact, is_object
 
 # Inputs of a run: encoder, IDF documents, files and example rows.
 
@@ -67,7 +67,7 @@ class InputFile:
     @property
     def read_once(self) -> bool:
         """True if the file cannot be read again: standard input, a shell's pipe or a Python object."""
-        piped = self.path == "-" or self.path.startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
+        piped = self.path == STANDARD_INPUT or self.path.startswith(("/dev/fd/", "/dev/stdin", "/proc/self/fd/"))
         return piped or is_object(self.path)
 
 

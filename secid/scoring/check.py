@@ -34,11 +34,11 @@ from secid.progress import Progress
 from secid.read import Reader
 from secid.read.evaluation import EvaluationSet
 from secid.read.sources import changed_files
-from secid.records import Source
+from secid.records import STANDARD_INPUT, Source, has_hidden_characters
 from secid.results import SourceReport
 from secid.results.catalogue import CAUTIONS
 from secid.results.check import CHECK_SCHEMA_VERSION, Check, Evaluation, SourceCaution, TextFacts, repair_defects
-from secid.results.commands import STANDARD_INPUT, flag_words, has_hidden_characters, repair_command
+from secid.results.commands import flag_words, repair_command
 from secid.scoring.encoders import choose_tokenizer
 from secid.settings import READING_SETTINGS, Resolved, Settings
 

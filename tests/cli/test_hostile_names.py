@@ -17,7 +17,7 @@ from secid.cli.console import stdout
 from secid.pages.gate_ci import github_annotations, to_junit
 from secid.pages.screen import Line, print_page, screen
 from secid.pages.text import json_shown, log_line
-from secid.results.commands import has_hidden_characters
+from secid.records import has_hidden_characters
 from tests.cli.conftest import Invoke, rows, write_rows
 from tests.unit.gating.test_pages import hostile
 
