@@ -178,9 +178,8 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "vectors.npz").exists():
             write_files(folder, options.triplets)
-        print(
-            f"{options.triplets:,} triplets, {DIMENSIONS} dimensions, processor time and wall, median of {options.repeats}"
-        )
+        size = f"{options.triplets:,} triplets, {DIMENSIONS} dimensions"
+        print(f"{size}, processor time and wall, median of {options.repeats}")
         compare(folder, options.tree.absolute(), options.repeats, options.kinds.split(";"))
 
 
