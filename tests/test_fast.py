@@ -15,7 +15,8 @@ from tests.fast import FAST, SLOW, TESTS, is_fast
 
 ROOT = TESTS.parent
 PACKAGE = ROOT / "secid"
-FOLDERS = sorted(path.parent.name for path in [*PACKAGE.glob("*/*.py"), *PACKAGE.glob("tools/*/*.py")])
+MODULES = [*PACKAGE.glob("*/*.py"), *PACKAGE.glob("tools/*/*.py")]
+FOLDERS = sorted({path.parent.relative_to(PACKAGE).as_posix() for path in MODULES} - {"tools"})
 HEAVY = {"transformers", "sentence_transformers", "datasets", "playwright"}
 
 
@@ -30,9 +31,9 @@ def test_every_file_that_is_named_is_there_and_named_once():
     assert all(not is_fast(TESTS / name) for names in SLOW.values() for name in names)
 
 
-@pytest.mark.parametrize("folder", dict.fromkeys(name for name in FOLDERS if name != "tools"))
+@pytest.mark.parametrize("folder", FOLDERS)
 def test_every_folder_of_the_package_has_fast_tests(folder: str):
-    """tests/unit mirrors the folders of the package and of the tools; tests/cli tests commands."""
+    """tests/unit mirrors the folders of the package; tests/cli tests commands."""
     own = TESTS / ("cli" if folder == "cli" else f"unit/{folder}")
     assert any(path.is_relative_to(own) for path in fast_files())
 

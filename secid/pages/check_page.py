@@ -139,13 +139,15 @@ def answer(sources: Sequence[SourceReport], texts: Mapping[str, TextFacts]) -> T
             short(source.name),
             STATUS[source.status],
             percent(source.flagged_share),
-            count(source.n_triplets),
+            count(texts[source.name].n_listed),
             next((one.item.name for one in problems(source, texts[source.name])), "none"),
         )
         for source in sources
     )
-    columns = (foreign("source"), status("status"), number("defects"), number("n"), text("top problem"))
-    return Table(caption="Defects: negatives with at least one counted defect", columns=columns, rows=rows)
+    columns = (foreign("source"), status("status"), number("defects"), number("listed"), text("top problem"))
+    return Table(
+        caption="Defects: share of the listed negatives with at least one counted defect", columns=columns, rows=rows
+    )
 
 
 def _findings(source: SourceReport, facts: TextFacts) -> ShownFindings:
@@ -286,8 +288,8 @@ def check_screen(check: Check, pages: Sequence[Path] = ()) -> Screen:
         (strong(headline), " ".join(others)),
         (
             answer(rows[:MAX_ROWS], check.texts),
-            _folded("Shown only on the page", rows[MAX_ROWS:]),
-            _folded("No finding above its limit", [one for one in check.sources if one not in rows]),
+            _folded("Shown only on the page", rows[MAX_ROWS:], check.texts),
+            _folded("No finding above its limit", [one for one in check.sources if one not in rows], check.texts),
         ),
         (
             strong(f"Findings ({count(n_more)} more on the page)" if n_more > 0 else "Findings" if groups else ""),
@@ -310,9 +312,9 @@ def _repairs(check: Check) -> Iterator[Line]:
         yield Line(f"The page has {plural(len(repairs) - SHOWN_FINDINGS, 'more command')}.", indent=2)
 
 
-def _folded(what: str, sources: Sequence[SourceReport]) -> str:
+def _folded(what: str, sources: Sequence[SourceReport], texts: Mapping[str, TextFacts]) -> str:
     names = listed([named(source.name) for source in sources], SHOWN_SOURCES)
-    n = sum(source.n_triplets for source in sources)
+    n = sum(texts[source.name].n_listed for source in sources)
     return f"{what}: {plural(len(sources), 'source')} ({names}; {plural(n, 'negative')})." if sources else ""
 
 

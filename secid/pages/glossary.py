@@ -147,6 +147,7 @@ TERM_WORDS = {
     "known positives": "a control: for queries with two or more labelled positives, the other positives, scored as "
     "if they were negatives.",
     "n": "number of negatives, each once per record.",
+    "listed": "number of negatives that the rows list, with repeats and blanks; shares of negatives refer to it.",
     "rank": "place among the ranked sources by score, 1 the highest; – for a source that is not ranked.",
     "pair": "two sources; of two scores the first is the higher one.",
     "higher": "the source with the higher mean weight at equal margins; – if the difference is not significant.",

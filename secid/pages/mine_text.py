@@ -42,7 +42,8 @@ def mined_screen(mined: Mined) -> Screen:
         (
             *(bullet(f"{named(source.name)}: {line}.") for source in mined.sources for line in _lines(mined, source)),
             _left_out(mined),
-            command(mined.next_command),
+            "Next:",
+            command(mined.next_command, 2),
         ),
     )
 

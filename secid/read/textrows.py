@@ -94,8 +94,9 @@ def parse_row(text: bytes | bytearray) -> Row | Broken:
     """Parse one JSON object or array from UTF-8 bytes with every check. Return Broken with the fault of a bad row."""
     try:
         value = orjson.loads(text)
-    except ValueError as error:
-        value = _lenient(text, str(error))
+    except orjson.JSONDecodeError as error:
+        line = f"line {error.lineno}, " if b"\n" in text else ""  # the reader adds the line of a row
+        value = _lenient(text, f"{error.msg} at {line}column {error.colno}")
     if isinstance(value, Broken):
         return value
     if not isinstance(value, dict | list):

@@ -284,8 +284,8 @@ CAUTIONS: Mapping[str, Caution] = {
         ),
         Caution(
             name="rows_without_negatives", of="rows", limit=0.05,
-            says="have no explicit negative",
-            do="mine negatives for them, or train on them with in-batch negatives only: they give no triplet",
+            says="are left out because they list no negative",
+            do="mine negatives for them, or train on them with in-batch negatives only",
         ),
         Caution(
             name="tokenizer_misfit", of="texts", limit=0.05,

@@ -67,6 +67,7 @@ class Lengths:
 class TextFacts:
     """Facts about a source that only a check computes.
 
+    n_listed                 : number of listed negatives. Shares of negatives are shares of this number.
     n_positives, n_negatives : number of distinct positives and negatives.
     negatives_per_query      : number of distinct negatives per distinct query.
     lengths                  : lengths of the distinct texts, by role (query, positive, negative).
@@ -74,6 +75,7 @@ class TextFacts:
     cautions                 : evaluated cautions, in the order of the catalogue.
     """
 
+    n_listed: int
     n_positives: int
     n_negatives: int
     negatives_per_query: Spread

@@ -172,6 +172,7 @@ class _Checker:
             languages=summary.languages,
         )
         facts = TextFacts(
+            n_listed=summary.status.flagged.n_all,
             n_positives=len(texts["positive"][1]),
             n_negatives=len(texts["negative"][1]),
             negatives_per_query=spread(np.unique(listed, return_counts=True)[1]),

@@ -22,8 +22,8 @@ from secid.pages.sections import page_of
 from secid.pages.text import short
 from secid.results import TripletExample
 from tests.cli.conftest import FIXTURES
-from tests.unit.gating.test_pages import check, verdict
 from tests.unit.pages import samples
+from tests.unit.tools.gating.test_pages import check, verdict
 
 OPEN_ALL = "document.querySelectorAll('details').forEach(item => item.open = true)"
 SHOW_ALL = OPEN_ALL + ";document.querySelectorAll('input[type=checkbox]').forEach(item => item.checked = true)"

@@ -31,6 +31,7 @@ def test_text_says_what_was_understood_counted_and_found(invoke):
         "a labelled positive of the query. 37 of poisoned (11.2 %)",
         "a negative of the same record. 16 of poisoned (4.8 %)",
         f"{POISONED}:56: “A limit",
+        "poisoned  repair first 16.1 % 330",
     ):
         assert "".join(part.split()) in "".join(out.split()), part
     assert "query=query, positive=pos, negatives=neg" in err

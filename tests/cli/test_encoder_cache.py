@@ -14,6 +14,7 @@ from secid import api
 from secid.encode import Description, from_callable
 from secid.pages.encoder_page import encoder_screen
 from secid.pages.screen import print_page
+from secid.triplets.embedding import Embedder
 from tests.tiny_bert import save_tiny_bert
 
 
@@ -87,6 +88,23 @@ def cached(tiny, source, tmp_path, invoke):
     arguments = ("--encoder", tiny, "--run", tmp_path / "run", "--set", f"cache_dir={folder}", "--set", "controls=none")
     assert invoke("score", source, *arguments).code == 0
     return folder
+
+
+def test_ctrl_c_says_how_many_texts_the_next_run_need_not_encode(tiny, source, tmp_path, invoke, monkeypatch):
+    encode = Embedder._encode
+
+    def queries_alone(self, role, ids):
+        if role == "passage":
+            raise KeyboardInterrupt
+        encode(self, role, ids)
+
+    arguments = ("score", source, "--encoder", tiny, "--json", "--set", f"cache_dir={tmp_path / 'cache'}")
+    with monkeypatch.context() as patch:
+        patch.setattr(Embedder, "_encode", queries_alone)
+        interrupted = invoke(*arguments)
+    assert interrupted.code == 130
+    assert "\n8 encoded texts are in the cache; run the command again to resume\n" in interrupted.err
+    assert json.loads(invoke(*arguments).out)["timing"]["encode"]["n_cached"] == 8
 
 
 def test_info_counts_what_a_run_left(cached, tiny, invoke):

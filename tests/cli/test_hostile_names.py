@@ -19,7 +19,7 @@ from secid.pages.screen import Line, print_page, screen
 from secid.pages.text import json_shown, log_line
 from secid.records import has_hidden_characters
 from tests.cli.conftest import Invoke, rows, write_rows
-from tests.unit.gating.test_pages import hostile
+from tests.unit.tools.gating.test_pages import hostile
 
 PACKAGE = Path(__file__).resolve().parents[2] / "secid"
 HOSTILE = (

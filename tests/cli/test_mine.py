@@ -65,7 +65,8 @@ def test_the_table_has_a_row_for_each_source_and_ends_with_the_next_command(invo
     code, out, _ = invoke("mine", "lex=bm25", "any=random", "-k", 3, "--collection", FIXTURES, "-o", "mined")
     assert code == 0
     assert [line.split()[0] for line in out.splitlines() if line.startswith(("lex ", "any "))] == ["lex", "any"]
-    assert out.splitlines()[-1] == f"secid check mined/lex.jsonl mined/any.jsonl --collection {FIXTURES}"
+    command = f"  secid check mined/lex.jsonl mined/any.jsonl --collection {FIXTURES}"
+    assert out.splitlines()[-2:] == ["Next:", command]
     assert listing("mined") == [".manifest.json", "any.jsonl", "lex.jsonl"]
 
 

@@ -15,7 +15,7 @@ from secid.tools.gating.limits import policy_text
 from secid.tools.gating.policy import Policy, parse_policy
 from tests.cli.conftest import ROOT
 from tests.schemas import disagreements
-from tests.unit.gating.conftest import baseline_of, check, source_of, verdict
+from tests.unit.tools.gating.conftest import baseline_of, check, source_of, verdict
 
 
 @pytest.mark.parametrize("name", list(Document))

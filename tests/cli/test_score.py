@@ -197,7 +197,7 @@ def test_bad_rows_can_be_an_error(tiny, invoke, more):
     assert outcome.code == 2
     assert outcome.out == ""
     assert "1 of 4 rows malformed" in outcome.err
-    assert f"{path}:4: broken_line" in outcome.err
+    assert f"{path}:4: broken_line: unexpected end of data at column 61\n" in outcome.err
     assert "schema" not in outcome.err.split("\n  ")[1]
     assert not Path("run").exists()
 

@@ -85,6 +85,7 @@ SELECTIONS: dict[str, tuple[tuple[str, ...], dict[str, Any]]] = {
         ("--drop", "repeat"),
         {"drop": ("repeat",), "left_out": {"repeat": 20}, "n_negatives": 1230, "n_rows": 1230, "layout": "triplets"},
     ),
+    "--drop preamble, which no negative has": (("--drop", "preamble"), {"drop": ("preamble",), "left_out": {}}),
     "--drop random_like of a sample, with rows skipped, to another schema": (
         ("--drop", "random_like"),
         {

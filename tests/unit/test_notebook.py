@@ -16,8 +16,8 @@ from secid.api import check
 from secid.pages.comparison import compare
 from secid.results.inputs import Displayable
 from tests.cli.conftest import FIXTURES
-from tests.unit.gating.test_pages import verdict
 from tests.unit.pages import samples
+from tests.unit.tools.gating.test_pages import verdict
 
 RUN = samples.golden()
 FRAME = re.compile(r'<iframe(?: [a-z]+="[^"<>]*"){4} srcdoc="([^"<>]*)"><pre>([^<>]*)</pre></iframe>')

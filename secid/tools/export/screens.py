@@ -104,7 +104,8 @@ def _copy(selected: Selection, named: bool) -> Iterator[str]:
     """Yield lines about the negatives in the copy and those that were left out."""
     yield from _file(selected, selected.path)
     n_left_out, reasons = sum(selected.left_out.values()), _counted(selected.left_out)
-    yield f"left out: {n_left_out:,} of {selected.n_listed:,} listed negatives{reasons}; see {selected.left_out_path}"
+    log = f"; see {selected.left_out_path}" if n_left_out or selected.rows_skipped else ""
+    yield f"left out: {n_left_out:,} of {selected.n_listed:,} listed negatives{reasons}{log}"
     n_kept, n_lost = selected.n_records_kept, selected.n_records - selected.n_records_kept
     if n_lost:
         yield f"records in the copy: {n_kept:,} of {selected.n_records:,}; {n_lost:,} lost all negatives"

@@ -20,10 +20,10 @@ from secid.pages.statuses import STATUS
 from secid.results import Status
 from secid.results.gate import Outcome
 from secid.settings import DISPLAY_NAMES
-from tests.unit.gating.test_pages import CHECKS as ALL_CHECKS
-from tests.unit.gating.test_pages import VERDICT
 from tests.unit.pages.probes import probe
 from tests.unit.pages.samples import golden, guided, profiled, renamed, reported
+from tests.unit.tools.gating.test_pages import CHECKS as ALL_CHECKS
+from tests.unit.tools.gating.test_pages import VERDICT
 
 GATE, PROBE = gate_page(VERDICT), probe()
 TABLES = [

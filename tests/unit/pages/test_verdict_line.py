@@ -17,9 +17,9 @@ from secid.pages.statuses import status_of
 from secid.results import Run, Status
 from secid.results.check import AUDIT_SCHEMA_VERSION, Audit, AuditedSource, Labels
 from tests.snapshots import situations
-from tests.unit.gating.conftest import UNKNOWN, verdict
 from tests.unit.pages import probes
 from tests.unit.pages.samples import golden, reported
+from tests.unit.tools.gating.conftest import UNKNOWN, verdict
 
 ROOT = Path(__file__).resolve().parents[3]
 

@@ -221,7 +221,7 @@ UNREADABLE = {
     "Arrow stream": b"\xff\xff\xff\xff" + b"\x10\x00\x00\x00" + b"x" * 200,
     "lines that are not JSON": b'{"query": "q", "pos": ["p", "neg"\n' * 30,
 }
-BY_LIBRARY = re.compile(r"(?<=\()[^;(]*(?=: line \d+ column \d+ \(char)|(?<=cut short or damaged \().*(?=\))")
+BY_LIBRARY = re.compile(r"(?<=\()[^;(]*(?= at (line \d+, )?column \d)|(?<=cut short or damaged \().*(?=\))")
 """Words of orjson and pyarrow, which are theirs to change."""
 
 

@@ -24,7 +24,7 @@ from secid.tools.gating.limits import (
     share_margin,
 )
 from secid.tools.gating.policy import Policy, parse_policy
-from tests.unit.gating.conftest import baseline_of, measured, source_of
+from tests.unit.tools.gating.conftest import baseline_of, measured, source_of
 
 DRAWS = 4_000
 

@@ -21,7 +21,7 @@ from secid.tools.gating.baseline import (
     table_path,
 )
 from tests.snapshots import Snapshot, refusal, situations
-from tests.unit.gating.conftest import ENCODER, baseline_of, source_of
+from tests.unit.tools.gating.conftest import ENCODER, baseline_of, source_of
 
 
 @pytest.fixture

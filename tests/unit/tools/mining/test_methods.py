@@ -15,7 +15,7 @@ from secid.tools.mining.find import options_of
 from secid.tools.mining.methods import METHODS, Dense, Hybrid, parse_miners
 from tests.snapshots import Snapshot, situations
 
-ROOT = Path(__file__).resolve().parents[3]
+ROOT = Path(__file__).resolve().parents[4]
 
 
 def test_options_and_defaults():

@@ -26,7 +26,7 @@ from secid.pages.screen import print_page, screen_of
 from secid.results.gate import CheckExample, GateCheck, GateVerdict
 from secid.tools.gating.judge import overall_outcome
 from tests.snapshots import Snapshot, situations
-from tests.unit.gating.conftest import UNKNOWN, check, verdict
+from tests.unit.tools.gating.conftest import UNKNOWN, check, verdict
 
 ROW = CheckExample(
     path="new/dense-2025-11.jsonl",

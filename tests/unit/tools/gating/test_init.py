@@ -13,7 +13,7 @@ from secid.tools.gating.baseline import settings_for
 from secid.tools.gating.limits import limits_for, policy_text, write_policy
 from secid.tools.gating.policy import parse_policy, read_policy
 from tests.snapshots import Snapshot, refusal
-from tests.unit.gating.conftest import UNKNOWN, baseline_of, source_of
+from tests.unit.tools.gating.conftest import UNKNOWN, baseline_of, source_of
 
 BASELINE = baseline_of(bm25=source_of(random_like=0.75), dense=source_of(hub=0.0569, inversion=0.1, preamble=0.02))
 
