@@ -217,17 +217,16 @@ def without_flagged(item: Measured, measurer: Measurer, reference: RandomReferen
 def score_subset(
     item: Measured, keep: npt.NDArray[np.bool_], n_triplets: int, measurer: Measurer, reference: RandomReference | None
 ) -> WithoutFlagged:
-    """Score a source with only some of its negatives. It is measured again unless all triplets are kept.
+    """Score a source with only some of its negatives.
 
     keep : (T,) flags of the triplets to keep.   n_triplets : number of negatives in the kept triplets, for the report.
     """
     if not n_triplets:
         return WithoutFlagged(n_triplets=0, eci_nats=None, interval_95=None, hardness=None)
-    if not keep.all():
-        item = measurer.part(item, np.flatnonzero(keep), 1.0)
-    effect = item.influence
-    nats, error = item.nats(1.0), float(effect.standard_errors()[effect.column(1.0)])
-    hardness = None if reference is None else item.table.hardness(reference)
+    places = np.flatnonzero(keep)
+    effect, nats = (item.influence, item.nats(1.0)) if keep.all() else measurer.score_of(item, places, 1.0)
+    error = float(effect.standard_errors()[effect.column(1.0)])
+    hardness = None if reference is None else item.table.rows(places).hardness(reference)
     return WithoutFlagged(
         n_triplets=n_triplets,
         eci_nats=nats,

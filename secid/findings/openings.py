@@ -2,12 +2,14 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import dataclass, replace
 from functools import partial
 from hashlib import blake2b
 from pathlib import Path
-from typing import Any
+from types import TracebackType
+from typing import Any, Self
 
 import numpy as np
 import numpy.typing as npt
@@ -19,8 +21,8 @@ from secid.findings.languages import LANGUAGES, UNCERTAIN_LANGUAGE, language_num
 from secid.findings.phrases import may_be_phrases, phrase
 from secid.pool import DocumentFrequencies, Keys, PlannedSource
 from secid.pool.normal_form import FORMS_AT_ONCE, STEP, FormKeys, TextForms, form_columns, mixed_bits
-from secid.pool.texts import Packed, TextStore, batch_ranges
-from secid.pool.workers import Workers
+from secid.pool.texts import Packed, TextSpool, TextStore, batch_ranges
+from secid.pool.workers import Workers, n_workers
 
 # Negatives that open with a generator's phrase, or with words that many negatives share but few positives.
 #
@@ -246,17 +248,16 @@ class PassageFacts:
     flags: Mapping[str, Flags]
 
     @staticmethod
-    def of(passages: TextStore, workers: Workers) -> PassageFacts:
-        ranges = batch_ranges(len(passages), FACTS_AT_ONCE, passages.lengths)
-        read = partial(_facts_of, model=save_model(passages.folder) if workers.n > 1 else None)
-        parts = [_facts_of(passages.only(np.zeros(0, np.int64)), None)]
-        parts += workers.map(read, (passages.only(np.arange(*part)) for part in ranges))
-        joined = {name: np.concatenate([part[name] for part in parts]) for name in parts[0]}
-        forms = TextForms.of(joined["form"], joined["empty"], joined["loop"])
-        openings = Openings(joined["phrase"], joined["opening"])
-        runs = RunBits(joined["run_bits"], joined["n_runs"])
-        flags = {name: joined[name] for name in FORM_FINDINGS}
-        return PassageFacts(forms, runs, openings, joined["language"], joined["characters"], flags)
+    def of(columns: Mapping[str, npt.NDArray[Any]]) -> PassageFacts:
+        """Return the facts from the columns of `_facts_of`."""
+        return PassageFacts(
+            TextForms.of(columns["form"], columns["empty"], columns["loop"]),
+            RunBits(columns["run_bits"], columns["n_runs"]),
+            Openings(columns["phrase"], columns["opening"]),
+            columns["language"],
+            columns["characters"],
+            {name: columns[name] for name in FORM_FINDINGS},
+        )
 
     def of_source(self, planned: PlannedSource, ordinary: LengthRange | None = None) -> dict[str, BothFlags]:
         """Return finding -> flags for the formal findings of one source.
@@ -277,6 +278,72 @@ class PassageFacts:
         labelled = planned.positives[first_labels(planned)]
         values, counts = np.unique(self.characters[labelled], return_counts=True)
         return DocumentFrequencies(values.astype(np.uint64), counts.astype(np.int64), len(labelled))
+
+
+class PassageReader:
+    """Reads passages into facts, in child processes if there are many. Use it as a context.
+
+    threads : as in `Workers`.
+    Give `written` to the spool of passages to begin while later rows are read. A text that occurs again is read once.
+    """
+
+    def __init__(self, threads: int | None = None) -> None:
+        self._threads, self._stack = threads, ExitStack()
+        self._workers: Workers | None = None
+        self._model: Path | None = None
+        self._n_seen = 0
+        self._known = NO_KEYS  # sorted first eight bytes of the keys of texts that are read
+        self._offsets = [np.zeros(0, np.int64)]
+        self._waits: list[Callable[[], dict[str, npt.NDArray[Any]]]] = []
+
+    def __enter__(self) -> Self:
+        return self
+
+    def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        self._stack.close()
+
+    def workers(self, n_texts: int) -> Workers:
+        """Return the processes of this reader. n_texts: number of texts that decides how many there are."""
+        if self._workers is None:
+            self._workers = self._stack.enter_context(Workers(n_texts, self._threads))
+        return self._workers
+
+    def written(self, spool: TextSpool) -> None:
+        """Begin to read the texts that the spool has written, if there are enough for child processes."""
+        n = spool.n_written
+        if n - self._n_seen < FACTS_AT_ONCE or n_workers(n, self._threads) < 2:
+            return
+        texts, self._n_seen = spool.new_texts(), n
+        keys = np.ascontiguousarray(texts.keys).view(np.uint64)[:, 0]
+        first = np.sort(np.unique(keys, return_index=True)[1])
+        first = first[~is_known(keys[first], self._known)]
+        self._known = np.sort(np.append(self._known, keys[first]), kind="stable")
+        self.workers(n)
+        self._start(texts.only(first))
+
+    def facts(self, passages: TextStore) -> PassageFacts:
+        """Return the facts about all passages, by id: those of the spool, or any others if nothing was read yet."""
+        self.workers(len(passages))
+        if self._waits:
+            self._start(passages.only(np.flatnonzero(~is_known(passages.offsets, np.concatenate(self._offsets)))))
+        else:
+            self._start(passages)
+        offsets = np.concatenate(self._offsets)
+        order = np.argsort(offsets, kind="stable")
+        places = order[np.searchsorted(offsets, passages.offsets, sorter=order)]
+        parts = [wait() for wait in self._waits]
+        self._waits.clear()
+        return PassageFacts.of({name: np.concatenate([part[name] for part in parts])[places] for name in parts[0]})
+
+    def _start(self, texts: TextStore) -> None:
+        """Begin to read texts. With one worker, they are read when they are needed."""
+        workers = self.workers(len(texts))
+        if workers.n > 1 and self._model is None:
+            self._model = save_model(texts.folder)
+        for start, stop in [(0, 0), *batch_ranges(len(texts), FACTS_AT_ONCE, texts.lengths)]:
+            part = texts.only(np.arange(start, stop))
+            self._offsets.append(part.offsets)
+            self._waits.append(workers.start(partial(_facts_of, model=self._model), part))
 
 
 def _facts_of(store: TextStore, model: Path | None) -> dict[str, npt.NDArray[Any]]:

@@ -22,19 +22,19 @@ From this mask, `status.ListedNegatives` counts empty 2 of 4 (0.5), false_negati
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import nullcontext
 from dataclasses import dataclass
 
 import numpy as np
 
 from secid.arrays import Flags, distinct, is_known
 from secid.findings.copies import CopyFinder, LabelledPositives
-from secid.findings.openings import NO_KEYS, BothFlags, LengthRange, PassageFacts, RunOpenings, opening_flags
+from secid.findings.openings import NO_KEYS, BothFlags, LengthRange, PassageReader, RunOpenings, opening_flags
 from secid.findings.status import ListedNegatives
 from secid.pool import DocumentFrequencies, Keys, PlannedSource
 from secid.pool.normal_form import EMPTY_FORM, TextForms, text_forms
 from secid.pool.plan import Mask, TextFindings
 from secid.pool.texts import TextStore
-from secid.pool.workers import Workers
 from secid.results.catalogue import BITS
 
 HUB_SHARE = 0.05
@@ -53,6 +53,7 @@ def text_rules(
     known: LabelledPositives | None = None,
     run: RunTexts | None = None,
     threads: int | None = None,
+    reader: PassageReader | None = None,
 ) -> list[TextFindings]:
     """Return the text findings of each source: all for negatives, only formal ones for labelled positives.
 
@@ -60,12 +61,13 @@ def text_rules(
     known   : labelled positives from outside the run, such as a baseline's. They count like those of the run.
     run     : facts about the whole run if these sources are a part of it; None to gather them from these sources.
     threads : number of processes that read many texts; None for one per core.
+    reader  : reader that began while these passages were read from files; None to begin now.
     Results do not depend on the order of sources, records and texts, on batch sizes or on the number of processes.
     """
     of_queries = text_forms(queries)
-    with Workers(len(passages), threads) as workers:
-        facts = PassageFacts.of(passages, workers)
-        of_passages = facts.forms
+    with PassageReader(threads) if reader is None else nullcontext(reader) as reader:
+        facts = reader.facts(passages)
+        of_passages, workers = facts.forms, reader.workers(len(passages))
         finder = CopyFinder(of_queries, of_passages, facts.runs, passages, sources, known, workers)
         copies = [finder.flags(source) for source in sources]
     openings = opening_flags(facts.openings, sources, None if run is None else run.openings)

@@ -41,6 +41,10 @@ class InformationState:
     def __add__(self, other: InformationState) -> InformationState:
         return InformationState(self.total + other.total, self.n_negatives + other.n_negatives)
 
+    def __sub__(self, part: InformationState) -> InformationState:
+        """Return the state of the other triplets. part: state of some of the triplets."""
+        return InformationState(self.total - part.total.to(self.total), self.n_negatives - part.n_negatives)
+
     def matrix(self) -> Tensor:
         """Return M = total / N; the zero matrix without triplets. Source: METHOD 2.7."""
         return self.total / self.n_negatives if self.n_negatives else self.total

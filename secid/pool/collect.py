@@ -210,10 +210,16 @@ class Gathered:
 
 
 def collect_sources(
-    streams: Iterable[tuple[Source, Iterable[Record | Defect | Block]]], folder: Path, tick: Callable[[], None]
+    streams: Iterable[tuple[Source, Iterable[Record | Defect | Block]]],
+    folder: Path,
+    tick: Callable[[], None],
+    written: Callable[[TextSpool], None] = lambda spool: None,
 ) -> Gathered:
-    """Read all sources one after another. folder: folder for spool files. tick: as in `collect_rows`."""
-    spools = TextSpool("query", folder / "queries.txt"), TextSpool("passage", folder / "passages.txt")
+    """Read all sources one after another.
+
+    folder : folder for spool files.   tick : as in `collect_rows`.   written : as in `TextSpool`, for passages.
+    """
+    spools = TextSpool("query", folder / "queries.txt"), TextSpool("passage", folder / "passages.txt", written)
     gathered = Gathered([], {}, *spools)
     with ExitStack() as on_error:
         on_error.callback(gathered.close)

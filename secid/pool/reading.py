@@ -11,6 +11,7 @@ from secid.errors import UsageError
 from secid.pool import DraftPlan, collect_sources, draft_plan
 from secid.pool.collect import Collected, Gathered
 from secid.pool.plan import QuerySubset
+from secid.pool.texts import TextSpool
 from secid.progress import Progress
 from secid.read import Reader, open_source
 from secid.read.collection import BEIR_FOLDER, collection_files, open_collection
@@ -81,12 +82,14 @@ def read_draft(
     with_echoes: bool = False,
     with_labels: bool = True,
     subset: QuerySubset | None = None,
+    written: Callable[[TextSpool], None] = lambda spool: None,
 ) -> tuple[DraftPlan, list[Reader]]:
     """Read all sources into a plan, and note how each file was read.
 
     folder      : empty folder for spool files.   with_positives, with_echoes : as in `draft_plan`.
     with_labels : whether a collection's qrels add labelled positives. If so, an unused collection is an error.
     subset      : queries whose rows to plan; None for the queries that the settings select.
+    written     : as in `collect_sources`.
     Raises SecidError if opening or planning fails, and UsageError for a collection that no source needs.
     """
     with ExitStack() as on_error:
@@ -105,7 +108,8 @@ def read_draft(
         progress.note(f"{flag} is ignored: {IGNORED_FLAGS[flag]}")
     tick = bytes_read_by(readers, progress)
     subset = subset or QuerySubset.of(settings)
-    gathered = collect_sources(((reader.source, subset.rows(reader.blocks())) for reader in readers), folder, tick)
+    streams = ((reader.source, subset.rows(reader.blocks())) for reader in readers)
+    gathered = collect_sources(streams, folder, tick, written)
     try:
         if judgements:
             add_labels(gathered, judgements, settings)

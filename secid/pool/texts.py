@@ -147,10 +147,13 @@ def _windows(data: bytes, n: int, starts: npt.NDArray[np.int64]) -> npt.NDArray[
 
 
 class TextSpool:
-    """Write a stream of texts to a file, and number each occurrence. `store` returns the distinct texts."""
+    """Write a stream of texts to a file, and number each occurrence. `store` returns the distinct texts.
 
-    def __init__(self, role: Role, path: Path) -> None:
-        self._role, self._hasher = role, _hasher(role)
+    written : called with this spool after each write, so that texts can be read while later ones are still added.
+    """
+
+    def __init__(self, role: Role, path: Path, written: Callable[[TextSpool], None] = lambda spool: None) -> None:
+        self._role, self._hasher, self._written = role, _hasher(role), written
         self._path = path
         self._file = path.open("wb", buffering=1 << 20)
         self._recent: dict[bytes, int] = {}
@@ -159,6 +162,7 @@ class TextSpool:
         self._n_waiting_bytes = 0
         self._keys = bytearray()
         self._lengths = array("i")
+        self._n_taken = self._taken_bytes = 0  # texts that `new_texts` returned
 
     def add(self, texts: Iterable[str]) -> list[int]:
         """Add texts, and return their occurrence numbers. A recent repeat gets its earlier number."""
@@ -197,6 +201,23 @@ class TextSpool:
         self._n_waiting_bytes = 0
         if len(self._recent) > RECENT_TEXTS:
             self._recent.clear()
+        self._written(self)
+
+    @property
+    def n_written(self) -> int:
+        """Number of texts in the file. A text occurs again if its first occurrence is not recent."""
+        return len(self._lengths)
+
+    def new_texts(self) -> TextStore:
+        """Return the texts that were written since the last call. They need not be distinct."""
+        self._file.flush()
+        start, stop = self._n_taken, self.n_written
+        lengths = np.array(self._lengths[start:stop], np.int32)
+        offsets = self._taken_bytes + np.cumsum(lengths + np.int64(len(TEXT_SEPARATOR)))
+        self._n_taken, self._taken_bytes = stop, int(offsets[-1]) if len(offsets) else self._taken_bytes
+        offsets -= lengths + len(TEXT_SEPARATOR)
+        keys = np.frombuffer(bytes(self._keys[KEY_BYTES * start : KEY_BYTES * stop]), np.uint8)
+        return TextStore(self._path, offsets, lengths, keys.reshape(-1, KEY_BYTES))
 
     def close(self) -> None:
         """Close the file. Use this if `store` is not called."""
@@ -266,6 +287,11 @@ class TextStore:
 
     def __len__(self) -> int:
         return len(self._offsets)
+
+    @property
+    def offsets(self) -> npt.NDArray[np.int64]:
+        """Place in the file of each text, (n,). It is ascending unless texts were chosen in another order."""
+        return self._offsets
 
     @property
     def folder(self) -> Path:

@@ -28,8 +28,8 @@ PARTS_PER_WORKER = 2
 CORES_PER_CALL = 4
 """Number of cores for each call of `child_processes`, because tokenizing uses up to four threads."""
 NICENESS = 10
-"""Added to the niceness of a child process, so that the threads that feed a GPU come first. With two cores, a simulated
-GPU is busy 78 % of the time instead of 63 %."""
+"""Added to the niceness of processes that work during encoding, so that the threads that feed a GPU come first. On two
+cores, a simulated GPU is busy 78 % of the time instead of 63 %."""
 Part = TypeVar("Part")
 Result = TypeVar("Result")
 Call = Callable[..., Callable[[], Any]]
@@ -81,6 +81,15 @@ class Workers:
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
+    def start(self, function: Callable[[Part], Result], part: Part) -> Callable[[], Result]:
+        """Call a function of a module in a child process, and return a function that waits for its result.
+
+        Without child processes, the first wait calls the function. Waiting raises as `map` does.
+        """
+        if self._pool is None:
+            return cache(partial(function, part))
+        return partial(_result_of, _submitted(self._pool, function, part))
+
     def map(self, function: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
         """Yield the results for the parts in order. function: function of a module, so that children can import it.
 
@@ -114,7 +123,7 @@ def child_processes(n_calls: int, n_texts: int, threads: int | None) -> Iterator
     """
     context = _Context()
     n = max(1, min(n_calls, n_cores(threads) // CORES_PER_CALL))
-    pool = None if n_workers(n_texts, threads) < 2 else _pool_of(n, context)
+    pool = None if n_workers(n_texts, threads) < 2 else _pool_of(n, context, NICENESS)
 
     def call(function: Callable[..., Result], *arguments: Any) -> Callable[[], Result]:
         if pool is not None:
@@ -175,10 +184,10 @@ def _signals_later() -> Iterator[None]:
             signal.raise_signal(number)
 
 
-def _pool_of(n: int, context: _Context) -> ProcessPoolExecutor | None:
+def _pool_of(n: int, context: _Context, niceness: int = 0) -> ProcessPoolExecutor | None:
     """Return a pool of n processes; None on systems without the necessary locks or shared memory."""
     try:
-        return ProcessPoolExecutor(n, context, _prepare_child)
+        return ProcessPoolExecutor(n, context, _prepare_child, (niceness,))
     except (OSError, ImportError, NotImplementedError):
         return None
 
@@ -196,14 +205,11 @@ def n_cores(threads: int | None) -> int:
     return len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
 
 
-def _prepare_child() -> None:
-    """Make a child process end when its parent ends, for whatever reason, and end its own children first.
-
-    Its priority is lower than its parent's.
-    """
+def _prepare_child(niceness: int) -> None:
+    """Make a child process end when its parent ends, for whatever reason, and end its own children first."""
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
-    if hasattr(os, "nice"):  # not on Windows
-        os.nice(NICENESS)
+    if niceness and hasattr(os, "nice"):  # not on Windows
+        os.nice(niceness)
     Thread(target=_await_parent, daemon=True).start()
 
 

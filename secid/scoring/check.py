@@ -5,6 +5,7 @@ from __future__ import annotations
 import shlex
 import time
 from collections.abc import Mapping, Sequence
+from contextlib import ExitStack
 from dataclasses import replace
 from pathlib import Path
 
@@ -17,6 +18,7 @@ from secid.errors import UsageError
 from secid.findings.copies import has_one_positive
 from secid.findings.judgements import Leaks
 from secid.findings.lexical_gate import CoverageSample, inactive_gate, misread, queries_without_tokens
+from secid.findings.openings import PassageReader
 from secid.findings.summary import (
     TOKENS_BY,
     CautionEvidence,
@@ -66,18 +68,18 @@ def check_sources(
             f"the tokenizer {settings.tokenizer!r} needs an encoder", remedy=f"use one of {', '.join(SPLITTERS)}"
         )
     reading = replace(settings, positives="all", on_bad="skip", first_k=None, max_records=None)
-    draft, readers = read_draft(sources, reading, folder, progress)
-    try:
-        progress.start("text rules", None, "")
-        plan = draft.with_text_findings(text_rules(*draft.texts, threads=settings.threads)).plan
+    with ExitStack() as stack:
+        with PassageReader(settings.threads) as reader:
+            draft, readers = read_draft(sources, reading, folder, progress, written=reader.written)
+            stack.callback(draft.close)
+            progress.start("text rules", None, "")
+            plan = draft.with_text_findings(text_rules(*draft.texts, reader=reader)).plan
         one_positive = has_one_positive(draft.full_plan)
         settings = choose_tokenizer(plan, resolved, progress).values
         checker = _Checker(plan, settings, folder, progress, evaluation)
-        files = {reader.source.name: reader for reader in readers}
+        files = {opened.source.name: opened for opened in readers}
         checked = tuple(checker.source(planned, files[planned.source.name]) for planned in plan.sources)
         checker.close()
-    finally:
-        draft.close()
     listed = [SourceNegatives(item.name, item.query[item.triplet_record()], item.negatives) for item in plan.sources]
     return Check(
         schema_version=CHECK_SCHEMA_VERSION,

@@ -12,7 +12,7 @@ import torch
 from secid.arrays import Floats, Index, distinct
 from secid.measure.blocks import Triplets, Vectors, parallel_map
 from secid.measure.gates import UNBOUNDED_WEIGHTS, WEIGHT_FORMULAS
-from secid.measure.information import Eigen, InformationState, eigenvalues, log_det_nats, spectral_nats
+from secid.measure.information import Eigen, InformationState, eigenvalues, log_det_nats, spectral_nats, trace
 from secid.measure.interval import MIN_QUERIES
 from secid.measure.sweep import SweepSums, Variant, sweep
 from secid.measure.uncertainty import Influence, influence, influence_of_few, information
@@ -245,16 +245,31 @@ class Measurer:
 
         keep : ascending indices of the triplets, at least one.
         """
-        table = item.table.rows(keep)
-        vectors, rows = replace(self.vectors, tick=None), table.triplets
-        inputs = vectors, rows, table.dots().squared_distance.numpy(), table.gates().weight.numpy()
-        if len(keep) <= vectors.dimension:
+        inputs = self._inputs(item.table.rows(keep))
+        if len(keep) <= self.vectors.dimension:
             effect, values = influence_of_few(*inputs, self.smallest_distance, budget, self._dtype)
         else:
-            eigen = Eigen.of(information(*inputs, self.smallest_distance, self._dtype), len(rows))
+            eigen = Eigen.of(self._state(item, keep), len(keep))
             effect = influence(*inputs, eigen, self.smallest_distance, [budget], self._dtype)
             values = eigen.values
         return effect, spectral_nats(values, budget)
+
+    def _state(self, item: Measured, keep: Index) -> InformationState:
+        """Return the information of some triplets: that of all without that of the others, if the others have less."""
+
+        def information_of(places: Index) -> InformationState:
+            return information(*self._inputs(item.table.rows(places)), self.smallest_distance, self._dtype)
+
+        if len(item.state.total) and 2 * len(keep) > len(item.triplets):
+            others = information_of(np.delete(np.arange(len(item.triplets)), keep))
+            if 2 * trace(others.total) <= trace(item.state.total):  # else rounding errors of the whole would dominate
+                return InformationState(item.state.total.to(others.total), item.state.n_negatives) - others
+        return information_of(keep)
+
+    def _inputs(self, table: TripletTable) -> tuple[Vectors, Triplets, Floats, Floats]:
+        """Return the first arguments of `influence`."""
+        weight = table.gates().weight.numpy()
+        return replace(self.vectors, tick=None), table.triplets, table.dots().squared_distance.numpy(), weight
 
     def _coverages(self, rows: Triplets, variants: Sequence[Variant]) -> dict[str, Floats]:
         """Return (T,) coverage of each negative by variants' names."""

@@ -20,6 +20,7 @@ import re
 import subprocess
 import sys
 import tempfile
+import time
 from collections import Counter
 from pathlib import Path
 from statistics import median
@@ -42,9 +43,10 @@ COMMANDS = {
 
 
 class Used(NamedTuple):
-    """Cost of a process: processor time in seconds, and peak resident memory in MB."""
+    """Cost of a process: processor time and wall time in seconds, and peak resident memory in MB."""
 
     seconds: float
+    wall: float
     megabytes: float
 
 
@@ -123,13 +125,14 @@ def plain_scores(folder: Path) -> dict[str, float]:
 def run(command: list[str], tree: Path) -> Used:
     """Run a command with the code of a checkout. Raise CalledProcessError if it fails."""
     environment = {**os.environ, "PYTHONPATH": str(tree), "PYTHONDONTWRITEBYTECODE": ""}  # compiled, as installed
+    began = time.perf_counter()
     child = subprocess.Popen(command, cwd=tree, env=environment, stdout=subprocess.DEVNULL, stderr=subprocess.PIPE)
     message = child.stderr.read() if child.stderr else b""
     _, status, used = os.wait4(child.pid, 0)
     child.returncode = os.waitstatus_to_exitcode(status)
     if child.returncode:
         raise subprocess.CalledProcessError(child.returncode, command, stderr=message)
-    return Used(used.ru_utime + used.ru_stime, used.ru_maxrss / 1024)
+    return Used(used.ru_utime + used.ru_stime, time.perf_counter() - began, used.ru_maxrss / 1024)
 
 
 def compare(folder: Path, tree: Path, repeats: int, kinds: list[str]) -> None:
@@ -145,8 +148,9 @@ def compare(folder: Path, tree: Path, repeats: int, kinds: list[str]) -> None:
     middle = {name: Used(*map(median, zip(*values, strict=True))) for name, values in used.items()}
     for name, value in middle.items():
         times = ", ".join(f"{one.seconds:.1f}" for one in used[name])
-        ratio = value.seconds / middle["plain script"].seconds
+        ratio, wall = (one / base for one, base in zip(value[:2], middle["plain script"][:2], strict=True))
         print(f"{name:24} {value.seconds:7.1f} s ({times}), {ratio:.2f} of the script, {value.megabytes:,.0f} MB")
+        print(f"{'':24} {value.wall:7.1f} s wall, {wall:.2f} of the script")
     for kind, base in (("--ablate", "without controls"), ("--ablate, with controls", "with controls")):
         if kind in middle and base in middle:
             print(f"{kind} adds {middle[kind].seconds / middle[base].seconds - 1:.0%} to {base}")
@@ -174,7 +178,8 @@ def main() -> None:
         folder.mkdir(parents=True, exist_ok=True)
         if not (folder / "vectors.npz").exists():
             write_files(folder, options.triplets)
-        print(f"{options.triplets:,} triplets, {DIMENSIONS} dimensions, processor time, median of {options.repeats}")
+        size = f"{options.triplets:,} triplets, {DIMENSIONS} dimensions"
+        print(f"{size}, processor time and wall, median of {options.repeats}")
         compare(folder, options.tree.absolute(), options.repeats, options.kinds.split(";"))
 
 

@@ -22,6 +22,7 @@ from secid.findings.openings import (
     SHARED_FRACTION,
     Openings,
     PassageFacts,
+    PassageReader,
     RunOpenings,
     common_phrases,
     opening_keys,
@@ -41,7 +42,6 @@ from secid.pool.plan import QuerySubset, Shard
 from secid.pool.reading import add_labels, bytes_read_by, judgement_files, label_records, refuse_unused_collection
 from secid.pool.texts import TextSpool, TextStore, batch_ranges
 from secid.pool.tokens import distinct_tokens
-from secid.pool.workers import Workers
 from secid.progress import Progress
 from secid.read import Reader
 from secid.records import Block, Defect, Record
@@ -157,8 +157,8 @@ def count_part(readers: Sequence[Reader], settings: Settings, shard: Shard, fold
     try:
         sources = [grouped(rows, query_ids, passage_ids, queries.keys) for rows in gathered.rows()]
         of_queries = text_forms(queries)
-        with Workers(len(passages), settings.threads) as workers:
-            facts = PassageFacts.of(passages, workers)
+        with PassageReader(settings.threads) as reader:
+            facts = reader.facts(passages)
         tables = {("queries", item.name): queries_by_opening(item, facts.openings) for item in sources}
         tables |= {("hub_queries", item.name): queries_by_form(item, of_queries, facts.forms) for item in sources}
         tables |= {("lengths", item.name): facts.lengths(item) for item in sources}

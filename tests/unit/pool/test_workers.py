@@ -8,17 +8,20 @@ import signal
 import subprocess
 import sys
 import time
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
 import pytest
 
+import secid
 from secid.errors import NotEvaluatedError
 from secid.findings import copies, openings
 from secid.findings.texts import text_rules
-from secid.pool import workers
+from secid.pool import texts, workers
 from secid.pool.workers import Workers
 from secid.records import Source
+from tests.cli.conftest import write_rows
 from tests.unit.findings.planned import pool_of
 
 GOATS = "The goats of valley {} climb the steep rocks above the old mill, where the grass stays green until autumn."
@@ -48,6 +51,28 @@ def test_findings_do_not_depend_on_the_number_of_workers(tmp_path, monkeypatch):
         np.testing.assert_array_equal(found.negatives, again.negatives)
         np.testing.assert_array_equal(found.positives, again.positives)
         assert found.excess == again.excess
+
+
+def test_texts_read_during_the_reading_of_rows_give_the_same_check(tmp_path, monkeypatch):
+    """Texts occur again after the spool has forgotten them, in one chunk and in several."""
+    monkeypatch.setattr(texts, "WAITING_TEXTS", 5)
+    monkeypatch.setattr(texts, "RECENT_TEXTS", 3)
+    monkeypatch.setattr(openings, "FACTS_AT_ONCE", 20)
+    listed = [{"query": f"goat {n}", "pos": [GOATS.format(n)], "neg": [GOATS.format(n % 7), "N/A"]} for n in range(60)]
+    source = write_rows(tmp_path / "in.jsonl", listed)
+    started: list[int] = []
+    start = Workers.start
+    monkeypatch.setattr(
+        Workers, "start", lambda self, function, part: started.append(len(part)) or start(self, function, part)
+    )
+    found = []
+    for threads in (1, 2):
+        started.clear()
+        found.append(replace(secid.check(source, threads=threads), seconds=0.0))
+        assert sum(started) == 61
+    assert len([n for n in started if n]) > 2  # several parts, before all rows were read
+    assert found[0].sources == found[1].sources
+    assert found[0].texts == found[1].texts
 
 
 def test_a_worker_that_dies_is_an_error():
@@ -127,7 +152,7 @@ def test_without_shared_memory_this_process_does_the_work(monkeypatch):
 
 SCRIPT = """
 import signal, sys, time
-from secid.pool import workers
+from secid.pool import texts, workers
 signal.signal(signal.SIGINT, signal.default_int_handler)  # whatever the tests' process leaves to its children
 signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
 print("begun", flush=True)
@@ -177,7 +202,7 @@ def work_of_children() -> None:
 
 NESTED = """
 import signal
-from secid.pool import workers
+from secid.pool import texts, workers
 from tests.unit.pool.test_workers import work_of_children
 signal.signal(signal.SIGINT, signal.default_int_handler)
 signal.pthread_sigmask(signal.SIG_UNBLOCK, [signal.SIGINT])
