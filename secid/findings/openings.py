@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections import deque
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack
 from dataclasses import dataclass, replace
@@ -52,6 +53,7 @@ FORM_FINDINGS = ("loop", "wrapper", "unfinished", "markup", "trailing_note", "mo
 """Formal findings that depend only on the text itself."""
 ABSENT_KEY = 0
 NO_KEYS = np.zeros(0, np.uint64)
+NO_PLACES = np.zeros(0, np.int64)
 
 
 @dataclass(frozen=True)
@@ -293,8 +295,8 @@ class PassageReader:
         self._model: Path | None = None
         self._n_seen = 0
         self._known = NO_KEYS  # sorted first eight bytes of the keys of texts that are read
-        self._offsets = [np.zeros(0, np.int64)]
-        self._waits: list[Callable[[], dict[str, npt.NDArray[Any]]]] = []
+        # Each item has the places of texts in the file, and a function that waits for their facts.
+        self._started: deque[tuple[Index, Callable[[], dict[str, npt.NDArray[Any]]]]] = deque()
 
     def __enter__(self) -> Self:
         return self
@@ -322,17 +324,16 @@ class PassageReader:
         self._start(texts.only(first))
 
     def facts(self, passages: TextStore) -> PassageFacts:
-        """Return the facts about all passages, by id: those of the spool, or any others if nothing was read yet."""
+        """Return the facts about all passages, by id. passages: texts of the spool given to `written`, if any was."""
         self.workers(len(passages))
-        if self._waits:
-            self._start(passages.only(np.flatnonzero(~is_known(passages.offsets, np.concatenate(self._offsets)))))
-        else:
-            self._start(passages)
-        offsets = np.concatenate(self._offsets)
+        before = np.concatenate([NO_PLACES, *(offsets for offsets, _ in self._started)])
+        self._start(passages.only(np.flatnonzero(~is_known(passages.offsets, before))))
+        offsets = np.concatenate([offsets for offsets, _ in self._started])
         order = np.argsort(offsets, kind="stable")
         places = order[np.searchsorted(offsets, passages.offsets, sorter=order)]
-        parts = [wait() for wait in self._waits]
-        self._waits.clear()
+        parts = []
+        while self._started:  # each file is closed before the next one is opened
+            parts.append(self._started.popleft()[1]())
         return PassageFacts.of({name: np.concatenate([part[name] for part in parts])[places] for name in parts[0]})
 
     def _start(self, texts: TextStore) -> None:
@@ -342,8 +343,7 @@ class PassageReader:
             self._model = save_model(texts.folder)
         for start, stop in [(0, 0), *batch_ranges(len(texts), FACTS_AT_ONCE, texts.lengths)]:
             part = texts.only(np.arange(start, stop))
-            self._offsets.append(part.offsets)
-            self._waits.append(workers.start(partial(_facts_of, model=self._model), part))
+            self._started.append((part.offsets, workers.start(partial(_facts_of, model=self._model), part)))
 
 
 def _facts_of(store: TextStore, model: Path | None) -> dict[str, npt.NDArray[Any]]:

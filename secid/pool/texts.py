@@ -10,6 +10,7 @@ import shutil
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import cached_property
 from hashlib import blake2b
 from pathlib import Path
 from typing import Any, Literal, overload
@@ -281,9 +282,13 @@ class TextStore:
         self._lengths = lengths
         self.keys = keys
         self._n_resident = 0
-        with path.open("rb") as file:
-            empty = not path.stat().st_size  # an empty file cannot be mapped
-            self._data = mmap.mmap(-1, 1) if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+
+    @cached_property
+    def _data(self) -> mmap.mmap:
+        """The mapped file, opened for the first text: a store that only another process reads has no open file."""
+        with self._path.open("rb") as file:
+            empty = not self._path.stat().st_size  # an empty file cannot be mapped
+            return mmap.mmap(-1, 1) if empty else mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
 
     def __len__(self) -> int:
         return len(self._offsets)
@@ -341,7 +346,8 @@ class TextStore:
 
     def close(self) -> None:
         """Close the file, so that it can be removed."""
-        self._data.close()
+        if "_data" in self.__dict__:
+            self._data.close()
 
     def _packed(self, offsets: npt.NDArray[np.int64], lengths: npt.NDArray[np.int32]) -> Packed:
         sizes = lengths.astype(np.int64) + len(TEXT_SEPARATOR)

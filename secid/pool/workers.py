@@ -88,7 +88,8 @@ class Workers:
         """
         if self._pool is None:
             return cache(partial(function, part))
-        return partial(_result_of, _submitted(self._pool, function, part))
+        with _deaths():
+            return partial(_result_of, _submitted(self._pool, function, part))
 
     def map(self, function: Callable[[Part], Result], parts: Iterable[Part]) -> Iterator[Result]:
         """Yield the results for the parts in order. function: function of a module, so that children can import it.
