@@ -12,7 +12,10 @@ Result = TypeVar("Result")
 
 
 def in_order(submit: Callable[[Item], Future[Result]], items: Iterable[Item], ahead: int) -> Iterator[Result]:
-    """Yield the results in the order of the items. Up to `ahead` further items are already submitted."""
+    """Yield the results in the order of the items. Up to `ahead` further items are already submitted.
+
+    The error of a call is raised at the place of its result.
+    """
     waiting: deque[Future[Result]] = deque()
     for item in items:
         waiting.append(submit(item))

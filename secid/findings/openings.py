@@ -293,7 +293,6 @@ class PassageReader:
         self._threads, self._stack = threads, ExitStack()
         self._workers: Workers | None = None
         self._model: Path | None = None
-        self._n_seen = 0
         self._known = NO_KEYS  # sorted first eight bytes of the keys of texts that are read
         # Each item has the places of texts in the file, and a function that waits for their facts.
         self._started: deque[tuple[Index, Callable[[], dict[str, npt.NDArray[Any]]]]] = deque()
@@ -305,43 +304,40 @@ class PassageReader:
         self._stack.close()
 
     def workers(self, n_texts: int) -> Workers:
-        """Return the processes of this reader. n_texts: number of texts that decides how many there are."""
+        """Return the workers of this reader. In the first call, n_texts decides their number."""
         if self._workers is None:
             self._workers = self._stack.enter_context(Workers(n_texts, self._threads))
         return self._workers
 
     def written(self, spool: TextSpool) -> None:
         """Begin to read the texts that the spool has written, if there are enough for child processes."""
-        n = spool.n_written
-        if n - self._n_seen < FACTS_AT_ONCE or n_workers(n, self._threads) < 2:
+        if spool.n_new < FACTS_AT_ONCE or n_workers(spool.n_written, self._threads) < 2:
             return
-        texts, self._n_seen = spool.new_texts(), n
+        texts = spool.new_texts()
         keys = np.ascontiguousarray(texts.keys).view(np.uint64)[:, 0]
         first = np.sort(np.unique(keys, return_index=True)[1])
         first = first[~is_known(keys[first], self._known)]
         self._known = np.sort(np.append(self._known, keys[first]), kind="stable")
-        self.workers(n)
-        self._start(texts.only(first))
+        self._start(self.workers(spool.n_written), texts.only(first))
 
     def facts(self, passages: TextStore) -> PassageFacts:
         """Return the facts about all passages, by id. passages: texts of the spool given to `written`, if any was."""
-        self.workers(len(passages))
         before = np.concatenate([NO_PLACES, *(offsets for offsets, _ in self._started)])
-        self._start(passages.only(np.flatnonzero(~is_known(passages.offsets, before))))
-        offsets = np.concatenate([offsets for offsets, _ in self._started])
+        missing = passages.only(np.flatnonzero(~is_known(passages.offsets, before)))
+        self._start(self.workers(len(passages)), missing)
+        offsets = np.concatenate([NO_PLACES, *(offsets for offsets, _ in self._started)])
         order = np.argsort(offsets, kind="stable")
         places = order[np.searchsorted(offsets, passages.offsets, sorter=order)]
-        parts = []
+        parts = [_facts_of(passages.only(NO_PLACES), None)]
         while self._started:  # each file is closed before the next one is opened
             parts.append(self._started.popleft()[1]())
         return PassageFacts.of({name: np.concatenate([part[name] for part in parts])[places] for name in parts[0]})
 
-    def _start(self, texts: TextStore) -> None:
+    def _start(self, workers: Workers, texts: TextStore) -> None:
         """Begin to read texts. With one worker, they are read when they are needed."""
-        workers = self.workers(len(texts))
         if workers.n > 1 and self._model is None:
             self._model = save_model(texts.folder)
-        for start, stop in [(0, 0), *batch_ranges(len(texts), FACTS_AT_ONCE, texts.lengths)]:
+        for start, stop in batch_ranges(len(texts), FACTS_AT_ONCE, texts.lengths):
             part = texts.only(np.arange(start, stop))
             self._started.append((part.offsets, workers.start(partial(_facts_of, model=self._model), part)))
 

@@ -60,7 +60,7 @@ def text_rules(
     queries, passages, sources : everything that was read, before sampling and before a positive policy is applied.
     known   : labelled positives from outside the run, such as a baseline's. They count like those of the run.
     run     : facts about the whole run if these sources are a part of it; None to gather them from these sources.
-    threads : number of processes that read many texts; None for one per core.
+    threads : number of processes that read many texts; None for one per core. Not used with a reader.
     reader  : reader that began while these passages were read from files; None to begin now.
     Results do not depend on the order of sources, records and texts, on batch sizes or on the number of processes.
     """

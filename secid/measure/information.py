@@ -43,7 +43,7 @@ class InformationState:
 
     def __sub__(self, part: InformationState) -> InformationState:
         """Return the state of the other triplets. part: state of some of the triplets."""
-        return InformationState(self.total - part.total.to(self.total), self.n_negatives - part.n_negatives)
+        return InformationState(self.total - part.total, self.n_negatives - part.n_negatives)
 
     def matrix(self) -> Tensor:
         """Return M = total / N; the zero matrix without triplets. Source: METHOD 2.7."""

@@ -16,7 +16,7 @@ import numpy.typing as npt
 
 from secid.arrays import Index, distinct, narrow
 from secid.pool.plan import BlankNegatives, PlannedSource, Tally
-from secid.pool.texts import TextSpool
+from secid.pool.texts import TextSpool, unread
 from secid.records import Block, Defect, Fact, Record, Scalar, Source
 from secid.results import Example
 
@@ -213,7 +213,7 @@ def collect_sources(
     streams: Iterable[tuple[Source, Iterable[Record | Defect | Block]]],
     folder: Path,
     tick: Callable[[], None],
-    written: Callable[[TextSpool], None] = lambda spool: None,
+    written: Callable[[TextSpool], None] = unread,
 ) -> Gathered:
     """Read all sources one after another.
 

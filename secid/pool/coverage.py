@@ -224,11 +224,11 @@ Stream = Callable[[Any], tuple[Keys, Index]]
 SizedItem = TypeVar("SizedItem", bound=Sized)
 
 LEXED_AT_ONCE = 4096
-"""Number of texts to lex at once. Larger chunks take more memory and are not faster."""
+"""Number of texts to lex at once. Larger chunks take more memory and are not faster. In smaller chunks an encoder's word
+pieces take longer, because each word is looked up once per chunk."""
 LEXED_WITHOUT_OTHERS = 384
 """Number of texts to lex at once if the frequencies of other tokens, whose tables are merged once per chunk, are not
-needed. The trigrams of 384 texts stay in the processor's cache, so it takes three quarters of the time. An encoder's
-word pieces take half of the time with LEXED_AT_ONCE, because each word is looked up once per chunk."""
+needed. The trigrams of 384 texts stay in the processor's cache, so lexing takes three quarters of the time."""
 
 MAX_THREADS = 4
 """Maximum number of threads that lex. With more, work under the interpreter's lock dominates."""

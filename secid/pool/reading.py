@@ -11,7 +11,7 @@ from secid.errors import UsageError
 from secid.pool import DraftPlan, collect_sources, draft_plan
 from secid.pool.collect import Collected, Gathered
 from secid.pool.plan import QuerySubset
-from secid.pool.texts import TextSpool
+from secid.pool.texts import TextSpool, unread
 from secid.progress import Progress
 from secid.read import Reader, open_source
 from secid.read.collection import BEIR_FOLDER, collection_files, open_collection
@@ -82,7 +82,7 @@ def read_draft(
     with_echoes: bool = False,
     with_labels: bool = True,
     subset: QuerySubset | None = None,
-    written: Callable[[TextSpool], None] = lambda spool: None,
+    written: Callable[[TextSpool], None] = unread,
 ) -> tuple[DraftPlan, list[Reader]]:
     """Read all sources into a plan, and note how each file was read.
 

@@ -147,13 +147,17 @@ def _windows(data: bytes, n: int, starts: npt.NDArray[np.int64]) -> npt.NDArray[
     return np.asarray(windows[starts])
 
 
+def unread(spool: TextSpool) -> None:
+    """Read nothing from a spool while texts are added."""
+
+
 class TextSpool:
     """Write a stream of texts to a file, and number each occurrence. `store` returns the distinct texts.
 
     written : called with this spool after each write, so that texts can be read while later ones are still added.
     """
 
-    def __init__(self, role: Role, path: Path, written: Callable[[TextSpool], None] = lambda spool: None) -> None:
+    def __init__(self, role: Role, path: Path, written: Callable[[TextSpool], None] = unread) -> None:
         self._role, self._hasher, self._written = role, _hasher(role), written
         self._path = path
         self._file = path.open("wb", buffering=1 << 20)
@@ -206,8 +210,13 @@ class TextSpool:
 
     @property
     def n_written(self) -> int:
-        """Number of texts in the file. A text occurs again if its first occurrence is not recent."""
+        """Number of texts in the file, with repeats of texts that are no longer recent."""
         return len(self._lengths)
+
+    @property
+    def n_new(self) -> int:
+        """Number of texts that `new_texts` would return."""
+        return self.n_written - self._n_taken
 
     def new_texts(self) -> TextStore:
         """Return the texts that were written since the last call. They need not be distinct."""
@@ -215,7 +224,7 @@ class TextSpool:
         start, stop = self._n_taken, self.n_written
         lengths = np.array(self._lengths[start:stop], np.int32)
         offsets = self._taken_bytes + np.cumsum(lengths + np.int64(len(TEXT_SEPARATOR)))
-        self._n_taken, self._taken_bytes = stop, int(offsets[-1]) if len(offsets) else self._taken_bytes
+        self._n_taken, self._taken_bytes = stop, self._file.tell()
         offsets -= lengths + len(TEXT_SEPARATOR)
         keys = np.frombuffer(bytes(self._keys[KEY_BYTES * start : KEY_BYTES * stop]), np.uint8)
         return TextStore(self._path, offsets, lengths, keys.reshape(-1, KEY_BYTES))

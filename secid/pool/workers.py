@@ -114,7 +114,7 @@ def in_child_process(
 
 @contextmanager
 def child_processes(n_calls: int, n_texts: int, threads: int | None) -> Iterator[Call]:
-    """Yield a function that calls a module's function in a child process. It returns a function that waits for the
+    """Yield a function that starts a module's function in a child process and returns a function that waits for its
     result.
 
     n_calls : number of calls. With CORES_PER_CALL cores for each, they run at once; otherwise some wait for others.
@@ -207,7 +207,10 @@ def n_cores(threads: int | None) -> int:
 
 
 def _prepare_child(niceness: int) -> None:
-    """Make a child process end when its parent ends, for whatever reason, and end its own children first."""
+    """Lower a child's priority, and make it end when its parent ends, for whatever reason, its own children first.
+
+    niceness : added to the child's niceness, where the system has one.
+    """
     signal.signal(signal.SIGTERM, lambda *_: sys.exit())
     if niceness and hasattr(os, "nice"):  # not on Windows
         os.nice(niceness)

@@ -255,7 +255,7 @@ class Measurer:
         return effect, spectral_nats(values, budget)
 
     def _state(self, item: Measured, keep: Index) -> InformationState:
-        """Return the information of some triplets: that of all without that of the others, if the others have less."""
+        """Return the information of some triplets: all minus the others, if these are fewer and have at most half."""
 
         def information_of(places: Index) -> InformationState:
             return information(*self._inputs(item.table.rows(places)), self.smallest_distance, self._dtype)
@@ -267,7 +267,7 @@ class Measurer:
         return information_of(keep)
 
     def _inputs(self, table: TripletTable) -> tuple[Vectors, Triplets, Floats, Floats]:
-        """Return the first arguments of `influence`."""
+        """Return vectors, triplets, (T,) squared distances and (T,) weights, as `influence` needs them."""
         weight = table.gates().weight.numpy()
         return replace(self.vectors, tick=None), table.triplets, table.dots().squared_distance.numpy(), weight
 

@@ -111,8 +111,9 @@ Pieces = Callable[[list[str]], tuple[Index, Index]]
 """Token ids of texts, end to end, and (n,) how many each text has."""
 WORDPIECES = "wordpieces"
 SAME_IN_ASCII = frozenset({"alphanumeric", "multilingual"})
-"""Tokenizers that give the same tokens for ASCII texts. Without those of one character, these are the tokens
-of "alphanumeric2"."""
+"""Tokenizers that give the same tokens for ASCII texts."""
+SHARING_IN_ASCII = SAME_IN_ASCII | {"alphanumeric2"}
+"""The same, and the tokenizer that leaves out tokens of one character."""
 ONE_CHARACTER = [*"0123456789abcdefghijklmnopqrstuvwxyz"]
 
 
@@ -183,7 +184,7 @@ def lexicons_of(
 
 def grouped_tokenizers(tokenizers: Sequence[str]) -> list[list[str]]:
     """Return groups of tokenizers for `lexicons_of`. Only tokenizers of one group may share a lexicon."""
-    alike = [name for name in tokenizers if name in (*SAME_IN_ASCII, "alphanumeric2")]
+    alike = [name for name in tokenizers if name in SHARING_IN_ASCII]
     others = [[name] for name in tokenizers if name not in alike]
     return [alike, *others] if alike else others
 
@@ -191,7 +192,7 @@ def grouped_tokenizers(tokenizers: Sequence[str]) -> list[list[str]]:
 def same_in_ascii(tokenizer: str, lexicons: Mapping[str, Lexicon]) -> Lexicon | None:
     """Return a lexicon with at least this tokenizer's tokens, because all texts are ASCII; None if there is none."""
     same = next((lexicons[name] for name in SAME_IN_ASCII & lexicons.keys()), None)
-    return same if tokenizer in {*SAME_IN_ASCII, "alphanumeric2"} and same is not None and same.is_ascii else None
+    return same if tokenizer in SHARING_IN_ASCII and same is not None and same.is_ascii else None
 
 
 class CoverageTables:

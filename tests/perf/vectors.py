@@ -148,7 +148,8 @@ def compare(folder: Path, tree: Path, repeats: int, kinds: list[str]) -> None:
     middle = {name: Used(*map(median, zip(*values, strict=True))) for name, values in used.items()}
     for name, value in middle.items():
         times = ", ".join(f"{one.seconds:.1f}" for one in used[name])
-        ratio, wall = (one / base for one, base in zip(value[:2], middle["plain script"][:2], strict=True))
+        base = middle["plain script"]
+        ratio, wall = value.seconds / base.seconds, value.wall / base.wall
         print(f"{name:24} {value.seconds:7.1f} s ({times}), {ratio:.2f} of the script, {value.megabytes:,.0f} MB")
         print(f"{'':24} {value.wall:7.1f} s wall, {wall:.2f} of the script")
     for kind, base in (("--ablate", "without controls"), ("--ablate, with controls", "with controls")):
