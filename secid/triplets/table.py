@@ -113,7 +113,7 @@ WORDPIECES = "wordpieces"
 SAME_IN_ASCII = frozenset({"alphanumeric", "multilingual"})
 """Tokenizers that give the same tokens for ASCII texts."""
 SHARING_IN_ASCII = SAME_IN_ASCII | {"alphanumeric2"}
-"""The same, and the tokenizer that leaves out tokens of one character."""
+"""These tokenizers, and the one that leaves out tokens of one character."""
 ONE_CHARACTER = [*"0123456789abcdefghijklmnopqrstuvwxyz"]
 
 
