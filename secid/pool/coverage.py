@@ -224,8 +224,8 @@ Stream = Callable[[Any], tuple[Keys, Index]]
 SizedItem = TypeVar("SizedItem", bound=Sized)
 
 LEXED_AT_ONCE = 4096
-"""Number of texts to lex at once. Larger chunks take more memory and are not faster. In smaller chunks word pieces of an
-encoder take longer, because each word is looked up once per chunk."""
+"""Number of texts to lex at once. Larger chunks take more memory and are not faster. In smaller chunks an encoder takes
+longer to give word pieces, because each word is looked up once per chunk."""
 LEXED_WITHOUT_OTHERS = 384
 """Number of texts to lex at once if the frequencies of other tokens, whose tables are merged once per chunk, are not
 needed. The trigrams of 384 texts stay in the processor's cache, so lexing takes three quarters of the time."""
