@@ -34,7 +34,7 @@ def refuse_no_encoder(encoder: EncoderLike | None, settings: Settings) -> None:
         refuse_no_encoder_object(encoder)
     if encoder is None and settings.encoder is None:
         raise UsageError(
-            "no encoder named",
+            "no encoder given",
             remedy="name one with --encoder: e5-base, a local folder, or minilm (needs the offline extra)",
         )
 
@@ -226,7 +226,7 @@ def describe_encoder(
     values = resolved.values
     if encoder is None and values.encoder is None:
         raise UsageError(
-            "no encoder named", remedy="name e5-base, a local folder or minilm, as in secid encoder e5-base"
+            "no encoder given", remedy="name e5-base, a local folder or minilm, as in secid encoder e5-base"
         )
     from secid.encode import describe, ignored, load
 
