@@ -5,6 +5,8 @@ py3langid's model decides languages, and ftfy encodings. Undecided texts are not
 
 from __future__ import annotations
 
+import errno
+import os
 import re
 from collections import Counter
 from collections.abc import Sequence
@@ -318,5 +320,8 @@ def save_model(folder: Path) -> Path:
     path = folder / "languages"
     path.mkdir(exist_ok=True)
     for name, array in vars(_model(None)).items():
-        np.save(path / f"{name}.npy", array)
+        try:
+            np.save(path / f"{name}.npy", array)
+        except OSError as error:  # NumPy reports a full disk without the number of the error
+            raise OSError(error.errno or errno.ENOSPC, os.strerror(error.errno or errno.ENOSPC), str(path)) from error
     return path

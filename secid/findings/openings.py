@@ -301,7 +301,7 @@ class PassageReader:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
-        self._stack.close()
+        self._stack.__exit__(kind, error, at)
 
     def workers(self, n_texts: int) -> Workers:
         """Return the workers of this reader. In the first call, n_texts decides their number."""

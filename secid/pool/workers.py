@@ -60,6 +60,12 @@ class _Context(SpawnContext):
         self.children.append(_Process(*arguments, **options))
         return self.children[-1]
 
+    def terminate(self) -> None:
+        """End all processes that were started."""
+        for child in self.children:
+            if child.pid is not None:
+                child.terminate()
+
 
 class Workers:
     """Child processes for n_texts texts. With few texts, no child process is used.
@@ -70,14 +76,16 @@ class Workers:
     """
 
     def __init__(self, n_texts: int, threads: int | None = None) -> None:
-        n = n_workers(n_texts, threads)
-        self._pool = None if n < 2 else _pool_of(n, _Context())
+        n, self._context = n_workers(n_texts, threads), _Context()
+        self._pool = None if n < 2 else _pool_of(n, self._context)
         self.n = 1 if self._pool is None else n
 
     def __enter__(self) -> Self:
         return self
 
     def __exit__(self, kind: type[BaseException] | None, error: BaseException | None, at: TracebackType | None) -> None:
+        if error is not None:  # also Ctrl-C: a second one must not interrupt a wait for unfinished parts
+            self._context.terminate()
         if self._pool is not None:
             self._pool.shutdown(cancel_futures=True)
 
@@ -135,16 +143,22 @@ def child_processes(n_calls: int, n_texts: int, threads: int | None) -> Iterator
     try:
         yield call
     finally:
-        for child in context.children:
-            if child.pid is not None:
-                child.terminate()
+        context.terminate()
         if pool is not None:
             pool.shutdown(cancel_futures=True)
 
 
 def _submitted(pool: ProcessPoolExecutor, function: Callable[..., Result], *arguments: Any) -> Future[Result]:
     with _signals_later():
-        return pool.submit(function, *arguments)
+        return pool.submit(_run, function, *arguments)
+
+
+def _run(function: Callable[..., Result], *arguments: Any) -> Result:
+    """Call a function in a child process. SIGTERM ends the process, not only the call, as the pool would do."""
+    try:
+        return function(*arguments)
+    except SystemExit:  # from `_prepare_child`; blocks of the function have ended its own children
+        os._exit(1)
 
 
 def _result_of(call: Future[Result]) -> Result:

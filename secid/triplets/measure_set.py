@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass, replace
 
 import numpy as np
@@ -10,6 +11,7 @@ import numpy.typing as npt
 import torch
 
 from secid.arrays import Floats, Index, distinct
+from secid.errors import NumericalError
 from secid.measure.blocks import Triplets, Vectors, parallel_map
 from secid.measure.gates import UNBOUNDED_WEIGHTS, WEIGHT_FORMULAS
 from secid.measure.information import Eigen, InformationState, eigenvalues, log_det_nats, spectral_nats, trace
@@ -249,22 +251,30 @@ class Measurer:
         if len(keep) <= self.vectors.dimension:
             effect, values = influence_of_few(*inputs, self.smallest_distance, budget, self._dtype)
         else:
-            eigen = Eigen.of(self._state(item, keep), len(keep))
+            eigen = self._eigen(item, keep)
             effect = influence(*inputs, eigen, self.smallest_distance, [budget], self._dtype)
             values = eigen.values
         return effect, spectral_nats(values, budget)
 
-    def _state(self, item: Measured, keep: Index) -> InformationState:
-        """Return the information of some triplets: all minus the others, if these are fewer and have at most half."""
+    def _eigen(self, item: Measured, keep: Index) -> Eigen:
+        """Return the eigenvalues and basis of some triplets' information, of more triplets than dimensions.
+
+        It is the information of all minus that of the others, if these are fewer, have at most half of it, and leave a
+        matrix of full rank. Otherwise rounding errors of the whole could be as large as what is left.
+        """
 
         def information_of(places: Index) -> InformationState:
             return information(*self._inputs(item.table.rows(places)), self.smallest_distance, self._dtype)
 
         if len(item.state.total) and 2 * len(keep) > len(item.triplets):
             others = information_of(np.delete(np.arange(len(item.triplets)), keep))
-            if 2 * trace(others.total) <= trace(item.state.total):  # else rounding errors of the whole would dominate
-                return InformationState(item.state.total.to(others.total), item.state.n_negatives) - others
-        return information_of(keep)
+            whole = InformationState(item.state.total.to(others.total), item.state.n_negatives)
+            if 2 * trace(others.total) <= trace(whole.total):
+                with suppress(NumericalError):
+                    rest = Eigen.of(whole - others, len(keep))
+                    if rest.values[0] > 0:
+                        return rest
+        return Eigen.of(information_of(keep), len(keep))
 
     def _inputs(self, table: TripletTable) -> tuple[Vectors, Triplets, Floats, Floats]:
         """Return vectors, triplets, (T,) squared distances and (T,) weights, as `influence` needs them."""

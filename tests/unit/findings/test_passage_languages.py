@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import errno
 import random
 from itertools import permutations
 from types import SimpleNamespace
@@ -254,3 +255,15 @@ def test_the_order_of_rows_and_sources_changes_nothing(tmp_path):
 
 def test_damage_at_the_end_of_a_text_begins_behind_what_repairing_leaves():
     assert languages.damage_start("on the DÃƒ") == 9
+
+
+def test_a_full_disk_keeps_the_number_of_its_error(tmp_path, monkeypatch):
+    """NumPy reports a short write without a number, and secid's message for a full disk needs it."""
+
+    def short_write(path, array):
+        raise OSError("Not enough free space to write 8192 bytes")
+
+    monkeypatch.setattr(languages.np, "save", short_write)
+    with pytest.raises(OSError, match="No space left") as caught:
+        languages.save_model(tmp_path)
+    assert caught.value.errno == errno.ENOSPC

@@ -8,6 +8,7 @@ import signal
 import subprocess
 import sys
 import time
+from contextlib import suppress
 from dataclasses import replace
 from pathlib import Path
 
@@ -78,6 +79,26 @@ def test_texts_read_during_the_reading_of_rows_give_the_same_check(tmp_path, mon
 def test_a_worker_that_dies_is_an_error():
     with pytest.raises(NotEvaluatedError, match="worker process ended"), Workers(1, 2) as some:
         list(some.map(os._exit, [1]))
+
+
+def end_by_signal(seconds: float) -> None:
+    os.kill(os.getpid(), signal.SIGTERM)
+    time.sleep(seconds)
+
+
+def test_a_worker_that_is_ended_by_a_signal_is_an_error_too():
+    with pytest.raises(NotEvaluatedError, match="worker process ended"), Workers(1, 2) as some:
+        list(some.map(end_by_signal, [60.0, 60.0]))
+    with pytest.raises(NotEvaluatedError, match="worker process ended"), Workers(1, 2) as some:
+        some.start(end_by_signal, 60.0)()
+
+
+def test_an_error_while_rows_are_read_ends_the_workers():
+    began = time.monotonic()
+    with suppress(KeyError), openings.PassageReader(2) as reader:
+        reader.workers(1).start(time.sleep, 600.0)
+        raise KeyError
+    assert time.monotonic() - began < 60
 
 
 def test_an_error_of_a_worker_is_that_of_the_function():
