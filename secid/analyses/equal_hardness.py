@@ -123,7 +123,7 @@ def unranked(names: Sequence[str], upper: Mapping[str, float], pairs: Sequence[E
     """Return why each unranked source is not ranked, by name.
 
     Sources in no pair are left out first, so that none of them can win. The others are judged by hardness and overlap
-    as if they were few in the run. If that would leave out all of them, they are all ranked.
+    as if no other source were in the run. If that would leave out all of them, they are all ranked.
     upper : upper end of the hardness interval by source, for sources that have one. If no source has one, only sources
             in no pair are not ranked.   pairs : the compared pairs; if there is none, all sources are judged.
     """

@@ -283,7 +283,7 @@ class PassageFacts:
 
 
 class PassageReader:
-    """Reads passages into facts, in child processes if there are many. Use it as a context.
+    """Reads passages into facts, in child processes if there are many. Use it as a context manager.
 
     threads : as in `Workers`.
     Give `written` to the spool of passages to begin while later rows are read. A text that occurs again is read once.

@@ -148,7 +148,7 @@ def _windows(data: bytes, n: int, starts: npt.NDArray[np.int64]) -> npt.NDArray[
 
 
 def unread(spool: TextSpool) -> None:
-    """Read nothing from a spool while texts are added."""
+    """Ignore that a spool has written texts."""
 
 
 class TextSpool:

@@ -66,12 +66,20 @@ def test_texts_read_during_the_reading_of_rows_give_the_same_check(tmp_path, mon
     monkeypatch.setattr(
         Workers, "start", lambda self, function, part: started.append(len(part)) or start(self, function, part)
     )
+    ahead: list[int] = []  # parts started before all rows were read
+    facts = openings.PassageReader.facts
+    monkeypatch.setattr(
+        openings.PassageReader,
+        "facts",
+        lambda self, passages: ahead.append(len(self._started)) or facts(self, passages),
+    )
     found = []
     for threads in (1, 2):
         started.clear()
         found.append(replace(secid.check(source, threads=threads), seconds=0.0))
         assert sum(started) == 61
-    assert len([n for n in started if n]) > 2  # several parts, before all rows were read
+    assert ahead[0] == 0
+    assert ahead[1] > 1
     assert found[0].sources == found[1].sources
     assert found[0].texts == found[1].texts
 
